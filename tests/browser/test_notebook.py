@@ -23,7 +23,7 @@ OVERFLOWING = """cells => cells.filter(cell => {
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_table_in_jupyterlab_is_aligned_and_no_text_runs_into_the_next_column(browser, scheme):
+def test_tables_in_jupyterlab_are_aligned_and_columns_do_not_overlap(browser, scheme):
     recording = bundled_recording("self_refine_dv3")
     settings = {"metrics": ["target_sentiment"], "resampling": Resampling(n_resamples=20)}
     shown = replay(recording, ["semantic(0.03)"], **settings)._repr_html_()

@@ -160,7 +160,7 @@ def test_text_of_a_recording_stays_text(opened):
     assert page.problems == []
 
 
-def test_the_evidence_is_shown_by_title_and_text_where_the_questions_are_given(opened):
+def test_evidence_shows_title_and_text_when_questions_are_given(opened):
     page = opened("evidence")
     page.page.locator(".item").first.click()
     number = page.page.locator(".detail .tag").first.text_content().removeprefix("q")

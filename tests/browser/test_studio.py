@@ -97,7 +97,7 @@ def where_from(url):
     return url.split("/")[2]
 
 
-def test_a_newcomers_folder_says_what_to_do_and_the_key_leaves_the_address(visit, tmp_path):
+def test_a_new_folder_shows_what_to_do_and_hides_the_key(visit, tmp_path):
     with opened_studio(tmp_path) as address:
         page = visit(address).page
         assert page.url == f"{address.partition('/open')[0]}/"
@@ -132,7 +132,7 @@ def test_a_recording_shows_what_fixed_budgets_reach_as_replay_does(visit, folder
     expect(page.get_by_role("row").filter(has_text="overlap").first).to_be_visible()
 
 
-def test_a_walk_leads_to_what_a_policy_lost_and_says_why_it_stopped(visit):
+def test_a_lost_question_shows_its_rounds_and_why_it_stopped(visit):
     page = visit().open("eval.parquet", "Questions")
     follow(page, page.get_by_label("Policy").select_option, label="tasr.json")
     follow(page, page.locator("[data-filter=lost]").click)
@@ -218,7 +218,7 @@ def test_a_log_is_watched_by_the_policy_that_decided_it(visit, folder):
     expect(page.locator(".caveats").last).to_contain_text("no request of this log was decided by the policy 'tasr'")
 
 
-def test_hostile_texts_are_text_and_long_ones_are_cut_with_a_way_to_the_whole(visit):
+def test_hostile_text_is_escaped_and_long_text_can_be_expanded(visit):
     page = visit().open("strange.parquet", "Questions")
     for place in range(4):
         page.goto(f"{page.url.split('/questions')[0]}/questions/{place}")
@@ -235,7 +235,7 @@ def test_hostile_texts_are_text_and_long_ones_are_cut_with_a_way_to_the_whole(vi
     assert page.locator("body").inner_text().strip() == LONG.strip()
 
 
-def test_two_tabs_keep_their_own_policy_and_a_file_that_goes_away_is_said(visit, folder):
+def test_tabs_keep_their_own_policy_and_report_a_missing_file(visit, folder):
     one = visit()
     page = one.open("eval.parquet", "Questions")
     follow(page, page.get_by_label("Policy").select_option, label="tasr.json")

@@ -82,7 +82,7 @@ def test_a_rule_is_written_with_keys_alone_and_its_figures_appear(trying):
     assert "rule=%28p_correct" in page.url
 
 
-def test_a_wrong_rule_shows_where_it_is_wrong_and_the_last_figures_stay_as_such(trying):
+def test_a_wrong_rule_marks_its_error_and_keeps_the_last_figures(trying):
     page = trying()
     write(page, "round >= 2")
     expect(page.locator("#results")).to_have_attribute("data-label", "round >= 2")

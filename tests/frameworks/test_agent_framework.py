@@ -89,14 +89,14 @@ def test_measures_get_the_question_and_costs_are_those_of_the_runs():
     assert asked == [(QUESTION, "Titus Andronicus"), (QUESTION, "The Tempest")]
 
 
-def test_a_stream_is_refused_as_it_shows_its_drafts_before_the_best_is_known(folder):
+def test_a_stream_is_refused_because_it_shows_drafts_too_early(folder):
     agent = loaded("agent_framework", folder, client=Fake(Script()))["agent"]
 
     async def stream():
         async for _ in agent.run(QUESTION, stream=True):
             raise AssertionError
 
-    with pytest.raises(DataError, match="a stream has shown its drafts"):
+    with pytest.raises(DataError, match="drafts"):
         asyncio.run(stream())
 
 
@@ -138,9 +138,7 @@ def test_a_run_that_waits_for_an_approval_goes_on_in_its_session(folder):
 
 
 @pytest.mark.parametrize("return_final_only", [True, False])
-def test_the_last_draft_at_the_loops_limit_is_observed_with_its_own_costs_and_may_be_the_best(
-    folder, return_final_only
-):
+def test_the_last_draft_at_the_limit_is_paid_for_and_can_win(folder, return_final_only):
     script = Script(SCRIPT[:2])
     with Recorder(folder / "runs.parquet", policy=folder / "policy.json") as recorder:
         stop = stop_loop_middleware(folder / "policy.json", recorder=recorder)

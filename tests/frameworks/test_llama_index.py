@@ -81,7 +81,7 @@ def test_a_timeout_before_the_first_reply_is_the_frameworks_error(folder, clock)
     assert script.calls == 4
 
 
-def test_a_workflow_that_a_step_of_its_own_ends_is_exhausted_and_the_next_question_is_another(folder):
+def test_a_workflow_that_ends_itself_is_exhausted_and_the_next_starts_anew(folder):
     script = Script()
     change = (
         "        return await stop(",
@@ -104,7 +104,7 @@ def test_a_workflow_that_a_step_of_its_own_ends_is_exhausted_and_the_next_questi
     assert recording.ends.tolist() == ["exhausted"] * 2
 
 
-def test_a_context_that_is_used_again_and_written_down_begins_a_new_question(folder):
+def test_a_reused_serialised_context_starts_a_new_question(folder):
     script = Script()
     lines = loaded("llama_index", folder, complete=complete(script))
 

@@ -96,7 +96,7 @@ def test_runs_side_by_side_do_not_meet(folder):
         check_stop(Script(calls=4), *stop.ended(result))
 
 
-def test_an_agent_that_ends_by_itself_is_exhausted_and_its_best_answer_is_handed_back(folder):
+def test_an_agent_that_ends_itself_is_exhausted_and_returns_its_best_answer(folder):
     class Gives(Fake):
         async def get_response(self, *arguments, **options):
             self.tool = "look_up" if self.script.calls < 2 else None

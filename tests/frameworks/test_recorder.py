@@ -94,12 +94,10 @@ def test_what_is_recorded_is_what_the_model_said(name, folder, recorder, runner)
 
 
 @pytest.mark.parametrize("name", ADAPTERS)
-def test_a_model_that_breaks_down_leaves_what_was_recorded_and_the_next_question_is_another(
-    name, folder, recorder, runner
-):
+def test_a_failing_model_keeps_recorded_rounds_and_the_next_question_is_separate(name, folder, recorder, runner):
     script = Script(fails_at=3)
     lines = loaded(name, folder, recorder=recorder, **ADAPTERS[name](script))
-    with pytest.raises(Exception, match="the model is down"):
+    with pytest.raises(Exception, match="down"):
         asked(runner, lines, QUESTION)
     script.rewind()
     script.fails_at = None
@@ -143,11 +141,11 @@ def test_a_run_without_any_answer_says_that_it_failed(name, folder, recorder, ru
 
 
 @pytest.mark.parametrize("name", ADAPTERS)
-def test_a_policy_that_reads_what_no_reply_brings_is_refused_before_the_first_call(name, folder):
+def test_a_policy_on_signals_no_reply_carries_is_refused_before_calls(name, folder):
     for rule in ("critic_approved > 0.5", *(["answer_margin > 1"] if name in NO_LOGPROBS else [])):
         Policy(rule=rule).save(folder / "policy.json")
         script = Script()
-        with pytest.raises(UnknownSignalError, match="which no reply here brings.*Give measure="):
+        with pytest.raises(UnknownSignalError, match="measure="):
             loaded(name, folder, **ADAPTERS[name](script))
         assert script.calls == 0
 

@@ -65,7 +65,7 @@ def test_a_loop_reveals_what_the_retriever_finds(build):
     assert retriever.fingerprint()["class"].endswith("Retriever")
 
 
-def test_documents_without_an_id_are_told_apart_by_their_text_and_have_no_score():
+def test_documents_without_id_are_identified_by_text_and_have_no_score():
     passages = from_langchain(Fixed()).rank("?", k=2)
     assert [passage.title for passage in passages] == ["Page", "Page"]
     assert len({passage.passage_id for passage in passages}) == 2

@@ -63,7 +63,7 @@ def fitted() -> ComplexityGate:
     return fit_complexity(tune(), WordEmbedder())
 
 
-def test_the_label_is_the_cheapest_way_that_is_right_and_else_what_the_data_set_asks_for():
+def test_the_label_is_the_cheapest_right_way_or_the_sets_default():
     rng = np.random.default_rng(0)
     ways = rng.random((200, 3)) < 0.4
     hops = rng.random(200) < 0.5
@@ -141,7 +141,7 @@ def test_a_recording_replays_the_routes_and_says_what_the_gate_has_seen(fitted, 
 def test_without_the_gate_the_rule_is_refused_before_the_first_call():
     model = ScriptedModel({"q": ["a"]})
     policy = Policy(rule="adaptive_rag", start_round=0, max_rounds=HIGHEST)
-    with pytest.raises(ModelError, match="classifier of questions"):
+    with pytest.raises(ModelError, match="classifier"):
         RetrievalLoop(model=model, retriever=InMemoryRetriever(), policy=policy).run("q", [])
     assert not model.requests
 
@@ -156,18 +156,18 @@ def test_a_saved_gate_decides_alike_and_refuses_another_encoder(fitted, tmp_path
     assert loaded.fingerprint() == fitted.fingerprint()
     assert loaded.seen == fitted.seen
     assert loaded.seen.among(["q3", "other"]).tolist() == [True, False]
-    with pytest.raises(ConfigMismatchError, match="another encoder|fitted on vectors"):
+    with pytest.raises(ConfigMismatchError, match="encoder|vectors"):
         ComplexityGate.load(tmp_path, WordEmbedder("2"))
 
 
 @pytest.mark.parametrize(
     ("damage", "error", "words"),
     [
-        (lambda f: (f / CARD).unlink(), DataError, "cannot be read"),
-        (lambda f: (f / WEIGHTS).unlink(), DataError, "cannot be read"),
+        (lambda f: (f / CARD).unlink(), DataError, "be read"),
+        (lambda f: (f / WEIGHTS).unlink(), DataError, "be read"),
         (lambda f: (f / CARD).write_text("{"), SchemaError, "not JSON"),
-        (lambda f: (f / CARD).write_text('{"format": "x"}'), SchemaError, "format must be"),
-        (lambda f: (f / WEIGHTS).write_bytes(b"x"), SchemaError, "do not match the card"),
+        (lambda f: (f / CARD).write_text('{"format": "x"}'), SchemaError, "format"),
+        (lambda f: (f / WEIGHTS).write_bytes(b"x"), SchemaError, "match the card"),
         (lambda f: changed(f, more=1), SchemaError, "other fields"),
         (lambda f: changed(f, classes=[0, 1]), SchemaError, "shapes"),
         (lambda f: changed(f, wanted="x"), SchemaError, "wrong kind"),

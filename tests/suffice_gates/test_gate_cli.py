@@ -153,7 +153,7 @@ def test_hidden_states_need_a_local_model_or_a_gate_model(folder, tmp_path):
 EXTRA = {"embd_normalize": -1, "add_special_tokens": False}
 
 
-def test_states_of_an_endpoint_are_asked_for_with_the_fields_that_the_gate_sends_too(folder, tmp_path):
+def test_states_of_an_endpoint_use_the_gates_request_fields(folder, tmp_path):
     with server(letters) as (url, asked):
         done = cli(
             *(

@@ -79,7 +79,7 @@ def test_the_double_is_a_gate():
 
 
 @both
-def test_a_confident_gate_answers_from_its_own_pass_and_reads_no_prompt_token_twice(how):
+def test_a_confident_gate_answers_without_reading_prompt_tokens_again(how):
     loop = gated(SCRIPT, {QUESTION: 0.9})
     outcome = run(loop, how)
     assert (outcome.answer, outcome.decision.stop_round, outcome.decision.fired) == ("Titus", 0, "p_known > 0.5")
@@ -102,7 +102,7 @@ def test_a_gate_of_another_model_decides_and_the_loops_own_model_answers(how):
 
 
 @both
-def test_an_unsure_gate_leads_to_retrieval_and_no_closed_book_answer_is_generated(how):
+def test_an_unsure_gate_retrieves_without_a_closed_book_answer(how):
     loop = gated(SCRIPT, {QUESTION: 0.4}, "(p_known > 0.5) | (answer_stable >= 1)")
     outcome = run(loop, how)
     assert (outcome.answer, outcome.decision.stop_round) == ("the Tempest", 3)
@@ -186,7 +186,7 @@ def test_without_any_evidence_the_closed_book_answer_is_generated_after_all(how)
 
 
 @both
-def test_where_no_later_round_has_an_answer_the_closed_book_one_is_generated_at_the_stop(how):
+def test_without_a_later_answer_the_closed_book_one_is_generated(how):
     loop = gated({QUESTION: ["Titus", None, " ", None]}, {QUESTION: 0.1}, "(p_known > 0.5) | (round >= 2)")
     outcome = run(loop, how)
     assert (outcome.answer, outcome.decision.stop_round, outcome.decision.answer_round) == ("Titus", 2, 0)
@@ -213,10 +213,10 @@ def test_a_gate_needs_a_round_0():
         loop.run(QUESTION, passages())
 
 
-def test_a_rule_on_p_known_without_a_gate_is_refused_before_the_first_call():
+def test_a_p_known_rule_without_a_gate_is_refused_before_calls():
     model = ScriptedModel(SCRIPT)
     policy = Policy(rule=parse_rule("p_known > 0.5"), start_round=0)
-    with pytest.raises(ModelError, match=r"p_known.*--gate PROBE"):
+    with pytest.raises(ModelError, match="--gate"):
         RetrievalLoop(model=model, retriever=InMemoryRetriever(), policy=policy).run(QUESTION, passages())
     assert model.calls == 0
 
@@ -273,7 +273,7 @@ def test_an_interrupted_recording_keeps_the_decision_that_was_paid(tmp_path):
     assert recording.answers[:, 0].tolist() == ["Titus"] * 3
 
 
-def test_after_an_interruption_the_pass_is_made_again_where_it_goes_on_and_is_booked_once(tmp_path):
+def test_after_an_interruption_the_gates_pass_is_repeated_but_booked_once(tmp_path):
     path = tmp_path / "r.parquet"
     record(questions(), recordable(failures=lambda n: ModelError("down") if n == 5 else None), path, concurrency=1)
     second = recordable()
@@ -287,7 +287,7 @@ def test_after_an_interruption_the_pass_is_made_again_where_it_goes_on_and_is_bo
             np.testing.assert_equal(resumed.column(name), whole.column(name))
 
 
-def test_a_gate_that_fails_while_recording_fails_the_question_and_nothing_paid_is_lost(tmp_path):
+def test_a_gate_failing_while_recording_fails_the_question_and_loses_nothing(tmp_path):
     path = tmp_path / "r.parquet"
     loop = recordable(gate_failures={2: ModelError("down")})
     assert list(record(questions(), loop, path, concurrency=1).failed) == ["q1"]
@@ -373,7 +373,7 @@ def test_replay_of_a_gate_shows_what_it_saves(tmp_path):
     assert row.calls.mean == pytest.approx((1 + 3 + 1 + 3 + 1) / 3)  # a pass that goes on is one call
 
 
-def test_a_rule_on_p_known_starts_at_round_0_where_the_recording_does(tmp_path):
+def test_a_p_known_rule_starts_at_round_0_if_recorded(tmp_path):
     record(questions(), recordable(), tmp_path / "r.parquet")
     recording = read_recording(tmp_path / "r.parquet")
     assert policy_for(recording, "(p_known > 0.5) | (answer_stable >= 1)").start_round == 0

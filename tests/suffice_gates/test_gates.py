@@ -118,7 +118,7 @@ def test_a_gate_is_what_plain_loops_say_and_nan_retrieves(world, beta):
 
 @settings(max_examples=40, deadline=None)
 @given(worlds(), st.floats(-0.1, 1.1))
-def test_no_gate_is_better_than_the_perfect_one_which_retrieves_only_where_needed(world, beta):
+def test_no_gate_beats_the_perfect_one(world, beta):
     direct, retrieved, scores = world
     evaluation = bench_of(direct, retrieved, {"p_known": scores})
     perfect = evaluation.reference("perfect")
@@ -131,13 +131,13 @@ def test_no_gate_is_better_than_the_perfect_one_which_retrieves_only_where_neede
 
 def test_a_gate_without_any_score_is_refused():
     evaluation = bench_of(np.array([True, False]), np.array([True, True]), {"p_known": np.full(2, np.nan)})
-    with pytest.raises(UnknownSignalError, match="undefined in every recorded round"):
+    with pytest.raises(UnknownSignalError, match="undefined"):
         evaluation.point(gate_rule("p_known", 0.5), 0.5)
 
 
 @settings(max_examples=30, deadline=None)
 @given(worlds())
-def test_a_random_gate_at_rate_0_is_never_and_at_rate_1_always(world):
+def test_a_random_gate_at_rate_0_never_and_at_1_always_retrieves(world):
     direct, retrieved, _ = world
     evaluation = bench_of(direct, retrieved)
     for rate, kind in ((0.0, "never"), (1.0, "always")):
@@ -166,7 +166,7 @@ def test_the_random_gate_is_the_random_twin_of_replay(world, beta):
 
 @settings(max_examples=40, deadline=None)
 @given(worlds(), st.booleans())
-def test_the_chosen_threshold_is_the_best_of_all_and_retrieves_least_among_equals(world, low):
+def test_the_chosen_threshold_is_best_and_retrieves_least_among_equals(world, low):
     direct, retrieved, scores = world
     if np.isnan(scores).all():
         return
@@ -186,7 +186,7 @@ def test_the_chosen_threshold_is_the_best_of_all_and_retrieves_least_among_equal
 
 @settings(max_examples=40, deadline=None)
 @given(worlds(), st.floats(0, 1))
-def test_dominated_means_that_some_blind_gate_is_as_good_for_no_more_retrievals(world, beta):
+def test_dominated_means_a_blind_gate_is_as_good_and_no_dearer(world, beta):
     direct, retrieved, scores = world
     evaluation = bench_of(direct, retrieved, {"p_known": scores})
     point = evaluation.point(gate_rule("p_known", beta), beta)
@@ -524,7 +524,7 @@ def test_calls_are_the_same_through_json_lines_and_through_import(tmp_path):
     assert other.costs["calls"] == one.costs["calls"] == 1.0
 
 
-def test_a_gate_that_is_not_the_recorded_one_does_not_pay_for_it():
+def test_a_gate_other_than_the_recorded_one_does_not_pay():
     """A pass that goes on into the answer is part of the answer then; an encoder's in front of it is nobody's."""
     score = np.linspace(0, 1, 40)
     gate = ScoredGate(name="other", tune=score, evaluation=score, beta=0.5)
@@ -585,7 +585,7 @@ def test_what_certify_and_replay_save_may_be_retrievals():
     assert result.rows[0].costs["retrievals"] == pytest.approx(0.5)
     assert "0.50 retrievals" in result.headline(result.rows[0].label)
     bare = Recording(fresh.table.drop_columns(["cost.retrieval.calls"]))
-    with pytest.raises(DataError, match="retrievals of .* are unknown"):
+    with pytest.raises(DataError, match="are unknown"):
         replay(
             bare,
             [policy],
@@ -594,7 +594,7 @@ def test_what_certify_and_replay_save_may_be_retrievals():
             resampling=Resampling(n_resamples=20),
             cost="retrievals",
         )
-    with pytest.raises(DataError, match="retrievals of some policies were not recorded"):
+    with pytest.raises(DataError, match="not recorded"):
         certify(bare, threshold_path(policy, "p_known", [0.5]), claim, cheapest="retrievals")
     with pytest.raises(DataError, match="unknown cost"):
         certify(fresh, threshold_path(policy, "p_known", [0.5]), claim, cheapest="luck")
@@ -660,10 +660,10 @@ def test_what_is_no_question_answered_twice_is_refused(tmp_path):
     )
     assert evaluation.always.values["em"].tolist() == [0.0, 1.0]  # a missing answer scores 0
     for change, message in [
-        ({"answers": []}, "no gold answers"),
-        ({"answers": "x"}, "a list of texts"),
+        ({"answers": []}, "no gold"),
+        ({"answers": "x"}, "list of texts"),
         ({"id": 3}, "must be text"),
-        ({"no_retrieval": 3}, "must be text, or null"),
+        ({"no_retrieval": 3}, "or null"),
     ]:
         with pytest.raises((DataError, SchemaError), match=message):
             load({**good, **change})
@@ -676,39 +676,39 @@ def test_what_is_no_question_answered_twice_is_refused(tmp_path):
     with pytest.raises(DataError, match="bundled are"):
         load_answered("hotpotqa")
     (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(b"{}")[:-3])
-    with pytest.raises(DataError, match="not a complete gzip file"):
+    with pytest.raises(DataError, match="gzip"):
         load_answered(tmp_path / "b.jsonl.gz")
 
 
 def test_a_recording_without_both_sides_is_refused():
     rows = [{"question_id": "a", "round": r, "answer": "x", "em": 1.0} for r in (0, 1, 2)]
-    with pytest.raises(DataError, match="rounds 1 to 2"):
+    with pytest.raises(DataError, match="rounds 1"):
         GateEvaluation(Recording(build_table(rows[1:])), metrics=("em",))
-    with pytest.raises(DataError, match="rounds 0 to 0"):
+    with pytest.raises(DataError, match="rounds 0"):
         GateEvaluation(Recording(build_table(rows[:1])), metrics=("em",))
     unknown = [{**rows[0], "em": None}, *rows[1:]]
-    with pytest.raises(DataError, match="answered both ways"):
+    with pytest.raises(DataError, match="both ways"):
         GateEvaluation(Recording(build_table(unknown)), metrics=("em",))
-    with pytest.raises(DataError, match="at least one metric"):
+    with pytest.raises(DataError, match="one metric"):
         GateEvaluation(Recording(build_table(rows)), metrics=())
 
 
 def test_labels_of_one_class_and_other_nonsense_are_refused():
     texts, folds = [str(i) for i in range(20)], np.arange(20) % 5
-    with pytest.raises(DataError, match="questions of both outcomes"):
+    with pytest.raises(DataError, match="both outcomes"):
         fit_gate(question_features, texts, np.ones(20), folds)
-    with pytest.raises(DataError, match="no question has the label 2"):
+    with pytest.raises(DataError, match="label 2"):
         fit_gate(question_features, texts, np.arange(20) % 2, folds, wanted=2)
-    with pytest.raises(DataError, match="too few questions"):
+    with pytest.raises(DataError, match="too few"):
         fit_gate(question_features, texts, np.arange(20) == 3, folds)
     with pytest.raises(DataError, match="one of each"):
         fit_gate(question_features, texts, [0, 1], folds)
     evaluation = bench_of([1] * 20, [0] * 20)
-    with pytest.raises(DataError, match="questions of both outcomes"):
+    with pytest.raises(DataError, match="both outcomes"):
         held_out_gates(evaluation, question_features)
 
 
-def test_a_rare_third_outcome_that_a_fold_lacks_does_not_end_the_comparison():
+def test_a_rare_outcome_that_a_fold_lacks_is_tolerated():
     rng = np.random.default_rng(0)
     values = rng.normal(size=(60, 2))
     labels = (values[:, 0] > 0).astype(int)
@@ -725,32 +725,32 @@ def test_scores_without_a_threshold_a_name_or_a_question_are_refused():
     direct, retrieved, scores = random_world(9, n=20)
     evaluation = bench_of(direct, retrieved, {"p_known": scores})
     gate = ScoredGate(name="g", tune=scores, evaluation=scores)
-    with pytest.raises(DataError, match="names that differ"):
+    with pytest.raises(DataError, match="differ"):
         compare_gates(evaluation, [gate, gate])
-    with pytest.raises(DataError, match="has no threshold"):
+    with pytest.raises(DataError, match="threshold"):
         compare_gates(evaluation, [gate])
-    with pytest.raises(DataError, match="among the tune questions"):
+    with pytest.raises(DataError, match="tune questions"):
         compare_gates(evaluation, [gate], evaluation)
-    with pytest.raises(DataError, match="single defined score"):
+    with pytest.raises(DataError, match="single defined"):
         choose_beta(np.full(3, np.nan), BothWays(np.ones(3), np.ones(3)))
-    with pytest.raises(DataError, match="retrieval rate lies"):
+    with pytest.raises(DataError, match="retrieval rate"):
         choose_beta(scores, BothWays(direct * 1.0, retrieved * 1.0), rate=1.5)
     with pytest.raises(DataError, match="NAME:low"):
         column_gate("p_known:high", evaluation, None)
-    with pytest.raises(DataError, match="one score for each"):
+    with pytest.raises(DataError, match="one score"):
         with_scores(evaluation.recording, {"other": [1.0]})
     with pytest.raises(DataError, match="already"):
         with_scores(evaluation.recording, {"p_known": scores})
 
 
-def test_a_score_that_is_nan_retrieves_and_one_that_is_nan_everywhere_is_refused():
+def test_a_nan_score_retrieves_and_all_nan_is_refused():
     direct, retrieved, scores = random_world(10, n=20)
     evaluation = bench_of(direct, retrieved)
     nearly = np.array([0.1, *[np.nan] * 19])
     found = compare_gates(evaluation, [ScoredGate(name="lost", tune=scores, evaluation=nearly, beta=0.5)])
     assert found.rows[0].point.retrieval_rate == 1.0
     assert found.rows[0].n_undefined == 19
-    with pytest.raises(DataError, match="'lost' has a score for none of the 20"):
+    with pytest.raises(DataError, match="'lost'"):
         compare_gates(evaluation, [ScoredGate(name="lost", tune=scores, evaluation=np.full(20, np.nan), beta=0.5)])
     assert math.isnan(found.rows[0].known.value)
     assert "the same as always retrieve" in render([comparison_table(found)], "md")

@@ -129,7 +129,7 @@ def test_columns_and_question_gates_stand_in_one_table(files):
     assert {row["price"]["n_labels"] for row in only["rows"]} == {None, 120}
 
 
-def test_without_tune_questions_everything_is_cross_fitted_and_several_sets_are_several_tables(files, tmp_path):
+def test_without_tune_everything_is_cross_fitted_with_a_table_per_set(files, tmp_path):
     page = tmp_path / "page.md"
     found = cli(
         "gate",

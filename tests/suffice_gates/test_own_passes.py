@@ -106,7 +106,7 @@ def measured(enricher, question, observed):
 # The states of a reply
 
 
-def test_the_states_of_a_reply_are_those_of_a_plain_pass_with_the_word_of_each_token(model):
+def test_a_replys_states_equal_those_of_a_plain_pass(model):
     text = " Ada, in 1887."
     reading = read_text(model, QUESTION, text, PASSAGES)
     prompt = model._ids(QUESTION, PASSAGES)
@@ -119,11 +119,11 @@ def test_the_states_of_a_reply_are_those_of_a_plain_pass_with_the_word_of_each_t
 
 
 def test_a_reply_that_does_not_fit_into_the_context_is_refused(model):
-    with pytest.raises(ModelError, match="reads at most 512"):
+    with pytest.raises(ModelError, match="most 512"):
         read_text(model, QUESTION, "x" * 500)
 
 
-def test_reply_states_are_the_mean_of_the_replys_tokens_scaled_to_length_one(model):
+def test_reply_states_are_normalised_means_over_the_replys_tokens(model):
     source = ReplyStates(model)
     assert isinstance(source, StateSource)
     assert json.loads(json.dumps(source.fingerprint()))["kind"] == "reply states"
@@ -219,7 +219,7 @@ def test_a_probe_of_each_layer_learns_from_replies_with_and_without_passages(ans
     assert [len(probe.layers) for probe in network] == [2, 2, 2]
     with pytest.raises(DataError, match="both kinds"):
         fit_reply_probes(ReplyStates(answering), prompts, dict.fromkeys(golds, ("never said",)))
-    with pytest.raises(DataError, match="usable gold answer"):
+    with pytest.raises(DataError, match="usable"):
         fit_reply_probes(ReplyStates(answering), prompts, {})
     with pytest.raises(DataError, match="is empty"):
         fit_reply_probes(ReplyStates(answering), [], golds)
@@ -327,15 +327,15 @@ def test_directions_are_kept_for_their_model_alone(model, tmp_path):
     (tmp_path / "card.json").write_text(
         json.dumps({**json.loads((tmp_path / "card.json").read_text()), "weights_sha256": "x"})
     )
-    with pytest.raises(SchemaError, match="do not match"):
+    with pytest.raises(SchemaError, match="not match"):
         ConfidenceMonitor.load(tmp_path, model)
     (tmp_path / "card.json").write_text("{}")
-    with pytest.raises(SchemaError, match="does not contain"):
+    with pytest.raises(SchemaError, match="contain"):
         ConfidenceMonitor.load(tmp_path, model)
     (tmp_path / "model.safetensors").write_bytes(b"x")
-    with pytest.raises(SchemaError, match="does not contain"):
+    with pytest.raises(SchemaError, match="contain"):
         ConfidenceMonitor.load(tmp_path, model)
-    with pytest.raises(DataError, match="cannot be read"):
+    with pytest.raises(DataError, match="be read"):
         ConfidenceMonitor.load(tmp_path / "missing", model)
 
 
@@ -432,7 +432,7 @@ def test_critiques_are_read_where_the_model_would_say_them(reflecting):
 
 @pytest.mark.parametrize("build", [ReflectionGate, SelfCritique])
 def test_a_model_without_reflection_tokens_is_refused_by_name(model, build):
-    with pytest.raises(NotFoundError, match=r"'tiny/Llama' has no token '\[Re"):
+    with pytest.raises(NotFoundError, match="'tiny/Llama'"):
         build(model)
 
 
@@ -441,7 +441,7 @@ def test_directions_of_another_width_are_refused(model):
         ConfidenceMonitor(model, Directions(vectors=np.ones((3, 7)), centre=0.0))
 
 
-def test_what_a_model_learned_to_say_of_itself_is_compared_where_it_did(model, reflecting):
+def test_self_reflection_is_compared_for_models_trained_for_it(model, reflecting):
     tune, evaluation = ([f"Where is {kind} {number}?" for number in range(20)] for kind in ("tower", "house"))
     first = ReplyStates(reflecting).read_batch(tune)[:, 0, 0]
     known = first > np.median(first)  # what a probe can learn
@@ -472,7 +472,7 @@ def test_the_gate_of_reflection_tokens_has_a_name_on_the_command_line(reflecting
     gate = ReflectionGate(TransformersModel(tmp_path / "model", prompt=PREFILLED, max_tokens=3))
     expected = [gate.decide(f"Where is tower {number}?").signals["p_retrieve"] for number in range(2)]
     assert recording.column("p_retrieve")[:, 0] == pytest.approx(expected, abs=1e-5)
-    assert "has no token '[Retrieval]'" in cli(*asked, "--local", "--model", tmp_path / "plain").error
+    assert "'[Retrieval]'" in cli(*asked, "--local", "--model", tmp_path / "plain").error
     assert "answer with --local" in cli(*asked[:-4]).error
     assert "leave out --gate-model" in cli(*asked, "--local", "--model", tmp_path / "model", "--gate-model", "x").error
 
@@ -497,6 +497,6 @@ def test_own_signals_are_recorded_from_the_command_line(tmp_path):
     assert np.isfinite(recording.column("sample_spread")).all()
     assert recording.column("cost.seakr.calls").tolist() == [[40, 40], [40, 40]]
     assert "new_confidence" in recording.table.column_names
-    assert "allowed: sample_spread, new_confidence, critique_score" in cli(*asked, *local, "--own-signal", "x").error
+    assert "sample_spread" in cli(*asked, *local, "--own-signal", "x").error
     assert "answer with --local" in cli(*asked, "--own-signal", "sample_spread").error
-    assert "has no token '[Relevant]'" in cli(*asked, *local, "--own-signal", "critique_score").error
+    assert "'[Relevant]'" in cli(*asked, *local, "--own-signal", "critique_score").error

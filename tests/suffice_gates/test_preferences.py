@@ -61,7 +61,7 @@ def card(path):
     return json.loads(card_path(path).read_text())
 
 
-def test_what_raises_confidence_is_positive_what_lowers_it_negative_and_the_rest_neither(tmp_path):
+def test_raised_confidence_is_positive_lowered_negative_and_the_rest_neither(tmp_path):
     path = tmp_path / "p.jsonl"
     summary = built(path, [question(1, "0.1", "0.3", "0.0", "-0.1", "-0.4")])
     [line] = path.read_text().splitlines()
@@ -80,7 +80,7 @@ def test_what_raises_confidence_is_positive_what_lowers_it_negative_and_the_rest
 
 
 @given(st.lists(st.sampled_from([-0.3, -0.1, 0.0, 0.2, 0.4, math.nan]), max_size=12), st.integers(1, 6))
-def test_no_passage_is_ever_both_and_the_chosen_are_the_furthest_from_zero(increases, k):
+def test_no_passage_is_both_and_chosen_ones_lie_furthest_out(increases, k):
     texts = tuple(map(str, range(len(increases))))
     scores = CandidateScores(question_id="q", query="?", confidence=0.5, texts=texts, increases=tuple(increases))
     up, down = scores.select(k)
@@ -140,7 +140,7 @@ def test_a_question_without_a_defined_confidence_is_dropped_and_counted(tmp_path
     assert "NaN" not in text
 
 
-def test_repeated_candidates_and_those_without_text_are_left_out_and_replaced_by_the_next():
+def test_repeated_or_empty_candidates_are_replaced_by_the_next():
     texts = ["one  Thing", "one thing", " ", "two", "three"]
     passages = tuple(Passage(passage_id=str(i), title="t", text=text) for i, text in enumerate(texts))
     asked = Question(question_id="q", question="?", passages=passages)
@@ -159,7 +159,7 @@ def test_candidates_come_from_a_corpus_too(tmp_path):
 # Going on
 
 
-def test_after_a_failure_the_same_call_goes_on_and_the_result_is_that_of_one_run(tmp_path):
+def test_after_a_failure_the_same_call_continues_to_the_same_result(tmp_path):
     questions = [question(i, "0.1", "-0.1", str(i / 100)) for i in range(50)]
     with pytest.raises(ModelError):
         built(tmp_path / "p.jsonl", questions, Stated(fails_at=100))
@@ -248,9 +248,9 @@ def test_wrong_parameters_are_refused_and_nothing_is_written(tmp_path):
     for questions, options, message in (
         ([one], {"k": 0}, "k is 0"),
         ([one], {"candidates": 1}, "candidates is 1"),
-        ([one, one], {}, "2 questions with 1 distinct ids"),
+        ([one, one], {}, "1 distinct"),
         ([], {}, "0 questions"),
-        ([question(1), question(2)], {"retriever": PoolBM25()}, "no question has candidates"),
+        ([question(1), question(2)], {"retriever": PoolBM25()}, "has candidates"),
     ):
         with pytest.raises(DataError, match=message):
             built(path, questions, **options)
@@ -263,16 +263,16 @@ GOOD = {"query": "q", "pos": ["a"], "neg": ["b"]}
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{", "line 3: not JSON"),
-        ("[1]", "line 3: found list"),
-        ({**GOOD, "query": " "}, "line 3: query is ' '"),
-        ({**GOOD, "pos": []}, "line 3: pos is empty"),
-        ({**GOOD, "neg": []}, "line 3: neg is empty"),
-        ({**GOOD, "neg": None}, "line 3: neg is None"),
-        ({**GOOD, "pos": ["a", 1]}, "line 3: pos is"),
-        ({**GOOD, "pos": "a"}, "line 3: pos is 'a'"),
-        ({**GOOD, "neg": ["b", "a"]}, "line 3: 'a' appears in both pos and neg"),
-        ({**GOOD, "prompt": 1}, "line 3: prompt is 1"),
+        ("{", "not JSON"),
+        ("[1]", "found list"),
+        ({**GOOD, "query": " "}, "query is"),
+        ({**GOOD, "pos": []}, "pos is empty"),
+        ({**GOOD, "neg": []}, "neg is empty"),
+        ({**GOOD, "neg": None}, "neg is None"),
+        ({**GOOD, "pos": ["a", 1]}, "pos is"),
+        ({**GOOD, "pos": "a"}, "pos is 'a'"),
+        ({**GOOD, "neg": ["b", "a"]}, "both pos"),
+        ({**GOOD, "prompt": 1}, "prompt is 1"),
     ],
 )
 def test_a_malformed_line_is_named(tmp_path, line, message):
@@ -284,13 +284,13 @@ def test_a_malformed_line_is_named(tmp_path, line, message):
 
 def test_missing_unreadable_and_short_files_are_refused(tmp_path):
     path = tmp_path / "p.jsonl"
-    with pytest.raises(DataError, match="cannot be read"):
+    with pytest.raises(DataError, match="be read"):
         read_preferences(path)
     path.write_bytes(b"\xff\xfe")
-    with pytest.raises(DataError, match="is not UTF-8"):
+    with pytest.raises(DataError, match="UTF-8"):
         read_preferences(path)
     path.write_text(json.dumps(GOOD))
-    with pytest.raises(DataError, match="1 questions; at least 2"):
+    with pytest.raises(DataError, match="1 questions"):
         read_preferences(path, at_least=2)
 
 
@@ -343,7 +343,7 @@ def test_a_probe_is_measured_under_both_prompts_against_the_models_own_answers(r
     json.dumps(shift.to_dict(), allow_nan=False)
 
 
-def test_a_model_that_answers_many_questions_at_a_time_is_asked_so_and_measured_alike(rng):
+def test_a_batched_model_is_asked_in_batches_with_equal_results(rng):
     class Together(Answers):
         def answers(self, texts, passages):
             asked.append(len(texts))
@@ -369,7 +369,7 @@ def test_the_shift_travels_with_the_preferences(tmp_path, rng):
     assert card(tmp_path / "p.jsonl")["shift"]["qa"]["auroc"]["value"] == 0.5
 
 
-def test_a_shift_without_right_and_wrong_answers_is_undefined_and_without_golds_refused(rng):
+def test_a_shift_needs_golds_and_both_right_and_wrong_answers(rng):
     shift = measure_shift(
         [question(2, "0.1"), question(4, "0.2")], Stated(), Answers(), rng=rng, retriever=InMemoryRetriever()
     )

@@ -63,7 +63,7 @@ def test_a_depth_below_one_is_refused():
             measure([True], 0)
 
 
-def test_the_retrievers_best_are_put_in_the_rerankers_order_and_ties_keep_the_retrievers():
+def test_the_rerankers_order_wins_and_ties_keep_the_retrievers():
     encoder = Longest()
     found = reranked(encoder).rank("q", pool=POOL)
     assert [passage.passage_id for passage in found] == ["4", "1", "3", "2", "0"]
@@ -78,7 +78,7 @@ def test_what_the_retriever_ranks_below_the_candidates_is_neither_scored_nor_ret
     assert [text.partition("\n")[0] for _, text in encoder.asked[0]] == ["t0", "t1", "t2"]
 
 
-def test_a_reranked_retriever_is_a_retriever_and_tells_what_it_is_made_of():
+def test_a_reranked_retriever_is_a_retriever_that_names_its_parts():
     one, two = reranked(), reranked(candidates=7)
     assert isinstance(one, Retriever)
     assert one.name == "in-memory+reranked"

@@ -238,7 +238,7 @@ def test_interrupted_training_goes_on_and_ends_with_the_same_weights(tmp_path, m
         with pytest.raises(KeyboardInterrupt):
             trained(base, tmp_path / "again", data[:30], dev=data[30:])
     assert not (tmp_path / "again").exists()
-    with pytest.raises(ConfigMismatchError, match="seed: 0 -> 5"):
+    with pytest.raises(ConfigMismatchError, match="seed"):
         trained(base, tmp_path / "again", data[:30], dev=data[30:], seed=5)
     steps = []
 
@@ -312,11 +312,11 @@ def test_repeated_questions_are_one_unit(rng):
 def test_scores_that_do_not_fit_the_pairs_are_refused():
     item = Preference(query="q", pos=("a",), neg=("b",))
     for scores in ([1.0], [1.0, math.nan], [1.0, 2.0, 3.0]):
-        with pytest.raises(DataError, match="for 2 pairs"):
+        with pytest.raises(DataError, match="2 pairs"):
             rank_metrics([item], lambda pairs, scores=scores: scores)
     with pytest.raises(DataError, match="no questions"):
         rank_metrics([], lambda pairs: [])
-    with pytest.raises(DataError, match="the same questions"):
+    with pytest.raises(DataError, match="same questions"):
         compare_rankings(np.zeros((9, 2)), np.zeros((9, 3)), resampling=Resampling(seed=0))
 
 
@@ -353,13 +353,13 @@ def test_settings_out_of_range_are_refused(name, value):
 
 def test_sets_that_share_questions_and_sets_that_are_too_small_are_refused(base, tmp_path):
     data = overlap_preferences(8, seed=8)
-    with pytest.raises(DataError, match=r"1 question\(s\) to train on"):
+    with pytest.raises(DataError, match="1 question"):
         trained(base, tmp_path / "r", data[:1])
     for options in ({"dev": data[3:]}, {"test": data[3:]}):
         with pytest.raises(DataError, match="different questions"):
             trained(base, tmp_path / "r", data[:4], **options)
     shouted = [Preference(query=data[0].query.upper() + "?", pos=("a",), neg=("b",))]
-    with pytest.raises(DataError, match="is in both train and test"):
+    with pytest.raises(DataError, match="both train"):
         trained(base, tmp_path / "r", data, test=shouted)
     assert list(tmp_path.iterdir()) == []
 
@@ -378,11 +378,11 @@ def test_a_model_with_several_labels_is_refused(tmp_path):
         trained(three, tmp_path / "r", overlap_preferences(4, seed=9))
 
 
-def test_an_id_that_is_not_found_offline_says_how_to_give_a_path(tmp_path, monkeypatch):
+def test_an_id_missing_offline_advises_giving_a_path(tmp_path, monkeypatch):
     import huggingface_hub.constants
 
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    with pytest.raises(ModelError, match="give the path of its folder"):
+    with pytest.raises(ModelError, match="its folder"):
         trained("nobody/no-such-reranker", tmp_path / "r", overlap_preferences(4, seed=9))
 
 
@@ -415,7 +415,7 @@ def rng():
 
 def test_an_encoder_without_a_trained_head_ranks_nothing_and_may_be_trained(tmp_path):
     bare = without_a_head(tmp_path / "bare")
-    with pytest.raises(ModelError, match="is BertModel without a trained head, so it would rank at random"):
+    with pytest.raises(ModelError, match="at random"):
         CrossEncoderScorer(bare, device="cpu").scores("bara", [_passage("doso")])
     assert load_base(str(bare), FAST, revision=None, device="cpu", seed=0).num_labels == 1
 
@@ -425,5 +425,5 @@ def test_a_language_model_that_lacks_its_answer_words_is_no_reranker(tmp_path):
     assert load_cross_encoder(str(usable), device="cpu").num_labels == 1
     for words in (WORDS, [*WORDS, "yes"]):
         lacking = language_model_reranker(tmp_path / f"lacking-{len(words)}", words)
-        with pytest.raises(ModelError, match="does not contain them, so every score would be 0"):
+        with pytest.raises(ModelError, match="would be 0"):
             CrossEncoderScorer(lacking, device="cpu").scores("bara", [_passage("doso")])

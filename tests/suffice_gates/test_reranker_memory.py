@@ -171,7 +171,7 @@ def test_where_memory_runs_out_the_batch_is_halved_and_training_goes_on(tmp_path
     assert [note for note in run.notes if note.startswith("memory ran out, so each batch is cut into")]
     assert "cut into 4 parts instead of 2" in caplog.text
     monkeypatch.setattr(reranker, "more_parts", lambda _: None)
-    with pytest.raises(ModelError, match="memory does not suffice to train"):
+    with pytest.raises(ModelError, match="does not suffice"):
         train_reranker(base, data, tmp_path / "none", **options)
 
 

@@ -102,13 +102,13 @@ def test_the_template_of_an_endpoint_holds_the_question_and_is_pinned():
     named = EndpointStates(embedder, prompt=prompt, template=braces.template)
     assert named.prompt_text("Who is {system}?") == "<S|Who is {system}?|A:|{other}>"
     assert named.fingerprint() != braces.fingerprint()
-    with pytest.raises(DataError, match="must contain {user}"):
+    with pytest.raises(DataError, match="{user}"):
         EndpointStates(embedder, template="Answer.")
 
 
 def test_an_endpoint_that_cannot_be_reached_is_an_error_of_the_model():
     source = EndpointStates(EndpointEmbedder("m", base_url="http://127.0.0.1:1/v1", max_retries=0))
-    with pytest.raises(ModelError, match="cannot be reached"):
+    with pytest.raises(ModelError, match="reached"):
         source.read("Who?")
     with pytest.raises(DataError, match="questions is empty"):
         source.read_batch([])
@@ -126,9 +126,9 @@ def test_an_encoder_reads_the_question_alone():
     assert one.resume is None
     assert one.cost.calls == 1
     assert np.allclose(one.values, states[1], atol=1e-6)
-    with pytest.raises(DataError, match="reads only questions"):
+    with pytest.raises(DataError, match="only questions"):
         source.read("Who?", [PASSAGE])
-    with pytest.raises(DataError, match="reads only questions"):
+    with pytest.raises(DataError, match="only questions"):
         source.read_batch(["Who?", "Where?"], [(), (PASSAGE,)])
     with pytest.raises(DataError, match="not blank"):
         source.read_batch(["Who?", ""])
@@ -172,21 +172,21 @@ def test_states_are_found_by_question_and_layer(tmp_path):
     assert len(stored) == 5
     assert stored.of(["q3", "q0"]).shape == (2, 2, 3)
     assert stored.of(["q3", "q0"], layer=8).tolist() == [[4.0] * 3, [1.0] * 3]
-    with pytest.raises(DataError, match="layer 2 was not stored; stored layers: 4, 8"):
+    with pytest.raises(DataError, match="layer 2"):
         stored.of(["q3"], layer=2)
-    with pytest.raises(DataError, match="2 questions have no stored state, the first is 'x'"):
+    with pytest.raises(DataError, match="2 questions"):
         stored.of(["x", "q1", "y"])
     one = collect_states(Source(layers=()), prompts(2), tmp_path / "one")
     assert one.stored == 2
     assert read_states(tmp_path / "one").values.shape == (2, 1, 3)
-    with pytest.raises(DataError, match="stored layers: none"):
+    with pytest.raises(DataError, match="none"):
         read_states(tmp_path / "one").of(["q0"], layer=0)
 
 
 def test_a_run_that_failed_goes_on_without_reading_anything_twice(tmp_path):
     seen = []
     broken = Source(fails_at=7)
-    with pytest.raises(ModelError, match="the power is out"):
+    with pytest.raises(ModelError, match="power"):
         collect_states(broken, prompts(10), tmp_path / "s", chunk=3, on_progress=lambda *p: seen.append(p))
     assert seen == [(0, 10), (3, 10), (6, 10)]
     assert read_states(tmp_path / "s").ids == tuple(f"q{i}" for i in range(6))  # what is there can be read
@@ -205,9 +205,9 @@ def test_a_run_that_failed_goes_on_without_reading_anything_twice(tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"name": "other"}, "model: 'counted' -> 'other'"),
-        ({"revision": "2"}, "revision: '1' -> '2'"),
-        ({"layers": (1,)}, r"layers: \[1, 2\] -> \[1\]"),
+        ({"name": "other"}, "-> 'other'"),
+        ({"revision": "2"}, "-> '2'"),
+        ({"layers": (1,)}, "layers"),
     ],
 )
 def test_another_model_revision_or_layer_is_refused(tmp_path, change, words):
@@ -221,15 +221,15 @@ def test_another_model_revision_or_layer_is_refused(tmp_path, change, words):
 def test_another_prompt_and_another_text_are_refused(tmp_path):
     collect_states(Source(), prompts(3), tmp_path / "s", about={"passages": 0})
     rag = [StatePrompt(id="q9", question="?", passages=(PASSAGE,))]
-    with pytest.raises(ConfigMismatchError, match="prompt: 'qa' -> 'rag'"):
+    with pytest.raises(ConfigMismatchError, match="-> 'rag'"):
         collect_states(Source(), rag, tmp_path / "s", about={"passages": 0})
-    with pytest.raises(ConfigMismatchError, match="about.passages: 0 -> 3"):
+    with pytest.raises(ConfigMismatchError, match="about.passages"):
         collect_states(Source(), prompts(3), tmp_path / "s", about={"passages": 3})
-    with pytest.raises(ConfigMismatchError, match="contains the state of 'q1' for another question"):
+    with pytest.raises(ConfigMismatchError, match="'q1'"):
         collect_states(Source(), [StatePrompt(id="q1", question="new?")], tmp_path / "s", about={"passages": 0})
-    with pytest.raises(DataError, match=r"'q8' has no passages but others have"):
+    with pytest.raises(DataError, match="'q8'"):
         collect_states(Source(), [StatePrompt(id="q8", question="?"), *rag], tmp_path / "t")
-    with pytest.raises(DataError, match="reads qa only, not 'rag'"):
+    with pytest.raises(DataError, match="'rag'"):
         collect_states(Source(prompts=("qa",)), rag, tmp_path / "t")
     assert not (tmp_path / "t").exists()
 
@@ -247,21 +247,21 @@ def test_prompts_are_told_apart_by_all_that_is_read():
 def test_ids_occur_once_and_there_are_some(tmp_path):
     with pytest.raises(DataError, match="prompts is empty"):
         collect_states(Source(), [], tmp_path / "s")
-    with pytest.raises(DataError, match="'q0' occurs more than once"):
+    with pytest.raises(DataError, match="'q0'"):
         collect_states(Source(), [*prompts(2), *prompts(1)], tmp_path / "s")
     writer = StateWriter(tmp_path / "s", {})
     writer.append(["a"], np.zeros((1, 1, 2)))
     for ids in (["a"], ["b", "b"]):
-        with pytest.raises(DataError, match="already stored or repeated"):
+        with pytest.raises(DataError, match="repeated"):
             writer.append(ids, np.zeros((len(ids), 1, 2)))
-    with pytest.raises(DataError, match=r"expected states of shape \(1, 1, width\), got \(1, 2, 2\)"):
+    with pytest.raises(DataError, match=r"\(1, 2, 2\)"):
         writer.append(["b"], np.zeros((1, 2, 2)))
 
 
 def test_two_writers_of_one_folder_do_not_overwrite_each_other(tmp_path):
     first, second = StateWriter(tmp_path / "s", {}), StateWriter(tmp_path / "s", {})
     first.append(["a"], np.ones((1, 1, 2)))
-    with pytest.raises(DataError, match="another process writes"):
+    with pytest.raises(DataError, match="another process"):
         second.append(["b"], np.zeros((1, 1, 2)))
     assert read_states(tmp_path / "s").ids == ("a",)
 
@@ -290,13 +290,13 @@ def _cut(path):
         (
             lambda f: (f / "states.json").write_text('{"format": "x", "version": 9, "header": {}}'),
             SchemaError,
-            "has the format 'x' version 9",
+            "version 9",
         ),
-        (lambda f: (f / "states.json").unlink(), DataError, "does not contain states.json"),
+        (lambda f: (f / "states.json").unlink(), DataError, "states.json"),
         (
             lambda f: (f / "shard-000002.safetensors").write_bytes((f / "shard-000001.safetensors").read_bytes()),
             SchemaError,
-            "contains a state twice",
+            "state twice",
         ),
     ],
 )
@@ -309,17 +309,17 @@ def test_damaged_folders_are_errors_that_say_what_is_wrong(tmp_path, damage, err
 
 
 def test_a_path_that_is_no_folder_of_states_is_refused(tmp_path):
-    with pytest.raises(DataError, match="does not exist"):
+    with pytest.raises(DataError, match="exist"):
         read_states(tmp_path / "none")
     (tmp_path / "file").write_text("x")
-    with pytest.raises(DataError, match="is a file"):
+    with pytest.raises(DataError, match="a file"):
         StateWriter(tmp_path / "file", {})
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("x")
-    with pytest.raises(DataError, match="does not contain states.json"):
+    with pytest.raises(DataError, match="states.json"):
         StateWriter(tmp_path / "full", {})
     StateWriter(tmp_path / "empty", {})
-    with pytest.raises(DataError, match="contains no states yet"):
+    with pytest.raises(DataError, match="no states"):
         read_states(tmp_path / "empty")
 
 
@@ -394,8 +394,8 @@ def test_states_are_stored_and_the_command_goes_on(folder, tmp_path):
     )
     assert np.abs(stored.values.astype(np.float32) - expected).max() < 0.01
     assert (stored.header["model"], stored.header["revision"]) == (model.id, model.revision)
-    assert "were begun with another configuration" in cli(*arguments, "--layers", "last").error
-    assert "prompt: 'qa' -> 'rag'" in cli(*arguments, "--layers", "middle,last", "--prompt", "rag").error
+    assert "another configuration" in cli(*arguments, "--layers", "last").error
+    assert "-> 'rag'" in cli(*arguments, "--layers", "middle,last", "--prompt", "rag").error
 
 
 def test_states_with_passages_are_those_that_the_rounds_would_read(folder, tmp_path):
@@ -419,7 +419,7 @@ def test_states_with_passages_are_those_that_the_rounds_would_read(folder, tmp_p
     rag = ("gate", "states", recorded, "-o", tmp_path / "x", "--model", folder / "model", "--prompt", "rag")
     assert "give --dataset" in cli(*rag).error
     dataset(tmp_path / "other.jsonl", n=3)
-    assert "--dataset has no passage" in cli(*rag, "--dataset", tmp_path / "other.jsonl").error
+    assert "--dataset" in cli(*rag, "--dataset", tmp_path / "other.jsonl").error
 
 
 def test_an_encoder_needs_no_model(folder, tmp_path):
@@ -450,10 +450,10 @@ def test_a_recording_without_the_words_of_its_questions_says_so(folder, tmp_path
     rows = [{"question_id": "q", "round": r, "answer": "x"} for r in (1, 2)]
     write_recording(tmp_path / "r.parquet", rows)
     arguments = ("gate", "states", tmp_path / "r.parquet", "-o", tmp_path / "s", "--encoder", "minilm")
-    assert "ids of questions, not their words" in cli(*arguments).error
+    assert "ids of questions" in cli(*arguments).error
     write_recording(tmp_path / "r.parquet", [row | {"question": None if row["round"] == 1 else "w"} for row in rows])
     assert read_recording(tmp_path / "r.parquet").shape == (1, 2)
-    assert "has no words of question 'q'" in cli(*arguments).error
+    assert "question 'q'" in cli(*arguments).error
 
 
 def test_the_command_without_torch_says_what_to_install(folder, tmp_path):

@@ -65,26 +65,26 @@ def test_a_shard_goes_on_and_reads_nothing_twice(tmp_path):
 def test_missing_unfinished_and_foreign_shards_are_errors(tmp_path):
     folder = tmp_path / "s"
     store(prompts(12), folder, [1, 3], 4)
-    with pytest.raises(DataError, match="lack shards 2 and 4 of 4"):
+    with pytest.raises(DataError, match="2 and 4"):
         read_states(folder)
-    with pytest.raises(ConfigMismatchError, match="has states of 4 shards, and these are of 3"):
+    with pytest.raises(ConfigMismatchError, match="4 shards"):
         store(prompts(12), folder, [1], 3)
     store(prompts(12), folder, [2, 4], 4)
     assert len(read_states(folder)) == 12
     part = folder / "part-0002-of-0004"
     shutil.copytree(part, tmp_path / "kept")
     max(part.glob("*.safetensors")).unlink()
-    with pytest.raises(DataError, match="shard 2/4 .* is unfinished"):
+    with pytest.raises(DataError, match="unfinished"):
         read_states(folder)
     (part / "places.json").unlink()
-    with pytest.raises(SchemaError, match="shard 2/4 .* damaged"):
+    with pytest.raises(SchemaError, match="damaged"):
         read_states(folder)
     shutil.rmtree(part)
     store(prompts(12), folder, [2], 4, Source(scale=2.0))
     with pytest.raises(ConfigMismatchError, match="other settings"):
         read_states(folder)
     collect_states(Source(), prompts(3), tmp_path / "one")
-    with pytest.raises(ConfigMismatchError, match="of one process"):
+    with pytest.raises(ConfigMismatchError, match="one process"):
         store(prompts(3), tmp_path / "one", [1], 2)
 
 

@@ -70,7 +70,7 @@ def test_the_network_learns_what_the_states_tell(sets):
     assert trained.losses[trained.best_epoch - 1] == min(trained.losses)
 
 
-def test_the_same_seed_gives_the_same_weights_and_leaves_other_random_state_alone(sets):
+def test_a_seed_gives_equal_weights_and_leaves_other_random_state(sets):
     import torch
 
     torch.manual_seed(5)
@@ -143,9 +143,9 @@ def test_a_training_that_diverges_says_so(sets):
 
 def test_labels_of_one_kind_are_refused(sets, data, split):
     one = replace(sets["train"], labels=np.ones(len(sets["train"])))
-    with pytest.raises(DataError, match="all .* labels are known"):
+    with pytest.raises(DataError, match="are known"):
         train_probe(one, sets["dev"], CARD, settings=QUICK)
-    with pytest.raises(DataError, match="all .* labels are known"):
+    with pytest.raises(DataError, match="are known"):
         logistic_probe(one, sets["dev"], CARD)
     with pytest.raises(DataError, match="all unknown"):
         run_training(LabelledStates(states=data.states, labels=dict.fromkeys(data.labels, 0.0)), split, settings=QUICK)
@@ -194,9 +194,9 @@ def test_a_split_is_disjoint_and_moves_no_question_when_others_come(ids, salt):
 
 
 def test_a_question_in_two_sets_is_refused():
-    with pytest.raises(DataError, match="both train and test"):
+    with pytest.raises(DataError, match="both train"):
         Split(train=frozenset("ab"), dev=frozenset("c"), test=frozenset("bd"))
-    with pytest.raises(DataError, match="dev set is empty"):
+    with pytest.raises(DataError, match="dev set"):
         Split(train=frozenset("ab"), dev=frozenset(), test=frozenset("d"))
     for shares in ({"dev": 0.0}, {"test": 1.0}, {"dev": 0.6, "test": 0.5}, {"dev": math.nan}):
         with pytest.raises(DataError, match="shares"):
@@ -211,7 +211,7 @@ def test_examples_leave_undefined_and_unlabelled_questions_out_and_count_them(da
     examples = Examples.of(stored, labels, 2)
     assert (len(examples), examples.n_undefined, examples.n_unlabelled) == (598, 1, 1)
     assert {"q3", "q5"}.isdisjoint(examples.ids)
-    with pytest.raises(DataError, match="from the same data"):
+    with pytest.raises(DataError, match="same data"):
         Examples.of(stored, {"other": 1.0}, 2)
     with pytest.raises(DataError, match="layer 7"):
         Examples.of(stored, labels, 7)
@@ -276,7 +276,7 @@ def test_calibration_keeps_the_order_and_lowers_the_dev_loss(sets, method):
 # --- the run
 
 
-def test_a_run_chooses_the_layer_that_tells_on_dev_and_measures_on_test(data, split):
+def test_a_run_chooses_its_layer_on_dev_and_measures_on_test(data, split):
     run = run_training(data, split, seeds=(0, 1), settings=QUICK, calibration="platt", curve=(40, 200))
     assert run.probe.card.layer == 2
     assert [(c.layer, c.seed) for c in run.candidates] == [(1, 0), (1, 1), (2, 0), (2, 1)]
@@ -304,7 +304,7 @@ def test_labels_at_random_are_not_learned(data, split):
     assert 0.35 < run.test_figures[0].measures["auroc"].value < 0.65
 
 
-def test_another_prompt_is_measured_apart_and_only_training_on_both_makes_it_valid(data, split):
+def test_another_prompt_is_valid_only_after_training_on_both(data, split):
     rag = world(seed=9, header={**HEADER, "prompt": "rag"})
     apart = run_training(data, split, kind="logistic", layers=(2,), other=rag)
     assert apart.probe.card.prompts == ("qa",)
@@ -312,16 +312,20 @@ def test_another_prompt_is_measured_apart_and_only_training_on_both_makes_it_val
     both = run_training(data, split, kind="logistic", layers=(2,), other=rag, train_on_both=True)
     assert both.probe.card.prompts == ("qa", "rag")
     assert both.test_figures[0].size == 2 * apart.test_figures[0].size
-    with pytest.raises(ConfigMismatchError, match="model"):
-        run_training(data, split, other=world(header={**HEADER, "model": "x", "prompt": "rag"}))
-    with pytest.raises(ConfigMismatchError, match="precision"):
-        run_training(data, split, other=world(header={**HEADER, "source": {"kind": "u"}, "prompt": "rag"}))
     with pytest.raises(DataError, match="second"):
         run_training(data, split, other=data)
-    with pytest.raises(DataError, match="needs a second prompt"):
-        run_training(data, split, train_on_both=True)
-    with pytest.raises(DataError, match="one seed"):
-        run_training(data, split, seeds=())
+
+
+@pytest.mark.parametrize(("change", "word"), [({"model": "x"}, "model"), ({"source": {"kind": "u"}}, "precision")])
+def test_states_of_another_model_or_precision_are_refused(data, split, change, word):
+    with pytest.raises(ConfigMismatchError, match=word):
+        run_training(data, split, other=world(header={**HEADER, **change, "prompt": "rag"}))
+
+
+@pytest.mark.parametrize(("options", "word"), [({"train_on_both": True}, "second prompt"), ({"seeds": ()}, "one seed")])
+def test_a_training_without_second_prompt_or_seed_is_refused(data, split, options, word):
+    with pytest.raises(DataError, match=word):
+        run_training(data, split, **options)
 
 
 # --- the command

@@ -156,7 +156,7 @@ def test_reading_leaves_no_hook_behind_also_after_a_failure(llama):
     assert hooks() == before
 
 
-def test_no_logits_are_computed_for_states_and_only_the_last_for_a_pass(llama):
+def test_logits_are_computed_only_for_the_last_token_of_a_pass(llama):
     seen = []
     hook = llama.loaded.network.lm_head.register_forward_hook(lambda _m, args, _o: seen.append(tuple(args[0].shape)))
     try:
@@ -168,7 +168,7 @@ def test_no_logits_are_computed_for_states_and_only_the_last_for_a_pass(llama):
         hook.remove()
 
 
-def test_both_prompts_can_be_read_and_each_may_have_a_text_of_its_own(llama):
+def test_both_prompts_can_be_read_each_with_its_own_text(llama):
     other = Prompt(name="rag", version=1, system="Use the passages.", question="Q: {question}")
     both = TransformersModel(llama.loaded, prompt=SHORT, rag_prompt=other, layers=("last",))
     assert both.prompts == ("qa", "rag")
@@ -181,7 +181,7 @@ def test_both_prompts_can_be_read_and_each_may_have_a_text_of_its_own(llama):
 def test_layers_have_names_and_unknown_ones_are_refused(llama):
     assert TransformersModel(llama.loaded, layers=("middle", "last", -1, 0, "3")).layers == (2, 4, 4, 0, 3)
     for layer in (5, -6, "upper"):
-        with pytest.raises(DataError, match="unknown layer|does not exist"):
+        with pytest.raises(DataError, match="layer|exist"):
             TransformersModel(llama.loaded, layers=(layer,))
 
 
@@ -288,7 +288,7 @@ def test_answers_in_batches_equal_single_ones(kind):
         assert reply.costs["generator"].output_tokens == alone.costs["generator"].output_tokens
 
 
-def test_a_reply_ends_at_the_end_token_or_where_there_is_no_room(llama):
+def test_a_reply_ends_at_the_end_token_or_the_limit(llama):
     import torch
 
     first = llama.answer(QUESTIONS[0]).tokens[2]
@@ -321,7 +321,7 @@ def test_samples_follow_the_models_probabilities(llama):
     cold = llama.samples(QUESTIONS[0], n=3, temperature=1e-6, rng=np.random.default_rng(2))
     assert {reply.text for reply in cold} == {llama.answer(QUESTIONS[0]).text}
     for wrong in ({"n": 0}, {"n": 2, "temperature": 0.0}):
-        with pytest.raises(DataError, match="n must be at least 1"):
+        with pytest.raises(DataError, match="n must be"):
             llama.samples(QUESTIONS[0], rng=np.random.default_rng(0), **wrong)
 
 
@@ -404,7 +404,7 @@ def passes_of(made, together=0):
     return sizes
 
 
-def test_a_recording_reads_several_questions_in_one_pass_and_gets_the_same_rows(tmp_path):
+def test_batched_and_single_passes_record_the_same_rows(tmp_path):
     asked = load_questions("hotpotqa_tune", limit=10)
     rows, sizes = {}, {}
     for batch in (1, 4):
@@ -495,13 +495,13 @@ def test_thinking_is_switched_off_through_the_chat_templates_own_variable():
     assert quiet.prompt_text("Who?") == made.prompt_text("Who?") + "<think></think>"
     assert quiet.fingerprint()["template_sha256"] != made.fingerprint()["template_sha256"]
     assert made.fingerprint() == model(template=thinks, chat_template_kwargs={}).fingerprint()
-    with pytest.raises(DataError, match="does not use 'enable_thinkin'.*see its chat_template"):
+    with pytest.raises(DataError, match="'enable_thinkin'"):
         model(template=TEMPLATE, chat_template_kwargs={"enable_thinkin": False})
-    with pytest.raises(DataError, match="no chat template, so 'enable_thinking' has no effect"):
+    with pytest.raises(DataError, match="'enable_thinking'"):
         model(chat_template_kwargs={"enable_thinking": False})
 
 
-def test_a_template_without_a_system_role_gets_the_instructions_in_the_users_message():
+def test_a_template_without_system_role_puts_instructions_in_the_user_message():
     made = model(template=NO_SYSTEM)
     assert made.prompt_text("Who?") == "<|user|>Answer.\n\nQ: Who?\nA:<end><|assistant|>"
     assert made.answer("Who?").text
@@ -548,7 +548,7 @@ def test_a_prompt_longer_than_the_context_is_refused_by_length_and_limit():
     long = "word " * 30
     n = len(ids_of(model(), long))
     for call in (made.answer, made.read, lambda q: made.read_batch(["Who?", q]), lambda q: made.answers([q])):
-        with pytest.raises(ModelError, match=rf"has {n} tokens, but 'tiny/Llama' reads at most 60"):
+        with pytest.raises(ModelError, match=f"{n} tokens"):
             call(long)
     whole = model(settings={"max_position_embeddings": n}, max_tokens=4)
     assert len(whole.answer(long).tokens) <= 1  # it just fits, and leaves room for one token
@@ -557,7 +557,7 @@ def test_a_prompt_longer_than_the_context_is_refused_by_length_and_limit():
     assert unbounded.context == 2048
     assert loaded("Mamba").context is None
     shorter = model(max_prompt_tokens=30)
-    with pytest.raises(ModelError, match="reads at most 30"):
+    with pytest.raises(ModelError, match="most 30"):
         shorter.answer("Who was it, after all?")
 
 
@@ -565,21 +565,21 @@ def test_a_prompt_longer_than_the_context_is_refused_by_length_and_limit():
 def test_an_empty_question_has_no_state(llama, question):
     with pytest.raises(DataError, match="not blank"):
         llama.read(question)
-    with pytest.raises(DataError, match="question 1 is"):
+    with pytest.raises(DataError, match="question 1"):
         llama.read_batch(["Who?", question])
 
 
 def test_one_text_is_no_list_of_questions_and_passages_go_with_questions(llama):
-    with pytest.raises(DataError, match="expected a list of questions"):
+    with pytest.raises(DataError, match="of questions"):
         llama.read_batch("Who?")
-    with pytest.raises(DataError, match="one list of passages for each of 2 questions, got 1 list"):
+    with pytest.raises(DataError, match="got 1 list"):
         llama.read_batch(["Who?", "Where?"], [PASSAGES])
     assert llama.read_batch([]).shape == (0, 2, WIDTH)
 
 
 @pytest.mark.parametrize("wrong", [{"max_tokens": 0}, {"top_logprobs": 0}, {"batch_size": 0}])
 def test_parameters_out_of_range_are_refused(llama, wrong):
-    with pytest.raises(DataError, match="must be at least 1"):
+    with pytest.raises(DataError, match="least 1"):
         TransformersModel(llama.loaded, **wrong)
 
 
@@ -624,19 +624,19 @@ def test_half_precision_is_read_as_float32_and_named():
 def test_a_model_whose_layers_cannot_be_found_says_so():
     made = model(layers=("last",))
     made.loaded.network.config.num_hidden_layers = 3
-    with pytest.raises(ModelError, match="its hidden states cannot be read"):
+    with pytest.raises(ModelError, match="hidden states"):
         TransformersModel(made.loaded, prompt=SHORT, layers=(1,)).read("Who?")
     made.loaded.network.config.num_hidden_layers = 0
-    with pytest.raises(ModelError, match="has no valid num_hidden_layers"):
+    with pytest.raises(ModelError, match="num_hidden_layers"):
         TransformersModel(made.loaded)
 
 
-def test_a_model_that_keeps_no_keys_and_values_shows_its_states_and_cannot_go_on():
+def test_a_model_without_key_value_cache_shows_states_but_cannot_continue():
     made = model("Mamba", layers=("last",))
     states = made.read_batch(QUESTIONS[:2])
     expected = [hidden_states(made.loaded, ids_of(made, q))[-1] for q in QUESTIONS[:2]]
     assert np.abs(states[:, 0] - np.stack(expected)).max() < 1e-3
-    with pytest.raises(ModelError, match="keeps no keys and values"):
+    with pytest.raises(ModelError, match="keys and values"):
         made.answer("Who?")
 
 
@@ -665,7 +665,7 @@ def out_of_memory():
 
 
 @pytest.mark.parametrize("number", range(3))
-def test_where_memory_runs_out_the_batch_is_halved_and_the_run_goes_on(number):
+def test_out_of_memory_halves_the_batch_and_continues(number):
     questions = [f"Who wrote book {i}?" for i in range(16)]
     expected = model().read_batch(questions)
     made = model(batch_size=8)
@@ -679,12 +679,12 @@ def test_where_memory_runs_out_the_batch_is_halved_and_the_run_goes_on(number):
     assert [r.text for r in made.answers(questions[:3])] == [r.text for r in model().answers(questions[:3])]
 
 
-def test_memory_that_does_not_suffice_for_one_prompt_is_an_error_with_its_length():
+def test_too_little_memory_for_one_prompt_is_an_error_with_length():
     made = model(batch_size=4)
     n = len(ids_of(made, "Who?"))
     Scarce(made, 3, MemoryError("none left"))
     for call in (made.read, made.answer, lambda q: made.read_batch([q, "Why?"])):
-        with pytest.raises(ModelError, match=rf"one prompt of {n} tokens \(MemoryError: none left\)"):
+        with pytest.raises(ModelError, match=f"{n} tokens"):
             call("Who?")
 
 
@@ -760,9 +760,9 @@ def test_the_precision_can_be_chosen(folder):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("./missing", "the folder './missing' does not exist"),
-        ("{tmp}/missing", "does not exist"),
-        ("{tmp}", "must contain the output of save_pretrained"),
+        ("./missing", "'./missing'"),
+        ("{tmp}/missing", "exist"),
+        ("{tmp}", "save_pretrained"),
     ],
 )
 def test_a_path_without_a_model_says_what_belongs_there(tmp_path, name, words):
@@ -773,7 +773,7 @@ def test_a_path_without_a_model_says_what_belongs_there(tmp_path, name, words):
 def test_damaged_weights_are_an_error_that_names_the_folder(folder, tmp_path):
     broken = save(tmp_path / "broken")
     (broken / "model.safetensors").write_bytes(b"nothing")
-    with pytest.raises(ModelError, match="the model in '.*broken' cannot be loaded"):
+    with pytest.raises(ModelError, match="loaded"):
         TransformersModel(broken)
 
 

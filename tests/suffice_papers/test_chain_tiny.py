@@ -57,7 +57,7 @@ def test_the_gate_answers_directly_what_the_model_knows(chain):
     assert right[~direct].mean() < 0.3
 
 
-def test_replay_charges_the_gate_always_and_the_answer_only_where_it_is_used(chain):
+def test_replay_always_charges_the_gate_and_the_answer_when_used(chain):
     recording = read_recording(chain / "gated.parquet")
     rule = f"p_known > {BETA}"
     rows = done("replay", chain / "gated.parquet", "--rule", rule, "--metric", "em", "--json").json["rows"]

@@ -105,7 +105,7 @@ def eval_of(ways, *way, seed=1):
     return read_recording(ways["path"].with_suffix("") / f"cells/{place}/seed-{seed}/eval.parquet")
 
 
-def test_a_rival_is_recorded_on_the_eval_questions_alone_and_a_rule_is_not_recorded(ways):
+def test_only_eval_questions_of_rivals_are_recorded_and_rules_are_not(ways):
     cells = ways["path"].with_suffix("") / "cells"
     recordings = {path.relative_to(cells).as_posix() for path in cells.rglob("*.parquet")}
     plain, own = "served/towers/bm25/{}answer_first/seed-{}/{}.parquet", ("ircot/", "stable/")
@@ -116,13 +116,13 @@ def test_a_rival_is_recorded_on_the_eval_questions_alone_and_a_rule_is_not_recor
     assert set(ways["seeds"]) == {1, 2}
 
 
-def test_the_second_run_of_rivals_asks_nothing_and_a_dry_run_says_that_nothing_is_left(ways):
+def test_a_second_run_asks_nothing_and_a_dry_run_says_so(ways):
     assert "nothing was asked: all 8 recordings were complete" in ways["again"]["sentence"]
     assert ways["again"]["tables"] == ways["first"]["tables"]
     assert "left: 0 calls, 0 [0, 0] tokens" in ways["after"]["sentence"]
 
 
-def test_calls_of_a_method_are_unknown_before_a_pilot_and_extrapolated_after_it(ways):
+def test_a_methods_calls_are_unknown_until_a_pilot_extrapolates_them(ways):
     left = {cell["cell"]: cell["calls left"] for cell in ways["before"]["cells"]}
     assert left["served/towers/bm25/answer_first/seed-1"] == 12 * 4
     assert left["served/towers/bm25/ircot/answer_first/seed-1"] == "unknown"
@@ -166,7 +166,7 @@ def test_each_line_is_what_the_replay_of_its_recording_says(ways):
         assert plain.index.tolist() == [0, 1, 2, 3]
 
 
-def test_a_threshold_that_is_chosen_on_tune_is_right_there_most_often_and_the_table_says_it(ways):
+def test_the_tune_threshold_is_right_most_often_and_the_table_says_so(ways):
     table = table_of(ways["first"], "Ways")
     for seed in (1, 2):
         [note] = [note for note in table["notes"] if f"seed-{seed}, sure: " in note]
@@ -183,7 +183,7 @@ def test_a_threshold_that_is_chosen_on_tune_is_right_there_most_often_and_the_ta
         assert (row["kind"], row["calls"]) == ("rule by tune", pytest.approx(told.calls.mean))
 
 
-def test_a_published_method_answers_at_its_end_alone_and_one_with_a_rule_in_every_round(ways):
+def test_published_methods_answer_only_at_their_end_unless_a_rule_stops(ways):
     answered = {way: eval_of(ways, way) for way in ("ircot", "stable")}
     has = {way: [bool(text) for text in r.table["answer"].to_pylist()] for way, r in answered.items()}
     assert all(has["stable"])
@@ -232,7 +232,7 @@ def test_a_rival_that_is_added_later_asks_only_its_own_questions(ways, tmp_path)
         assert "other settings" in cli("run", path).error
 
 
-def test_a_failed_chain_ends_the_run_and_is_asked_again_without_what_was_paid(tmp_path):
+def test_a_failed_chain_ends_the_run_and_repeats_only_unpaid_calls(tmp_path):
     failing = []
 
     def fault(body):
@@ -252,7 +252,7 @@ def test_a_failed_chain_ends_the_run_and_is_asked_again_without_what_was_paid(tm
         assert all("tower 103" in request.prompt for request in again)
 
 
-def test_a_classifier_of_questions_is_a_rival_in_front_of_the_plain_loop(ways, tmp_path):
+def test_a_question_classifier_is_a_rival_before_the_plain_loop(ways, tmp_path):
     def half_known(body):
         """Know half of the answers alone, and read all others from passages."""
         prompt = prompt_of(body)
@@ -326,7 +326,7 @@ def test_a_rival_that_cannot_be_is_an_error_that_names_it(old, new, kind, messag
         ('model = "m"\nbase-url = "URL"\nlogprobs = false', "flare", "needs log-probabilities: write logprobs = true"),
     ],
 )
-def test_a_model_that_lacks_what_a_rival_needs_is_a_problem_before_the_first_call(model, loop, why, tmp_path):
+def test_a_model_unfit_for_a_rival_is_refused_before_calls(model, loop, why, tmp_path):
     with Endpoint(chain) as endpoint:
         text = WAYS.replace('model = "m"\nbase-url = "URL"', model).replace("ircot(k=1)", loop)
         path = written(tmp_path, text.replace("URL", endpoint.url), n=2)
@@ -337,7 +337,7 @@ def test_a_model_that_lacks_what_a_rival_needs_is_a_problem_before_the_first_cal
         assert endpoint.requests == []
 
 
-def test_a_signal_of_the_models_own_passes_needs_a_model_that_runs_here(tmp_path):
+def test_a_signal_of_own_passes_needs_a_local_model(tmp_path):
     text = WAYS.replace("URL", "http://127.0.0.1:1/v1") + '\n[signals]\nown-signal = ["sample_spread"]\n'
     result = cli("run", written(tmp_path, text), "--dry-run", "--json")
     assert any("own-signal 'sample_spread' reads passes of a model" in text for text in result.json["problems"])

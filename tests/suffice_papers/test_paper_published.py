@@ -88,7 +88,7 @@ def test_macros_are_means_of_their_cells_or_flagged(table):
     assert TABLES["table1"]["tasr"]["f1"] == TABLES["table2"]["macro"]["f1"]
 
 
-def test_the_macro_of_open_domain_calls_is_not_the_mean_of_its_cells():
+def test_the_macro_of_open_domain_calls_differs_from_the_cell_mean():
     mean = fmean(row["calls"] for row in cells("table4").values())
     assert TABLES["table4"]["macro"]["calls"] == 2.98
     assert mean == pytest.approx(3.09, abs=0.005)
@@ -129,7 +129,7 @@ def test_the_smoke_test_differs_from_the_later_version():
     assert not flagged("figure2", "v3")
 
 
-def test_the_published_oracle_is_the_one_of_the_authors_code_and_not_of_their_text():
+def test_the_published_oracle_follows_the_authors_code_not_their_text():
     """It takes the best F1, and the first round that reaches it: `oracle_best`, whatever the text calls it."""
     oracle, theirs = TABLES["table1"]["oracle_best"], TABLES["repository"]["distractor oracle"]
     assert (oracle["f1"], oracle["calls"]) == (pytest.approx(theirs["f1"], abs=0.0051), pytest.approx(theirs["calls"], abs=0.0051))  # fmt: skip

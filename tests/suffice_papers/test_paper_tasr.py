@@ -400,7 +400,7 @@ def two_prompts(folder, split, n):
     )
 
 
-def test_a_file_of_two_prompts_gives_each_cell_its_own_and_the_search_both(cells, tmp_path, made):
+def test_a_file_of_two_prompts_gives_each_cell_its_own(cells, tmp_path, made):
     files = {split: two_prompts(tmp_path, split, n) for split, n in (("tune", 40), ("eval", 60))}
     plain = replace(cells[0], **files)
     asked = replace(cells[3], name="asked", **files)
@@ -410,13 +410,11 @@ def test_a_file_of_two_prompts_gives_each_cell_its_own_and_the_search_both(cells
     assert line(table(again, "Figure 5"), prompt="confidence_first")["rounds"] == 300
     assert line(table(again, "Section 5.3"), space="tasr-381")["rules"] == 381
     assert line(table(again, "Section 5.3"), space="tasr-dnf-876")["rules"] == 876
-    with pytest.raises(
-        DataError, match=r"prompt 'no_confidence', but its recordings have 'answer_first', 'confidence_first': set"
-    ):
+    with pytest.raises(DataError, match="'no_confidence'"):
         load_cell(replace(plain, published="", prompt="no_confidence"), resampling=DRAWS)
 
 
-def test_a_rule_as_good_and_as_cheap_as_tasr_does_not_dominate_it():
+def test_a_rule_equal_to_tasr_in_quality_and_cost_does_not_dominate():
     class Merged(SimpleNamespace):
         def __len__(self):
             return len(self.members)
@@ -522,7 +520,7 @@ def without(folder, name, *columns, change=None):
     return paper.imported(folder, name, listed)
 
 
-def test_a_part_that_cannot_be_made_says_why_and_the_others_are_made(cells, tmp_path):
+def test_a_part_that_cannot_be_made_says_why_without_stopping_others(cells, tmp_path):
     silent = replace(cells[0], eval=without(tmp_path, "silent", "llm_confidence"))
     made = paper_tasr([silent], resampling=DRAWS)
     assert set(made.not_made) == {"Table 4", "Table 5", "Figure 5"}
@@ -641,25 +639,25 @@ def entry(**changes):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", r"must contain at least one \[\[cell\]\] table"),
-        ("cell = 3", r"must contain at least one \[\[cell\]\] table"),
-        ("cell = [1]", r"cell 1 is 1; write \[\[cell\]\]"),
-        ("[[cells]]\nname = 'a'", r"at least one .*, not 'cells'"),
+        ("", r"\[\[cell\]\]"),
+        ("cell = 3", r"\[\[cell\]\]"),
+        ("cell = [1]", "cell 1 is"),
+        ("[[cells]]\nname = 'a'", "'cells'"),
         ("[[cell]\n", "not TOML"),
-        (entry(tune=None), r"cell 'a' lacks the key 'tune'; needed: name, model"),
-        (entry(name=None), r"cell 1 lacks the key 'name'"),
-        (entry(prompts="x"), r"cell 'a' has the unknown key 'prompts'; allowed: name, .*published"),
-        (entry(model=7), r"cell 'a': model is 7; expected text"),
-        (entry(corpus=" "), r"cell 'a': corpus is ' '; expected text"),
-        (entry(eval="nowhere.parquet"), r"cell 'a': the eval recording '.*nowhere.parquet' does not exist"),
-        (entry(setting="wiki"), r"cell 'a': setting 'wiki'; allowed: distractor, open, dense"),
-        (entry(published="qwen"), r"unknown published cell 'qwen'; allowed: qwen_hp, .*Leave `published` out"),
-        (entry(published="qwen_nq"), r"cannot be compared with 'qwen_nq', which has the setting 'open'"),
-        (entry(published="qwen_hp", prompt="no_confidence"), r"prompt among answer_first, confidence_first"),
-        (entry() + entry(), r"two cells have the name 'a'"),
+        (entry(tune=None), "key 'tune'"),
+        (entry(name=None), "key 'name'"),
+        (entry(prompts="x"), "'a'"),
+        (entry(model=7), "model is 7"),
+        (entry(corpus=" "), "corpus is"),
+        (entry(eval="nowhere.parquet"), "eval recording"),
+        (entry(setting="wiki"), "'wiki'"),
+        (entry(published="qwen"), "'qwen'"),
+        (entry(published="qwen_nq"), "'qwen_nq'"),
+        (entry(published="qwen_hp", prompt="no_confidence"), "prompt among"),
+        (entry() + entry(), "two cells"),
         (
             entry(published="qwen_hp") + entry(name="b", published="qwen_hp"),
-            r"published cell and prompt 'qwen_hp, answer_f",
+            "qwen_hp, answer_f",
         ),
     ],
 )
@@ -671,15 +669,15 @@ def test_a_wrong_list_of_cells_is_refused(folder, text, message):
 
 
 def test_a_missing_list_and_no_cells_are_refused(tmp_path):
-    with pytest.raises(DataError, match="the list of cells"):
+    with pytest.raises(DataError, match="list of cells"):
         read_cells(tmp_path / "cells.toml")
-    with pytest.raises(DataError, match="give at least one"):
+    with pytest.raises(DataError, match="at least one"):
         paper_tasr([])
 
 
 def test_a_question_in_both_recordings_is_refused(cells, tmp_path):
     both = paper.rows("qwen", "hotpotqa", "eval", 3) + paper.rows("qwen", "hotpotqa", "tune", 2)
-    with pytest.raises(DataError, match=r"'ours_qwen_hp': 2 questions are in both recordings \('hotpotqa-tune-0'\)"):
+    with pytest.raises(DataError, match="2 questions"):
         paper_tasr([replace(cells[0], eval=paper.imported(tmp_path, "both", both))])
 
 

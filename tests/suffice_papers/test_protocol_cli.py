@@ -97,7 +97,7 @@ def test_json_holds_every_table_with_columns_of_different_names(paged):
         assert len(set(names)) == len(names), item.title
 
 
-def test_without_dev_a_quarter_of_the_questions_is_set_aside_and_said_so(paths):
+def test_without_dev_a_quarter_of_the_questions_is_set_aside(paths):
     done = cli("paper", "protocol", paths[0], "--json", *FAST)
     told = done.json
     assert told["n"] + told["convergence_rule"]["n_dev"] == 60

@@ -172,7 +172,7 @@ def test_the_file_of_cbdr_has_the_papers_models_sets_and_settings(tmp_path):
     assert find_problems(experiment, tmp_path / "out") == []
 
 
-def test_the_file_of_rivals_asks_the_questions_that_the_file_of_tasr_asks(tasr):
+def test_the_rivals_file_asks_the_questions_of_the_tasr_file(tasr):
     text = (EXAMPLES / "rivals.toml").read_text("utf-8")
     commands = LINE.findall(text)
     assert len(commands) == 2
@@ -187,7 +187,7 @@ def test_the_file_of_rivals_asks_the_questions_that_the_file_of_tasr_asks(tasr):
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning:torch.*")
-def test_the_file_of_rivals_runs_every_method_on_a_model_that_runs_here(tiny_model, tmp_path):
+def test_the_rivals_file_runs_every_method_on_a_local_model(tiny_model, tmp_path):
     text = (EXAMPLES / "rivals.toml").read_text("utf-8")
     smaller = {
         '"Qwen/Qwen2.5-7B-Instruct"': f'"{tiny_model}"',

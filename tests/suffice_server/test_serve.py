@@ -322,7 +322,7 @@ def test_a_response_without_an_answer_where_the_policy_says_has_none(folder):
     assert not ask("POST", "/v1/decide", {"policy": "city", "rounds": said}, status=200)["stop"]
 
 
-def test_a_round_that_is_sent_again_is_read_as_it_was_whatever_came_after_it(ask):
+def test_a_repeated_round_is_read_as_before_whatever_followed(ask):
     name = ask("POST", "/v1/sessions", {"policy": "stable"}, status=201)["id"]
     for index, text in enumerate(("Oslo", "Answer: Lima", "Oslo"), 1):
         body = {"index": index, "response": text}
@@ -341,7 +341,7 @@ def test_a_policy_of_another_model_is_refused(folder):
         ask("POST", path, {"policy": "of-m", "depends": {"model": "m", "prompt_id": "any"}, **body})
 
 
-def test_a_policy_whose_signals_do_not_come_is_refused_and_the_session_is_as_it_was(folder):
+def test_a_policy_lacking_its_signals_is_refused_and_sessions_stay_intact(folder):
     Policy(rule="quality > 0.5", name="quality").save(folder / "quality.json")
     ask, _ = serving(folder)
     refused = ask("POST", "/v1/decide", {"policy": "quality", "rounds": rounds("Oslo")}, status=422)
@@ -411,7 +411,7 @@ class FullDisk:
         return self.database.execute(query, *values)
 
 
-def test_a_full_disk_refuses_a_session_and_leaves_the_server_as_it_was(folder, monkeypatch):
+def test_a_full_disk_refuses_a_session_and_the_server_survives(folder, monkeypatch):
     ask, service = serving(folder)
     with monkeypatch.context() as patch:
         patch.setattr(service.store, "_database", FullDisk(service.store._database))
@@ -434,7 +434,7 @@ def test_a_session_that_is_over_makes_room_for_a_new_one(folder):
     ask("POST", "/v1/sessions", {"policy": "stable"}, status=429)
 
 
-def test_a_round_that_is_sent_again_after_the_end_has_the_decision_of_the_end(ask):
+def test_a_round_repeated_after_the_end_has_the_final_decision(ask):
     session = f"/v1/sessions/{ask('POST', '/v1/sessions', {'policy': 'stable'}, status=201)['id']}"
     for index, answer in ((1, "Oslo"), (2, "Bergen")):
         assert not ask("POST", f"{session}/rounds", {"index": index, "answer": answer})["stop"]
@@ -452,7 +452,7 @@ def test_a_session_goes_on_in_another_process_that_shares_its_file(folder, tmp_p
     decided = other("POST", f"{session}/rounds", {"answer": "Oslo", "index": 3}, status=200)
     assert (decided["stop_round"], other("GET", session)["question_id"]) == (3, "q")
     late = service.store.get(session.rpartition("/")[2])
-    with pytest.raises(RefusedError, match="at the same time"):
+    with pytest.raises(RefusedError, match="same time"):
         service.store.put(session.rpartition("/")[2], late.version - 1, {})
 
 
@@ -542,10 +542,10 @@ def test_names_that_are_no_names_and_policies_that_cannot_decide_are_broken(fold
         assert ask("POST", "/v1/decide", {"policy": name, "rounds": []}, status=404)
 
 
-def test_without_a_policy_the_server_is_not_ready_and_without_a_folder_it_does_not_start(tmp_path):
+def test_without_policy_the_server_is_unready_and_without_folder_it_fails(tmp_path):
     ask, _ = serving(tmp_path)
     assert ask("GET", "/ready", token=None, status=503) == {"ready": False, "policies": 0, "broken": []}
-    with pytest.raises(DataError, match="cannot be read"):
+    with pytest.raises(DataError, match="be read"):
         PolicyFolder(tmp_path / "none")
 
 
@@ -584,7 +584,7 @@ def test_prometheus_reads_stops_saved_rounds_and_durations(ask):
     assert {family.name for family in text_string_to_metric_families(text)} >= {"suffice_stops", "suffice_sessions"}
 
 
-def test_other_requests_are_answered_while_answers_are_compared_for_as_long_as_that_takes(folder, monkeypatch):
+def test_slow_comparisons_of_answers_do_not_block_other_requests(folder, monkeypatch):
     n_held = 8
     inside, go, replies = threading.Semaphore(0), threading.Event(), []
 

@@ -71,7 +71,7 @@ def opened(service, *answers, name="q"):
     return session, decided[-1] if decided else None
 
 
-def test_stops_of_both_ways_are_in_the_log_when_they_are_handed_out(folder):
+def test_stops_of_both_ways_are_logged_before_they_are_returned(folder):
     service = served(folder)
     service.decide(question("a", rounds=rounds("Oslo")))
     assert logged(folder) == {}
@@ -102,7 +102,7 @@ def test_stops_of_both_ways_are_in_the_log_when_they_are_handed_out(folder):
     first = rows["a"][0]
     assert (first["question"], first["policy_digest"], first["answer_round"]) == ("Where is a?", STABLE.digest, 2)
     assert (first["audit_rate"], first["audited"]) == (None, None)
-    with pytest.raises(DataError, match="after the stop at round 4"):
+    with pytest.raises(DataError, match="round 4"):
         service.observe(session, {"answer": "Oslo"})
 
 
@@ -135,7 +135,7 @@ def test_a_decision_without_a_session_gets_one_for_its_audit(folder):
     assert not service.decide(question("r", rounds=rounds("a", "b", "c", "d")))["audit"]
 
 
-def test_an_audit_goes_on_in_its_log_though_the_policy_file_has_another_name(folder):
+def test_an_audit_continues_in_its_log_under_another_policy_name(folder):
     session, _ = opened(served(folder, ALL), "Oslo", "Oslo")
     (folder / "policies" / "stable.json").rename(folder / "policies" / "renamed.json")
     service = served(folder, ALL)
@@ -152,7 +152,7 @@ def test_an_audit_that_is_given_up_is_a_lost_one(folder, give_up):
     assert {(row["audited"], row["end"]) for row in logged(folder)["q"]} == {(1, "rule")}
 
 
-def test_who_is_drawn_depends_on_the_question_and_the_key_of_the_folder(folder):
+def test_audits_are_drawn_by_question_and_the_folders_key(folder):
     seed = audit_seed(folder / "log")
     assert audit_seed(folder / "log") == seed
     assert (folder / "log" / "audit.seed").stat().st_mode & 0o77 == 0
@@ -197,7 +197,7 @@ STEPS_OF_A_STOP = [("store", "put", False), ("store", "put", True), ("log", "wri
 
 @pytest.mark.parametrize("step", STEPS_OF_A_STOP)
 @pytest.mark.parametrize("asks_again", [True, False])
-def test_a_kill_at_any_point_of_a_stop_leaves_one_row_or_the_question_open(folder, monkeypatch, step, asks_again):
+def test_a_kill_during_a_stop_leaves_one_row_or_an_open_question(folder, monkeypatch, step, asks_again):
     part, method, after = step
     service = served(folder, ALL)
     session, _ = opened(service, "Oslo")
@@ -240,7 +240,7 @@ def test_a_kill_at_any_point_of_an_audit_records_each_round_once(folder, monkeyp
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("commit", [1, 2])
-def test_a_kill_at_any_commit_of_the_last_round_of_an_audit_loses_no_audit(folder, monkeypatch, commit, after):
+def test_a_kill_in_an_audits_last_round_loses_no_audit(folder, monkeypatch, commit, after):
     """The round was once committed before its end, and whoever came between made a lost audit of one that had ended."""
     service = served(folder, ALL)
     session, decided = opened(service, "Oslo", "Oslo")
@@ -259,11 +259,11 @@ def test_a_decision_that_cannot_be_logged_is_not_handed_out(folder, caplog):
     service = served(folder)
     session, _ = opened(service, "Oslo")
     (folder / "log").write_text("a file where the folder should be")
-    with pytest.raises(RefusedError, match="cannot be written") as refused:
+    with pytest.raises(RefusedError, match="be written") as refused:
         service.observe(session, {"index": 2, "answer": "Oslo"})
     assert (refused.value.status, refused.value.retry_after) == (503, 5)
     assert str(folder) not in str(refused.value)
-    with pytest.raises(RefusedError, match="cannot be written"):
+    with pytest.raises(RefusedError, match="be written"):
         service.decide(question("r", rounds=rounds("Oslo", "Oslo")))
     (folder / "log").unlink()
     assert service.observe(session, {"index": 2, "answer": "Oslo"})["stop"]
@@ -275,7 +275,7 @@ def test_a_stop_is_counted_once_also_if_the_log_is_written_later(folder):
     service = served(folder)
     session, _ = opened(service, "Oslo")
     (folder / "log").write_text("a file where the folder should be")
-    with pytest.raises(RefusedError, match="cannot be written"):
+    with pytest.raises(RefusedError, match="be written"):
         service.observe(session, {"index": 2, "answer": "Oslo"})
     (folder / "log").unlink()
     for _ in range(2):
@@ -286,7 +286,7 @@ def test_a_stop_is_counted_once_also_if_the_log_is_written_later(folder):
 def test_a_refused_decision_leaves_no_session_that_would_be_a_lost_audit(folder):
     service = served(folder, ALL, ttl=5)
     (folder / "log").write_text("a file where the folder should be")
-    with pytest.raises(RefusedError, match="cannot be written"):
+    with pytest.raises(RefusedError, match="be written"):
         service.decide(question(rounds=rounds("Oslo", "Oslo")))
     (folder / "log").unlink()
     assert service.store.count() == 0
@@ -305,9 +305,9 @@ def test_a_signal_cannot_take_the_place_of_another_column_of_the_log(folder, nam
     service.decide(question("fine", rounds=rounds("Oslo", "Oslo")))
     session, _ = opened(service, "Oslo")
     odd = {"answer": "Oslo", "signals": {name: 7.0}}
-    with pytest.raises(DataError, match="cannot be the name of a signal"):
+    with pytest.raises(DataError, match="of a signal"):
         service.observe(session, odd)
-    with pytest.raises(DataError, match="cannot be the name of a signal"):
+    with pytest.raises(DataError, match="of a signal"):
         service.decide(question("odd", rounds=[odd, odd]))
     assert service.observe(session, {"answer": "Oslo"})["stop"]
     service.log.close()
@@ -328,7 +328,7 @@ def test_a_log_that_is_closed_is_compacted_and_reads_the_same(folder):
 
 def test_the_log_is_watched_and_prometheus_sees_it(folder, monkeypatch):
     service = served(folder, ALL)
-    with pytest.raises(NotFoundError, match="has no question of policy 'stable'"):
+    with pytest.raises(NotFoundError, match="'stable'"):
         service.watched("stable")
     sessions = [opened(service, "Oslo", "Oslo", name=f"q{number}")[0] for number in range(4)]
     early = service.watched("stable")

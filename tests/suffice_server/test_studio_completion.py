@@ -108,16 +108,18 @@ def test_an_unknown_name_has_the_near_ones_as_fixes_in_its_place():
     assert complete_rule("tasrr", 5, SIGNALS).problem.fixes[0].insert == "tasr"
 
 
-def test_a_text_that_only_ends_too_early_is_said_to_be_unfinished():
-    problem = complete_rule("(p_correct > 0.2) & (over", 3, SIGNALS).problem
-    assert (problem.first, problem.last) == (21, 25)
-    assert problem.message == "this is not finished; for example: (p_correct > 0.2) & (over > 0)"
-
-
-def test_a_word_that_nothing_knows_is_said_to_be_unknown():
-    problem = complete_rule("(nothing) & tasr", 3, SIGNALS).problem
-    assert (problem.first, problem.last) == (1, 8)
-    assert problem.message == "nothing is neither a named rule nor a signal of this recording"
+@pytest.mark.parametrize(
+    ("text", "place", "words"),
+    [
+        ("(p_correct > 0.2) & (over", (21, 25), "for example: (p_correct > 0.2) & (over > 0)"),
+        ("(nothing) & tasr", (1, 8), "nothing is neither"),
+    ],
+    ids=["unfinished", "unknown"],
+)
+def test_an_unfinished_text_and_an_unknown_word_are_marked(text, place, words):
+    problem = complete_rule(text, 3, SIGNALS).problem
+    assert (problem.first, problem.last) == place
+    assert words in problem.message
 
 
 def test_a_named_rule_says_which_of_its_signals_the_recording_lacks():

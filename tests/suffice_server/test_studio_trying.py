@@ -117,7 +117,7 @@ def test_an_edit_replays_its_own_rule_alone(bench, monkeypatch):
     assert replayed == ["p_correct > 0.77"]
 
 
-def test_every_signal_that_is_offered_can_be_read_and_what_is_missing_is_not_offered(bench):
+def test_every_offered_signal_can_be_read_and_missing_ones_are_not_offered(bench):
     signals = bench.vocabulary().signals
     assert {"p_correct", "answer_stable", "overlap", "round", "calls", "tokens"} <= set(signals)
     assert not {"judge_entailment", "semantic_distance", "p_known", "answer_margin"} & set(signals)
@@ -316,7 +316,7 @@ def test_text_of_a_recording_stays_text_in_every_answer(inside):
     assert not [text for text in texts if "<script>alert" in text or "<img src=x" in text]
 
 
-def test_intervals_of_many_questions_rest_on_fewer_draws_and_the_command_says_so(bench, monkeypatch):
+def test_many_questions_use_fewer_draws_and_the_command_says_so(bench, monkeypatch):
     monkeypatch.setattr("suffice_server.studio.workbench._MANY_UNITS", 100)
     few = bench_of(bench.recording)
     *_, final = few.stages(RuleDraft(rule="round >= 2"), never_superseded)

@@ -56,7 +56,7 @@ def test_record_writes_a_recording_and_says_what_it_spent(folder):
 
 
 @pytest.mark.filterwarnings("always:some questions have fewer rounds")
-def test_a_warning_is_a_note_with_a_remedy_that_the_command_line_has(tmp_path):
+def test_a_warning_advises_an_option_that_exists(tmp_path):
     paragraphs = [{"title": "Manual", "text": f"Part {i}."} for i in range(3)]
     asked = {"id": "a", "question": "Where?", "answers": ["Oslo"], "paragraphs": paragraphs}
     with Endpoint(reply) as endpoint:
@@ -265,7 +265,7 @@ def test_answer_runs_a_calibrated_policy(policy, tmp_path):
 
 
 @pytest.mark.parametrize("mood", ["none", "refused", "processed"])
-def test_a_policy_on_margins_is_refused_where_there_are_none_before_the_first_question(mood, policy, tmp_path):
+def test_a_policy_on_margins_without_margins_is_refused_before_questions(mood, policy, tmp_path):
     docs = corpus(tmp_path / "docs")
     with Endpoint(reply, logprobs=mood) as endpoint:
         arguments = ("answer", ASKED, "--corpus", docs, "--policy", policy, "--base-url", endpoint.url, "--model", "m")
@@ -276,7 +276,7 @@ def test_a_policy_on_margins_is_refused_where_there_are_none_before_the_first_qu
         assert len(endpoint.requests) == 1
 
 
-def test_a_rule_on_a_judge_needs_one_and_asks_it_only_where_it_is_read(tmp_path):
+def test_a_rule_on_a_judge_needs_one_and_asks_it_lazily(tmp_path):
     docs = corpus(tmp_path / "docs")
     rule = "(answer_stable >= 1) & (judge_entailment >= 4)"
     with Endpoint("Answer: Rome") as endpoint, Endpoint("Mark: 5") as judge:

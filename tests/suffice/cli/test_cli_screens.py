@@ -106,7 +106,7 @@ def missing(screen, printed):
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_a_command_prints_one_screen_names_the_next_and_details_print_the_rest(call, folder, screens, monkeypatch):
+def test_output_fits_one_screen_and_details_print_the_rest(call, folder, screens, monkeypatch):
     monkeypatch.chdir(folder)
     short = cli(*shlex.split(call))
     assert short.code == 0, short.err
@@ -141,7 +141,7 @@ def table(rows, *columns):
     return Table(title="T", columns=columns, rows=tuple(rows), notes=("first sentence. Second one.",))
 
 
-def test_a_long_wide_table_and_many_notes_fit_and_what_is_left_out_is_counted(capsys):
+def test_long_tables_and_many_notes_fit_and_omissions_are_counted(capsys):
     wide = table(
         ((f"rule {i}", 0.5, *(1e6 for _ in range(20))) for i in range(99)),
         Column("rule"),

@@ -106,7 +106,7 @@ def test_what_cannot_work_is_refused_before_the_first_call(endpoint, tmp_path):
         refused = cli("sample", "answer", TOWER, *at(endpoint), *arguments)
         assert refused.code in (1, 2), arguments
         assert message.lower() in " ".join(refused.error.split()).lower(), arguments
-    assert "always gives the same answer" in cli("sample", "answer", TOWER, "--model", "span-reader").error
+    assert "same answer" in cli("sample", "answer", TOWER, "--model", "span-reader").error
     assert "needs an endpoint" in cli("sample", "answer", TOWER, "--model", "m").error
     out = tmp_path / "r.parquet"
     file = tower(tmp_path / "q.jsonl")
@@ -147,7 +147,7 @@ def test_a_panel_is_recorded_and_replayed_with_the_prices_of_its_models(endpoint
     row = next(row for row in shown["rows"] if row["label"] == "never()")
     assert row["costs"]["money"] == pytest.approx(usd / 3)
     assert "majority_of_samples" in str(row)
-    assert "prices neither 'generator:gpt-1.5' nor its model 'gpt-1.5'" in cli("replay", out, "--prices", "list").error
+    assert "'generator:gpt-1.5'" in cli("replay", out, "--prices", "list").error
 
 
 def test_samples_reason_before_they_answer_unless_another_prompt_is_given():
@@ -159,7 +159,7 @@ def test_samples_reason_before_they_answer_unless_another_prompt_is_given():
     assert (shown["answer"], shown["rounds"][0]["labels"]["prompt_id"]) == ("Oslo", "step_by_step@1")
 
 
-def test_passages_of_a_data_set_are_contexts_unless_it_is_asked_closed_book(tmp_path):
+def test_a_data_sets_passages_are_contexts_unless_closed_book(tmp_path):
     file = dataset(tmp_path / "q.jsonl", n=1)
     with Endpoint("Answer: Oslo") as endpoint:
         cli("sample", "record", file, "-o", tmp_path / "a.parquet", *at(endpoint), "--samples", 1)
@@ -183,4 +183,4 @@ def test_each_model_of_a_panel_may_have_an_endpoint_of_its_own(tmp_path):
         alone = cli(*one, f"b@{second.url}", "--json")
         assert alone.json["answer"] == "Lima"
         refused = cli(*one, f"a@{first.url},a@{second.url}")
-        assert "--model has 'a' at two endpoints" in refused.error
+        assert "two endpoints" in refused.error

@@ -41,11 +41,11 @@ def test_values_of_the_file_are_taken_and_named_and_options_win(folder):
     assert "suffice.toml" not in other.err
 
 
-def test_an_earlier_decision_wins_over_the_file_and_an_option_against_it_is_refused(folder):
+def test_an_earlier_decision_overrides_the_file_and_refuses_conflicting_options(folder):
     assert cli("decide", "logs.parquet", "--metric", "quality", "--max-loss", "0.2").code == 0
     (folder / "suffice.toml").write_text("max-loss = 0.3\n")
     assert cli("decide", "logs.parquet", "--json").json["trial"]["max_loss"] == 0.2
-    assert "declared max_loss 0.2, not 0.1" in cli("decide", "logs.parquet", "--max-loss", "0.1").error
+    assert "max_loss" in cli("decide", "logs.parquet", "--max-loss", "0.1").error
 
 
 def test_the_endpoint_of_the_file_is_one_thing(folder, monkeypatch):
@@ -84,18 +84,18 @@ def test_init_writes_what_its_options_say_and_the_other_keys_as_comments(folder)
     data = tomllib.loads((folder / "suffice.toml").read_text("utf-8"))
     assert data == {"base-url": "http://127.0.0.1:9/v1", "model": 'a "b"', "max-loss": 0.05}
     assert "# prices =" in (folder / "suffice.toml").read_text("utf-8")
-    assert "exists: edit it, or give --overwrite" in cli("init", "--max-loss", "0.1").error
+    assert "--overwrite" in cli("init", "--max-loss", "0.1").error
     assert cli("init", "--max-loss", "0.1", "--overwrite").code == 0
 
 
 @pytest.mark.parametrize("key", ["sk-secret-0001", "hf_secret", "secret0SECRET1secret2SECRET3", "two words"])
-def test_a_key_in_the_place_of_its_variable_is_neither_written_nor_repeated(folder, key):
+def test_a_key_instead_of_its_variable_is_never_written_or_repeated(folder, key):
     for refused in (
         cli("init", "--api-key-env", key),
         cli("doctor", "--base-url", "http://127.0.0.1:9/v1", "--model", "m", "--api-key-env", key),
     ):
         assert refused.code == 1
-        assert "may be the key itself" in refused.error
+        assert "itself" in refused.error
         assert key not in refused.error
     assert not (folder / "suffice.toml").exists()
     assert cli("init", "--api-key-env", "MY_PROVIDER2_API_KEY").code == 0

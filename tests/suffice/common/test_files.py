@@ -20,11 +20,11 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path):
     assert target.read_bytes() == "old é".encode()
     assert [item.name for item in target.parent.iterdir()] == ["p.json"]
     (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match="cannot be read or written"):
+    with pytest.raises(DataError, match="read or written"):
         write_file(tmp_path / "file" / "p.json", b"")
 
 
-def test_a_policy_reaches_the_disk_before_its_name_and_its_name_before_the_call_returns(tmp_path, monkeypatch):
+def test_a_policy_and_its_name_are_on_disk_before_save_returns(tmp_path, monkeypatch):
     events = []
     sync, rename = os.fsync, Path.replace
     monkeypatch.setattr(os, "fsync", lambda fd: (events.append(os.fstat(fd).st_ino), sync(fd)))
@@ -33,7 +33,7 @@ def test_a_policy_reaches_the_disk_before_its_name_and_its_name_before_the_call_
     assert events == [(tmp_path / "p.json").stat().st_ino, "rename", tmp_path.stat().st_ino]
 
 
-def test_a_folder_gets_its_name_when_all_its_files_are_on_the_disk(tmp_path, monkeypatch):
+def test_a_folder_gets_its_name_after_its_files_are_on_disk(tmp_path, monkeypatch):
     events = []
     sync, rename = os.fsync, Path.replace
     monkeypatch.setattr(os, "fsync", lambda fd: (events.append(os.fstat(fd).st_ino), sync(fd)))
@@ -48,7 +48,7 @@ def test_a_folder_gets_its_name_when_all_its_files_are_on_the_disk(tmp_path, mon
     before = events[: events.index("rename")]
     assert {(target / "inner" / "weights").stat().st_ino, target.stat().st_ino} <= set(before)
     assert events[-1] == tmp_path.stat().st_ino
-    with pytest.raises(DataError, match="cannot be read or written"), replacing_folder(target) as folder:
+    with pytest.raises(DataError, match="read or written"), replacing_folder(target) as folder:
         (folder / "other").write_text("2")
     with pytest.raises(KeyError), replacing_folder(tmp_path / "half") as folder:
         (folder / "half").write_text("half" + {}["nothing"])
@@ -75,7 +75,7 @@ def test_json_lines_are_read_with_their_place(tmp_path, name):
     ]
     for line, message in ((b"{", "not JSON"), (b"[1]", "found list; expected a row"), (b'"\xe9"', "is not UTF-8")):
         (tmp_path / name).write_bytes(pack(b"{}\n" + line))
-        with pytest.raises(DataError, match=rf"{name}, line 2: .*{message}"):
+        with pytest.raises(DataError, match=f"line 2: .*{message}"):
             list(json_lines(tmp_path / name, "a row"))
-    with pytest.raises(DataError, match="cannot be read"):
+    with pytest.raises(DataError, match="be read"):
         list(json_lines(tmp_path / "none.jsonl"))

@@ -96,7 +96,7 @@ def test_large_files_of_the_hub_cache_are_not_read(tmp_path):
     assert model_content(snapshot) == model_content(copy)
 
 
-def test_a_hub_id_and_a_copy_of_its_files_are_the_same_model(model, tmp_path, monkeypatch):
+def test_a_hub_id_and_its_local_copy_are_the_same_model(model, tmp_path, monkeypatch):
     from huggingface_hub import constants
 
     cache = tmp_path / "hub"
@@ -163,12 +163,12 @@ def test_a_probe_of_the_cluster_reads_a_copy_of_the_model(tmp_path):
     )
     assert (sources[0].id, sources[0].revision) != (sources[1].id, sources[1].revision)
     assert card.check_source(sources[1]) == 0
-    with pytest.raises(ConfigMismatchError, match="states of another model differ"):
+    with pytest.raises(ConfigMismatchError, match="differ"):
         card.check_source(sources[2])
     old = {key: value for key, value in card.pinned.items() if key != "content"}
     renamed = ProbeCard(model="jobs/llama", revision=sources[1].revision, layer=2, pinned=old)
     assert renamed.check_source(sources[1]) == 0
-    with pytest.raises(ConfigMismatchError, match="Older releases stored"):
+    with pytest.raises(ConfigMismatchError, match="releases"):
         ProbeCard(model="jobs/llama", revision="c0ffee", layer=2, pinned=old).check_source(sources[1])
 
     prompts = [StatePrompt(id=name, question=f"Who {name}?") for name in "ab"]

@@ -154,7 +154,7 @@ def test_the_package_run_as_a_module_imports_nothing_more_from_the_folder(progra
 
 
 @pytest.mark.whole
-def test_a_module_that_the_command_names_is_imported_by_its_path_in_processes_too(program, folder):
+def test_a_module_named_in_a_command_is_imported_by_path_in_processes(program, folder):
     (folder / "rising.py").write_text(RISING)
     rule = ("--rule", "(rising(p_correct)) & (round >= 3)")
     words = ("--extension", "rising.py", "replay", "parts", *rule, "--stream", "--json")
@@ -205,7 +205,7 @@ def starters(tree):
             yield "executable"
 
 
-def test_every_process_is_started_by_the_one_module_that_keeps_the_folder_out():
+def test_only_one_module_starts_processes():
     found = {
         str(path.relative_to(SOURCES)): sorted(set(starters(ast.parse(path.read_text("utf-8")))))
         for path in SOURCES.rglob("*.py")

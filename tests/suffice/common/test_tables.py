@@ -51,7 +51,7 @@ def test_json_has_no_nan() -> None:
 
 
 def test_a_row_of_another_length_and_an_unknown_format_are_refused() -> None:
-    with pytest.raises(DataError, match="3 columns and a row of 1"):
+    with pytest.raises(DataError, match="3 columns"):
         Table(title="t", columns=TABLE.columns, rows=(("a",),))
-    with pytest.raises(DataError, match="'pdf' is not a table format"):
+    with pytest.raises(DataError, match="'pdf'"):
         render([TABLE], "pdf")

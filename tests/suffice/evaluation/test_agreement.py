@@ -165,7 +165,7 @@ def spaces(draw) -> Space:
 
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
-def test_every_rule_of_a_searched_space_stops_and_costs_as_it_does_live(data):
+def test_every_searched_rule_stops_and_costs_as_live(data):
     space = data.draw(spaces())
     names = [literal.signal for literal in space.blocks[0].literals]
     reading = AnyOf(tuple(Threshold(name, ">", 0.0) for name in (*names, names[0])))

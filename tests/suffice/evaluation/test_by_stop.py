@@ -104,7 +104,7 @@ class NextTo(Grouping):
         return [float(place // 2) for place in range(len(answers))]
 
 
-def test_where_the_order_says_which_answers_are_the_same_each_order_is_grouped_by_itself(monkeypatch):
+def test_orders_are_grouped_separately_where_the_normalizer_depends_on_order(monkeypatch):
     monkeypatch.setitem(_ALL_NORMALIZERS, "next_to", NextTo())
     rng = np.random.default_rng(1)
     texts = rng.choice(["a", "b"], size=(20, 5)).tolist()

@@ -74,7 +74,7 @@ def test_the_fit_figures_are_those_of_the_calibration_report():
     assert (fit.output, fit.signal, fit.rounds_fitted) == ("p_correct", "answer_margin", {1: 59, 2: 59, 3: 59, 4: 59})
 
 
-def test_isotonic_and_platt_per_round_and_global_stand_side_by_side_with_what_the_rule_does():
+def test_calibrators_by_method_and_round_are_compared_with_the_rules_outcome():
     policy, summary = calibrate(RECORDING, method="platt", per_round=False)
     forms = [(item.method, item.per_round, item.chosen) for item in summary.comparisons]
     assert forms == [
@@ -90,7 +90,7 @@ def test_isotonic_and_platt_per_round_and_global_stand_side_by_side_with_what_th
     assert summary.comparisons[0].brier["p_correct"] < summary.comparisons[1].brier["p_correct"]
 
 
-def test_each_form_is_fitted_once_and_only_the_chosen_one_without_a_comparison(monkeypatch):
+def test_each_calibrator_is_fitted_once_and_only_the_chosen_without_comparison(monkeypatch):
     forms, fit = [], Calibrator.fit
 
     def counted(calibrator, *arguments, **options):
@@ -107,7 +107,7 @@ def test_each_form_is_fitted_once_and_only_the_chosen_one_without_a_comparison(m
     assert (alone.digest, alone.calibrators) == (compared.digest, compared.calibrators)
 
 
-def test_a_policy_carries_its_tune_questions_and_a_replay_on_them_says_selected_here():
+def test_replay_on_tune_questions_says_selected_here():
     policy, _ = calibrate(RECORDING)
     assert policy.provenance["tune_ids"] == sorted(id_hash(name) for name in KEPT.question_ids)
     assert policy.provenance["data_hash"] == RECORDING.data_hash
@@ -150,11 +150,11 @@ def test_without_gold_answers_agreement_calibrates():
     assert 0 < summary.comparisons[0].quality <= 1
     row = replay(bare, [policy], metrics=("agreement",)).rows[0]
     assert 0 < row.metrics["agreement"] <= 1
-    with pytest.raises(DataError, match="no metric 'em'; there are: none"):
+    with pytest.raises(DataError, match="'em'"):
         calibrate(bare)
 
 
-def test_every_calibrated_signal_that_rule_or_selector_reads_is_fitted_and_others_on_request():
+def test_calibrated_signals_that_the_policy_reads_are_fitted_others_on_request():
     both, _ = calibrate(RECORDING, rule="calibrated_confidence > 0.5", selector=parse_selector("max_p_correct"))
     assert [item.output for item in both.calibrators] == ["calibrated_confidence", "p_correct"]
     extra, _ = calibrate(RECORDING, rule="answer_stable", signals=["p_correct"])
@@ -162,7 +162,7 @@ def test_every_calibrated_signal_that_rule_or_selector_reads_is_fitted_and_other
     none, summary = calibrate(RECORDING, rule="answer_stable")
     assert none.calibrators == ()
     assert summary.comparisons == () == summary.fits
-    with pytest.raises(DataError, match=r"\['overlap'\] are not calibrated signals; there are: p_correct"):
+    with pytest.raises(DataError, match="'overlap'"):
         calibrate(RECORDING, signals=["overlap"])
 
 
@@ -199,7 +199,7 @@ def test_the_recorders_document_frequencies_are_copied_into_the_policy():
     assert without.state == {}
     assert "cannot run live" in summary.notes[0]
     stored.metadata["state"] = {"overlap": Idf.fit(["another corpus"]).to_dict()}
-    with pytest.raises(DataError, match="other fitted state than the recording"):
+    with pytest.raises(DataError, match="fitted state"):
         replay(stored, [policy])
 
 
@@ -208,7 +208,7 @@ def test_an_unseen_round_is_an_error_unless_told():
     strict, _ = calibrate(short, max_rounds=4)
     nearest, _ = calibrate(short, max_rounds=4, unseen_round="nearest")
     longer = questions(prefix="e", seed=3)
-    with pytest.raises(NotFittedError, match="was not fitted for round 3"):
+    with pytest.raises(NotFittedError, match="round 3"):
         replay(longer, [strict])
     assert replay(longer, [nearest]).rows[0].n == 59
 
@@ -221,8 +221,8 @@ def test_the_policy_inherits_what_the_recording_depends_on():
 
 
 def test_a_recording_without_margins_cannot_be_calibrated():
-    with pytest.raises(UnknownSignalError, match="no column 'answer_margin'"):
+    with pytest.raises(UnknownSignalError, match="no column"):
         calibrate(questions(drop=("answer_margin",)))
     rows = [{"question_id": f"q{q}", "round": 1, "answer": "a", "em": 1.0, "answer_margin": None} for q in range(3)]
-    with pytest.raises(DataError, match="'answer_margin' is undefined in every row"):
+    with pytest.raises(DataError, match="'answer_margin'"):
         calibrate(Recording(build_table(rows)))

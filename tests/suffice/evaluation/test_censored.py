@@ -99,7 +99,7 @@ def test_replay_bounds_what_a_coin_kept_from_running(cut):
     assert result.baseline == "recorded"
 
 
-def test_the_random_twin_of_a_gate_on_its_own_log_is_unknown_and_not_the_gate_itself(cut):
+def test_a_gates_random_twin_on_its_own_log_is_unknown(cut):
     result = replay(cut.cut, [RULE, "p_known > 0.3"], metrics=("em",), resampling=Resampling(n_resamples=50))
     twin = result.row(f"random({RULE})")
     assert twin.n_censored == cut.heads.sum()
@@ -114,7 +114,7 @@ def test_the_random_twin_of_a_gate_on_its_own_log_is_unknown_and_not_the_gate_it
 
 @pytest.mark.parametrize("baseline", [FULL, "fixed_k(1)", "fixed_k(3)"])
 def test_replay_refuses_a_baseline_that_never_ran(cut, baseline):
-    with pytest.raises(CensoredError, match="Compare with 'recorded'"):
+    with pytest.raises(CensoredError, match="'recorded'"):
         replay(cut.cut, [RULE], metrics=("em",), baseline=baseline, resampling=Resampling(n_resamples=10))
 
 
@@ -137,7 +137,7 @@ def test_a_stream_has_the_bounds_of_replay(cut, cut_path):
     streamed = replay_stream(cut_path, [RULE, FULL], **how, block_rows=7)
     assert streamed.row(FULL).censored
     assert_same_replay(streamed, replay(cut.cut, [RULE, FULL], **how), apart=("data_hash",))
-    with pytest.raises(CensoredError, match="goes on past"):
+    with pytest.raises(CensoredError, match="past"):
         replay_stream(cut_path, RULE, **how, baseline=FULL)
     printed = cli("replay", "--stream", cut_path, "--rule", RULE, "--metric", "em", "--resamples", "20")
     assert printed.code == 0
@@ -145,13 +145,13 @@ def test_a_stream_has_the_bounds_of_replay(cut, cut_path):
 
 
 def test_certify_refuses_what_never_ran(cut, cut_path):
-    with pytest.raises(CensoredError, match="goes on past what was recorded"):
+    with pytest.raises(CensoredError, match="past"):
         measure_losses(cut.cut, [policy_for(cut.cut, RULE)], Claim(epsilon=0.03, metric="em"))
     rules, out = cut_path.parent / "rules.txt", cut_path.parent / "policy.json"
     rules.write_text(f"{RULE}\n")
     refused = cli("certify", cut_path, "--rules", rules, "--max-loss", "0.03", "--metric", "em", "-o", out)
     assert (refused.code, out.exists()) == (1, False)
-    assert "because a rule ended their recording" in refused.error
+    assert "a rule ended" in refused.error
     no_false_gain(cut, refused.out)
 
 
@@ -166,7 +166,7 @@ def test_a_report_marks_bounds_and_says_so_in_its_first_sentence(cut, cut_path, 
     assert "not dominated" not in told.out
 
 
-def test_the_page_draws_no_point_for_what_never_ran_and_its_headline_says_so(cut, cut_path):
+def test_the_page_omits_points_that_never_ran_and_says_so(cut, cut_path):
     out = cut_path.parent / "report.html"
     told = cli("report", cut_path, "--rule", FULL, "--metric", "em", "--resamples", "20", "-o", out, "--json")
     (cell,) = told.json["cells"]
@@ -183,7 +183,7 @@ def test_the_page_draws_no_point_for_what_never_ran_and_its_headline_says_so(cut
 
 
 def test_a_search_refuses_what_never_ran(cut, cut_path):
-    with pytest.raises(CensoredError, match="a search tries rules that stop later"):
+    with pytest.raises(CensoredError, match="stop later"):
         search(cut.cut, metric="em")
     refused = cli("search", cut_path, "--metric", "em")
     assert refused.code == 1
@@ -202,7 +202,7 @@ def test_a_certificate_on_a_cut_log_says_that_nobody_knows_what_dominates(cut, t
     assert (member["dominated_by"], member["undecided"]) == (None, ["cheapest_match", "dominated_by"])
 
 
-def test_a_log_whose_cut_is_not_marked_as_a_rules_is_told_or_refused(cut, tmp_path):
+def test_a_log_with_an_unmarked_cut_is_reported_or_refused(cut, tmp_path):
     rows = [{**row, "end": "max_rounds"} for row in cut.cut.table.to_pylist()]
     path, family = tmp_path / "unmarked.parquet", tmp_path / "rules.txt"
     write_recording(path, build_table(rows, kinds={"p_known": "signal"}), cut.cut.metadata)
@@ -215,7 +215,7 @@ def test_a_log_whose_cut_is_not_marked_as_a_rules_is_told_or_refused(cut, tmp_pa
     assert "answered both ways" in refused.err
 
 
-def test_agreement_on_a_cut_log_is_nowhere_said_to_be_with_the_full_budget(tmp_path):
+def test_agreement_on_a_cut_log_never_claims_the_full_budget(tmp_path):
     ends = {"q0": "rule", "q1": "max_rounds", "q2": "max_rounds"}
     rows = [
         {"question_id": q, "round": r, "end": end, "answer": f"a{r}", "cost.generator.calls": 1.0}

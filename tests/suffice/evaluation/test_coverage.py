@@ -59,7 +59,7 @@ def test_normal_intervals_hold_the_mean_as_often_as_they_say():
     assert few == 0
 
 
-def test_intervals_of_clusters_hold_the_mean_and_those_that_ignore_them_do_not():
+def test_clustered_intervals_cover_the_mean_and_unclustered_ones_do_not():
     population = POPULATIONS[3]
     found, _ = coverage(population, 100, **FAST, rng=np.random.default_rng(SEED))
     assert abs(found[DEFAULT_INTERVAL].covered - 0.95) < 0.01 + 3 * error(0.95)
@@ -70,7 +70,7 @@ def test_intervals_of_clusters_hold_the_mean_and_those_that_ignore_them_do_not()
     assert np.mean((blind.low <= population.mean) & (blind.high >= population.mean)) < 0.85
 
 
-def test_sparse_intervals_hold_the_mean_from_100_questions_on_and_the_page_says_when_not():
+def test_sparse_intervals_cover_from_100_questions_and_the_page_warns_below():
     found, _ = coverage(sparse(0.9), 100, **FAST, rng=np.random.default_rng(SEED))
     assert found[DEFAULT_INTERVAL].covered > 0.92 - 3 * error(0.92)
     found, few = coverage(sparse(0.97), 60, **FAST, rng=np.random.default_rng(SEED))

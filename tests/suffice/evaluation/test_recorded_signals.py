@@ -54,9 +54,9 @@ def streamed(of: Recording, item, folder):
 def test_only_signals_with_a_value_are_named_as_those_that_there_are():
     table = recording(answer_margin=NOTHING).table
     free = table.select([name for name in table.column_names if not name.startswith("cost.")])
-    with pytest.raises(UnknownSignalError, match=r"There are: answer_stable, round\."):
+    with pytest.raises(UnknownSignalError, match=r"answer_stable, round\."):
         replayed(Recording(free), "overlap >= 0.5")
-    with pytest.raises(UnknownSignalError, match=r"There are: answer_stable, calls, round, seconds, tokens\."):
+    with pytest.raises(UnknownSignalError, match=r"seconds, tokens\."):
         replayed(Recording(table), "overlap >= 0.5")
 
 
@@ -77,31 +77,30 @@ EVERY = {
 
 
 @pytest.mark.parametrize("way", EVERY)
-def test_a_rule_whose_signal_is_undefined_in_every_round_is_an_error(way, tmp_path):
-    of = recording(semantic_distance=NOTHING)
-    with pytest.raises(UnknownSignalError, match=r"'semantic_distance', undefined in every .*--embedder minilm"):
-        EVERY[way](of, "semantic(0.05)", tmp_path)
+@pytest.mark.parametrize(
+    ("rule", "advice"),
+    [("semantic(0.05)", "--embedder minilm"), ("answer_stabel >= 1", "'answer_stable'")],
+    ids=["undefined in every round", "misspelt"],
+)
+def test_an_undefined_or_misspelt_signal_is_an_error_with_advice(way, rule, advice, tmp_path):
+    with pytest.raises(UnknownSignalError, match=advice):
+        EVERY[way](recording(semantic_distance=NOTHING), rule, tmp_path)
 
 
-@pytest.mark.parametrize("way", EVERY)
-def test_a_misspelt_signal_is_an_error_that_suggests_the_right_one(way, tmp_path):
-    with pytest.raises(UnknownSignalError, match=r"Did you mean 'answer_stable'\?.* answer_stable"):
-        EVERY[way](recording(), "answer_stabel >= 1", tmp_path)
+@pytest.mark.parametrize(
+    ("signal", "rule", "selector"),
+    [
+        ("critic_approved", "(critic_approved >= 1) | (answer_stable >= 1)", "last"),
+        ("overlap", "fixed_k(2)", "max_overlap"),
+    ],
+)
+def test_a_term_or_selector_undefined_in_every_round_is_an_error(signal, rule, selector):
+    of = recording(**{signal: NOTHING})
+    with pytest.raises(UnknownSignalError, match=signal):
+        replayed(of, policy_for(of, rule, selector=parse_selector(selector)))
 
 
-def test_a_member_that_can_never_fire_is_an_error_also_where_another_one_can():
-    of = recording(critic_approved=NOTHING)
-    with pytest.raises(UnknownSignalError, match="critic_approved"):
-        replayed(of, "(critic_approved >= 1) | (answer_stable >= 1)")
-
-
-def test_a_selector_whose_signal_is_undefined_in_every_round_is_an_error():
-    of = recording(overlap=NOTHING)
-    with pytest.raises(UnknownSignalError, match="overlap"):
-        replayed(of, policy_for(of, "fixed_k(2)", selector=parse_selector("max_overlap")))
-
-
-def test_a_selector_may_list_distances_that_are_further_back_than_the_rounds_go():
+def test_a_selector_may_list_distances_beyond_the_last_round():
     columns = {f"semantic_distance{back}": [[None, 0.5, 0.1]] * 4 for back in ("", "_2")}
     far = {f"semantic_distance_{back}": NOTHING for back in (3, 4, 5)}
     of = recording(**columns, **far)
@@ -109,7 +108,7 @@ def test_a_selector_may_list_distances_that_are_further_back_than_the_rounds_go(
 
 
 @pytest.mark.parametrize("way", ["replay", "stream", "certify", "calibrate", "diagnose", "selectors"])
-def test_a_signal_that_is_undefined_in_some_rounds_is_a_share_in_the_notes(way, tmp_path):
+def test_a_partly_undefined_signal_is_a_share_in_the_notes(way, tmp_path):
     some = [[0.1, None, 0.9]] * 4
     made = EVERY[way](recording(own=some), "own > 0.5", tmp_path)
     if way == "certify":
@@ -135,15 +134,13 @@ def test_a_part_of_a_file_may_lack_what_another_part_has(tmp_path):
     assert "own is undefined in 75 % of rounds (9 of 12)" in found.rows[0].notes
 
 
-def test_a_rule_on_a_signal_that_exists_in_none_of_its_rounds_is_an_error():
+def test_a_signal_undefined_in_all_rounds_of_a_rule_is_an_error():
     of = recording(start=0, p_known=[[0.9, None, None]] * 4)
-    with pytest.raises(
-        UnknownSignalError, match=r"'p_known', which exists up to round 0.*start there \(`--start-round 0`\)"
-    ):
+    with pytest.raises(UnknownSignalError, match="--start-round"):
         replayed(of, policy_for(of, "p_known > 0.5", start_round=1))
     assert replayed(of, "p_known > 0.5").rows[0].stop_rounds == {0: 1.0}
     one = recording(answers=[["a"], ["b"], ["a"], ["b"]])
-    with pytest.raises(UnknownSignalError, match=r"exists from round 2 on.*record more rounds"):
+    with pytest.raises(UnknownSignalError, match="from round 2"):
         replay(one, ["answer_stable"], baseline="fixed_k(1)")
 
 
@@ -151,7 +148,7 @@ def test_a_rule_on_a_signal_that_exists_in_none_of_its_rounds_is_an_error():
 def test_a_rule_on_costs_is_an_error_where_none_were_recorded(rule):
     of = recording()
     bare = Recording(of.table.drop_columns(of.names("cost")), of.metadata)
-    with pytest.raises(UnknownSignalError, match=f"{rule.split()[0]}.*adds up recorded costs"):
+    with pytest.raises(UnknownSignalError, match="recorded costs"):
         replay(bare, [rule], baseline="fixed_k(1)", metrics=("em",), resampling=Resampling(n_resamples=20))
 
 
@@ -163,7 +160,7 @@ def test_a_gate_without_a_single_score_is_an_error():
         )
     prepared = GateEvaluation(of, metrics=("em",), resampling=Resampling(n_resamples=20))
     for tune in (None, prepared):
-        with pytest.raises(SufficeError, match="'own_gate' is undefined at round 0 of all 4 questions"):
+        with pytest.raises(SufficeError, match="round 0"):
             column_gate("own_gate", prepared, tune)
     nothing = np.full(4, math.nan)
     with pytest.raises(SufficeError, match="'mute'"):

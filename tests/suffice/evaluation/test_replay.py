@@ -132,7 +132,7 @@ def test_the_matrix_path_equals_one_policy_at_a_time(data):
 
 @SETTINGS
 @given(st.data())
-def test_the_random_twin_is_the_mean_over_all_permutations_among_questions_of_as_many_rounds(data):
+def test_the_random_twin_is_the_mean_over_permutations_of_equal_lengths(data):
     drawn = data.draw(recorded(max_questions=5))
     policy = data.draw(policies(drawn.recording))
     prepared = prepared_for(drawn.recording, policy)
@@ -330,9 +330,9 @@ def test_a_user_metric_in_the_unit_interval_works_and_others_are_refused():
     recording = recording_of([["b", "a"], ["a", "b"]], helpful=[[0.2, 0.4], [0.6, 1.0]], tokens_used=[[5, 9], [5, 9]])
     row = replay(recording, ["fixed_k(1)"], metrics=("helpful", "helpful > 0.5")).rows[0]
     assert row.metrics == pytest.approx({"helpful": 0.4, "helpful > 0.5": 0.5})
-    with pytest.raises(DataError, match=r"must lie in \[0, 1\]; 'tokens_used' runs from 5 to 9"):
+    with pytest.raises(DataError, match="'tokens_used'"):
         replay(recording, ["fixed_k(1)"], metrics=("tokens_used",))
-    with pytest.raises(DataError, match="no metric 'bleu'; there are: em, f1"):
+    with pytest.raises(DataError, match="'bleu'"):
         replay(recording, ["fixed_k(1)"], metrics=("bleu",))
 
 
@@ -370,7 +370,7 @@ def test_replay_refuses_metrics_where_answers_exist_only_at_the_last_round():
     answers = [[None, None, "a"], [None, None, "b"]]
     known = [[None, None, 1.0], [None, None, 0.0]]
     recording = recording_of(answers, em=known, f1=known)
-    with pytest.raises(CensoredError, match="answers exist only at the last round"):
+    with pytest.raises(CensoredError, match="last round"):
         replay(recording, ["fixed_k(2)"])
     full = replay(recording, ["full"], baseline="full")
     assert full.rows[0].metrics["em"] == 0.5
@@ -381,21 +381,21 @@ def test_replay_refuses_metrics_where_answers_exist_only_at_the_last_round():
     assert replay(recording, ["fixed_k(2)"], metrics=()).rows[0].calls.mean == 2.0
 
 
-def test_a_metric_that_is_missing_for_some_questions_is_refused_with_a_way_out():
+def test_a_partly_missing_metric_is_refused_with_a_remedy():
     recording = recording_of([["b", "a"], ["a", "b"]], f1=[[0.0, 1.0], [None, None]])
-    with pytest.raises(DataError, match=r"'f1' was not measured in 1 of 2 questions \(question 'q1' at round 1\)"):
+    with pytest.raises(DataError, match="'f1'"):
         replay(recording, ["fixed_k(1)"])
     assert replay(recording, ["fixed_k(1)"], metrics=("agreement",)).rows[0].metrics == {"agreement": 0.0}
 
 
 def test_a_policy_that_needs_more_rounds_than_were_recorded_is_refused():
     recording = recording_of([["b", "a"], ["a", "b"]])
-    with pytest.raises(ConfigMismatchError, match=r"runs to round 5, the recording only to round 2: use max_rounds=2"):
+    with pytest.raises(ConfigMismatchError, match="max_rounds=2"):
         replay(recording, [Policy(rule=fixed_k(1))])
-    with pytest.raises(ConfigMismatchError, match="starts at round 0, the recording at round 1"):
+    with pytest.raises(ConfigMismatchError, match="starts at"):
         replay(recording, [Policy(rule=fixed_k(1), start_round=0, max_rounds=2)])
     closed = recording_of([["b"], ["a"]], start=0)
-    with pytest.raises(ConfigMismatchError, match="the recording ends at round 0"):
+    with pytest.raises(ConfigMismatchError, match="ends at"):
         replay(closed, [Policy(rule=fixed_k(1), max_rounds=1)])
 
 
@@ -410,20 +410,20 @@ def test_a_policy_of_another_model_or_answer_position_is_refused():
     recording.metadata["depends"] = {"model": "m1", "retriever": "bm25"}
     fine = Policy(rule=fixed_k(1), max_rounds=2, depends={"model": "m1", "prompt": "p"})
     assert replay(recording, [fine]).rows[0].calls.mean == 1.0
-    with pytest.raises(ConfigMismatchError, match="made for model 'm2', the recording has 'm1'"):
+    with pytest.raises(ConfigMismatchError, match="'m2'"):
         replay(recording, [replace(fine, depends={"model": "m2"})])
     recording.metadata["config"] = {"answer_position": AnswerPosition().to_dict()}
     assert replay(recording, [fine]).rows[0].calls.mean == 1.0
     recording.metadata["config"] = {"answer_position": {**AnswerPosition().to_dict(), "changed": 1}}
-    with pytest.raises(ConfigMismatchError, match="give the policy the recording's answer position"):
+    with pytest.raises(ConfigMismatchError, match="answer position"):
         replay(recording, [fine])
 
 
 def test_a_policy_without_its_calibrator_or_signal_is_refused():
     recording = recording_of([["b", "a"], ["a", "b"]], answer_stable=[[None, 0], [None, 0]])
-    with pytest.raises(NotFittedError, match="no calibrator, and the recording has no such column"):
+    with pytest.raises(NotFittedError, match="calibrator"):
         replay(recording, ["tasr"])
-    with pytest.raises(UnknownSignalError, match="reads 'overlap', and the recording has no such column"):
+    with pytest.raises(UnknownSignalError, match="'overlap'"):
         replay(recording, ["overlap > 0.5"])
     with_column = recording_of([["b", "a"]], answer_stable=[[None, 1]], p_correct=[[0.1, 0.9]])
     row = replay(with_column, ["tasr"]).rows[0]
@@ -441,11 +441,11 @@ def test_policies_tuned_on_these_questions_are_labelled_selected_here():
 
 
 def test_all_failed_or_twice_the_same_metric_is_refused():
-    with pytest.raises(DataError, match="all 1 recorded questions failed"):
+    with pytest.raises(DataError, match="failed"):
         replay(recording_of([["b", "a"]], end="failed"), ["fixed_k(1)"])
-    with pytest.raises(DataError, match="a metric is named twice"):
+    with pytest.raises(DataError, match="twice"):
         replay(recording_of([["b", "a"]]), ["fixed_k(1)"], metrics=("em", "em"))
-    with pytest.raises(DataError, match="no row 'x'; there are: fixed_k"):
+    with pytest.raises(DataError, match="row 'x'"):
         replay(recording_of([["b", "a"]]), []).row("x")
 
 
@@ -503,7 +503,7 @@ def test_a_replayer_says_what_replay_says_whatever_it_replayed_before(data):
             assert _same(replayer.compare(policy, baseline).result(), wanted)
 
 
-def test_figures_without_intervals_are_those_with_them_and_nothing_is_drawn_for_them(monkeypatch):
+def test_figures_without_intervals_equal_those_with_and_draw_nothing(monkeypatch):
     answers = [["b", "a", "a"] if q % 3 else ["a", "a", "a"] for q in range(12)]
     stable = [[None, float(q % 3 == 0), 1.0] for q in range(12)]
     recording = recording_of(answers, answer_stable=stable, abstained=0.0)

@@ -43,7 +43,7 @@ class Whole(Result):
         return [part.table() for part in self.parts.values()]
 
 
-def test_a_result_is_its_fields_as_json_with_none_for_what_is_undefined():
+def test_a_result_is_json_of_its_fields_with_none_for_undefined():
     whole = Whole(parts={1: Small(n=2, inner=Inner(share=math.nan))})
     assert whole.to_dict() == {"parts": {"1": {"n": 2, "inner": {"share": None}}}}
     assert json.dumps(whole.to_dict(), allow_nan=False)
@@ -80,8 +80,8 @@ def test_an_evaluation_lists_its_resampling_beside_its_other_values():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"level": 1.0}, "a level lies strictly between"),
-        ({"interval": "normal"}, "'normal' is not a method of intervals; allowed: expanded"),
+        ({"level": 1.0}, "level"),
+        ({"interval": "normal"}, "'normal'"),
         ({"n_resamples": -1}, "-1 resamples"),
     ],
 )
@@ -102,7 +102,7 @@ def test_draws_are_those_of_the_seed_over_clusters():
     assert Resampling().draws(["a", "b"]).clusters is None
 
 
-def test_differences_compared_together_are_those_compared_alone_and_unknown_ones_are_left_out():
+def test_joint_comparisons_equal_separate_ones_and_omit_unknown_rows():
     rng = np.random.default_rng(0)
     rows = {"a": rng.normal(0.3, 1.0, 30), "b": rng.normal(0.0, 1.0, 30), "c": np.full(30, np.nan)}
     how = Resampling(n_resamples=200, seed=5, level=0.9, interval="t")

@@ -188,7 +188,7 @@ def brute_rules(form, widths):
 @pytest.mark.parametrize("form", FORMS)
 @given(widths=st.lists(st.integers(1, 3), min_size=1, max_size=4))
 @settings(max_examples=20, deadline=None)
-def test_the_count_by_formula_is_the_number_of_rules_that_the_definition_gives(form, widths):
+def test_the_formula_counts_as_many_rules_as_the_space_lists(form, widths):
     made = tuple(
         Literal(signal=f"s{i}", thresholds=tuple(float(v) for v in range(width))) for i, width in enumerate(widths)
     )
@@ -256,7 +256,7 @@ def imported(tmp_path, **changes):
     return read_recording(tmp_path / "recording.parquet")
 
 
-def test_an_imported_file_with_two_prompts_is_searched_with_381_and_876_rules(tmp_path):
+def test_an_imported_file_with_two_prompts_has_381_and_876_rules(tmp_path):
     whole = imported(tmp_path)
     result = search(whole, "tasr-381", resampling=Resampling(n_resamples=50))
     assert result.n_rules == 381
@@ -303,22 +303,22 @@ def test_the_runs_of_one_question_are_paired_whatever_their_order():
         alone = by_prompt(side.recording)
         assert len(next(iter(alone.values())).question_ids) == 4
     twice = Recording(build_table([{**row, "cluster": "q0"} for row in rows]))
-    with pytest.raises(DataError, match="recorded more than once"):
+    with pytest.raises(DataError, match="once"):
         explorer(Space(name="two", blocks=blocks), twice)
     apart = Recording(build_table([{**row, "cluster": row["question_id"]} for row in rows]))
-    with pytest.raises(DataError, match="share no questions"):
+    with pytest.raises(DataError, match="share no"):
         search(apart, Space(name="two", blocks=blocks))
 
 
 def test_a_preset_names_the_columns_that_a_recording_lacks(tmp_path):
     whole = imported(tmp_path, drop=("rerank_score", "judge_entailment"))
-    with pytest.raises(UnknownSignalError, match="needs the columns rerank_score, judge_entailment"):
+    with pytest.raises(UnknownSignalError, match="rerank_score"):
         search(whole, "tasr-381")
 
 
 def test_a_preset_with_two_prompts_refuses_a_recording_of_one(tmp_path):
     whole = imported(tmp_path, prompts=("answer_first",))
-    with pytest.raises(ConfigMismatchError, match="'confidence_first'.*no such rounds"):
+    with pytest.raises(ConfigMismatchError, match="'confidence_first'"):
         search(whole, "tasr-381")
 
 
@@ -353,7 +353,7 @@ def test_outcomes_are_those_of_replay():
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_rules_with_a_gate_start_at_round_0_and_outcomes_are_those_of_replay(form):
+def test_gated_rules_start_at_round_0_and_equal_replay(form):
     of = gated(40, seed=2)
     for names in (GATED, GATED[:4], GATED[:1]):
         made = explorer(gated_space(form, names, patience=(1, 2)), of)
@@ -372,7 +372,7 @@ def test_rules_with_a_gate_start_at_round_0_and_outcomes_are_those_of_replay(for
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_block_with_gates_holds_the_same_rules_and_names_its_gates_first(form):
+def test_a_gated_block_holds_the_same_rules_with_gates_first(form):
     names = ("overlap", "p_known", "score_gap")
     made = explorer(gated_space(form, names), gated(20))
     found = made.rules(all_numbers(made))
@@ -391,7 +391,7 @@ def test_a_block_with_gates_holds_the_same_rules_and_names_its_gates_first(form)
     assert numbers.tolist() == list(range(plain.count - len(numbers), plain.count))
 
 
-def test_rules_are_merged_where_they_stop_alike_and_pay_for_the_same_closed_book_answers():
+def test_rules_merge_where_stops_and_closed_book_costs_are_equal():
     of = gated(12, seed=5)
     made = explorer(gated_space("dnf", GATED[:4], patience=(1, 2)), of)
     numbers = all_numbers(made)
@@ -405,14 +405,14 @@ def test_rules_are_merged_where_they_stop_alike_and_pay_for_the_same_closed_book
 
 
 @pytest.mark.parametrize("given_tune", [False, True])
-def test_a_score_that_is_the_same_everywhere_is_left_out_with_a_note(given_tune):
+def test_a_constant_score_is_left_out_with_a_note(given_tune):
     rows = rows_of(80, top_score=lambda rng: 0.1)  # the mean of which is not 0.1
     tune = Recording(build_table(rows_of(80, seed=1, prefix="t", top_score=lambda rng: 0.1))) if given_tune else None
     made, plain = Recording(build_table(rows)), Resampling(n_resamples=0)
     result = search(made, tune=tune, resampling=plain, budget=9.0)
     assert result.n_rules > 1
     assert "top_score_z is not searched: top_score is the same in all tune questions" in result.notes
-    with pytest.raises(UnknownSignalError, match=r"needs the columns top_score_z.*the same in every question"):
+    with pytest.raises(UnknownSignalError, match="top_score_z"):
         search(made, space("or", ("top_score_z",), grid=3), tune=tune, resampling=plain)
     varied = Recording(build_table(rows_of(80, top_score=lambda rng: float(rng.random()))))
     assert not any("is not searched" in note for note in search(varied, resampling=plain, budget=9.0).notes)
@@ -424,7 +424,7 @@ def test_without_em_a_target_is_needed_only_where_something_is_calibrated():
     made, plain = Recording(build_table(marked, {"mark": "metric"})), Resampling(n_resamples=0)
     assert search(made, space("or", ("overlap",), grid=3), metric="mark", resampling=plain).n_rules == 3
     confident = space("or", ("calibrated_confidence",), grid=3)
-    with pytest.raises(DataError, match="no metric 'em'"):
+    with pytest.raises(DataError, match="'em'"):
         search(made, confident, metric="mark", resampling=plain)
     chosen = search(made, confident, metric="mark", target="mark", resampling=plain, budget=9.0).chosen
     assert [calibrator.target for calibrator in chosen.policy.calibrators] == ["mark"]
@@ -479,7 +479,7 @@ def test_a_gate_is_locked_selected_and_written_with_its_start_round(baseline):
         assert row["calls_delta"] == pytest.approx(expected["calls"].delta)
 
 
-def test_a_gate_alone_is_a_space_and_starts_the_chosen_policy_at_round_0():
+def test_a_gate_alone_is_a_space_that_starts_at_round_0():
     made = Space(name="gate", blocks=(Block(form="or", literals=(Literal(signal="p_known", grid=5),)),))
     of = gated(40, seed=2, prefix="e")
     result = search(
@@ -510,12 +510,10 @@ def test_the_runs_of_one_question_are_paired_from_round_0_on_too():
     assert first.paid.tolist() == second.paid.tolist()
 
 
-def test_a_gate_without_a_round_0_is_refused_with_the_way_to_record_it():
+def test_a_gate_without_round_0_is_refused_with_a_remedy():
     made = Space(name="gate", blocks=(Block(form="or", literals=(Literal(signal="p_known", thresholds=(0.5,)),)),))
     of, tune = (recording(20, prefix=prefix, p_known=lambda _: 0.7) for prefix in "et")
-    with pytest.raises(
-        UnknownSignalError, match=r"'p_known'.*at round 0 alone.*starts at round 1.*--round-zero --gate"
-    ):
+    with pytest.raises(UnknownSignalError, match="--round-zero --gate"):
         search(of, made, tune=tune)
 
 
@@ -530,7 +528,7 @@ def test_more_than_eight_rounds_are_packed_wider(width):
 
 
 def test_more_than_64_rounds_are_refused():
-    with pytest.raises(DataError, match="at most 64 rounds.*65"):
+    with pytest.raises(DataError, match="64 rounds"):
         pack_bits(np.zeros((2, 65), dtype=bool))
 
 
@@ -642,7 +640,7 @@ def test_a_grid_starts_at_its_lowest_value_or_at_the_signals(low, start):
 
 @pytest.mark.parametrize("changes", [{"low": NAN}, {"low": 0.0, "thresholds": (0.5,)}])
 def test_a_lowest_value_belongs_to_thresholds_that_are_found(changes):
-    with pytest.raises(DataError, match="a finite number at which they start"):
+    with pytest.raises(DataError, match="finite number"):
         Literal(signal="overlap", **changes)
 
 
@@ -748,7 +746,7 @@ def test_intervals_of_every_row_are_t_intervals_of_its_differences():
 
 def test_tune_questions_among_the_searched_are_refused():
     of = recording(30)
-    with pytest.raises(ConfigMismatchError, match="30 of 30 questions are among the tune questions"):
+    with pytest.raises(ConfigMismatchError, match="30 of 30"):
         search(of, space(), tune=of)
 
 
@@ -761,7 +759,7 @@ def test_without_tune_questions_the_recording_is_split_by_id():
     again, _ = split(smaller, 0.5, 42)
     assert set(again.question_ids) == set(tune.question_ids) & set(smaller.question_ids)
     assert set(split(of, 0.5, 43)[0].question_ids) != set(tune.question_ids)
-    with pytest.raises(DataError, match="between 0 and 1"):
+    with pytest.raises(DataError, match="between"):
         split(of, 1.0, 42)
 
 
@@ -784,7 +782,7 @@ def test_tasr_is_added_outside_the_count():
 
 
 def test_a_space_without_rules_is_refused():
-    with pytest.raises(DataError, match="'empty' has 0 rules: give a block at least one literal"):
+    with pytest.raises(DataError, match="'empty'"):
         search(recording(20), Space(name="empty", blocks=()))
     with pytest.raises(DataError, match="0 rules"):
         search(recording(20), Space(name="empty", blocks=(Block(form="or", literals=()),)))
@@ -794,15 +792,15 @@ def test_a_space_of_a_billion_rules_is_refused_before_anything_is_built():
     wide = tuple(Literal(signal=name, grid=999) for name in ("overlap", "score_gap", "p_correct"))
     huge = Space(name="huge", blocks=(Block(form="and", literals=wide),))
     assert huge.count == 10**9 - 1
-    with pytest.raises(DataError, match=rf"999,999,999 rules; at most {MOST_RULES:,}.*Lock the thresholds"):
+    with pytest.raises(DataError, match=f"{MOST_RULES:,}"):
         search(recording(20), huge)
-    with pytest.raises(DataError, match=r"rules; at most"):
+    with pytest.raises(DataError, match="at most"):
         search(recording(20), space("dnf", tuple(f"s{i}" for i in range(40))))
 
 
 def test_one_question_is_searched_and_cannot_be_split():
     of = recording(1, prefix="e")
-    with pytest.raises(DataError, match="cannot be split"):
+    with pytest.raises(DataError, match="be split"):
         search(of, space())
     made = search(of, space("or"), tune=recording(20), resampling=Resampling(n_resamples=20), budget=5)
     assert made.n == 1
@@ -810,11 +808,11 @@ def test_one_question_is_searched_and_cannot_be_split():
     assert "1 questions" in render(made.tables(), "md")
 
 
-def test_columns_without_a_value_are_refused_and_left_out_of_what_is_available():
+def test_empty_columns_are_refused_and_not_listed_as_available():
     tune = recording(30, overlap=lambda _: NAN)
     of = recording(30, prefix="e", overlap=lambda _: NAN)
     made = Space(name="s", blocks=(Block(form="or", literals=(Literal(signal="overlap"),)),))
-    with pytest.raises(UnknownSignalError, match="overlap: there, but without a single value"):
+    with pytest.raises(UnknownSignalError, match="overlap"):
         search(of, made, tune=tune)
     found = search(of, "available", tune=tune, resampling=Resampling(n_resamples=0))
     names = [item.signal for item in found.explorer.space.blocks[0].literals]
@@ -826,7 +824,7 @@ def test_columns_without_a_value_are_refused_and_left_out_of_what_is_available()
 def test_nan_everywhere_on_eval_is_refused():
     tune = recording(30)
     of = recording(30, prefix="e", overlap=lambda _: NAN)
-    with pytest.raises(UnknownSignalError, match="'overlap', undefined in every recorded round"):
+    with pytest.raises(UnknownSignalError, match="'overlap'"):
         search(of, space("or", ("overlap",)), tune=tune, resampling=Resampling(n_resamples=0))
 
 
@@ -855,19 +853,19 @@ def test_constant_signals_have_one_threshold_and_never_exceed_it():
 def test_a_recording_that_a_rule_cut_is_refused(cut):
     whole, short = recording(30), recording(40, lengths=True, end="rule", prefix="e", seed=20)
     tune, of = (short, whole) if cut == "tune" else (whole, short)
-    with pytest.raises(CensoredError, match=r"a rule ended \d+ of 40 recorded questions early, and a search tries"):
+    with pytest.raises(CensoredError, match="a rule ended"):
         search(of, space("or", NAMES[:2]), tune=tune, resampling=Resampling(n_resamples=20))
 
 
 def test_a_metric_that_was_not_measured_everywhere_is_refused():
     of = recording(20, prefix="e", f1=lambda rng: NAN if rng.random() < 0.2 else 0.5)
-    with pytest.raises(DataError, match="'f1' was not measured in"):
+    with pytest.raises(DataError, match="'f1'"):
         search(of, space(), tune=recording(20), metric="f1")
     rows = rows_of(10, 3, prefix="e")
     for row in rows:
         if row["round"] < 3:
             row["f1"] = NAN
-    with pytest.raises(CensoredError, match="only at the last round"):
+    with pytest.raises(CensoredError, match="last round"):
         search(Recording(build_table(rows)), space(), tune=recording(20), metric="f1")
 
 
@@ -885,16 +883,16 @@ def test_all_right_or_all_wrong_answers_are_no_trouble():
 
 
 def test_rounds_beyond_the_recorded_are_refused():
-    with pytest.raises(ConfigMismatchError, match="runs to round 9, and the recording ends at round 5"):
+    with pytest.raises(ConfigMismatchError, match="round 9"):
         search(recording(30), space(max_rounds=(9,)))
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"patience": ()}, "patience takes different"),
-        ({"patience": (0,)}, "patience takes different"),
-        ({"max_rounds": (2, 2)}, "max_rounds takes different"),
+        ({"patience": ()}, "patience"),
+        ({"patience": (0,)}, "patience"),
+        ({"max_rounds": (2, 2)}, "max_rounds"),
     ],
 )
 def test_impossible_spaces_are_refused(changes, message):
@@ -903,13 +901,13 @@ def test_impossible_spaces_are_refused(changes, message):
 
 
 def test_impossible_blocks_are_refused():
-    with pytest.raises(DataError, match="unknown form 'xor'"):
+    with pytest.raises(DataError, match="'xor'"):
         Block(form="xor", literals=())
-    with pytest.raises(DataError, match="overlap > appears twice"):
+    with pytest.raises(DataError, match="appears twice"):
         Block(form="or", literals=literals("overlap", "overlap"))
-    with pytest.raises(DataError, match="names a threshold twice"):
+    with pytest.raises(DataError, match="threshold twice"):
         Literal(signal="overlap", thresholds=(0.1, 0.1))
-    with pytest.raises(DataError, match="there is no space 'tasr'.*tasr-381"):
+    with pytest.raises(DataError, match="tasr-381"):
         search(recording(20), "tasr")
 
 
@@ -933,19 +931,19 @@ def test_a_space_reads_from_toml(tmp_path):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ({"name": "x"}, "the space needs the field 'blocks'"),
-        ({"name": "x", "blocks": [{"form": "or"}]}, "a block needs the field 'literals'"),
-        ({"name": "x", "blocks": [{"literals": []}]}, "a block needs the field 'form'"),
-        ({"name": "x", "blocks": [], "budget": 3}, "no field 'budget'"),
-        ({"name": "x", "blocks": [{"form": "or", "literals": [{"signal": "a", "grid": "3"}]}]}, "'grid'.*wrong kind"),
-        ({"name": "x", "blocks": [{"form": "or", "literals": [{"signal": "a", "low": "0"}]}]}, "'low'.*wrong kind"),
-        ({"name": "x", "blocks": [{"form": "or", "literals": [{"signal": 3}]}]}, "'signal'.*wrong kind"),
+        ({"name": "x"}, "'blocks'"),
+        ({"name": "x", "blocks": [{"form": "or"}]}, "'literals'"),
+        ({"name": "x", "blocks": [{"literals": []}]}, "'form'"),
+        ({"name": "x", "blocks": [], "budget": 3}, "'budget'"),
+        ({"name": "x", "blocks": [{"form": "or", "literals": [{"signal": "a", "grid": "3"}]}]}, "'grid'"),
+        ({"name": "x", "blocks": [{"form": "or", "literals": [{"signal": "a", "low": "0"}]}]}, "'low'"),
+        ({"name": "x", "blocks": [{"form": "or", "literals": [{"signal": 3}]}]}, "'signal'"),
         (
             {"name": "x", "blocks": [{"form": "or", "literals": [{"signal": "a", "thresholds": ["1"]}]}]},
-            "list of numbers",
+            "of numbers",
         ),
-        ({"name": "x", "blocks": [], "patience": [True]}, "list of whole numbers"),
-        ({"name": "x", "blocks": 3}, "needs the field 'blocks'"),
+        ({"name": "x", "blocks": [], "patience": [True]}, "whole numbers"),
+        ({"name": "x", "blocks": 3}, "'blocks'"),
     ],
 )
 def test_a_space_of_the_wrong_kind_is_refused(data, message):
@@ -955,9 +953,9 @@ def test_a_space_of_the_wrong_kind_is_refused(data, message):
 
 def test_a_file_that_is_no_space_is_refused(tmp_path):
     (tmp_path / "bad.toml").write_text("= 3")
-    with pytest.raises(SchemaError, match="is not TOML"):
+    with pytest.raises(SchemaError, match="TOML"):
         read_space(tmp_path / "bad.toml")
-    with pytest.raises(DataError, match="cannot be read"):
+    with pytest.raises(DataError, match="be read"):
         read_space(tmp_path / "none.toml")
 
 
@@ -1008,7 +1006,7 @@ def test_the_front_is_what_the_definition_says(points):
     assert pareto_front(quality, calls).tolist() == expected
 
 
-def test_the_chart_shows_the_front_the_selected_rules_and_a_selection_of_the_others(monkeypatch):
+def test_the_chart_shows_the_front_selected_rules_and_a_sample(monkeypatch):
     made = space("dnf", ("overlap", "score_gap"), grid=3)
     result = search(recording(60, end="max_rounds"), made, budget=3.0, resampling=Resampling(n_resamples=20))
     spec = result.plot().spec

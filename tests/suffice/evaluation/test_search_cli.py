@@ -41,7 +41,7 @@ def test_the_command_prints_what_the_function_finds(recordings, tmp_path):
         assert words in plain.out
 
 
-def test_the_policy_says_selected_here_on_its_tune_questions_and_not_on_eval(recordings, tmp_path):
+def test_a_policy_says_selected_here_on_tune_and_not_on_eval(recordings, tmp_path):
     cli("search", recordings / "eval.parquet", "--tune", recordings / "tune.parquet", "--policy", tmp_path / "p.json")
     for name, selected in (("tune", True), ("eval", False)):
         replayed = cli("replay", recordings / f"{name}.parquet", "--policy", tmp_path / "p.json", "--json")
@@ -58,7 +58,7 @@ def test_patience_and_rounds_replace_those_of_the_space(recordings, tmp_path):
     arguments = ["search", recordings / "eval.parquet", "--space", tmp_path / "one.toml", "--json", "--resamples", 0]
     assert cli(*arguments).json["n_rules"] == 2
     assert cli(*arguments, "--patience", 1, "--patience", 2, "--max-rounds", 3).json["n_rules"] == 4
-    assert "runs to round 9" in cli(*arguments, "--max-rounds", 9).error
+    assert "round 9" in cli(*arguments, "--max-rounds", 9).error
 
 
 @pytest.mark.parametrize(

@@ -183,7 +183,7 @@ PUBLISHED_RULES = {
 
 
 @pytest.mark.parametrize("name", PUBLISHED_RULES)
-def test_a_published_rule_stops_where_a_plain_loop_over_the_authors_columns_stops(recordings, name):
+def test_a_published_rule_stops_where_a_plain_loop_stops(recordings, name):
     policy = policy_for(recordings["eval"], name)
     position = stops(policy, recordings["eval"].rounds(policy.raw_columns)).position
     assert tuple(position.tolist()) == outcome("eval", PUBLISHED_RULES[name])[2]
@@ -203,7 +203,7 @@ def test_every_locked_threshold_is_the_plain_loops(result):
     assert all(item.within_budget for item in result.locked)
 
 
-def test_all_876_rules_have_the_f1_and_the_calls_of_the_plain_loop(result):
+def test_all_876_rules_match_the_plain_loop_in_f1_and_calls(result):
     numbers = np.arange(876)
     means = result.explorer.means(numbers)
     found = {

@@ -74,8 +74,8 @@ def test_signals_that_look_back_are_refused(dates):
     stable = Literal(signal="answer_stable", comparison=">=", thresholds=(1.0,))
     table = dates.table.append_column("answer_stable", [np.zeros(len(dates.table))])
     looking = Recording(table, {"exchangeable": True})
-    with pytest.raises(DataError, match="independent samples have no order"):
+    with pytest.raises(DataError, match="no order"):
         search(looking, Space(name="stable", blocks=(Block(form="or", literals=(stable,)),)), orders=2, resampling=FEW)
     follow = Recording(dates.table, {})
-    with pytest.raises(DataError, match="follow one another"):
+    with pytest.raises(DataError, match="follow"):
         search(follow, orders=2)

@@ -60,7 +60,7 @@ def calibrated(tune: Recording, **changes) -> Policy:
 FULL = [Policy(max_rounds=ROUNDS, name="full")]
 
 
-def test_a_ranker_learns_a_planted_signal_and_closes_the_gap_on_other_questions():
+def test_a_ranker_learns_a_planted_signal_and_helps_on_other_questions():
     fit = fit_ranker(recording(), Policy(max_rounds=ROUNDS), features=("answer_margin",))
     assert isinstance(fit.policy.selector, Ranked)
     assert fit.policy.selector.terms[0].weight > 0
@@ -98,7 +98,7 @@ def test_no_question_is_calibrated_by_its_own_outcome():
             assert not np.array_equal(views[0], views[1])  # while others did learn from it
 
 
-def test_the_same_seed_fits_the_same_ranker_whatever_the_order_of_the_questions():
+def test_a_seed_fits_the_same_ranker_in_any_question_order():
     table = build_table(rows(60, 3))
     policy = Policy(max_rounds=ROUNDS)
     one, same, other = (
@@ -117,7 +117,7 @@ def test_repeated_rows_of_one_question_stay_in_one_part():
     single = fit_ranker(Recording(build_table(rows(30, 5))), Policy(max_rounds=ROUNDS), features=("answer_margin",))
     assert fit.n == 2 * single.n
     assert fit.cross_fitted["last"] == pytest.approx(single.cross_fitted["last"])
-    with pytest.raises(DataError, match="31 parts of 30"):
+    with pytest.raises(DataError, match="31 parts"):
         fit_ranker(Recording(build_table(doubled)), Policy(max_rounds=ROUNDS), features=("answer_margin",), folds=31)
 
 
@@ -156,7 +156,7 @@ def test_without_a_gap_the_share_is_undefined_and_no_warning_leaks():
         assert math.isnan(fit.penalty)
 
 
-def test_missing_answers_and_constant_signals_are_no_trouble_and_an_empty_one_is_refused():
+def test_rankers_accept_missing_answers_and_constant_signals_but_not_empty_ones():
     poor = rows(9, 0)
     for row in poor:
         row.update(answer_margin=None, overlap=1.0, answer=None if row["question_id"] == "q3" else row["answer"])
@@ -164,9 +164,9 @@ def test_missing_answers_and_constant_signals_are_no_trouble_and_an_empty_one_is
     fit = fit_ranker(data, Policy(max_rounds=ROUNDS), features=("overlap", "best_overlap"))
     assert str(fit.policy.selector) == "last"
     assert compare_selectors(data, FULL, ["max_overlap"]).row("full", "max_overlap").delta == (0, 0, 0)
-    with pytest.raises(UnknownSignalError, match="'answer_margin', undefined in every"):
+    with pytest.raises(UnknownSignalError, match="'answer_margin'"):
         fit_ranker(data, Policy(max_rounds=ROUNDS), features=("answer_margin", "overlap"))
-    with pytest.raises(UnknownSignalError, match="'answer_margin', undefined in every"):
+    with pytest.raises(UnknownSignalError, match="'answer_margin'"):
         compare_selectors(data, FULL, ["max_answer_margin"])
     silent = Recording(build_table([{**row, "answer": None, "f1": 0.0, "em": 0.0} for row in poor]))
     assert compare_selectors(silent, FULL, ["first"]).row("full", "first").quality == 0
@@ -176,7 +176,7 @@ def test_missing_answers_and_constant_signals_are_no_trouble_and_an_empty_one_is
 def test_one_question_is_compared_and_not_fitted():
     one = recording(1)
     assert compare_selectors(one, FULL, ["first"]).n == 1
-    with pytest.raises(DataError, match="5 parts of 1 questions"):
+    with pytest.raises(DataError, match="5 parts"):
         fit_ranker(one, Policy(max_rounds=ROUNDS), features=("answer_margin",))
 
 
@@ -188,9 +188,9 @@ def test_what_is_missing_is_named():
         fit_ranker(data, Policy(max_rounds=ROUNDS), features=("overlap",))
     with pytest.raises(DataError, match="one feature"):
         fit_ranker(data, Policy(max_rounds=ROUNDS), features=())
-    with pytest.raises(DataError, match="no metric 'truth'"):
+    with pytest.raises(DataError, match="'truth'"):
         compare_selectors(data, FULL, ["last"], metric="truth")
-    with pytest.raises(DataError, match="nothing to compare"):
+    with pytest.raises(DataError, match="to compare"):
         compare_selectors(data, [], ["last"])
     with pytest.raises(DataError, match="level"):
         compare_selectors(data, FULL, ["last"], resampling=Resampling(level=1.0))
@@ -205,7 +205,7 @@ def test_questions_that_a_policy_was_tuned_on_are_marked_selected_here():
     assert result.table().rows[0][0] == "full*"
 
 
-def test_a_fitted_ranker_is_stored_in_the_policy_file_and_replays_from_it(tmp_path):
+def test_a_fitted_ranker_replays_from_its_policy_file(tmp_path):
     tune, other = recording(40), recording(20, 9, prefix="e")
     policy = replace(fit_ranker(tune, calibrated(tune)).policy, rule=parse_rule("never()"), name="ranked")
     policy.save(tmp_path / "p.json")
@@ -214,7 +214,7 @@ def test_a_fitted_ranker_is_stored_in_the_policy_file_and_replays_from_it(tmp_pa
     assert replay(other, [loaded]).row("ranked").metrics == replay(other, [policy]).row("ranked").metrics
 
 
-def test_the_command_fits_on_tune_judges_on_the_recording_and_writes_the_policy(tmp_path, capsys):
+def test_the_select_command_fits_on_tune_and_writes_the_policy(tmp_path, capsys):
     for name, seed in (("tune", 0), ("eval", 1)):
         write_recording(tmp_path / f"{name}.parquet", rows(40, seed, prefix=name))
     command = ["data", "selectors", str(tmp_path / "eval.parquet"), "--tune", str(tmp_path / "tune.parquet")]
@@ -247,7 +247,7 @@ def test_the_command_fits_on_tune_judges_on_the_recording_and_writes_the_policy(
     assert row[:4] == ["full", "max_answer_margin", "87.5", "+35.0"]
 
 
-def test_the_command_offers_selectors_of_drafts_and_counts_the_calls_of_a_judge(tmp_path, capsys):
+def test_the_select_command_offers_draft_selectors_and_counts_judge_calls(tmp_path, capsys):
     table = bundled_recording("self_refine_gpt4")
     keep = np.arange(table.shape[0]) % 2 == 0
     for name, part in (("tune", keep), ("eval", ~keep)):

@@ -157,7 +157,7 @@ def test_impossible_settings_are_errors(settings, words):
 
 @pytest.mark.parametrize("value", [np.nan, 1.5, -1.1])
 def test_undefined_and_impossible_observations_are_errors(value):
-    with pytest.raises(DataError, match="unknown counts at its worst"):
+    with pytest.raises(DataError, match="worst"):
         ConfidenceSequence.start(-1.0, 1.0).observe([0.0, value])
 
 
@@ -166,5 +166,5 @@ def test_windows_of_a_sequence_that_began_are_errors():
     with pytest.raises(DataError, match="without observations"):
         window_sequences([0.0], [1], start.observe([0.0]))
     for lengths in ([1], [2, 1], [3, -1], []):
-        with pytest.raises(DataError, match="each must be in one"):
+        with pytest.raises(DataError, match="in one"):
             window_sequences([0.0, 1.0], lengths, start)

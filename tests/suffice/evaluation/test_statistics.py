@@ -123,7 +123,7 @@ def test_the_sign_flip_test_equals_scipys_exact_permutation_test():
         )
         assert sign_flip_test(row) == pytest.approx(peer.pvalue, abs=1e-12)
     assert sign_flip_test([0.0, 0.0]) == 1.0
-    with pytest.raises(DataError, match=r"21 non-zero pairs have 2\*\*21 sign patterns"):
+    with pytest.raises(DataError, match="21 non-zero"):
         sign_flip_test(np.ones(21))
 
 
@@ -213,17 +213,17 @@ def test_margin_tests_of_equal_clusters_are_the_t_test_of_cluster_means():
 
 def test_what_cannot_be_compared_is_refused():
     weights = bootstrap_weights(3, 10, rng=0)
-    with pytest.raises(DataError, match="NaN or infinite"):
+    with pytest.raises(DataError, match="infinite"):
         paired_bootstrap(np.array([0.0, np.nan, 1.0]), weights)
-    with pytest.raises(DataError, match="strictly between 0 and 1"):
+    with pytest.raises(DataError, match="strictly"):
         paired_bootstrap(np.zeros(3), weights, level=95)
     with pytest.raises(DataError, match="3 units|4 units"):
         paired_bootstrap(np.zeros(4), weights)
-    with pytest.raises(DataError, match="a margin is a size >= 0"):
+    with pytest.raises(DataError, match="margin"):
         non_inferiority(np.zeros(3), -0.02, weights=weights)
     with pytest.raises(DataError, match="resamples"):
         Resampling(n_resamples=0).draws("abc")
-    with pytest.raises(DataError, match="2 clusters for 3 rows"):
+    with pytest.raises(DataError, match="2 clusters"):
         Units.of(3, ["a", "b"])
     with pytest.raises(DataError, match="no questions"):
         Units.of(0)

@@ -49,7 +49,7 @@ def test_a_test_that_was_not_made_does_not_count():
     assert holm(p).tolist() == pytest.approx([0.02, math.nan, 0.04], nan_ok=True)
     assert benjamini_hochberg(p).tolist() == pytest.approx([0.02, math.nan, 0.04], nan_ok=True)
     assert holm([]).tolist() == []
-    with pytest.raises(DataError, match=r"a p-value lies in \[0, 1\], not 1.5"):
+    with pytest.raises(DataError, match="not 1.5"):
         holm([0.1, 1.5])
 
 
@@ -85,7 +85,7 @@ def test_the_max_statistic_equals_plain_loops_in_blocks_too(monkeypatch):
     assert (found.p_step_down < found.p).any()
 
 
-def test_the_max_statistic_of_one_rule_is_its_own_bound_and_copies_cost_nothing():
+def test_one_rules_max_statistic_is_its_bound_and_copies_are_free():
     row = skewed(50, 4) + 0.3
     weights = bootstrap_weights(50, 400, rng=SEED)
     one = max_statistic(row, weights)
@@ -168,7 +168,7 @@ def test_a_loss_of_exactly_the_margin_is_rarely_shown(n):
         assert sum(non_inferiority(row, 0.02, weights=weights).shown for row in rows) <= 28  # 15 expected at most
 
 
-def test_what_is_shown_is_the_net_test_of_certificates_on_means_of_clusters():
+def test_the_exact_p_value_is_the_net_test_on_cluster_means():
     rng = np.random.default_rng(SEED)
     row = rng.choice([-1.0, 0.0, 0.0, 0.0, 1.0], 120)
     clusters = np.repeat([f"c{i}" for i in range(40)], 3)

@@ -66,7 +66,7 @@ def test_bca_intervals_equal_scipys_on_the_same_draws(row, level):
 
 
 @pytest.mark.parametrize("n", [2, 12, 60])
-def test_the_expanded_percentile_interval_is_scipys_at_the_level_that_the_t_asks_for(n):
+def test_the_expanded_interval_is_scipys_percentile_at_the_t_level(n):
     row = skewed(n, 7)
     reach = scipy.stats.t(n - 1).ppf(0.95) * math.sqrt(n / (n - 1))
     peer = scipy.stats.bootstrap(
@@ -165,7 +165,7 @@ def test_differences_without_variance_have_an_interval_without_width(method, val
 
 
 @pytest.mark.parametrize("clusters", [None, ["same"] * 3])
-def test_from_one_unit_the_t_methods_bound_nothing_and_the_others_are_undefined(clusters):
+def test_one_unit_gives_infinite_t_intervals_and_no_others(clusters):
     weights, row = bootstrap_weights(1, 10, rng=0), np.array([0.5] * (3 if clusters else 1))
     ends = {name: paired_bootstrap(row, weights, method=name, clusters=clusters) for name in INTERVALS}
     assert (ends["t"].low[0], ends["t"].high[0]) == (-math.inf, math.inf)
@@ -334,18 +334,16 @@ def test_cohens_d_z_is_the_mean_over_the_deviation_of_the_pairs():
 
 def test_what_cannot_be_tested_is_refused():
     weights = bootstrap_weights(3, 10, rng=0)
-    with pytest.raises(
-        DataError, match="'student' is not a method of intervals; allowed: expanded, percentile, bca, t"
-    ):
+    with pytest.raises(DataError, match="'student'"):
         paired_bootstrap(np.zeros(3), weights, method="student")
     with pytest.raises(DataError, match="no rules"):
         max_statistic(np.empty((0, 3)), weights)
     with pytest.raises(DataError, match="units"):
         max_statistic(np.zeros(4), weights)
-    with pytest.raises(DataError, match="needs resamples, not 0"):
+    with pytest.raises(DataError, match="resamples"):
         permutation_tests(np.zeros(3), n_resamples=0, rng=0)
     for test in (paired_t_test, paired_t, cohens_d_z, wilcoxon_test):
-        with pytest.raises(DataError, match="NaN or infinite"):
+        with pytest.raises(DataError, match="infinite"):
             test(np.array([0.0, np.nan]))
         with pytest.raises(DataError, match="no questions"):
             test(np.array([]))

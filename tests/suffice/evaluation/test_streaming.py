@@ -128,10 +128,10 @@ def test_agreement_needs_no_gold_answers(folder):
 def test_questions_whose_rows_lie_apart_are_refused(folder):
     data = rows(9)
     shuffled = written(folder, [*data[:2], *data[4:], *data[2:4]])
-    with pytest.raises(DataError, match=r"do not follow each other|lacks a round"):
+    with pytest.raises(DataError, match="follow|lacks"):
         replay_stream(shuffled, "full", block_rows=8)
     twice = [{**row, "question_id": "q0"} if row["question_id"] == "q8" else row for row in data]
-    with pytest.raises(DataError, match="do not follow each other: sort"):
+    with pytest.raises(DataError, match="sort"):
         replay_stream(written(folder, twice), "full", block_rows=8)
 
 
@@ -140,7 +140,7 @@ def test_a_missing_or_doubled_round_is_told_with_its_question(folder):
         [row for row in rows(5) if (row["question_id"], row["round"]) != ("q3", 2)],
         [*rows(4), rows(4)[-1]],
     ):
-        with pytest.raises(DataError, match="'q3' lacks a round or has one twice"):
+        with pytest.raises(DataError, match="'q3'"):
             replay_stream(written(folder, broken), "full", block_rows=8)
 
 
@@ -180,26 +180,33 @@ def test_two_clusters_of_one_text_are_noted_as_in_memory(folder):
 def test_samples_are_refused_in_one_sentence(folder):
     path = folder / "samples.parquet"
     write_recording(path, rows(4), {"exchangeable": True}, kinds={"score_gap": "signal"})
-    with pytest.raises(DataError, match="independent samples.*Leave out --stream"):
+    with pytest.raises(DataError, match="--stream"):
         replay_stream(path, "full")
 
 
-def test_bad_files_and_arguments_are_refused(folder):
+@pytest.mark.parametrize(
+    ("rule", "options", "error", "word"),
+    [
+        ("full", {"block_rows": 0}, DataError, "one row"),
+        ("nothing_here > 1", {}, UnknownSignalError, "nothing_here"),
+        ("full", {"metrics": ("truth",)}, DataError, "'truth'"),
+    ],
+)
+def test_bad_arguments_are_refused(folder, rule, options, error, word):
+    with pytest.raises(error, match=word):
+        replay_stream(written(folder, rows(3)), rule, **options)
+
+
+def test_bad_files_are_refused(folder):
     path = written(folder, rows(3))
-    with pytest.raises(DataError, match="does not exist"):
+    with pytest.raises(DataError, match="exist"):
         replay_stream(folder / "none.parquet", "full")
     (folder / "broken.parquet").write_bytes(b"PAR1 no")
-    with pytest.raises(SchemaError, match="cannot be read as parquet"):
+    with pytest.raises(SchemaError, match="parquet"):
         replay_stream(folder / "broken.parquet", "full")
     pq.write_table(pa.table({"question_id": ["a"], "round": [1]}), folder / "foreign.parquet")
-    with pytest.raises(SchemaError, match="not a recording of Suffice"):
+    with pytest.raises(SchemaError, match="not a recording"):
         replay_stream(folder / "foreign.parquet", "full")
-    with pytest.raises(DataError, match="at least one row"):
-        replay_stream(path, "full", block_rows=0)
-    with pytest.raises(UnknownSignalError, match="nothing_here"):
-        replay_stream(path, "nothing_here > 1")
-    with pytest.raises(DataError, match="no metric 'truth'"):
-        replay_stream(path, "full", metrics=("truth",))
     empty = Recording(read_recording(path).table).table.slice(0, 0)
     write_recording(folder / "empty.parquet", empty)
     with pytest.raises(DataError, match="no rounds"):
@@ -239,10 +246,10 @@ def test_whether_questions_are_multiple_choice_does_not_depend_on_the_parts(tmp_
         assert replay_stream(tmp_path / name, "full").metrics == ("f1", "em"), name
 
 
-def test_a_policy_of_more_rounds_streams_where_the_evidence_ran_out_and_is_refused_where_it_did_not(folder):
+def test_a_longer_policy_streams_only_where_the_evidence_ran_out(folder):
     path = written(folder, rows(9))
     policy = replace(policy_for(read_recording(path), "score_gap > 0.7", name="p"), max_rounds=9)
-    with pytest.raises(ConfigMismatchError, match="runs to round 9, the recording only to round 4"):
+    with pytest.raises(ConfigMismatchError, match="round 9"):
         replay_stream(path, policy, block_rows=7)
     path = written(folder, [{**row, "end": "exhausted"} for row in rows(9)])
     how = {"metrics": ("f1",), "resampling": FEW}

@@ -90,7 +90,7 @@ def test_a_damaged_column_shows_when_its_pieces_are_added(tmp_path, monkeypatch)
     monkeypatch.setattr(streaming, "PIECE_ROWS", 6)
     assert len(Source(path).pieces(["question_id"], 6)) == 3
     replay_stream(path, "full", baseline="fixed_k(1)")
-    with pytest.raises(SchemaError, match="checksum of the column 'f1' does not match"):
+    with pytest.raises(SchemaError, match="checksum"):
         replay_stream(changed, "full", baseline="fixed_k(1)")
 
 
@@ -113,7 +113,7 @@ def test_checksums_of_pieces_add_up_to_that_of_the_column(column, cuts):
     whole.update(column)
     assert reduce(add, pieces, ColumnDigest()).value == whole.value
     if len(pieces) > 1:
-        with pytest.raises(ValueError, match="in the order of the rows"):
+        with pytest.raises(ValueError, match="the order of"):
             pieces[1] + pieces[0]
 
 

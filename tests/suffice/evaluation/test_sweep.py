@@ -60,9 +60,9 @@ def test_a_threshold_is_replaced_wherever_it_stands() -> None:
 
 
 def test_a_signal_without_one_threshold_is_refused() -> None:
-    with pytest.raises(RuleSyntaxError, match="0 thresholds on 'overlap'"):
+    with pytest.raises(RuleSyntaxError, match="'overlap'"):
         find_threshold(tasr(), "overlap")
-    with pytest.raises(RuleSyntaxError, match="2 thresholds on 'p_correct'"):
+    with pytest.raises(RuleSyntaxError, match="'p_correct'"):
         find_threshold(parse_rule("(p_correct > 0.1) & (p_correct < 0.9)"), "p_correct")
     with pytest.raises(RuleSyntaxError, match="finite"):
         with_threshold(tasr(), find_threshold(tasr(), "p_correct"), float("nan"))

@@ -51,7 +51,7 @@ def replayed(policy):
 
 
 @pytest.mark.parametrize("rule", ["answer_stable", "lead(2)"])
-def test_the_lines_for_an_own_loop_stop_and_answer_as_the_extracted_answers_do(kind, rule, tmp_path, monkeypatch):
+def test_own_loop_lines_stop_and_answer_as_extracted_answers_do(kind, rule, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     is_vote = rule == "lead(2)"
     policy = Policy(
@@ -73,7 +73,7 @@ def test_the_lines_for_an_own_loop_stop_and_answer_as_the_extracted_answers_do(k
 
 
 @pytest.mark.parametrize("wanted", ["whole response", "text"])
-def test_the_run_that_every_framework_uses_stops_and_answers_as_the_extracted_answers_do(kind, policy, wanted):
+def test_a_framework_run_stops_and_answers_as_extracted_answers_do(kind, policy, wanted):
     run = QuestionRun(policy)
     for number, answer in enumerate(ANSWERS):
         text = raw(kind, number, answer)
@@ -93,7 +93,7 @@ def test_the_lines_of_every_framework_give_the_policy_to_that_run(name):
 
 
 @pytest.mark.parametrize("position", [AnswerPosition("json", "city"), AnswerPosition("marker", "Final answer:")])
-def test_a_reply_without_an_answer_at_a_stated_position_is_a_round_without_an_answer(position, caplog):
+def test_a_reply_without_answer_at_the_position_is_an_unanswered_round(position, caplog):
     run = QuestionRun(Policy(rule="answer_stable", max_rounds=3, answer_position=position))
     with caplog.at_level(logging.WARNING):
         assert [run.observe("I do not know yet.").stop for _ in range(3)] == [False, False, True]
@@ -101,7 +101,7 @@ def test_a_reply_without_an_answer_at_a_stated_position_is_a_round_without_an_an
     assert "the reply of round 1 has no answer at" in caplog.text
 
 
-def test_a_loop_whose_replies_have_had_the_marker_gives_no_answer_without_it():
+def test_once_a_reply_had_the_marker_others_need_it_too():
     run = QuestionRun("answer_stable")
     assert not run.observe("Answer: Oslo").stop
     assert not run.observe("I am not sure.").stop
@@ -141,18 +141,18 @@ def test_a_recorder_records_no_answer_where_a_stated_position_has_none(tmp_path)
     policy = Policy(rule="answer_stable", max_rounds=2, answer_position=AnswerPosition("json", "city"))
     with Recorder(tmp_path / "log.parquet", policy=policy) as log, log.question("Where?") as run:
         for _ in range(2):
-            with pytest.warns(UserWarning, match="no answer at"):
+            with pytest.warns(UserWarning, match="no answer"):
                 run.observe("I do not know yet.")
     assert (run.decision.reason, run.decision.answer) == ("failed", None)
 
 
-def test_a_recorder_reads_responses_as_the_lines_do_once_one_has_had_the_marker(tmp_path):
+def test_a_recorder_reads_responses_as_the_lines_do(tmp_path):
     policy = Policy(rule="answer_stable", max_rounds=4)
     with Recorder(tmp_path / "log.parquet", policy=policy) as log, log.question("Where?") as run:
         run.observe("Bergen")
         run.observe("Answer: Oslo")
         for _ in range(2):
-            with pytest.warns(UserWarning, match="no answer at"):
+            with pytest.warns(UserWarning, match="no answer"):
                 run.observe("I do not know yet.")
     assert [item.answer for item in run.rounds] == ["Bergen", "Oslo", None, None]
     assert run.decision.reason == "max_rounds"

@@ -63,7 +63,7 @@ def test_a_limit_from_outside_ends_with_the_best_reply_once():
     decision = run.end("cancelled")
     assert (run.text, decision.reason, decision.answer_round) == ("The Tempest", "cancelled", 1)
     assert run.end("failed") is decision
-    with pytest.raises(DataError, match="came after the stop"):
+    with pytest.raises(DataError, match="after the stop"):
         run.observe("Macbeth")
 
 
@@ -115,7 +115,7 @@ def test_a_registered_signal_needs_no_measure():
 
 
 @pytest.mark.parametrize("cut", range(5))
-def test_a_run_goes_on_from_json_as_if_it_had_not_been_written_down(cut):
+def test_a_run_continues_from_json_as_without_interruption(cut):
     whole, part = QuestionRun(POLICY, QUESTION, measure=quality), QuestionRun(POLICY, QUESTION, measure=quality)
     observed(whole, *SCRIPT[:4])
     observed(part, *SCRIPT[:cut])
@@ -133,7 +133,7 @@ def test_a_state_of_something_else_is_refused():
     for other in ({}, 3, json.dumps(state)):
         with pytest.raises(SchemaError):
             QuestionRun("answer_stable", state=other)
-    with pytest.raises(DataError, match="needs a policy, or a state"):
+    with pytest.raises(DataError, match="state"):
         QuestionRun()
 
 
@@ -160,7 +160,7 @@ def test_an_unknown_count_is_undefined_and_unreported_cache_reads_are_none():
     assert call_cost(1, 2, 3).tokens == Cost(calls=1, uncached_tokens=1, cached_tokens=3, output_tokens=2).tokens
 
 
-def test_what_a_client_returned_is_a_reply_with_its_own_costs_and_tokens():
+def test_a_client_response_is_a_reply_with_costs_and_tokens():
     token = {
         "token": "Oslo",
         "logprob": -0.1,
@@ -173,14 +173,14 @@ def test_what_a_client_returned_is_a_reply_with_its_own_costs_and_tokens():
 
 
 @pytest.mark.parametrize("signals", [None, 0.5, ["quality"], {"quality": "0.5"}])
-def test_a_measure_that_returns_something_else_than_numbers_by_name_is_an_error(signals):
-    with pytest.raises(DataError, match="measure returns numbers by the name"):
+def test_a_measure_must_return_numbers_by_name(signals):
+    with pytest.raises(DataError, match="numbers"):
         QuestionRun("quality < 0.5", measure=lambda question, reply: signals).observe("Oslo")
 
 
 @pytest.mark.parametrize("policy", [3, [], b"answer_stable", QuestionRun])
 def test_something_else_than_a_policy_is_an_error(policy):
-    with pytest.raises(DataError, match="a policy is a Policy"):
+    with pytest.raises(DataError, match="a Policy"):
         QuestionRun(policy)
 
 
@@ -190,7 +190,7 @@ def test_a_thinking_block_is_not_part_of_the_answer():
 
 
 def test_something_that_is_not_a_reply_is_an_error():
-    with pytest.raises(DataError, match="not a reply"):
+    with pytest.raises(DataError, match="a reply"):
         QuestionRun("answer_stable").observe(None)
 
 
@@ -224,7 +224,7 @@ def test_a_recorder_gets_the_rounds_and_why_they_ended(path, replies, end, endin
     assert replay(recording, [replace(decides, max_rounds=len(answers))], metrics=["em"]).rows
 
 
-def test_each_round_is_on_disk_when_it_was_observed_and_an_unfinished_question_failed(path):
+def test_rounds_are_on_disk_at_once_and_an_unfinished_question_failed(path):
     recorder = Recorder(path)
     for question in (QUESTION, QUESTION, "Which play has Ariel?"):
         run = QuestionRun("answer_stable", question, recorder=recorder)
@@ -259,7 +259,7 @@ def test_a_run_that_goes_on_from_json_is_recorded_once(path):
     assert read_recording(path).ends.tolist() == ["rule"]
 
 
-def test_a_run_that_was_taken_back_is_recorded_beside_what_had_been_recorded(path):
+def test_a_rewound_run_is_recorded_beside_the_earlier_one(path):
     with Recorder(path) as recorder:
         run = QuestionRun("answer_stable", QUESTION, recorder=recorder)
         run.observe("Macbeth")
@@ -274,12 +274,12 @@ def test_a_run_that_was_taken_back_is_recorded_beside_what_had_been_recorded(pat
     assert len(set(recording.clusters.tolist())) == 1
 
 
-def test_two_runs_from_one_state_at_once_cannot_both_be_the_next_round(path):
+def test_two_runs_cannot_both_continue_one_state(path):
     recorder = Recorder(path)
     state = QuestionRun("answer_stable", QUESTION, recorder=recorder).to_state()
     first, second = (QuestionRun("answer_stable", recorder=recorder, state=state) for _ in range(2))
     first.observe("Macbeth")
-    with pytest.raises(DataError, match="was recorded already"):
+    with pytest.raises(DataError, match="recorded already"):
         second.observe("Othello")
     recorder.close()
     assert read_recording(path).answers.tolist() == [["Macbeth"]]
@@ -287,7 +287,7 @@ def test_two_runs_from_one_state_at_once_cannot_both_be_the_next_round(path):
 
 def test_a_recorder_needs_the_question(path):
     recorder = Recorder(path)
-    with pytest.raises(DataError, match="needs the text of each question"):
+    with pytest.raises(DataError, match="the text"):
         QuestionRun("answer_stable", recorder=recorder)
     recorder.close()
 
@@ -296,10 +296,10 @@ def test_a_recorder_needs_the_question(path):
     "settings",
     [{}, {"max_rounds": 3}, {"policy": "round >= 2"}, {"answer_position": AnswerPosition("json", "title")}],
 )
-def test_a_recorder_with_another_policy_or_answer_position_is_refused_before_the_first_call(path, settings):
+def test_a_recorder_with_other_policy_or_position_is_refused_before_calls(path, settings):
     recorder = Recorder(path, **settings)
     for policy in (Policy(rule="answer_stable"), *(["answer_stable"] if "max_rounds" in settings else [])):
-        with pytest.raises(DataError, match="give it the same policy"):
+        with pytest.raises(DataError, match="same policy"):
             QuestionRun(policy, QUESTION, recorder=recorder)
     recorder.close()
     assert not path.exists()
@@ -308,8 +308,8 @@ def test_a_recorder_with_another_policy_or_answer_position_is_refused_before_the
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"recorder": "runs.parquet"}, "recorder is a Recorder"),
-        ({"measure": {"quality": 0.5}}, "measure is a function"),
+        ({"recorder": "runs.parquet"}, "a Recorder"),
+        ({"measure": {"quality": 0.5}}, "a function"),
     ],
 )
 def test_something_else_than_a_recorder_or_a_measure_is_refused(arguments, message):
@@ -320,7 +320,7 @@ def test_something_else_than_a_recorder_or_a_measure_is_refused(arguments, messa
 @pytest.mark.parametrize(
     ("rule", "error", "message"),
     [
-        ("qualty > 0.5", UnknownSignalError, "reads 'qualty', which no reply here brings.*measure="),
+        ("qualty > 0.5", UnknownSignalError, "measure="),
         ("top_score > 0.5", UnknownSignalError, "reads 'top_score'"),
         ("answer_stable & (critic_approved > 0.5)", UnknownSignalError, "reads 'critic_approved'"),
         ("judge_entailment > 0.5", UnknownSignalError, "reads 'judge_entailment'"),
@@ -386,7 +386,7 @@ def test_without_an_adapter_25_lines_are_enough(name):
 
 
 def test_an_unknown_framework_is_an_error_that_names_the_known_ones():
-    with pytest.raises(DataError, match=r"unknown framework 'langraph'. Did you mean 'langgraph'\?.*There are: "):
+    with pytest.raises(DataError, match="'langgraph'"):
         snippet("langraph")
 
 

@@ -209,7 +209,7 @@ def test_hotpotqa_is_the_same_from_the_hub_and_from_its_authors(tmp_path):
         assert [p.text for p in read.passages] == [" ".join(p.text.split(" ")).strip() for p in question.passages]
 
 
-def test_2wiki_is_told_from_hotpotqa_by_its_evidences_also_where_they_are_text(tmp_path):
+def test_2wiki_is_recognised_by_its_evidences_even_as_text(tmp_path):
     rows = [row | {"evidences": [["a", "mother", "b"]]} for row in authors_rows("2wiki_tune", 3)]
     texts = [{name: json.dumps(v) if isinstance(v, list) else v for name, v in row.items()} for row in rows]
     listed = []
@@ -290,7 +290,7 @@ def test_math_is_also_a_folder_with_one_file_for_each_problem(tmp_path):
         folder = tmp_path / "MATH" / split / "algebra"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{number}.json").write_text(json.dumps(MATH | {"problem": f"Problem {number}?"}))
-    with pytest.raises(UnsettledError, match=r"several splits.*--split test .1 file.; or --split train .2 files"):
+    with pytest.raises(UnsettledError, match="--split test"):
         convert_questions(tmp_path / "MATH", tmp_path / "q.jsonl")
     assert convert_questions(tmp_path / "MATH", tmp_path / "q.jsonl", split="train").n_questions == 2
 
@@ -313,7 +313,7 @@ def test_a_table_of_popqa_is_read_as_its_authors_wrote_it(tmp_path):
         ("['Ada' ... 'Bo']", None),
     ],
 )
-def test_a_list_in_a_table_is_read_as_json_python_or_numpy_and_never_joined(cell, answers, tmp_path):
+def test_a_list_in_a_table_is_parsed_and_never_joined(cell, answers, tmp_path):
     rows = ("question", "answer"), ("who made it", cell), ("who made that", "['Ada']")
     lines = [",".join(f'"{field.replace(chr(34), chr(34) * 2)}"' for field in row) for row in rows]
     (tmp_path / "nq.csv").write_text("\n".join(lines) + "\n")
@@ -341,18 +341,18 @@ def test_the_subset_of_500_problems_gives_its_answers_and_levels_as_numbers(tmp_
 
 
 def test_an_unknown_or_ambiguous_form_is_an_error_with_the_choice(tmp_path):
-    with pytest.raises(SchemaError, match=r"fields body, name are not those of a known form.*hotpotqa: context and"):
+    with pytest.raises(SchemaError, match="body, name"):
         convert_questions(jsonl(tmp_path / "rows.jsonl", {"name": "t", "body": "x"}), tmp_path / "q.jsonl")
     mixed = jsonl(tmp_path / "mixed.jsonl", MUSIQUE, {"question": "who made it", "answer": ["Ada"]})
-    with pytest.raises(UnsettledError, match=r"fields of 2 forms.*--as musique .MuSiQue.; or --as nq_open"):
+    with pytest.raises(UnsettledError, match="--as nq_open"):
         convert_questions(mixed, tmp_path / "q.jsonl")
     both = jsonl(tmp_path / "both.jsonl", MUSIQUE | {"answer": GSM8K["answer"]})
-    with pytest.raises(UnsettledError, match=r"--as musique .*--as gsm8k"):
+    with pytest.raises(UnsettledError, match="--as gsm8k"):
         convert_questions(both, tmp_path / "q.jsonl")
-    with pytest.raises(DataError, match="may be musique or gsm8k"):
+    with pytest.raises(DataError, match="musique or gsm8k"):
         load_questions(both)
     assert convert_questions(both, tmp_path / "q.jsonl", form="gsm8k").form == "gsm8k"
-    with pytest.raises(DataError, match="the form 'squad' is not known; there are: hotpotqa"):
+    with pytest.raises(DataError, match="'squad'"):
         convert_questions(both, tmp_path / "q.jsonl", form="squad")
 
 
@@ -389,7 +389,7 @@ def test_every_row_that_is_not_a_question_is_counted_and_shown(tmp_path):
 
 def test_a_file_without_one_question_is_an_error_with_the_first_reason(tmp_path):
     path = jsonl(tmp_path / "rows.jsonl", GSM8K | {"question": ""}, GSM8K | {"question": " "})
-    with pytest.raises(DataError, match=r"none of its 2 rows is a question; the first, .*line 1: question is ''"):
+    with pytest.raises(DataError, match="question is ''"):
         convert_questions(path, tmp_path / "q.jsonl")
     assert not (tmp_path / "q.jsonl").exists()
 
@@ -404,7 +404,7 @@ def test_questions_without_golds_and_unused_fields_are_noted(tmp_path):
 # Samples and splits
 
 
-def test_splits_share_no_text_have_the_shares_of_the_types_and_do_not_depend_on_the_order(tmp_path):
+def test_splits_share_no_text_keep_type_shares_and_ignore_row_order(tmp_path):
     rows = plain(60, ("a", "a", "b"))
     again = [row | {"id": f"again {row['id']}", "question": row["question"].upper()} for row in rows[:20]]
     sizes = {"tune": 9, "eval": 30}
@@ -444,7 +444,7 @@ def test_the_first_lines_of_a_sample_are_a_smaller_sample(tmp_path):
     assert len({*listed[1]}) == 40
 
 
-def test_without_a_draw_all_rows_stay_in_their_order_and_keep_their_split(tmp_path):
+def test_without_a_draw_rows_keep_their_order_and_split(tmp_path):
     rows = [row | {"split": "dev"} for row in plain(5)]
     conversion = convert_questions(jsonl(tmp_path / "rows.jsonl", *rows), tmp_path / "q.jsonl")
     assert [q.question_id for q in load_questions(tmp_path / "q.jsonl")] == [row["id"] for row in rows]
@@ -475,7 +475,7 @@ def test_a_draw_that_cannot_be_made_is_refused(options, message, tmp_path):
     assert message in " ".join(cli("convert", path, *out, *options).error.split())
 
 
-def test_the_packed_output_is_the_same_bytes_each_time_and_its_hash_that_of_a_recording(tmp_path):
+def test_packed_output_is_deterministic_and_hashes_as_a_recording_does(tmp_path):
     rows = jsonl(tmp_path / "rows.jsonl", *authors_rows("2wiki_tune", 6))
     digests = set()
     for name in ("one", "two"):
@@ -522,17 +522,17 @@ def test_the_passages_of_a_corpus_are_recognised_and_searched(rows, passages, tm
     assert ("1 row without text left out" in screen) == (len(rows) > 1)
 
 
-def test_the_passages_of_dpr_are_a_table_and_a_corpus_has_nothing_to_draw(tmp_path):
+def test_dpr_passages_are_a_table_and_a_corpus_cannot_be_sampled(tmp_path):
     (tmp_path / "psgs_w100.tsv").write_text("id\ttext\ttitle\n1\tA city.\tOslo\n")
     source = open_source(tmp_path / "psgs_w100.tsv")
     assert convert_corpus(source, tmp_path / "c.jsonl").n_passages == 1
-    assert "a corpus has no questions" in cli("convert", source.name, "-o", tmp_path / "c.jsonl", "--sample", 1).error
-    with pytest.raises(DataError, match="contains passages and no questions"):
+    assert "no questions" in cli("convert", source.name, "-o", tmp_path / "c.jsonl", "--sample", 1).error
+    with pytest.raises(DataError, match="no questions"):
         convert_questions(source, tmp_path / "q.jsonl")
-    with pytest.raises(DataError, match=r"end the name in \.jsonl"):
+    with pytest.raises(DataError, match=r"\.jsonl"):
         convert_corpus(source, tmp_path / "c.jsonl.gz")
     empty = jsonl(tmp_path / "empty.jsonl", {"id": 1, "text": ""})
-    with pytest.raises(DataError, match="none of its 1 row is a passage with text"):
+    with pytest.raises(DataError, match="passage"):
         convert_corpus(open_source(empty), tmp_path / "c.jsonl")
     wrong = jsonl(tmp_path / "wrong.jsonl", {"id": 1, "text": ["a"]})
     with pytest.raises(DataError, match="line 1|item 1"):
@@ -556,25 +556,23 @@ def test_a_folder_of_the_hub_asks_for_split_and_configuration(tmp_path):
     (source / "README.md").write_text("# HotpotQA")
     with pytest.raises(UnsettledError, match="several splits"):
         convert_questions(source, out)
-    with pytest.raises(
-        UnsettledError, match=r"several configurations.*--config distractor .*--config fullwiki .*--config all"
-    ):
+    with pytest.raises(UnsettledError, match="--config fullwiki"):
         convert_questions(source, out, split="validation")
     assert convert_questions(source, out, split="validation", config="fullwiki").n_questions == 3
     everything = convert_questions(source, out, split="validation", config="all")
     assert (everything.n_questions, everything.unread[0].n) == (3, 2)
-    with pytest.raises(DataError, match="no split 'test'; there are: train, validation"):
+    with pytest.raises(DataError, match="'test'"):
         convert_questions(source, out, split="test")
-    with pytest.raises(DataError, match="no folder 'distractr'"):
+    with pytest.raises(DataError, match="'distractr'"):
         convert_questions(source, out, split="validation", config="distractr")
 
 
-def test_a_folder_that_lacks_a_shard_is_not_taken_for_the_whole_set(tmp_path):
+def test_a_folder_that_lacks_a_shard_is_incomplete(tmp_path):
     (tmp_path / "hub").mkdir()
     rows = pa.Table.from_pylist([*map(columns_of, authors_rows("hotpotqa_tune", 2))])
     shard = tmp_path / "hub" / "validation-00001-of-00002.parquet"
     pq.write_table(rows.slice(0, 1), shard)
-    with pytest.raises(DataError, match="1 of the 2 files of 'validation' are there"):
+    with pytest.raises(DataError, match="'validation'"):
         convert_questions(shard.parent, tmp_path / "q.jsonl")
     assert convert_questions(shard, tmp_path / "q.jsonl").n_questions == 1
     pq.write_table(rows.slice(1, 1), shard.with_name("validation-00000-of-00002.parquet"))
@@ -586,7 +584,7 @@ def test_a_folder_of_two_sets_is_not_read_as_one(tmp_path):
     rows = [*map(columns_of, authors_rows("hotpotqa_tune", 4))]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "sets" / "hotpot.parquet")
     (tmp_path / "sets" / "math.jsonl").write_text(json.dumps({"question": "1 + 2?", "answer": "It is 3.\n#### 3"}))
-    with pytest.raises(DataError, match=r"math.jsonl has the fields of GSM8K, .*HotpotQA: convert each set by itself"):
+    with pytest.raises(DataError, match="GSM8K"):
         convert_questions(tmp_path / "sets", tmp_path / "q.jsonl")
     assert not (tmp_path / "q.jsonl").exists()
 
@@ -594,23 +592,23 @@ def test_a_folder_of_two_sets_is_not_read_as_one(tmp_path):
 def test_nan_is_neither_an_answer_nor_an_id(tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_text('{"id": 1, "question": "a?", "answer": NaN}\n{"id": NaN, "question": "b?", "answer": 2.0}\n')
-    with pytest.raises(DataError, match="none of its 2 rows is a question; the first, .*: answer is nan"):
+    with pytest.raises(DataError, match="2 rows"):
         convert_questions(path, tmp_path / "q.jsonl")
-    with pytest.raises(DataError, match="answer is nan; expected text or a number"):
+    with pytest.raises(DataError, match="answer is nan"):
         load_questions(path)
 
 
 def test_a_source_is_not_replaced_by_a_sample_of_it(tmp_path):
     path = jsonl(tmp_path / "q.jsonl", *({"id": f"q{i}", "question": f"Who is {i}?", "answer": "a"} for i in range(4)))
     for source in (path, tmp_path):
-        with pytest.raises(DataError, match="is a file of the source, which would be lost"):
+        with pytest.raises(DataError, match="be lost"):
             convert_questions(source, path, sample=2)
     assert len(path.read_text().splitlines()) == 4
 
 
 def test_a_missing_file_is_not_looked_for_on_the_hub(tmp_path):
     for name in ("data/q.jsonl", "q.json", "a/b/c"):
-        with pytest.raises(NotFoundError, match="there is no file or folder"):
+        with pytest.raises(NotFoundError, match="file or folder"):
             open_source(name)
 
 
@@ -628,16 +626,14 @@ def test_a_set_of_the_hub_is_read_by_the_datasets_library(tmp_path, monkeypatch)
     pq.write_table(pa.Table.from_pylist([columns_of(rows[0])]), folder / "train-00000-of-00001.parquet")
     monkeypatch.chdir(tmp_path)
     # The library takes a folder's name where a repository would have it.
-    with pytest.raises(UnsettledError, match=r"several splits.*--split train .on the hub."):
+    with pytest.raises(UnsettledError, match="--split train"):
         question_sets._hub("hotpotqa/hotpot_qa", None, None, None)
     source = question_sets._hub("hotpotqa/hotpot_qa", "validation", None, None)
     (listed,) = [[row["id"] for _, row in source.rows("hotpotqa")]]
     assert listed == [row["_id"] for row in rows]
     assert source.to_dict()["config"] == "default"
-    with pytest.raises(DataError, match="could not be read from the hub: ValueError"):
+    with pytest.raises(DataError, match="ValueError"):
         question_sets._hub("hotpotqa/hotpot_qa", "validation", "fullwiki", None)
     (folder / "hotpot_qa.py").write_text("import datasets\n")
-    with pytest.raises(
-        DataError, match=r"RuntimeError: .*script.*may have a copy without its script: --revision refs/convert/parquet"
-    ):
+    with pytest.raises(DataError, match="--revision"):
         question_sets._hub("hotpotqa/hotpot_qa", "validation", None, None)

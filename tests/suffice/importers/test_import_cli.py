@@ -111,7 +111,7 @@ def test_a_column_named_round_counts_as_ours_and_says_so(tmp_path):
     assert load(both, "--column", "p_known=p", step="depth").code == 0
 
 
-def test_a_log_that_its_own_rule_cut_is_marked_on_the_command_line(tmp_path):
+def test_a_log_cut_by_its_own_rule_can_be_marked_so(tmp_path):
     source = log(tmp_path / "log.jsonl")
     source.write_text("".join(source.read_text().splitlines(keepends=True)[:-1]))
     shown = load(source).words
@@ -124,7 +124,7 @@ def test_a_log_that_its_own_rule_cut_is_marked_on_the_command_line(tmp_path):
     assert "ended is 'bored'" in load(source, "--ended", "bored").error
 
 
-def test_labels_and_metrics_of_ones_own_are_options_and_a_model_is_pinned(tmp_path):
+def test_own_labels_and_metrics_are_options_and_a_model_is_pinned(tmp_path):
     source = log(
         tmp_path / "log.jsonl",
         llm=lambda q, r: "small-8b",
@@ -255,7 +255,7 @@ def test_on_a_terminal_guesses_are_confirmed_once(tmp_path):
     assert on_terminal("import", source, "-o", tmp_path / "s.parquet", "--yes", replies=[])[0] == 0
 
 
-def test_what_was_said_is_kept_for_the_next_import_of_the_same_source(tmp_path, monkeypatch):
+def test_answers_given_once_are_reused_for_the_same_source(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     source = log(tmp_path / "log.jsonl", odd=lambda q, r: r / 10)
     source.write_text("".join(source.read_text().splitlines(keepends=True)[:-1]))
@@ -303,7 +303,7 @@ def test_options_of_other_formats_are_refused(tmp_path):
     assert "NAME=COLUMN" in cli("import", tmp_path / "x", "-o", "y", "--label", "a").error
 
 
-def test_a_column_that_is_mapped_leaves_the_others_that_have_our_names_as_they_are(tmp_path):
+def test_mapping_a_column_leaves_other_standard_columns_as_they_are(tmp_path):
     rows = [
         {"question_id": "q", "step": r, "answer": "Oslo", "golds": "Oslo", "overlap": 0.5, "mine": 3.0} for r in (1, 2)
     ]
@@ -346,4 +346,4 @@ def test_a_folder_in_the_place_of_the_file_to_write_is_named(tmp_path):
         cli("record", "hotpotqa_eval", "--limit", "1", "-o", tmp_path),
     ):
         assert told.code == 1
-        assert f"{str(tmp_path)!r} is a folder: give the name of the file to write" in told.error
+        assert "is a folder" in told.error

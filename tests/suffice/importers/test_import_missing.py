@@ -72,7 +72,7 @@ def test_a_score_of_the_whole_question_is_said_to_judge_no_round(tmp_path):
     assert "'score' is known once of a question" in notes_of(tmp_path, [record])
 
 
-def test_a_first_draft_beside_the_list_of_the_others_is_said_to_be_missing(tmp_path):
+def test_a_first_draft_outside_the_list_is_reported_missing(tmp_path):
     """Its round would be the cheapest candidate."""
     record = {"question": "?", "initial_answer": "Bern", "refinements": [{"answer": text} for text in ANSWERS]}
     assert "'initial_answer' is not read as a round" in notes_of(tmp_path, [record, record])
@@ -120,7 +120,7 @@ def test_tokens_that_another_count_contains_are_zero_and_others_unknown(tokens, 
     assert (shown.get("cost.generator.cached_tokens") == contained) == (expected[:2] == (30, 0))
 
 
-def test_a_log_with_input_and_output_tokens_says_what_tokens_and_money_a_change_saves(tmp_path, monkeypatch):
+def test_a_log_with_token_counts_reports_saved_tokens_and_money(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = [
         {"id": f"q{q}", "step": r, "answer": "x", "score": q % 2, "prompt_tokens": 100, "completion_tokens": 20}
@@ -157,7 +157,7 @@ def test_rows_without_numbers_are_ordered_by_time_where_the_file_has_times(tmp_p
 
 def test_numbers_with_gaps_can_be_replaced_by_the_order_of_the_rows(tmp_path):
     path = table(tmp_path / "log.jsonl", rows_with(step=[10, 20, 30]))
-    with pytest.raises(DataError, match=r"rounds \[10, 20, 30\].*--column round="):
+    with pytest.raises(DataError, match="--column round="):
         read_tabular(path)
     run = read_tabular(path, {"round": ""})
     assert [item.index for item in run.trajectories[0].rounds] == [1, 2, 3]
@@ -195,7 +195,7 @@ def test_documents_by_column_are_tables_as_data_frames_write_them(tmp_path):
         assert [[item.answer for item in one.rounds] for one in run.trajectories] == [list(ANSWERS)] * 2, form
 
 
-def test_one_round_of_every_question_is_nothing_to_decide_and_no_command_is_suggested(tmp_path, monkeypatch):
+def test_one_round_per_question_decides_nothing_and_suggests_no_command(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = table(
         tmp_path / "log.jsonl",
@@ -209,8 +209,8 @@ def test_one_round_of_every_question_is_nothing_to_decide_and_no_command_is_sugg
     assert "every question has one round, so there is nothing to stop earlier" in shown.words
     assert "next:" not in shown.out
     bare = table(tmp_path / "bare.jsonl", [{"id": f"q{q}", "answer": "x"} for q in range(30)])
-    assert "there is one row for each 'id'" in cli("import", bare).error
-    assert "log the answer of every round" in cli("import", bare).error
+    assert "one row" in cli("import", bare).error
+    assert "every round" in cli("import", bare).error
     few = cli("import", table(tmp_path / "few.jsonl", rows_with()))
     assert "2 questions: a decision needs at least 20" in few.words
     assert "next: suffice replay few.parquet" in few.out
@@ -228,7 +228,7 @@ def test_a_project_folder_is_imported_without_what_lies_beside_the_data(tmp_path
     assert "files left out of the folder: LICENSE.txt, decision.json, log.parquet" in again.words
     assert read_recording("again.parquet").shape == (60, 3)
     (tmp_path / "log.jsonl").unlink()
-    assert "contains no data files beside LICENSE.txt" in cli("import", ".").error
+    assert "LICENSE.txt" in cli("import", ".").error
 
 
 def test_a_folder_of_which_a_file_has_other_rounds_is_refused(tmp_path):
@@ -236,7 +236,7 @@ def test_a_folder_of_which_a_file_has_other_rounds_is_refused(tmp_path):
     (tmp_path / "logs").mkdir()
     table(tmp_path / "logs" / "a.jsonl", [{"id": "a", "answers": ["x", "y"]}])
     table(tmp_path / "logs" / "b.jsonl", [{"id": "b", "drafts": ["x", "y"]}])
-    with pytest.raises(DataError, match="the file 'b' has no such rounds"):
+    with pytest.raises(DataError, match="file 'b'"):
         read_tabular(tmp_path / "logs")
 
 
@@ -253,7 +253,7 @@ def test_archives_and_workbooks_say_what_to_do(tmp_path):
 def test_two_columns_of_one_name_are_refused(tmp_path):
     path = tmp_path / "log.csv"
     path.write_text("id,step,answer,answer\na,1,Bern,Oslo\n")
-    with pytest.raises(DataError, match="two columns are called 'answer'"):
+    with pytest.raises(DataError, match="two columns"):
         read_tabular(path)
 
 
@@ -264,7 +264,7 @@ def test_a_log_without_any_answer_is_not_judged_by_its_gold_answers(tmp_path):
     ]
     summary = import_recording(table(tmp_path / "log.jsonl", rows), out=tmp_path / "log.parquet")
     assert any("180 of 180 rounds have no answer" in note for note in summary.notes)
-    with pytest.raises(DataError, match="no round has an answer"):
+    with pytest.raises(DataError, match="no round"):
         decide(read_recording(summary.path))
 
 
@@ -287,7 +287,7 @@ def test_an_import_never_writes_over_a_log_or_another_file(folder, out):
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     refused = cli("import", "log.jsonl", "-o", out)
     assert refused.code == 1
-    assert "has the ending of a log" in refused.error or "was not imported" in refused.error
+    assert "the ending" in refused.error or "was not imported" in refused.error
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     assert cli("import", "log.jsonl", "-o", "log.parquet").code == 0
 
@@ -367,7 +367,7 @@ def test_a_count_of_tokens_is_never_the_answer(tmp_path):
 
 def test_rows_of_several_speakers_are_not_all_answers(tmp_path):
     messages = [{"id": "q", "turn": r, "role": ("user", "assistant")[r % 2], "content": f"m{r}"} for r in range(4)]
-    with pytest.raises(DataError, match=r"messages of several speakers \('role': user, assistant\)"):
+    with pytest.raises(DataError, match="'role'"):
         read_tabular(table(tmp_path / "log.jsonl", messages))
     nodes = [{"id": "q", "step": r, "node": ("write", "critic")[r % 2], "output": f"m{r}"} for r in range(4)]
     assert "differ in 'node' (write, critic)" in notes_of(tmp_path, nodes)

@@ -60,7 +60,7 @@ def commands(error):
 
 
 @pytest.mark.parametrize("theirs", MODEL_TEXTS)
-def test_an_answer_beside_a_text_of_the_model_is_asked_about_with_commands_that_work(theirs, tmp_path):
+def test_answer_or_gold_is_asked_with_commands_that_work(theirs, tmp_path):
     source = write(tmp_path / "log.jsonl", gold_as_answer(theirs, n=8))
     out = tmp_path / "r.parquet"
     done = cli("import", source, "-o", out, "--yes")
@@ -75,7 +75,7 @@ def test_an_answer_beside_a_text_of_the_model_is_asked_about_with_commands_that_
     assert "golds" not in read_recording(out).metadata["read_from"]
 
 
-def test_a_log_whose_answer_is_the_gold_is_never_advised_to_stop_at_once(tmp_path):
+def test_an_answer_equal_to_gold_is_never_advised_to_stop_early(tmp_path):
     draw = random.Random(5)
     rows = [
         {
@@ -102,12 +102,12 @@ def test_an_equal_answer_beside_any_other_text_that_varies_is_asked_about(tmp_pa
     assert error.code == 2
     assert "--column answer=utterance --column golds=answer" in error.error
     repeated = [{"final_answer": row.pop("answer"), **row} for row in gold_as_answer("output")]
-    with pytest.raises(UnsettledError, match="--column answer=output .*--column answer=final_answer"):
+    with pytest.raises(UnsettledError, match="--column answer=final_answer"):
         read_tabular(write(tmp_path / "b.jsonl", repeated))
     inner = [
         {"steps": [{"answer": CITIES[q % 4], "response": CITIES[(q + r) % 4]} for r in range(3)]} for q in range(6)
     ]
-    with pytest.raises(UnsettledError, match="--column answer=response --column golds=answer"):
+    with pytest.raises(UnsettledError, match="--column golds=answer"):
         read_tabular(write(tmp_path / "c.jsonl", inner))  # without ids, each record is a question
 
 
@@ -128,7 +128,7 @@ def test_an_answer_that_cannot_be_the_gold_is_read_without_a_question(rows, tmp_
     assert [item.answer for item in run.trajectories[0].rounds] == [row["answer"] for row in rows[:2]]
 
 
-def test_an_equal_answer_is_asked_about_where_the_other_text_changes_in_few_questions(tmp_path):
+def test_an_equal_answer_is_questioned_even_where_texts_rarely_differ(tmp_path):
     rows = gold_as_answer("bot", n=40)
     for row in rows:
         if row["id"] % 5:
@@ -136,7 +136,7 @@ def test_an_equal_answer_is_asked_about_where_the_other_text_changes_in_few_ques
     log = write(tmp_path / "log.jsonl", rows)
     result = cli("import", log, "--yes", "-o", tmp_path / "rec.parquet")
     assert result.code == 2
-    assert "'bot' what the model said" in result.error
+    assert "'bot'" in result.error
 
 
 def test_a_few_answers_that_change_do_not_hide_gold_answers(tmp_path):
@@ -155,19 +155,16 @@ def test_a_few_answers_that_change_do_not_hide_gold_answers(tmp_path):
     np.testing.assert_array_equal(np.delete(em, [7, 100, 399], axis=0), [[0, 0, 1, 1]] * 397)
     for q in (20, 21):
         rows[4 * q + 2]["answer"] = "a slip"
-    with pytest.raises(DataError, match="question '7' has other gold answers here"):
+    with pytest.raises(DataError, match="question '7'"):
         import_recording(write(source, rows), out=out, columns={"answer": "pred", "golds": "answer"})
 
 
-def test_gold_answers_that_equal_nearly_all_answers_are_asked_about_unless_they_are_named(tmp_path):
+def test_golds_equal_to_nearly_all_answers_are_questioned_unless_named(tmp_path):
     answers = [["Rome" if q == 3 else "Oslo", "Oslo", "Rome" if q == 7 else "Oslo"] for q in range(20)]
     source, out = write(tmp_path / "log.jsonl", nested(answers, ["Oslo"] * 20)), tmp_path / "r.parquet"
     done = cli("import", source, "-o", out, "--yes")
     assert done.code == 2
-    assert (
-        "in 58 of 60 rounds the gold answer (column 'gold') is exactly the answer, gold='Oslo' and answer="
-        in done.error
-    )
+    assert "in 58 of 60 rounds" in done.error
     keep, drop = commands(done.error)
     assert cli(*keep).code == 0
     assert np.isfinite(read_recording(out).column("em")).all()
@@ -176,7 +173,7 @@ def test_gold_answers_that_equal_nearly_all_answers_are_asked_about_unless_they_
     assert cli("import", source, "-o", out, "--column", "golds=gold").code == 0
 
 
-def test_ids_of_several_questions_are_told_apart_by_the_text_that_the_error_names(tmp_path):
+def test_colliding_ids_are_separated_by_the_text_the_error_names(tmp_path):
     rows = [
         {"id": q % 10, "round": r, "question": f"{q} + 1?", "gold": "x", "answer": f"a{q % 3}{r}"}
         for q in range(20)
@@ -184,7 +181,7 @@ def test_ids_of_several_questions_are_told_apart_by_the_text_that_the_error_name
     ]
     done = cli("import", write(tmp_path / "log.jsonl", rows), "-o", tmp_path / "r.parquet")
     assert done.code == 2
-    assert "'0 + 1?' there and '10 + 1?' here, so 'id' does not name one question" in done.error
+    assert "'0 + 1?' there and '10 + 1?' here" in done.error
     (command,) = commands(done.error)
     assert cli(*command).code == 0
     assert read_recording(tmp_path / "r.parquet").shape == (20, 2)
@@ -278,7 +275,7 @@ def test_one_answer_in_brackets_is_a_text_and_costs_no_column(value, text, their
         assert [metrics["em"] for metrics in second.metrics] == [0.0, 1.0]
 
 
-def test_one_answer_in_brackets_leaves_the_lists_of_gold_answers_as_they_are(tmp_path):
+def test_one_bracketed_answer_leaves_lists_of_golds_unchanged(tmp_path):
     rows = [
         {"id": q, "round": r, "golds": '["Oslo", "Kristiania"]', "answer": ("Rome", "Kristiania")[r]}
         for q in range(120)
@@ -289,7 +286,7 @@ def test_one_answer_in_brackets_leaves_the_lists_of_gold_answers_as_they_are(tmp
     assert {item.golds for item in run.trajectories} == {("Oslo", "Kristiania")}
 
 
-def test_the_order_of_the_items_of_answers_that_are_lists_does_not_count(tmp_path):
+def test_the_order_of_items_in_list_answers_does_not_count(tmp_path):
     answers = [[["b", "a"], ["a", "b"]], [["a"], ["a", "b"]], [["c", "a"], ["a", "c"]]]
     source = write(tmp_path / "log.jsonl", nested(answers, [["a", "b"], ["a", "b"], ["a", "b"]]))
     summary = import_recording(source, out=tmp_path / "r.parquet")

@@ -71,7 +71,7 @@ def test_systems_are_attempts_where_the_user_leaves_them_out_of_account(tmp_path
     assert not any("model" in extra for item in run.trajectories for extra in item.extras)
 
 
-def test_attempts_that_a_column_counts_are_rounds_and_the_model_is_their_label(tmp_path):
+def test_counted_attempts_are_rounds_labelled_with_their_model(tmp_path):
     rows = [{**row, "attempt": r, "model": m} for row in one_answer_each() for r, m in ((1, "small"), (2, "large"))]
     summary = import_recording(write(tmp_path / "a.jsonl", rows), out=tmp_path / "r.parquet")
     assert (summary.trajectories, summary.rounds, summary.loops) == (30, 2, ())
@@ -94,7 +94,7 @@ def test_rows_without_a_number_are_rounds_of_their_own_model_or_system(tmp_path,
     assert len({item.cluster for item in run.trajectories}) == 30
 
 
-def test_a_system_prompt_that_changes_with_every_row_and_the_ids_of_calls_tell_no_runs_apart(tmp_path):
+def test_varying_system_prompts_and_call_ids_do_not_separate_runs(tmp_path):
     rows = [
         {**row, "system": f"Known so far: {row['id']}, {r}", "run_id": f"{row['id']}-{r}", "response.model": "m"}
         for row in one_answer_each()
@@ -103,7 +103,7 @@ def test_a_system_prompt_that_changes_with_every_row_and_the_ids_of_calls_tell_n
     assert lengths(read_tabular(write(tmp_path / "a.jsonl", rows))) == {3}
 
 
-def test_a_list_of_answers_by_model_is_a_run_for_each_and_a_list_of_attempts_is_not(tmp_path):
+def test_answers_listed_by_model_are_runs_and_attempts_are_not(tmp_path):
     items = [{"model": "small", "answer": "x"}, {"model": "large", "answer": "y"}]
     records = [{"id": q, "gold": "x", "answers": items} for q in range(10)]
     run = read_tabular(write(tmp_path / "a.jsonl", records))
@@ -115,7 +115,7 @@ def test_a_list_of_answers_by_model_is_a_run_for_each_and_a_list_of_attempts_is_
     assert lengths(read_tabular(write(tmp_path / "b.jsonl", attempts))) == {2}
 
 
-def test_answers_named_by_systems_are_runs_and_named_by_rounds_are_rounds_in_the_order_of_numbers(tmp_path):
+def test_systems_name_runs_and_numbered_names_are_ordered_rounds(tmp_path):
     panel = [{"id": q, "gold": "x", "answers": {"small": "x", "large": "y"}} for q in range(5)]
     run = read_tabular(write(tmp_path / "a.jsonl", panel))
     assert {item.question_id for item in run.trajectories} >= {"0@small", "0@large"}
@@ -128,7 +128,7 @@ def test_answers_named_by_systems_are_runs_and_named_by_rounds_are_rounds_in_the
 
 
 @pytest.mark.parametrize("name", ["round_{}", "hotpot.iter-{}", "{}"])
-def test_files_that_are_named_after_rounds_are_rounds_in_the_order_of_numbers(tmp_path, name):
+def test_files_named_after_rounds_are_rounds_in_numeric_order(tmp_path, name):
     for r in range(1, 13):
         write(
             tmp_path / "depth" / f"{name.format(r)}.jsonl", [{**row, "answer": f"ans{r}"} for row in one_answer_each()]
@@ -139,14 +139,14 @@ def test_files_that_are_named_after_rounds_are_rounds_in_the_order_of_numbers(tm
     assert answers == [f"ans{r}" for r in range(1, 13)]
 
 
-def test_the_number_in_the_name_of_a_file_is_that_of_the_round(tmp_path):
+def test_the_number_in_a_file_name_is_its_round(tmp_path):
     for r, n in ((0, 30), (1, 30), (2, 10)):
         write(tmp_path / "log" / f"round_{r}.jsonl", one_answer_each(n=n))
     run = read_tabular(tmp_path / "log")
     assert [item.index for item in run.trajectories[0].rounds] == [0, 1, 2]
     assert [item.index for item in run.trajectories[20].rounds] == [0, 1]
     write(tmp_path / "log" / "round_3.jsonl", one_answer_each(n=20))
-    with pytest.raises(DataError, match=r"has the rounds \[0, 1, 3\]"):
+    with pytest.raises(DataError, match=r"\[0, 1, 3\]"):
         read_tabular(tmp_path / "log")
 
 
@@ -157,7 +157,7 @@ def test_a_folder_is_read_with_the_numbers_in_its_names_as_numbers(tmp_path):
     assert [file.relative_to(tmp_path).as_posix() for file in data_files(tmp_path)] == names
 
 
-def test_pieces_of_one_log_stay_one_run_where_a_question_is_in_two_of_them(tmp_path):
+def test_pieces_of_a_log_stay_one_run_despite_shared_questions(tmp_path):
     rows = [{"id": q, "gold": "x", "answer": f"a{r}"} for q in range(10) for r in (1, 2)]
     for name in ("part-00000-of-00002", "log-2026-05-02"):
         folder = tmp_path / name
@@ -185,14 +185,14 @@ def test_models_in_one_of_several_files_are_told_apart_too(tmp_path):
     assert (len(run.trajectories), lengths(run)) == (20, {2})
 
 
-def test_the_text_of_a_question_stays_as_it_is_where_it_is_the_id(tmp_path):
+def test_a_question_text_used_as_id_stays_unchanged(tmp_path):
     rows = [{"question": f"Q{q}?", "model": m, "answer": "x"} for q in range(5) for m in "AB" for _ in (1, 2)]
     run = read_tabular(write(tmp_path / "a.jsonl", rows))
     assert {(item.question_id, item.question) for item in run.trajectories[:2]} == {("Q0?@A", "Q0?"), ("Q0?@B", "Q0?")}
 
 
 def test_only_rows_of_the_wanted_model_are_imported(tmp_path):
-    with pytest.raises(SchemaError, match="nothing to stop earlier"):
+    with pytest.raises(SchemaError, match="earlier"):
         import_recording(systems(tmp_path / "systems"), out=tmp_path / "r.parquet", where={"file": "haiku"})
     rows = [
         {**row, "model": m, "temperature": t}
@@ -207,9 +207,9 @@ def test_only_rows_of_the_wanted_model_are_imported(tmp_path):
     )
     assert [done.json[name] for name in ("trajectories", "rounds", "loops")] == [30, 2, []]
     assert read_recording(tmp_path / "l.parquet").metadata["depends"] == {"model": "B"}
-    with pytest.raises(NotFoundError, match=r"no row has the model 'C'; there are: 'A' .*'B'"):
+    with pytest.raises(NotFoundError, match="model 'C'"):
         read_tabular(log, where={"model": "C"})
-    with pytest.raises(NotFoundError, match="there is no such column, but id, question"):
+    with pytest.raises(NotFoundError, match="no such column"):
         read_tabular(log, where={"modle": "B"})
     wrong = cli("import", log, "-o", tmp_path / "l.parquet", "--where", "model")
     assert wrong.code == 2

@@ -107,16 +107,16 @@ def lines(path, records):
 
 
 @pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet"])
-def test_a_table_read_in_parts_gives_the_recording_that_it_gives_in_one_piece(ending, tmp_path, both):
+def test_importing_in_parts_equals_importing_at_once(ending, tmp_path, both):
     summary = both(write(tmp_path / f"log{ending}", rows()))
     assert summary.clusters < summary.trajectories
 
 
-def test_rounds_anywhere_in_the_file_are_put_together_in_the_order_of_their_questions(tmp_path, both):
+def test_scattered_rounds_are_joined_in_question_order(tmp_path, both):
     assert both(write(tmp_path / "mixed.csv", rows(shuffle=True))).trajectories == N
 
 
-def test_a_question_whose_rounds_are_at_both_ends_of_the_file_is_one_trajectory(tmp_path, both):
+def test_a_question_at_both_ends_of_a_file_is_one_trajectory(tmp_path, both):
     table = rows()
     last = next(row for row in table[1:] if row["qid"] == "q0" and row["attempt"] == 1)
     table.remove(last)
@@ -169,7 +169,7 @@ def test_a_json_array_is_read_item_by_item(packed, tmp_path, both):
     path.write_bytes(gzip.compress(content) if packed else content)
     assert both(path).trajectories == 45
     path.write_bytes(content[:-200])
-    with pytest.raises(DataError, match=r"log.json: not JSON after record 59"):
+    with pytest.raises(DataError, match="record 59"):
         import_recording(path, out=tmp_path / "r.parquet")
 
 
@@ -178,7 +178,7 @@ def in_pieces(text, size):
 
 
 @pytest.mark.parametrize("size", range(1, 9))
-def test_items_of_an_array_are_those_of_the_whole_text_wherever_it_is_cut(size):
+def test_array_items_do_not_depend_on_where_the_text_is_cut(size):
     for text in (
         "[]",
         " [ ] ",
@@ -254,7 +254,7 @@ def test_a_folder_is_read_in_parts(tmp_path, both, in_parts):
     lines(folder / "d.jsonl", [{"id": 1, "steps": []}])
     for every in (False, True):
         in_parts(every)
-        with pytest.raises(SchemaError, match="the file 'd' has no such rounds"):
+        with pytest.raises(SchemaError, match="file 'd'"):
             import_recording(folder, out=tmp_path / "r.parquet")
 
 
@@ -268,7 +268,7 @@ def test_gold_answers_from_a_file_are_joined_in_parts(keep, tmp_path, both):
     assert any("matched" in note and "by text" in note and "missing for 'q1'" in note for note in summary.notes)
     both(lines(tmp_path / "nested.jsonl", drafts()), **options)
     other = lines(tmp_path / "others.jsonl", [{"id": "z", "golds": ["Rome"]}])
-    with pytest.raises(DataError, match="no question of the run is in it; the run has the ids 'q1', 'q2', 'q3'"):
+    with pytest.raises(DataError, match="'q1', 'q2', 'q3'"):
         both(tmp_path / "nested.jsonl", golds=other)
 
 
@@ -318,7 +318,7 @@ def test_records_that_differ_in_their_shape_are_read_in_one_piece(tmp_path, in_p
     assert not any("first rows" in note for note in summary.notes)
 
 
-def test_what_is_wrong_in_a_file_is_said_in_parts_as_in_one_piece(tmp_path, in_parts):
+def test_errors_in_parts_equal_errors_in_one_piece(tmp_path, in_parts):
     table = rows()
     cases = {
         "cut.jsonl": "".join(json.dumps(row) + "\n" for row in table)[:-9],
@@ -348,11 +348,11 @@ def test_what_is_wrong_in_a_file_is_said_in_parts_as_in_one_piece(tmp_path, in_p
     assert not (tmp_path / "r.parquet").exists()
 
 
-def test_a_value_that_contradicts_the_first_rows_is_named_and_nothing_is_written(tmp_path, in_parts):
+def test_a_value_contradicting_the_first_rows_is_named_and_nothing_written(tmp_path, in_parts):
     in_parts()
     table = rows()
     table[-1]["reward"] = 7
-    with pytest.raises(DataError, match=rf"line {len(table) + 1}: reward is 7.0"):
+    with pytest.raises(DataError, match=f"line {len(table) + 1}"):
         import_recording(write(tmp_path / "log.csv", table), out=tmp_path / "r.parquet")
     copied = [{**row, "target": row["prediction"]} for row in rows() if row["attempt"] == 0]
     copied = [{**row, "attempt": r} for row in copied for r in (1, 2)]
@@ -366,10 +366,10 @@ def test_a_value_that_contradicts_the_first_rows_is_named_and_nothing_is_written
     assert "golds" not in {item.ours for item in summary.readings}
 
 
-def test_a_round_that_only_looks_like_a_number_is_refused_in_parts_too(tmp_path, in_parts):
+def test_a_non_numeric_round_is_refused_in_parts_too(tmp_path, in_parts):
     table = rows()
     table[3]["attempt"] = "²"
     path = write(tmp_path / "a.csv", table)
     in_parts()
-    with pytest.raises(DataError, match=r"expected a number"):
+    with pytest.raises(DataError, match="a number"):
         import_recording(path, out=tmp_path / "out.parquet")

@@ -86,9 +86,9 @@ def test_tune_questions_of_another_model_choose_nothing():
         lambda: decide(recording, tune=renamed),
         lambda: certify(recording, ["fixed_k(1)"], CLAIM, tune=renamed),
     ):
-        with pytest.raises(ConfigMismatchError, match="their model is 'A', and that of the others 'B'"):
+        with pytest.raises(ConfigMismatchError, match="model is 'A'"):
             judge()
-    with pytest.raises(UnsettledError, match="the tune questions hold loops of 2 values"):
+    with pytest.raises(UnsettledError, match="2 values"):
         decide(recording, tune=two_models(50))
 
 
@@ -97,13 +97,13 @@ def test_a_decision_goes_on_with_the_same_model_alone(tmp_path):
     first.save(tmp_path / "d.json")
     again = Advice.load(tmp_path / "d.json")
     later = losing(100, share=0.0, seed=2, model="B")
-    with pytest.raises(ConfigMismatchError, match="about the model 'A', and this log is of 'B'"):
+    with pytest.raises(ConfigMismatchError, match="the model 'A'"):
         decide(later, previous=again)
     unnamed = losing(200, share=0.0, seed=1)
     assert decide(unnamed, previous=again).n == first.n, "a log that names no model is taken at its word"
 
 
-def test_attempts_of_a_cheap_model_and_then_of_a_dear_one_are_one_loop():
+def test_attempts_of_a_cheap_then_a_dear_model_are_one_loop():
     answers = [["b", "a"]] * 30 + [["a"]] * 30 + [["a", "a"]] * 40
     models = [["small", "large"][: len(rounds)] for rounds in answers]
     recording = recording_of(
@@ -113,7 +113,7 @@ def test_attempts_of_a_cheap_model_and_then_of_a_dear_one_are_one_loop():
     decide(recording)
     assert len(recording.where(model="small + large").question_ids) == 100, "those that ended after the first one, too"
     mixed = recording_of([["a", "a"]] * 100, model=[["small", "large"], ["small", "small"]] * 50)
-    with pytest.raises(UnsettledError, match=r"--where model=small .*--where 'model=small \+ large'"):
+    with pytest.raises(UnsettledError, match="--where model=small"):
         decide(mixed)
     for chosen in ("small", "small + large"):  # as the message prints them
         assert decide(mixed.where(model=chosen)).n <= 50
@@ -126,7 +126,7 @@ def test_a_loop_that_changes_its_model_at_different_rounds_is_one_loop():
     decide(recording)
 
 
-def test_samples_of_one_model_and_answers_of_a_panel_are_one_loop_and_samples_of_two_models_are_two():
+def test_two_models_samples_are_two_loops_but_a_panel_is_one():
     answers = [["a", "a", "b"]] * 60
     for columns in (
         {"member": [["A", "B", "C"]] * 60},
@@ -147,11 +147,11 @@ def test_labels_that_say_something_of_the_question_tell_no_loops_apart():
     assert not loops_by_label(days), "hardly any question is in two files"
 
 
-def test_a_value_that_nothing_has_and_a_column_that_is_missing_are_named():
+def test_unknown_values_and_missing_columns_are_named():
     recording = two_models(10)
-    with pytest.raises(NotFoundError, match=r"no question has the model 'C'; there are: 'A' \(10\), 'B' \(10\)"):
+    with pytest.raises(NotFoundError, match="model 'C'"):
         recording.where(model="C")
-    with pytest.raises(NotFoundError, match="no column 'modle' .* Did you mean 'model'"):
+    with pytest.raises(NotFoundError, match="'modle'"):
         recording.where(modle="A")
     numbers = losing(4, share=0.0, seed=1, temperature=[0.0, 0.7, 0.7, 0.7])
     for value in ("0.7", 0.7, "0.70"):
@@ -165,14 +165,14 @@ def test_a_long_value_is_chosen_as_the_message_shows_it():
     recording = losing(
         40, share=0.0, seed=1, system=prompts * 20, model=["m" * 80, "n" * 80] * 20, prompt_id=["p", "r"] * 20
     )
-    with pytest.raises(UnsettledError, match=r"'model' \(and of 'system' and 'prompt_id'\)") as raised:
+    with pytest.raises(UnsettledError, match="'prompt_id'") as raised:
         decide(recording)
     assert len(str(raised.value)) < 600
     assert "--where model=" + "m" * 40 + "... (20 questions)" in str(raised.value)
     assert set(recording.where(model="m" * 40 + "...").per_question("prompt_id", [])) == {"p"}
 
 
-def test_the_commands_refuse_two_models_with_exit_code_2_and_judge_the_one_that_is_chosen(tmp_path):
+def test_two_models_are_refused_and_the_chosen_one_is_judged(tmp_path):
     both = saved(tmp_path / "both.parquet", two_models())
     log = saved(tmp_path / "log.parquet", production_log(400, model=["A"] * 200 + ["B"] * 200))
     POLICY.save(tmp_path / "policy.json")
@@ -192,7 +192,7 @@ def test_the_commands_refuse_two_models_with_exit_code_2_and_judge_the_one_that_
     decided = cli(*commands["decide"], "--where", "model=B")
     assert "Lower the cap from 2 to 1" in decided.words
     other = cli(*commands["decide"], "--where", "model=A")
-    assert "is a decision on other questions" in other.error
+    assert "other questions" in other.error
     lossy = cli("decide", both, "-o", tmp_path / "a.json", "--where", "model=A", "--json")
     assert lossy.json["verdict"] != "do it"
     assert cli(*commands["certify"], "--where", "model=A").code == 1

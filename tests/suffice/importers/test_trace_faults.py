@@ -68,18 +68,16 @@ READERS = {
 }
 
 
-@pytest.mark.parametrize(("kind", "suffix"), READERS.items())
-def test_an_empty_file_is_refused(kind, suffix, tmp_path):
-    (tmp_path / f"empty{suffix}").write_text(" \n", encoding="utf-8")
-    with pytest.raises(DataError, match="empty"):
-        importer(kind)(tmp_path / f"empty{suffix}")
+REFUSED = {" \n": (DataError, "empty"), '{"rows": [1, 2]}\n': (SchemaError, "expected|resourceSpans")}
 
 
 @pytest.mark.parametrize(("kind", "suffix"), READERS.items())
-def test_another_export_is_refused_with_what_was_expected(kind, suffix, tmp_path):
-    (tmp_path / f"other{suffix}").write_text('{"rows": [1, 2]}\n', encoding="utf-8")
-    with pytest.raises(SchemaError, match="expected|resourceSpans"):
-        importer(kind)(tmp_path / f"other{suffix}")
+@pytest.mark.parametrize("text", REFUSED, ids=["empty", "another export"])
+def test_an_empty_file_and_another_export_are_refused(kind, suffix, text, tmp_path):
+    error, word = REFUSED[text]
+    (tmp_path / f"given{suffix}").write_text(text, encoding="utf-8")
+    with pytest.raises(error, match=word):
+        importer(kind)(tmp_path / f"given{suffix}")
 
 
 @pytest.mark.parametrize("name", [*MADE, *PUBLISHED])
@@ -89,7 +87,7 @@ def test_a_file_that_was_cut_off_is_refused(name, tmp_path):
     raw = gzip.decompress(source.read_bytes()) if source.suffix == ".gz" else source.read_bytes()
     cut = tmp_path / source.name.removesuffix(".gz")
     cut.write_bytes(raw[: len(raw) * 2 // 3])
-    with pytest.raises(SufficeError, match=r"not complete JSON|not JSON|zip|unpacked"):
+    with pytest.raises(SufficeError, match="JSON|zip|unpacked"):
         importer((MADE | PUBLISHED)[name])(cut)
     with pytest.raises(SufficeError):
         import_recording(cut, out=tmp_path / "out.parquet")
@@ -98,7 +96,7 @@ def test_a_file_that_was_cut_off_is_refused(name, tmp_path):
 def test_a_zip_that_is_no_inspect_log_is_refused(tmp_path):
     with zipfile.ZipFile(tmp_path / "some.eval", "w") as archive:
         archive.writestr("letter.txt", "hello")
-    with pytest.raises(SchemaError, match=r"no header\.json"):
+    with pytest.raises(SchemaError, match=r"header\.json"):
         read_inspect(tmp_path / "some.eval")
 
 
@@ -108,18 +106,18 @@ def test_a_damaged_member_of_an_inspect_log_is_refused(tmp_path):
         place = archive.getinfo("samples/q3_epoch_1.json").header_offset
     raw[place + 200 : place + 220] = bytes(20)
     (tmp_path / "bad.eval").write_bytes(raw)
-    with pytest.raises(DataError, match=r"q3_epoch_1\.json: cannot be unpacked"):
+    with pytest.raises(DataError, match="unpacked"):
         read_inspect(tmp_path / "bad.eval")
 
 
 def test_a_trace_without_model_calls_says_what_it_has(tmp_path):
     lone = span("Oslo", **{"gen_ai.operation.name": "invoke_agent"})
-    with pytest.raises(DataError, match=r"no model call in this otlp export \(spans: 1 invoke_agent\)"):
+    with pytest.raises(DataError, match="invoke_agent"):
         read_otlp(otlp(tmp_path / "a.json", lone))
 
 
 def test_calls_without_text_say_that_content_was_not_captured(tmp_path):
-    with pytest.raises(DataError, match="captures message content"):
+    with pytest.raises(DataError, match="captures"):
         read_otlp(otlp(tmp_path / "a.json", span(None)))
 
 
@@ -135,7 +133,7 @@ def test_two_conversations_of_one_id_are_asked_about(tmp_path):
         span("Oslo", trace="t1", question="Capital of Norway?", **own),
         span("Lima", trace="t2", number=2, question="Capital of Peru?", **own),
     )
-    with pytest.raises(UnsettledError, match=r"names 2 traces about 2 questions .*--key trace_id"):
+    with pytest.raises(UnsettledError, match="--key trace_id"):
         read_otlp(path)
     assert [item.question_id for item in read_otlp(path, key="trace_id").trajectories] == ["t1", "t2"]
     chosen = import_recording(
@@ -157,15 +155,15 @@ def test_an_attribute_can_name_the_question(tmp_path):
     two = span("Lima", trace="t2", number=2, **{"app.question": "q7"})
     run = read_otlp(otlp(tmp_path / "a.json", one, two), key="app.question")
     assert [item.question_id for item in run.trajectories] == ["q7"]
-    with pytest.raises(DataError, match=r"no span has the attribute 'qid'; some that they have: app\.question"):
+    with pytest.raises(DataError, match="'qid'"):
         read_otlp(tmp_path / "a.json", key="qid")
-    with pytest.raises(DataError, match="looks like a secret"):
+    with pytest.raises(DataError, match="secret"):
         read_otlp(tmp_path / "a.json", key="http.request.header.authorization")
 
 
 def test_every_trace_needs_the_attribute_that_names_the_question(tmp_path):
     path = otlp(tmp_path / "a.json", span("Oslo", **{"app.question": "q7"}), span("Lima", trace="t2"))
-    with pytest.raises(DataError, match=r"trace 't2' has no attribute 'app\.question'"):
+    with pytest.raises(DataError, match="'t2'"):
         read_otlp(path, key="app.question")
 
 
@@ -173,7 +171,7 @@ def test_clock_ties_are_settled_by_the_messages_or_refused(tmp_path):
     longer = {"gen_ai.prompt.1.role": "assistant", "gen_ai.prompt.1.content": "Oslo"}
     run = read_otlp(otlp(tmp_path / "a.json", span("Lima", number=2, at=1, **longer), span("Oslo", at=1)))
     assert answers(run) == [["Oslo", "Lima"]]
-    with pytest.raises(DataError, match="have the same times, so their order is unknown"):
+    with pytest.raises(DataError, match="same times"):
         read_otlp(otlp(tmp_path / "b.json", span("Oslo", at=1), span("Lima", number=2, at=1)))
 
 
@@ -196,7 +194,7 @@ def test_calls_after_the_last_answer_are_a_round_without_one(tmp_path):
     assert [item.costs["generator"].calls for item in run.trajectories[0].rounds] == [1, 1]
 
 
-def test_an_answer_that_a_tool_hands_in_is_its_field_or_its_json(tmp_path):
+def test_an_answer_submitted_by_a_tool_is_its_field_or_json(tmp_path):
     def final(arguments, number):
         tool = {"gen_ai.completion.0.tool_calls.0.name": "final_result"}
         return span("so", number=number, **tool, **{"gen_ai.completion.0.tool_calls.0.arguments": arguments})
@@ -331,7 +329,7 @@ def test_a_question_of_several_messages_is_the_users(tmp_path):
 
 def test_the_input_of_a_batch_alone_is_refused(tmp_path):
     source = TRACES / "openai_batch" / "round1_input.jsonl.gz"
-    with pytest.raises(SchemaError, match="the input of a batch has no answers"):
+    with pytest.raises(SchemaError, match="the input"):
         read_openai(source)
 
 
@@ -374,7 +372,7 @@ def test_digits_that_are_no_number_are_an_unknown_count_and_no_time(value, tmp_p
     assert math.isnan(cost.uncached_tokens)
     assert math.isnan(cost.output_tokens)
     untimed = {**span("Oslo"), "startTimeUnixNano": value}
-    with pytest.raises(DataError, match="is not a time"):
+    with pytest.raises(DataError, match="a time"):
         read_otlp(otlp(tmp_path / "b.json", untimed))
 
 

@@ -183,7 +183,7 @@ def test_a_process_that_is_killed_while_it_takes_replies_in_loses_none(tmp_path,
         assert set(endpoint.rows.values()) == {1}
 
 
-def test_a_process_that_is_killed_while_it_writes_rows_asks_for_nothing_again(tmp_path, live, monkeypatch):
+def test_a_process_killed_while_writing_rows_repeats_no_request(tmp_path, live, monkeypatch):
     from suffice.recordings.journal import Journal
 
     finished = []
@@ -236,7 +236,7 @@ def some(endpoint, kinds):
 
 
 @pytest.mark.parametrize("ending", ["completed", "expired", "cancelled"])
-def test_rows_that_failed_or_are_missing_are_submitted_again_and_the_others_are_used(ending, tmp_path, live):
+def test_only_failed_or_missing_rows_are_submitted_again(ending, tmp_path, live):
     with server(ending=lambda number: ending if number == 1 else "completed") as endpoint:
         given = some(endpoint, [None, "429", "expired", "missing", "twice"])
         in_batches(endpoint, tmp_path / "r.parquet")
@@ -300,7 +300,7 @@ def test_a_batch_that_finds_no_room_waits_for_the_others(tmp_path, live):
     assert len(endpoint.batches) == 2
 
 
-def test_a_lost_reply_to_the_creation_of_a_batch_creates_no_second_one(tmp_path, live):
+def test_a_lost_reply_to_creating_a_batch_creates_no_second(tmp_path, live):
     with server() as endpoint:
         created = endpoint._created
 
@@ -327,7 +327,7 @@ def test_a_server_that_is_busy_for_a_while_is_asked_again(tmp_path, live):
 
 @pytest.mark.parametrize("missing", ["/v1/files", "/v1/batches"])
 def test_an_endpoint_without_batches_says_what_to_do(missing, tmp_path):
-    with server(without=(missing,)) as endpoint, pytest.raises(ModelError, match="has no batch interface") as raised:
+    with server(without=(missing,)) as endpoint, pytest.raises(ModelError, match="interface") as raised:
         in_batches(endpoint, tmp_path / "r.parquet")
     assert "--batch-file" in str(raised.value)
     assert not endpoint.rows
@@ -340,7 +340,7 @@ def test_several_endpoints_and_dependent_rounds_are_refused(tmp_path):
         with pytest.raises(DataError, match="name one"):
             in_batches(first, tmp_path / "r.parquet", loop)
         chain = QueryLoop(model=model_of(first), retriever=PoolBM25(), method="ircot")
-        with pytest.raises(DataError, match="depend on each other"):
+        with pytest.raises(DataError, match="depend"):
             in_batches(first, tmp_path / "s.parquet", chain)
     assert not first.requests
 
@@ -349,9 +349,9 @@ def test_several_endpoints_and_dependent_rounds_are_refused(tmp_path):
     ("refusal", "says"),
     [
         ("another configuration", "another configuration"),
-        ("several endpoints", "name one in --base-url"),
-        ("no interface", "has no batch interface"),
-        ("a file of others", "is there already"),
+        ("several endpoints", "--base-url"),
+        ("no interface", "interface"),
+        ("a file of others", "there already"),
     ],
 )
 def test_a_recording_goes_on_without_batches_where_none_was_submitted(refusal, says, tmp_path):
@@ -375,7 +375,7 @@ def test_a_recording_goes_on_without_batches_where_none_was_submitted(refusal, s
 def test_requests_that_were_all_refused_are_made_anew_by_the_next_run(tmp_path, live):
     path = tmp_path / "r.parquet"
     with server(outcome=lambda _id, _nth: "400") as endpoint:
-        with pytest.raises(ModelError, match="no such parameter"):
+        with pytest.raises(ModelError, match="parameter"):
             in_batches(endpoint, path)
         endpoint.outcome = lambda _id, _nth: None
         assert in_batches(endpoint, path).questions == len(QUESTIONS)
@@ -504,22 +504,20 @@ def test_an_engine_without_the_interface_takes_a_file(tmp_path, live):
         assert not endpoint.requests
 
 
-@pytest.mark.parametrize(
-    ("logprobs", "says"), [("none", "returns no log-probabilities"), ("processed", "after sampling")]
-)
+@pytest.mark.parametrize(("logprobs", "says"), [("none", "log-probabilities"), ("processed", "after sampling")])
 def test_a_batch_without_log_probabilities_is_a_failure_not_an_empty_column(logprobs, says, tmp_path):
     with server(logprobs=logprobs) as endpoint, pytest.raises(ModelError, match=says):
         in_batches(endpoint, tmp_path / "r.parquet")
 
 
-def test_what_was_begun_with_batches_does_not_go_on_with_files_nor_the_other_way_round(tmp_path):
+def test_batches_cannot_continue_as_files_nor_files_as_batches(tmp_path):
     file = tmp_path / "in.jsonl"
     with server(looks=9) as endpoint:
         in_batches(endpoint, tmp_path / "r.parquet", wait=False)
-        with pytest.raises(DataError, match="go on with --batch, as it was begun"):
+        with pytest.raises(DataError, match="--batch, as"):
             in_batches(endpoint, tmp_path / "r.parquet", file=file)
         in_batches(endpoint, tmp_path / "s.parquet", file=file)
-        with pytest.raises(DataError, match="go on with --batch-file"):
+        with pytest.raises(DataError, match="--batch-file"):
             in_batches(endpoint, tmp_path / "s.parquet")
         assert len(endpoint.batches) == 1
 
@@ -527,22 +525,22 @@ def test_what_was_begun_with_batches_does_not_go_on_with_files_nor_the_other_way
 @pytest.mark.parametrize("name", ["in.jsonl", "in.output.jsonl"])
 def test_files_that_are_there_already_stay_as_they_are(name, tmp_path):
     (tmp_path / name).write_text("{}\n")
-    with server() as endpoint, pytest.raises(DataError, match="is there already"):
+    with server() as endpoint, pytest.raises(DataError, match="there already"):
         in_batches(endpoint, tmp_path / "r.parquet", file=tmp_path / "in.jsonl")
     assert (tmp_path / name).read_text() == "{}\n"
 
 
-def test_an_output_that_answers_nothing_is_that_of_another_file_or_not_there_yet(tmp_path):
+def test_an_unrelated_output_file_is_refused(tmp_path):
     path, file = tmp_path / "r.parquet", tmp_path / "in.jsonl"
     foreign = {"custom_id": "another", "response": {"status_code": 200, "body": {}}, "error": None}
     with server() as endpoint:
         in_batches(endpoint, path, file=file)
         for content in ("", json.dumps(foreign) + "\n"):
             (tmp_path / "in.output.jsonl").write_text(content)
-            with pytest.raises(DataError, match=r"in.output.jsonl' answers none of the requests in .*in.jsonl'"):
+            with pytest.raises(DataError, match="answers none"):
                 in_batches(endpoint, path, file=file)
         assert not (tmp_path / "in-2.jsonl").exists()
-        with pytest.raises(DataError, match="ends in .jsonl"):
+        with pytest.raises(DataError, match=r"\.jsonl"):
             in_batches(endpoint, tmp_path / "s.parquet", file=tmp_path / "s.parquet")
 
 
@@ -576,7 +574,7 @@ def test_what_a_judge_is_asked_goes_into_the_next_file(tmp_path):
         assert set(endpoint.paid.values()) == {1}
 
 
-def test_a_server_with_odd_fields_in_a_batch_is_read_as_far_as_it_goes(tmp_path, live):
+def test_odd_fields_in_a_batch_are_tolerated(tmp_path, live):
     with server() as endpoint:
         run = endpoint._run
 
@@ -711,5 +709,5 @@ def test_a_share_of_prices_is_checked():
     assert Price(uncached=2, cached=1, output=4, batch=0.25).in_batches == Price(
         uncached=0.5, cached=0.25, output=1.0, batch=1.0
     )
-    with pytest.raises(DataError, match="share of the price"):
+    with pytest.raises(DataError, match="price"):
         Price(uncached=2, cached=1, output=4, batch=-1)

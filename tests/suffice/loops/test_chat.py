@@ -388,7 +388,7 @@ def test_a_model_that_nobody_closes_closes_its_connections_when_it_is_gone():
         assert http.is_closed
 
 
-def test_async_calls_run_at_the_same_time_and_each_loop_has_its_own_connections():
+def test_async_calls_run_together_and_event_loops_have_their_own_connections():
     async def many(model: ChatModel, endpoint: Endpoint) -> None:
         endpoint.allow = len(endpoint.requests)
         replies = asyncio.gather(*(model.answer_async(f"Q{i}") for i in range(16)))
@@ -483,7 +483,7 @@ def test_redacting_does_not_touch_an_answer():
 
 
 @pytest.mark.parametrize("url", ["http://me:password-1@host/v1", "http://host/v1?key=query-1", "http://h ost:x/v1"])
-def test_an_address_that_would_be_logged_with_its_secrets_is_refused_without_showing_it(url):
+def test_an_address_with_secrets_is_refused_without_showing_them(url):
     with pytest.raises(DataError) as raised:
         ChatModel("m", base_url=url)
     assert "password-1" not in str(raised.value)

@@ -74,7 +74,7 @@ def asker(server, body=None, cache=None, max_tokens=200):
 # --- the judge -----------------------------------------------------------------------------------------------------
 
 
-def test_a_random_model_replies_in_the_schema_of_a_mark_and_is_kept(chat, brief, tmp_path):
+def test_a_random_model_replies_in_a_marks_schema(chat, brief, tmp_path):
     with ResponseCache(tmp_path / "judged.sqlite") as cache:
         judge = asker(chat, brief, cache)
         marks = {}
@@ -113,7 +113,7 @@ def test_without_a_schema_the_same_model_replies_prose_and_nothing_is_guessed(ch
     assert found.note
 
 
-def test_both_orders_are_asked_and_a_judge_that_knows_places_only_prefers_none(chat, brief):
+def test_a_judge_that_sees_only_positions_prefers_neither_draft(chat, brief):
     judge = PairwiseJudge(asker(chat, brief))
     for first, second in (("Oslo.", "Lima."), ("Lima.", "Oslo."), ("It is in Rome.", "Oslo.")):
         found = asyncio.run(judge.compare("Where is the tower?", first, second, PASSAGES))
@@ -122,7 +122,7 @@ def test_both_orders_are_asked_and_a_judge_that_knows_places_only_prefers_none(c
         assert found.cost.cached_tokens > 0  # the passages stand before the drafts
 
 
-def test_a_server_that_is_gone_is_an_error_and_what_it_said_before_is_not_lost(tiny, brief, tmp_path):
+def test_a_lost_server_is_an_error_that_keeps_earlier_replies(tiny, brief, tmp_path):
     with ResponseCache(tmp_path / "judged.sqlite") as cache:
         with start_server(tiny) as server:
             judge = asker(server, brief, cache)
@@ -201,7 +201,7 @@ def embedder(embeddings):
     made.close()
 
 
-def test_embeddings_of_a_real_endpoint_are_unit_vectors_in_the_order_of_the_texts(embedder):
+def test_embeddings_of_a_real_endpoint_are_ordered_unit_vectors(embedder):
     texts = ["The tower is in Oslo.", "The bridge is in Lima.", "", "The tower is in Oslo."]
     vectors, cost = embedder.embed_costed(texts)
     assert vectors.shape == (4, HIDDEN)
@@ -222,7 +222,7 @@ def test_an_edit_of_the_last_words_of_a_long_draft_moves_it(embedder):
     assert np.linalg.norm(one) == pytest.approx(1, abs=1e-5)
 
 
-def test_a_piece_longer_than_the_servers_context_is_an_error_not_a_cut(embeddings):
+def test_a_piece_beyond_the_servers_context_is_an_error(embeddings):
     careless = EndpointEmbedder("tiny", base_url=embeddings.url, max_retries=0, max_chars=100_000)
     with pytest.raises(ModelError):
         careless.embed(["tower " * 15_000])

@@ -110,7 +110,7 @@ def test_requests_about_one_question_stay_at_one_endpoint():
 
 
 @pytest.mark.parametrize("failure", [500, 503, 408, 429, ConnectionError("refused"), TimeoutError("silent")])
-def test_a_request_that_fails_goes_to_another_endpoint_and_the_failing_one_is_out_for_a_growing_time(failure):
+def test_failed_requests_move_on_and_bad_endpoints_pause_ever_longer(failure):
     clock = Clock()
     servers = Servers(clock, A, B)
     servers.replies[A] = failure
@@ -132,7 +132,7 @@ def test_a_request_that_fails_goes_to_another_endpoint_and_the_failing_one_is_ou
     assert Counter(servers.asked[before:])[A] >= 2
 
 
-def test_an_endpoint_that_was_out_is_tried_with_one_request_at_a_time():
+def test_an_endpoint_coming_back_gets_one_request_at_a_time():
     clock = Clock()
     servers = Servers(clock, A, B)
     servers.replies[A] = 500
@@ -169,7 +169,7 @@ def test_a_question_leaves_an_endpoint_that_fails_and_stays_where_it_went():
     assert servers.asked == [usual, usual, *[other] * 4]
 
 
-def test_where_all_endpoints_fail_each_is_tried_once_and_the_last_failure_is_returned():
+def test_if_all_endpoints_fail_each_is_tried_once():
     servers = Servers(Clock(), A, B, C)
     servers.replies |= {A: 500, B: ConnectionError("refused"), C: 503}
     assert servers.send() in (500, 503)
@@ -211,7 +211,7 @@ def test_retry_after_of_every_endpoint_makes_the_next_request_wait(monkeypatch):
     assert clock.now == pytest.approx(20.02)
 
 
-def test_a_very_long_retry_after_is_left_to_the_request_that_got_it(monkeypatch):
+def test_a_very_long_retry_after_is_left_to_its_request(monkeypatch):
     clock = Clock(monkeypatch)
     servers = Servers(clock, A)
     servers.replies[A] = (503, {"retry-after": "3600"})
@@ -248,7 +248,7 @@ def loop_of(urls, **settings):
     return RetrievalLoop(model=model, retriever=PoolBM25(), policy=Policy(max_rounds=3))
 
 
-def test_a_recording_goes_on_while_an_endpoint_is_down_and_keeps_questions_together(tmp_path):
+def test_recording_continues_while_an_endpoint_is_down(tmp_path):
     questions = load_questions("hotpotqa_tune", limit=6)
     with nobody() as gone, Endpoint() as first, Endpoint() as second, Endpoint(fault="500") as broken:
         urls = f"{gone},{second.url}, {broken.url},{first.url}"
@@ -532,10 +532,10 @@ def test_a_process_uses_its_part_of_the_limits():
     with sharing_limits(lambda whole: whole.share(2, 2)):
         assert (limits_here(limits).max_in_flight, limits_here(limits).requests_per_minute) == (2, 3)
     pace = EvenPace(3)
-    with pytest.raises(DataError, match="requests_per_minute is 3 for 8 processes"):
+    with pytest.raises(DataError, match="requests_per_minute"):
         RequestLimits(requests_per_minute=3).share(1, 8)
     part = RequestLimits(requests_per_minute=3, max_in_flight=9).share(1, 8, pace=pace)
     assert (part.requests_per_minute, part.max_in_flight, part.pace) == (None, 2, pace)
     assert part.share(1, 2).pace is pace
-    with pytest.raises(DataError, match="from 1 to 2"):
+    with pytest.raises(DataError, match="1 to 2"):
         limits.share(3, 2)

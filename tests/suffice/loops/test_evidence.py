@@ -166,7 +166,7 @@ def test_a_pool_goes_by_title_unless_its_retriever_says_otherwise():
     by_title, by_id = PoolBM25(), PoolBM25()
     by_id.identity = "passage_id"
     question = QUESTIONS[0].question
-    with pytest.warns(UserWarning, match="identity = 'passage_id'"):
+    with pytest.warns(UserWarning, match="'passage_id'"):
         outcome = loop(by_title).run(question, twice)
     assert (len(outcome.rounds), outcome.decision.reason) == (2, "exhausted")
     assert len(loop(by_id).run(question, twice).rounds) == 3
@@ -176,14 +176,14 @@ def test_a_pool_goes_by_title_unless_its_retriever_says_otherwise():
 def test_the_same_id_twice_is_one_passage():
     same = InMemoryRetriever([CHUNKS[0], CHUNKS[0], CHUNKS[1]])
     same.identity = "passage_id"
-    with pytest.warns(UserWarning, match="count as one"):
+    with pytest.warns(UserWarning, match="as one"):
         assert len(loop(same).run(QUESTIONS[0].question).rounds) == 2
 
 
 def test_an_unknown_identity_is_refused():
     odd = InMemoryRetriever(CHUNKS[:3])
     odd.identity = "text"
-    with pytest.raises(DataError, match="'text'; allowed: title, passage_id"):
+    with pytest.raises(DataError, match="'text'"):
         Evidence(odd, "Where?", (), 3)
 
 
@@ -195,7 +195,7 @@ def test_a_corpus_is_not_asked_for_more_and_more_without_end():
             asked.append(k)
             return [CHUNKS[0]] * k
 
-    with pytest.warns(UserWarning, match="count as one"):
+    with pytest.warns(UserWarning, match="as one"):
         evidence = Evidence(Endless(), "Where?", (), 3).ranked
     assert asked == [12, 48, 192]
     assert len(evidence.passages) == 1

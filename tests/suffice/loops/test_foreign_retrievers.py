@@ -51,18 +51,18 @@ def test_k_is_a_limit_also_for_a_function_that_ignores_it():
 
 
 def test_something_else_than_a_passage_is_an_error():
-    with pytest.raises(DataError, match="returns passages, best first, not 'text'"):
+    with pytest.raises(DataError, match="'text'"):
         from_callable(lambda question, k: ["text"], name="mine").rank("?")
 
 
 def test_a_pool_is_refused_as_it_would_be_ignored():
-    with pytest.raises(DataError, match="searches passages of its own"):
+    with pytest.raises(DataError, match="its own"):
         from_callable(search, name="mine").rank("?", pool=CHUNKS)
 
 
 @pytest.mark.parametrize("adapter", [from_langchain, from_llamaindex, from_haystack])
 def test_something_else_than_a_retriever_is_an_error(adapter):
-    with pytest.raises(DataError, match="is not a retriever of"):
+    with pytest.raises(DataError, match="retriever"):
         adapter(search)
 
 
@@ -78,7 +78,7 @@ def test_retrievers_say_what_their_scores_are():
     assert kinds == ["bm25", "bm25", "inner_product", "cross_encoder", "bm25"]
     assert score_kind_of(DenseRetriever("letters")) == "cosine"
     assert score_kind_of(InMemoryRetriever()) == score_kind_of(from_callable(search, name="mine")) == "unknown"
-    with pytest.raises(DataError, match="score kind of retriever 'mine' is 'points'; allowed: bm25, cosine"):
+    with pytest.raises(DataError, match="is 'points'"):
         score_kind_of(from_callable(search, name="mine", score_kind="points"))
 
 

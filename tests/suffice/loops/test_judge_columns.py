@@ -113,9 +113,9 @@ def test_similarities_embed_every_text_once_and_never_leave_0_to_1():
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        (["bleu"], "unknown similarity 'bleu'; allowed: token_f1, rouge_l, embedding_similarity"),
-        ([], "unknown similarity 'none'"),
-        (["embedding_similarity"], "needs an embedder"),
+        (["bleu"], "'bleu'"),
+        ([], "'none'"),
+        (["embedding_similarity"], "embedder"),
     ],
 )
 def test_unknown_measures_are_refused(names, message):
@@ -125,7 +125,7 @@ def test_unknown_measures_are_refused(names, message):
 
 def test_a_recording_without_gold_answers_is_refused():
     table = recording().table.drop_columns(["golds"])
-    with pytest.raises(DataError, match="no column 'golds'"):
+    with pytest.raises(DataError, match="'golds'"):
         reference_columns(Recording(table), ["rouge_l"])
 
 
@@ -150,7 +150,7 @@ def test_the_command_adds_figures_and_a_replay_takes_them_as_quality(path, tmp_p
     assert "unknown similarity 'bleu'" in cli("judge", "gold", path, "-o", out, "--measures", "bleu").error
 
 
-def test_a_likeness_may_stand_in_for_the_score_as_an_oracle_that_says_so(path, tmp_path):
+def test_likeness_may_replace_the_score_as_a_labelled_oracle(path, tmp_path):
     out = tmp_path / "gold.parquet"
     assert cli("judge", "gold", path, "-o", out, "--measures", "rouge_l", "--score", "rouge_l").code == 0
     made = read_recording(out)
@@ -184,7 +184,7 @@ def test_every_distinct_draft_is_compared_with_the_last_one_in_both_orders():
     assert calls["a"] == [2.0, 2.0, 0.0, 0.0]  # a draft that comes back is paid for once
 
 
-def test_a_worse_draft_has_nothing_and_one_that_depends_on_the_order_half():
+def test_a_worse_draft_scores_nothing_and_an_order_dependent_one_half():
     with Endpoint(likes("Oslo.")) as endpoint:
         assert by_row(compared(endpoint).columns[PREFERRED])["a"][0] == 0.0
     with Endpoint(json.dumps({"reason": "", "better": "A"})) as endpoint:
@@ -197,7 +197,7 @@ def test_a_worse_draft_has_nothing_and_one_that_depends_on_the_order_half():
     assert math.isnan(by_row(unread.columns[PREFERRED])["a"][0])
 
 
-def test_the_last_round_is_neither_better_nor_worse_than_itself_in_a_replay():
+def test_the_last_round_ties_with_itself_in_replay():
     with Endpoint(likes("Norway")) as endpoint:
         found = compared(endpoint)
     made = Recording(with_columns(recording().table, found.columns)).select(np.array([True, False, False]))
@@ -228,7 +228,7 @@ def test_refusals_are_undefined_and_refusing_everything_is_an_error():
         found = compared(endpoint, concurrency=1)
     assert found.verdicts == {"tie": 2, "refused": 1}
     assert math.isnan(by_row(found.columns[PREFERRED])["a"][1])
-    with Endpoint(fault="404") as endpoint, pytest.raises(ModelError, match="no such model"):
+    with Endpoint(fault="404") as endpoint, pytest.raises(ModelError, match="such model"):
         compared(endpoint)
     with Endpoint(fault="401") as endpoint, pytest.raises(AuthenticationFailedError):
         compared(endpoint)

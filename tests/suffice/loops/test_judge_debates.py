@@ -45,7 +45,7 @@ def debates(folder, n=16):
     return path
 
 
-def test_the_other_agents_are_the_critic_and_the_gold_solution_is_no_answer_of_theirs(script, tmp_path):
+def test_other_agents_are_the_critic_and_the_gold_is_hidden(script, tmp_path):
     rows = script.rows_of(debates(tmp_path, 2), script.MiniLM())
     assert len(rows) == 2 * 3 * 3
     by_agent = {(row["question_id"].rsplit("/", 1)[1], row["round"]): row for row in rows[:9]}
@@ -58,7 +58,7 @@ def test_the_other_agents_are_the_critic_and_the_gold_solution_is_no_answer_of_t
     assert {row["cost.critic.calls"] for row in rows} == {2.0}
 
 
-def test_the_page_says_what_it_was_built_from_labels_its_oracle_and_holds_no_draft(script, tmp_path, monkeypatch):
+def test_the_page_names_its_sources_and_oracle_and_holds_no_draft(script, tmp_path, monkeypatch):
     debates(tmp_path)
     out = tmp_path / "page.md"
     monkeypatch.setattr(sys, "argv", ["judge_debates.py", str(tmp_path), "-o", str(out)])

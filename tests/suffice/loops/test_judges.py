@@ -54,7 +54,7 @@ def judged(endpoint, mark="faithfulness", draft=DRAFT, cache=None, **options):
 
 
 @pytest.mark.parametrize("mark", MARKS)
-def test_a_mark_is_asked_for_with_a_schema_and_read_from_the_verdicts(mark):
+def test_a_mark_is_requested_by_schema_and_read_from_the_verdicts(mark):
     with Endpoint(reply) as endpoint:
         found = judged(endpoint, mark)
         (request,) = endpoint.requests
@@ -80,7 +80,7 @@ def test_the_text_that_is_judged_comes_last_so_that_prefix_caches_serve():
     assert first[same:] == "Oslo."
 
 
-def test_an_endpoint_that_refuses_the_schema_is_asked_without_it_from_then_on():
+def test_after_an_endpoint_refuses_schemas_it_is_asked_without():
     with Endpoint(STATEMENTS, fault=["400"]) as endpoint:
         model = asker(endpoint)
         judge = MarkJudge(model, MARKS["faithfulness"])
@@ -91,7 +91,7 @@ def test_an_endpoint_that_refuses_the_schema_is_asked_without_it_from_then_on():
     assert not model.structured
 
 
-def test_an_endpoint_that_refuses_everything_fails_and_is_not_taken_for_one_without_schemas():
+def test_an_endpoint_that_refuses_everything_fails():
     with Endpoint(fault="400") as endpoint:
         model = asker(endpoint)
         with pytest.raises(ModelError, match="400"):
@@ -155,7 +155,7 @@ def test_fields_of_the_users_own_are_sent_too():
         ("context_precision", USEFUL.replace("2", "0"), "unknown one"),
     ],
 )
-def test_what_is_not_the_reply_that_was_asked_for_gives_no_mark_and_a_note(mark, text, note):
+def test_an_unexpected_reply_gives_no_mark_and_a_note(mark, text, note):
     with Endpoint(text) as endpoint:
         found = judged(endpoint, mark)
     assert math.isnan(found.mark)
@@ -244,7 +244,7 @@ def moody(prose):
 
 @pytest.mark.parametrize("cached", [False, True])
 @pytest.mark.parametrize("prose", [0, 1, 2])
-def test_an_unreadable_reply_is_asked_for_again_and_every_attempt_is_paid_for(prose, cached, tmp_path):
+def test_an_unreadable_reply_is_repeated_and_every_attempt_is_paid(prose, cached, tmp_path):
     answer, prompts = moody(prose)
     with Endpoint(answer) as endpoint, ResponseCache(tmp_path / "c.sqlite") as cache:
         found = judged(endpoint, cache=cache if cached else None)
@@ -257,7 +257,7 @@ def test_an_unreadable_reply_is_asked_for_again_and_every_attempt_is_paid_for(pr
     assert all(other == f"{first}\n\nReply with the JSON object alone." for other in others)
 
 
-def test_replies_that_are_kept_unreadable_are_asked_for_again_only_where_one_says_so(tmp_path):
+def test_cached_unreadable_replies_are_repeated_only_on_request(tmp_path):
     answer, _ = moody(4)
     with Endpoint(answer) as endpoint, ResponseCache(tmp_path / "c.sqlite") as cache:
         assert math.isnan(judged(endpoint, cache=cache).mark)
@@ -275,7 +275,7 @@ def test_a_judge_is_asked_at_least_once():
         JudgeModel(ChatModel("j", base_url="http://localhost:1/v1", api_key="k"), attempts=0)
 
 
-def test_a_draft_is_judged_once_ever_and_what_was_replied_is_kept_also_if_it_is_prose(tmp_path):
+def test_a_draft_is_judged_once_and_even_prose_is_kept(tmp_path):
     with Endpoint("no JSON here") as endpoint:
         for _ in range(2):
             with ResponseCache(tmp_path / "c.sqlite") as cache:
@@ -426,7 +426,7 @@ def test_a_panel_measures_its_marks_and_the_score_under_one_component():
     assert json.dumps(dict(panel.fingerprint()))
 
 
-def test_a_score_with_an_undefined_mark_is_undefined_unless_the_mark_weighs_nothing():
+def test_an_undefined_mark_makes_the_score_undefined_unless_weightless():
     with Endpoint(reply) as endpoint:
         for weights, score in ((None, None), ({"faithfulness": 0.5, "answer_relevancy": 0.5}, 0.625)):
             panel = Panel(asker(endpoint), weights=weights)
@@ -437,7 +437,7 @@ def test_a_score_with_an_undefined_mark_is_undefined_unless_the_mark_weighs_noth
             assert math.isnan(found["information_score"]) if score is None else found["information_score"] == score
 
 
-def test_a_live_policy_asks_the_panel_only_where_its_rule_reads_the_score():
+def test_a_live_policy_asks_the_panel_only_where_it_is_read():
     rule = parse_rule("first_of((answer_stable >= 1), (information_score >= 0.9))")
     with Endpoint(reply) as endpoint:
         panel = Panel(asker(endpoint), ["faithfulness", "answer_relevancy"])
@@ -454,10 +454,10 @@ def test_a_live_policy_asks_the_panel_only_where_its_rule_reads_the_score():
 @pytest.mark.parametrize(
     ("marks", "weights", "match"),
     [
-        (["truth"], None, "unknown mark 'truth'"),
-        ([], None, "at least one"),
+        (["truth"], None, "'truth'"),
+        ([], None, "least one"),
         (["faithfulness", "faithfulness"], None, "without repeats"),
-        (["faithfulness"], {"faithfulness": 0.5}, "add up to 1"),
+        (["faithfulness"], {"faithfulness": 0.5}, "add up"),
         (["faithfulness"], {"truth": 1.0}, "unknown mark"),
         (["faithfulness", "answer_relevancy"], {"faithfulness": 1.5, "answer_relevancy": -0.5}, ">= 0"),
         (["faithfulness"], {"faithfulness": math.nan}, ">= 0"),

@@ -45,7 +45,7 @@ def test_rouge_l_is_that_of_the_reference_implementation(draft, gold):
         assert found == pytest.approx(expected)
 
 
-def test_rouge_l_takes_the_best_gold_answer_and_leaves_out_what_has_no_words():
+def test_rouge_l_takes_the_best_gold_and_skips_empty_ones():
     assert rouge_l("a b c", ["x", "a c", "..."]) == pytest.approx(0.8)
     assert math.isnan(rouge_l("a", []))
     assert math.isnan(rouge_l("a", ["...", "Осло"]))
@@ -84,7 +84,7 @@ def test_embedding_similarity_is_undefined_where_there_is_nothing_to_compare(dra
 
 @pytest.mark.parametrize("vectors", [[[1.0, 0.0]], [1.0, 0.0], [[[1.0]], [[1.0]]]])
 def test_an_embedder_of_another_count_or_shape_is_refused(vectors):
-    with pytest.raises(DataError, match="one vector per text"):
+    with pytest.raises(DataError, match="per text"):
         embedding_similarity("d", ["a"], lambda texts: vectors)
 
 
@@ -123,13 +123,13 @@ def test_entropy_weights_are_those_of_the_formula_by_hand():
     assert found["b"] == pytest.approx((1 - e_b) / (2 - e_b))
 
 
-def test_a_mark_that_never_varies_weighs_nothing_by_entropy_and_none_that_varies_is_an_error():
+def test_constant_marks_weigh_nothing_by_entropy_and_all_constant_fails():
     assert entropy_weights({"a": [0.3, 0.3, 0.3], "z": [0, 0, 0], "b": [0.1, 0.2, 0.3]}) == {
         "a": 0.0,
         "z": 0.0,
         "b": 1.0,
     }
-    with pytest.raises(DataError, match="no mark varies"):
+    with pytest.raises(DataError, match="varies"):
         entropy_weights({"a": [0.3, 0.3], "b": [0.0, 0.0]})
 
 
@@ -196,7 +196,7 @@ def test_own_weights_are_checked_and_filled_up():
     assert checked_weights({"b": 1.0}, ["a", "b"]) == {"a": 0.0, "b": 1.0}
     with pytest.raises(DataError, match="unknown mark"):
         checked_weights({"x": 1.0}, ["a"])
-    with pytest.raises(DataError, match="add up to 1"):
+    with pytest.raises(DataError, match="add up"):
         checked_weights({"a": 2.0}, ["a"])
 
 

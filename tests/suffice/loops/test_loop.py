@@ -211,7 +211,7 @@ def test_round_0_asks_without_evidence_and_ranks_nothing(how):
 
 
 @both
-def test_a_start_at_0_makes_up_to_one_call_more_than_max_rounds(how):
+def test_starting_at_0_makes_up_to_one_call_beyond_max_rounds(how):
     made = loop(start_round=0, max_rounds=3)
     outcome = run(made, how=how)
     assert made.model.calls == 4
@@ -249,7 +249,7 @@ def test_a_consumer_may_leave_a_stream_and_nothing_more_is_asked():
         assert made.model.calls == 2
 
 
-def test_a_loop_with_a_judge_also_runs_where_an_event_loop_already_runs():
+def test_a_loop_with_a_judge_runs_inside_an_event_loop():
     async def notebook():
         return loop(enrichers=(Judge(),)).run(Q, POOL)
 
@@ -257,7 +257,7 @@ def test_a_loop_with_a_judge_also_runs_where_an_event_loop_already_runs():
 
 
 def test_what_would_wait_is_not_run_without_an_event_loop():
-    with pytest.raises(RuntimeError, match="without an event loop"):
+    with pytest.raises(RuntimeError, match="event loop"):
         finished(asyncio.sleep(0))
 
 
@@ -317,7 +317,7 @@ def test_what_cannot_decide_is_refused_before_the_first_call(changes, error, say
     assert (made.model.calls, made.retriever.ranked) == (0, 0)
 
 
-def test_a_policy_of_another_prompt_is_refused_and_one_of_another_address_is_not():
+def test_a_policy_must_have_the_same_prompt_but_not_address():
     with Endpoint() as one, Endpoint() as two:
         models = [ChatModel("m", base_url=endpoint.url) for endpoint in (one, two)]
         policy = Policy(depends={"model": "m", "prompt_id": "answer_first@1"})
@@ -456,7 +456,7 @@ def test_fixed_k_and_tasr_are_what_they_are_called():
     assert np.isin("p_correct", sorted(tasr().signals)).all()
 
 
-def test_a_policy_that_reads_answers_elsewhere_than_the_model_is_refused_before_the_first_call(tmp_path):
+def test_a_policy_with_another_answer_position_is_refused_before_calls(tmp_path):
     from suffice import AnswerPosition, ChatModel, record
     from suffice.loops.retrieval import Question
     from tests.support.endpoint import Endpoint

@@ -118,7 +118,7 @@ def test_live_equals_replayed_for_any_model_rule_and_selector(world, rules, sele
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(worlds(), st.lists(RULES, min_size=2, max_size=4))
-def test_a_policy_that_starts_later_replays_a_recording_that_began_with_round_0(world, rules):
+def test_a_later_starting_policy_replays_a_recording_from_round_0(world, rules):
     questions, script, marks = world
     state = {"overlap": Idf.fit(p.text for question in questions for p in question.passages)}
     base = {"state": state, "max_rounds": ROUNDS}
@@ -223,7 +223,7 @@ def test_a_selector_that_reads_a_judge_is_charged_live_as_replayed(recorded):
     compared(recording, policy, questions, fresh(script, marks, policy, PoolBM25()))
 
 
-def test_a_typo_in_a_users_own_signal_is_an_error_not_a_rule_that_never_fires(recorded):
+def test_a_misspelt_own_signal_is_an_error(recorded):
     questions, script, marks, _ = recorded
     policy = Policy(rule=parse_rule("onw > 0.5"), max_rounds=ROUNDS)
     with pytest.raises((DataError, LookupError), match="onw"):

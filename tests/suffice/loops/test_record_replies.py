@@ -31,7 +31,7 @@ def test_questions_without_gold_answers_are_told_before_the_first_paid_call(comm
         assert told.index("none of these 3 questions has a gold answer") < told.index("answered 401")
         assert "agreement" in told
         assert "anwser (3)" in told
-        assert "only 1 of these 2" in record(endpoint, some, tmp_path / "b", command=command).error
+        assert "only 1" in record(endpoint, some, tmp_path / "b", command=command).error
         told = record(endpoint, every, tmp_path / "c", command=command).error
     assert "gold" not in told
     assert "not read" not in told
@@ -76,7 +76,7 @@ def test_record_stops_after_eight_questions_of_which_nothing_was_read(said, show
 def test_the_same_command_goes_on_once_the_endpoint_answers_as_it_should(tmp_path):
     questions, out = dataset(tmp_path / "q.jsonl", n=12), tmp_path / "r.parquet"
     with Endpoint(lambda body: PROSE if len(endpoint.requests) <= 8 else "Answer: Oslo") as endpoint:
-        assert "no answer could be read" in record(endpoint, questions, out, "--max-rounds", 1).error
+        assert "no answer" in record(endpoint, questions, out, "--max-rounds", 1).error
         done = record(endpoint, questions, out, "--max-rounds", 1, "--json")
         assert len(endpoint.requests) == 12
     assert (done.code, done.json["unread"], done.json["rounds"]) == (0, 8, 12)
@@ -96,7 +96,7 @@ def choice(text, finish_reason, **others):
     return {"choices": [{"message": {"content": text}, "finish_reason": finish_reason, **others}]}
 
 
-def test_replies_that_were_cut_are_rounds_without_an_answer_and_are_counted_at_the_end(tmp_path):
+def test_cut_replies_are_rounds_without_an_answer_and_are_counted(tmp_path):
     def reply(body):
         prompt = str(body)
         if "tower 1" in prompt:
@@ -205,14 +205,14 @@ def test_the_doctor_promises_nothing_where_nothing_could_be_read():
 
 
 @pytest.mark.whole
-def test_a_local_model_reads_only_the_chat_templates_variables_out_of_the_extra_body(tmp_path):
+def test_a_local_model_reads_only_template_variables_from_extra_body(tmp_path):
     folder = local_models.save(tmp_path / "llama", max_position_embeddings=4096)
     words = local_models.tokenizer()
     words.chat_template = local_models.TEMPLATE + "{% if not enable_thinking %}{{ nothing.at.all }}{% endif %}"
     words.save_pretrained(folder)
     questions = dataset(tmp_path / "q.jsonl", n=1)
     local = ("record", questions, "-o", tmp_path / "r.parquet", "--local", "--model", folder, "--max-rounds", 1)
-    assert "only field is chat_template_kwargs" in cli(*local, "--extra-body", '{"top_k": 1}').error
+    assert "chat_template_kwargs" in cli(*local, "--extra-body", '{"top_k": 1}').error
     told = cli(*local, "--extra-body", '{"chat_template_kwargs": {"enable_thinkin": true}}').error
     assert "does not use 'enable_thinkin'" in told
     on = ("--extra-body", '{"chat_template_kwargs": {"enable_thinking": true}}', "--max-tokens", 2)

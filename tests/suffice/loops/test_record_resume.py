@@ -15,7 +15,7 @@ from tests.suffice.loops.test_record import scripted
 STOP = AuthenticationFailedError("401")
 
 
-def test_a_rerun_of_fewer_questions_keeps_the_failed_ones_and_their_paid_replies(tmp_path):
+def test_a_rerun_of_fewer_questions_keeps_failed_ones_and_paid_replies(tmp_path):
     questions, loop = scripted(failures={5: ModelError("broke")})
     path = tmp_path / "r.parquet"
     record(questions, loop, path, concurrency=1)
@@ -30,7 +30,7 @@ def test_a_rerun_of_fewer_questions_keeps_the_failed_ones_and_their_paid_replies
     assert not (tmp_path / "r.parquet.journal").exists()
 
 
-def test_a_rerun_of_fewer_questions_after_a_kill_keeps_what_the_journal_holds(tmp_path):
+def test_a_rerun_of_fewer_questions_after_a_kill_keeps_the_journal(tmp_path):
     questions, loop = scripted(failures={11: STOP})
     path = tmp_path / "r.parquet"
     with pytest.raises(AuthenticationFailedError):
@@ -68,7 +68,7 @@ def test_committed_replies_never_answer_another_question_of_the_same_id(changed,
     assert read_recording(path).shape == (6, 3)
 
 
-def test_a_finished_question_in_the_journal_is_not_taken_for_another_of_its_id(tmp_path):
+def test_a_finished_question_is_not_mistaken_for_another_with_its_id(tmp_path):
     questions, loop = scripted(failures={5: STOP})
     path = tmp_path / "r.parquet"
     with pytest.raises(AuthenticationFailedError):

@@ -48,16 +48,16 @@ def ends(path):
 
 
 @pytest.mark.parametrize("name", ["question", "text", "passage_ids", "team", "model", "f1", "shadow.x"])
-def test_a_signal_with_the_name_of_another_column_is_refused_and_the_rest_is_read(path, name):
+def test_a_signal_named_like_another_column_is_refused_alone(path, name):
     recorder = Recorder(path, labels={"team": "a"})
     play(recorder, "Where?", ["a"])
     with recorder.question("Who?") as run:
-        with pytest.raises(DataError, match=f"'{name}' cannot be the name of a signal"):
+        with pytest.raises(DataError, match=f"'{name}'"):
             run.observe(Reply(answer="a", signals={name: 1.0}))
         run.observe("b")
     recorder.close()
     assert read_recording(path).shape == (2, 1)
-    with pytest.raises(DataError, match="cannot be a label"):
+    with pytest.raises(DataError, match="label"):
         Recorder(path, labels={"passage_ids": "x"})
 
 
@@ -220,7 +220,7 @@ def test_a_question_recorded_again_is_the_same_unit(path):
     assert recording.clusters.tolist()[:2] == ["q1", "q1"]
 
 
-def test_a_save_that_was_killed_before_the_journal_was_emptied_adds_nothing_twice(path, tmp_path):
+def test_a_save_killed_before_emptying_the_journal_duplicates_nothing(path, tmp_path):
     recorder = Recorder(path)
     play(recorder, "one", ["a"], question_id="q1")
     shutil.copy(recorder.journal.path, tmp_path / "before")
@@ -262,7 +262,7 @@ def test_rounds_recorded_together_are_committed_at_once_or_not_at_all(tmp_path, 
         raise UnknownSignalError(run.observe("Oslo"))
     with recorder.question("Where?", question_id="b").together() as run:
         assert not run.observe("Oslo").stop
-        with pytest.raises(DataError, match="no round was observed yet"):
+        with pytest.raises(DataError, match="observed"):
             read_recording(path)
         assert run.observe("Bergen").stop
     run = recorder.question("Where?", question_id="c")
@@ -448,7 +448,7 @@ def test_rounds_and_replies_of_ones_own_are_taken(path):
     with Recorder(path, start_round=0) as recorder, recorder.question("one") as run:
         assert run.observe(Round(index=0, answer="a")) is None
         run.observe(Reply(answer="b", text="B"), feedback="Say more.")
-        with pytest.raises(DataError, match="round 1 came where round 2"):
+        with pytest.raises(DataError, match="round 1"):
             run.observe(Round(index=1, answer="c"))
         with pytest.raises(DataError, match="own fields"):
             run.observe(Round(index=2, answer="c"), feedback="x")
@@ -469,9 +469,9 @@ def test_where_the_answer_is(path, tmp_path):
 
     assert answers("whole") == texts
     assert answers("rule", policy="fixed_k(9)") == texts
-    with pytest.warns(UserWarning, match="no answer at AnswerPosition"):
+    with pytest.warns(UserWarning, match="AnswerPosition"):
         assert answers("policy", policy=Policy(rule="fixed_k(9)")) == ["Oslo", None]
-    with pytest.warns(UserWarning, match="no answer at AnswerPosition"):
+    with pytest.warns(UserWarning, match="AnswerPosition"):
         assert answers("given", answer_position=AnswerPosition()) == ["Oslo", None]
 
 
@@ -533,28 +533,28 @@ def test_a_damaged_journal_is_refused(path, damage):
 
 def test_nothing_recorded_is_said(path):
     recorder = Recorder(path)
-    with pytest.raises(DataError, match="no round was observed yet"):
+    with pytest.raises(DataError, match="observed"):
         read_recording(path)
     recorder.close()
     assert not path.exists()
     recorder.journal.path.unlink()
     recorder.close()
-    with pytest.raises(DataError, match="does not exist"):
+    with pytest.raises(DataError, match="exist"):
         read_recording(path)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"policy": "fixed_k(1)", "max_rounds": 2}, "leave out one"),
+        ({"policy": "fixed_k(1)", "max_rounds": 2}, "leave out"),
         ({"start_round": 2}, "start_round"),
         ({"labels": {"answer": "x"}}, "label"),
         ({"labels": {"model": 3}}, "label"),
         ({"max_rounds": 0}, "max_rounds"),
-        ({"answer_position": "marker"}, "is an AnswerPosition"),
-        ({"policy": 3}, "a policy is a Policy"),
-        ({"golds": ["Oslo"]}, "by the text of the question"),
-        ({"golds": {"Where?": [3]}}, "gold answers are texts"),
+        ({"answer_position": "marker"}, "AnswerPosition"),
+        ({"policy": 3}, "a Policy"),
+        ({"golds": ["Oslo"]}, "by the text"),
+        ({"golds": {"Where?": [3]}}, "are texts"),
     ],
 )
 def test_contradicting_settings_are_refused(path, arguments, message):

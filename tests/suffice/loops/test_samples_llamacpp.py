@@ -82,7 +82,7 @@ def test_live_equals_replayed(server, asked, tmp_path):
     assert len(stops) > 2
 
 
-def test_a_settled_vote_cancels_what_is_in_flight_and_the_server_goes_on(server, asked, monkeypatch):
+def test_a_settled_vote_cancels_open_requests_and_the_server_survives(server, asked, monkeypatch):
     # No reply ends before its budget, and the one slot answers one request after the other.  On a busy machine all of
     # them may have ended before the client reads the first: the others are kept from it.
     send, first = AsyncBoundedClient.send, sample_seed(0, asked[0].question, 1)

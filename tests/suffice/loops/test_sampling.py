@@ -85,7 +85,7 @@ def test_every_sample_sees_the_contexts():
         outcome = loop(endpoint, samples=2).run(TOWER, contexts)
         assert all("The tower is in Oslo." in request.prompt for request in endpoint.requests)
     assert outcome.rounds[1].passages == tuple(contexts)
-    with pytest.raises(DataError, match="wrap a text as Passage"):
+    with pytest.raises(DataError, match="as Passage"):
         loop(endpoint).run(TOWER, ["The tower is in Oslo."])
 
 
@@ -112,20 +112,20 @@ def test_what_cannot_work_is_refused_before_the_first_call():
     with Endpoint(reply) as endpoint:
         cold = models_of(endpoint)
         for message, made in (
-            ("8 samples at temperature 0", lambda: loop(endpoint, temperature=0)),
-            ("8 samples at temperature 0", lambda: loop(endpoint, temperature=None)),
-            ("2 samples at temperature 0", lambda: loop(endpoint, temperature=0, model=[cold[0], cold[0]], samples=2)),
-            ("sets 'seed' for all samples", lambda: loop(endpoint, model=models_of(endpoint, extra_body={"seed": 1}))),
-            ("some prompts are prefilled", lambda: loop(endpoint, prompts=[ANSWER_FIRST, PREFILLED])),
+            ("temperature 0", lambda: loop(endpoint, temperature=0)),
+            ("temperature 0", lambda: loop(endpoint, temperature=None)),
+            ("2 samples", lambda: loop(endpoint, temperature=0, model=[cold[0], cold[0]], samples=2)),
+            ("'seed'", lambda: loop(endpoint, model=models_of(endpoint, extra_body={"seed": 1}))),
+            ("prefilled", lambda: loop(endpoint, prompts=[ANSWER_FIRST, PREFILLED])),
             (
-                "returns the last sample",
+                "last sample",
                 lambda: SamplingLoop(model=cold, policy=Policy(rule="lead(2)")),
             ),
             ("start_round=1", lambda: SamplingLoop(model=cold, policy=Policy(start_round=0))),
         ):
             with pytest.raises(DataError, match=message):
                 made().run(TOWER)
-        with pytest.raises(ConfigMismatchError, match="reads answers at"):
+        with pytest.raises(ConfigMismatchError, match="reads answers"):
             loop(endpoint, model=ChatModel("m", base_url=endpoint.url, api_key="k", prompt=PREFILLED)).run(TOWER)
         with pytest.raises(LogprobsUnavailableError):
             loop(endpoint, "answer_margin > 1").run(TOWER)
@@ -136,16 +136,16 @@ def test_what_cannot_work_is_refused_before_the_first_call():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"model": []}, "asks one ChatModel or more"),
-        ({"model": ["gpt"]}, "asks one ChatModel or more"),
-        ({"wave": 0}, "wave must be a whole number of at least 1"),
-        ({"wave": True}, "wave must be"),
-        ({"seed": 1.5}, "seed must be"),
-        ({"temperature": -1}, "temperature must be a number >= 0"),
-        ({"temperature": "hot"}, "temperature must be a number >= 0"),
-        ({"prompts": ["Answer briefly."]}, "prompts are Prompt"),
+        ({"model": []}, "ChatModel"),
+        ({"model": ["gpt"]}, "ChatModel"),
+        ({"wave": 0}, "wave"),
+        ({"wave": True}, "wave"),
+        ({"seed": 1.5}, "seed"),
+        ({"temperature": -1}, "temperature"),
+        ({"temperature": "hot"}, "temperature"),
+        ({"prompts": ["Answer briefly."]}, "are Prompt"),
         ({"use_n": True}, "give wave=N"),
-        ({"use_n": True, "wave": 2, "prompts": [ANSWER_FIRST, NO_CONFIDENCE]}, "one model and one prompt"),
+        ({"use_n": True, "wave": 2, "prompts": [ANSWER_FIRST, NO_CONFIDENCE]}, "one model"),
     ],
 )
 def test_wrong_fields_are_refused(options, message):
@@ -171,7 +171,7 @@ def backwards(width):
     return {"reply": scripted, "holds": held}
 
 
-def test_a_wave_is_in_flight_together_and_decides_in_the_order_of_the_requests():
+def test_a_wave_runs_together_and_decides_in_request_order():
     arrival = backwards(4)
     held = lambda body: len(endpoint.requests) < 4 or arrival["holds"](body)  # noqa: E731
     with Endpoint(arrival["reply"], holds=held) as endpoint:
@@ -231,7 +231,7 @@ def made(seconds, answers="Oslo", fails=()):
     return make, numbers
 
 
-def test_the_seconds_of_a_sample_are_those_by_which_it_prolonged_its_wave():
+def test_a_sample_costs_the_seconds_it_adds_to_its_wave():
     async def run(width):
         make, numbers = made([2.0, 5.0, 3.0, 1.0, 0.0])
         wave = Wave(width, 5, make)
@@ -244,7 +244,7 @@ def test_the_seconds_of_a_sample_are_those_by_which_it_prolonged_its_wave():
     assert asyncio.run(run(1)) == [2.0, 5.0, 3.0, 1.0, 0.0]
 
 
-def test_what_arrived_and_was_not_needed_is_paid_with_its_tokens_and_without_waiting():
+def test_surplus_samples_cost_their_tokens_without_waiting():
     async def run():
         make, _ = made([1.0] * 5, fails=(4,))
         wave = Wave(5, 5, make)
@@ -341,7 +341,7 @@ def test_choices_of_one_request_are_cached_together(tmp_path):
         asks = loop(endpoint, wave=4, use_n=True, model=models_of(endpoint, cache=cache))
         assert asks.run(TOWER).answer == asks.run(TOWER).answer
         assert len(endpoint.requests) == 2
-        with pytest.raises(DataError, match="n must be a whole number of at least 1"):
+        with pytest.raises(DataError, match="n must be"):
             asks.models[0].complete_several("Hello.", 0)
-        with pytest.raises(DataError, match="sample must be"):
+        with pytest.raises(DataError, match="sample must"):
             asks.models[0].complete("Hello.", sample=-1)

@@ -261,9 +261,9 @@ def test_the_recorder_marks_samples_of_a_loop_of_ones_own(tmp_path):
     assert row.metrics["match"] == 0.5
     with Recorder(path, max_rounds=3, samples=True, normalizer="number"):
         pass  # the same settings
-    with pytest.raises(ConfigMismatchError, match="samples: 'number' -> None"):
+    with pytest.raises(ConfigMismatchError, match="-> None"):
         Recorder(path, max_rounds=3)
-    with pytest.raises(ConfigMismatchError, match="samples: 'number' -> 'qa'"):
+    with pytest.raises(ConfigMismatchError, match="-> 'qa'"):
         Recorder(path, max_rounds=3, samples=True)
 
 
@@ -274,9 +274,9 @@ def test_the_recorder_compares_samples_as_its_policy_does(tmp_path):
         assert run.observe("A) Paris").stop
     assert read_recording(tmp_path / "r.parquet").metadata["normalizer"] == "letter"
     for options, message in (
-        ({"policy": policy, "samples": True, "normalizer": "number"}, "the policy compares answers as 'letter'"),
+        ({"policy": policy, "samples": True, "normalizer": "number"}, "'letter'"),
         ({"normalizer": "number"}, "give samples=True"),
-        ({"samples": True, "normalizer": "nubmer"}, "Did you mean 'number'"),
+        ({"samples": True, "normalizer": "nubmer"}, "'number'"),
     ):
         with pytest.raises(SufficeError, match=message):
             Recorder(tmp_path / "other.parquet", **options)
@@ -339,17 +339,17 @@ def test_choices_of_one_request_are_charged_as_whole_requests(tmp_path):
     for orders in (1, 10):
         row = replay(recording, [capped], metrics="em", orders=orders, resampling=DRAWS).row("up to 3")
         assert row.components["generator"]["calls"] == pytest.approx(1)
-    with pytest.raises(DataError, match="recorded as 4 choices of one request each"):
+    with pytest.raises(DataError, match="4 choices"):
         replay(recording, [policy], wave=2)
 
 
 def test_a_wave_needs_independent_rounds(samples):
     _, recording = samples
     ordered = Recording(recording.table, {**recording.metadata, "exchangeable": False})
-    with pytest.raises(DataError, match="follow one another"):
+    with pytest.raises(DataError, match="follow"):
         replay(ordered, ["fixed_k(2)"], metrics="em", wave=2)
     for wave in (0, True, 1.5):
-        with pytest.raises(DataError, match="at least 1"):
+        with pytest.raises(DataError, match="least 1"):
             replay(recording, ["lead(2)"], metrics="em", wave=wave)
     seconds = np.array([[1.0, 2.0, 5.0, 3.0, 1.0]])
     assert due_in_waves(seconds, "seconds", 2, before=1).tolist() == [[1.0, 2.0, 3.0, 3.0, 0.0]]
@@ -404,7 +404,7 @@ def test_waves_cost_what_a_plain_simulation_of_them_costs(kind, orders):
             assert twin.calls.mean <= max(cap, calls) + 1e-9
 
 
-def test_a_model_that_answers_twice_in_a_panel_has_the_mean_of_its_answers(tmp_path):
+def test_a_model_with_two_answers_in_a_panel_has_their_mean(tmp_path):
     path = tmp_path / "panel.parquet"
     with Endpoint(lambda body: text_of("Oslo" if body["model"] == "good" else "Lima")) as endpoint:
         models = models_of(endpoint, ["bad", "good"])

@@ -52,7 +52,7 @@ def test_an_unknown_question_and_an_empty_script_are_errors():
     with pytest.raises(ModelError, match="Other"):
         ScriptedModel({"Q?": ["a"]}).answer("Other?")
     for lines in ([], "a"):
-        with pytest.raises(DataError, match="at least one line"):
+        with pytest.raises(DataError, match="one line"):
             ScriptedModel({"Q?": lines})
 
 

@@ -43,7 +43,7 @@ def test_a_sentence_with_an_initial_or_an_abbreviation_is_whole(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_ircot_asks_with_the_whole_last_sentence_and_answers_with_the_whole_name(name):
+def test_ircot_sentences_do_not_end_at_an_abbreviated_name(name):
     first, queries = f"It was made by {name} in 1999.", []
 
     class Logged:
@@ -100,7 +100,7 @@ def test_sentences_lose_no_text(text):
     assert "".join("".join(sentences(text)).split()) == "".join(text.split())
 
 
-def test_the_tokens_of_a_first_sentence_reach_to_where_the_next_one_begins():
+def test_the_first_sentences_tokens_reach_to_the_next_sentence():
     tokens = [
         Token(text, -0.1) for text in ("He", "Ġmet", "ĠDon", "ĠS", ".", "ĠDavis", ".", "ĠThen", "Ġhe", "Ġleft", ".")
     ]

@@ -16,7 +16,7 @@ def test_every_benchmark_can_be_imported(name):
     importlib.import_module(f"benchmarks.{name}")
 
 
-def test_two_drafts_are_what_each_centroid_and_each_last_draft_is_compared_with():
+def test_self_refine_centroids_and_last_drafts_are_compared_with_two_drafts():
     from benchmarks.self_refine import against_fixed
 
     table = against_fixed(bundled_recording("self_refine_gpt4"), "drafts")
@@ -47,7 +47,7 @@ def test_the_benchmark_for_a_gpu_runs_with_small_models_on_the_cpu(capsys):
 
 
 @pytest.mark.whole
-def test_without_a_gpu_the_benchmark_for_one_says_so_before_it_makes_a_model(capsys, monkeypatch):
+def test_a_gpu_benchmark_without_a_gpu_says_so_first(capsys, monkeypatch):
     import torch
     from benchmarks.gpu import main
 

@@ -235,7 +235,7 @@ def test_the_readme_is_short():
     assert 700 <= len((ROOT / "README.md").read_text("utf-8").split()) <= 900
 
 
-def test_each_example_of_the_readme_needs_one_import_line_and_at_most_twenty_lines():
+def test_readme_examples_need_one_import_and_at_most_twenty_lines():
     examples = [block.text for block in blocks(ROOT / "README.md") if block.language == "python"]
     assert [sum(line.startswith(("import ", "from ")) for line in text.splitlines()) for text in examples] == [1]
     assert max(text.count("\n") for text in examples) <= 20

@@ -119,7 +119,7 @@ def test_the_verbs_have_real_parameters_and_an_example(verb):
 
 
 def test_an_unknown_name_is_an_attribute_error():
-    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+    with pytest.raises(AttributeError, match="'nonsense'"):
         _ = suffice.nonsense
 
 
@@ -188,7 +188,7 @@ def test_deciding_needs_numpy_only():
 def test_a_policy_can_be_checked_where_no_model_is_known():
     """A deployment's start: fitted state is looked at, what the host gives is not."""
     suffice.Policy(rule="answer_stable").check()
-    with pytest.raises(NotFittedError, match="needs a calibrator"):
+    with pytest.raises(NotFittedError, match="calibrator"):
         suffice.Policy(rule=suffice.tasr()).check()
 
 
@@ -411,7 +411,7 @@ def test_a_distribution_pins_those_that_it_needs():
     assert all(item.endswith(f"=={suffice.__version__}") for item in pins)
 
 
-def test_what_the_main_package_asks_for_is_provided_by_the_package_it_names():
+def test_what_the_main_package_needs_is_provided_by_the_named_package():
     for distribution, names in PROVIDERS.items():
         provides = PROJECTS[distribution]["entry-points"][PROVIDES]
         assert set(names) == set(provides), distribution
@@ -419,9 +419,9 @@ def test_what_the_main_package_asks_for_is_provided_by_the_package_it_names():
             assert provided(name) is not None
 
 
-def test_a_part_of_a_package_that_is_not_installed_says_what_to_install(monkeypatch):
+def test_a_missing_satellite_says_what_to_install(monkeypatch):
     monkeypatch.setattr(provided_module, "_provided", dict)
-    with pytest.raises(MissingExtraError, match=r"pip install \. '\./packages/suffice-retrieval'"):
+    with pytest.raises(MissingExtraError, match=r"'\./packages/suffice-retrieval'"):
         provided("open_corpus")
 
 
@@ -538,5 +538,5 @@ def test_every_dependency_has_a_lowest_version_for_ci_to_install():
     pinned = dict(line.split("==") for line in lowest(declared))
     assert len(pinned) == len(declared)
     assert tuple(map(int, pinned["typer"].split("."))) >= (0, 19, 2)  # older ones fail with the click of today
-    with pytest.raises(SystemExit, match="no lower bound: numpy"):
+    with pytest.raises(SystemExit, match="numpy"):
         lowest(["numpy"])

@@ -48,11 +48,11 @@ def test_a_remembered_piece_gives_what_the_encoder_gives(request):
 
 
 def test_an_unmarked_test_starts_no_process():
-    with pytest.raises(pytest.fail.Exception, match=r"no_process starts a process: mark it `whole`"):
+    with pytest.raises(pytest.fail.Exception, match="starts a process"):
         subprocess.run([sys.executable, "-c", ""], check=True)
 
 
 def test_an_unmarked_test_does_not_load_torch(monkeypatch):
     monkeypatch.delitem(sys.modules, "torch", raising=False)
-    with pytest.raises(pytest.fail.Exception, match=r"load_torch imports torch: mark it `whole`"):
+    with pytest.raises(pytest.fail.Exception, match="imports torch"):
         import torch  # noqa: F401

@@ -33,7 +33,7 @@ def test_a_child_stands_still():
 
 
 @pytest.mark.whole
-def test_on_a_busy_machine_what_the_tests_start_stands_still_now_and_then(tmp_path, monkeypatch):
+def test_processes_that_tests_start_are_paused_now_and_then(tmp_path, monkeypatch):
     monkeypatch.setattr("scripts.stress.RUNNING_S", 0.2)
     (tmp_path / "test_made.py").write_text(CHILD, encoding="utf-8")
     done = outcome(Run("", 2, True, 7), [str(tmp_path)], tmp_path / "log")

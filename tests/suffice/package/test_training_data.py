@@ -77,7 +77,7 @@ def test_the_released_model_was_trained_on_these_questions():
 @pytest.mark.parametrize("question", ["Who wrote it?", "who wrote  IT", "Who wrote the it!"])
 def test_preparing_refuses_a_training_question_that_is_guarded_by_its_text(question):
     records = {"a": record("a", "Who wrote it?"), "b": record("b", question)}
-    with pytest.raises(DataError, match="also in tune, dev or eval"):
+    with pytest.raises(DataError, match="also in"):
         split_roles(records, {"train": ["a"], "x_eval": ["b"]})
 
 
@@ -87,7 +87,7 @@ def test_preparing_refuses_a_training_question_that_is_guarded_by_its_id():
 
 
 def test_preparing_refuses_unknown_ids_and_conflicting_records(tmp_path):
-    with pytest.raises(DataError, match="no question file"):
+    with pytest.raises(DataError, match="question file"):
         split_roles({}, {"train": ["a"]})
     path = write(tmp_path / "q.jsonl.gz", [record("a", "one"), record("a", "two")])
     with pytest.raises(DataError, match="twice"):

@@ -78,13 +78,13 @@ def test_a_higher_rate_draws_all_that_a_lower_one_draws():
 
 @pytest.mark.parametrize("rate", [0, 0.0, -0.1, 1.01, math.nan, math.inf, True, "0.05", None])
 def test_a_rate_that_is_no_probability_is_refused(rate):
-    with pytest.raises(DataError, match="above 0 and at most 1"):
+    with pytest.raises(DataError, match="above 0"):
         Audit(rate=rate, seed=1)
 
 
 @pytest.mark.parametrize("seed", [None, "", 1.5, True, b"x"])
 def test_a_seed_that_is_no_key_is_refused_and_none_is_shown(seed):
-    with pytest.raises(DataError, match="whole number or a text"):
+    with pytest.raises(DataError, match="whole number"):
         Audit(rate=0.1, seed=seed)
     assert "secret" not in repr(Audit(rate=0.1, seed="secret"))
 
@@ -133,7 +133,7 @@ def test_the_end_of_an_audit_leaves_the_decision_as_it_was(reason):
     session = audited("fixed_k(1)", ["a"])
     decision = session.decision
     session.observe(draft="b")
-    with pytest.raises(DataError, match="cannot be ended"):
+    with pytest.raises(DataError, match="ended"):
         session.end("rule")
     assert session.end(reason) is decision
     assert not session.auditing
@@ -144,7 +144,7 @@ def test_the_end_of_an_audit_leaves_the_decision_as_it_was(reason):
         session.observe(draft="c")
 
 
-def test_what_stops_at_the_last_round_or_from_outside_has_nothing_to_audit():
+def test_stops_at_the_last_round_or_from_outside_need_no_audit():
     assert not audited(Policy(rule="never()", max_rounds=2), ["a", "b"]).auditing
     session = audited("never()", ["a"])
     session.end("exhausted")
@@ -161,7 +161,7 @@ def test_no_decision_is_read_in_an_audit():
     for ask in (session.reads, session.would_stop):
         with pytest.raises(DataError, match="after the stop"):
             ask(Round(index=2, answer="b"))
-    with pytest.raises(DataError, match="round 2 is expected"):
+    with pytest.raises(DataError, match="round 2"):
         session.observe(Round(index=3, answer="b"))
 
 
@@ -217,7 +217,7 @@ def test_a_shadow_may_begin_later_than_the_loop_and_not_earlier():
     for answer in "aaa":
         session.observe(Round(index=session.next_round, answer=answer))
     assert session.shadows["later"].stop_round == 2
-    with pytest.raises(DataError, match="lack its first round"):
+    with pytest.raises(DataError, match="first round"):
         Session("fixed_k(2)", shadow=Policy(rule="fixed_k(1)", start_round=0))
 
 
@@ -234,18 +234,18 @@ def test_a_rule_alone_follows_with_everything_else_of_the_deployed_policy():
 
 
 def test_shadows_that_cannot_be_told_apart_or_read_are_refused(tmp_path):
-    with pytest.raises(DataError, match=r"two shadow policies are called 'round >= 2'"):
+    with pytest.raises(DataError, match="'round >= 2'"):
         Session("answer_stable", shadow=["fixed_k(2)", "fixed_k(2)"])
     with pytest.raises(RuleSyntaxError):
         Session("answer_stable", shadow=["no rule"])
-    with pytest.raises(DataError, match="cannot be read"):
+    with pytest.raises(DataError, match="be read"):
         Session("answer_stable", shadow=tmp_path / "none.json")
     path = tmp_path / "policy.json"
     Policy(rule="fixed_k(2)", name="filed").save(path)
     assert Session("answer_stable", shadow=path).shadows == {"filed": None}
 
 
-def test_a_shadow_that_was_fitted_with_another_model_or_needs_more_is_refused_at_once():
+def test_a_shadow_with_another_model_or_more_needs_is_refused():
     with pytest.raises(ConfigMismatchError, match="another model"):
         Session("answer_stable", depends={"model": "a"}, shadow=Policy(rule="fixed_k(2)", depends={"model": "b"}))
     with pytest.raises(ModelError, match="logprobs"):
@@ -257,20 +257,20 @@ def test_a_shadow_that_lacks_a_signal_says_so_and_breaks_nothing():
     for answer in "aa":
         session.observe(draft=answer)
     assert session.decision.stop_round == 2
-    with pytest.warns(UserWarning, match=r"the shadow policy 'own > 0\.5' decides nothing.*brings no"):
+    with pytest.warns(UserWarning, match="decides nothing"):
         decisions = session.shadows
     assert (decisions["own > 0.5"], decisions["round >= 1"].stop_round) == (None, 1)
     assert session.shadows == decisions  # said once
     warned = Session("answer_stable", missing="warn", shadow="own > 0.5")
     warned.observe(draft="a")
-    with pytest.warns(UserWarning, match=r"the policy 'own > 0\.5' reads 'own'"):
+    with pytest.warns(UserWarning, match="reads 'own'"):
         assert warned.shadows == {"own > 0.5": None}
     ignored = Session("answer_stable", missing="ignore", shadow="own > 0.5")
     ignored.observe(draft="a")
     assert ignored.shadows == {"own > 0.5": None}
 
 
-def test_a_deployed_policy_that_lacks_a_signal_leaves_no_gap_for_its_shadows():
+def test_a_deployed_policy_lacking_a_signal_does_not_stop_its_shadows():
     session = Session("own > 0.5", shadow="fixed_k(2)")
     with pytest.raises(UnknownSignalError):
         session.observe(draft="a")
@@ -281,7 +281,7 @@ def test_a_deployed_policy_that_lacks_a_signal_leaves_no_gap_for_its_shadows():
 def test_a_shadow_whose_rule_raises_breaks_nothing():
     session = Session("fixed_k(1)", shadow=Policy(rule=Broken(), name="broken"))
     assert session.observe(draft="a").answer == "a"
-    with pytest.warns(UserWarning, match="ZeroDivisionError: a mistake of its author"):
+    with pytest.warns(UserWarning, match="ZeroDivisionError"):
         assert session.shadows == {"broken": None}
 
 

@@ -128,9 +128,9 @@ def test_bad_input_is_refused():
         Calibrator().to_dict()
     with pytest.raises(DataError, match=r"\[0, 1\]"):
         Calibrator().fit([[1.0]], [[3.0]], index=[1])
-    with pytest.raises(DataError, match="nothing to fit .* is undefined in every row .*suffice doctor"):
+    with pytest.raises(DataError, match="suffice doctor"):
         Calibrator().fit([[np.nan]], [[1.0]], index=[1])
-    with pytest.raises(DataError, match="nothing to fit .* gold answers"):
+    with pytest.raises(DataError, match="gold"):
         Calibrator().fit([[1.0]], [[np.nan]], index=[1])
     with pytest.raises(DataError, match="one shape"):
         Calibrator().fit([[1.0]], [[1.0, 0.0]], index=[1])

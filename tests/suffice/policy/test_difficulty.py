@@ -166,21 +166,21 @@ def test_easy_questions_have_one_sample():
 
 
 def test_what_cannot_be_allocated_is_refused():
-    with pytest.raises(NotFittedError, match="'allocated' needs state fitted on tune questions"):
+    with pytest.raises(NotFittedError, match="'allocated'"):
         Policy(rule="dsc", selector="majority_of_samples").check()
-    with pytest.raises(DataError, match="is fitted for the rule dsc"):
+    with pytest.raises(DataError, match="rule dsc"):
         calibrate(recorded(), rule="allocated <= 1")
     for wrong in ([], [NAN]):
         with pytest.raises(DataError, match="finite difficulty"):
             Allocation.fit(wrong, [True] * len(wrong), [4] * len(wrong))
     for fields in (((2.0, 1.0), (4, 4, 4), None), ((1.0,), (4,), None), ((1.0,), (4, 0), None), ((1.0,), (4, 4), NAN)):
-        with pytest.raises(DataError, match="an allocation needs ascending"):
+        with pytest.raises(DataError, match="ascending"):
             Allocation(*fields)
-    with pytest.raises(DataError, match="must be lists"):
+    with pytest.raises(DataError, match="be lists"):
         state_from_dict({"type": "allocation", "difficulties": "x", "sizes": [4], "easy": None})
 
 
-def test_a_question_without_a_difficulty_is_left_out_and_stops_after_the_first_window_or_never():
+def test_without_a_difficulty_a_question_stops_after_one_window_or_never():
     recording = recorded()
     rows = recording.table.to_pylist()
     for row in rows:
@@ -196,7 +196,7 @@ def test_a_question_without_a_difficulty_is_left_out_and_stops_after_the_first_w
     assert stopped.rounds[place] in (4, 8)
 
 
-def test_a_live_loop_gives_an_easy_question_one_sample_and_its_recording_replays_the_same():
+def test_an_easy_question_gets_one_sample_live_and_replayed():
     state = Allocation.fit([1, 2, 3, 9], [True, True, True, False], [4, 4, 4, 8], judged=1, similar=1)
     difficulty = {TOWER: 2.0, "Where is the other tower?": 5.0}
     for known in (KnownDifficulty(difficulty), KnownDifficulty(difficulty.__getitem__)):

@@ -197,7 +197,7 @@ def test_a_run_counts_the_round_that_begins_it():
     assert parse_selector("longest_run(x >= 1)").select(rounds, np.asarray(3)) == 1
 
 
-def test_a_distance_back_is_that_of_the_index_and_not_of_the_position():
+def test_a_distance_back_counts_round_indexes_not_positions():
     unit = np.array([1.0, 0.0], dtype=np.float32)
     rounds = [Round(index=i, answer="a", embedding=unit) for i in (1, 2, 4)]
     told = compute_signals(rounds, list(DISTANCES), state={})
@@ -244,7 +244,7 @@ def test_the_selectors_for_drafts_are_registered_as_those_of_a_host_are():
     assert parse_selector(" centroid() ") == parse_selector("centroid") == Centroid()
     named = parse_selector("longest_run(rule=tasr)")
     assert named == LongestRun(tasr())
-    with pytest.raises(RuleSyntaxError, match=r"Did you mean 'centroid'.*longest_run\(RULE\)"):
+    with pytest.raises(RuleSyntaxError, match="'centroid'"):
         parse_selector("centroids")
 
 

@@ -66,7 +66,7 @@ def test_embeddings_and_distances_agree_with_the_fp32_model(minilm, tmp_path):
     assert np.abs(np.subtract(*distances)).max() < 0.01
 
 
-def test_an_edit_of_the_last_sentence_of_2_000_tokens_moves_the_draft(minilm):
+def test_editing_the_last_sentence_of_2_000_tokens_moves_the_draft(minilm):
     before = long_draft("In short, the play was performed at court.")
     after = long_draft("In short, the river never reaches the sea.")
     assert sum(len(chunk) - 2 for chunk in minilm.chunks(before)) >= 2000
@@ -82,7 +82,7 @@ def test_chunks_cover_every_token_once(minilm):
     assert [int(i) for chunk in chunks for i in chunk[1:-1]] == whole
 
 
-def test_a_text_s_vector_does_not_depend_on_its_neighbours_or_on_the_call(minilm):
+def test_a_texts_vector_depends_on_neither_neighbours_nor_the_call(minilm):
     together = minilm.embed([*SENTENCES, long_draft("x"), SENTENCES[0]])
     alone = [minilm.embed([text])[0] for text in SENTENCES]
     assert np.array_equal(together[:4], alone)
@@ -111,7 +111,7 @@ def test_50_000_characters_are_read_to_the_end(minilm):
     assert np.isfinite(minilm.embed(["word " * 10_000])).all()
 
 
-def test_a_word_too_long_for_the_vocabulary_is_not_unknown_as_a_whole(minilm):
+def test_an_overlong_word_is_not_unknown_as_a_whole(minilm):
     first, second = minilm.embed(["x" * 150 + "alpha", "x" * 150 + "omega"])
     assert semantic_distance(first, second) > 0
 
@@ -122,7 +122,7 @@ def test_no_texts_give_no_vectors(minilm):
 
 @pytest.mark.parametrize("texts", ["one text", [None], [1]])
 def test_what_is_no_list_of_texts_is_refused(minilm, texts):
-    with pytest.raises(DataError, match="list of texts"):
+    with pytest.raises(DataError, match="of texts"):
         minilm.embed(texts)
 
 
@@ -134,7 +134,7 @@ def test_the_costs_are_one_call_with_the_tokens_that_were_read(minilm):
 
 
 def test_a_folder_without_a_model_is_a_clear_error(tmp_path):
-    with pytest.raises(DataError, match="does not contain an embedder"):
+    with pytest.raises(DataError, match="embedder"):
         MiniLM(tmp_path)
     with pytest.raises(DataError, match="threads"):
         MiniLM(threads=0)
@@ -188,8 +188,8 @@ def test_a_piece_that_is_undefined_makes_its_own_text_undefined_only():
 
 
 @pytest.mark.parametrize("given", [[], [[]], [1.0, 2.0], [[1.0], [2.0]], "no", [["a"]], [[1.0, [2.0]]], None])
-def test_what_is_no_row_for_each_text_is_an_error_of_the_model(given):
-    with pytest.raises(ModelError, match="'broken' (did not return|returned)"):
+def test_an_output_without_one_row_per_text_is_a_model_error(given):
+    with pytest.raises(ModelError, match="'broken'"):
         checked_vectors("broken", given, 1)
 
 
@@ -223,9 +223,9 @@ def test_a_missing_draft_is_not_embedded_and_costs_nothing():
 def test_an_embedder_that_changes_its_width_or_count_is_stopped():
     enricher = DraftEmbedder(Fake([[1.0, 2.0]], [[1.0, 2.0, 3.0]], [[1.0, 2.0], [1.0, 2.0]]))
     assert measured(enricher, "a").embedding.tolist() == [1, 2]
-    with pytest.raises(ModelError, match="3 numbers for a draft but 2"):
+    with pytest.raises(ModelError, match="3 numbers"):
         measured(enricher, "b")
-    with pytest.raises(ModelError, match=r"shape \(2, 2\) for 1 texts"):
+    with pytest.raises(ModelError, match=r"shape \(2, 2\)"):
         measured(enricher, "c")
 
 
@@ -342,20 +342,20 @@ def test_an_endpoint_embeds_pieces_in_batches_and_in_order():
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ("<html>", "not a list of embeddings"),
-        ("[" * 100_000, "not a list of embeddings"),
-        ({"data": None}, "not a list of embeddings"),
-        ({"data": [{"index": 0}]}, "not a list of embeddings"),
-        ({"data": []}, "0 embeddings for 2 texts"),
-        ({"data": [{"index": 0, "embedding": [1]}] * 2}, "2 embeddings for 2 texts"),
+        ("<html>", "list of embeddings"),
+        ("[" * 100_000, "list of embeddings"),
+        ({"data": None}, "list of embeddings"),
+        ({"data": [{"index": 0}]}, "list of embeddings"),
+        ({"data": []}, "0 embeddings"),
+        ({"data": [{"index": 0, "embedding": [1]}] * 2}, "2 embeddings"),
         (
             {"data": [{"index": 0, "embedding": [1]}, {"index": 1, "embedding": [1, 2]}]},
-            "did not return a table of numbers",
+            "table",
         ),
         ({"data": [{"index": 0, "embedding": []}, {"index": 1, "embedding": []}]}, "shape"),
     ],
 )
-def test_a_reply_that_is_no_list_of_embeddings_is_an_error_of_the_model(body, said):
+def test_a_reply_that_is_not_a_list_of_embeddings_is_an_error(body, said):
     with server(lambda _: body) as (url, _), embedder_at(url) as embedder, pytest.raises(ModelError, match=said):
         embedder.embed(["a", "b"])
 

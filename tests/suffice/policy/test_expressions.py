@@ -107,7 +107,7 @@ def test_what_is_no_expression_has_no_key(text):
 
 
 @pytest.mark.whole
-def test_keys_are_the_same_in_every_process_and_thread_and_in_any_order():
+def test_keys_are_equal_in_all_processes_threads_and_orders():
     texts = [text for texts in SAME[::3] for text in texts[:2]]
     here = [key_of(text) for text in texts]
     asked: list[list[str | None]] = []
@@ -134,7 +134,7 @@ def test_keys_are_the_same_in_every_process_and_thread_and_in_any_order():
 
 
 @pytest.mark.whole
-def test_a_text_that_cannot_be_evaluated_costs_a_bounded_time_and_no_process(caplog):
+def test_a_text_that_cannot_be_evaluated_costs_bounded_time(caplog):
     parser = client._Parser(seconds=0.8)
     for hostile in (
         r"$\int_0^{\infty} \frac{\sin(x^2) e^{-x}}{x^5+x+1} dx$",
@@ -216,7 +216,7 @@ def test_what_is_small_in_the_end_keeps_its_value(text, key):
     assert key_of(f"${text}$") == (key or key_of("$120!$"))
 
 
-def test_long_texts_are_not_one_expression_but_a_box_at_their_end_is(monkeypatch):
+def test_a_long_text_is_not_an_expression_but_its_final_box_is(monkeypatch):
     asked: list[str] = []
     monkeypatch.setattr(client._PARSER, "key", lambda text: asked.append(text) or "key")
     assert expression_key("1+" * 600 + "1") is None
@@ -233,7 +233,7 @@ def test_without_the_parser_the_extra_is_named(monkeypatch, tmp_path):
     (tmp_path / "s.jsonl").write_text("\n".join(lines), "utf-8")
     notes = import_recording(tmp_path / "s.jsonl", out=tmp_path / "s.parquet", samples=True).notes
     assert any("gold answers look like LaTeX" in note and "suffice[math]" in note for note in notes)
-    with pytest.raises(MissingExtraError, match=r"pip install 'suffice\[math\]'"):
+    with pytest.raises(MissingExtraError, match=r"suffice\[math\]"):
         NORMALIZERS["math"](r"\frac{7}{9}")
     assert guess_normalizer([r"\frac{1}{2}", "x"]) == "qa"
 
@@ -242,7 +242,7 @@ def test_without_the_parser_the_extra_is_named(monkeypatch, tmp_path):
 def test_a_parser_that_does_not_start_says_so(monkeypatch):
     parser = client._Parser()
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
-    with pytest.raises(DataError, match="does not start"):
+    with pytest.raises(DataError, match="start"):
         parser.key("5")
 
 

@@ -55,7 +55,7 @@ def test_a_certificate_is_saved_with_the_policy_that_it_belongs_to(fitted, tmp_p
     assert not replace(loaded, max_rounds=3).certified
 
 
-def test_a_suspended_certificate_warns_when_it_is_read_and_counts_no_more_but_decides_as_before(fitted, tmp_path):
+def test_a_suspended_certificate_warns_on_reading_without_changing_decisions(fitted, tmp_path):
     certified = replace(fitted, certificate={"policy_digest": fitted.digest})
     assert not certified.suspended
     suspended = certified.suspended_because("the loss rose at request r7")
@@ -63,11 +63,11 @@ def test_a_suspended_certificate_warns_when_it_is_read_and_counts_no_more_but_de
     assert certified.certified
     assert not suspended.certified
     suspended.save(tmp_path / "policy.json")
-    with pytest.warns(UserWarning, match="suspended: the loss rose at request r7. Certify the policy again"):
+    with pytest.warns(UserWarning, match="request r7"):
         loaded = Policy.load(tmp_path / "policy.json")
     assert loaded == suspended
     assert ("certificate", "suspended: the loss rose at request r7") in loaded.tables()[0].rows
-    with pytest.raises(DataError, match="no certificate, so nothing can be suspended"):
+    with pytest.raises(DataError, match="no certificate"):
         fitted.suspended_because("anything")
 
 
@@ -130,14 +130,12 @@ def test_a_file_that_is_no_policy_is_refused(tmp_path, content):
     file.write_bytes(content)
     with pytest.raises(SchemaError):
         Policy.load(file)
-    with pytest.raises(DataError, match="cannot be read"):
+    with pytest.raises(DataError, match="be read"):
         Policy.load(tmp_path / "absent.json")
 
 
 def test_state_of_a_signal_that_needs_none_is_refused():
-    with pytest.raises(
-        DataError, match="state of 'top_score_z_robust', which is not fitted.*calibrate the policy again"
-    ):
+    with pytest.raises(DataError, match="'top_score_z_robust'"):
         Policy(rule=parse_rule("top_score_z_robust > 1"), state={"top_score_z_robust": ZScore(1.0, 2.0)})
     Policy(state={"a_signal_of_ones_own": ZScore(1.0, 2.0)})
 
@@ -148,18 +146,25 @@ def test_two_calibrators_of_one_signal_are_refused():
         Policy(calibrators=(one, one))
 
 
-def test_a_policy_is_refused_before_the_first_call_when_the_model_lacks_what_it_needs():
+def test_a_policy_the_model_cannot_serve_is_refused_before_calls():
     calibrated = Policy(rule=tasr(), calibrators=(Calibrator().fit([[1.0, 2.0]], [[0, 1]], index=[1, 2]),))
     calibrated.check(frozenset({"logprobs"}))
     with pytest.raises(LogprobsUnavailableError, match="answer_stable"):
         calibrated.check(frozenset())
-    with pytest.raises(ModelError, match="judge"):
-        Policy(rule=parse_rule("stable_and_entailed")).check(frozenset({"logprobs"}))
-    with pytest.raises(NotFittedError, match="suffice calibrate"):
-        Policy(rule=tasr()).check()
-    with pytest.raises(NotFittedError, match="overlap"):
-        Policy(rule=parse_rule("stable_and_overlap")).check()
     Policy(rule=parse_rule("answer_stable_guarded")).check(frozenset())
+
+
+@pytest.mark.parametrize(
+    ("rule", "error", "word"),
+    [
+        ("stable_and_entailed", ModelError, "judge"),
+        ("tasr", NotFittedError, "suffice calibrate"),
+        ("stable_and_overlap", NotFittedError, "overlap"),
+    ],
+)
+def test_a_policy_without_what_its_rule_reads_is_refused(rule, error, word):
+    with pytest.raises(error, match=word):
+        Policy(rule=parse_rule(rule)).check(frozenset({"logprobs"}))
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ def test_a_ranker_reads_the_signals_behind_its_features_and_no_others():
     assert set(Policy(selector=ranker, calibrators=(drawn.CALIBRATOR,)).raw_signals) == {"answer_margin", "overlap"}
 
 
-def test_a_missing_signal_takes_its_fill_and_an_extreme_one_leaks_no_warning():
+def test_a_missing_signal_takes_its_fill_and_extremes_do_not_warn():
     rounds = Rounds.from_columns({"a": [0.5, np.nan, 1e300]}, answers=["x", "y", ""])
     assert int(parse_selector("ranked(a=(1, 0.6))").select(rounds, np.asarray(2))) == 1
     assert int(parse_selector("ranked(a=(1, 0.4))").select(rounds, np.asarray(2))) == 0

@@ -63,7 +63,7 @@ def test_every_shape_has_its_answer_usage_and_reason(name, finish_reason, cost, 
 @pytest.mark.parametrize(
     ("name", "finish_reason"), [("openai_completion", "length"), ("openai_response_cut", "max_output_tokens")]
 )
-def test_a_reply_that_was_cut_has_text_costs_and_reason_and_no_answer(name, finish_reason, wrapped):
+def test_a_cut_reply_has_text_costs_and_reason_but_no_answer(name, finish_reason, wrapped):
     observed = Round.from_response(wrapped(PAYLOADS[name]), index=3, seconds=2.0)
     assert (observed.index, observed.answer, observed.text) == (3, None, "The Tempest")
     assert observed.answer_tokens is None
@@ -126,7 +126,7 @@ def test_log_probabilities_are_those_of_the_answer(name):
         ("anthropic_tools", "The Tempest"),
     ],
 )
-def test_a_reply_that_only_calls_tools_has_no_answer_unless_the_answer_is_in_a_tool(name, answer):
+def test_a_reply_of_tool_calls_has_no_answer_outside_tools(name, answer):
     observed = Round.from_response(PAYLOADS[name])
     assert (observed.answer, observed.text) == (None, "")
     assert observed.costs["generator"].output_tokens == 3
@@ -208,7 +208,7 @@ def test_plain_text_and_messages_are_one_call_whose_tokens_are_unknown():
 
 @pytest.mark.parametrize("position", ["marker", 3, {"kind": "whole"}])
 def test_a_position_is_not_its_name(position):
-    with pytest.raises(DataError, match="is an AnswerPosition"):
+    with pytest.raises(DataError, match="AnswerPosition"):
         Round.from_response("Oslo", position=position)
 
 
@@ -235,7 +235,7 @@ def test_others_take_the_place_of_what_was_read():
     ],
 )
 def test_an_unknown_shape_is_refused_with_what_is_accepted(response):
-    with pytest.raises(DataError, match="accepted are|Collect a stream"):
+    with pytest.raises(DataError, match="accepted|Collect"):
         Round.from_response(response)
 
 
@@ -251,7 +251,7 @@ def test_a_provider_takes_its_own_replies_only():
 def test_several_choices_and_failures_are_refused():
     with pytest.raises(DataError, match="2 choices"):
         Round.from_openai(PAYLOADS["openai_chat_two"])
-    with pytest.raises(DataError, match="reports a failure"):
+    with pytest.raises(DataError, match="failure"):
         Round.from_openai({**PAYLOADS["openai_response"], "error": {"code": "server_error", "message": "no"}})
 
 
@@ -274,7 +274,7 @@ def test_a_response_whose_parts_are_strange_has_no_answer():
     assert Round.from_anthropic({"type": "message", "content": [3, {"type": "text"}]}).answer is None
 
 
-def test_a_reply_without_the_default_marker_is_an_answer_until_one_has_had_it():
+def test_a_reply_needs_the_default_marker_only_after_one_had_it():
     first = read_reply("Oslo", AnswerPosition(), [], index=1)
     second = read_reply("Answer: Oslo", AnswerPosition(), [first], index=2)
     third = read_reply("Let me see.", AnswerPosition(), [first, second], index=3)

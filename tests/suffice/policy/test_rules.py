@@ -166,7 +166,7 @@ def test_votes_count_an_undefined_member_as_not_fired():
     assert votes.fires(rounds).tolist() == [False, True]
 
 
-def test_an_undefined_term_with_weight_makes_a_sum_undefined_and_one_without_does_not():
+def test_only_an_undefined_term_with_weight_makes_a_sum_undefined():
     rounds = Rounds.from_columns({"a": [2.0], "b": [np.nan]})
     assert not (signal("a") + signal("b") > 1).fires(rounds).any()
     assert (signal("a") + 0 * signal("b") > 1).fires(rounds).all()
@@ -187,11 +187,11 @@ def test_a_cascade_names_the_first_member_that_holds():
 
 
 def test_a_rule_has_no_truth_value_and_no_negation():
-    with pytest.raises(TypeError, match="combine rules with & and |"):
+    with pytest.raises(TypeError, match=r"& and \|"):
         bool(tasr())
-    with pytest.raises(TypeError, match="1 < a < 2"):
+    with pytest.raises(TypeError, match="1 < a"):
         0.2 < signal("a") < 0.5  # noqa: B015
-    with pytest.raises(TypeError, match="cannot be negated"):
+    with pytest.raises(TypeError, match="negated"):
         ~tasr()
 
 
@@ -309,7 +309,7 @@ def test_the_published_rules_say_what_the_paper_says():
 
 
 def test_an_unknown_signal_is_named_with_those_there_are():
-    with pytest.raises(UnknownSignalError, match=r"'missing'.*a, round"):
+    with pytest.raises(UnknownSignalError, match="'missing'"):
         (signal("missing") > 1).fires(Rounds.from_columns({"a": [1.0]}))
 
 

@@ -74,23 +74,23 @@ def unknown(tmp_path_factory):
     return made(tmp_path_factory.mktemp("unknown") / "r.parquet", seen=None)
 
 
-def test_a_certificate_is_refused_on_the_questions_that_the_gate_was_fitted_on_under_whatever_ids(leaky, clean):
-    with pytest.raises(ConfigMismatchError, match="30 of the 40 certification questions.*the gate was fitted on 30"):
+def test_a_certificate_on_questions_that_fitted_the_gate_is_refused(leaky, clean):
+    with pytest.raises(ConfigMismatchError, match="certification questions"):
         certify(leaky, listed([GATED], leaky), LOOSE)
     found = certify(leaky, listed(["fixed_k(1)"], leaky), replace(LOOSE, baseline="fixed_k(1)"))
     assert found.n == N  # a rule that does not read the gate may be certified there
     assert not any("on record" in note for note in certify(clean, listed([GATED], clean), LOOSE).measured.notes)
 
 
-def test_a_policy_keeps_what_its_gate_saw_also_where_the_recording_does_not_say_it(leaky, clean, tmp_path):
+def test_a_policy_keeps_the_questions_that_its_gate_has_seen(leaky, clean, tmp_path):
     policy_for(leaky, GATED).save(tmp_path / "p.json")
     policy = Policy.load(tmp_path / "p.json")
     silent = Recording(clean.table, {key: value for key, value in clean.metadata.items() if key != "fitted"})
-    with pytest.raises(ConfigMismatchError, match="the gate was fitted on 30"):
+    with pytest.raises(ConfigMismatchError, match="fitted on 30"):
         certify(silent, listed([policy], policy), LOOSE)
 
 
-def test_a_gate_whose_questions_are_not_on_record_is_certified_with_a_note_that_says_so(unknown):
+def test_a_gate_with_unrecorded_questions_is_certified_with_a_note(unknown):
     found = certify(unknown, listed([GATED], unknown), LOOSE)
     assert any("not on record which questions the gate was fitted on" in note for note in found.measured.notes)
     assert found.certificate is None or found.certificate.notes == found.measured.notes
@@ -137,15 +137,15 @@ def test_a_calibrated_policy_saw_its_tune_questions_by_id_and_by_text(clean, tmp
     policy, _ = calibrate(clean, rule=GATED)
     again = made(tmp_path / "r.parquet", seen=Seen(), prefix="other")
     assert replay(again, [policy], resampling=Resampling(n_resamples=2)).rows[0].n_selected == N
-    with pytest.raises(ConfigMismatchError, match="the policy was fitted or selected on 40"):
+    with pytest.raises(ConfigMismatchError, match="selected on 40"):
         certify(again, listed([policy], policy), LOOSE)
-    with pytest.raises(ConfigMismatchError, match="40 of 40 questions are among the tune questions"):
+    with pytest.raises(ConfigMismatchError, match="40 of 40"):
         search(again, tune=clean)
     prepared, tune = (
         GateEvaluation(again, resampling=Resampling(n_resamples=2)),
         GateEvaluation(clean, resampling=Resampling(n_resamples=2)),
     )
-    with pytest.raises(DataError, match="40 evaluation questions are among the tune questions"):
+    with pytest.raises(DataError, match="40 evaluation"):
         compare_gates(prepared, [column_gate("p_known", prepared, tune)], tune)
 
 
@@ -153,7 +153,7 @@ def test_a_certificate_keeps_the_texts_that_it_was_given_on(clean, tmp_path):
     questions = made(tmp_path / "r.parquet", seen=Seen(), prefix="other")
     found = certify(clean, listed(["fixed_k(1)"], clean), replace(LOOSE, baseline="closed_book"))
     assert found.policy is not None
-    with pytest.raises(ConfigMismatchError, match="40 of the 40"):
+    with pytest.raises(ConfigMismatchError, match="of the 40"):
         certify(questions, listed([found.policy], found.policy), LOOSE)
     old = {key: value for key, value in found.certificate.to_dict().items() if key != "question_texts"}
     assert Certificate.from_dict(old).question_texts == ()
@@ -190,13 +190,13 @@ def test_a_reranker_that_was_trained_on_these_questions_spoils_every_figure(tmp_
     recording = made(tmp_path / "r.parquet", seen=Seen(), retriever=Reranked(InMemoryRetriever(), scorer))
     row = replay(recording, ["fixed_k(1)"], resampling=Resampling(n_resamples=2)).rows[0]
     assert row.n_selected == 7
-    with pytest.raises(ConfigMismatchError, match="7 of the 40.*the retriever was fitted on 7"):
+    with pytest.raises(ConfigMismatchError, match="fitted on 7"):
         certify(recording, listed(["fixed_k(1)"], recording), LOOSE)
     (folder / RERANKER_CARD).write_text("{}")
     assert scorer.seen is None  # trained here, before cards said on what
     assert CrossEncoderScorer("someone/else").seen == Seen()
     (folder / RERANKER_CARD).write_text("[1]")
-    with pytest.raises(DataError, match="cannot be read"):
+    with pytest.raises(DataError, match="be read"):
         _ = scorer.seen
 
 
@@ -207,7 +207,7 @@ def test_document_frequencies_know_whose_passages_they_weigh(tmp_path):
     recording = made(tmp_path / "r.parquet", seen=Seen(), state={"overlap": idf})
     selected = selected_on(policy_for(recording, "overlap > 0.5"), recording)
     assert selected.by_part == {"the state of 'overlap'": 1}
-    with pytest.raises(DataError, match="must be an object"):
+    with pytest.raises(DataError, match="object"):
         state_from_dict({**idf.to_dict(), "seen": 3})
 
 
@@ -234,11 +234,11 @@ def test_hashes_that_are_no_lists_of_text_are_refused():
     assert Seen.from_dict({}) is None
     assert Seen.from_dict({"tune_ids": [id_hash("q")]}) == Seen.of(["q"])
     for wrong in ({"tune_ids": "abc"}, {"tune_texts": [1]}):
-        with pytest.raises(SchemaError, match="list of hashes"):
+        with pytest.raises(SchemaError, match="hashes"):
             Seen.from_dict(wrong)
 
 
-def test_questions_of_one_text_are_one_unit_and_replay_says_where_clusters_make_them_several():
+def test_questions_of_equal_text_are_one_unit_and_replay_notes_clusters():
     rows = [
         {"question_id": f"q{q}", "cluster": f"q{q}", "round": 1, "end": "max_rounds", "question": f"Who  wrote book {q % 3}?", "answer": "a",
          "em": float(q % 2), "f1": float(q % 2), "cost.generator.calls": 1.0}

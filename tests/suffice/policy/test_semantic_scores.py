@@ -52,7 +52,7 @@ def test_a_missing_mark_is_undefined():
     "weights", [{}, {"a": 0.5}, {"a": 1.5, "b": -0.5}, {"a": math.nan, "b": 1.0}, {"a": math.inf}, {"a": 1 + 1e-6}]
 )
 def test_weights_off_the_simplex_are_refused(weights):
-    with pytest.raises(DataError, match="add up to 1"):
+    with pytest.raises(DataError, match="add up"):
         information_score({"a": 0.5, "b": 0.5}, weights)
 
 
@@ -95,5 +95,5 @@ def test_a_zero_vector_has_not_converged():
 
 @pytest.mark.parametrize(("a", "b"), [([1.0], [1.0, 2.0]), ([], []), ([[1.0]], [[1.0]]), (1.0, 1.0)])
 def test_embeddings_of_different_widths_are_refused(a, b):
-    with pytest.raises(DataError, match="the same width"):
+    with pytest.raises(DataError, match="same width"):
         semantic_distance(a, b)

@@ -59,7 +59,7 @@ def test_a_rule_that_holds_at_the_last_round_beats_max_rounds():
     assert play(Policy(rule=fixed_k(4), max_rounds=3), ["a", "b", "c"]).reason == "max_rounds"
 
 
-def test_max_rounds_is_the_highest_index_so_a_start_at_0_makes_one_call_more():
+def test_starting_at_0_makes_one_call_more_than_max_rounds():
     assert play(Policy(rule=Never(), max_rounds=2, start_round=0), ["a", "b", "c"]).stop_round == 2
     assert not play(Policy(rule=Never(), max_rounds=2, start_round=0), ["a", "b"]).stop
 
@@ -83,7 +83,7 @@ def test_a_loop_that_is_ended_from_outside_keeps_its_best_answer(reason):
 
 def test_a_stopped_session_and_a_wrong_round_are_refused():
     session = Session(Policy(rule=fixed_k(1)))
-    with pytest.raises(DataError, match="round 2 came where round 1"):
+    with pytest.raises(DataError, match="round 2"):
         session.observe(Round(index=2, answer="a"))
     session.observe(Round(index=1, answer="a"))
     with pytest.raises(DataError, match="after the stop"):
@@ -94,7 +94,7 @@ def test_a_stopped_session_and_a_wrong_round_are_refused():
         Session(Policy()).end("rule")
 
 
-def test_stability_is_undefined_at_rounds_0_and_1_even_when_round_0_was_seen():
+def test_stability_is_undefined_at_rounds_0_and_1():
     decision = play(Policy(rule=answer_stable(), start_round=0), ["a", "a"])
     assert not decision.stop
     assert math.isnan(decision.signals["answer_stable"])
@@ -141,7 +141,7 @@ def test_calls_and_tokens_count_the_loops_own_generation_since_the_start():
     assert second.signals == {"calls": 2.0, "tokens": 220.0}
 
 
-def test_a_host_that_tells_no_cost_has_not_said_that_the_round_was_free():
+def test_a_round_without_costs_has_unknown_and_not_zero_calls():
     session = Session(Policy(rule=parse_rule("calls < 100")), missing="ignore")
     decision = session.observe(Round(index=1, answer="a"))
     assert not decision.stop
@@ -153,7 +153,7 @@ def test_an_unknown_signal_is_an_error_and_not_a_silent_never():
         play(Policy(rule=parse_rule("no_such > 1")), ["a"])
 
 
-def test_a_calibrator_of_the_policy_wins_over_nothing_and_reads_the_raw_margin():
+def test_a_policys_calibrator_turns_the_raw_margin_into_p_correct():
     calibrator = Calibrator().fit([[0.0, 0.0], [4.0, 4.0]], [[0, 0], [1, 1]], index=[1, 2])
     decision = play(Policy(rule=tasr(), calibrators=(calibrator,)), ["a", "a"], answer_margin=[1.0, 2.0])
     assert decision.stop
@@ -181,7 +181,7 @@ def test_text_with_the_hosts_patterns_makes_a_column_of_numbers():
 def test_a_rule_that_was_not_called_is_refused_with_a_hint():
     with pytest.raises(DataError, match="Call it"):
         Policy(rule=tasr)
-    with pytest.raises(DataError, match=r"must be a Rule or its text, not 3\.$"):
+    with pytest.raises(DataError, match=r"not 3\.$"):
         Policy(rule=3)
 
 
@@ -256,7 +256,7 @@ def test_whether_a_round_would_stop_the_loop_is_known_without_a_step():
             assert session.observe(observed).stop is stops
 
 
-def test_the_signals_that_a_round_makes_the_policy_read_are_told_before_it_is_observed():
+def test_a_session_lists_the_signals_it_will_read_before_observing():
     session = Session(Policy(rule=parse_rule("first_of((approved >= 1), ((round >= 2) & (judge_entailment >= 4)))")))
     assert session.reads(Round(index=1, answer="a")) == ("approved", "round")
     assert session.reads(Round(index=1, answer="a", signals={"approved": 1})) == ("approved",)
@@ -300,11 +300,11 @@ def test_seconds_add_up_as_calls_do():
 
 @pytest.mark.parametrize("wrong", [5, None, ["answer_stable"]])
 def test_what_cannot_be_a_policy_is_named(wrong):
-    with pytest.raises(DataError, match="a policy is a Policy, a rule or its text, or a policy file"):
+    with pytest.raises(DataError, match="policy file"):
         Session(wrong)
 
 
-def test_a_session_takes_memory_for_the_rounds_that_came_and_not_for_those_that_may_come():
+def test_session_memory_grows_with_observed_rounds_not_with_max_rounds():
     policy = Policy(rule="answer_stable", max_rounds=100_000)
     sessions = []
     tracemalloc.start()

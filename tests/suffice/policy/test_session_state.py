@@ -95,7 +95,7 @@ def test_a_round_of_an_older_release_names_no_model_of_its_reply():
     assert Round.from_dict(data).reply_model is None
 
 
-def test_an_embedding_keeps_its_precision_and_one_without_a_distance_is_left_out():
+def test_stored_embeddings_keep_their_precision_and_unusable_ones_are_dropped():
     for vector in ([0.1, 1e300], [0.1, 0.2]):  # float64 of a host, also beyond float32
         again = Round.from_dict(
             json.loads(json.dumps(Round(index=1, answer="a", embedding=np.array(vector)).to_dict()))
@@ -138,17 +138,20 @@ def test_what_a_round_had_to_bring_once_is_not_asked_for_again():
         stored(Session("own > 0.5")).observe(draft="a")
 
 
-def test_the_state_of_another_policy_or_version_is_refused():
+def test_the_state_of_another_policy_is_refused():
     state = Session("answer_stable").to_state()
     assert Session.from_state(state, "answer_stable").next_round == 1
-    with pytest.raises(ConfigMismatchError, match="belongs to the policy"):
+    with pytest.raises(ConfigMismatchError, match="belongs"):
         Session.from_state(state, "fixed_k(2)")
-    with pytest.raises(SchemaError, match="version 3"):
-        Session.from_state({**state, "version": 3})
-    with pytest.raises(SchemaError, match=r"suffice\.session"):
-        Session.from_state({**state, "format": "suffice.policy"})
-    with pytest.raises(SchemaError, match="state of a session"):
-        Session.from_state([])
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [({"version": 3}, "version 3"), ({"format": "suffice.policy"}, r"suffice\.session"), (None, "a session")],
+)
+def test_the_state_of_another_version_or_form_is_refused(change, word):
+    with pytest.raises(SchemaError, match=word):
+        Session.from_state([] if change is None else {**Session("answer_stable").to_state(), **change})
 
 
 @pytest.mark.parametrize(
@@ -177,13 +180,13 @@ def test_a_state_with_rounds_that_no_session_observes_is_refused(changes):
     state = session.to_state()
     (stored,) = state["rounds"]
     for rounds in ([{**stored, **changes}], [stored, stored], [{**stored, "index": r} for r in range(1, 7)]):
-        with pytest.raises(SchemaError, match="rounds that no session observes"):
+        with pytest.raises(SchemaError, match="observes"):
             Session.from_state({**state, "rounds": rounds})
 
 
 def test_a_position_that_is_code_has_no_state():
     policy = Policy(rule="answer_stable", answer_position=AnswerPosition("callable", span=lambda text: (0, len(text))))
-    with pytest.raises(DataError, match="cannot be saved"):
+    with pytest.raises(DataError, match="saved"):
         Session(policy).to_state()
 
 
@@ -206,11 +209,11 @@ def test_a_decision_without_rounds_goes_on():
     ],
 )
 def test_what_is_no_round_is_refused(damage):
-    with pytest.raises(SchemaError, match=r"not a round as `Round.to_dict` writes it"):
+    with pytest.raises(SchemaError, match="Round.to_dict"):
         Round.from_dict(damage)
 
 
 @pytest.mark.parametrize("damage", [{}, {"stop": True}, {"stop": True, "signals": 3}, {"signals": {}, "why": "x"}])
 def test_what_is_no_decision_is_refused(damage):
-    with pytest.raises(SchemaError, match=r"not a decision as `Decision.to_dict` writes it"):
+    with pytest.raises(SchemaError, match="Decision.to_dict"):
         Decision.from_dict(damage)

@@ -48,7 +48,7 @@ def test_an_answer_is_stable_when_its_key_repeats(previous, answer, stable):
 
 
 @pytest.mark.parametrize("signal", COMPARISONS)
-def test_comparisons_are_undefined_at_rounds_0_and_1_even_when_round_0_is_recorded(signal):
+def test_comparisons_are_undefined_at_rounds_0_and_1(signal):
     rounds = loop("Tempest", "Tempest", "Tempest", start=0)
     assert math.isnan(signal(rounds[:1]))
     assert math.isnan(signal(rounds[:2]))
@@ -171,7 +171,7 @@ def test_a_policy_brings_its_own_patterns():
 
 @pytest.mark.parametrize("pattern", ["", " ", "*", "* *", "..."])
 def test_a_pattern_that_matches_anything_is_refused(pattern):
-    with pytest.raises(DataError, match="at least one word"):
+    with pytest.raises(DataError, match="one word"):
         abstained_by(["unknown", pattern])
 
 

@@ -166,7 +166,7 @@ def test_a_recorded_column_is_cleaned_as_a_live_value_is(values, name):
 
 @settings(deadline=None)
 @given(st.lists(ANY_FLOAT, min_size=3, max_size=3), st.sampled_from([*SIGNALS, "own"]))
-def test_with_its_rounds_a_column_is_undefined_before_the_first_round_and_after_the_last_as_live(values, name):
+def test_a_column_is_undefined_outside_its_rounds_as_live(values, name):
     live = [
         compute_signals([Round(index=i, signals={name: value})], [name], state={})[name]
         for i, value in enumerate(values)
@@ -205,7 +205,7 @@ def test_a_measured_value_wins_over_a_computed_one():
     assert compute_signals(rounds, ["answer_stable"], state={}) == {"answer_stable": 0.0}
 
 
-def test_a_measured_value_that_is_undefined_is_not_replaced_by_a_computed_one():
+def test_an_undefined_measured_value_is_not_replaced_by_a_computed_one():
     rounds = [Round(index=1, answer="a"), Round(index=2, answer="a", signals={"answer_stable": math.nan})]
     assert math.isnan(compute_signals(rounds, ["answer_stable"], state={})["answer_stable"])
 
@@ -221,7 +221,7 @@ def test_a_host_s_own_signal_needs_no_registration_but_must_be_there():
     assert compute_signals([first], state={})["mine"] == 2.0
     assert math.isnan(compute_signals([first, second], ["mine"], state={})["mine"])
     assert math.isnan(compute_signals([Round(index=1, signals={"mine": math.inf})], ["mine"], state={})["mine"])
-    with pytest.raises(UnknownSignalError, match="'mine' is not registered"):
+    with pytest.raises(UnknownSignalError, match="'mine'"):
         compute_signals([second], ["mine"], state={})
 
 
@@ -245,7 +245,7 @@ def test_a_registered_signal_is_computed_like_any_other(monkeypatch):
         add_signal(mine)
 
 
-def test_a_decorated_function_is_a_signal_by_its_own_name_and_the_first_line_of_its_docstring(monkeypatch):
+def test_a_decorated_function_is_a_signal_named_and_described_by_itself(monkeypatch):
     monkeypatch.setattr(base, "_REGISTRY", dict(base._REGISTRY))
 
     @base.register_signal("bool", (0, 1), "passages", first_round=1)
@@ -265,7 +265,7 @@ def test_a_decorated_function_is_a_signal_by_its_own_name_and_the_first_line_of_
         first_round=1,
         doc="Shouts.",
     )
-    with pytest.raises(DataError, match="'shouting' is already registered: Shouts"):
+    with pytest.raises(DataError, match="'shouting'"):
         base.register_signal("bool", (0, 1))(shouting)
 
 

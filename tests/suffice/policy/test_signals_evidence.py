@@ -95,7 +95,7 @@ def test_overlap_is_undefined_without_earlier_passages():
 
 @settings(deadline=None)
 @given(st.lists(st.text(alphabet="ab \u00e9.", max_size=12), min_size=2, max_size=4))
-def test_overlap_is_in_range_and_does_not_depend_on_the_order_of_earlier_passages(texts):
+def test_overlap_is_in_range_and_ignores_the_order_of_passages(texts):
     value = overlap(*texts)
     assert math.isnan(value) or 0 <= value <= 1
     np.testing.assert_equal(overlap(*texts[:-1][::-1], texts[-1]), value)
@@ -188,7 +188,7 @@ def test_a_measured_top_score_wins_in_the_z_score_too():
 
 
 @pytest.mark.parametrize("name", ["overlap", "top_score_z", "p_correct", "calibrated_confidence"])
-def test_a_fitted_signal_without_its_state_is_refused_when_asked_for_and_left_out_otherwise(name):
+def test_a_fitted_signal_without_state_is_refused_if_asked_for(name):
     rounds = [Round(index=2, answer="x", passages=passages("a", "b"), pool_scores=(1.0,))]
     with pytest.raises(NotFittedError, match="suffice calibrate"):
         compute_signals(rounds, [name], state={})
@@ -197,7 +197,7 @@ def test_a_fitted_signal_without_its_state_is_refused_when_asked_for_and_left_ou
     assert compute_signals(measured, [name], state={}) == {name: 0.5}
 
 
-def test_fitted_signals_join_all_that_can_be_had_when_their_state_is_there():
+def test_fitted_signals_with_their_state_are_among_all_signals():
     rounds = [Round(index=2, passages=passages("the sea", "the sea"), pool_scores=(3.0,))]
     values = compute_signals(rounds, state={"overlap": IDF, "top_score_z": ZScore(1.0, 2.0)})
     assert values["overlap"] == 1

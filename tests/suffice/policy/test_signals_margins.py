@@ -125,7 +125,7 @@ def test_losing_an_alternative_never_lowers_the_margin_of_the_others(logprobs, l
 
 
 @pytest.mark.parametrize("blank", ["", " ", "\n\n", "\u2581", "\u0120", "\u010a", "\u2581\u2581", "\u00a0", "<0x0A>"])
-def test_the_margin_is_read_at_the_first_token_that_is_not_white_space(blank):
+def test_the_margin_is_read_at_the_first_visible_token(blank):
     tokens = (token(-0.1, -9.0, text=blank), token(-0.1, -1.1), token(-0.1, -5.0))
     assert answer_margin(rounds_with(*tokens)) == 1.0
     assert compute_signals(rounds_with(*tokens), ["answer_margin_mean"], state={})[

@@ -141,7 +141,7 @@ def test_the_beta_posterior_is_the_integral_for_all_counts():
 
 
 @pytest.mark.parametrize("p", [0.5, 0.6, 0.9])
-def test_the_error_of_a_lead_is_that_of_a_walk_between_two_walls(p):
+def test_a_leads_error_is_that_of_a_walk_between_walls(p):
     for lead in (1, 2, 5):
         chances = {0: 1.0}
         wrong = 0.0
@@ -158,11 +158,11 @@ def test_the_error_of_a_lead_is_that_of_a_walk_between_two_walls(p):
     assert (error_of_lead(100, 0.9999), error_of_lead(2000, 0.6)) == pytest.approx((0.0, 0.0), abs=1e-300)
     assert error_of_lead(2000, 0.4) == 1.0
     for votes, chance in ((0, 0.7), (1.5, 0.7), (2, 0.0), (2, 1.0), (NAN, 0.7)):
-        with pytest.raises(DataError, match="a whole lead of at least 1"):
+        with pytest.raises(DataError, match="lead"):
             error_of_lead(votes, chance)
 
 
-def test_two_equally_likely_answers_are_told_apart_by_a_prior_posterior_ratio_as_rarely_as_it_promises():
+def test_a_prior_posterior_ratio_separates_equally_likely_answers_rarely_enough():
     for delta in (0.05, 0.2):
         chances, stopped = {(0, 0): 1.0}, 0.0
         for _ in range(300):
@@ -182,9 +182,7 @@ def test_two_equally_likely_answers_are_told_apart_by_a_prior_posterior_ratio_as
     ("shares", "answers"),
     [((0.51, 0.49), 2), ((0.4, 0.3, 0.1, 0.1, 0.1), 5), ((0.5, 0.3, *[0.02] * 10), 151)],
 )
-def test_a_vote_that_a_prior_posterior_ratio_ends_misses_the_most_likely_answer_as_rarely_as_it_promises(
-    shares, answers
-):
+def test_a_prior_posterior_ratio_misses_the_likeliest_answer_rarely_enough(shares, answers):
     rng, n, delta = np.random.default_rng(11), 1000, 0.2
     drawn = rng.choice(len(shares), size=(n, 150), p=shares)
     votes = np.cumsum(drawn[..., None] == np.arange(len(shares)), axis=1)
@@ -200,7 +198,7 @@ def test_a_vote_that_a_prior_posterior_ratio_ends_misses_the_most_likely_answer_
 
 @pytest.mark.parametrize("text", ["ppr(1)", "ppr(2.5)", "ppr(3, 0)", "ppr(3, 1)"])
 def test_a_prior_posterior_ratio_needs_answers_and_an_error(text):
-    with pytest.raises(RuleSyntaxError, match="how many answers are possible"):
+    with pytest.raises(RuleSyntaxError, match="possible"):
         parse_rule(text)
 
 
@@ -386,11 +384,11 @@ def test_a_normalizer_of_ones_own():
     for name in ("first_letter", "two words"):
         with pytest.raises(DataError, match="normalizer"):
             register_normalizer(name)
-    with pytest.raises(NotFoundError, match=r"no normalizer 'numbre'. Did you mean 'number'"):
+    with pytest.raises(NotFoundError, match="'number'"):
         policy("lead(2)", normalizer="numbre")
 
 
-def test_a_policy_keeps_its_normalizer_and_old_files_have_that_of_question_answering(tmp_path):
+def test_a_policy_keeps_its_normalizer_and_old_files_imply_one(tmp_path):
     path = tmp_path / "policy.json"
     decides = policy("lead(2)", normalizer="number")
     decides.save(path)
@@ -403,7 +401,7 @@ def test_a_policy_keeps_its_normalizer_and_old_files_have_that_of_question_answe
 
 
 def test_votes_need_answers():
-    with pytest.raises(DataError, match="carry no answers"):
+    with pytest.raises(DataError, match="carry"):
         policy("lead(2)").view(Rounds({}, np.array([1]), np.ones((1, 1), dtype=bool)))
 
 
@@ -464,7 +462,7 @@ def test_a_weighted_vote_returns_the_answer_with_the_largest_sum():
     assert policy("never()", width=4).decide(rounds).answer == "a"
 
 
-def test_samples_are_chosen_by_a_verifier_or_a_judge_alone_or_summed_by_answer():
+def test_a_verifier_or_judge_chooses_samples_alone_or_by_answer():
     scored = [("a", 0.4), ("b", 0.7), ("a", 0.5), ("c", 0.7), ("a", NAN)]
     for name in ("verifier_score", "judge_score"):
         rounds = [Round(index=r, answer=text, signals={name: score}) for r, (text, score) in enumerate(scored, 1)]
@@ -503,7 +501,7 @@ def test_the_text_of_a_weighted_majority_reads_back(text):
 
 def test_a_weighted_vote_without_a_calibrator_is_refused_before_the_first_call():
     for decides in (policy("weighted_vote_lead >= 1"), policy("lead(2)", selector="weighted_majority_of_samples")):
-        with pytest.raises(NotFittedError, match="'p_correct' needs a calibrator"):
+        with pytest.raises(NotFittedError, match="calibrator"):
             decides.check()
 
 
@@ -515,7 +513,7 @@ def test_where_no_answer_can_be_read_the_last_one_is_returned():
     result = replay(one, policy("never()", 2, normalizer="number"), metrics=["right"], orders=1)
     assert result.rows[0].metrics["right"] == 0.5
     assert any("answer_id is undefined in 50 % of rounds (2 of 4): no vote" in note for note in result.rows[0].notes)
-    with pytest.raises(UnknownSignalError, match="the normalizer 'number' reads none of the answers"):
+    with pytest.raises(UnknownSignalError, match="'number'"):
         replay(sampled([["x", "y"]]), policy("never()", 2, normalizer="number"), metrics=["right"])
 
 
@@ -542,7 +540,7 @@ def test_an_order_moves_the_rounds_of_each_question_and_nothing_else(texts, seed
     assert back.answers.tolist() == recording.answers.tolist()
 
 
-def test_all_orders_are_as_likely_and_more_of_them_go_on_where_fewer_ended():
+def test_all_orders_are_equally_likely_and_more_extend_fewer():
     recording = sampled([["a", "b", "c"]] * 2000)
     (places,) = drawn_orders(recording, 1, 5)
     counts = Counter(map(tuple, places.tolist()))
@@ -608,15 +606,15 @@ def test_the_stored_order_of_a_sorted_file_is_not_the_figure():
 
 def test_orders_are_refused_where_there_are_none():
     follow = sampled([["a", "b"]], exchangeable=False)
-    with pytest.raises(DataError, match="follow one another"):
+    with pytest.raises(DataError, match="follow"):
         replay(follow, policy("lead(2)", 2), metrics=["right"], orders=10)
     assert n_orders(follow, None, []) == n_orders(follow, 1, []) == 1
     recording = sampled([["a", "b"]], answer_stable=[[NAN, 0.0]])
-    with pytest.raises(DataError, match="answer_stable compares a round with the one before"):
+    with pytest.raises(DataError, match="answer_stable"):
         replay(recording, policy("answer_stable >= 1", 2), metrics=["right"])
     assert replay(recording, policy("answer_stable >= 1", 2), metrics=["right"], orders=1).rows
     for wrong in (0, True, 2.5):
-        with pytest.raises(DataError, match="a whole number"):
+        with pytest.raises(DataError, match="whole number"):
             replay(recording, policy("lead(2)", 2), metrics=["right"], orders=wrong)
     rows = [
         {"question_id": q, "round": r, "answer": "a", "right": 1.0, "end": "rule" if q == "p" else "max_rounds"}
@@ -624,7 +622,7 @@ def test_orders_are_refused_where_there_are_none():
         for r in range(1, n + 1)
     ]
     cut = Recording(build_table(rows, {"right": "metric"}), {"exchangeable": True})
-    with pytest.raises(DataError, match="a rule ended 1 of 2 questions"):
+    with pytest.raises(DataError, match="a rule ended"):
         replay(cut, policy("lead(2)", 2), metrics=["right"])
 
 

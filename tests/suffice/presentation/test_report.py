@@ -104,7 +104,7 @@ def test_the_slider_is_the_replay_at_every_threshold(data):
 
 
 @pytest.mark.parametrize(("name", "rule"), [("eval", TASR), ("judged", JUDGED)])
-def test_what_the_page_holds_gives_the_replay_without_the_loss_of_a_bit(files, name, rule):
+def test_the_pages_data_reproduce_the_replay_exactly(files, name, rule):
     kept = read_recording(files / f"{name}.parquet")
     policy = policy_for(kept, rule)
     prepared = prepared_for(kept, policy)
@@ -193,7 +193,7 @@ def test_the_headline_names_the_dominating_baseline_and_the_interval():
     assert "95 % interval" in told.sentence
 
 
-def test_the_headline_of_a_rule_that_nothing_beats_names_the_cheapest_equal_or_none(report):
+def test_an_unbeaten_rules_headline_names_the_cheapest_equal_or_none(report):
     for cell in report.cells:
         for row, told in zip(cell.rules, cell.headlines, strict=True):
             if row.dominated_by is None:
@@ -494,7 +494,7 @@ def test_several_recordings_have_a_table_together_and_a_cell_each(files, tmp_pat
     assert " ".join(done.out.split()).count("questions, answer_stable reaches") == 2
 
 
-def test_a_policy_of_another_model_stays_out_of_a_cell_and_is_refused_alone(files, tmp_path):
+def test_another_models_policy_is_left_out_of_a_cell_or_refused(files, tmp_path):
     one = read_recording(files / "eval.parquet")
     listed = rows(20)
     write_recording(tmp_path / "other.parquet", listed, {"depends": {"model": "other"}})
@@ -505,7 +505,7 @@ def test_a_policy_of_another_model_stays_out_of_a_cell_and_is_refused_alone(file
         {"one": one, "other": other}, [fitted, bound], settings=Settings(resampling=Resampling(n_resamples=50))
     )
     assert [[policy.label for policy in cell.policies] for cell in both.cells] == [["theirs", "ours"], ["theirs"]]
-    with pytest.raises(ConfigMismatchError, match="made for model"):
+    with pytest.raises(ConfigMismatchError, match="model"):
         make_report({"other": other}, [bound])
 
 
@@ -548,14 +548,14 @@ def test_a_place_that_cannot_be_written_is_said(files, tmp_path):
     (tmp_path / "file").write_text("")
     done = cli("report", files / "eval.parquet", "-o", tmp_path / "file" / "r.html", "--rule", "answer_stable")
     assert done.code == 1
-    assert "cannot be read or written" in done.error
+    assert "read or written" in done.error
 
 
 def test_nothing_to_report_is_refused():
-    with pytest.raises(DataError, match="a recording and a policy"):
+    with pytest.raises(DataError, match="and a policy"):
         make_report({}, [])
     kept = recording_of([["a"]])
-    with pytest.raises(DataError, match="needs a metric"):
+    with pytest.raises(DataError, match="metric"):
         make_report({"x": kept}, [policy_for(kept, "round >= 1")], settings=Settings(metrics=()))
 
 

@@ -126,14 +126,14 @@ def test_the_rounds_of_an_audit_are_no_cost_of_the_policy(half):
     assert rows["deployed"].calls.mean < 4
 
 
-def test_the_audited_share_costs_its_share_of_the_calls_that_the_policy_saves(half):
+def test_audits_cost_their_share_of_the_saved_calls(half):
     recording = read_recording(half)
     stop_rounds = recording.column("stop_round")[:, 0]
     drawn = recording.column("audited")[:, 0] == 1
     assert recording.seen.sum() == (stop_rounds + drawn * (4 - stop_rounds)).sum()
 
 
-def test_what_the_loop_did_by_itself_is_what_it_did_before_its_audits(half):
+def test_without_audits_a_log_shows_what_the_loop_did(half):
     recording = read_recording(half)
     rows = {row.label: row for row in replay(recording, [POLICY], metrics="em").rows}
     assert rows["recorded"].calls.mean == pytest.approx(rows["deployed"].calls.mean)
@@ -220,7 +220,7 @@ def test_an_audit_that_ends_early_is_whole_or_lost(path, reason, end, never):
             for answer in "aab":
                 run.observe(answer)
             assert run.end(reason).reason == "rule"
-        with pytest.raises(DataError, match="has ended already"):
+        with pytest.raises(DataError, match="ended already"):
             run.end(reason)
     assert columns(path, "stop_reason", "stop_round", "audited", "end", "shadow.never()") == {
         "q1": ["rule", 2, 1, end, never]
@@ -228,7 +228,7 @@ def test_an_audit_that_ends_early_is_whole_or_lost(path, reason, end, never):
     assert read_recording(path).metadata["failed"] == {}
 
 
-def test_an_error_in_an_audit_loses_it_and_an_open_audit_outlives_its_block(path):
+def test_an_error_ends_an_audit_but_leaving_the_block_does_not(path):
     recorder = Recorder(path, policy=POLICY, audit=ALWAYS)
     run = recorder.question("one", question_id="q1")
     for answer in "aa":
@@ -262,12 +262,12 @@ def test_an_audit_goes_on_in_another_process_under_another_policy(path):
         "q1": [POLICY_DIGEST, "max_rounds", 3, "x"]
     }
     assert read_recording(path).column("em").tolist() == [[0, 0, 1, 1]]
-    with pytest.raises(DataError, match="has ended, or its audit went on elsewhere"):
+    with pytest.raises(DataError, match="elsewhere"):
         other.resume(state)
 
 
 @pytest.mark.parametrize("machine", [None, "0" * 8])
-def test_an_audit_goes_on_in_a_folder_where_it_began_or_on_another_machine(tmp_path, monkeypatch, machine):
+def test_an_audit_continues_only_in_its_own_folder_and_machine(tmp_path, monkeypatch, machine):
     log = tmp_path / "log"
     recorder = Recorder(log, policy=POLICY, audit=ALWAYS, shadow=SHADOWS)
     run = recorder.question("one", question_id="q1")
@@ -294,7 +294,7 @@ def test_two_workers_cannot_both_run_one_audit(path):
     first.observe("b")
     with pytest.raises(DataError, match="recorded already"):
         second.observe("b")
-    with pytest.raises(DataError, match="went on elsewhere"):
+    with pytest.raises(DataError, match="elsewhere"):
         recorder.resume(run.to_state())
     recorder.close()
 
@@ -308,7 +308,7 @@ def test_a_question_goes_on_from_its_state_before_the_stop(path):
     recorder.close()
     assert columns(path, "stop_round", "shadow.three", "end") == {"q1": [2, 3, "max_rounds"]}
     state = recorder.question("two").to_state()
-    with pytest.raises(ConfigMismatchError, match="belongs to the policy"):
+    with pytest.raises(ConfigMismatchError, match="belongs"):
         Recorder(path, policy=Policy(rule="fixed_k(1)")).resume(state)
 
 
@@ -334,7 +334,7 @@ def test_what_a_round_lacked_is_not_reported_again_after_a_state(path):
 
 @pytest.mark.parametrize("state", [None, [], {}, {"run": 1}, "run"])
 def test_what_is_no_state_of_a_question_is_refused(path, state):
-    with pytest.raises(SchemaError, match="not the state of a question"):
+    with pytest.raises(SchemaError, match="the state"):
         Recorder(path).resume(state)
 
 
@@ -351,7 +351,7 @@ def test_the_requests_of_a_question_share_its_draw_unless_they_have_names(path):
     assert set(read_recording(path).clusters.tolist()) == {"q1"}
 
 
-def test_a_rule_that_stops_before_any_answer_is_judged_by_the_answers_that_came_later(path):
+def test_a_rule_stopping_before_judged_answers_is_judged_by_later_ones(path):
     policy = Policy(rule="fixed_k(1)", max_rounds=3)
     with Recorder(path, policy=policy, audit=ALWAYS) as recorder:
         for number in range(30):
@@ -411,12 +411,12 @@ def test_a_policy_with_code_has_no_digest_and_says_what_it_decided(path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"audit": ALWAYS}, "there is no policy"),
-        ({"audit": ALWAYS, "max_rounds": 3}, "there is no policy"),
-        ({"shadow": ["fixed_k(1)"]}, "give policy= or max_rounds="),
+        ({"audit": ALWAYS}, "no policy"),
+        ({"audit": ALWAYS, "max_rounds": 3}, "no policy"),
+        ({"shadow": ["fixed_k(1)"]}, "max_rounds="),
         ({"policy": POLICY, "audit": 0.05}, r"Audit\(rate=0\.05"),
-        ({"policy": POLICY, "shadow": ["fixed_k(1)", "fixed_k(1)"]}, "two shadow policies"),
-        ({"policy": POLICY, "labels": {"stop_round": "x"}}, "cannot be a label"),
+        ({"policy": POLICY, "shadow": ["fixed_k(1)", "fixed_k(1)"]}, "two shadow"),
+        ({"policy": POLICY, "labels": {"stop_round": "x"}}, "label"),
     ],
 )
 def test_what_cannot_be_audited_or_followed_is_refused_at_once(path, arguments, message):
@@ -426,7 +426,7 @@ def test_what_cannot_be_audited_or_followed_is_refused_at_once(path, arguments, 
 
 def test_a_framework_that_ends_at_the_stop_takes_no_audit(path):
     recorder = Recorder(path, policy="fixed_k(1)", audit=ALWAYS)
-    with pytest.raises(DataError, match="every audit would be lost"):
+    with pytest.raises(DataError, match="be lost"):
         QuestionRun("fixed_k(1)", "one", recorder=recorder)
     shadowed = Recorder(path, policy="fixed_k(1)", shadow="fixed_k(2)")
     assert QuestionRun("fixed_k(1)", "one", recorder=shadowed).observe("a").stop
@@ -451,7 +451,7 @@ def test_rounds_say_which_model_replied_where_the_endpoint_does(path):
     assert "reply_model" not in read_recording(path.with_name("plain.parquet")).table.column_names
 
 
-def test_what_a_log_of_others_says_of_its_replies_is_imported_under_the_same_names(tmp_path):
+def test_an_imported_log_keeps_its_reply_facts_under_standard_names(tmp_path):
     says = {"answer": "a", "reply_model": "m1", "system_fingerprint": "fp", "audited": 1}
     rows = [{"qid": f"q{i}", "round": r, **says} for i in range(3) for r in (1, 2)]
     source = tmp_path / "log.jsonl"
@@ -467,7 +467,7 @@ def test_a_shadow_that_lacks_a_signal_says_so_and_breaks_nothing(path):
     recorder = Recorder(path, policy=POLICY, audit=ALWAYS, shadow=["own > 0.5", "fixed_k(1)"])
     run = recorder.question("one", question_id="q1")
     run.observe("a")
-    with pytest.warns(UserWarning, match=r"the shadow policy 'own > 0\.5' decides nothing"):
+    with pytest.warns(UserWarning, match="decides nothing"):
         assert run.observe("a").answer == "a"
     for _ in range(2):
         run.observe("a")

@@ -152,7 +152,7 @@ def test_damage_is_a_schema_error_not_a_wrong_response(tmp_path):
         read_all()
 
 
-def test_a_folder_or_a_path_without_folder_is_an_error_that_names_it(tmp_path):
+def test_a_folder_as_path_or_a_missing_folder_is_named(tmp_path):
     for path in (tmp_path, tmp_path / "absent" / "c"):
         with pytest.raises(DataError, match=path.name):
             ResponseCache(path)
@@ -166,7 +166,7 @@ def test_a_closed_cache_says_so(tmp_path):
         cache.get(REQUEST)
 
 
-def test_a_file_that_another_process_makes_meanwhile_is_not_one_of_another_program(tmp_path, monkeypatch):
+def test_a_file_just_created_by_another_process_is_not_foreign(tmp_path, monkeypatch):
     path, connect = tmp_path / "c", sqlite3.connect
     ResponseCache(tmp_path / "made").close()
     with contextlib.closing(connect(tmp_path / "made")) as source:

@@ -123,7 +123,7 @@ def test_a_damaged_recording_is_streamed_as_it_was_or_not_at_all(tmp_path):
     assert 100 < damage(path, path.read_bytes(), 12, 300, read) < 300
 
 
-def test_recordings_without_checksums_still_read_and_text_that_is_not_utf8_is_damage(tmp_path):
+def test_recordings_without_checksums_still_read_but_invalid_utf8_is_damage(tmp_path):
     path, old = tmp_path / "r.parquet", tmp_path / "old.parquet"
     recorded(path)
     table = pq.read_table(path)
@@ -135,7 +135,7 @@ def test_recordings_without_checksums_still_read_and_text_that_is_not_utf8_is_da
         read_recording(old)
 
 
-def test_the_checksum_of_a_column_is_that_of_its_values_in_whatever_pieces():
+def test_a_columns_checksum_does_not_depend_on_its_pieces():
     columns = [
         pa.array(["a", None, "", "é", "b"]),
         pa.array(["a", None, "", "é", "b"]).dictionary_encode(),
@@ -224,7 +224,7 @@ def interrupted(path, **options):
         record(questions, loop, path, concurrency=1)
 
 
-def test_a_damaged_journal_gives_the_right_rows_or_an_error_that_says_so(tmp_path):
+def test_a_damaged_journal_gives_right_rows_or_an_error(tmp_path):
     path, whole = tmp_path / "r.parquet", tmp_path / "whole.parquet"
     journal = tmp_path / "r.parquet.journal"
     interrupted(path)
@@ -254,7 +254,7 @@ def test_an_unfinished_journal_of_an_older_release_is_refused(tmp_path, suffix):
     path, left = tmp_path / "r.parquet", tmp_path / f"r.parquet.journal{suffix}"
     (tmp_path / "r.parquet.journal").touch()
     left.write_bytes(b"SQLite format 3\0" + bytes(100))
-    with pytest.raises(SchemaError, match=r"finish it with suffice 0\.4\.0"):
+    with pytest.raises(SchemaError, match=r"suffice 0\.4\.0"):
         record(*scripted(), path)
     assert left.read_bytes().startswith(b"SQLite")
 
@@ -291,7 +291,7 @@ def test_a_cache_that_holds_something_else_is_an_error_of_ours(tmp_path):
         body = endpoint.requests[0].body
         other = ResponseCache(tmp_path / "other")
         other.put({"endpoint": endpoint.url, "api": "chat", "body": body}, {"text": "x"})
-        with pytest.raises(DataError, match="start a new cache"):
+        with pytest.raises(DataError, match="new cache"):
             ChatModel("m", base_url=endpoint.url, cache=other).answer("Where?")
 
 
@@ -330,7 +330,7 @@ print(json.dumps(told))
 
 
 @pytest.mark.whole
-def test_a_disk_that_fills_up_is_an_error_of_ours_and_what_was_paid_for_is_kept():
+def test_a_full_disk_is_our_error_and_keeps_paid_replies():
     child = subprocess.run([sys.executable, "-c", FULL], capture_output=True, text=True, check=False)
     assert child.returncode == 0, child.stderr
     told = json.loads(child.stdout)
@@ -340,7 +340,7 @@ def test_a_disk_that_fills_up_is_an_error_of_ours_and_what_was_paid_for_is_kept(
     assert all("free space" in text and "r.parquet" in text for text in said), said
 
 
-def test_a_place_that_cannot_be_written_is_an_error_and_never_an_internal_one(tmp_path):
+def test_an_unwritable_place_is_never_an_internal_error(tmp_path):
     (tmp_path / "file").write_text("")
     (tmp_path / "folder.parquet").mkdir()
     data = dataset(tmp_path / "q.jsonl")
@@ -459,11 +459,11 @@ def test_the_lock_is_taken_before_the_recording_that_is_there_is_read(tmp_path):
     path = tmp_path / "r.parquet"
     path.write_bytes(b"another process is about to replace this")
     with hold(tmp_path, "sys.stdin.read()") as child:
-        with pytest.raises(DataError, match="another process is recording"):
+        with pytest.raises(DataError, match="another process"):
             record(*scripted(), path)
         child.stdin.close()
     (tmp_path / "r.parquet.journal").unlink()
-    with pytest.raises(SchemaError, match="cannot be read as parquet"):
+    with pytest.raises(SchemaError, match="parquet"):
         record(*scripted(), path)
     assert not list(tmp_path.glob("*.journal*"))  # nothing was in it
 

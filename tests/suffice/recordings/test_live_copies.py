@@ -89,10 +89,10 @@ def test_a_file_copied_before_and_its_journal_after_rows_moved_is_refused(tmp_pa
         play(recorder, 3)
     recorder.save()
     shutil.copy(recorder.journal.path, RoundJournal(target).path)
-    with pytest.raises(SchemaError, match=r"2 rows.*copy both again"):
+    with pytest.raises(SchemaError, match="2 rows"):
         read_recording(copied)
     target.unlink()
-    with pytest.raises(SchemaError, match=r"0 rows.*copy both again"):
+    with pytest.raises(SchemaError, match="0 rows"):
         read_recording(copied)
     shutil.copy(place, target)
     assert read_recording(copied).shape[0] == 2 + keeps_going
@@ -120,5 +120,5 @@ def test_a_journal_of_an_older_release_is_refused_unless_it_is_finished(tmp_path
     RoundJournal(path).path.unlink()
     old_journal(path, 1)
     for use in (read_recording, Recorder):
-        with pytest.raises(SchemaError, match=r"finish it with suffice 0\.4\.0"):
+        with pytest.raises(SchemaError, match=r"suffice 0\.4\.0"):
             use(path)

@@ -59,7 +59,7 @@ def journals(log):
     return sorted(path.name for path in log.glob("*.rounds"))
 
 
-def test_a_path_without_suffix_is_a_folder_in_which_a_process_has_parts_of_its_own(log):
+def test_a_path_without_suffix_is_a_folder_of_each_processs_parts(log):
     recorder = Recorder(log, part_questions=2)
     assert not part_paths(log)
     for q in range(5):
@@ -100,7 +100,7 @@ def test_a_part_takes_no_more_questions_once_its_journal_is_large(log):
             play(recorder, f"Who is {q}?")
     assert len(part_paths(log)) == 3
     for wrong in ({"part_questions": 0}, {"part_bytes": 0}):
-        with pytest.raises(DataError, match="at least one"):
+        with pytest.raises(DataError, match="least one"):
             Recorder(log, **wrong)
 
 
@@ -122,7 +122,7 @@ def test_a_question_stays_in_its_part_which_waits_for_it(log):
     assert answers(log)["slow"] == ["a", "b"]
 
 
-def test_a_part_that_is_full_while_another_one_is_sealed_is_sealed_too(log, monkeypatch):
+def test_a_full_part_is_sealed_while_another_is_being_sealed(log, monkeypatch):
     began, may_end, move = threading.Event(), threading.Event(), parts_writing.move_ended
 
     def held(path, journal, **options):
@@ -164,7 +164,7 @@ def test_a_large_full_part_is_sealed_by_another_process_if_it_can(log, monkeypat
     assert answers(log) == {f"q{q}": ["a", "b"] for q in range(3)}
 
 
-def test_a_part_that_is_sealed_while_the_folder_is_listed_is_in_the_list(log, monkeypatch):
+def test_a_part_sealed_during_listing_is_listed(log, monkeypatch):
     recorder = Recorder(log, part_questions=1)
     play(recorder, "Who?")
     glob, calls = Path.glob, []
@@ -182,7 +182,7 @@ def test_a_part_that_is_sealed_while_the_folder_is_listed_is_in_the_list(log, mo
     assert not journals(log)
 
 
-def test_ended_questions_leave_the_journal_of_a_full_part_where_one_never_ends(log):
+def test_ended_questions_leave_a_full_journal_despite_an_endless_one(log):
     recorder = Recorder(log, part_questions=2)
     lost = recorder.question("lost", question_id="lost").__enter__()
     lost.observe("a")
@@ -207,7 +207,7 @@ def test_a_saved_part_is_read_with_its_journal(log):
     recorder.close()
 
 
-def test_the_same_question_in_several_parts_is_numbered_in_the_order_of_time(log):
+def test_a_repeated_question_is_numbered_in_order_of_time(log):
     recorder = Recorder(log, part_questions=1)
     for answer in "abc":
         play(recorder, "Who?", answer, question_id="q")
@@ -346,14 +346,14 @@ def test_parts_may_differ_in_columns_and_not_in_settings(log):
     assert recording.objects("team")[:, 0].tolist() == [None, "red"]
     assert recording.column("resolved")[1, 0] == 1
     assert "resolved" in recording.names("metric")
-    with pytest.raises(ConfigMismatchError, match="record to another folder"):
+    with pytest.raises(ConfigMismatchError, match="another folder"):
         Recorder(log, labels={"model": "other"})
     other = Recorder(log.with_name("other"), labels={"model": "other"})
     play(other, "three")
     other.close()
     (part,) = part_paths(log.with_name("other"))
     part.rename(log / part.name)
-    with pytest.raises(ConfigMismatchError, match=f"{part.name}.*different settings.*model: 'm' -> 'other'"):
+    with pytest.raises(ConfigMismatchError, match="-> 'other'"):
         read_recording(log)
 
 
@@ -365,7 +365,7 @@ def test_a_question_of_no_recorder_is_in_one_part(log):
     assert read_recording(log).question_ids == ["q1", "q2"]
     assert read_recording(log).ends.tolist() == ["max_rounds", "max_rounds"]
     write_recording(log / "part-3.parquet", [row])
-    with pytest.raises(DataError, match=r"question 'q1' is in .*part-1\.parquet' and in 'part-3\.parquet'"):
+    with pytest.raises(DataError, match="'q1'"):
         read_recording(log)
 
 
@@ -390,7 +390,7 @@ def test_a_damaged_journal_is_named(log):
     play(recorder, "one")
     (part,) = part_paths(log)
     RoundJournal(part).path.write_bytes(b"no journal" * 500)
-    with pytest.raises(SchemaError, match=f"{part.name}.rounds.*move it away"):
+    with pytest.raises(SchemaError, match=f"{part.name}.rounds"):
         read_recording(log)
     RoundJournal(part).path.unlink()
     recorder.close()
@@ -398,14 +398,14 @@ def test_a_damaged_journal_is_named(log):
 
 def test_a_folder_without_a_recording_is_said(log, tmp_path):
     log.mkdir()
-    with pytest.raises(NotFoundError, match="is a folder without a recording"):
+    with pytest.raises(NotFoundError, match="without a recording"):
         read_recording(log)
     write_recording(log / "runs.parquet", [{"question_id": "q", "round": 1}])
-    with pytest.raises(NotFoundError, match=r"It has runs\.parquet: give the file"):
+    with pytest.raises(NotFoundError, match=r"runs\.parquet"):
         read_recording(log)
     recorder = Recorder(tmp_path / "empty")
     run = recorder.question("one").__enter__()
-    with pytest.raises(DataError, match="no round was observed yet"):
+    with pytest.raises(DataError, match="observed"):
         read_recording(tmp_path / "empty")
     run.end("cancelled")
     recorder.close()
@@ -428,7 +428,7 @@ def test_a_sealed_part_takes_nothing_and_its_process_begins_another(log):
     assert set(answers(log)) == {"q1", "q2"}
 
 
-def test_a_question_goes_on_in_another_process_where_it_began_or_as_a_copy(log, monkeypatch):
+def test_a_question_continues_in_its_own_process_or_as_a_copy(log, monkeypatch):
     recorder = Recorder(log, max_rounds=3)
     run = recorder.question("one", question_id="q1").__enter__()
     run.observe("a")
@@ -490,7 +490,7 @@ def test_a_compaction_that_was_killed_before_it_removed_parts_is_taken_up(log, m
     assert read_recording(log).shape[0] == 6
 
 
-def test_a_part_that_was_joined_is_not_read_again_where_runs_have_no_names(log, monkeypatch):
+def test_a_joined_part_is_not_read_again_where_runs_are_unnamed(log, monkeypatch):
     log.mkdir()
     for q in range(3):
         write_recording(log / f"part-{q}.parquet", [{"question_id": f"q{q}", "round": 1, "answer": "a"}])
@@ -524,13 +524,13 @@ def test_a_killed_process_leaves_what_a_compaction_seals(log, monkeypatch):
     recorder.close()
 
 
-def test_a_journal_that_nobody_writes_for_long_is_sealed_with_its_open_questions(log, monkeypatch):
+def test_an_idle_journal_is_sealed_with_its_open_questions(log, monkeypatch):
     recorder = Recorder(log, max_rounds=3)
     run = recorder.question("one", question_id="q1").__enter__()
     run.observe("a")
     assert compact_recording(log, idle_s=0).open == 0
     assert "unfinished" in read_recording(log).metadata["failed"]["q1"]
-    with pytest.raises(SealedError, match="Record the question again"):
+    with pytest.raises(SealedError, match="question again"):
         run.observe("b")
     monkeypatch.setattr("suffice.recordings.parts_writing._machine", lambda: "0" * 8)
     assert recorder._log.holding(run.run) is None
@@ -548,10 +548,10 @@ def test_one_compaction_at_a_time(log):
     small_parts(log, 2)
     with closing(sqlite3.connect(log / ".compaction", isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(DataError, match="another process compacts"):
+        with pytest.raises(DataError, match="another process"):
             compact_recording(log)
     assert compact_recording(log).after == 1
-    with pytest.raises(NotFoundError, match="not a folder of parts"):
+    with pytest.raises(NotFoundError, match="folder of parts"):
         compact_recording(log.parent)
 
 
@@ -576,12 +576,12 @@ def test_merge_makes_one_file_of_a_folder_and_joins_it_with_others(log, tmp_path
     assert "4 parts before, 1 part now" in cli("merge", log, "--compact").words
     assert "-o FILE.parquet, or --compact" in cli("merge", log).error
     for wrong in ((log, "--compact", "-o", whole), (log, log, "--compact")):
-        assert "give the folder alone" in cli("merge", *wrong).error
+        assert "folder alone" in cli("merge", *wrong).error
 
 
 @pytest.mark.whole
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-def test_a_forked_process_begins_a_part_of_its_own_and_goes_on_with_open_questions(log):
+def test_a_forked_process_begins_its_own_part_with_open_questions(log):
     recorder = Recorder(log)
     play(recorder, "one", question_id="q1")
     run = recorder.question("open", question_id="open").__enter__()
@@ -646,8 +646,8 @@ def test_commands_read_a_folder_as_the_file_into_which_it_is_merged(tmp_path, mo
 
 
 @pytest.mark.parametrize("command", ["replay", "decide", "diagnose", "report"])
-def test_a_folder_that_is_not_a_recording_is_an_error_in_one_line(tmp_path, command):
-    assert "is a folder without a recording" in cli(command, tmp_path).error
+def test_a_folder_without_a_recording_is_a_one_line_error(tmp_path, command):
+    assert "without a recording" in cli(command, tmp_path).error
 
 
 def test_a_compaction_while_the_parts_are_opened_and_read_changes_nothing(log, monkeypatch):
@@ -671,10 +671,10 @@ def test_a_compaction_while_the_parts_are_opened_and_read_changes_nothing(log, m
     small_parts(log, 2)
     with open_recording(log) as opened:
         compact_recording(log)
-        with pytest.raises(NotFoundError, match="while it was read: try again"):
+        with pytest.raises(NotFoundError, match="try again"):
             [*opened.tables()]
     (log / "part-0.parquet").symlink_to(log / "nowhere")
-    with pytest.raises(DataError, match=r"'part-0\.parquet' .* cannot be opened"):
+    with pytest.raises(DataError, match=r"'part-0\.parquet'"):
         read_recording(log)
 
 

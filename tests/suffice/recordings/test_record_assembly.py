@@ -120,7 +120,7 @@ def test_the_tables_of_pieces_of_rows_are_the_table_of_all(questions, size):
 
 @settings(max_examples=40, deadline=None)
 @given(questions_of(LOOSE, "q", least=1), st.integers(1, 6))
-def test_a_file_written_in_pieces_has_the_checksums_of_the_one_written_at_once(questions, size):
+def test_writing_in_pieces_and_at_once_gives_equal_checksums(questions, size):
     table = build_table([row for found in questions.values() for row in found])
     with tempfile.TemporaryDirectory() as folder:
         whole, parts = Path(folder) / "whole.parquet", Path(folder) / "parts.parquet"
@@ -145,7 +145,7 @@ def put_together(new, old, order):
 
 @settings(max_examples=60, deadline=None)
 @given(questions_of(COLUMNS, "new"), questions_of(COLUMNS, "old", least=1), st.data())
-def test_new_and_stored_rows_come_in_the_order_of_the_questions_whatever_is_held_at_once(new, old, data):
+def test_new_and_stored_rows_follow_the_order_of_questions(new, old, data):
     order = data.draw(st.permutations([*new, *old, "never answered"]))
     dropped = data.draw(st.sets(st.sampled_from(sorted(old)), max_size=len(old) - (not new)))
     kept = [name for name in old if name not in dropped]
@@ -179,7 +179,7 @@ def test_new_and_stored_rows_come_in_the_order_of_the_questions_whatever_is_held
 
 
 @pytest.mark.parametrize("values", [(math.nan, 0.5), (0.5, math.nan)])
-def test_a_measure_of_ones_own_may_be_undefined_in_one_run_and_defined_in_the_other(values, tmp_path):
+def test_an_own_measure_may_be_defined_in_only_one_run(values, tmp_path):
     questions, loop = scripted(n=2, rounds=1)
     script = {
         question.question: [None, Reply(answer="a", signals={"mine": value})]
@@ -214,7 +214,7 @@ def test_a_file_without_a_column_that_recording_writes_is_not_added_to(tmp_path)
     before = read_recording(path)
     write_recording(path, before.table.drop_columns(["question"]), before.metadata)
     calls = loop.model.calls
-    with pytest.raises(SchemaError, match="no column 'question'"):
+    with pytest.raises(SchemaError, match="'question'"):
         record(questions, loop, path)
     write_recording(path, before.table.drop_columns(["question"]), {})
     with pytest.raises(ConfigMismatchError):

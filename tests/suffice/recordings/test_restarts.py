@@ -184,7 +184,7 @@ def test_false_alarms_are_as_rare_as_promised():
     assert 0.01 <= at_the_limit.rings.mean() <= 0.2  # not over-cautious by an order of magnitude
 
 
-def test_a_lost_audit_counts_as_a_loss_and_what_was_not_audited_counts_nothing():
+def test_a_lost_audit_counts_as_loss_and_unaudited_requests_as_nothing():
     nan = float("nan")
     alarm = Alarm.start(0.02)
     lost = alarm.observe([0.0, nan, 0.0, nan], audited=[1, 1, 1, 0])
@@ -207,9 +207,9 @@ def test_impossible_settings_are_errors(settings, words):
 
 
 def test_impossible_observations_are_errors():
-    with pytest.raises(DataError, match=r"losses must lie in \[0, 1\]"):
+    with pytest.raises(DataError, match="losses"):
         Alarm.start(0.02, low=0.0).observe([-1.0])
     with pytest.raises(DataError, match="need rates"):
         Alarm.start(0.02, least_rate=0.05).observe([0.0])
-    with pytest.raises(DataError, match="rates of audits must lie"):
+    with pytest.raises(DataError, match="of audits"):
         Alarm.start(0.02, least_rate=0.05).observe([0.0], rates=0.04)

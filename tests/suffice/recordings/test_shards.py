@@ -124,7 +124,7 @@ def test_shards_in_any_order_are_the_recording_of_one_process(tmp_path_factory, 
 
 
 @pytest.mark.whole
-def test_the_bundled_questions_in_shards_by_xargs_are_the_recording_of_one_process(tmp_path):
+def test_shards_by_xargs_equal_the_recording_of_one_process(tmp_path):
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     options = ["hotpotqa_tune", "--limit", "3", "-o", "shards"]
     subprocess.run(["sh", EXAMPLES / "xargs.sh", "2", "2", *options], check=True, cwd=tmp_path, env=environment)
@@ -166,14 +166,14 @@ def test_a_folder_without_some_shards_is_an_error_that_names_them(tmp_path):
     summary = record_shards(items, folder, 8, [1, 3, 4, 6, 7, 8])
     assert "shards 2 and 5 of 8 are missing" in summary.incomplete
     for read in (read_recording, open_recording, lambda path: merge_recordings(tmp_path / "m.parquet", [path])):
-        with pytest.raises(DataError, match="shards 2 and 5 of 8 are missing"):
+        with pytest.raises(DataError, match="2 and 5"):
             read(folder)
     for command in (
         ["replay", folder, "--rule", "answer_stable"],
         ["decide", folder],
         ["merge", folder, "-o", tmp_path / "m.parquet"],
     ):
-        assert "shards 2 and 5 of 8 are missing" in cli(*command).error
+        assert "2 and 5" in cli(*command).error
     assert read_recording(folder / "part-0006-of-0008.parquet").shape[0]
 
 
@@ -191,7 +191,7 @@ def test_an_unfinished_shard_is_named_and_goes_on_from_its_journal(tmp_path):
 
     with pytest.raises(Interrupted):
         record(items, loop(), folder, shard=Shard(2, 2), concurrency=1, on_progress=interrupt)
-    with pytest.raises(DataError, match=r"shard 2 of 2 is missing \(2 of 2 unfinished\)"):
+    with pytest.raises(DataError, match="2 unfinished"):
         read_recording(folder)
     model = ScriptedModel(answering)
     assert not record(items, loop(model), folder, shard=Shard(2, 2)).incomplete
@@ -214,13 +214,13 @@ def test_a_shard_without_questions_is_valid_and_is_recorded_again(tmp_path):
     assert read_recording(folder).question_ids == [item.question_id for item in more]
 
 
-def test_a_larger_data_set_needs_every_shard_again_and_asks_only_for_what_is_new(ten, tmp_path):
+def test_a_larger_data_set_reruns_shards_but_asks_only_new_questions(ten, tmp_path):
     _items, folder = ten
     more = questions([f"q{i}" for i in range(14)])
     summary = record_shards(more, folder, 4, [2])
     assert "different data sets" in summary.incomplete
     assert "1, 3 and 4 of 4 of" in summary.incomplete
-    with pytest.raises(ConfigMismatchError, match="different data sets"):
+    with pytest.raises(ConfigMismatchError, match="data sets"):
         read_recording(folder)
     model = ScriptedModel(answering)
     for index in (1, 3, 4):
@@ -256,7 +256,7 @@ def test_failed_questions_are_completed_by_the_same_shard(ten, tmp_path):
 
 
 @pytest.mark.parametrize("harm", ["removed", "changed", "truncated", "flipped", "foreign", "manifest"])
-def test_a_part_that_is_not_the_one_of_the_manifest_is_an_error_that_names_it(ten, harm):
+def test_a_part_that_differs_from_the_manifest_is_named(ten, harm):
     _, folder = ten
     part = folder / "part-0002-of-0004.parquet"
     content = part.read_bytes()
@@ -289,7 +289,7 @@ def test_a_part_with_the_name_of_another_shard_counts_no_question_twice(of, tmp_
     source = folder / "part-0001-of-0002.parquet" if of == "another shard" else tmp_path / "one.parquet"
     copied = folder / "part-0002-of-0002.parquet"
     shutil.copy(source, copied)
-    says = r"part-0002-of-0002.parquet' is (shard 1/2|not the part of a shard): it was copied or renamed"
+    says = "copied or renamed"
     with pytest.raises(SchemaError, match=says):
         read_recording(folder)
     assert re.search(says, record(items, loop(model), folder, shard=Shard(1, 2)).incomplete)
@@ -302,13 +302,13 @@ def test_a_part_with_the_name_of_another_shard_counts_no_question_twice(of, tmp_
     assert columns_of(folder) == columns_of(tmp_path / "one.parquet")
 
 
-def test_a_shard_that_ended_after_its_part_and_before_the_manifest_is_run_again(ten):
+def test_a_shard_interrupted_before_its_manifest_runs_again(ten):
     _, folder = ten
     manifest = (folder / MANIFEST_FILE).read_bytes()
     more, model = questions([f"q{i}" for i in range(14)]), ScriptedModel(answering)
     record_shards(more, folder, 4)
     (folder / MANIFEST_FILE).write_bytes(manifest)
-    with pytest.raises(SchemaError, match=r"Run the command of shard \d/4 again"):
+    with pytest.raises(SchemaError, match=r"shard \d/4"):
         read_recording(folder)
     record(more, loop(model), folder, shard=Shard(1, 4))
     assert not model.requests
@@ -320,27 +320,27 @@ def test_a_manifest_that_was_edited_is_an_error(change, ten):
     _, folder = ten
     path = folder / MANIFEST_FILE
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
-    with pytest.raises(SchemaError, match=r"manifest.json' is damaged"):
+    with pytest.raises(SchemaError, match="damaged"):
         read_recording(folder)
 
 
-def test_a_manifest_without_one_of_the_parts_is_an_error_even_if_that_is_gone(ten):
+def test_a_manifest_with_a_missing_part_is_an_error(ten):
     _, folder = ten
     content = json.loads((folder / MANIFEST_FILE).read_text())
     last = content["parts"].pop()
     (folder / last["file"]).unlink()
     totals = {key: content[key] - last[key] for key in ("rows", "questions")}
     (folder / MANIFEST_FILE).write_text(json.dumps({**content, **totals, "shards": 3}))
-    with pytest.raises(SchemaError, match=r"manifest.json' is damaged"):
+    with pytest.raises(SchemaError, match="damaged"):
         read_recording(folder)
 
 
 def test_parts_of_another_number_of_shards_are_refused_before_anything_is_asked(ten, tmp_path):
     items, folder = ten
     model = ScriptedModel(answering)
-    with pytest.raises(ConfigMismatchError, match="same number of shards"):
+    with pytest.raises(ConfigMismatchError, match="same number"):
         record(items, loop(model), folder, shard=Shard(1, 5))
-    with pytest.raises(ConfigMismatchError, match="max_rounds: 3 -> 2"):
+    with pytest.raises(ConfigMismatchError, match="max_rounds"):
         record(items, loop(model, max_rounds=2), folder, shard=Shard(1, 4))
     shutil.copy(folder / "part-0001-of-0004.parquet", folder / "part-0001-of-0005.parquet")
     with pytest.raises(ConfigMismatchError, match="part-0001-of-0005"):
@@ -363,7 +363,7 @@ def test_the_manifest_is_written_last_and_is_the_same_whoever_writes_it(ten):
     items, folder = ten
     manifest = (folder / MANIFEST_FILE).read_bytes()
     (folder / MANIFEST_FILE).unlink()
-    with pytest.raises(DataError, match="manifest.json was not written"):
+    with pytest.raises(DataError, match="not written"):
         read_recording(folder)
     for index in (4, 1):
         record(items, loop(), folder, shard=Shard(index, 4))
@@ -375,9 +375,9 @@ def test_the_manifest_is_written_last_and_is_the_same_whoever_writes_it(ten):
 
 def test_shards_are_no_place_for_other_recordings(ten, tmp_path):
     items, folder = ten
-    with pytest.raises(DataError, match="is a file: with a shard"):
+    with pytest.raises(DataError, match="a shard"):
         record(items, loop(), tmp_path / "one.parquet", shard=Shard(1, 2))
-    with pytest.raises(DataError, match="is a folder"):
+    with pytest.raises(DataError, match="a folder"):
         record(items, loop(), folder)
     with pytest.raises(DataError, match="suffice merge"):
         compact_recording(folder)
@@ -391,7 +391,7 @@ def test_shards_are_no_place_for_other_recordings(ten, tmp_path):
     )
 
 
-def test_parts_that_are_merged_without_the_others_are_said_to_be_some_of_them(ten, tmp_path):
+def test_merging_some_of_the_parts_says_so(ten, tmp_path):
     _, folder = ten
     parts = sorted(folder.glob("part-*.parquet"))
     some = cli("merge", parts[0], parts[2], "-o", tmp_path / "some.parquet")
@@ -411,7 +411,7 @@ def test_a_part_alone_has_the_places_of_its_questions(ten):
 
 
 @pytest.mark.whole
-def test_killed_shards_are_the_recording_of_one_process_and_repeat_no_more_than_was_in_flight(tmp_path):
+def test_killed_shards_equal_one_process_and_repeat_only_open_calls(tmp_path):
     from benchmarks import shard_kills
 
     result = shard_kills.run(tmp_path, kills=3, shards=3, processes=2, endings=2)
@@ -437,7 +437,7 @@ def test_replies_of_failed_questions_go_from_the_shards_into_the_merged_file(tmp
     assert columns_of(tmp_path / "merged.parquet") == columns_of(tmp_path / "one.parquet")
 
 
-def test_a_process_has_only_its_own_questions_in_memory_and_records_the_same(tmp_path):
+def test_a_process_holds_only_its_own_questions(tmp_path):
     for index in (1, 2):
         shard = Shard(index, 2)
         share = load_share(
@@ -453,7 +453,7 @@ def test_a_process_has_only_its_own_questions_in_memory_and_records_the_same(tmp
         == read_recording(tmp_path / "one.parquet").metadata["dataset"]
     )
     empty = load_share("2wiki_tune", lambda _: False, limit=5)
-    with pytest.raises(DataError, match="at least one question"):
+    with pytest.raises(DataError, match="one question"):
         record([], loop(), tmp_path / "none", shard=Shard(1, 2))
     assert record(empty, loop(), tmp_path / "empty", shard=Shard(1, 2)).questions == 0
 

@@ -119,7 +119,7 @@ def test_numbers_say_their_unit_and_every_column_its_kind(tmp_path):
     assert all(b"kind" in field.metadata for field in schema)
 
 
-def test_nan_and_null_are_both_undefined_and_infinities_are_read_as_the_signal_allows(tmp_path):
+def test_nan_and_null_are_undefined_and_infinities_follow_the_signal(tmp_path):
     rows = [
         row(r=1, answer_margin=NAN, overlap=math.inf, mine=math.inf),
         row(r=2, answer_margin=None, overlap=0.5, mine=1.0),
@@ -151,12 +151,12 @@ def test_rows_may_come_in_any_order_and_short_trajectories_are_padded(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "says"),
     [
-        ([row(r=1), row(r=1)], "question 'q' has round 1 more than once"),
-        ([row(r=1), row(r=3)], "lacks round 2"),
-        ([row("a", 0), row("a", 1), row("b", 1)], "'b' lacks round 0"),
-        ([row(r=2)], "start at 0 or 1, not at 2"),
+        ([row(r=1), row(r=1)], "more than once"),
+        ([row(r=1), row(r=3)], "round 2"),
+        ([row("a", 0), row("a", 1), row("b", 1)], "'b' lacks"),
+        ([row(r=2)], "not at 2"),
         ([row(r=-1), row(r=0)], "not at -1"),
-        ([row(end="bored")], "unknown end.*bored"),
+        ([row(end="bored")], "bored"),
         ([row(end=None)], "unknown end"),
         ([], "no rounds"),
     ],
@@ -170,7 +170,7 @@ def test_rows_that_contradict_each_other_are_refused(tmp_path, rows, says):
 def test_without_an_identity_there_is_no_recording(tmp_path, name):
     incomplete = row()
     del incomplete[name]
-    with pytest.raises(SchemaError, match=f"needs the column '{name}'"):
+    with pytest.raises(SchemaError, match=f"'{name}'"):
         written(tmp_path / "r.parquet", [incomplete])
 
 
@@ -192,15 +192,15 @@ def test_identities_of_another_kind_are_refused_not_guessed(tmp_path, changes, s
 
 
 def test_a_missing_file_a_folder_and_foreign_files_are_told(tmp_path):
-    with pytest.raises(DataError, match="does not exist"):
+    with pytest.raises(DataError, match="exist"):
         read_recording(tmp_path / "nowhere.parquet")
-    with pytest.raises(DataError, match="is a folder without a recording"):
+    with pytest.raises(DataError, match="without a recording"):
         read_recording(tmp_path)
     pq.write_table(pa.table({"question_id": ["a"], "round": [1]}), tmp_path / "foreign.parquet")
-    with pytest.raises(SchemaError, match=r"not a recording of Suffice.*suffice import"):
+    with pytest.raises(SchemaError, match="suffice import"):
         read_recording(tmp_path / "foreign.parquet")
     (tmp_path / "text.parquet").write_bytes(b"\xff\xfe not parquet at all")
-    with pytest.raises(SchemaError, match="corrupt or truncated"):
+    with pytest.raises(SchemaError, match="corrupt"):
         read_recording(tmp_path / "text.parquet")
 
 
@@ -259,7 +259,7 @@ def test_select_keeps_what_is_asked_for_and_the_metadata(tmp_path):
 
 def test_unknown_and_textual_columns_are_told():
     recording = Recording(build_table([row(mine="text")]))
-    with pytest.raises(UnknownSignalError, match="no column 'nothing'"):
+    with pytest.raises(UnknownSignalError, match="'nothing'"):
         recording.column("nothing")
     with pytest.raises(DataError, match="not numbers"):
         recording.column("mine")

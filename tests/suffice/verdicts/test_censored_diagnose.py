@@ -32,18 +32,18 @@ def shortened(recording: Recording, keep: int, every: int = 2) -> Recording:
 
 
 def test_gates_refuse_questions_whose_retrieval_never_ran(cut, cut_path):
-    with pytest.raises(CensoredError, match=f"{cut.heads.sum()} of {len(cut.heads)} questions"):
+    with pytest.raises(CensoredError, match=f"{cut.heads.sum()} of {len(cut.heads)}"):
         GateEvaluation(cut.cut, metrics=("em",), resampling=Resampling(n_resamples=10))
     refused = cli(
         "gate", "compare", cut_path, "--column", "p_known", "--no-questions", "--metric", "em", "--resamples", "20"
     )
     assert refused.code == 1
-    assert "Record all of them at full width" in refused.error
+    assert "full width" in refused.error
     no_false_gain(cut, refused.out)
 
 
 def test_selectors_refuse_a_rule_that_goes_on_past_the_recording(cut, cut_path):
-    with pytest.raises(CensoredError, match="because a rule ended their recording"):
+    with pytest.raises(CensoredError, match="a rule ended"):
         compare_selectors(
             cut.cut,
             [policy_for(cut.cut, "full")],
@@ -60,7 +60,7 @@ def test_selectors_refuse_a_rule_that_goes_on_past_the_recording(cut, cut_path):
     no_false_gain(cut, refused.out)
 
 
-def test_selectors_do_not_know_the_best_of_all_rounds_where_some_never_ran():
+def test_selectors_ignore_the_best_round_where_some_never_ran():
     recording = made(5)
     cut = shortened(recording, keep=2)
     rule = policy_for(cut, "fixed_k(2)")
@@ -160,7 +160,7 @@ def test_a_floor_is_not_judged_where_it_goes_on_past_the_recording():
         assert list(getattr(partly, name).question_ids) == kept
 
 
-def test_a_rule_that_goes_on_past_the_recording_has_no_figures_beside_its_calibrators_and_cells():
+def test_a_rule_beyond_the_recording_has_no_calibrator_or_cell_figures():
     tune = made(1, prefix="t")
     policy, _ = calibrate_tasr(tune)
     cut = shortened(made(4, n=80), keep=2)

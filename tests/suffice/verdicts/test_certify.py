@@ -130,7 +130,7 @@ def test_the_answer_does_not_depend_on_the_order_of_the_rows(fresh, family, cert
     assert found.p_values.tolist() == certified.p_values.tolist()
 
 
-def test_the_order_of_betting_follows_from_the_names_of_the_questions_and_nobody_chooses_it(fresh, policy, certified):
+def test_the_betting_order_follows_from_question_names(fresh, policy, certified):
     names = np.array([id_hash(f"certify, order:{name}") for name in fresh.question_ids])
     expected = [id_hash(fresh.question_ids[place]) for place in np.argsort(names)]
     assert list(certified.measured.question_ids) == expected
@@ -275,7 +275,7 @@ def test_means_of_rows_get_no_test_for_losses_of_0_and_1(fresh, policy):
     assert ["binary" in method for method in methods] == [True, False]
 
 
-def test_a_question_under_two_ids_counts_once_whatever_its_case_and_white_space(fresh, policy):
+def test_a_question_under_two_ids_counts_once(fresh, policy):
     told = [{**row, "question": f"Which of {row['question_id']}?"} for row in fresh.table.to_pylist()]
     again = [{**r, "question_id": f"again {r['question_id']}", "question": f"  {r['question'].upper()} "} for r in told]
     kinds = dict.fromkeys(fresh.names("signal"), "signal")
@@ -398,7 +398,7 @@ def test_what_is_idle_on_tune_questions_is_left_out(tune, policy):
         arranged(threshold_path(policy, "p_correct", [2.0]), tune, EASY)
 
 
-def test_a_list_is_ordered_by_tune_p_values_and_without_tune_as_it_stands(tune, policy):
+def test_a_list_is_ordered_by_tune_p_values_or_as_given(tune, policy):
     texts = ["fixed_k(1)", "tasr", "fixed_k(3)", "fixed_k(4)"]
     family = listed(texts, policy)
     assert [member.label for member in family.policies] == texts
@@ -425,22 +425,22 @@ def test_a_list_holds_policies_and_rules_and_none_twice(policy):
 
 
 def test_questions_that_were_used_before_are_refused(tune, fresh, policy, family, certified):
-    with pytest.raises(ConfigMismatchError, match="80 of the 80"):
+    with pytest.raises(ConfigMismatchError, match="of the 80"):
         certify(tune, listed([policy], policy), EASY)
     mixed = Recording(build_table(tune.table.to_pylist()[:15] + fresh.table.to_pylist()))
-    with pytest.raises(ConfigMismatchError, match="3 of the 303"):
+    with pytest.raises(ConfigMismatchError, match="of the 303"):
         certify(mixed, family, EASY, tune=planted(20, seed=9, prefix="other"))
-    with pytest.raises(ConfigMismatchError, match="300 of the 300"):
+    with pytest.raises(ConfigMismatchError, match="of the 300"):
         certify(fresh, listed(["fixed_k(3)"], Policy()), EASY, tune=fresh)
-    with pytest.raises(ConfigMismatchError, match="300 of the 300"):  # a certificate has chosen on them
+    with pytest.raises(ConfigMismatchError, match="of the 300"):  # a certificate has chosen on them
         certify(fresh, listed([certified.policy], policy), EASY)
-    with pytest.raises(ConfigMismatchError, match="80 of the 80"):  # the baseline was fitted there
+    with pytest.raises(ConfigMismatchError, match="of the 80"):  # the baseline was fitted there
         certify(tune, listed(["fixed_k(3)"], Policy()), Claim(epsilon=0.1, baseline=policy))
 
 
 def test_a_question_under_another_row_id_is_still_the_same_question(tune, policy):
     recording = altered(tune, cluster=lambda row: row["question_id"], question_id=lambda row: f"{row['question_id']}@b")
-    with pytest.raises(ConfigMismatchError, match="80 of the 80"):
+    with pytest.raises(ConfigMismatchError, match="of the 80"):
         certify(recording, listed([policy], policy), EASY)
 
 
@@ -455,14 +455,14 @@ def test_fitted_state_of_unknown_origin_is_refused(fresh, policy):
         certify(recording, listed([replace(policy, depends={"model": "b"})], policy), EASY)
 
 
-def test_a_baseline_beyond_a_cut_is_refused_and_a_policy_counts_as_lost(fresh):
+def test_beyond_a_cut_baselines_are_refused_and_policies_lose(fresh):
     cut = set(fresh.question_ids[:5])
     table = [row for row in fresh.table.to_pylist() if row["question_id"] not in cut or row["round"] <= 4]
     for row in table:
         row["end"] = "rule" if row["question_id"] in cut else "max_rounds"
     recording = Recording(build_table(table))
     family = listed(["fixed_k(3)"], Policy())
-    with pytest.raises(CensoredError, match="5 of 300.*full width"):
+    with pytest.raises(CensoredError, match="5 of 300"):
         certify(recording, family, EASY)
     assert certify(recording, family, Claim(epsilon=0.3, baseline="fixed_k(4)")).policy is not None
     beyond = certify(recording, listed(["never()"], Policy()), Claim(epsilon=0.3, baseline="fixed_k(2)"))
@@ -480,7 +480,7 @@ def test_metrics_outside_their_range_or_missing_are_refused(fresh, policy):
     table = altered(fresh, score=lambda row: 5.0 * row["f1"])
     with pytest.raises(DataError, match="rescale"):
         certify(table, family, Claim(epsilon=0.1, metric="score"))
-    with pytest.raises(DataError, match="no metric 'bleu'"):
+    with pytest.raises(DataError, match="'bleu'"):
         certify(fresh, family, Claim(epsilon=0.1, metric="bleu"))
 
 
@@ -652,7 +652,7 @@ def test_a_certificate_with_anything_unexpected_is_refused(certified, change):
 def test_a_certificate_with_something_missing_is_refused(certified):
     data = certified.certificate.to_dict()
     del data["epsilon"]
-    with pytest.raises(SchemaError, match="missing fields \\['epsilon'\\]"):
+    with pytest.raises(SchemaError, match="'epsilon'"):
         Certificate.from_dict(data)
     with pytest.raises(SchemaError):
         Certificate.from_dict([])
@@ -666,7 +666,7 @@ def test_what_was_certified_on_a_set_is_selected_there(certified, fresh, tune, p
     assert tuned_on(ordered, tune) == 80
 
 
-def test_the_baseline_that_dominates_the_certified_policy_is_named_in_headline_table_and_json(fresh, policy):
+def test_a_dominating_baseline_is_named_in_headline_table_and_json(fresh, policy):
     found = certify(fresh, listed(["fixed_k(5)"], policy), Claim(epsilon=0.3, confidence=0.8))
     rival = replay(fresh, ["fixed_k(5)"], resampling=Resampling(n_resamples=2)).rows[0].dominated_by
     assert rival is not None
@@ -676,7 +676,7 @@ def test_the_baseline_that_dominates_the_certified_policy_is_named_in_headline_t
     assert found.to_dict()["dominated_by"] == found.to_dict()["sequence"][0]["dominated_by"] == rival
 
 
-def test_a_certified_policy_that_nothing_dominates_names_the_cheapest_that_is_as_good(fresh, policy):
+def test_an_undominated_certified_policy_names_its_cheapest_equal(fresh, policy):
     found = certify(fresh, listed(["fixed_k(1)"], policy), Claim(epsilon=0.95))
     row = replay(fresh, ["fixed_k(1)"], resampling=Resampling(n_resamples=2)).rows[0]
     assert found.dominated_by is row.dominated_by is None

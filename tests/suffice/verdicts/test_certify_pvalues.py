@@ -60,14 +60,14 @@ def test_hoeffding_bentkus_is_valid_for_bernoulli_losses_exactly(epsilon, binary
     assert_valid(hoeffding_bentkus_p_value(counts / n, n, epsilon, binary=binary), probability)
 
 
-def test_the_exact_binomial_tail_is_not_valid_for_losses_that_are_not_binary_so_it_takes_a_factor_e():
+def test_the_binomial_tail_needs_a_factor_e_for_graded_losses():
     means, n = np.array([0.01, 0.049]), 60
     plain, binary = (hoeffding_bentkus_p_value(means, n, 0.05, binary=kind) for kind in (False, True))
     assert (plain >= binary).all()
     assert plain[1] > binary[1]
 
 
-def test_a_sum_of_losses_with_rounding_errors_counts_as_the_whole_number_that_it_is():
+def test_a_rounded_sum_of_losses_counts_as_the_whole_number():
     losses = np.full(30, 0.1)
     p = hoeffding_bentkus_p_value(losses.mean(), 30, 0.3)
     assert p == pytest.approx(hoeffding_bentkus_p_value(3 / 30, 30, 0.3))
@@ -116,7 +116,7 @@ def test_betting_is_valid_for_gains_and_losses_exactly(gain):
     assert_valid(net_p_value(losses, epsilon), probability)
 
 
-def test_a_bet_that_sees_the_loss_it_is_placed_on_would_not_be_valid():
+def test_a_bet_that_sees_its_loss_fails_the_validity_check():
     """The checks above tell a valid process from one that peeks: this one stakes by the present loss."""
     losses, probability = exact([0.0, 1.0], [0.7, 0.3], 10)
     stakes = np.where(losses < 0.3, 1.0, 0.0)
@@ -131,7 +131,7 @@ def test_a_bet_that_sees_the_loss_it_is_placed_on_would_not_be_valid():
     epsilon=st.floats(0.01, 0.9),
     rows=st.integers(1, 3),
 )
-def test_many_populations_at_once_equal_one_by_one_and_net_is_the_shifted_loss(losses, epsilon, rows):
+def test_p_values_of_many_populations_equal_those_of_each(losses, epsilon, rows):
     matrix = np.array([np.roll(losses, shift) for shift in range(rows)])
     together = net_p_value(matrix, epsilon)
     assert together.shape == (rows,)

@@ -55,7 +55,7 @@ def recording(letters: str = "abcd", **options) -> Recording:
 
 
 @pytest.mark.parametrize(("letters", "golds"), [("abcd", True), ("abcd", False), ("bcd", True)])
-def test_the_quality_of_multiple_choice_is_exact_match_wherever_a_metric_is_chosen(letters, golds):
+def test_multiple_choice_is_judged_by_exact_match_everywhere(letters, golds):
     kept = recording(letters, golds=golds)
     assert default_metrics(kept) == ("em",)
     said = choice_note(kept)

@@ -90,7 +90,7 @@ def test_bets_in_two_visits_are_the_bets_in_one(losses, cut):
 
 
 @given(LOSSES, st.sampled_from(["below", "above"]))
-def test_the_wealth_is_that_of_gamblers_who_share_a_capital_by_their_stakes_and_stake_a_constant_share(losses, side):
+def test_the_wealth_is_that_of_gamblers_sharing_a_stake(losses, side):
     wealth = Wealth.start(0.02, side, 1).bet(np.array([losses]))
     capital, highest = [stake / sum(wealth.stakes) for stake in wealth.stakes], 1.0
     for loss in losses:
@@ -103,7 +103,7 @@ def test_the_wealth_is_that_of_gamblers_who_share_a_capital_by_their_stakes_and_
 
 @pytest.mark.parametrize("spread", ["sparse", "coin", "skewed"])
 @pytest.mark.parametrize("side", ["below", "above"])
-def test_looking_after_every_question_shows_a_false_claim_with_at_most_the_stated_risk(spread, side):
+def test_repeated_looks_keep_false_claims_within_the_stated_risk(spread, side):
     rng, bound, n, populations = np.random.default_rng(5), 0.02, 600, 1500
     shape = (populations, n)
     losses = {
@@ -126,7 +126,7 @@ def test_more_losses_than_fit_in_a_block_are_the_same_bets():
 
 @pytest.mark.parametrize("loss", [math.nan, 1.01, -1.01, math.inf])
 def test_a_loss_that_is_no_loss_is_refused(loss):
-    with pytest.raises(DataError, match=r"losses must lie in \[-1, 1\]"):
+    with pytest.raises(DataError, match="losses"):
         Wealth.start(0.02, "below", 1).bet(np.array([[loss]]))
 
 
@@ -149,7 +149,7 @@ def test_the_questions_needed_are_enough_four_times_in_five():
     assert start.bet(np.full((1, 10), 0.02)).more_losses(0.05, 0) is None
 
 
-def test_advice_is_rarely_false_where_every_candidate_loses_the_most_that_is_accepted():
+def test_advice_is_rarely_false_where_all_candidates_lose_the_limit():
     rows = simulation.false_advice(40, (50, 400)).rows
     assert len(rows) == 16
     assert sum(row[2] for row in rows) <= 0.05 * len(rows)
@@ -224,7 +224,7 @@ def test_a_cap_that_earns_three_points_is_not_advised_away():
     assert advice.verdict == "keep what you have"
 
 
-def test_too_few_questions_are_said_to_be_too_few_and_how_many_more_would_do():
+def test_too_few_questions_are_reported_with_the_number_needed():
     advice = decide(log_of(100, converged_at_2), metric="quality")
     assert advice.verdict == "not enough data"
     assert "to lower the cap from 5 to 2 would save 60 % of the calls" in advice.sentence
@@ -255,11 +255,11 @@ def without_answers(log: Recording) -> Recording:
 
 
 def test_a_log_without_answers_and_metrics_gives_nothing_to_judge_by():
-    with pytest.raises(DataError, match="nothing to judge by: no round has an answer"):
+    with pytest.raises(DataError, match="no round"):
         decide(without_answers(log_of(400, converged_at_2)))
     log = log_of(400, converged_at_2)
     first = decide(Recording(log.table.drop_columns(["quality"])))
-    with pytest.raises(DataError, match="nothing to judge by"):
+    with pytest.raises(DataError, match="judge by"):
         decide(without_answers(log_of(100, converged_at_2, first=400)), previous=first)
 
 
@@ -279,7 +279,7 @@ def test_failed_questions_count_as_lost_unless_they_are_left_out():
     assert any("50 questions failed" in note for note in advice.notes)
 
 
-def test_the_loops_own_stops_are_the_baseline_and_no_candidate_goes_past_them():
+def test_the_loops_own_stops_are_the_baseline_and_the_limit():
     def end(q: int, r: int) -> str:
         return "rule"
 
@@ -339,7 +339,7 @@ def test_where_nothing_saves_the_sentence_says_so():
 
 @pytest.mark.parametrize(("cost", "columns"), [("money", "prices"), ("tokens", "cost.generator.output_tokens")])
 def test_what_is_to_be_saved_must_be_known(cost, columns):
-    with pytest.raises(DataError, match=rf"{cost} (is|are) unknown in \d+ of \d+ questions.*{columns}.*--cost calls"):
+    with pytest.raises(DataError, match=f"{columns}.*--cost calls"):
         decide(log_of(100, converged_at_2), metric="quality", cost=cost)
 
 
@@ -356,13 +356,13 @@ def test_the_sentence_says_calls_tokens_and_money_where_they_are_known():
 def test_later_questions_without_tokens_are_refused_where_tokens_are_to_be_saved():
     tokens = {f"cost.generator.{kind}": 10 for kind in COST_KINDS}
     first = decide(log_of(100, converged_at_2, **tokens), metric="quality", cost="tokens")
-    with pytest.raises(DataError, match="tokens are unknown in 50 of 50 questions"):
+    with pytest.raises(DataError, match="50 of 50"):
         decide(log_of(50, converged_at_2, first=100), previous=first)
 
 
 def test_the_full_budget_is_no_baseline_where_a_rule_ended_the_rounds():
     log = log_of(100, converged_at_2, rounds=lambda q: 2 + q % 4, end="rule")
-    with pytest.raises(CensoredError, match="baseline 'full' goes on past what was recorded"):
+    with pytest.raises(CensoredError, match="'full'"):
         decide(log, metric="quality", baseline="full")
 
 
@@ -374,7 +374,7 @@ def test_questions_that_a_gate_has_seen_do_not_count():
     assert any("not fresh: the retriever was fitted on" in note for note in advice.notes)
 
 
-def test_where_it_is_not_on_record_what_a_gate_has_seen_a_note_says_so():
+def test_unrecorded_questions_that_a_gate_saw_are_noted():
     log = log_of(300, converged_at_2)
     advice = decide(Recording(log.table, {"fitted": {"retriever": {}}}), metric="quality")
     assert any("not on record which questions the retriever was fitted on" in note for note in advice.notes)
@@ -383,9 +383,9 @@ def test_where_it_is_not_on_record_what_a_gate_has_seen_a_note_says_so():
 def test_where_no_fresh_question_is_left_nothing_is_decided():
     log = log_of(100, converged_at_2)
     seen = {"retriever": Seen.of([f"q{q}" for q in range(100)]).to_dict()}
-    with pytest.raises(DataError, match="no question is left for the verdict"):
+    with pytest.raises(DataError, match="is left"):
         decide(Recording(log.table, {"fitted": seen}), metric="quality")
-    with pytest.raises(DataError, match="no question is left for the verdict"):
+    with pytest.raises(DataError, match="is left"):
         decide(log, metric="quality", tune=log)
 
 
@@ -592,7 +592,7 @@ def test_a_single_round_leaves_nothing_to_decide():
     "options", [{"max_loss": 0}, {"max_loss": 2}, {"alpha": 1}, {"tune_share": 0}, {"cost": "joy"}]
 )
 def test_options_outside_their_range_are_refused(options):
-    with pytest.raises(DataError, match="must lie between|allowed"):
+    with pytest.raises(DataError, match="between|allowed"):
         decide(log_of(40, converged_at_2), metric="quality", **options)
 
 

@@ -85,7 +85,7 @@ def test_numbers_that_contain_the_gold_answer_as_digits_are_no_replies():
 
 @pytest.mark.parametrize("golds", [True, False])
 @pytest.mark.parametrize("metric", ["em", "f1"])
-def test_a_score_of_the_log_for_the_question_as_a_whole_is_not_judged_whatever_its_name(metric, golds):
+def test_a_whole_question_score_is_not_judged_whatever_its_name(metric, golds):
     rows = [
         {**row, "golds": row["golds"] if golds else [], metric: float(int(row["question_id"][1:]) % 3 > 0)}
         for row in asked(600, lambda q, r: city(q) if r > 2 else f"{r} {city(q)}").table.to_pylist()
@@ -185,7 +185,7 @@ def test_equal_answers_lose_nothing_whatever_the_metric(value):
     assert any("the answers of all rounds are equal" in note for note in advice.notes)
 
 
-def test_a_score_of_the_whole_question_in_every_round_cannot_judge_answers_that_differ():
+def test_a_question_score_repeated_by_round_cannot_judge_different_answers():
     advice = decide(drafted(lambda q, r: float(q % 3 > 0), lambda q, r: f"draft {r} of {q}"), metric="quality")
     assert advice.verdict == "cannot be judged"
     assert "quality is the same in all rounds of each question" in advice.sentence
@@ -215,7 +215,7 @@ def verdict_names(log: Recording) -> list[str]:
     return [name for name in log.question_ids if id_hash(name) in counted]
 
 
-def test_what_cannot_be_judged_stays_so_in_a_file_and_with_more_questions(tmp_path, monkeypatch):
+def test_an_unjudgeable_loop_stays_so_in_files_and_with_more_questions(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     first = decide(asked(300, reply), metric="em", max_loss=0.1)
     again = Advice.from_dict(json.loads(json.dumps(first.to_dict())))

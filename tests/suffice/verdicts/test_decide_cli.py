@@ -32,7 +32,7 @@ def test_the_sentence_comes_first_and_the_decision_is_written(folder):
     assert "next: suffice deploy decision.json" in done.out
 
 
-def test_the_same_loop_may_be_asked_about_again_and_goes_on_where_it_was(folder):
+def test_asking_again_about_the_same_loop_continues(folder):
     first = cli("decide", "waste_few.parquet", "--metric", "quality", "--json").json
     again = cli("decide", "waste_few.parquet", "--json").json
     assert again["trial"] == first["trial"]
@@ -61,7 +61,7 @@ def test_a_decision_about_a_metric_that_the_log_lacks_is_not_repeated(folder):
     write_recording(folder / "bare.parquet", log.table.drop_columns(["quality"]), log.metadata)
     refused = cli("decide", "bare.parquet")
     assert refused.code == 1
-    assert "is about quality, which this log lacks" in refused.error
+    assert "quality" in refused.error
 
 
 def test_a_decision_on_other_questions_is_not_continued_unasked(folder):
@@ -69,7 +69,7 @@ def test_a_decision_on_other_questions_is_not_continued_unasked(folder):
     before = (folder / "decision.json").read_bytes()
     refused = cli("decide", "earn_more.parquet", "--metric", "quality")
     assert refused.code == 1
-    assert "is a decision on other questions" in refused.error
+    assert "other questions" in refused.error
     assert "--continue decision.json" in refused.error
     assert (folder / "decision.json").read_bytes() == before
     assert cli("decide", "earn_more.parquet", "--metric", "quality", "-o", "other.json").code == 0
@@ -81,7 +81,7 @@ def test_what_was_declared_holds(folder, option):
     before = (folder / "decision.json").read_bytes()
     refused = cli("decide", "waste_few.parquet", *option)
     assert refused.code == 1
-    assert "the earlier decision declared" in refused.error
+    assert "earlier decision" in refused.error
     assert (folder / "decision.json").read_bytes() == before
 
 

@@ -54,7 +54,7 @@ def lossy(tmp_path_factory) -> Path:
     return written(tmp_path_factory.mktemp("lossy") / "log.csv", lengths, lambda q, r: float(r == CAP or not late[q]))
 
 
-def test_rows_that_were_lost_where_late_rounds_helped_give_no_advice_to_stop_early(lossy):
+def test_lost_rows_where_late_rounds_helped_prevent_advice_to_stop(lossy):
     recording = imported(lossy)
     advice = decide(recording, metric="score", max_loss=0.04)
     assert advice.verdict == "cannot be judged"
@@ -67,7 +67,7 @@ def test_rows_that_were_lost_where_late_rounds_helped_give_no_advice_to_stop_ear
     assert advice.to_dict()["sentence"] == advice.sentence
 
 
-def test_a_loop_that_is_said_to_have_stopped_there_by_itself_is_judged_as_before(lossy):
+def test_a_loop_stated_to_have_stopped_by_itself_is_judged_as_before(lossy):
     recording = imported(lossy, ended="rule")
     assert not recording.unexplained.any()
     assert (recording.ends == "rule").any()
@@ -88,7 +88,7 @@ def test_a_log_that_names_its_ends_needs_no_word_of_the_user(tmp_path):
     assert set(uncut(ends).ends[ends.unexplained]) == {"rule"}
 
 
-def test_where_every_candidate_scores_the_most_missing_rounds_change_no_verdict_and_are_named(tmp_path):
+def test_missing_rounds_of_perfect_candidates_are_named_without_changing_verdicts(tmp_path):
     lengths = [2 if q % 3 else CAP for q in range(N)]
     advice = decide(imported(written(tmp_path / "log.csv", lengths, lambda q, r: 1.0)), metric="score")
     assert advice.verdict == "do it"
@@ -124,7 +124,7 @@ def test_agreement_with_an_answer_that_may_not_be_the_last_is_unknown(tmp_path):
 
 
 def test_a_certificate_is_refused_where_rounds_may_be_missing(lossy):
-    with pytest.raises(CensoredError, match=r"nothing says why they ended.*--ended exhausted") as raised:
+    with pytest.raises(CensoredError, match="--ended") as raised:
         certify(imported(lossy), ["fixed_k(1)"], Claim(epsilon=0.1, metric="score"))
     assert len(str(raised.value)) < 600
     declared = imported(lossy, ended="exhausted")

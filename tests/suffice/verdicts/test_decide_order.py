@@ -25,7 +25,7 @@ def blocked_advice(early: float = 0.018) -> Advice:
     return decide(log, metric="quality", tune=tune)
 
 
-def test_a_complete_proof_that_waits_for_an_earlier_candidate_asks_for_no_number_of_questions():
+def test_a_finished_proof_behind_another_candidate_asks_for_no_questions():
     advice = blocked_advice()
     assert [advice.trial.candidates[place].label for place in advice.trial.sequence] == ["fixed_k(2)", "fixed_k(1)"]
     assert advice.verdict == "not enough data"
@@ -45,7 +45,7 @@ def test_a_complete_proof_that_waits_for_an_earlier_candidate_asks_for_no_number
     assert "waits for fixed_k(2)" in {row[5] for row in advice.table().rows}
 
 
-def test_a_proof_that_waits_for_a_candidate_that_loses_too_much_is_put_to_a_new_decision():
+def test_a_proof_behind_a_losing_candidate_gets_a_new_decision():
     advice = blocked_advice(0.03)
     assert advice.verdict == "not enough data"
     assert (
@@ -68,7 +68,7 @@ def test_the_effect_of_advice_says_that_it_was_selected_here():
     assert selected == {f"fixed_k({k})": k == 2 for k in range(1, 5)}
 
 
-def test_a_budget_that_may_lose_everything_is_not_said_to_score_as_well():
+def test_a_budget_that_may_lose_everything_is_never_called_equal():
     # Nothing is scored: a mean counts that as 0 for all, and a loss as everything, but for equal stops.
     log = log_of(400, lambda q, r: None, rounds=lambda q: 3 if q % 20 == 0 else 2, end="exhausted")
     advice = decide(log, metric="quality", max_loss=0.2)
@@ -81,7 +81,7 @@ def test_a_budget_that_may_lose_everything_is_not_said_to_score_as_well():
     assert advice.to_dict()["dominated_by"] is None
 
 
-def test_a_budget_that_scored_as_well_is_named_with_how_far_it_is_from_a_proof():
+def test_a_budget_that_scored_equally_is_named_with_its_distance():
     def values(q: int, r: int) -> float:
         last = float(q % 2)
         return last if r >= 3 else 0.0 if r == 1 else 1 - last if q % 40 < 2 else last  # one turns wrong, one right

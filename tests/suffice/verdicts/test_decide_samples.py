@@ -88,13 +88,13 @@ def test_more_questions_are_added_and_other_loops_refused(advice):
     with pytest.raises(ConfigMismatchError, match="orders"):
         decide(recording.select(~half), previous=first, orders=6)
     follow = Recording(recording.table, {**recording.metadata, "exchangeable": False})
-    with pytest.raises(ConfigMismatchError, match="about independent samples"):
+    with pytest.raises(ConfigMismatchError, match="independent"):
         decide(follow, previous=advice)
-    with pytest.raises(DataError, match="follow one another"):
+    with pytest.raises(DataError, match="follow"):
         decide(follow, orders=5)
 
 
-def test_samples_that_a_rule_ended_count_in_the_order_in_which_they_came():
+def test_samples_ended_by_a_rule_count_in_their_order():
     recording = bundled_recording(DATES)
     policy = policy_for(recording, "lead(4)")
     by_question: dict[str, list[dict]] = {}
@@ -125,7 +125,7 @@ def test_without_gold_answers_samples_are_compared_with_their_majority():
     np.testing.assert_array_equal(
         outcome(recording, "agreement"), [[1, 0, 1, 0], [0, 0, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1]]
     )
-    with pytest.raises(DataError, match="of samples many count"):
+    with pytest.raises(DataError, match="many count"):
         outcome(recording, "agreement_f1")
     rng = np.random.default_rng(0)
     texts = rng.choice(["a", "b"], size=(80, 6), p=[0.8, 0.2]).tolist()

@@ -18,14 +18,14 @@ from tests.suffice.verdicts.test_decide import converged_at_2, log_of
 from tests.suffice.verdicts.test_decide_later import unscored
 
 
-def test_a_loop_that_is_always_right_may_save_and_a_note_says_that_nothing_varied():
+def test_a_loop_that_is_always_right_may_save_with_a_note():
     advice = decide(log_of(400, lambda q, r: 1.0), metric="quality")
     assert advice.verdict == "do it"
     assert any("quality is 1 in every answer" in note for note in advice.notes)
     assert "[+0.0, +0.0]" in advice.sentence  # no negative zero
 
 
-def test_it_is_said_which_way_a_metric_is_read_and_which_others_there_are():
+def test_the_sentence_says_how_the_metric_is_read_and_names_others():
     log = log_of(100, converged_at_2)
     rows = [{**row, "errors": 1 - row["quality"]} for row in log.table.to_pylist()]
     both = Recording(build_table(rows, kinds={"quality": "metric", "errors": "metric"}))
@@ -77,7 +77,7 @@ def drafts(n: int) -> tuple[np.ndarray, np.ndarray]:
     return rng.choice([1, 2, 3, 4], n, p=[0.6, 0.2, 0.1, 0.1]), rng.random((n, 6))
 
 
-def test_a_rule_that_knows_nothing_does_not_beat_its_random_twin_and_the_sentence_says_so():
+def test_an_uninformed_rule_does_not_beat_its_twin_and_says_so():
     right_from, blind = drafts(1500)
     log = log_of(
         1500,
@@ -146,7 +146,7 @@ def test_what_is_unknown_is_no_gain_over_chance():
     assert gains[0] < gains[1]
 
 
-def test_smaller_caps_have_no_random_twin_and_a_file_keeps_those_of_rules():
+def test_files_keep_random_twins_of_rules_and_caps_have_none():
     right_from, _ = drafts(600)
     log = log_of(600, lambda q, r: float(r >= right_from[q]), critic_approved=lambda q, r: float(r >= right_from[q]))
     advice = decide(log, metric="quality", max_loss=0.1)
@@ -190,13 +190,11 @@ def test_how_questions_are_told_apart_is_noted_where_it_may_mislead():
 def test_tune_questions_of_another_cap_are_refused():
     log = log_of(100, converged_at_2)
     for rounds in (2, 8):
-        with pytest.raises(
-            ConfigMismatchError, match=f"tune questions have a cap of {rounds}, and the others one of 5"
-        ):
+        with pytest.raises(ConfigMismatchError, match=f"cap of {rounds}"):
             decide(log, metric="quality", tune=log_of(40, converged_at_2, first=100, rounds=rounds))
 
 
-def test_every_smaller_cap_is_a_candidate_also_where_tune_questions_happen_to_be_short():
+def test_every_smaller_cap_is_a_candidate_despite_short_tune_questions():
     tune = log_of(100, converged_at_2, first=400, rounds=lambda q: 1 + q % 2, end="rule")
     log = log_of(400, converged_at_2, rounds=lambda q: 1 + q % 5, end="rule")
     labels = [policy.label for policy in decide(log, metric="quality", tune=tune).trial.candidates]
@@ -204,10 +202,10 @@ def test_every_smaller_cap_is_a_candidate_also_where_tune_questions_happen_to_be
 
 
 def test_a_baseline_that_nobody_ran_is_refused():
-    with pytest.raises(DataError, match=r"'fixed_k\(9\)' stops nowhere up to round 5"):
+    with pytest.raises(DataError, match=r"'fixed_k\(9\)'"):
         decide(log_of(100, converged_at_2), metric="quality", baseline="fixed_k(9)")
     assert decide(log_of(100, converged_at_2), metric="quality", baseline="full").n
-    with pytest.raises(NotFittedError, match="has no calibrator"):
+    with pytest.raises(NotFittedError, match="calibrator"):
         decide(
             log_of(100, converged_at_2, answer_margin=lambda q, r: float(r), answer_stable=lambda q, r: float(r > 2)),
             metric="quality",
@@ -215,7 +213,7 @@ def test_a_baseline_that_nobody_ran_is_refused():
         )
 
 
-def test_answers_that_a_gate_of_the_loop_gave_at_round_0_are_the_baselines_answers():
+def test_answers_of_the_loops_gate_at_round_0_are_the_baselines():
     rows = [
         {"question_id": f"q{q}", "question": f"what is number {q}?", "round": r, "answer": f"{q} {r}"}
         | {"quality": float(q % 2 == 0 or r >= 2), "p_known": 0.9 - 0.8 * (q % 2) if r == 0 else math.nan}
@@ -231,7 +229,7 @@ def test_answers_that_a_gate_of_the_loop_gave_at_round_0_are_the_baselines_answe
     assert gates
     assert all(item.change[0] <= 0 for item in gates)
     assert Advice.from_dict(advice.to_dict()).trial.loop.start_round == 0
-    with pytest.raises(ConfigMismatchError, match="end at round 0"):
+    with pytest.raises(ConfigMismatchError, match="round 0"):
         decide(log, previous=decide(log_of(60, converged_at_2, rounds=3, first=2000), metric="quality"))
 
 
@@ -244,5 +242,5 @@ def test_a_selector_that_reads_what_judges_is_noted():
 
 def test_one_question_cannot_be_divided():
     rows = [{**row, "cluster": "one"} for row in log_of(60, converged_at_2).table.to_pylist()]
-    with pytest.raises(DataError, match=r"too few to divide .*: 1 different question\. Record"):
+    with pytest.raises(DataError, match="too few"):
         decide(Recording(build_table(rows, kinds={"quality": "metric"})), metric="quality")

@@ -36,7 +36,7 @@ def expected_wealth(wealth: Wealth, distribution: list[tuple[float, float]]) -> 
 
 
 @given(BOUNDS, SIDES, st.floats(-1, 0), st.floats(0.5, 1), st.lists(st.floats(-1, 1), max_size=8))
-def test_one_more_bet_at_the_bound_gains_nothing_on_average_whatever_came_before(bound, side, low, high, before):
+def test_a_bet_at_the_bound_gains_nothing_on_average(bound, side, low, high, before):
     wealth = Wealth.start(bound, side, 1).bet(np.array([before]))
     now = float(np.exp(wealth.log_shares) @ np.exp(wealth.log_capital[0]))
     assert expected_wealth(wealth, fair(bound, low, high)) <= now * (1 + 1e-9)
@@ -52,7 +52,7 @@ def test_shares_add_up_to_1_and_are_in_proportion_to_the_stakes(side):
     np.testing.assert_allclose(shares / shares[0], wealth.stakes / wealth.stakes[0])
 
 
-def test_a_false_claim_at_the_bound_is_shown_with_at_most_the_stated_risk():
+def test_a_false_claim_at_the_bound_keeps_the_stated_risk():
     rng, populations = np.random.default_rng(8), 2000
     drawn = rng.random((populations, 800))
     losses = np.where(drawn < 0.05, -1.0, np.where(drawn < 0.12, 1.0, 0.0))  # the mean is 0.02

@@ -105,7 +105,7 @@ def test_the_areas_interval_is_the_clustered_delong_interval_on_the_logit_scale(
     assert (low, high) == pytest.approx(tuple(scipy.special.expit([logit - reach, logit + reach])), abs=1e-12)
 
 
-def test_the_areas_interval_covers_where_rounds_of_a_question_depend_and_independent_rows_would_not():
+def test_the_areas_interval_covers_dependent_rounds_where_independent_rows_fail():
     """600 sets of 60 questions with five equal rounds: about 95 % with questions as units, far fewer with rows."""
     rng = np.random.default_rng(0)
     truth, n, width = scipy.stats.norm.cdf(1 / math.sqrt(2)), 60, 5
@@ -159,7 +159,7 @@ def test_draws_of_d_are_d_of_the_drawn_questions():
             assert got == pytest.approx(hand_d(column[right == 1], column[right == 0]), abs=1e-9)
 
 
-def test_ends_are_percentiles_of_the_defined_draws_and_undefined_if_too_few_are():
+def test_ends_are_percentiles_of_enough_defined_draws():
     draws = np.random.default_rng(0).normal(size=(200, 3))
     draws[:5, 1] = NAN
     draws[:20, 2] = NAN

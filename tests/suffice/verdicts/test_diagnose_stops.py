@@ -125,7 +125,7 @@ def test_a_threshold_equal_to_a_recorded_value_is_on_its_own_side(comparison):
         assert own.quality == pytest.approx(run.values["f1"].mean())
 
 
-def test_thresholds_that_stop_alike_but_ask_a_judge_more_often_are_told_apart():
+def test_thresholds_with_equal_stops_but_other_judge_costs_stay_separate():
     recording = made(n=5)
     table = recording.table
     for name, value in (("judge_entailment", 1.0), ("cost.judge:entailment.calls", 1.0)):
@@ -177,7 +177,7 @@ def test_the_knee_lies_farthest_above_the_line_between_the_ends(quality, calls, 
 # --- calibrators ----------------------------------------------------------------------------------------------------
 
 
-def test_calibrators_are_fitted_on_tune_and_judged_on_the_recording_with_the_rules_outcome_beside():
+def test_calibrators_are_fitted_on_tune_and_judged_beside_the_rule():
     tune, recording = made(1, prefix="t"), made(2)
     found = diagnose(recording, policy="tasr", tune=tune, resampling=Resampling(n_resamples=20)).parts["calibration"]
     forms = {form.form: form for form in found.forms}
@@ -308,7 +308,7 @@ def test_only_a_conjunction_with_one_lower_bound_has_a_floor(text, bare):
 # --- cells ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_raw_threshold_stops_otherwise_in_a_cell_of_another_scale_and_a_calibrated_one_does_not():
+def test_only_calibrated_thresholds_carry_over_to_another_scale():
     cells = {"first": made(5, n=200), "louder": made(5, n=200, scale=3.0), "smaller": made(6, n=40)}
     found = compare_cells(cells, rule=parse_rule("p_correct > 0.4"))
     first, louder, smaller = found.cells
@@ -354,7 +354,7 @@ def test_a_cross_fitted_probability_never_saw_its_question():
 # --- the whole ------------------------------------------------------------------------------------------------------
 
 
-def test_every_part_stands_where_its_inputs_do_and_a_note_names_what_is_missing():
+def test_every_diagnosis_part_needs_its_inputs_and_notes_missing_ones():
     recording, tune = made(), made(1, prefix="t")
     alone = diagnose(recording, resampling=Resampling(n_resamples=20))
     assert list(alone.parts) == ["signals", "correlations"]
@@ -448,7 +448,7 @@ def test_missing_margins_are_notes_and_not_errors():
 
 def test_a_policy_that_does_not_belong_is_refused():
     recording = made()
-    with pytest.raises(ConfigMismatchError, match="runs to round 9"):
+    with pytest.raises(ConfigMismatchError, match="round 9"):
         diagnose(recording, policy=policy_for(recording, "answer_stable", max_rounds=9))
     with pytest.raises(NotFittedError, match="p_correct"):
         diagnose(recording, policy="tasr")
@@ -489,7 +489,7 @@ def test_the_chart_of_signals_has_every_known_area_the_largest_first():
     assert [point["auroc"] for point in points] == sorted((item.auroc for item in areas.values()), reverse=True)
 
 
-def test_the_chart_of_a_sweep_marks_the_own_value_and_leaves_out_what_is_unknown():
+def test_a_sweeps_chart_marks_its_value_and_omits_unknown_ones():
     recording = made(n=40)
     policy = policy_for(recording, "answer_margin > 1")
     sweep = sweep_threshold(prepared_for(recording, policy), policy, thresholds(policy.rule)[0])
@@ -519,7 +519,7 @@ def test_a_diagnosis_draws_the_parts_that_have_a_chart_and_names_them():
     assert drawn == [(b.predicted, b.n) for b in form.by_round[2].bins if b.n]
     for shown in (result.plot(), result.plot(sweep), result.plot("calibration")):
         assert "var(" not in json.dumps(shown.to_dict(), allow_nan=False)
-    with pytest.raises(DataError, match="'types'.*signals, .*calibration"):
+    with pytest.raises(DataError, match="'types'"):
         result.plot("types")
     with pytest.raises(DataError, match="'p_known'.*p_correct"):
         result.parts["calibration"].plot("p_known")

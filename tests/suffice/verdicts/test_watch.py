@@ -67,7 +67,7 @@ def test_a_policy_that_loses_as_little_as_certified_is_kept(healthy_log):
     assert result.whole.low <= 0.01 * result.n_cut / result.n <= result.whole.high
 
 
-def test_a_loss_that_rises_half_way_rings_after_it_and_says_what_to_do(broken_log):
+def test_a_rising_loss_alarms_after_its_rise_and_gives_a_remedy(broken_log):
     result = watch(broken_log, certified())
     assert result.status == "fall back"
     assert result.sentence.startswith(
@@ -136,7 +136,7 @@ def test_a_certificate_that_was_given_to_questions_is_what_must_hold(selector, b
     assert (question.source, question.bound, question.baseline) == ("certificate", 0.1, baseline)
 
 
-def test_agreement_may_gain_where_the_full_run_returns_another_answer_than_the_last():
+def test_agreement_may_gain_if_the_full_run_selects_another_answer():
     result = watch(production_log(100), POLICY, metric="agreement", max_loss=0.1)
     assert (result.question.lowest, result.question.text) == (0.0, "share of answers that differ from the full run's")
     policy = replace(POLICY, selector="max_answer_margin")
@@ -251,7 +251,7 @@ def test_every_interval_is_valid_at_every_look_of_a_true_loss():
 # What users say
 
 
-def test_a_user_signal_counts_when_its_deadline_has_passed_in_the_order_of_requests(healthy_log):
+def test_a_user_signal_counts_after_its_deadline_in_request_order(healthy_log):
     log = healthy_log.select(np.arange(2 * HALF) < 1000)
     ids, now = log.question_ids, BEGIN + MINUTE * 1000
     complaints = [
@@ -279,22 +279,22 @@ def test_signals_read_from_records_and_refuse_what_they_are_not(healthy_log):
         ({"time": 1}, "question_id"),
         ({"question_id": "a"}, "time"),
         ({"question_id": "a", "time": "soon"}, "ISO 8601"),
-        ({"question_id": "a", "time": 1, "value": "bad"}, "number from 0 to 1"),
+        ({"question_id": "a", "time": 1, "value": "bad"}, "0 to 1"),
     ):
         with pytest.raises(DataError, match=words):
             by_request([record])
-    with pytest.raises(DataError, match="from 0 to 1"):
+    with pytest.raises(DataError, match="0 to 1"):
         watch(healthy_log, POLICY, signal=[UserSignal(request="q0", value=5.0, time=0.0)])
     with pytest.raises(DataError, match="recorded_at"):
         watch(without(healthy_log, "recorded_at"), POLICY, signal=[])
-    with pytest.raises(DataError, match="instead of a metric"):
+    with pytest.raises(DataError, match="instead"):
         watch(healthy_log, POLICY, signal=[], metric="em")
 
 
 # Drift
 
 
-def test_a_signal_that_moves_is_noticed_in_its_window_and_asks_for_calibration():
+def test_a_moving_signal_is_noticed_in_its_window_and_needs_calibration():
     log = production_log(3000, margin=lambda number: 0.0 if number < 1500 else -1.0)
     tune = production_log(1000, rate=lambda _: 1.0, seed=5)
     result = watch(log, certified(), tune=tune)
@@ -306,7 +306,7 @@ def test_a_signal_that_moves_is_noticed_in_its_window_and_asks_for_calibration()
     assert watch(production_log(3000, seed=6), certified(), tune=tune).drifts.moved == []
 
 
-def test_without_tune_questions_the_beginning_of_the_log_is_what_it_is_compared_with():
+def test_without_tune_questions_the_logs_start_is_the_reference():
     result = watch(production_log(1500, margin=lambda number: 0.0 if number < 1000 else 1.0), certified())
     assert result.drifts.reference == "the first 500 requests of the log"
     assert result.drifts.of_rule[0].since == 1000
@@ -409,7 +409,7 @@ def test_rows_of_other_policies_are_counted_and_not_judged():
     result = watch(production_log(400, policy_digest=digests), certified())
     assert result.n == 300
     assert any(f"100 requests of the policy {other.digest}" in note for note in result.notes)
-    with pytest.raises(DataError, match=f"no request of this log .* {POLICY.digest} \\(300\\)"):
+    with pytest.raises(DataError, match=f"{POLICY.digest}"):
         watch(production_log(400, policy_digest=digests), replace(POLICY, max_rounds=5))
 
 
@@ -418,24 +418,24 @@ def test_requests_that_no_policy_decided_are_left_out_and_counted():
     result = watch(production_log(100, stop_reason=reasons, end=ends), certified())
     assert result.n == 98
     assert any("1 request that ended as failed" in note for note in result.notes)
-    with pytest.raises(DataError, match="all 5 failed or were cancelled"):
+    with pytest.raises(DataError, match="cancelled"):
         watch(production_log(5, stop_reason=["failed"] * 5, end=["failed"] * 5), certified())
 
 
 def test_what_is_not_a_log_of_decisions_is_refused():
     log = production_log(20)
-    with pytest.raises(DataError, match="no column 'stop_reason'.*audit=Audit"):
+    with pytest.raises(DataError, match="audit=Audit"):
         watch(without(log, "stop_reason"), POLICY)
-    for rate, words in ((0.0, "audit rate 0"), (1.5, "audit rate 1.5"), (None, "audit rate is missing")):
+    for rate, words in ((0.0, "audit rate 0"), (1.5, "audit rate 1.5"), (None, "is missing")):
         with pytest.raises(DataError, match=words):
             watch(production_log(20, audit_rate=[rate] * 20, audited=[1.0] * 20), POLICY)
-    with pytest.raises(DataError, match="between 0 and 1"):
+    with pytest.raises(DataError, match="between"):
         watch(log, POLICY, max_loss=2)
-    with pytest.raises(NotFoundError, match="no metric 'nothing'"):
+    with pytest.raises(NotFoundError, match="'nothing'"):
         watch(log, POLICY, metric="nothing")
-    with pytest.raises(DataError, match="at least one request"):
+    with pytest.raises(DataError, match="one request"):
         watch(log, POLICY, window=0)
-    with pytest.raises(DataError, match="as late as"):
+    with pytest.raises(DataError, match="late"):
         watch(log, POLICY, since=BEGIN * 2)
 
 
@@ -531,17 +531,17 @@ def test_prometheus_reads_the_figures_of_several_policies(broken_log, healthy_lo
     assert saved == results[0].rounds_saved
 
 
-def test_audited_requests_are_a_recording_at_full_width_to_calibrate_and_certify_on(healthy_log):
+def test_audited_requests_are_a_full_width_recording_for_calibration(healthy_log):
     audited = audited_recording(healthy_log, POLICY)
     assert audited.seen.all()
     assert {"policy_digest", "audit_rate", "stop_round"}.isdisjoint(audited.table.column_names)
     rows = {row.label: row for row in replay(audited, ["answer_margin >= 1"]).rows}
     assert rows["fixed_k(3)"].metrics["em"] == 1.0
-    with pytest.raises(DataError, match="nothing to calibrate or certify on"):
+    with pytest.raises(DataError, match="certify on"):
         audited_recording(production_log(50, rate=lambda _: 1e-12), POLICY)
 
 
-def test_the_policy_to_fall_back_to_never_stops_early_and_answers_as_before():
+def test_the_fallback_policy_never_stops_early_and_answers_as_before():
     safe = full_width(replace(certified(), selector="max_answer_margin"))
     assert safe.certificate is None
     assert (str(safe.rule), str(safe.selector), safe.max_rounds) == ("never()", "max_answer_margin", 3)
@@ -601,7 +601,7 @@ def test_where_rates_vary_audited_requests_alone_are_weighted_too():
     assert losses.values.tolist() == (losses.loss / losses.rates).tolist()
 
 
-def test_the_evidence_of_a_log_that_has_grown_begins_with_that_of_the_log_as_it_was():
+def test_a_grown_logs_evidence_starts_with_its_earlier_evidence():
     log = production_log(
         1200, loss=lambda _: 0.2, rate=lambda number: 0.3 if number < 600 else 0.1 if number < 900 else 0.4
     )
@@ -627,7 +627,7 @@ def test_a_window_without_audits_has_no_loss_where_rates_vary():
     assert math.isnan(latest.mean)
 
 
-def test_an_audit_that_may_still_run_holds_back_what_came_after_it_and_no_longer_than_its_deadline():
+def test_a_running_audit_delays_later_requests_until_its_deadline():
     log = production_log(1000, loss=lambda _: 0.0, lost=lambda number: number >= 940)
     end = BEGIN + MINUTE * 1000
     result = watch(log, certified(), now=end)
@@ -647,7 +647,7 @@ def test_draws_that_the_rates_do_not_explain_are_said():
     assert any("Audited requests are missing from the log" in note for note in few.notes)
     many = watch(log.select(drawn), certified())
     assert any("Requests that were not drawn are missing" in note for note in many.notes)
-    with pytest.raises(DataError, match="whether it was drawn"):
+    with pytest.raises(DataError, match="drawn"):
         watch(without(log, "audited"), certified())
 
 
@@ -667,9 +667,9 @@ def test_signals_that_cannot_say_anything_are_refused_or_said(healthy_log):
         return watch(log, POLICY, signal=signal, deadline=deadline, now=now, max_loss=0.1)
 
     for deadline in (None, 0.0):
-        with pytest.raises(DataError, match="needs a deadline"):
+        with pytest.raises(DataError, match="deadline"):
             judged(UserSignal(request=first, value=1.0, time=BEGIN + 1), deadline=deadline)
-    with pytest.raises(DataError, match="no signal is of a request of this log: 'session-1' is not an id as"):
+    with pytest.raises(DataError, match="'session-1'"):
         judged(UserSignal(request="session-1", value=1.0, time=BEGIN + 1))
     for time in (math.nan, math.inf, 1000 * BEGIN):
         with pytest.raises(DataError, match="milliseconds"):
@@ -682,7 +682,7 @@ def test_signals_that_cannot_say_anything_are_refused_or_said(healthy_log):
     assert "requests past their deadline" in silent.sentence
 
 
-def test_a_signal_may_name_the_run_of_a_request_whose_question_comes_again(tmp_path):
+def test_a_signal_may_name_the_run_of_a_repeated_question(tmp_path):
     with closing(Recorder(tmp_path / "log", policy="answer_stable")) as recorder:
         runs = []
         for _ in range(2):
@@ -745,7 +745,7 @@ def looks_at(seed: int, *, loss: float, days: float, n: int = 2000, kind: str = 
         yield watch(log, policy, metric="em", max_loss=0.03, now=now)
 
 
-def test_golds_of_losses_that_come_first_do_not_ring_the_alarm_at_its_bound():
+def test_losses_whose_golds_come_first_do_not_alarm_at_the_bound():
     rang = sum(any(result.rang for result in looks_at(seed, loss=0.03, days=15.0)) for seed in range(8))
     assert rang <= 1
 
@@ -758,7 +758,7 @@ def test_an_alarm_that_has_rung_stays_so_whatever_golds_come_later(loss, days):
         assert rang[-1] == (loss > 0.1)
 
 
-def test_a_missing_gold_holds_back_later_requests_until_its_deadline_and_no_longer():
+def test_a_missing_gold_delays_later_requests_until_its_deadline():
     log = production_log(600, loss=lambda _: 0.0, rate=lambda _: 1.0)
     lacking = without_gold(log, lambda number: number == 400)
     end = BEGIN + 600 * MINUTE
@@ -779,11 +779,11 @@ def test_a_missing_gold_holds_back_later_requests_until_its_deadline_and_no_long
     assert watch(lacking, POLICY, metric="agreement", max_loss=0.03, now=end).n_audited == 600, (
         "agreement needs no gold"
     )
-    with pytest.raises(DataError, match="gold_deadline is in seconds"):
+    with pytest.raises(DataError, match="gold_deadline"):
         watch(log, certified(), gold_deadline=math.nan)
 
 
-def test_a_missing_gold_is_the_smallest_loss_for_the_alarm_and_the_largest_for_the_interval():
+def test_a_missing_gold_is_least_for_alarms_and_worst_for_intervals():
     log = production_log(400, loss=lambda _: 0.3, rate=lambda _: 1.0)
     lacking = without_gold(log, lambda number: number % 50 == 7)
     for kind, least in (("net", -1.0), ("harm", 0.0)):
@@ -822,7 +822,7 @@ def test_a_recorder_says_which_requests_it_drew_by_themselves(tmp_path):
 # What the latest audits would have shown
 
 
-def test_a_late_rise_needs_more_audits_than_an_early_one_and_the_sentence_says_how_many():
+def test_a_late_rise_needs_more_audits_as_the_sentence_says():
     early, late = (audits_needed(0.03, 0.0, alpha=0.05, rise=0.05, before=before) for before in (0, 4000))
     assert early < late
     result = watch(production_log(4000, rate=lambda _: 1.0), certified())
@@ -833,7 +833,7 @@ def test_a_late_rise_needs_more_audits_than_an_early_one_and_the_sentence_says_h
 
 
 @pytest.mark.parametrize(("bound", "low", "gained"), [(0.02, 0.0, 0.0), (0.05, -1.0, 0.05)])
-def test_the_audits_that_are_named_notice_a_rise_in_four_of_five_logs(bound, low, gained):
+def test_the_named_number_of_audits_notices_four_of_five_rises(bound, low, gained):
     rng = np.random.default_rng(1)
     before, n_logs = 2000, 60
     n = audits_needed(bound, low, alpha=0.05, rise=0.05, gained=gained, before=before)

@@ -51,7 +51,7 @@ def test_a_drop_is_noticed_the_sooner_the_larger_it_is():
     assert 2_000 < halves[1] < 6_000
 
 
-def test_a_drop_of_one_point_at_a_rate_of_one_in_a_hundred_is_hardly_ever_noticed():
+def test_one_audit_in_a_hundred_hardly_notices_a_one_point_drop():
     questions, _ = delays(Change(EPSILON, EPSILON + 0.01, 20_000, 0.01), 100, 100_000)
     assert np.isfinite(questions).mean() < 0.15
 
@@ -141,7 +141,7 @@ def test_the_command_writes_the_page(tmp_path, monkeypatch):
     assert all(f"**{table.title}**" in text for table in tables.values())
 
 
-def test_false_alarms_are_bounded_where_the_rate_of_audits_falls_on_the_way():
+def test_false_alarms_stay_bounded_when_the_audit_rate_falls():
     rng, runs, n, bound = np.random.default_rng(5), 300, 3000, 0.1
     alarm = Alarm.start(bound, 0.05, low=0.0, shape=(runs,))
     for rate, least_rate in ((0.5, None), (0.1, 0.1), (0.3, 0.1), (0.02, 0.02)):

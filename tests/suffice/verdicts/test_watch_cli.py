@@ -41,7 +41,7 @@ def test_a_healthy_log_prints_one_sentence_and_exits_with_0(folder):
     assert f"next: suffice watch {folder}/healthy.parquet --policy {folder}/policy.json" in shown.out
 
 
-def test_a_broken_log_exits_with_4_and_writes_what_to_fall_back_to(folder, tmp_path):
+def test_a_broken_log_exits_with_4_and_writes_a_fallback_policy(folder, tmp_path):
     out = {name: tmp_path / name for name in ("safe.json", "audited.parquet", "plot.svg", "plot.html", "figures.prom")}
     shown = watched(folder, "broken", "--exit-code", "--fallback", out["safe.json"], "--audited", out["audited.parquet"],
                     "--plot", out["plot.svg"], "--prometheus", out["figures.prom"])  # fmt: skip
@@ -65,7 +65,7 @@ def test_a_policy_file_is_suspended_when_asked_and_every_reader_warns(folder, tm
     for name in ("healthy", "broken"):
         assert cli("watch", folder / f"{name}.parquet", "--policy", policy, "--suspend").code == 0
         assert recwarn.list == []
-    with pytest.warns(UserWarning, match="suspended: the alarm rang at request q1"):
+    with pytest.warns(UserWarning, match="request q1"):
         suspended = Policy.load(policy)
     assert suspended.digest == certified().digest
     assert not suspended.certified
@@ -181,7 +181,7 @@ def test_wrong_inputs_are_said_in_one_line(folder, tmp_path):
     assert "does not exist" in cli("watch", tmp_path / "no.parquet", "--policy", folder / "policy.json").error
     Policy(rule="fixed_k(2)").save(tmp_path / "other.json")
     told = cli("watch", folder / "healthy.parquet", "--policy", tmp_path / "other.json")
-    assert "no request of this log was decided by the policy" in told.error
+    assert "no request" in told.error
     plain = recording_of([["a", "b"]])
     write_recording(tmp_path / "plain.parquet", plain.table)
     assert (
@@ -215,7 +215,7 @@ def questions_of(n: int, seed: int):
                         question_id=[f"{seed}.{q}" for q in range(n)], **plain, **columns)  # fmt: skip
 
 
-def test_the_alarm_of_the_demo_rings_after_the_fault_and_not_without_it(tmp_path):
+def test_the_demos_alarm_rings_after_its_fault_and_only_then(tmp_path):
     recordings = {"tune": questions_of(100, 1), "eval": questions_of(150, 2)}
     policy = certified_policy(recordings)
     assert policy.certified

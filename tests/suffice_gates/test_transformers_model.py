@@ -631,6 +631,16 @@ def test_a_model_whose_layers_cannot_be_found_says_so():
         TransformersModel(made.loaded)
 
 
+def test_a_pass_that_would_forget_its_prompt_is_refused(monkeypatch):
+    made = model()
+    forward = made.loaded.network.forward
+    monkeypatch.setattr(
+        made.loaded.network, "forward", lambda input_ids, attention_mask=None: forward(input_ids, use_cache=True)
+    )
+    with pytest.raises(ModelError, match="keys and values"):
+        made.answer("Who?")
+
+
 def test_a_model_without_key_value_cache_shows_states_but_cannot_continue():
     made = model("Mamba", layers=("last",))
     states = made.read_batch(QUESTIONS[:2])

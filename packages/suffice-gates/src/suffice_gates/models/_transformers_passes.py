@@ -17,6 +17,9 @@ from suffice_gates.models.states import States
 Choose = Callable[[Any], Any]
 """Maps log-probabilities, shape ``(n, vocabulary)``, to token ids, shape ``(n,)``."""
 
+_CACHES = ("cache", "past_key_values")
+"""Names of what a pass keeps for the next one, in its output and among its arguments: since transformers 5.24, and before."""
+
 
 @dataclass(slots=True)
 class Prefill:
@@ -26,12 +29,14 @@ class Prefill:
         states: States of the last prompt tokens, shape ``(n, n_layers, width)``.
         logits: For the first generated token of each prompt, shape ``(n, vocabulary)``.
         cache: Keys and values of the prompts; generation writes into it.
+        cache_name: The argument that takes them.
         mask: 1 for tokens of the prompt, 0 for padding on its left, shape ``(n, longest)``.
     """
 
     states: States
     logits: Any
     cache: Any
+    cache_name: str
     mask: Any
 
 
@@ -129,13 +134,20 @@ def prefill(model: LoadedModel, ids: Sequence[Sequence[int]], layers: Sequence[i
     }
     with torch.inference_mode(), model.lock, _reading_layers(model, layers, last, stop=False) as readings:
         output = network(**_accepted(network, inputs))
-        cache = getattr(output, "past_key_values", None)
-        if cache is None:
+        kept = {name: output[name] for name in _CACHES if _has_keys(output.get(name))}
+        if not (accepted := _accepted(network, kept)):
             raise ModelError(
                 f"{model.id!r} ({type(network).__name__}) keeps no keys and values, so generation cannot continue its pass: "
                 "use it behind an endpoint, or read only its states with read_batch"
             )
-        return Prefill(states=readings.array(), logits=output.logits[:, -1], cache=cache, mask=mask)
+        name, cache = next(iter(accepted.items()))
+        return Prefill(states=readings.array(), logits=output.logits[:, -1], cache=cache, cache_name=name, mask=mask)
+
+
+def _has_keys(cache: Any) -> bool:
+    """Return whether a cache holds keys: state-space models keep states alone, and those must not see padding again."""
+    layers = getattr(cache, "layers", None)
+    return cache is not None and (layers is None or any(hasattr(layer, "keys") for layer in layers))
 
 
 def greedy(logprobs: Any) -> Any:
@@ -202,7 +214,7 @@ def generate(
                 "input_ids": chosen[:, None],
                 "attention_mask": mask,
                 "position_ids": mask.sum(-1, keepdim=True) - 1,
-                "past_key_values": start.cache,
+                start.cache_name: start.cache,
                 "use_cache": True,
             }
             with model.lock:

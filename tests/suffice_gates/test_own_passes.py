@@ -15,7 +15,6 @@ from suffice.errors import ConfigMismatchError, DataError, ModelError, NotFoundE
 from suffice.evaluation.replay import replay
 from suffice.loops.models import Gate
 from suffice.loops.models.prompts import PREFILLED
-from suffice.loops.models.triggers import NO_CONTENT_WORDS
 from suffice.loops.retrieval import PoolBM25, Question
 from suffice.policy.signals import Enricher
 from suffice_gates.models import (
@@ -32,6 +31,7 @@ from suffice_gates.models import (
 from suffice_gates.models.monitor import HONESTY
 from suffice_gates.models.reflection import critique_of
 from suffice_gates.models.reply_states import read_text
+from suffice_gates.models.rind import NO_CONTENT_WORDS
 from suffice_gates.models.uncertainty import STATEMENTS, Directions
 from suffice_gates.probes import Probe, ProbeCard, ProbeGate, ReplyProbes, pinned_of
 from suffice_gates.probes.collect import StatePrompt

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from scipy.stats import entropy
 
 from suffice.errors import DataError
-from suffice.loops.models.triggers import first_sentence, flare_trigger, rind
 from suffice.policy.rounds import Round, Token
 from suffice.policy.signals import SIGNALS
 from suffice.policy.signals.margins import HIGHEST_LOGPROB, LOWEST_LOGPROB
@@ -21,6 +20,7 @@ from suffice.policy.signals.uncertainty import (
     sequence_logprob,
     token_entropy,
 )
+from suffice_gates.models.rind import rind
 from suffice_gates.models.uncertainty import contrast_directions
 
 shares = st.lists(st.floats(0.01, 1.0), min_size=3, max_size=8).map(lambda w: np.array(w) / sum(w))
@@ -139,30 +139,6 @@ def test_samples_that_agree_are_less_uncertain():
         gram_uncertainty(one, regularizer=0.0)
     with pytest.raises(DataError, match="shape"):
         gram_uncertainty(one[0])
-
-
-def logs(*probabilities):
-    return [Token(text, math.log(p)) for text, p in probabilities]
-
-
-def test_flare_retrieves_at_the_first_sentence_with_an_unlikely_token():
-    reply = logs(("It", 0.9), ("Ġrained", 0.8), (".", 0.9), ("ĠThen", 0.9), ("Ġsnow", 0.3), (".", 0.9))
-    assert first_sentence(reply) == 3
-    assert flare_trigger(reply, 0.5) == 3
-    assert flare_trigger(reply, 0.85) == 0
-    assert flare_trigger(reply, 0.3) is None
-    assert flare_trigger([], 0.9) is None
-
-
-@pytest.mark.parametrize("theta", [-0.1, 1.1, math.nan])
-def test_flare_refuses_a_theta_that_is_no_probability(theta):
-    with pytest.raises(DataError, match="theta"):
-        flare_trigger(logs(("a", 0.5)), theta)
-
-
-def test_flare_refuses_tokens_without_probabilities():
-    with pytest.raises(DataError, match="log-probabilities"):
-        flare_trigger([Token("a")], 0.5)
 
 
 @given(st.integers(0, 50), st.integers(1, 5), st.integers(0, 1))

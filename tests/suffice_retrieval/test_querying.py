@@ -23,13 +23,21 @@ from suffice import (
     replay,
 )
 from suffice.errors import DataError, LogprobsUnavailableError, ModelError, NotFoundError
-from suffice.loops.models.prompts import CHAIN_OF_THOUGHT
-from suffice.loops.models.triggers import NO_CONTENT_WORDS
 from suffice.loops.retrieval import Question
 from suffice.policy.rounds import Passage, Reply, Token
 from suffice_gates.models.attention import dragin_query
+from suffice_gates.models.rind import NO_CONTENT_WORDS
 from suffice_reader.model import SpanReaderModel
-from suffice_retrieval.methods import CHAIN_METHODS, Dragin, Flare, IRCoT, QueryLoop, SelfAsk, parse_method
+from suffice_retrieval.methods import (
+    CHAIN_METHODS,
+    CHAIN_OF_THOUGHT,
+    Dragin,
+    Flare,
+    IRCoT,
+    QueryLoop,
+    SelfAsk,
+    parse_method,
+)
 from suffice_retrieval.methods.chains import answer_of_chain
 from tests.support.cli_tools import cli, corpus, dataset
 from tests.support.endpoint import Endpoint, prompt_of

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from uuid import uuid4
@@ -24,7 +23,7 @@ from suffice.common.processes import pools_from
 from suffice.common.provided import provided
 from suffice.common.tables import counted
 from suffice.errors import DataError
-from suffice.recordings.shards import Shard
+from suffice.recordings.shards import Shard, n_shards_at
 
 if TYPE_CHECKING:
     from suffice.loops.clusters.connection import Cluster
@@ -115,7 +114,7 @@ class ClusterOptions:
                 words=[*words, "--json"],
                 last_words=last_words if ends_whole else None,
                 needs=_needs(context, words, out, marker, token),
-                n_shards=self.shards or _shards_there(out),
+                n_shards=self.shards or n_shards_at(out),
                 requests_per_minute=context.params.get("requests_per_minute"),
                 tokens_per_minute=context.params.get("tokens_per_minute"),
             )
@@ -214,14 +213,6 @@ def _is_path(word: str) -> bool:
         return Path(word).exists()
     except (OSError, ValueError):  # a text that no file system takes for a name
         return False
-
-
-def _shards_there(out: Path) -> int | None:
-    """Return of how many shards there are parts, so that the same command goes on with them; None if of none."""
-    there = [path.name for path in out.glob("part-*")]
-    there += [path.name.removeprefix(f"{out.name}.") for path in out.parent.glob(f"{escape(out.name)}.part-*")]
-    names = [name.partition(".")[0] for name in there]
-    return next((shard.n for name in names if (shard := Shard.of_part(f"{name}.parquet")) is not None), None)
 
 
 def _moved(move: Any, total: Total) -> None:

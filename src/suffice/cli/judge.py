@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from glob import escape
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -28,7 +27,7 @@ from suffice.loops.models import PROMPTS
 from suffice.loops.retrieval import load_questions
 from suffice.policy.rounds import Passage
 from suffice.recordings import Recording, ResponseCache, read_recording, write_recording
-from suffice.recordings.shards import Shard
+from suffice.recordings.shards import Shard, shard_files_beside
 
 _MANY_UNREADABLE = 0.05
 
@@ -84,10 +83,10 @@ class Judging(models.Endpoint):
             raise DataError(
                 "--cache is one file, and each shard keeps its replies in its own: leave it out with --shard"
             )
-        kept = self.kept if shard is None else self._part(shard)
+        kept = self.kept if shard is None else shard.beside(self.out, ".sqlite")
         kept.parent.mkdir(parents=True, exist_ok=True)
         with ResponseCache(kept) as replies:
-            for part in self._parts() if shard is None else ():
+            for part in shard_files_beside(self.out, ".sqlite") if shard is None else ():
                 replies.take(part)
             yield JudgeModel(
                 chat,
@@ -97,22 +96,14 @@ class Judging(models.Endpoint):
                 retry_unreadable=self.retry_unreadable,
             )
 
-    def _part(self, shard: Shard) -> Path:
-        """Return the file of the replies that a shard paid for."""
-        return self.out.with_name(f"{self.out.name}.{shard.folder_name}.sqlite")
-
-    def _parts(self) -> list[Path]:
-        """Return the files of the replies that shards paid for."""
-        return sorted(self.out.parent.glob(f"{escape(self.out.name)}.part-*-of-*.sqlite"))
-
     def remove_parts(self) -> None:
         """Remove the files of shards, whose replies were added to the common file."""
-        for part in self._parts():
+        for part in shard_files_beside(self.out, ".sqlite"):
             part.unlink(missing_ok=True)
 
     def show_shard(self, output: Output, shard: Shard, asked: int, what: str, failed: Sequence[str]) -> None:
         """Print the number of calls or pairs of a shard; exit with 1 if some failed."""
-        kept = self._part(shard)
+        kept = shard.beside(self.out, ".sqlite")
         sentence = f"shard {shard}: {counted(asked, what)} in this run, kept in {kept}"
         then = "the same command without --shard, once all shards have ended"
         if failed:

@@ -157,11 +157,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
 
 def upload(file: Path, target: Any) -> None:
-    """Copy a file to a URL; readers there see all of it or nothing.
-
-    Raises:
-        DataError: The URL cannot be written.
-    """
+    """Copy a file to a URL; readers there see all of it or nothing."""
     with reaching(target):
         if target.protocol in _WHOLE_AT_ONCE:
             target.fs.put_file(str(file), target.path)
@@ -212,11 +208,7 @@ def replacing_folder(path: str | Path) -> Iterator[Path]:
 
 
 def make_folder(path: str | Path) -> None:
-    """Create a folder if it is missing, and sync its name to the disk.  At a URL, a folder appears with its first file.
-
-    Raises:
-        DataError: There is a file of that name, or the place cannot be written.
-    """
+    """Create a folder if it is missing, and sync its name to the disk.  At a URL, a folder appears with its first file."""
     if is_url(path):
         return
     folder = place(path)
@@ -236,9 +228,6 @@ def locking(folder: Path, what: str) -> Iterator[None]:
 
     The lock is a file `.lock`, which stays; a process releases it however it ends.  If the file system has no locks, nobody
     waits, and this is logged.
-
-    Raises:
-        DataError: The folder cannot be written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -343,11 +332,7 @@ def unpacked(path: Path, size: int | None = None) -> Iterator[bytes]:
 
 
 def decoded(raw: bytes, where: str, *, errors: str = "strict") -> str:
-    """Decode bytes in UTF-8, with or without a byte order mark.
-
-    Raises:
-        DataError: It is not UTF-8.
-    """
+    """Decode bytes in UTF-8, with or without a byte order mark; raise a `DataError` that names the byte if they are not."""
     raw = raw.removeprefix(_BOM)
     try:
         return raw.decode(errors=errors)

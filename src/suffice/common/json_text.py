@@ -80,9 +80,6 @@ def number_from_json(value: float | str | None) -> float:
 
     >>> number_from_json("-inf"), number_from_json(None)
     (-inf, nan)
-
-    Raises:
-        ValueError: It is another text.
     """
     return math.nan if value is None else float(value)
 
@@ -166,9 +163,5 @@ def number_or_none(value: float) -> float | None:
 
 
 def refuse_constant(text: str) -> float:
-    """Raise for a constant that JSON does not have: the `parse_constant` of `json.loads`.
-
-    Raises:
-        ValueError: Always.
-    """
+    """Raise for a constant that JSON does not have: the `parse_constant` of `json.loads`."""
     raise ValueError(f"{text} is not a JSON number")

@@ -11,10 +11,6 @@ def lazy_face(package: str, names: Mapping[str, str]) -> tuple[Callable[[str], A
     >>> get, names = lazy_face("suffice.common", {"lazy_face": "suffice.common.lazy"})
     >>> get("lazy_face") is lazy_face, names()
     (True, ['lazy_face'])
-
-    Args:
-        package: The package's name, for the error of an unknown name.
-        names: The defining module of each exported name.
     """
 
     def get(name: str) -> Any:

@@ -78,12 +78,7 @@ def can_start_python() -> bool:
 
 
 def start_python(*words: str, **settings: Any) -> subprocess.Popen[Any]:
-    """Start this interpreter with command-line arguments; it imports nothing from the current folder.
-
-    Args:
-        words: Arguments of the interpreter, such as a script.
-        settings: Arguments of `subprocess.Popen`.
-    """
+    """Start this interpreter with command-line arguments; it imports nothing from the current folder."""
     import subprocess
 
     return subprocess.Popen([sys.executable, "-P", *words], env=os.environ | _SAFE_PATH, **settings)  # noqa: S603
@@ -110,12 +105,7 @@ class _Spawning(SpawnContext):
 
 
 def spawning_pool(jobs: int, **settings: Any) -> ProcessPoolExecutor:
-    """Return a process pool that imports nothing from the current folder, unless this process does.
-
-    Args:
-        jobs: The most processes.
-        settings: Arguments of `ProcessPoolExecutor`.
-    """
+    """Return a process pool that imports nothing from the current folder, unless this process does."""
     with _folder_kept_out():  # creating its queues may start a process, too
         return ProcessPoolExecutor(jobs, mp_context=_Spawning(), **settings)
 
@@ -218,11 +208,7 @@ _START_POOL: ContextVar[Callable[[], Executor] | None] = ContextVar("suffice_sta
 
 @contextmanager
 def pools_from(start: Callable[[], Executor]) -> Iterator[None]:
-    """Let `over_parts` use other processes within this block, such as those of a cluster.
-
-    Args:
-        start: Returns a pool, to which the function is sent with each part.
-    """
+    """Let `over_parts` use other processes within this block, such as those of a cluster; the function is sent with each part."""
     token = _START_POOL.set(start)
     try:
         yield

@@ -36,7 +36,6 @@ class Column:
     """A column of a table.
 
     Attributes:
-        name: Its heading.
         spec: Format specification for numbers, such as ``.2f`` or ``+.1f``; empty for text.
         scale: Factor by which numbers are multiplied before printing: 100 for shares shown in points.
         interval: True if a value is a triple ``(value, low, high)``, printed as ``value [low, high]``, or as
@@ -112,11 +111,8 @@ class Table:
     """A table with its raw values.
 
     Attributes:
-        title: One line of text.
-        columns: The columns.
         rows: One value for each column: text, a number (NaN or None = undefined), a triple for an interval, or a pair for
             the range of an unknown value.
-        notes: Caveats for the reader.
     """
 
     title: str
@@ -239,9 +235,6 @@ def render(tables: Sequence[Table], form: str) -> str:
     rule,calls
     tasr,3.13
     <BLANKLINE>
-
-    Raises:
-        DataError: There is no such format.
     """
     if form not in FORMATS:
         raise DataError(f"{form!r} is not a table format; choose one of {', '.join(FORMATS)}")

@@ -31,12 +31,21 @@ def reply_of_message(message: Any) -> dict[str, Any]:
     return chat_reply(str(message.text), logprobs=metadata.get("logprobs"), finish_reason=reason)
 
 
-def newest_reply(messages: Sequence[Any]) -> Any:
-    """Return the model's newest message; answers to its tool calls may follow it.
+def end_before_limit(run: QuestionRun, remaining: int, before: int | None, *, first_cycle: int, after: int = 0) -> int:
+    """End a run if the graph's recursion limit leaves no steps for one more round; return the number of this step.
 
-    Raises:
-        DataError: There is none.
+    A round is taken for `first_cycle` steps until one has shown the real number, and the graph needs `after` more to end.
     """
+    from langgraph.config import get_config
+
+    step: int = get_config()["metadata"]["langgraph_step"]
+    if run.decision is None and remaining <= (first_cycle if before is None else step - before) + after:
+        run.end("cancelled")
+    return step
+
+
+def newest_reply(messages: Sequence[Any]) -> Any:
+    """Return the model's newest message, which answers to its tool calls may follow; raise if there is none."""
     reply = next((message for message in reversed(messages) if message.type == "ai"), None)
     if reply is None:
         raise DataError("there is no reply of a model among the messages yet: decide after the model was called")
@@ -47,10 +56,6 @@ def final_messages(run: QuestionRun, messages: Sequence[Any]) -> list[Any]:
     """Return the messages that end a run: an answer to each open tool call, then the best reply with the decision.
 
     If the newest reply is the best one, or no reply has an answer, the decision is added to the newest reply itself.
-
-    Args:
-        run: A run that has ended.
-        messages: The conversation.
     """
     from langchain_core.messages import AIMessage, ToolMessage
 

@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suffice.errors import DataError
-from suffice.hosts.runs import METADATA, Measure, QuestionRun, call_cost, chat_reply, opener
+from suffice.hosts.runs import METADATA, Measure, OpenRun, QuestionRun, call_cost, chat_reply, opener
 from suffice.policy.rounds import Cost
-from suffice.policy.rules import Rule
-from suffice.policy.session import Policy
+from suffice.policy.session.sources import PolicySource
 
 if TYPE_CHECKING:
     from suffice.loops import Recorder
 
 
 def stop_loop_middleware(
-    policy: Policy | Rule | str | Path, *, measure: Measure | None = None, recorder: Recorder | None = None
+    policy: PolicySource, *, measure: Measure | None = None, recorder: Recorder | None = None
 ) -> Any:
     """Return a middleware around the framework's `AgentLoopMiddleware`: each run of the agent is a round.
 
@@ -36,77 +34,86 @@ def stop_loop_middleware(
     Raises:
         ImportError: Agent Framework is not installed.
     """
-    from agent_framework import AgentMiddleware, AgentResponse, ChatResponse, Message
+    from agent_framework import AgentMiddleware
 
-    open_run = opener(policy, measure, recorder)
-    current: ContextVar[tuple[QuestionRun, list[Any]]] = ContextVar("run")
+    class StopMiddleware(_StopMiddleware, AgentMiddleware):
+        """`_StopMiddleware` as a middleware of the framework."""
 
-    def begin(context: Any) -> QuestionRun:
+    return StopMiddleware(opener(policy, measure, recorder))
+
+
+class _StopMiddleware:
+    """A middleware that begins a question, observes its drafts, and returns the best one."""
+
+    def __init__(self, open_run: OpenRun) -> None:
+        self._open_run = open_run
+        self._current: ContextVar[tuple[QuestionRun, list[Any]]] = ContextVar("run")
+
+    async def process(self, context: Any, call_next: Any) -> None:
+        """Run the loop, and set the best draft as the result; a response that waits for an approval remains."""
+        from agent_framework import ChatResponse
+
+        if context.stream:
+            raise DataError("a stream has shown its drafts before the best one is known: use run(..., stream=False)")
+        run, replies = self._begin(context), list[Any]()
+        token = self._current.set((run, replies))
+        try:
+            await call_next()
+        finally:
+            self._current.reset(token)
+        if run.decision is None:
+            said = context.result.messages
+            if any(item.type == "function_approval_request" for message in said for item in message.contents):
+                if context.session is not None:
+                    context.session.state[METADATA] = run.to_state()
+                return
+            # At its own limit the loop does not ask whether to continue, so its last draft was not observed yet.
+            last = context.result.raw_representation
+            if isinstance(last, ChatResponse) and not any(reply is last for reply in replies):
+                _observe_draft(run, last)
+        run.end("cancelled")
+        context.result = _best_response(run, context)
+
+    def should_continue(self, *, last_result: Any, **_: Any) -> bool:
+        """Observe a draft; return whether the agent runs again."""
+        run, replies = self._current.get()
+        replies.append(last_result.raw_representation)
+        return not _observe_draft(run, last_result)
+
+    def _begin(self, context: Any) -> QuestionRun:
         """Begin the run of a new question, or continue the one that waited for an approval in the session."""
         state = {} if context.session is None else context.session.state
         answered = any(item.type == "function_approval_response" for said in context.messages for item in said.contents)
         waiting = state.pop(METADATA, None)
         if answered and waiting is not None:
-            return open_run(state=waiting)
+            return self._open_run(state=waiting)
         texts = [message.text for message in context.messages if message.role == "user" and message.text]
-        return open_run(texts[-1] if texts else "")
+        return self._open_run(texts[-1] if texts else "")
 
-    def observe(run: QuestionRun, draft: Any) -> bool:
-        """Observe a draft; return whether the policy ends the loop."""
-        logprobs = (draft.additional_properties or {}).get("logprobs")
-        reply = chat_reply(draft.text, logprobs=logprobs, finish_reason=draft.finish_reason)
-        return run.observe(reply, cost=_draft_cost(draft)).stop
 
-    def best(run: QuestionRun, context: Any) -> Any:
-        """Return the best draft as the response."""
-        response = context.result
-        options = {**(getattr(context.agent, "default_options", None) or {}), **(context.options or {})}
-        drafts = [message for message in response.messages if message.role != "user"]
-        return AgentResponse(
-            messages=[Message("assistant", [run.text])] if run.text else drafts,
-            response_id=response.response_id,
-            agent_id=response.agent_id,
-            created_at=response.created_at,
-            usage_details=response.usage_details,
-            response_format=options.get("response_format"),
-            additional_properties={**(response.additional_properties or {}), METADATA: run.metadata()},
-        )
+def _observe_draft(run: QuestionRun, draft: Any) -> bool:
+    """Observe a draft; return whether the policy ends the loop."""
+    logprobs = (draft.additional_properties or {}).get("logprobs")
+    reply = chat_reply(draft.text, logprobs=logprobs, finish_reason=draft.finish_reason)
+    return run.observe(reply, cost=_draft_cost(draft)).stop
 
-    class StopMiddleware(AgentMiddleware):
-        """A middleware that begins a question, observes its drafts, and returns the best one."""
 
-        async def process(self, context: Any, call_next: Any) -> None:
-            """Run the loop, and set the best draft as the result; a response that waits for an approval remains."""
-            if context.stream:
-                raise DataError(
-                    "a stream has shown its drafts before the best one is known: use run(..., stream=False)"
-                )
-            run, replies = begin(context), list[Any]()
-            token = current.set((run, replies))
-            try:
-                await call_next()
-            finally:
-                current.reset(token)
-            if run.decision is None:
-                said = context.result.messages
-                if any(item.type == "function_approval_request" for message in said for item in message.contents):
-                    if context.session is not None:
-                        context.session.state[METADATA] = run.to_state()
-                    return
-                # At its own limit the loop does not ask whether to continue, so its last draft was not observed yet.
-                last = context.result.raw_representation
-                if isinstance(last, ChatResponse) and not any(reply is last for reply in replies):
-                    observe(run, last)
-            run.end("cancelled")
-            context.result = best(run, context)
+def _best_response(run: QuestionRun, context: Any) -> Any:
+    """Return the best draft as the response."""
+    from agent_framework import AgentResponse, Message
 
-        def should_continue(self, *, last_result: Any, **_: Any) -> bool:
-            """Observe a draft; return whether the agent runs again."""
-            run, replies = current.get()
-            replies.append(last_result.raw_representation)
-            return not observe(run, last_result)
-
-    return StopMiddleware()
+    response = context.result
+    options = {**(getattr(context.agent, "default_options", None) or {}), **(context.options or {})}
+    drafts = [message for message in response.messages if message.role != "user"]
+    return AgentResponse(
+        messages=[Message("assistant", [run.text])] if run.text else drafts,
+        response_id=response.response_id,
+        agent_id=response.agent_id,
+        created_at=response.created_at,
+        usage_details=response.usage_details,
+        response_format=options.get("response_format"),
+        additional_properties={**(response.additional_properties or {}), METADATA: run.metadata()},
+    )
 
 
 def _draft_cost(draft: Any) -> Cost:

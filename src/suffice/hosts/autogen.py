@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suffice.errors import DataError
-from suffice.hosts.runs import REPLY_NEEDS, Measure, QuestionRun, call_cost, opener
+from suffice.hosts.runs import REPLY_NEEDS, Measure, OpenRun, QuestionRun, call_cost, opener
 from suffice.policy.rounds import Cost
-from suffice.policy.rules import Rule
-from suffice.policy.session import Policy
+from suffice.policy.session.sources import PolicySource
 from suffice.policy.signals import LOGPROB_NEEDS
 
 if TYPE_CHECKING:
@@ -18,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def stop_condition(
-    policy: Policy | Rule | str | Path,
+    policy: PolicySource,
     *,
     writer: str | None = None,
     measure: Measure | None = None,
@@ -41,66 +39,69 @@ def stop_condition(
     Raises:
         ImportError: AutoGen AgentChat is not installed.
     """
-    from autogen_agentchat.base import TerminatedException, TerminationCondition
-    from autogen_agentchat.messages import BaseChatMessage, StopMessage
+    from autogen_agentchat.base import TerminationCondition
+
+    class StopCondition(_StopCondition, TerminationCondition):
+        """`_StopCondition` as a condition of the framework."""
 
     # AutoGen's messages have no log-probabilities.
-    open_run = opener(policy, measure, recorder, gives=REPLY_NEEDS - LOGPROB_NEEDS)
+    return StopCondition(opener(policy, measure, recorder, gives=REPLY_NEEDS - LOGPROB_NEEDS), writer)
 
-    class StopCondition(TerminationCondition):
-        """A termination condition that observes the writer's messages."""
 
-        def __init__(self) -> None:
-            self._run: QuestionRun | None = None
-            self._last: QuestionRun | None = None
-            self._costs: list[Cost] = []
-            self._question = ""
+class _StopCondition:
+    """A termination condition that observes the writer's messages."""
 
-        @property
-        def terminated(self) -> bool:
-            """True once the policy has ended the team."""
-            return self._run is not None and self._run.decision is not None
+    def __init__(self, open_run: OpenRun, writer: str | None) -> None:
+        self._open_run, self._writer = open_run, writer
+        self._run: QuestionRun | None = None
+        self._last: QuestionRun | None = None
+        self._costs: list[Cost] = []
+        self._question = ""
 
-        async def __call__(self, messages: Sequence[Any]) -> Any:
-            """Observe the messages since the last call; return the message that ends the team, or None."""
-            if self.terminated:
-                raise TerminatedException("the policy has already ended the team")
-            for message in messages:
-                if isinstance(message, BaseChatMessage) and message.source == "user":
-                    self._question = message.to_model_text()
-                    self._run = open_run(self._question)
-                    continue
-                if message.models_usage is not None:
-                    usage = message.models_usage
-                    self._costs.append(call_cost(usage.prompt_tokens, usage.completion_tokens))
-                if not isinstance(message, BaseChatMessage) or writer not in (None, message.source):
-                    continue
-                run = self._run = self._run or open_run(self._question)
-                cost = sum(self._costs[1:], self._costs[0]) if self._costs else None
-                self._costs = []
-                decision = run.observe(message.to_model_text(), cost=cost)
-                if decision.stop:
-                    said = (
-                        f"{decision.reason} at round {decision.stop_round}: round {decision.answer_round} is the best"
-                    )
-                    return StopMessage(content=said, source="suffice", metadata={"answer": run.text})
-            return None
+    @property
+    def terminated(self) -> bool:
+        """True once the policy has ended the team."""
+        return self._run is not None and self._run.decision is not None
 
-        async def reset(self) -> None:
-            """Keep the run for `ended`, and begin a new one with the next message."""
-            self._last = self._run or self._last
-            self._run, self._costs = None, []
+    async def __call__(self, messages: Sequence[Any]) -> Any:
+        """Observe the messages since the last call; return the message that ends the team, or None."""
+        from autogen_agentchat.base import TerminatedException
+        from autogen_agentchat.messages import BaseChatMessage, StopMessage
 
-        def ended(self) -> tuple[str, dict[str, Any]]:
-            """Return the best message of the team that ended last, and the decision.
+        if self.terminated:
+            raise TerminatedException("the policy has already ended the team")
+        for message in messages:
+            if isinstance(message, BaseChatMessage) and message.source == "user":
+                self._question = message.to_model_text()
+                self._run = self._open_run(self._question)
+                continue
+            if message.models_usage is not None:
+                usage = message.models_usage
+                self._costs.append(call_cost(usage.prompt_tokens, usage.completion_tokens))
+            if not isinstance(message, BaseChatMessage) or self._writer not in (None, message.source):
+                continue
+            run = self._run = self._run or self._open_run(self._question)
+            cost = sum(self._costs[1:], self._costs[0]) if self._costs else None
+            self._costs = []
+            decision = run.observe(message.to_model_text(), cost=cost)
+            if decision.stop:
+                said = f"{decision.reason} at round {decision.stop_round}: round {decision.answer_round} is the best"
+                return StopMessage(content=said, source="suffice", metadata={"answer": run.text})
+        return None
 
-            Raises:
-                DataError: No team has ended yet.
-            """
-            self._last, self._run = self._run or self._last, None
-            if self._last is None:
-                raise DataError("no team has ended yet: give one termination_condition=, and run it first")
-            self._last.end("cancelled")
-            return self._last.text, self._last.metadata()
+    async def reset(self) -> None:
+        """Keep the run for `ended`, and begin a new one with the next message."""
+        self._last = self._run or self._last
+        self._run, self._costs = None, []
 
-    return StopCondition()
+    def ended(self) -> tuple[str, dict[str, Any]]:
+        """Return the best message of the team that ended last, and the decision.
+
+        Raises:
+            DataError: No team has ended yet.
+        """
+        self._last, self._run = self._run or self._last, None
+        if self._last is None:
+            raise DataError("no team has ended yet: give one termination_condition=, and run it first")
+        self._last.end("cancelled")
+        return self._last.text, self._last.metadata()

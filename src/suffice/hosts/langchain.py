@@ -1,12 +1,17 @@
 """Adapter for LangChain: a middleware that ends an agent with its best reply and the reason."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired
 
-from suffice.hosts._messages import cost_of, final_messages, newest_reply, question_of, reply_of_message
+from suffice.hosts._messages import (
+    cost_of,
+    end_before_limit,
+    final_messages,
+    newest_reply,
+    question_of,
+    reply_of_message,
+)
 from suffice.hosts.runs import Measure, opener
-from suffice.policy.rules import Rule
-from suffice.policy.session import Policy
+from suffice.policy.session.sources import PolicySource
 
 if TYPE_CHECKING:
     from suffice.loops import Recorder
@@ -16,7 +21,7 @@ _FIRST_AGENT_CYCLE = 6
 
 
 def stop_middleware(
-    policy: Policy | Rule | str | Path,
+    policy: PolicySource,
     *,
     measure: Measure | None = None,
     recorder: "Recorder | None" = None,
@@ -39,7 +44,6 @@ def stop_middleware(
     from langchain.agents.middleware import AgentMiddleware, AgentState, hook_config
     from langchain.agents.middleware.types import PrivateStateAttr
     from langchain_core.messages import HumanMessage
-    from langgraph.config import get_config
     from langgraph.managed.is_last_step import RemainingStepsManager
 
     open_run = opener(policy, measure, recorder)
@@ -63,11 +67,9 @@ def stop_middleware(
             run, newest = open_run(state=state["suffice"]), newest_reply(state["messages"])
             if run.decision is not None:
                 return None
-            decision = run.observe(reply_of_message(newest), cost=cost_of(newest))
-            step, before = get_config()["metadata"]["langgraph_step"], state["suffice"].get("step")
-            cycle = _FIRST_AGENT_CYCLE if before is None else step - before
-            if not decision.stop and state["remaining_steps"] <= cycle + 2:
-                run.end("cancelled")
+            run.observe(reply_of_message(newest), cost=cost_of(newest))
+            left, before = state["remaining_steps"], state["suffice"].get("step")
+            step = end_before_limit(run, left, before, first_cycle=_FIRST_AGENT_CYCLE, after=2)
             if run.decision is not None:
                 return {"jump_to": "end", "suffice": run.to_state(), "messages": final_messages(run, state["messages"])}
             update = {"suffice": {**run.to_state(), "step": step, "message": newest.id}}

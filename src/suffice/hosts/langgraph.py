@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from suffice.errors import DataError
-from suffice.hosts._messages import cost_of, final_messages, newest_reply, question_of, reply_of_message
-from suffice.hosts.runs import Measure, opener
-from suffice.policy.rules import Rule
-from suffice.policy.session import Policy
+from suffice.hosts._messages import (
+    cost_of,
+    end_before_limit,
+    final_messages,
+    newest_reply,
+    question_of,
+    reply_of_message,
+)
+from suffice.hosts.runs import Measure, continued, opener
+from suffice.policy.session.sources import PolicySource
 
 if TYPE_CHECKING:
     from suffice.loops import Recorder
@@ -21,7 +26,7 @@ _FIRST_CYCLE = 2
 
 
 def stop_node(
-    policy: Policy | Rule | str | Path,
+    policy: PolicySource,
     *,
     again: str,
     done: str = "__end__",
@@ -47,7 +52,6 @@ def stop_node(
     Raises:
         ImportError: LangGraph is not installed.
     """
-    from langgraph.config import get_config
     from langgraph.managed import RemainingSteps
     from langgraph.types import Command
 
@@ -60,17 +64,11 @@ def stop_node(
         stored, value = state.get(_STATE) or {}, state[reply]
         is_text = isinstance(value, str)
         newest = None if is_text else newest_reply(value)
-        if stored and not stored["decision"]:
-            run = open_run(state=stored)
-        else:
-            run = open_run(state.get("question") or "" if is_text else question_of(value))
-            stored = {}
+        run = continued(open_run, stored, state.get("question") or "" if is_text else question_of(value))
         run.observe(value if newest is None else reply_of_message(newest), cost=cost_of(newest))
         step = None
         if run.decision is None and "remaining_steps" in state:
-            step = get_config()["metadata"]["langgraph_step"]
-            if state["remaining_steps"] <= (step - stored["step"] if "step" in stored else _FIRST_CYCLE):
-                run.end("cancelled")
+            step = end_before_limit(run, state["remaining_steps"], stored.get("step"), first_cycle=_FIRST_CYCLE)
         if run.decision is None:
             return Command(update={_STATE: {**run.to_state(), "decision": None, "step": step}}, goto=again)
         update = {_STATE: {**run.to_state(), "decision": run.metadata()}}

@@ -66,12 +66,7 @@ def snippet(name: str, policy: str | Path = "policy.json") -> str:
 
 
 def own_lines(policy: Policy, path: str | Path) -> str:
-    """Return the lines to paste into a user's own loop, one that draws samples if the policy counts votes.
-
-    Args:
-        policy: The policy that the lines load.
-        path: The policy's file.
-    """
+    """Return the lines to paste into a user's own loop, one that draws samples if the policy counts votes."""
     from suffice.verdicts.decisions.candidates import is_vote
 
     return _with_policy(_SAMPLES if is_vote(policy) else _DRAFTS, path)

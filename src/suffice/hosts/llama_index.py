@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from suffice.hosts.runs import METADATA, Measure, QuestionRun, opener
+from suffice.hosts.runs import METADATA, Measure, OpenRun, QuestionRun, continued, opener
 from suffice.policy.rounds import Cost
-from suffice.policy.rules import Rule
-from suffice.policy.session import Policy
+from suffice.policy.session.sources import PolicySource
 
 if TYPE_CHECKING:
     from suffice.loops import Recorder
 
 
-def stop_step(
-    policy: Policy | Rule | str | Path, *, measure: Measure | None = None, recorder: Recorder | None = None
-) -> StopStep:
+def stop_step(policy: PolicySource, *, measure: Measure | None = None, recorder: Recorder | None = None) -> StopStep:
     """Return a function to await in a step; it returns a `StopEvent` if the policy ends the workflow, else None.
 
     Call it with the step's context and a reply.  The event's result is the best reply with the decision,
@@ -40,7 +35,7 @@ def stop_step(
 class StopStep:
     """The decision in a step of a workflow; made by `stop_step`."""
 
-    def __init__(self, open_run: Callable[..., QuestionRun]) -> None:
+    def __init__(self, open_run: OpenRun) -> None:
         self._open_run = open_run
 
     async def __call__(self, ctx: Any, reply: Any, question: str = "", cost: Cost | None = None) -> Any | None:
@@ -48,8 +43,7 @@ class StopStep:
         from workflows.events import StopEvent
 
         stored = await ctx.store.get(METADATA, default=None)
-        is_new = stored is None or stored["session"]["decision"]
-        run = self._open_run(question) if is_new else self._open_run(state=stored)
+        run = continued(self._open_run, stored, question)
         decision = run.observe(reply, cost=cost)
         await ctx.store.set(METADATA, run.to_state())
         return StopEvent(result=_result(run)) if decision.stop else None

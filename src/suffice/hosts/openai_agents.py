@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from suffice.errors import DataError
-from suffice.hosts.runs import Measure, QuestionRun, call_cost, opener
-from suffice.policy.rules import Rule
-from suffice.policy.session import Policy
+from suffice.hosts.runs import Measure, OpenRun, QuestionRun, call_cost, opener
+from suffice.policy.session.sources import PolicySource
 
 if TYPE_CHECKING:
     from suffice.loops import Recorder
 
 
-def stop_hooks(
-    policy: Policy | Rule | str | Path, *, measure: Measure | None = None, recorder: Recorder | None = None
-) -> Any:
+def stop_hooks(policy: PolicySource, *, measure: Measure | None = None, recorder: Recorder | None = None) -> Any:
     """Return hooks for `Runner.run(hooks=...)`: each response is a round, and the policy ends the run.
 
     Hooks see replies but cannot stop, and a tool behaviour can stop but sees no reply.  So the returned object goes to three
@@ -34,88 +30,93 @@ def stop_hooks(
     Raises:
         ImportError: OpenAI Agents is not installed.
     """
-    from agents import RunHooks, ToolsToFinalOutputResult
+    from agents import RunHooks
 
-    open_run = opener(policy, measure, recorder)
+    class StopHooks(_StopHooks, RunHooks[Any]):
+        """`_StopHooks` as hooks of the framework."""
 
-    class StopHooks(RunHooks[Any]):
-        """Hooks that keep the run of each context as long as the context exists.
+    return StopHooks(opener(policy, measure, recorder))
 
-        A run that is interrupted for an approval continues in another context, and is found by the calls that it waits for.
-        """
 
-        def __init__(self) -> None:
-            self._runs: WeakKeyDictionary[Any, QuestionRun] = WeakKeyDictionary()
-            self._agents: WeakKeyDictionary[QuestionRun, Any] = WeakKeyDictionary()
-            self._waiting: dict[str, QuestionRun] = {}
-            self.handlers = {"max_turns": self._at_limit}
+class _StopHooks:
+    """Hooks that keep the run of each context as long as the context exists.
 
-        async def on_llm_start(self, context: Any, agent: Any, system_prompt: Any, input_items: Any) -> None:
-            """Begin a new question, or continue an interrupted one; each part of a run has a context of its own."""
-            earlier = _earlier_outputs(input_items) if context.usage.requests else []
-            if self._run_of(context, [item.get("call_id") for output in earlier for item in output]) is not None:
-                return
-            run = self._runs[context] = open_run(_question(input_items))
-            for output in earlier:  # the run continues in another process: observe its earlier outputs again
-                if run.decision is None:
-                    run.observe({"output": output}, cost=call_cost(None, None))
+    A run that is interrupted for an approval continues in another context, and is found by the calls that it waits for.
+    """
 
-        def _run_of(self, context: Any, calls: Iterable[Any]) -> QuestionRun | None:
-            """Return the run of a context, or the run that waited for one of these calls."""
-            if context not in self._runs:
-                waiting = next((self._waiting[call] for call in calls if call in self._waiting), None)
-                if waiting is None:
-                    return None
-                self._runs[context] = waiting
-            return self._runs[context]
+    def __init__(self, open_run: OpenRun) -> None:
+        self._open_run = open_run
+        self._runs: WeakKeyDictionary[Any, QuestionRun] = WeakKeyDictionary()
+        self._agents: WeakKeyDictionary[QuestionRun, Any] = WeakKeyDictionary()
+        self._waiting: dict[str, QuestionRun] = {}
+        self.handlers = {"max_turns": self._at_limit}
 
-        async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
-            """Observe the response."""
-            run = self._runs[context]
-            self._agents[run] = agent
-            output = [item.model_dump() if hasattr(item, "model_dump") else item for item in response.output]
-            self._waiting = {call: other for call, other in self._waiting.items() if other is not run}
-            self._waiting |= {item["call_id"]: run for item in output if item.get("call_id")}
+    async def on_llm_start(self, context: Any, agent: Any, system_prompt: Any, input_items: Any) -> None:
+        """Begin a new question, or continue an interrupted one; each part of a run has a context of its own."""
+        earlier = _earlier_outputs(input_items) if context.usage.requests else []
+        if self._run_of(context, [item.get("call_id") for output in earlier for item in output]) is not None:
+            return
+        run = self._runs[context] = self._open_run(_question(input_items))
+        for output in earlier:  # the run continues in another process: observe its earlier outputs again
             if run.decision is None:
-                usage = response.usage
-                cached = usage.input_tokens_details.cached_tokens
-                cost = call_cost(usage.input_tokens - cached, usage.output_tokens, cached)
-                run.observe({"output": output}, cost=cost)
+                run.observe({"output": output}, cost=call_cost(None, None))
 
-        async def on_agent_end(self, context: Any, agent: Any, output: Any) -> None:
-            """End the run if the agent ended by itself; the hook's context is another one, with the same usage."""
-            for known, run in list(self._runs.items()):
-                if known.usage is context.usage:
-                    run.end("exhausted")
-                    self._waiting = {call: other for call, other in self._waiting.items() if other is not run}
+    def _run_of(self, context: Any, calls: Iterable[Any]) -> QuestionRun | None:
+        """Return the run of a context, or the run that waited for one of these calls."""
+        if context not in self._runs:
+            waiting = next((self._waiting[call] for call in calls if call in self._waiting), None)
+            if waiting is None:
+                return None
+            self._runs[context] = waiting
+        return self._runs[context]
 
-        def after_tools(self, context: Any, results: Any) -> Any:
-            """Return the best reply as the final output if the policy ends the run."""
-            run = self._run_of(context, [_call_id(result.run_item.raw_item) for result in results])
-            if run is None or run.decision is None or not run.text:
-                return ToolsToFinalOutputResult(is_final_output=False)
-            return ToolsToFinalOutputResult(True, _typed(run.text, self._agents[run]))
+    async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
+        """Observe the response."""
+        run = self._runs[context]
+        self._agents[run] = agent
+        output = [item.model_dump() if hasattr(item, "model_dump") else item for item in response.output]
+        self._waiting = {call: other for call, other in self._waiting.items() if other is not run}
+        self._waiting |= {item["call_id"]: run for item in output if item.get("call_id")}
+        if run.decision is None:
+            usage = response.usage
+            cached = usage.input_tokens_details.cached_tokens
+            cost = call_cost(usage.input_tokens - cached, usage.output_tokens, cached)
+            run.observe({"output": output}, cost=cost)
 
-        def _at_limit(self, error: Any) -> Any:
-            run = self._runs.get(error.context)
-            if run is None or run.end("cancelled").answer is None:
-                return None  # the framework raises its own error
-            return {"final_output": _typed(run.text, error.run_data.last_agent)}
+    async def on_agent_end(self, context: Any, agent: Any, output: Any) -> None:
+        """End the run if the agent ended by itself; the hook's context is another one, with the same usage."""
+        for known, run in list(self._runs.items()):
+            if known.usage is context.usage:
+                run.end("exhausted")
+                self._waiting = {call: other for call, other in self._waiting.items() if other is not run}
 
-        def ended(self, result: Any) -> tuple[Any, dict[str, Any]]:
-            """Return the best output of a run and the decision.
+    def after_tools(self, context: Any, results: Any) -> Any:
+        """Return the best reply as the final output if the policy ends the run."""
+        from agents import ToolsToFinalOutputResult
 
-            Raises:
-                DataError: The run had other hooks.
-            """
-            run = self._runs.get(result.context_wrapper)
-            if run is None:
-                raise DataError("the run was not observed: pass these hooks to Runner.run(hooks=...)")
-            run.end("exhausted")
-            output = result.final_output if run.is_last or not run.text else _typed(run.text, result.last_agent)
-            return output, run.metadata()
+        run = self._run_of(context, [_call_id(result.run_item.raw_item) for result in results])
+        if run is None or run.decision is None or not run.text:
+            return ToolsToFinalOutputResult(is_final_output=False)
+        return ToolsToFinalOutputResult(True, _typed(run.text, self._agents[run]))
 
-    return StopHooks()
+    def _at_limit(self, error: Any) -> Any:
+        run = self._runs.get(error.context)
+        if run is None or run.end("cancelled").answer is None:
+            return None  # the framework raises its own error
+        return {"final_output": _typed(run.text, error.run_data.last_agent)}
+
+    def ended(self, result: Any) -> tuple[Any, dict[str, Any]]:
+        """Return the best output of a run and the decision.
+
+        Raises:
+            DataError: The run had other hooks.
+        """
+        run = self._runs.get(result.context_wrapper)
+        if run is None:
+            raise DataError("the run was not observed: pass these hooks to Runner.run(hooks=...)")
+        run.end("exhausted")
+        output = result.final_output if run.is_last or not run.text else _typed(run.text, result.last_agent)
+        return output, run.metadata()
 
 
 def _question(items: Any) -> str:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suffice.errors import DataError
-from suffice.hosts.runs import METADATA, Measure, QuestionRun, call_cost, chat_reply, opener
-from suffice.policy.rules import Rule
-from suffice.policy.session import Policy
+from suffice.hosts.runs import METADATA, Measure, OpenRun, QuestionRun, call_cost, chat_reply, opener
+from suffice.policy.session.sources import PolicySource
 
 if TYPE_CHECKING:
     from suffice.loops import Recorder
 
 
 def stop_capability(
-    policy: Policy | Rule | str | Path,
+    policy: PolicySource,
     *,
     measure: Measure | None = None,
     recorder: Recorder | None = None,
@@ -39,80 +37,87 @@ def stop_capability(
     Raises:
         ImportError: Pydantic AI 2 is not installed.
     """
-    from pydantic import TypeAdapter
-    from pydantic_ai import ModelRetry
     from pydantic_ai.capabilities import AbstractCapability
-    from pydantic_ai.exceptions import UnexpectedModelBehavior, UsageLimitExceeded
-    from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
-    from pydantic_ai.run import AgentRunResult
 
-    open_run = opener(policy, measure, recorder)
+    class StopCapability(_StopCapability, AbstractCapability[Any]):
+        """`_StopCapability` as a capability of the framework."""
 
-    class StopCapability(AbstractCapability[Any]):
-        """A capability that observes responses; each run of the agent has a copy of its own."""
+    return StopCapability(opener(policy, measure, recorder), revise)
 
-        def __init__(self, run: QuestionRun | None = None) -> None:
-            self.run = run
-            self.tools: dict[int, str | None] = {}
 
-        async def for_run(self, ctx: Any) -> Any:
-            """Begin a new question."""
-            prompt = ctx.prompt
-            for message in () if prompt is not None else ctx.messages:  # a continued run has the prompt in its history
-                prompt = next((part.content for part in message.parts if part.part_kind == "user-prompt"), prompt)
-            parts = [prompt] if isinstance(prompt, str) else prompt or ()
-            return StopCapability(open_run(" ".join(part for part in parts if isinstance(part, str))))
+class _StopCapability:
+    """A capability that observes responses; each run of the agent has a copy of its own."""
 
-        async def after_model_request(self, ctx: Any, *, request_context: Any, response: Any) -> Any:
-            """Observe the response, and replace it by the best one if the policy, or the limit, ends the run."""
-            run = self.run
-            if run is None or run.decision is not None:
-                return response
-            shape = request_context.model_request_parameters
-            if not run.session.rounds and ctx.prompt is None:
-                for earlier in _earlier_responses(ctx.messages, response):
-                    self.observe(run, earlier, shape)
-            is_final = self.observe(run, response, shape)
-            limit = None if ctx.usage_limits is None else ctx.usage_limits.request_limit
-            if run.decision is None and limit is not None and ctx.usage.requests >= limit:
-                run.end("cancelled")
-            if run.decision is None and is_final:
-                if revise is not None:
-                    raise ModelRetry(revise)
-                run.end("exhausted")
-            return response if run.decision is None else self.final(run, response, is_best=is_final and run.is_last)
+    def __init__(self, open_run: OpenRun, revise: str | None, run: QuestionRun | None = None) -> None:
+        self.open_run, self.revise, self.run = open_run, revise, run
+        self.tools: dict[int, str | None] = {}
 
-        def observe(self, run: QuestionRun, response: Any, shape: Any) -> bool:
-            """Observe a response; return whether the run would end with it."""
-            text, tool, is_final = _reply(response, shape)
-            self.tools[run.session.next_round] = tool
-            usage, cached = response.usage, response.usage.cache_read_tokens
-            logprobs = None if tool else _openai_logprobs(response)
-            reply = chat_reply(text, logprobs=logprobs, finish_reason=response.finish_reason)
-            run.observe(reply, cost=call_cost(usage.input_tokens - cached, usage.output_tokens, cached))
-            return is_final
+    async def for_run(self, ctx: Any) -> Any:
+        """Begin a new question."""
+        prompt = ctx.prompt
+        for message in () if prompt is not None else ctx.messages:  # a continued run has the prompt in its history
+            prompt = next((part.content for part in message.parts if part.part_kind == "user-prompt"), prompt)
+        parts = [prompt] if isinstance(prompt, str) else prompt or ()
+        question = " ".join(part for part in parts if isinstance(part, str))
+        return type(self)(self.open_run, self.revise, self.open_run(question))
 
-        def final(self, run: QuestionRun, response: Any, *, is_best: bool) -> Any:
-            """Return the response that ends a run: the newest one if it is the best, else one made from the best reply."""
-            metadata = {**(response.metadata or {}), METADATA: run.metadata()}
-            if is_best or run.decision is None or run.decision.answer_round is None:
-                return replace(response, metadata=metadata)
-            tool = self.tools[run.decision.answer_round]
-            part = TextPart(run.text) if tool is None else ToolCallPart(tool, run.text)
-            return replace(response, parts=[part], metadata=metadata)
+    async def after_model_request(self, ctx: Any, *, request_context: Any, response: Any) -> Any:
+        """Observe the response, and replace it by the best one if the policy, or the limit, ends the run."""
+        from pydantic_ai import ModelRetry
 
-        async def on_run_error(self, ctx: Any, *, error: BaseException) -> Any:
-            """Return the best text if another limit, of tokens or retries, ends the run."""
-            run, limits = self.run, (UsageLimitExceeded, UnexpectedModelBehavior)
-            if run is None or not isinstance(error, limits) or run.end("cancelled").answer is None:
-                raise error
-            final = self.final(run, ModelResponse([]), is_best=False)
-            if not isinstance(final.parts[0], TextPart):  # only the agent itself can parse a typed output
-                raise error
-            fields = {"output": run.text, "messages": [*ctx.messages, final], "usage": ctx.usage, "run_id": ctx.run_id}
-            return TypeAdapter(AgentRunResult[str]).validate_python(fields)
+        run = self.run
+        if run is None or run.decision is not None:
+            return response
+        shape = request_context.model_request_parameters
+        if not run.session.rounds and ctx.prompt is None:
+            for earlier in _earlier_responses(ctx.messages, response):
+                self.observe(run, earlier, shape)
+        is_final = self.observe(run, response, shape)
+        limit = None if ctx.usage_limits is None else ctx.usage_limits.request_limit
+        if run.decision is None and limit is not None and ctx.usage.requests >= limit:
+            run.end("cancelled")
+        if run.decision is None and is_final:
+            if self.revise is not None:
+                raise ModelRetry(self.revise)
+            run.end("exhausted")
+        return response if run.decision is None else self.final(run, response, is_best=is_final and run.is_last)
 
-    return StopCapability()
+    def observe(self, run: QuestionRun, response: Any, shape: Any) -> bool:
+        """Observe a response; return whether the run would end with it."""
+        text, tool, is_final = _reply(response, shape)
+        self.tools[run.session.next_round] = tool
+        usage, cached = response.usage, response.usage.cache_read_tokens
+        logprobs = None if tool else _openai_logprobs(response)
+        reply = chat_reply(text, logprobs=logprobs, finish_reason=response.finish_reason)
+        run.observe(reply, cost=call_cost(usage.input_tokens - cached, usage.output_tokens, cached))
+        return is_final
+
+    def final(self, run: QuestionRun, response: Any, *, is_best: bool) -> Any:
+        """Return the response that ends a run: the newest one if it is the best, else one made from the best reply."""
+        from pydantic_ai.messages import TextPart, ToolCallPart
+
+        metadata = {**(response.metadata or {}), METADATA: run.metadata()}
+        if is_best or run.decision is None or run.decision.answer_round is None:
+            return replace(response, metadata=metadata)
+        tool = self.tools[run.decision.answer_round]
+        part = TextPart(run.text) if tool is None else ToolCallPart(tool, run.text)
+        return replace(response, parts=[part], metadata=metadata)
+
+    async def on_run_error(self, ctx: Any, *, error: BaseException) -> Any:
+        """Return the best text if another limit, of tokens or retries, ends the run."""
+        from pydantic import TypeAdapter
+        from pydantic_ai.exceptions import UnexpectedModelBehavior, UsageLimitExceeded
+        from pydantic_ai.messages import ModelResponse, TextPart
+        from pydantic_ai.run import AgentRunResult
+
+        run, limits = self.run, (UsageLimitExceeded, UnexpectedModelBehavior)
+        if run is None or not isinstance(error, limits) or run.end("cancelled").answer is None:
+            raise error
+        final = self.final(run, ModelResponse([]), is_best=False)
+        if not isinstance(final.parts[0], TextPart):  # only the agent itself can parse a typed output
+            raise error
+        fields = {"output": run.text, "messages": [*ctx.messages, final], "usage": ctx.usage, "run_id": ctx.run_id}
+        return TypeAdapter(AgentRunResult[str]).validate_python(fields)
 
 
 def _earlier_responses(messages: Any, response: Any) -> list[Any]:

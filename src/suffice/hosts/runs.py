@@ -7,15 +7,13 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from suffice.errors import DataError, SchemaError, UnknownSignalError, did_you_mean
 from suffice.hosts.tracing import trace_decision
 from suffice.policy.rounds import Cost, Decision, Round
-from suffice.policy.rules import Rule
 from suffice.policy.session import Policy, Session, read_reply
-from suffice.policy.session.sources import is_rule
+from suffice.policy.session.sources import PolicySource, is_rule
 from suffice.policy.signals import SIGNALS
 
 if TYPE_CHECKING:
@@ -66,7 +64,7 @@ class QuestionRun:
 
     def __init__(
         self,
-        policy: Policy | Rule | str | Path | None = None,
+        policy: PolicySource | None = None,
         question: str = "",
         *,
         measure: Measure | None = None,
@@ -171,6 +169,17 @@ class QuestionRun:
         return state if self._recorded is None else {**state, "run": self._recorded.run}
 
 
+OpenRun = Callable[..., QuestionRun]
+"""A function that opens the run of a question, or of a stored state (`state=`); made by `opener`."""
+
+
+def continued(open_run: OpenRun, stored: Mapping[str, Any] | None, question: str) -> QuestionRun:
+    """Continue a stored run, or begin one for the question if none is stored or the stored one has ended."""
+    if stored and not stored["session"]["decision"]:
+        return open_run(state=stored)
+    return open_run(question)
+
+
 def reply_round(session: Session, reply: Any, **others: Any) -> Round:
     """Return the next round of a session, with the answer that the reply has at the policy's answer position.
 
@@ -199,12 +208,12 @@ def reply_round(session: Session, reply: Any, **others: Any) -> Round:
 
 
 def opener(
-    policy: Policy | Rule | str | Path,
+    policy: PolicySource,
     measure: Measure | None = None,
     recorder: Recorder | None = None,
     *,
     gives: frozenset[str] = REPLY_NEEDS,
-) -> partial[QuestionRun]:
+) -> OpenRun:
     """Return a function that opens the run of each question; the policy is read and checked here, before any call.
 
     Args:
@@ -223,7 +232,7 @@ def opener(
 
 
 def _checked_policy(
-    policy: Policy | Rule | str | Path,
+    policy: PolicySource,
     measure: Measure | None,
     recorder: Recorder | None,
     gives: frozenset[str] = REPLY_NEEDS,

@@ -8,11 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from suffice.loops.rows import fill_costs
 from suffice.policy.normalizers import MATCH
 from suffice.recordings.journal import Journal
 from suffice.recordings.opened import write_tables
-from suffice.recordings.schema import Columns
+from suffice.recordings.schema import Columns, fill_costs
 from suffice.recordings.shards import with_places
 from suffice.recordings.stored import StoredRows
 
@@ -75,12 +74,7 @@ class Assembly:
             self._schema, self._superseded = _merged_schema(self._columns, stored)
 
     def write(self, path: Path, metadata: Mapping[str, Any], places: Mapping[str, int] | None = None) -> None:
-        """Write the file atomically.
-
-        Args:
-            path: The file.
-            metadata: Its metadata.
-            places: For the part of a shard, the place of each question in the data set.
+        """Write the file atomically; the part of a shard gets the places of its questions in the data set.
 
         Raises:
             DataError: The disk is full, or the path cannot be written.

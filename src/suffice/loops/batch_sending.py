@@ -41,31 +41,15 @@ class BatchProgress:
     done: int
 
 
-@dataclass(slots=True, kw_only=True)
-class BatchSettings:
-    """Sizes, bounds and waits; see `BatchQueue`."""
-
-    most_requests: int
-    most_bytes: int
-    attempts: int
-    first_poll_s: float
-    longest_poll_s: float
-
-
 class BatchSender:
-    """Sender of one recording's batches, to their endpoints or into files for an engine.
+    """Sender of one recording's batches: to their endpoints or, if `file` is given, into files for an engine.
 
     Every step is on disk before the next.
-
-    Args:
-        state: The submitted requests and their replies.
-        folder: The folder of the files.
-        file: The file for requests to an engine; None to submit them.
-        settings: Sizes, bounds and waits.
     """
 
-    def __init__(self, state: BatchState, folder: Path, file: Path | None, settings: BatchSettings) -> None:
-        self.state, self.folder, self.file, self.settings = state, folder, file, settings
+    def __init__(self, state: BatchState, folder: Path, file: Path | None, pauses: tuple[float, float]) -> None:
+        self.state, self.folder, self.file = state, folder, file
+        self._first_pause_s, self._longest_pause_s = pauses
         self.connections: dict[str, Connection] = {}
         self._brought = False  # True once a batch brought replies since the last submission
         if any(batch.step == "created" and (batch.batch_id is None) != (file is not None) for batch in self.waiting):
@@ -110,7 +94,7 @@ class BatchSender:
                     if not error.retryable:
                         raise
                     failure = error
-                    time.sleep(min(self.settings.first_poll_s * 2.0**attempt, self.settings.longest_poll_s))
+                    time.sleep(min(self._first_pause_s * 2.0**attempt, self._longest_pause_s))
                     continue
             if not isinstance(about.get("id"), str):
                 raise ModelError(f"{batch.endpoint} created a batch without an id: {dict(about)!r:.200}")

@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import IO
 
 from suffice.errors import DataError, ModelError, PendingReplyError, SufficeError
-from suffice.loops.batch_sending import BatchProgress, BatchSender, BatchSettings
+from suffice.loops.batch_sending import BatchProgress, BatchSender
 from suffice.loops.models.batch_api import BATCHES, BatchRequest, input_line
 from suffice.loops.models.chat import ChatModel
 from suffice.loops.plan import RecordingPlan
 from suffice.loops.progress import RecordSummary
 from suffice.loops.record_run import RecordRun
-from suffice.policy.rounds import Cost
+from suffice.policy.rounds import Cost, added_costs
 from suffice.recordings.batch_state import BATCH_NOTE, BatchState, SentBatch
 from suffice.recordings.cache import request_key
 from suffice.recordings.journal import Journal
@@ -42,6 +42,7 @@ class _InputFile:
     keys: int = 0
 
 
+@dataclass(kw_only=True, eq=False)
 class BatchQueue:
     """The requests of one recording, in batches of an endpoint (`/v1/batches`) or in files for an engine.
 
@@ -63,29 +64,18 @@ class BatchQueue:
         DataError: `file` has another ending.
     """
 
-    def __init__(
-        self,
-        *,
-        wait: bool = True,
-        file: str | Path | None = None,
-        on_progress: Callable[[BatchProgress], None] | None = None,
-        most_requests: int = 50_000,
-        most_bytes: int = 200_000_000,
-        attempts: int = 3,
-        first_poll_s: float = 1.0,
-        longest_poll_s: float = 60.0,
-    ) -> None:
-        self.wait, self.on_progress = wait, on_progress
-        self.file = None if file is None else Path(file)
-        if self.file is not None and self.file.suffix != ".jsonl":
-            raise DataError(f"requests are written to a file that ends in .jsonl, not to {str(file)!r}")
-        self._settings = BatchSettings(
-            most_requests=most_requests,
-            most_bytes=most_bytes,
-            attempts=attempts,
-            first_poll_s=first_poll_s,
-            longest_poll_s=longest_poll_s,
-        )
+    wait: bool = True
+    file: str | Path | None = None
+    on_progress: Callable[[BatchProgress], None] | None = None
+    most_requests: int = 50_000
+    most_bytes: int = 200_000_000
+    attempts: int = 3
+    first_poll_s: float = 1.0
+    longest_poll_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        if self.file is not None and Path(self.file).suffix != ".jsonl":
+            raise DataError(f"requests are written to a file that ends in .jsonl, not to {str(self.file)!r}")
         self._sender: BatchSender | None = None
         self._open: dict[tuple[str, str, str], _InputFile] = {}
         self._numbers = 0
@@ -123,8 +113,7 @@ class BatchQueue:
             while True:
                 with self.gathering():
                     summary = await RecordRun(plan).run()
-                for component, cost in summary.costs.items():
-                    spent[component] = spent.get(component, Cost()) + cost
+                spent = added_costs(spent, summary.costs)
                 if not summary.pending:
                     self.delete()
                     return replace(summary, costs=spent)
@@ -142,7 +131,9 @@ class BatchQueue:
 
     def open(self, folder: Path) -> None:
         """Use the batches in a folder, which is created if it is missing, and lock it."""
-        self._sender = BatchSender(BatchState(folder / _STATE_FILE), folder, self.file, self._settings)
+        file = None if self.file is None else Path(self.file)
+        pauses = (self.first_poll_s, self.longest_poll_s)
+        self._sender = BatchSender(BatchState(folder / _STATE_FILE), folder, file, pauses)
         if not self._sender.waiting:
             self.state.forget_failures()
 
@@ -191,7 +182,7 @@ class BatchQueue:
         if body is not None:
             return request.connection.redact_reply(body)
         known = self.state.request(key)
-        if known is None or not (known.is_sent or known.is_final or known.attempts >= self._settings.attempts):
+        if known is None or not (known.is_sent or known.is_final or known.attempts >= self.attempts):
             self._write(key, request)
         elif not known.is_sent:
             tried = "" if known.attempts == 1 else f" (in {known.attempts} batches)"
@@ -203,10 +194,7 @@ class BatchQueue:
         size = len(line.encode())
         group = (request.connection.endpoint, request.url, str(request.body.get("model")))
         opened = self._open.get(group)
-        settings = self._settings
-        is_full = opened is not None and (
-            opened.keys >= settings.most_requests or opened.size + size > settings.most_bytes
-        )
+        is_full = opened is not None and (opened.keys >= self.most_requests or opened.size + size > self.most_bytes)
         if opened is not None and is_full and self.file is None:
             self._finish(opened)
             opened = None
@@ -232,7 +220,7 @@ class BatchQueue:
 
     async def until_ended(self) -> None:
         """Wait until all batches have ended, and take in what they bring."""
-        pause_s, failures = self._settings.first_poll_s, 0
+        pause_s, failures = self.first_poll_s, 0
         while True:
             try:
                 if await asyncio.to_thread(self.sender.collect):
@@ -244,7 +232,7 @@ class BatchQueue:
                     raise
             self._report()
             await asyncio.sleep(pause_s)
-            pause_s = min(1.5 * pause_s, self._settings.longest_poll_s)
+            pause_s = min(1.5 * pause_s, self.longest_poll_s)
         self._report()
 
     def close(self) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from suffice.errors import AuthenticationFailedError, DataError, ModelError
 from suffice.policy.rounds import Passage, Reply, Round
+from suffice.policy.session import Policy
 from suffice.policy.signals import CRITIC
 
 
@@ -23,8 +24,7 @@ class Call:
     Attributes:
         part: The component that replies: `gate`, `generator`, `writer` or `critic`.
         asked: The JSON-ready content of the request, by which its committed reply is recognised.
-        send: Makes the call.
-        send_async: Makes the call without blocking the event loop.
+        send: Makes the call; given True, it blocks the thread instead of suspending.
         without: The result without this call, if a live loop may omit it; None if the call is required.
         instead: The reply that a live loop uses if the call fails; None if the round then fails.
         brought: After the call, replies for later rounds that came with it, by round.
@@ -32,8 +32,7 @@ class Call:
 
     part: str
     asked: Sequence[Any]
-    send: Callable[[], Reply]
-    send_async: Callable[[], Awaitable[Reply]]
+    send: Callable[[bool], Awaitable[Reply]]
     without: RoundResult | None = None
     instead: Reply | None = None
     brought: Callable[[], Mapping[int, Reply]] = dict
@@ -41,12 +40,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class PendingCall:
-    """The last call of a round, omitted so far because it was not needed.
-
-    Attributes:
-        call: The omitted call.
-        steps: The round's generator, waiting for the reply.
-    """
+    """The last call of a round, omitted so far because it was not needed, and the generator that waits for its reply."""
 
     call: Call
     steps: Steps
@@ -57,7 +51,6 @@ class RoundResult:
     """The result of the calls of a round.
 
     Attributes:
-        observed: The round.
         error: The failure of a later call, if any; `observed` contains the earlier, paid replies.
         rest: The omitted call, if any; `observed` is then the round without it.
     """
@@ -80,11 +73,7 @@ class Course(Protocol):
     """One question's rounds."""
 
     async def prepare(self, r: int) -> None:
-        """Prepare `has` and `calls` for round `r` without blocking the event loop.
-
-        Raises:
-            DataError: See `has`.
-        """
+        """Prepare `has` and `calls` for round `r` without blocking the event loop."""
         ...
 
     def has(self, r: int) -> bool:
@@ -96,27 +85,18 @@ class Course(Protocol):
         ...
 
     def calls(self, r: int, before: Sequence[Round]) -> Steps:
-        """Return the calls of round `r`.
-
-        Args:
-            r: Number of the round.
-            before: The earlier rounds in order; not needed for rounds that do not depend on them.
-        """
+        """Return the calls of round `r`; rounds that depend on earlier ones get them in `before`, in order."""
         ...
 
 
 async def send(call: Call, *, blocking: bool = False) -> Reply:
-    """Make a call of a live loop.
-
-    Args:
-        call: The call to make.
-        blocking: Whether to call synchronously, so that the coroutine ends without suspending.
+    """Make a call of a live loop; if `blocking`, synchronously, so that the coroutine ends without suspending.
 
     Raises:
         ModelError: The call failed, and it has no substitute reply.
     """
     try:
-        return call.send() if blocking else await call.send_async()
+        return await call.send(blocking)
     except ModelError as error:
         if call.instead is None or isinstance(error, AuthenticationFailedError):
             raise
@@ -124,12 +104,33 @@ async def send(call: Call, *, blocking: bool = False) -> Reply:
         return call.instead
 
 
-def contexts_of(passages: Sequence[Passage]) -> tuple[Passage, ...]:
-    """Return the contexts that every call of a question sees.
+class ContextCourse:
+    """The part that courses share whose rounds all see the same contexts, and go on up to the policy's `max_rounds`."""
+
+    def __init__(self, question: str, passages: Sequence[Passage], max_rounds: int) -> None:
+        self.question, self.passages, self._max_rounds = question, _checked_contexts(passages), max_rounds
+
+    async def prepare(self, r: int) -> None:
+        """Do nothing, since the evidence is there."""
+
+    def has(self, r: int) -> bool:
+        """Return whether round `r` is within the policy's rounds."""
+        return r <= self._max_rounds
+
+
+def check_first_round(policy: Policy, what: str) -> None:
+    """Raise if a policy has a round 0, which these loops lack.
 
     Raises:
-        DataError: One of them is not a `Passage`.
+        DataError: Its `start_round` is not 1.
     """
+    if policy.start_round != 1:
+        raise DataError(
+            f"{what} count from round 1, but the policy starts at round {policy.start_round!r}: set start_round=1"
+        )
+
+
+def _checked_contexts(passages: Sequence[Passage]) -> tuple[Passage, ...]:
     wrong = next((item for item in passages if not isinstance(item, Passage)), None)
     if wrong is not None:
         raise DataError(
@@ -151,13 +152,9 @@ async def drive(
     needed: Callable[[Call], bool] = _always,
     first: Call | None = None,
 ) -> RoundResult:
-    """Make the calls of a round in order.
+    """Make the calls of a round in order, without those that may be omitted and are not `needed`.
 
-    Args:
-        steps: The round's generator.
-        send: Makes a call.
-        needed: Returns whether to make a call that may be omitted.
-        first: The call whose reply a started generator awaits.
+    A generator that was started before goes on with the reply to its call, `first`.
 
     Raises:
         ModelError: A required call failed.

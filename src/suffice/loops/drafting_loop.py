@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from suffice.errors import DataError, ModelError
-from suffice.loops.course import Call, RoundResult, Steps, contexts_of
+from suffice.errors import ModelError
+from suffice.loops.course import Call, ContextCourse, RoundResult, Steps, check_first_round
 from suffice.loops.live import LiveLoop
-from suffice.loops.models._wire import is_cut
-from suffice.loops.models.chat import ChatModel, Completion
+from suffice.loops.models._wire import Completion, is_cut
+from suffice.loops.models.chat import ChatModel
 from suffice.loops.models.prompts import DRAFTING, DraftingPrompt, Message
 from suffice.policy.rounds import Passage, Reply, Round
 from suffice.policy.signals import CRITIC
@@ -84,10 +84,7 @@ class DraftingLoop(LiveLoop):
         Raises:
             DataError: The policy's `start_round` is not 1.
         """
-        if self.policy.start_round != 1:
-            raise DataError(
-                f"drafts count from round 1, but the policy starts at round {self.policy.start_round!r}: set start_round=1"
-            )
+        check_first_round(self.policy, "drafts")
 
     def course(self, question: str, passages: Sequence[Passage]) -> _DraftingCourse:
         """Return the rounds that draft, criticise and revise.
@@ -95,26 +92,19 @@ class DraftingLoop(LiveLoop):
         Raises:
             DataError: A context is not a `Passage`.
         """
-        return _DraftingCourse(self, question, contexts_of(passages))
+        return _DraftingCourse(self, question, passages)
 
     @property
     def _critic(self) -> ChatModel:
         return self.critic or self.writer
 
 
-@dataclass(frozen=True, slots=True)
-class _DraftingCourse:
+class _DraftingCourse(ContextCourse):
     """The rounds of one question: each revises the newest draft."""
 
-    loop: DraftingLoop
-    question: str
-    passages: tuple[Passage, ...]
-
-    async def prepare(self, r: int) -> None:
-        del r  # a revision depends only on the previous round
-
-    def has(self, r: int) -> bool:
-        return r <= self.loop.policy.max_rounds
+    def __init__(self, loop: DraftingLoop, question: str, passages: Sequence[Passage]) -> None:
+        super().__init__(question, passages, loop.policy.max_rounds)
+        self.loop = loop
 
     def calls(self, r: int, before: Sequence[Round]) -> Steps:
         prompt = self.loop.prompt
@@ -141,13 +131,12 @@ class _DraftingCourse:
     ) -> Call:
         settings: dict[str, Any] = {"max_tokens": self.loop.max_tokens, "top_logprobs": None}
 
-        def send() -> Reply:
-            return _reply_of(part, model.complete(messages, **settings))
-
-        async def send_async() -> Reply:
+        async def send(blocking: bool) -> Reply:
+            if blocking:
+                return _reply_of(part, model.complete(messages, **settings))
             return _reply_of(part, await model.complete_async(messages, **settings))
 
-        return Call(part=part, asked=messages, send=send, send_async=send_async, without=without)
+        return Call(part=part, asked=messages, send=send, without=without)
 
     def _round(self, r: int, draft: Reply, critique: Reply | None) -> Round:
         if critique is None:
@@ -163,8 +152,5 @@ def _reply_of(part: str, completion: Completion) -> Reply:
         answer=strip_thinking(text)[1].strip() or None,
         text=completion.text,
         costs={part: completion.cost},
-        finish_reason=completion.finish_reason,
-        reply_model=completion.model,
-        system_fingerprint=completion.system_fingerprint,
-        from_cache=completion.from_cache,
+        **completion.origin,
     )

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from suffice.common.blocking import finished
-from suffice.loops.retrieval import AsyncRetriever, Retriever, identity_of, is_async
-from suffice.loops.retrieval.ranking import added_costs, costed_ranking
-from suffice.policy.rounds import Cost, Passage
+from suffice.loops.retrieval import AsyncRetriever, Retriever, identity_of
+from suffice.loops.retrieval.ranking import costed_ranking
+from suffice.policy.rounds import Cost, Passage, added_costs
 
 _MOST_TIMES = 16
 """Largest factor by which the number of requested passages may grow."""
@@ -49,7 +48,7 @@ class Evidence:
             DataError: There is neither a pool nor a corpus.
         """
         if self._ranking is None:
-            self._ranking = finished(self._rank())
+            self._ranking = finished(self._rank(in_thread=False))
         return self._ranking
 
     async def rank(self) -> Ranking:
@@ -59,19 +58,17 @@ class Evidence:
             DataError: There is neither a pool nor a corpus.
         """
         if self._ranking is None:
-            if is_async(self._retriever):
-                self._ranking = await self._rank()
-            else:  # create the coroutine in the thread: if the task is cancelled earlier, none is left that was never awaited
-                self._ranking = await asyncio.to_thread(lambda: finished(self._rank()))
+            self._ranking = await self._rank(in_thread=True)
         return self._ranking
 
-    async def _rank(self) -> Ranking:
-        """Rank the passages; with a synchronous retriever this never suspends."""
+    async def _rank(self, *, in_thread: bool) -> Ranking:
         costs: dict[str, Cost] = {}
         wanted = max(4 * self._max_rounds, len(self._pool) + 1)  # more than the pool, so that all of it is ranked
         most = _MOST_TIMES * wanted
         while True:
-            ranked = await costed_ranking(self._retriever, self._question, pool=self._pool or None, k=wanted)
+            ranked = await costed_ranking(
+                self._retriever, self._question, pool=self._pool or None, k=wanted, in_thread=in_thread
+            )
             candidates, costs = ranked.passages, added_costs(costs, ranked.costs)
             passages = distinct_passages(candidates, self._by_title)
             # A corpus may repeat titles, so ask for more until every round has a passage or the corpus is exhausted.
@@ -110,7 +107,6 @@ class Ranking:
     """A question's ranked passages.
 
     Attributes:
-        passages: Best first, without repeats.
         pool_scores: The retriever's scores of all candidates, best first.
         costs: The cost of ranking by component: one call for each request to the retriever.
     """

@@ -14,13 +14,7 @@ from suffice.policy.signals import CRITIC, GATE, SIGNALS
 
 
 def needed(session: Session, call: Call, *, measured: bool) -> bool:
-    """Return whether a live loop makes a call that may be omitted.
-
-    Args:
-        session: The question's state before this round.
-        call: A call that may be omitted.
-        measured: Whether all other signals of the round are available; the critic is called only then.
-    """
+    """Return whether a live loop makes a call that may be omitted; the critic is called only once all else is `measured`."""
     assert call.without is not None
     without = call.without.observed
     if call.part == CRITIC:
@@ -32,10 +26,6 @@ def _needs_answer(session: Session, without: Round) -> bool:
     """Return whether the decision at a round without an answer needs the answer.
 
     It does if the policy stops there, or if the rule, evaluated member by member, reaches a signal of the answer.
-
-    Args:
-        session: The question's state before this round.
-        without: The round with the signals of the gate only.
     """
     if session.policy.reads_every_answer or session.would_stop(without):
         return True
@@ -59,12 +49,7 @@ class PendingAnswer:
         return unmeasured(session, result.observed)
 
     def due(self, session: Session, observed: Round | None) -> PendingCall | None:
-        """Return the call to make before the session observes a round or ends; at most once.
-
-        Args:
-            session: The question's state.
-            observed: The next round; None if the loop ends.
-        """
+        """Return the call to make before the session observes a round, or ends (None); at most once."""
         if self._rest is None or (observed is not None and observed.index == 0):
             return None
         rest = self._rest

@@ -37,12 +37,7 @@ def checked_golds(golds: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def check_signal_names(names: Iterable[str], labels: Iterable[str] = ()) -> None:
-    """Raise if a signal has the name of another column, whose values it would replace.
-
-    Args:
-        names: Names of signals.
-        labels: Names of labels of the host.
-    """
+    """Raise if a signal has the name of another column, whose values it would replace."""
     others = {*_RESERVED_NAMES, *PINNED_LABELS, *METRICS, *labels}
     for name in names:
         if name in others or name.startswith((SHADOW, "cost.")):

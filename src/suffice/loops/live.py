@@ -19,7 +19,7 @@ from suffice.loops.measuring import measure_lazily, unmeasured
 from suffice.loops.models._wire import is_cut
 from suffice.loops.models.base import Answerer
 from suffice.loops.waves import SURPLUS, Surplus, Wave
-from suffice.policy.rounds import Cost, Decision, Passage, Round, total_cost
+from suffice.policy.rounds import Cost, Decision, Passage, Round, added_costs, total_cost
 from suffice.policy.seen import Seen
 from suffice.policy.session import Policy, Session
 from suffice.policy.signals import EMBEDDER, Enricher
@@ -60,10 +60,7 @@ class Outcome(Displayed):
     @property
     def costs(self) -> dict[str, Cost]:
         """Total cost by component; calls that were not needed are the component `surplus`."""
-        costs: dict[str, Cost] = {}
-        for observed in self.rounds:
-            for component, cost in observed.costs.items():
-                costs[component] = costs.get(component, Cost()) + cost
+        costs = added_costs(*(observed.costs for observed in self.rounds))
         return costs | ({SURPLUS: self.surplus.cost} if self.surplus.samples else {})
 
     @property

@@ -20,16 +20,7 @@ def components_of(enrichers: Iterable[Enricher]) -> dict[str, str]:
 
 
 async def measured(enricher: Enricher, question: str, observed: Round) -> Reply:
-    """Measure a round with an enricher; an exception of it fails the question, not the run.
-
-    Args:
-        enricher: The enricher to call.
-        question: The question.
-        observed: The round.
-
-    Raises:
-        ModelError: The enricher failed.
-    """
+    """Measure a round with an enricher; whatever it raises becomes a `ModelError`, which fails the question and not the run."""
     try:
         return await enricher.measure(question, observed)
     except ModelError:
@@ -39,12 +30,7 @@ async def measured(enricher: Enricher, question: str, observed: Round) -> Reply:
 
 
 def needs_critique(session: Session, observed: Round) -> bool:
-    """Return whether the decision at a draft's round, or the next draft, needs the critic's reply.
-
-    Args:
-        session: The question's state before this round.
-        observed: The round with all measurements except the critic's reply.
-    """
+    """Return whether the decision at a draft's round, or the next draft, needs the critic's reply."""
     return not session.would_stop(observed) or CRITIC in map(_component_of_signal, session.reads(observed))
 
 
@@ -56,12 +42,6 @@ async def measure_lazily(
     The members of the rule are evaluated in order, and each is measured only if earlier members leave the outcome open, so
     that a live policy spends exactly what replay charges.  If the rule did not reach the critic and the loop continues, the
     critic is called last, because the next draft reads its reply.
-
-    Args:
-        enrichers: The available enrichers.
-        session: The question's state before this round.
-        question: The question.
-        result: The round of the model, possibly without the critic's reply.
     """
     by_name, components = {enricher.name: enricher for enricher in enrichers}, components_of(enrichers)
     pending = {*by_name, *([CRITIC] if result.rest else [])}
@@ -104,20 +84,22 @@ def _own(session: Session) -> list[str]:
 
 
 def _with_undefined(observed: Round, names: Iterable[str]) -> Round:
-    return _with_signals(observed, dict.fromkeys(names, math.nan) | dict(observed.signals))
+    return replace(observed, signals=dict.fromkeys(names, math.nan) | dict(observed.signals))
 
 
-def _with_signals(
-    observed: Round, signals: Mapping[str, float], costs: Mapping[str, Cost] = MappingProxyType({})
-) -> Round:
-    return replace(observed, signals=signals, costs={**observed.costs, **costs})
+def with_reply(observed: Round, reply: Reply) -> Round:
+    """Add an enricher's reply to a round."""
+    return replace(
+        observed,
+        signals={**observed.signals, **reply.signals},
+        costs={**observed.costs, **reply.costs},
+        embedding=observed.embedding if reply.embedding is None else reply.embedding,
+    )
 
 
 def _added(observed: Round, name: str, reply: Reply) -> Round:
     """Add an enricher's reply to a round; the entry in the costs marks it as made."""
-    signals, costs = {**observed.signals, **reply.signals}, {name: Cost(), **reply.costs}
-    embedding = observed.embedding if reply.embedding is None else reply.embedding
-    return replace(_with_signals(observed, signals, costs), embedding=embedding)
+    return with_reply(observed, replace(reply, costs={name: Cost(), **reply.costs}))
 
 
 def _component_of_signal(signal: str, components: Mapping[str, str] = MappingProxyType({})) -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
 from suffice.errors import DataError
-from suffice.loops.configuration import configuration_of
 from suffice.loops.live import LiveLoop
 from suffice.loops.progress import Progress, RecordSummary
 from suffice.loops.retrieval import Question, QuestionShare
@@ -74,11 +75,34 @@ class RecordingPlan:
     @cached_property
     def config(self) -> dict[str, Any]:
         """The values that change the recording."""
-        return configuration_of(self.loop, self.parallel_rounds)
+        return _configuration_of(self.loop, self.parallel_rounds)
 
 
 class PlanExecutor(Protocol):
-    """A way to run plans: each request as it comes (`suffice.loops.record_run.LiveExecutor`), or in batches (`BatchQueue`)."""
+    """A way to run plans: each request as it comes (`suffice.loops.record_run.LiveExecutor`), or in batches (`BatchQueue`).
+
+    On a cluster, each worker runs the plan of its shard in one of these ways, see `suffice.loops.clusters`.
+    """
 
     async def run(self, plan: RecordingPlan) -> RecordSummary:
         """Record what the plan says, go on where an earlier run of the same plan was interrupted, and return the outcome."""
+
+
+def _configuration_of(loop: LiveLoop, parallel_rounds: bool) -> dict[str, Any]:
+    """Return all settings that a recording depends on; a journal or file of another configuration is refused."""
+    policy = loop.policy
+    return {
+        **loop.configuration(),
+        "enrichers": {enricher.name: dict(enricher.fingerprint()) for enricher in loop.enrichers},
+        "start_round": policy.start_round,
+        "max_rounds": policy.max_rounds,
+        "answer_position": policy.answer_position.to_dict(),
+        "state": {name: _state_hash(fitted.to_dict()) for name, fitted in policy.state.items()},
+        "parallel_rounds": parallel_rounds,
+    }
+
+
+def _state_hash(state: Mapping[str, Any]) -> str:
+    """Return the hash of a signal's state; the questions it was fitted on are left out, as they do not change a recording."""
+    deciding = {key: value for key, value in state.items() if key != "seen"}
+    return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()[:16]

@@ -26,12 +26,12 @@ from suffice.loops.measuring import components_of
 from suffice.loops.plan import RecordingPlan
 from suffice.loops.progress import Progress, RecordSummary
 from suffice.loops.retrieval import Question, dataset_hash
-from suffice.loops.rows import cost_names
 from suffice.loops.trajectory import RecordedTrajectory
 from suffice.loops.unread import ReadReplies, count_unread
-from suffice.policy.rounds import Cost
+from suffice.policy.rounds import Cost, added_costs
 from suffice.recordings.journal import Journal, differences
 from suffice.recordings.recording import open_recording
+from suffice.recordings.schema import cost_names
 from suffice.recordings.sharded import check_shard, complete_shards
 from suffice.recordings.shards import SHARD
 from suffice.recordings.stored import StoredRows
@@ -58,11 +58,7 @@ class LiveExecutor:
 
 
 class RecordRun:
-    """One run of a plan: it takes in what is on disk, and asks the models for the rest.
-
-    Args:
-        plan: The plan.
-    """
+    """One run of a plan: it takes in what is on disk, and asks the models for the rest."""
 
     def __init__(self, plan: RecordingPlan) -> None:
         self.plan, self.files, self.questions = plan, plan.files, plan.own_questions
@@ -251,8 +247,7 @@ class RecordRun:
         self._report()
 
     def _add_costs(self, costs: Mapping[str, Cost]) -> None:
-        for component, cost in costs.items():
-            self.progress.costs[component] = self.progress.costs.get(component, Cost()) + cost
+        self.progress.costs = added_costs(self.progress.costs, costs)
         self._report()
 
     def _report(self) -> None:

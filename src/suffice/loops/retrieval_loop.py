@@ -6,13 +6,14 @@ import asyncio
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 from suffice.errors import DataError, ModelError
 from suffice.loops.course import Call, RoundResult, Steps
 from suffice.loops.evidence import Evidence
 from suffice.loops.live import LiveLoop, check_position, fitted_of
-from suffice.loops.models.base import Answerer, Gate, Verdict
+from suffice.loops.models.base import Answerer, Gate, Verdict, answered
 from suffice.loops.retrieval import AsyncRetriever, Retriever, identity_of, is_async, score_kind_of
 from suffice.policy.rounds import Passage, Reply, Round
 from suffice.policy.seen import Seen
@@ -142,8 +143,7 @@ class _RetrievalCourse:
         reply = yield Call(
             part=_GENERATOR,
             asked=[self.question, *([passage.passage_id, passage.title, passage.text] for passage in passages)],
-            send=lambda: self.model.answer(self.question, passages),
-            send_async=lambda: self.model.answer_async(self.question, passages),
+            send=partial(answered, self.model, self.question, passages),
         )
         return RoundResult(observed=self._round(r, reply))
 
@@ -169,8 +169,7 @@ class _GatedRound:
         verdict_reply = yield Call(
             part=GATE,
             asked=[self.question],
-            send=lambda: self._as_reply(self.gate.decide(self.question)),
-            send_async=self._decide_async,
+            send=self._decide,
             instead=Reply(signals=undefined),
         )
         unanswered = RoundResult(observed=Round(index=0, signals=verdict_reply.signals, costs=verdict_reply.costs))
@@ -179,8 +178,7 @@ class _GatedRound:
             reply = yield Call(
                 part=_GENERATOR,
                 asked=[self.question],
-                send=lambda: self._answer(goes_on),
-                send_async=lambda: self._answer_async(goes_on),
+                send=partial(self._answer, goes_on),
                 without=unanswered,
             )
         except ModelError as error:
@@ -188,31 +186,20 @@ class _GatedRound:
         signals, costs = {**reply.signals, **verdict_reply.signals}, {**reply.costs, **verdict_reply.costs}
         return RoundResult(observed=Round.of(0, reply, signals=signals, costs=costs))
 
-    def _as_reply(self, verdict: Verdict) -> Reply:
+    async def _decide(self, blocking: bool) -> Reply:
+        verdict = self.gate.decide(self.question) if blocking else await self.gate.decide_async(self.question)
         self.verdict = verdict
         goes_on = verdict.resume is not None and self.gate.source is self.model
         finish_reason = _GOES_ON if goes_on else None
         return Reply(signals=verdict.signals, costs={GATE: verdict.cost}, finish_reason=finish_reason)
 
-    def _answer(self, goes_on: bool) -> Reply:
+    async def _answer(self, goes_on: bool, blocking: bool) -> Reply:
         if goes_on and self.verdict is None:  # the gate decided before an interruption; its pass is lost, but charged
-            self._as_reply(self.gate.decide(self.question))
-        return self._generate(goes_on)
-
-    def _generate(self, goes_on: bool) -> Reply:
+            await self._decide(blocking)
         resume = self.verdict.resume if goes_on and self.verdict else None
         self.verdict = None  # releases the cache of the pass
         if resume is None:
-            return self.model.answer(self.question, ())
-        reply = resume()  # not a call of its own: the continued pass is charged to the gate
+            return await answered(self.model, self.question, (), blocking)
+        reply = resume() if blocking else await asyncio.to_thread(resume)
+        # Not a call of its own: the continued pass is charged to the gate.
         return replace(reply, costs={name: replace(cost, calls=0.0) for name, cost in reply.costs.items()})
-
-    async def _decide_async(self) -> Reply:
-        return self._as_reply(await self.gate.decide_async(self.question))
-
-    async def _answer_async(self, goes_on: bool) -> Reply:
-        if not goes_on:
-            return await self.model.answer_async(self.question, ())
-        if self.verdict is None:
-            self._as_reply(await self.gate.decide_async(self.question))
-        return await asyncio.to_thread(self._generate, goes_on)

@@ -17,19 +17,7 @@ from suffice.policy.rounds import COST_KINDS, Cost, End, Reply, Round, Token
 from suffice.policy.session import Session
 from suffice.policy.signals import compute_signals
 from suffice.policy.signals.state import FittedState
-from suffice.recordings.schema import EMBEDDING, REPLY_COLUMNS, SHADOW, cost_column, cost_names, fill_costs
-
-__all__ = [
-    "cost_names",
-    "decision_columns",
-    "fill_costs",
-    "measured_columns",
-    "reply_from_payload",
-    "reply_to_payload",
-    "row_of",
-    "rows_of",
-    "said_columns",
-]
+from suffice.recordings.schema import EMBEDDING, REPLY_COLUMNS, SHADOW, cost_column
 
 
 def reply_to_payload(reply: Reply, recorded_at: float) -> dict[str, Any]:

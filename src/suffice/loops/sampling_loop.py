@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, ClassVar
 
-from suffice.common.blocking import finished
 from suffice.errors import DataError, ModelError
-from suffice.loops.course import Call, RoundResult, Steps, contexts_of
+from suffice.loops.course import Call, ContextCourse, RoundResult, Steps, check_first_round
 from suffice.loops.live import LiveLoop, check_position
 from suffice.loops.models.chat import ChatModel
 from suffice.loops.models.prompts import Prompt
@@ -38,11 +37,6 @@ def sample_seed(seed: int, question: str, sample: int) -> int:
     True
     >>> sample_seed(0, "Where is the tower?", 1) == sample_seed(0, "Where is the tower?", 2)
     False
-
-    Args:
-        seed: The seed of the loop.
-        question: The question.
-        sample: Number of the sample.
     """
     digest = hashlib.sha256(json.dumps([seed, question, sample]).encode()).digest()
     return int.from_bytes(digest[:4], "big") >> 1  # some endpoints take no more than 31 bits
@@ -216,10 +210,7 @@ class SamplingLoop(LiveLoop):
                 position, or the rule counts votes and the selector returns the last sample.
         """
         policy = self.policy
-        if policy.start_round != 1:
-            raise DataError(
-                f"samples count from round 1, but the policy starts at round {policy.start_round!r}: set start_round=1"
-            )
+        check_first_round(policy, "samples")
         votes = sorted(VOTES.intersection(map(policy.raw_of, policy.rule.signals)))
         if votes and isinstance(policy.selector, Last):
             raise DataError(
@@ -242,7 +233,7 @@ class SamplingLoop(LiveLoop):
         Raises:
             DataError: A context is not a `Passage`.
         """
-        return _SamplingCourse(self, question, contexts_of(passages))
+        return _SamplingCourse(self, question, passages)
 
     def _check_differ(self) -> None:
         """Raise if a model would give the same answer several times."""
@@ -278,32 +269,26 @@ class _Choices:
             )
 
 
-class _SamplingCourse:
+class _SamplingCourse(ContextCourse):
     """The samples of one question: a round is one answer, or one choice of a request for several."""
 
-    def __init__(self, loop: SamplingLoop, question: str, passages: tuple[Passage, ...]) -> None:
-        self.loop, self.question, self.passages = loop, question, passages
+    def __init__(self, loop: SamplingLoop, question: str, passages: Sequence[Passage]) -> None:
+        super().__init__(question, passages, loop.policy.max_rounds)
+        self.loop = loop
         self._brought: dict[int, Reply] = {}
         self._requests: dict[int, tuple[int, asyncio.Task[list[Reply]]]] = {}
-
-    async def prepare(self, r: int) -> None:
-        del r  # samples depend only on the question
-
-    def has(self, r: int) -> bool:
-        return r <= self.loop.policy.max_rounds
 
     def calls(self, r: int, before: Sequence[Round]) -> Steps:
         del before  # samples are independent
         reply = yield Call(
             part=_PART,
             asked=self.loop.source(r).prompt.messages(self.question, self.passages),
-            send=lambda: finished(self._reply(r, blocking=True)),
-            send_async=lambda: self._reply(r),
+            send=lambda blocking: self._reply(r, blocking=blocking),
             brought=lambda: dict(self._brought),
         )
         return RoundResult(observed=Round.of(r, reply, passages=self.passages))
 
-    async def _reply(self, r: int, *, blocking: bool = False) -> Reply:
+    async def _reply(self, r: int, *, blocking: bool) -> Reply:
         """Return sample `r`; if `blocking`, never suspend."""
         if not self.loop.use_n:
             return (await self._request(r, 1, blocking=blocking))[0]

@@ -7,13 +7,12 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from suffice.errors import ConfigMismatchError
 from suffice.loops.course import Call, Course, drive
 from suffice.loops.live import LiveLoop
-from suffice.loops.measuring import measured
+from suffice.loops.measuring import measured, with_reply
 from suffice.loops.retrieval import Question
 from suffice.loops.rows import reply_from_payload, reply_to_payload, rows_of
 from suffice.policy.normalizers import DEFAULT_NORMALIZER
@@ -22,15 +21,7 @@ from suffice.recordings.journal import Journal
 
 
 class RecordedTrajectory:
-    """The rounds of one question, from the journal if they are there, else from the models.
-
-    Args:
-        loop: Models, enrichers, and a policy with the rounds and fitted signal state.
-        question: The question.
-        course: Its rounds.
-        journal: The journal, to which replies are committed before anything else happens.
-        spent: Called with the costs of every call.
-    """
+    """The rounds of one question, from the journal if they are there, else from the models."""
 
     def __init__(
         self,
@@ -73,13 +64,7 @@ class RecordedTrajectory:
             if payload is None:
                 reply = await measured(enricher, self.question.question, observed)
                 payload = self._commit({(r, enricher.name): reply})[r, enricher.name]
-            added = reply_from_payload(payload)
-            observed = replace(
-                observed,
-                signals={**observed.signals, **added.signals},
-                costs={**observed.costs, **added.costs},
-                embedding=observed.embedding if added.embedding is None else added.embedding,
-            )
+            observed = with_reply(observed, reply_from_payload(payload))
         self.rounds[r] = observed
 
     async def _reply(self, r: int, call: Call) -> Reply:
@@ -87,7 +72,7 @@ class RecordedTrajectory:
         digest = hashlib.sha256(json.dumps(call.asked).encode()).hexdigest()[:16]
         payload = self.committed.get((r, call.part))
         if payload is None:
-            reply = await call.send_async()
+            reply = await call.send(False)
             payload = self.committed.get((r, call.part))  # the reply may have come with that to another round
         if payload is None:
             brought = {(at, call.part): more for at, more in call.brought().items()}

@@ -44,13 +44,7 @@ def count_unread(path: Path) -> tuple[int, int, dict[str, int]]:
 
 @dataclass(slots=True, kw_only=True)
 class ReadReplies:
-    """The replies to the finished questions of a recording run.
-
-    Attributes:
-        remedy: Advice if no answer can be read.
-        journal: File of the replies.
-        allow_unread: Whether to continue if no answer can be read.
-    """
+    """The replies to the finished questions of a recording run, and the advice if no answer can be read from them."""
 
     remedy: str
     journal: Path

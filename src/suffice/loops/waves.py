@@ -48,13 +48,7 @@ class Surplus:
 
 
 class Wave:
-    """The rounds of one question that are in flight.
-
-    Args:
-        width: Number of rounds requested at once.
-        last: The highest round.
-        make: Makes a round.
-    """
+    """The rounds of one question that are in flight."""
 
     def __init__(self, width: int, last: int, make: Callable[[int], Coroutine[Any, Any, RoundResult]]) -> None:
         self._width, self._last, self._make = width, last, make
@@ -62,11 +56,7 @@ class Wave:
         self._waited = 0.0
 
     async def result(self, r: int) -> RoundResult:
-        """Return round `r`, and request its wave if that was not done; a wave of one never suspends by itself.
-
-        Raises:
-            ModelError: A call of the round failed.
-        """
+        """Return round `r`, and request its wave if that was not done; a wave of one never suspends by itself."""
         if self._width == 1:
             return await self._make(r)
         if r not in self._tasks:

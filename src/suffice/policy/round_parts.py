@@ -103,9 +103,18 @@ class Cost:
         return cls(**{kind: number_from_json(value) for kind, value in data.items()})
 
 
+def added_costs(*each: Mapping[str, Cost]) -> dict[str, Cost]:
+    """Add costs by component.
+
+    >>> added_costs({"retrieval": Cost(calls=1)}, {"retrieval": Cost(calls=1)})["retrieval"].calls
+    2
+    """
+    total: dict[str, Cost] = {}
+    for costs in each:
+        total |= {name: total.get(name, Cost()) + cost for name, cost in costs.items()}
+    return total
+
+
 def total_cost(costs: Mapping[str, Cost]) -> Cost:
     """Return the sum over components."""
-    total = Cost()
-    for cost in costs.values():
-        total = total + cost
-    return total
+    return sum(costs.values(), start=Cost())

@@ -18,7 +18,7 @@ from suffice.common.display import Displayed, facts_table
 from suffice.common.json_text import number_from_json, number_to_json
 from suffice.common.tables import Table
 from suffice.errors import SchemaError, UnknownSignalError, did_you_mean
-from suffice.policy.round_parts import COST_KINDS, Cost, Passage, Token, total_cost
+from suffice.policy.round_parts import COST_KINDS, Cost, Passage, Token, added_costs, total_cost
 
 __all__ = [
     "COST_KINDS",
@@ -35,6 +35,7 @@ __all__ = [
     "Round",
     "Rounds",
     "Token",
+    "added_costs",
     "read_responses_by",
     "total_cost",
 ]

@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from glob import escape
 from pathlib import Path
 from typing import Any, Self
 
@@ -79,6 +80,10 @@ class Shard:
         """The folder name of its part, if that is a folder of files."""
         return self.part_name.removesuffix(".parquet")
 
+    def beside(self, path: Path, suffix: str) -> Path:
+        """Return the shard's file beside one that a command without a shard writes, such as its replies."""
+        return path.with_name(f"{path.name}.{self.folder_name}{suffix}")
+
     def takes(self, question_id: str) -> bool:
         """Return whether a question belongs to the shard: the same on every machine and for any other questions."""
         digest = hashlib.sha256(question_id.encode("utf-8", "surrogatepass")).digest()
@@ -92,6 +97,18 @@ class Shard:
             questions: Number of questions in the part.
         """
         return {"index": self.index, "of": self.n, "dataset": dict(dataset), "questions": questions}
+
+
+def shard_files_beside(path: Path, suffix: str) -> list[Path]:
+    """Return the files of all shards beside a file; see `Shard.beside`."""
+    return sorted(path.parent.glob(f"{escape(path.name)}.part-*-of-*{suffix}"))
+
+
+def n_shards_at(out: Path) -> int | None:
+    """Return how many shards write into a folder or beside a file, by the names of their parts; None if none did."""
+    parts = [*out.glob("part-*"), *out.parent.glob(f"{escape(out.name)}.part-*")]
+    names = (path.name.removeprefix(f"{out.name}.").partition(".")[0] for path in parts)
+    return next((shard.n for name in names if (shard := Shard.of_part(f"{name}.parquet")) is not None), None)
 
 
 def listed_shards(shards: Sequence[Shard]) -> str:

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from suffice.data import BUNDLED_QUESTIONS
 from suffice.errors import DataError, SchemaError
-from suffice.loops.retrieval.datasets import BUNDLED_QUESTIONS, bundled_path, dataset_hash, load_questions
+from suffice.loops.retrieval.datasets import bundled_path, dataset_hash, load_questions
 from suffice.policy.metrics import normalize_answer
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -343,8 +344,8 @@ def test_an_official_test_set_has_no_answers(tmp_path):
         ("", SchemaError, "JSON list"),
         ("[]", DataError, "no questions"),
         (json.dumps([official()])[:-1], DataError, "truncated"),
-        (json.dumps([official()])[:-9], DataError, "not JSON"),
-        (json.dumps([official()])[:-1] + " 7", DataError, "','"),
+        (json.dumps([official()])[:-9], DataError, "item 1: not"),
+        (json.dumps([official()])[:-1] + " 7", DataError, "item 2: not"),
         ("[3]", DataError, "found int"),
         (json.dumps([official(), official()]), DataError, "already used"),
         (json.dumps([official(context=[["T"]])]), DataError, "expected pairs"),

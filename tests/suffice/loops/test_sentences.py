@@ -10,11 +10,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from suffice import Passage, Policy, PoolBM25, ScriptedModel, Token
-from suffice.loops.models.sentences import sentence_end, sentences
-from suffice.loops.models.triggers import first_sentence, flare_trigger
+from suffice.loops.models.sentences import first_sentence, sentence_end, sentences
 from suffice_gates.models.attention import _is_content
 from suffice_retrieval.methods import IRCoT, QueryLoop
 from suffice_retrieval.methods.chains import _last_sentence, answer_of_chain
+from suffice_retrieval.methods.flare import flare_trigger
 
 NAMES = [
     "Don S. Davis",

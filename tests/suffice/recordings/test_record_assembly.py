@@ -19,12 +19,11 @@ from hypothesis import strategies as st
 from suffice import Reply, ScriptedModel, record
 from suffice.errors import ConfigMismatchError, SchemaError
 from suffice.loops.assembly import Assembly
-from suffice.loops.rows import cost_names, fill_costs
 from suffice.recordings import Journal, read_recording, write_recording
 from suffice.recordings.digest import DIGEST_KEY
 from suffice.recordings.opened import write_tables
 from suffice.recordings.recording import open_recording
-from suffice.recordings.schema import Columns, build_table
+from suffice.recordings.schema import Columns, build_table, cost_names, fill_costs
 from suffice.recordings.stored import StoredRows
 from tests.suffice.loops.test_record import scripted
 

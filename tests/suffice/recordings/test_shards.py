@@ -22,7 +22,7 @@ from suffice.loops.retrieval import PoolBM25, Question, load_questions, load_sha
 from suffice.recordings import compact_recording, merge_recordings, write_recording
 from suffice.recordings.recording import open_recording
 from suffice.recordings.sharded import MANIFEST_FILE, complete_shards
-from suffice.recordings.shards import DATASET_INDEX, Shard, listed_shards
+from suffice.recordings.shards import DATASET_INDEX, Shard, listed_shards, n_shards_at, shard_files_beside
 from tests.support.cli_tools import cli
 from tests.support.endpoint import Endpoint
 
@@ -85,6 +85,28 @@ def test_a_question_falls_into_exactly_one_shard(question_id, n):
 def test_a_shard_is_read_back_from_its_text_and_from_its_part(one, other):
     shard = Shard(min(one, other), max(one, other))
     assert Shard.parse(str(shard)) == Shard.of_part(f"folder/{shard.part_name}") == shard
+
+
+@pytest.mark.parametrize(
+    ("out", "part"),
+    [
+        ("folder", "folder/part-0002-of-0008.parquet.journal"),
+        ("j.parquet", "j.parquet.part-0003-of-0008.sqlite"),
+        ("q[1].states", "q[1].states/part-0001-of-0008"),
+    ],
+)
+def test_the_number_of_shards_is_known_from_their_parts(tmp_path, out, part):
+    assert n_shards_at(tmp_path / out) is None
+    (tmp_path / part).mkdir(parents=True)
+    assert n_shards_at(tmp_path / out) == 8
+
+
+def test_files_of_shards_stand_beside_the_file(tmp_path):
+    out = tmp_path / "j[1].parquet"
+    files = [Shard(index, 12).beside(out, ".sqlite") for index in (2, 10)]
+    for file in (*files, tmp_path / "j1.parquet.part-0001-of-0012.sqlite"):
+        file.touch()
+    assert shard_files_beside(out, ".sqlite") == files
 
 
 def test_shards_have_names_and_words():

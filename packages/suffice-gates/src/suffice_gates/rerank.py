@@ -27,9 +27,9 @@ from suffice.loops.retrieval.base import (
     identity_of,
     is_async,
 )
-from suffice.loops.retrieval.ranking import RankedPassages, added_costs, costed_ranking, is_pinned
+from suffice.loops.retrieval.ranking import RankedPassages, costed_ranking, is_pinned
 from suffice.loops.retrieval.tokens import passage_text
-from suffice.policy.rounds import Cost, Passage, Reply, Round
+from suffice.policy.rounds import Cost, Passage, Reply, Round, added_costs
 from suffice.policy.seen import Seen
 from suffice.policy.signals import RERANKING
 

@@ -17,11 +17,7 @@ _DRAWN = frozenset(f"{{{_SVG}}}{mark}" for mark in ("path", "line", "text"))
 
 
 def check_charts_extra() -> None:
-    """Raise if charts cannot be written as SVG; for callers that compute for long before they write one.
-
-    Raises:
-        MissingExtraError: The extra `charts` is not installed.
-    """
+    """Raise if charts cannot be written as SVG; for callers that compute for long before they write one."""
     if find_spec("vl_convert") is None:
         raise MissingExtraError("a chart as an SVG file (vl-convert-python)", "charts")
 

@@ -61,12 +61,7 @@ class Cluster:
 
     @contextmanager
     def connected(self) -> Iterator[Any]:
-        """Yield Ray, connected; where this process is connected already, it stays so.
-
-        Raises:
-            DataError: There is no such cluster.
-            MissingExtraError: Ray is not installed.
-        """
+        """Yield Ray, connected; where this process is connected already, it stays so."""
         if self.is_started_here:
             for name, value in _ENVIRONMENT.items():
                 os.environ.setdefault(name, value)
@@ -85,7 +80,7 @@ class Cluster:
                     ray.init(**self._settings(), log_to_driver=False, logging_level=logging.ERROR)
             except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
                 raise DataError(
-                    f"no Ray cluster answers at {self.on!r}: {_first_line(error)}. Start one with `ray start --head`, or give "
+                    f"no Ray cluster answers at {self.on!r}: {first_line(error)}. Start one with `ray start --head`, or give "
                     f"--on {_HERE} alone for one on this machine"
                 ) from None
             try:
@@ -107,11 +102,7 @@ class Cluster:
         }
 
     def n_workers(self, ray: Any) -> int:
-        """Return how many workers there are to be.
-
-        Raises:
-            DataError: The cluster has not place for one.
-        """
+        """Return how many workers there are to be."""
         places = self._places(ray)
         if self.is_started_here and places < (self.workers or 1):
             raise DataError(
@@ -133,5 +124,6 @@ class Cluster:
         return f"{counted(nodes, 'node')} with {total.get('CPU', 0):g} processors and {total.get('GPU', 0):g} GPUs"
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, without its full stop."""
     return str(error).strip().split("\n", maxsplit=1)[0].rstrip(".") or type(error).__name__

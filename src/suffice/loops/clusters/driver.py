@@ -6,12 +6,12 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from suffice.common.tables import counted
 from suffice.errors import DataError, WorkerDiedError
-from suffice.loops.clusters.connection import Cluster
+from suffice.loops.clusters.connection import Cluster, first_line
 from suffice.loops.clusters.sink import ShardReport
 from suffice.loops.clusters.total import Total
 from suffice.loops.clusters.worker import Needs, ShardOutcome, WorkerProcess
@@ -56,8 +56,6 @@ class _Member:
     """A worker as the driver knows it.
 
     Attributes:
-        place: Which of the workers it is, from 1.
-        actor: The actor.
         call: What it was asked for, and is awaited: its check, or a shard.
         shard: Which shard it has; None before the first.
         look: The report that it was asked for.
@@ -84,12 +82,6 @@ def run_shards(
     A worker that is lost, with its process or its node, is replaced, and its shard is taken up again: the command resumes it
     from its journal.  A command that fails without a result stops all workers.
 
-    Args:
-        cluster: Where the workers run.
-        job: The command.
-        on_progress: Called with the sum of all shards.
-        on_note: Called with what people should know.
-
     Raises:
         DataError: There is no such cluster, a worker does not see what the driver sees, or the command failed.
         MissingExtraError: Ray is not installed.
@@ -114,24 +106,19 @@ def run_shards(
         return [driver.outcomes[shard] for shard in sorted(driver.outcomes)], driver.total
 
 
+@dataclass(eq=False)
 class _Driver:
-    def __init__(
-        self,
-        ray: Any,
-        cluster: Cluster,
-        job: Job,
-        *,
-        n_workers: int,
-        n_shards: int,
-        on_progress: Callable[[Total], None],
-        on_note: Callable[[str], None],
-    ) -> None:
-        self.ray = ray
-        self.job = job
-        self.n_workers = n_workers
-        self.n_shards = n_shards
-        self.on_progress = on_progress
-        self.on_note = on_note
+    ray: Any
+    cluster: Cluster
+    job: Job
+    _: KW_ONLY
+    n_workers: int
+    n_shards: int
+    on_progress: Callable[[Total], None]
+    on_note: Callable[[str], None]
+
+    def __post_init__(self) -> None:
+        ray, cluster, job = self.ray, self.cluster, self.job
         self.actor_class = ray.remote(
             num_cpus=cluster.cpus,
             num_gpus=cluster.gpus,
@@ -146,7 +133,7 @@ class _Driver:
         self.members: list[_Member] = []
         self.waiting: deque[int] = deque()
         self.outcomes: dict[int, ShardOutcome] = {}
-        self.total = Total(n_shards)
+        self.total = Total(self.n_shards)
         self.losses: Counter[int | None] = Counter()
         self.is_open = False
         self.began = time.monotonic()
@@ -243,8 +230,7 @@ class _Driver:
                 f"{what} was lost {_LOSSES} times in a row, without a further question done; the last time: {error}. Look "
                 "at the memory of the nodes; what was written is kept, and the same command goes on from there"
             )
-        why = str(error).strip().split("\n", maxsplit=1)[0].rstrip(".")
-        self.on_note(f"{what} was lost ({why}): another takes its place")
+        self.on_note(f"{what} was lost ({first_line(error)}): another takes its place")
 
     def _name(self, shard: int) -> str:
         return f"shard {shard}/{self.n_shards}" if shard <= self.n_shards else "the whole, after the shards"

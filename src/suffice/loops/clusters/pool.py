@@ -20,12 +20,7 @@ _TRIES = 3
 
 
 class RayPool(Executor):
-    """Runs functions as tasks of a cluster; see `suffice.common.processes.pools_from`.
-
-    Args:
-        ray: Ray, connected.
-        cluster: What each task takes.
-    """
+    """Runs functions as tasks of a cluster; see `suffice.common.processes.pools_from`."""
 
     def __init__(self, ray: Any, cluster: Cluster) -> None:
         self._ray = ray

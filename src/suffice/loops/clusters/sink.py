@@ -13,9 +13,7 @@ class Sink:
     """What a command has reported so far.
 
     Attributes:
-        progress: The last progress, a `suffice.loops.Progress`.
         money: Returns what costs by component come to, USD; None without prices.
-        error: The message with which it ended; None if it did not fail.
         is_busy: Whether it failed because another process holds a file.
     """
 
@@ -45,12 +43,7 @@ class Sink:
 
 @dataclass(frozen=True, slots=True)
 class ShardReport:
-    """How far a command is.
-
-    Attributes:
-        progress: Its progress, a `suffice.loops.Progress`.
-        usd: What it has spent; None without prices.
-    """
+    """How far a command is; `usd` is None without prices."""
 
     progress: Any
     usd: float | None

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
 
 from suffice.loops import Progress
 from suffice.loops.clusters.sink import ShardReport
-from suffice.policy.rounds import Cost
+from suffice.policy.rounds import Cost, added_costs
 
 
 class Total:
@@ -43,7 +42,7 @@ class Total:
         last = self._latest.pop(shard, None)
         if last is None:
             return False
-        _add(self._spent, last.progress.costs)
+        self._spent = added_costs(self._spent, last.progress.costs)
         if last.usd is not None:
             self._usd.append(last.usd)
         before, self._done[shard] = self._done.get(shard, last.progress.resumed), last.progress.done
@@ -53,15 +52,12 @@ class Total:
     def progress(self) -> Progress:
         """The sum; shards that have not begun are taken to be as large as the mean of the others."""
         every = [report.progress for report in self._latest.values()]
-        costs = dict(self._spent)
-        for progress in every:
-            _add(costs, progress.costs)
         return Progress(
             total=round(sum(progress.total for progress in every) / max(len(every), 1) * self._n_shards),
             done=sum(progress.done for progress in every),
             resumed=sum(self._resumed.values()),
             failed=sum(progress.failed for progress in every),
-            costs=costs,
+            costs=added_costs(self._spent, *(progress.costs for progress in every)),
             began=self._began,
         )
 
@@ -75,8 +71,3 @@ class Total:
     def seconds(self) -> float:
         """The time since the command began."""
         return time.monotonic() - self._began
-
-
-def _add(costs: dict[str, Cost], more: Mapping[str, Cost]) -> None:
-    for component, cost in more.items():
-        costs[component] = costs.get(component, Cost()) + cost

@@ -33,10 +33,8 @@ class Needs:
     """What every worker must have in common with the driver.
 
     Attributes:
-        version: The version of Suffice.
         folder: The working directory, from which the other paths are named.
         marker: A file that the driver wrote into the output folder.
-        token: The content of that file.
         files: The size of each file that the command names, by path.
         folders: The folders that it names.
         variables: The environment variables that hold keys, or say where a store is; their values stay on each node.
@@ -96,12 +94,8 @@ class ShardOutcome:
     """How the command ended for one shard.
 
     Attributes:
-        code: Its exit code.
-        text: What it printed.
         data: That as JSON; None if it is not JSON.
-        error: Its message, if it failed.
         notes: What it said on standard error.
-        report: How far it came.
     """
 
     code: int
@@ -158,12 +152,7 @@ class Worker:
         return os.getpid()
 
     def run(self, words: Sequence[str], folder: str | None = None) -> ShardOutcome:
-        """Run the command; wait while the process that had the shard before still holds its files.
-
-        Args:
-            words: The words of the command line.
-            folder: The working directory to which this process goes, if it sees it; None = it stays where it is.
-        """
+        """Run the command, in the driver's `folder` if this node sees it; wait while the process before still holds the shard's files."""
         if folder is not None and Path(folder).is_dir():
             os.chdir(folder)
         deadline = time.monotonic() + self._busy_s

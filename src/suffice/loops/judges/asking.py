@@ -18,7 +18,6 @@ class Replies(Generic[_K, _V]):
     """The outcome of requests.
 
     Attributes:
-        answers: Answers by key.
         retryable: Messages of failed calls that may succeed later.
         refused: Errors of calls that cannot succeed, by key.
     """
@@ -35,11 +34,6 @@ async def ask_each(
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Replies[_K, _V]:
     """Make every request once.
-
-    Args:
-        requests: Requests by key.
-        concurrency: Requests in flight.
-        on_progress: Called with the number of requests done and their total.
 
     Raises:
         ModelError: The endpoint refused the credentials.

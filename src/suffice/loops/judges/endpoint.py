@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 from suffice.common.results import jsonable
 from suffice.errors import AuthenticationFailedError, DataError, ModelError
 from suffice.loops.models import ChatModel, Completion
-from suffice.loops.models.chat import Cache
+from suffice.loops.models._calls import Cache
 from suffice.loops.models.prompts import Message, reminded
 from suffice.policy.rounds import Cost
 from suffice.policy.signals import strip_thinking
@@ -37,8 +37,6 @@ class JudgeReply:
     """A stored reply of a judge.
 
     Attributes:
-        text: The reply.
-        finish_reason: The value that the endpoint returned.
         cost: Cost of the call; from the cache: the original cost.
     """
 
@@ -55,8 +53,6 @@ class JudgeOutcome(Generic[_JudgeValue]):
         value: The value of the first readable reply; None if there is none.
         note: The reason why the last attempt could not be read; empty if there is a value.
         cost: Cost of all attempts; from the cache: the original cost.
-        attempts: Number of replies.
-        from_cache: Whether all replies came from the cache.
     """
 
     value: _JudgeValue | None

@@ -171,11 +171,6 @@ def read_mark(prompt: MarkPrompt, reply: Mapping[str, Any], n_passages: int) -> 
     >>> read_mark(ANSWER_RELEVANCY, {"mark": 3}, 0)
     0.75
 
-    Args:
-        prompt: The prompt of the request.
-        reply: The reply as JSON.
-        n_passages: Number of passages in the prompt.
-
     Raises:
         UnreadableError: A field is missing, of another type, or out of range.
     """

@@ -32,9 +32,7 @@ class MarkSummary:
     """The summary of one mark.
 
     Attributes:
-        mark: Name of the mark, or of the score.
         mean: Mean over rounds with the mark; NaN if there are none.
-        rounds: Number of rounds with the mark.
         notes: Number of other rounds by reason.
         noise: Noise of the judge on the sample; None if it was not measured.
     """

@@ -34,8 +34,6 @@ class Connection:
     """The endpoints of a model with their clients and the redaction of the key.
 
     Attributes:
-        endpoints: The endpoints.
-        clients: Their clients.
         redact: Removes the key and the values of headers from messages.
         redact_reply: Removes the key from a reply, unless the key might be an ordinary word.
         timeout_s: Longest silence of an endpoint, seconds.
@@ -58,12 +56,6 @@ class Connection:
         """Send a request, with the client's retries; return the raw reply and the duration in seconds.
 
         Waiting for our own limits on requests is not part of the duration.
-
-        Args:
-            create: Makes the request with a client.
-            call: Chooses the endpoint, and notes the choice.
-            blocking: Whether to use the synchronous client, so that the coroutine ends without suspending.
-            wants_logprobs: Whether log-probabilities are requested, for the advice in messages.
 
         Raises:
             ModelError: The endpoint failed.
@@ -152,13 +144,7 @@ def connect(
 
 
 class Clients:
-    """Clients created on first use, because importing `openai` takes longer than a whole replay.
-
-    Args:
-        options: Keyword arguments of `openai.OpenAI` and `openai.AsyncOpenAI`.
-        bounds: Keyword arguments of `Bounds`, the limits of a reply.
-        endpoints: The endpoints.
-    """
+    """Clients created on first use, because importing `openai` takes longer than a whole replay; `bounds` limit a reply."""
 
     def __init__(self, options: Mapping[str, Any], bounds: Mapping[str, Any], endpoints: Endpoints) -> None:
         self._options, self.bounds, self._endpoints = options, bounds, endpoints

@@ -71,7 +71,6 @@ class _EndpointHealth:
     """One endpoint.
 
     Attributes:
-        url: Its address.
         in_flight: Requests that it has not answered.
         turn: When it had its last request, counted over all endpoints.
         failures: Failures since the last reply.
@@ -97,7 +96,6 @@ class Endpoints:
     Attributes:
         urls: Their normalised addresses, sorted.
         limits: What they are asked at most, together.
-        clock: Seconds from any start.
     """
 
     urls: tuple[str, ...]

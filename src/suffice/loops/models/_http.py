@@ -102,12 +102,7 @@ async def _value(result: Any) -> Any:
 
 
 class BoundedClient(DefaultHttpxClient):  # type: ignore[misc, valid-type, unused-ignore]
-    """A synchronous client with limits on replies.
-
-    Args:
-        bounds: Limits of a reply.
-        endpoints: The endpoints to which requests go.
-    """
+    """A synchronous client with limits on replies."""
 
     def __init__(self, bounds: Bounds, endpoints: Endpoints) -> None:
         super().__init__()
@@ -121,12 +116,7 @@ class BoundedClient(DefaultHttpxClient):  # type: ignore[misc, valid-type, unuse
 
 
 class AsyncBoundedClient(DefaultAsyncHttpxClient):  # type: ignore[misc, valid-type, unused-ignore]
-    """An asynchronous client with limits on replies.
-
-    Args:
-        bounds: Limits of a reply.
-        endpoints: The endpoints to which requests go.
-    """
+    """An asynchronous client with limits on replies."""
 
     def __init__(self, bounds: Bounds, endpoints: Endpoints) -> None:
         super().__init__()

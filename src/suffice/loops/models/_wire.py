@@ -13,6 +13,7 @@ from suffice.common.redaction import shortened
 from suffice.errors import DataError, ModelError
 from suffice.loops.models._failures import bad_body, status_failure
 from suffice.policy.rounds import COST_KINDS, Cost, Token
+from suffice.policy.signals.position import AnswerPosition
 
 Api = Literal["chat", "completions"]
 """The interface: chat completions, or the legacy completions of a raw text."""
@@ -56,6 +57,20 @@ class Completion:
     system_fingerprint: str | None = None
     cached_tokens_reported: bool = False
     from_cache: bool = False
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """The fields of a `Reply` that say where a text comes from, and how it ended."""
+        return {
+            "finish_reason": self.finish_reason,
+            "reply_model": self.model,
+            "system_fingerprint": self.system_fingerprint,
+            "from_cache": self.from_cache,
+        }
+
+    def text_for(self, position: AnswerPosition) -> str:
+        """Return the text in which an answer stands: the arguments of a tool call, if its position is there."""
+        return self.tool_arguments or self.text if position.kind == "tool" else self.text
 
 
 def as_prompt(messages: Sequence[Mapping[str, str]]) -> str:
@@ -152,13 +167,6 @@ def parse(
     whole call.  If the endpoint counts only the first choice (llama.cpp), output tokens are unknown unless all came with
     log-probabilities.
 
-    Args:
-        text: The body, without secrets.
-        seconds: Duration of the call, seconds.
-        where: Name of the endpoint in messages.
-        wants_logprobs: Whether log-probabilities were requested.
-        from_cache: Whether the body comes from the response cache.
-
     Raises:
         ModelError: The body is not a completion.
     """
@@ -181,21 +189,14 @@ def parse(
 
 def _counts_one_choice(body: Mapping[str, Any]) -> bool:
     """Return whether the usage of a body covers only the first of several choices, as with llama.cpp."""
-    generated = count_of(_mapping(body.get("timings")).get("predicted_n"))
-    return generated == count_of(_mapping(body.get("usage")).get("completion_tokens"))
+    generated = count_of(mapping_or_empty(body.get("timings")).get("predicted_n"))
+    return generated == count_of(mapping_or_empty(body.get("usage")).get("completion_tokens"))
 
 
 def completion_of(
     body: Mapping[str, Any], choice: Mapping[str, Any], *, seconds: float, from_cache: bool = False
 ) -> Completion:
-    """Read one choice of a decoded body, a chat completion or a legacy completion.
-
-    Args:
-        body: The body, with the usage and the model.
-        choice: One of its choices.
-        seconds: Duration of the call, seconds.
-        from_cache: Whether the body comes from the response cache.
-    """
+    """Read one choice of a decoded body, a chat completion or a legacy completion."""
     message = choice.get("message")
     if not isinstance(message, dict):
         message = {"content": choice.get("text")}
@@ -259,7 +260,6 @@ class ResponseOutput:
     """The content of a reply of OpenAI's responses interface.
 
     Attributes:
-        text: The text of all its messages.
         tokens: Tokens with log-probabilities, if every part has them.
         calls: Name and arguments of each function that it calls.
         finish_reason: The reason for a cut, if it was cut; else its status.
@@ -286,7 +286,7 @@ def response_output(body: Mapping[str, Any]) -> ResponseOutput:
             for item in items
             if item.get("type") == "function_call"
         ),
-        finish_reason=text_or_none(_mapping(body.get("incomplete_details")).get("reason"))
+        finish_reason=text_or_none(mapping_or_empty(body.get("incomplete_details")).get("reason"))
         or text_or_none(body.get("status")),
     )
 
@@ -309,7 +309,8 @@ def count_of(value: Any) -> float:
     return count if 0 <= count < math.inf else math.nan
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def mapping_or_empty(value: Any) -> Mapping[str, Any]:
+    """Return a value if it is a mapping of JSON, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
@@ -318,9 +319,9 @@ def _cost_of_call(body: Mapping[str, Any], seconds: float) -> tuple[Cost, bool]:
 
     Without a report the whole prompt counts as uncached, an upper bound of the tokens processed and billed.
     """
-    usage, timings = _mapping(body.get("usage")), _mapping(body.get("timings"))
+    usage, timings = mapping_or_empty(body.get("usage")), mapping_or_empty(body.get("timings"))
     prompt = count_of(usage.get("prompt_tokens"))
-    cached = count_of(_mapping(usage.get("prompt_tokens_details")).get("cached_tokens"))
+    cached = count_of(mapping_or_empty(usage.get("prompt_tokens_details")).get("cached_tokens"))
     if math.isnan(cached):
         cached = count_of(timings.get("cache_n"))
     if math.isnan(cached):
@@ -340,7 +341,7 @@ def _cost_of_call(body: Mapping[str, Any], seconds: float) -> tuple[Cost, bool]:
 
 def tokens_of(logprobs: Any) -> tuple[Token, ...] | None:
     """Read the tokens from either form of `logprobs`; None if there are none."""
-    fields = _mapping(logprobs)
+    fields = mapping_or_empty(logprobs)
     if isinstance(fields.get("content"), list):
         tokens = [_chat_token(item) for item in fields["content"] if isinstance(item, dict)]
     elif isinstance(fields.get("tokens"), list):
@@ -370,7 +371,7 @@ def _legacy_tokens(fields: Mapping[str, Any]) -> list[Token]:
     tops = tops if isinstance(tops, list) else []
     tokens = []
     for i, text in enumerate(texts):
-        top = _mapping(tops[i]) if i < len(tops) else {}
+        top = mapping_or_empty(tops[i]) if i < len(tops) else {}
         tokens.append(
             Token(
                 text=str(text),

@@ -1,4 +1,4 @@
-"""Protocols between loops and models: models that answer from passages or continue messages, and gates."""
+"""Protocols between loops and models: models that answer from passages, and gates."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from suffice.loops.models._wire import Completion
-from suffice.loops.models.prompts import Message
 from suffice.policy.rounds import Cost, Passage, Reply
 
 
@@ -51,26 +49,9 @@ class Answerer(Protocol):
         ...
 
 
-@runtime_checkable
-class Completer(Protocol):
-    """A model that continues chat messages, for loops that generate more than an answer."""
-
-    @property
-    def name(self) -> str:
-        """Name in reports."""
-        ...
-
-    def complete(self, messages: Sequence[Message]) -> Completion:
-        """Return the reply to messages, unparsed.
-
-        Raises:
-            ModelError: The model failed; `retryable` is true if trying again may help.
-        """
-        ...
-
-    async def complete_async(self, messages: Sequence[Message]) -> Completion:
-        """Like `complete`, without blocking the event loop; cancelling the task cancels the request."""
-        ...
+async def answered(model: Answerer, question: str, passages: Sequence[Passage], blocking: bool) -> Reply:
+    """Ask a model for an answer; if `blocking`, without suspending."""
+    return model.answer(question, passages) if blocking else await model.answer_async(question, passages)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,8 +33,6 @@ class BatchRequest:
     Attributes:
         request: The JSON that identifies it, as in the response cache.
         url: The path of the interface, `/v1/chat/completions` or `/v1/completions`.
-        body: The JSON to send.
-        connection: The endpoint.
     """
 
     request: Mapping[str, Any]
@@ -73,7 +71,6 @@ class BatchRow:
     Attributes:
         custom_id: The id of the request that it answers.
         body: The body of the reply, as JSON; None for an error.
-        error: The error in words; empty if there is none.
         retryable: True if the same request may succeed later.
     """
 
@@ -111,9 +108,6 @@ def _read_row(line: Mapping[str, Any], where: str) -> BatchRow:
 
 class BatchApi:
     """The files and batches of one endpoint.
-
-    Args:
-        connection: The endpoint.
 
     Raises:
         DataError: There are several endpoints, but only one of them would know a batch.

@@ -30,8 +30,6 @@ from suffice.policy.rounds import Passage, Reply
 from suffice.policy.signals.margins import LOGPROB_NEEDS
 from suffice.policy.signals.position import AnswerPosition
 
-__all__ = ["Api", "Cache", "ChatModel", "ChatStats", "Completion"]
-
 _WITHOUT_LOGPROBS = (
     "use another endpoint, or turn them off (--no-logprobs, top_logprobs=None), which leaves answer_margin undefined"
 )
@@ -285,18 +283,8 @@ class ChatModel(PromptedModel):
 
     def read(self, completion: Completion) -> Reply:
         """Parse a completion: its answer, the tokens of the answer, the stated confidence and the cost."""
-        text = completion.text
-        if self.position.kind == "tool":
-            text = completion.tool_arguments or text
-        return self._read(
-            text,
-            completion.tokens,
-            completion.cost,
-            finish_reason=completion.finish_reason,
-            reply_model=completion.model,
-            system_fingerprint=completion.system_fingerprint,
-            from_cache=completion.from_cache,
-        )
+        text = completion.text_for(self.position)
+        return self._read(text, completion.tokens, completion.cost, **completion.origin)
 
     def verify(self, needs: frozenset[str]) -> None:
         """Check with one short request that log-probabilities arrive, if needed; call it before a paid run.

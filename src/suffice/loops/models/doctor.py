@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from suffice.errors import AuthenticationFailedError, DataError, LogprobsUnavailableError, ModelError
-from suffice.loops.models._wire import is_processed
-from suffice.loops.models.chat import ChatModel, Completion
+from suffice.loops.models._wire import Completion, is_processed
+from suffice.loops.models.chat import ChatModel
 from suffice.loops.models.prompted import MIN_ALTERNATIVES
 from suffice.policy.rounds import Passage, Reply
 from suffice.policy.signals.margins import LOGPROB_NEEDS, token_margin

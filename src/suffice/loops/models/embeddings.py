@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,7 +15,7 @@ from suffice.errors import DataError
 from suffice.loops.models._clients import MAX_REPLY_BYTES, connect
 from suffice.loops.models._endpoints import EndpointCall
 from suffice.loops.models._failures import bad_body
-from suffice.loops.models._wire import count_of, expected_tokens
+from suffice.loops.models._wire import count_of, expected_tokens, mapping_or_empty
 from suffice.loops.models.limits import RequestLimits
 from suffice.policy.embedding.base import PieceEmbedder, checked_vectors, pieces_of
 from suffice.policy.rounds import Cost
@@ -152,6 +151,5 @@ class EndpointEmbedder(PieceEmbedder):
             raise bad_body(where, "JSON that is not a list of embeddings", text, retryable=True) from None
         if set(rows) != set(range(n)) or len(body["data"]) != n:
             raise bad_body(where, f"{len(body['data'])} embeddings for {n} texts", text, retryable=False)
-        usage = body.get("usage")
-        tokens = count_of(usage.get("prompt_tokens")) if isinstance(usage, dict) else math.nan
+        tokens = count_of(mapping_or_empty(body.get("usage")).get("prompt_tokens"))
         return [rows[index] for index in range(n)], tokens

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any, ClassVar
 
 from suffice.errors import DataError, NotFoundError
@@ -26,16 +26,7 @@ _TASK = (
     "Answer the question with a short phrase: a name, a date, a number, yes or no. "
     "Use the numbered passages if there are any; without passages, answer from what you know."
 )
-_REQUIRED_FIELDS = ("name", "version", "system")
-_FIELD_KINDS: Mapping[str, type] = {
-    "name": str,
-    "version": int,
-    "system": str,
-    "question": str,
-    "passage": str,
-    "asks_confidence": bool,
-    "prefill": str,
-}
+_KINDS: Mapping[str, type] = {"str": str, "int": int, "bool": bool}
 _CONFIDENCE_SCALE = "The confidence is a whole number from 1 (a guess) to 5 (certain)."
 
 
@@ -80,7 +71,7 @@ class VersionedPrompt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Evidence(VersionedPrompt):
+class EvidencePrompt(VersionedPrompt):
     """Templates that turn a question and its passages into text.
 
     Attributes:
@@ -110,7 +101,7 @@ class _Evidence(VersionedPrompt):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prompt(_Evidence):
+class Prompt(EvidencePrompt):
     """Prompt that turns a question and its passages into messages; the instructions (`system`) are the same at every round.
 
     Attributes:
@@ -147,13 +138,14 @@ class Prompt(_Evidence):
         Raises:
             DataError: A field is unknown, missing or of another type.
         """
-        unknown = sorted(set(values) - set(_FIELD_KINDS))
+        known = {field.name: field for field in fields(Prompt)}
+        unknown = sorted(set(values) - set(known))
         if unknown:
-            raise DataError(f"a prompt has no field {unknown[0]!r}; allowed: {', '.join(_FIELD_KINDS)}")
-        for name, kind in _FIELD_KINDS.items():
-            value = values.get(name) if name in _REQUIRED_FIELDS else values.get(name, kind())
-            if type(value) is not kind:
-                raise DataError(f"a prompt's {name!r} must be of type {kind.__name__}, got {value!r}")
+            raise DataError(f"a prompt has no field {unknown[0]!r}; allowed: {', '.join(known)}")
+        for name, field in known.items():
+            value = values.get(name, None if field.default is MISSING else field.default)
+            if type(value) is not _KINDS[str(field.type)]:
+                raise DataError(f"a prompt's {name!r} must be of type {field.type}, got {value!r}")
         return cls(**values)
 
 
@@ -228,7 +220,7 @@ STEP_BY_STEP = Prompt(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DraftingPrompt(_Evidence):
+class DraftingPrompt(EvidencePrompt):
     """The tasks of writer and critic, which do not mention the number of rounds; other fields as in `Prompt`.
 
     Attributes:
@@ -287,68 +279,6 @@ DRAFTING = DraftingPrompt(
     revise="\n\nTask: rewrite the draft as the review asks. Reply with the new draft and nothing else.",
 )
 """Writer and critic of the drafting loop (after Semantic Early-Stopping, in our words)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChainPrompt(_Evidence):
-    """Prompt by which a model continues a chain of reasoning; other fields as in `Prompt`.
-
-    Attributes:
-        chain: Template of the text written so far, after the passages; `{chain}` is replaced.
-        asking: Template of FLARE's request for a question, after that; `{span}` is replaced.
-    """
-
-    chain: str = "\n\nReasoning so far: {chain}"
-    asking: str = (
-        '\n\nAsk one question about this text whose answer is "{span}". Reply with the question and nothing else.'
-    )
-
-    def continuing(self, question: str, passages: Sequence[Passage], chain: str) -> tuple[Message, ...]:
-        """Return the messages that ask for the next sentence or step of the chain.
-
-        >>> print(CHAIN_OF_THOUGHT.continuing("Who wrote It?", (), "It is a novel.")[1]["content"])
-        Question: Who wrote It?
-        <BLANKLINE>
-        Reasoning so far: It is a novel.
-
-        Args:
-            question: The question.
-            passages: The evidence; empty to write from the model's own knowledge.
-            chain: The text written so far; empty at the start.
-        """
-        return chat_of(self.system, (self.user(question, passages) + filled(self.chain, {"chain": chain})).rstrip())
-
-    def questioning(self, question: str, chain: str, span: str) -> tuple[Message, ...]:
-        """Return the messages that ask for a question whose answer is a span of the chain."""
-        written = self.user(question) + filled(self.chain, {"chain": chain})
-        return chat_of("", written + filled(self.asking, {"span": span}))
-
-
-CHAIN_OF_THOUGHT = ChainPrompt(
-    name="chain",
-    version=1,
-    system=(
-        "Answer the question by reasoning in short sentences, each of which states one fact. Use the numbered passages if "
-        "there are any; without passages, reason from what you know. Reply with what comes next in the reasoning and "
-        "nothing else: the rest of its last sentence if that is unfinished, else one more sentence. When the facts "
-        "suffice, reply: So the answer is: <short phrase>."
-    ),
-)
-"""One sentence of a chain of thought at a time, for IRCoT, FLARE and DRAGIN."""
-
-SELF_ASK = ChainPrompt(
-    name="self_ask",
-    version=1,
-    system=(
-        "Answer the question by asking simpler questions about it and answering them, one after the other. Use the numbered "
-        "passages if there are any; without passages, answer from what you know. The text has this form:\n"
-        "Are follow up questions needed here: Yes.\nFollow up: <simple question>\nIntermediate answer: <short answer>\n"
-        "Follow up: <next question>\nIntermediate answer: <short answer>\nSo the final answer is: <short phrase>\n"
-        "Reply with what comes next, up to and including the next line of 'Follow up:' or 'So the final answer is:'."
-    ),
-    chain="\n\nAre follow up questions needed here: {chain}",
-)
-"""Self-Ask's follow-up questions and intermediate answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from suffice.loops.models._wire import (
     completion_of,
     content_text,
     count_of,
+    mapping_or_empty,
     response_output,
     text_or_none,
 )
@@ -65,18 +66,8 @@ def reply_of_response(
         shape = f"a dict with the keys {sorted(body)[:8]!r}" if body else f"of type {type(response).__name__}"
         raise DataError(f"the response is {shape}, not a reply{expected}: {_ACCEPTED}")
     completion = read(body, seconds)
-    text = completion.text
-    if position.kind == "tool":
-        text = completion.tool_arguments or text
-    return reply_of(
-        text,
-        completion.tokens,
-        completion.cost,
-        position,
-        finish_reason=completion.finish_reason,
-        reply_model=completion.model,
-        system_fingerprint=completion.system_fingerprint,
-    )
+    text = completion.text_for(position)
+    return reply_of(text, completion.tokens, completion.cost, position, **completion.origin)
 
 
 def _as_dict(response: Any) -> dict[str, Any]:
@@ -161,15 +152,13 @@ def _reply_cost(body: Mapping[str, Any], seconds: float, *, cached_in: tuple[str
         cached_in: The field of the usage with the number of cached input tokens, if its input tokens include them.  None =
             Anthropic's usage, which counts tokens read from and written to the cache apart from the others.
     """
-    usage = body.get("usage")
-    usage = usage if isinstance(usage, dict) else {}
+    usage = mapping_or_empty(body.get("usage"))
     given = count_of(usage.get("input_tokens"))
     if cached_in is None:
         cached = _known(usage.get("cache_read_input_tokens"))
         uncached = given + _known(usage.get("cache_creation_input_tokens"))
     else:
-        details = usage.get(cached_in[0])
-        cached = min(_known(details.get(cached_in[1]) if isinstance(details, dict) else None), given)
+        cached = min(_known(mapping_or_empty(usage.get(cached_in[0])).get(cached_in[1])), given)
         uncached = given - cached
     return Cost(
         calls=1.0,

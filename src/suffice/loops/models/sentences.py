@@ -8,7 +8,11 @@ HotpotQA and 2WikiMultiHopQA in "So the answer is: X.": a regular expression on 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from itertools import accumulate
+
+from suffice.policy.rounds import Token
+from suffice.policy.signals.alignment import token_bytes
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _LIST_NUMBER = re.compile(r"\s*\(?\d{1,2}[.)]\s*")
@@ -38,6 +42,25 @@ def sentences(text: str) -> list[str]:
     """
     pieces = [piece.strip() for line in text.split("\n") for piece in _segmented(line)]
     return [piece for piece in pieces if piece]
+
+
+def first_sentence(tokens: Sequence[Token]) -> int:
+    """Return the number of tokens in the first sentence, see `sentence_end`; all of them if no other sentence follows.
+
+    >>> first_sentence([Token("It"), Token("Ġrained"), Token("."), Token("ĠThen")])
+    3
+    """
+    pieces = [text_of([token]) for token in tokens]
+    end = sentence_end("".join(pieces))
+    return next((number for number, length in enumerate(accumulate(map(len, pieces)), 1) if length >= end), len(tokens))
+
+
+def text_of(tokens: Sequence[Token]) -> str:
+    """Join tokens to their text, decoding a vocabulary's spelling if they have one."""
+    try:
+        return b"".join(map(token_bytes, tokens)).decode()
+    except UnicodeDecodeError:
+        return "".join(token.text.replace("\u2581", " ") for token in tokens)
 
 
 def _segmented(line: str) -> list[str]:

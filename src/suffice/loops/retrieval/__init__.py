@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from suffice.data import BUNDLED_QUESTIONS
 from suffice.loops.retrieval.base import (
     AsyncRetriever,
     Retriever,
@@ -13,7 +14,6 @@ from suffice.loops.retrieval.base import (
 )
 from suffice.loops.retrieval.bm25 import PoolBM25
 from suffice.loops.retrieval.datasets import (
-    BUNDLED_QUESTIONS,
     GOLD_FIELDS,
     Question,
     bundled_path,

@@ -88,12 +88,8 @@ def identity_of(retriever: Retriever | AsyncRetriever) -> Identity:
     Raises:
         DataError: Its `identity` is neither `title` nor `passage_id`.
     """
-    default: Identity = "passage_id" if getattr(retriever, "has_corpus", False) else "title"
-    identity: Identity = getattr(retriever, "identity", default)
-    if identity not in get_args(Identity):
-        raise DataError(
-            f"the identity of retriever {retriever.name!r} is {identity!r}; allowed: {', '.join(get_args(Identity))}"
-        )
+    default = "passage_id" if getattr(retriever, "has_corpus", False) else "title"
+    identity: Identity = _declared(retriever, "identity", default, get_args(Identity))
     return identity
 
 
@@ -103,12 +99,17 @@ def score_kind_of(retriever: Retriever | AsyncRetriever) -> ScoreKind:
     Raises:
         DataError: Its `score_kind` is not one of `ScoreKind`.
     """
-    kind: ScoreKind = getattr(retriever, "score_kind", "unknown")
-    if kind not in get_args(ScoreKind):
-        raise DataError(
-            f"the score kind of retriever {retriever.name!r} is {kind!r}; allowed: {', '.join(get_args(ScoreKind))}"
-        )
+    kind: ScoreKind = _declared(retriever, "score_kind", "unknown", get_args(ScoreKind))
     return kind
+
+
+def _declared(retriever: Retriever | AsyncRetriever, name: str, default: str, allowed: tuple[str, ...]) -> Any:
+    value = getattr(retriever, name, default)
+    if value not in allowed:
+        raise DataError(
+            f"the {name.replace('_', ' ')} of retriever {retriever.name!r} is {value!r}; allowed: {', '.join(allowed)}"
+        )
+    return value
 
 
 def ranked_now(
@@ -120,21 +121,13 @@ def ranked_now(
 
 
 def refuse_pool(name: str, pool: Sequence[Passage] | None) -> None:
-    """Raise if there is a pool, which a retriever with passages of its own would ignore.
-
-    Raises:
-        DataError: There is a pool.
-    """
+    """Raise if there is a pool, which a retriever with passages of its own would ignore."""
     if pool is not None:
         raise DataError(f"retriever {name!r} searches passages of its own, and cannot rank others: leave out pool=")
 
 
 def required_pool(name: str, pool: Sequence[Passage] | None) -> Sequence[Passage]:
-    """Return the pool, or raise if there is none.
-
-    Raises:
-        DataError: There is no pool.
-    """
+    """Return the pool, or raise if there is none."""
     if pool is None:
         raise DataError(
             f"retriever {name!r} ranks a question's own passages, but got none: pass pool=..., or search a "
@@ -144,11 +137,7 @@ def required_pool(name: str, pool: Sequence[Passage] | None) -> Sequence[Passage
 
 
 def checked_k(k: int | None, size: int) -> int:
-    """Return the number of passages to return, at most `size`.
-
-    Raises:
-        DataError: `k` is below 1.
-    """
+    """Return the number of passages to return, at most `size`; raise if `k` is below 1."""
     if k is not None and k < 1:
         raise DataError(f"k is {k!r}; allowed: 1 or more, or None for every passage")
     return size if k is None else min(k, size)

@@ -29,11 +29,7 @@ B = 0.75
 
 
 def check_parameters(k1: float, b: float) -> None:
-    """Raise if the formula is undefined for the parameters.
-
-    Raises:
-        DataError: `k1` is negative or not finite, or `b` is outside [0, 1].
-    """
+    """Raise if the formula is undefined for the parameters."""
     if not (math.isfinite(k1) and k1 >= 0 and 0 <= b <= 1):
         raise DataError(f"k1 is {k1!r} and b is {b!r}; allowed: a finite k1 >= 0 and 0 <= b <= 1")
 

@@ -25,26 +25,13 @@ from pathlib import Path
 from typing import Any
 
 from suffice.common.files import decoded, json_lines, unpacked
-from suffice.common.json_text import well_formed
+from suffice.common.json_text import array_items, well_formed
 from suffice.data import BUNDLED_QUESTIONS
 from suffice.errors import DataError, NotFoundError, SchemaError
 from suffice.loops.retrieval.fields import list_field, object_of, text_field
 from suffice.loops.retrieval.forms import converted
 from suffice.policy.metrics import normalize_answer
 from suffice.policy.rounds import Passage
-
-__all__ = [
-    "BUNDLED_QUESTIONS",
-    "GOLD_FIELDS",
-    "Question",
-    "bundled_path",
-    "dataset_hash",
-    "digest_question",
-    "iter_questions",
-    "load_questions",
-    "question_from",
-    "text_id",
-]
 
 GOLD_FIELDS = (
     "answers",
@@ -223,36 +210,23 @@ def _read_questions(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _read_list(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    # Decode one object at a time: the official training file is a single line of half a gigabyte.
     text = decoded(b"".join(unpacked(path)), str(path))
-    decoder = json.JSONDecoder()
-    position = _skip(text, 0)
-    if text[position : position + 1] != "[":
+    if not text.lstrip().startswith("["):
         raise SchemaError(
             f"{path}: expected a JSON list of questions, HotpotQA's official form or published scenarios; got {text[:40]!r}"
         )
-    position, number = _skip(text, position + 1), 0
-    while text[position : position + 1] not in ("]", ""):
+    # One object at a time: the official training file is a single line of half a gigabyte.
+    items, number = array_items([text]), 0
+    while True:
         number += 1
         where = f"{path}, item {number}"
         try:
-            record, position = decoder.raw_decode(text, position)
-        except (ValueError, RecursionError) as error:
+            record = next(items)
+        except StopIteration:
+            return
+        except ValueError as error:
             raise DataError(f"{where}: not JSON ({error}); the file may be truncated") from error
-        yield where, object_of(well_formed(record), where)
-        position = _skip(text, position)
-        if text[position : position + 1] == ",":
-            position = _skip(text, position + 1)
-        elif text[position : position + 1] != "]":
-            raise DataError(f"{where}: expected ',' or ']' after this question; the file may be truncated")
-    if not text[position:]:
-        raise DataError(f"{path}: the list of questions does not end; the file is truncated")
-
-
-def _skip(text: str, position: int) -> int:
-    while position < len(text) and text[position] in " \t\r\n":
-        position += 1
-    return position
+        yield where, object_of(record, where)
 
 
 def question_from(record: dict[str, Any], where: str, unused: Counter[str]) -> Question:

@@ -61,14 +61,13 @@ def from_langchain(
     Raises:
         DataError: It has no `invoke`.
     """
-    _check_method(retriever, "invoke", "LangChain")
 
     def search(question: str, k: int | None) -> list[Passage]:
         asked = {"k": k} if k is not None and hasattr(retriever, "search_kwargs") else {}
         documents = retriever.invoke(question, **asked)
         return [_foreign_passage(item.id, item.page_content, item.metadata, title, math.nan) for item in documents]
 
-    return _Foreign(name=name, search=search, settings=_settings(retriever, settings))
+    return _wrapped(retriever, "invoke", "LangChain", search, name=name, settings=settings)
 
 
 def from_llamaindex(
@@ -85,7 +84,6 @@ def from_llamaindex(
     Raises:
         DataError: It has no `retrieve`.
     """
-    _check_method(retriever, "retrieve", "LlamaIndex")
 
     def search(question: str, k: int | None) -> list[Passage]:
         hits = retriever.retrieve(question)[:k]
@@ -94,7 +92,7 @@ def from_llamaindex(
             for hit in hits
         ]
 
-    return _Foreign(name=name, search=search, settings=_settings(retriever, settings))
+    return _wrapped(retriever, "retrieve", "LlamaIndex", search, name=name, settings=settings)
 
 
 def from_haystack(
@@ -111,13 +109,12 @@ def from_haystack(
     Raises:
         DataError: It has no `run`.
     """
-    _check_method(retriever, "run", "Haystack")
 
     def search(question: str, k: int | None) -> list[Passage]:
         documents = retriever.run(query=question, **({} if k is None else {"top_k": k}))["documents"]
         return [_foreign_passage(item.id, item.content or "", item.meta, title, item.score) for item in documents]
 
-    return _Foreign(name=name, search=search, settings=_settings(retriever, settings))
+    return _wrapped(retriever, "run", "Haystack", search, name=name, settings=settings)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,13 +167,20 @@ def _first(passages: Iterable[Any], k: int | None) -> list[Passage]:
     return first
 
 
-def _check_method(retriever: Any, method: str, library: str) -> None:
+def _wrapped(
+    retriever: Any,
+    method: str,
+    library: str,
+    search: SearchFunction,
+    *,
+    name: str,
+    settings: Mapping[str, Any] | None,
+) -> Retriever:
+    """Return a library's retriever as one of ours; raise if it lacks the method that `search` calls."""
     if not callable(getattr(retriever, method, None)):
         raise DataError(f"{retriever!r} has no method {method!r}, so it is not a retriever of {library}")
-
-
-def _settings(retriever: Any, settings: Mapping[str, Any] | None) -> dict[str, Any]:
-    return {"class": f"{type(retriever).__module__}.{type(retriever).__qualname__}", **(settings or {})}
+    kind = f"{type(retriever).__module__}.{type(retriever).__qualname__}"
+    return _Foreign(name=name, search=search, settings={"class": kind, **(settings or {})})
 
 
 def _foreign_passage(

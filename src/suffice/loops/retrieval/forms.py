@@ -40,11 +40,8 @@ class Form:
     """A form in which a question set is published.
 
     Attributes:
-        title: The name of the set.
         licence: The set's licence, as its authors or its page state it; empty if they do not.
-        home: The set's origin.
         fields: The fields by which it is recognised, for messages.
-        recognises: Returns whether a row has this form.
         convert: Converts a row, given its place for messages, to the fields of `load_questions`.
     """
 

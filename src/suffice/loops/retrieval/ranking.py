@@ -19,9 +19,7 @@ class RankedPassages:
     """The passages of one ranking, and their cost.
 
     Attributes:
-        passages: Best first.
         costs: Costs by component; from a cache: those of the original ranking.
-        from_cache: True if a cache answered.
     """
 
     passages: Sequence[Passage]
@@ -48,15 +46,7 @@ async def costed_ranking(
     k: int | None = None,
     in_thread: bool = False,
 ) -> RankedPassages:
-    """Return a ranking with its costs.
-
-    Args:
-        retriever: The retriever; if it is synchronous, this coroutine never suspends, unless `in_thread`.
-        question: See `Retriever.rank`.
-        pool: See `Retriever.rank`.
-        k: See `Retriever.rank`.
-        in_thread: Whether to run a synchronous retriever in a thread.
-    """
+    """Return a ranking with its costs; with a synchronous retriever this never suspends, unless it is asked `in_thread`."""
     if in_thread and not is_async(retriever):
         # Create the coroutine in the thread: if the task is cancelled earlier, none is left that was never awaited.
         return await asyncio.to_thread(lambda: finished(costed_ranking(retriever, question, pool=pool, k=k)))
@@ -71,12 +61,3 @@ async def costed_ranking(
 def is_pinned(retriever: Retriever | AsyncRetriever) -> bool:
     """Return whether a retriever's fingerprint identifies its passages and models, as it declares; see `CachedRetriever`."""
     return bool(getattr(retriever, "is_pinned", False))
-
-
-def added_costs(one: Mapping[str, Cost], other: Mapping[str, Cost]) -> dict[str, Cost]:
-    """Add two costs by component.
-
-    >>> added_costs({"retrieval": Cost(calls=1)}, {"retrieval": Cost(calls=1)})["retrieval"].calls
-    2
-    """
-    return dict(one) | {name: one.get(name, Cost()) + cost for name, cost in other.items()}

@@ -14,10 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError, ModelError
-from suffice.loops.models.triggers import NO_CONTENT_WORDS, attended, rind, text_of
+from suffice.loops.models.sentences import text_of
 from suffice.policy.rounds import Cost, Passage, Reply, Token
 from suffice.policy.signals.alignment import token_bytes
 from suffice_gates.models._transformers_loading import LoadedModel
+from suffice_gates.models.rind import NO_CONTENT_WORDS, attended, rind
 from suffice_gates.models.transformers_model import TransformersModel
 
 

@@ -14,10 +14,10 @@ import numpy as np
 from suffice.common.files import write_file
 from suffice.common.json_text import refuse_constant
 from suffice.errors import ConfigMismatchError, DataError, SchemaError
-from suffice.loops.models.triggers import NO_CONTENT_WORDS
 from suffice.policy.rounds import Cost, Floats, Passage, Reply, Round, total_cost
 from suffice.policy.signals import MONITOR, NEW_CONFIDENCE
 from suffice_gates.models.reply_states import read_text, words_of
+from suffice_gates.models.rind import NO_CONTENT_WORDS
 from suffice_gates.models.transformers_model import TransformersModel
 from suffice_gates.models.uncertainty import STATEMENTS, Directions, contrast_directions
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError, NotFoundError
-from suffice.loops.models.triggers import first_sentence
+from suffice.loops.models.sentences import first_sentence
 from suffice.policy.rounds import Cost, Floats, Mask, Reply, Round, total_cost
 from suffice.policy.signals import RETRIEVE, SIGNALS
 from suffice.policy.signals.uncertainty import gram_uncertainty, semantic_entropy

@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
-from glob import escape
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
@@ -28,7 +27,7 @@ from suffice.loops.retrieval import AsyncRetriever, PoolBM25, Question, Retrieve
 from suffice.loops.retrieval.tokens import passage_text
 from suffice.policy.rounds import Passage
 from suffice.recordings.journal import Journal, differences
-from suffice.recordings.shards import Shard
+from suffice.recordings.shards import Shard, shard_files_beside
 from suffice_gates.probes.confidence import Confidence
 from suffice_gates.training.preference_file import PROMPT, Preference, card_path, preference_lines
 
@@ -261,18 +260,13 @@ def _config(
 
 
 def _journal_path(path: Path, shard: Shard | None = None) -> Path:
-    middle = "" if shard is None else f".{shard.folder_name}"
-    return path.with_name(f"{path.name}{middle}.journal")
+    return path.with_name(f"{path.name}.journal") if shard is None else shard.beside(path, ".journal")
 
 
 def _delete_journals(path: Path, journal: Journal) -> None:
     journal.delete()
-    for shard in _shard_journals(path):
+    for shard in shard_files_beside(path, ".journal"):
         shard.unlink(missing_ok=True)
-
-
-def _shard_journals(path: Path) -> list[Path]:
-    return sorted(path.parent.glob(f"{escape(path.name)}.part-*-of-*.journal"))
 
 
 def _rows_of_shards(path: Path, config: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
@@ -283,7 +277,7 @@ def _rows_of_shards(path: Path, config: Mapping[str, Any]) -> dict[str, list[dic
         ConfigMismatchError: A shard was begun with another configuration.
     """
     rows: dict[str, list[dict[str, Any]]] = {}
-    for shard in _shard_journals(path):
+    for shard in shard_files_beside(path, ".journal"):
         with closing(Journal(shard, config)) as journal:
             rows |= dict(journal.finished())
     return rows

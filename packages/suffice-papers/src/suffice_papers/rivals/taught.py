@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import MissingExtraError
-from suffice.loops.models.prompts import ChainPrompt, Prompt
+from suffice.loops.models.prompts import Prompt
 from suffice.policy.rounds import Passage
 from suffice_papers.cbdr.tiny import END_TOKEN, look_back, train_network, word_tokenizer
 from suffice_papers.cbdr.world import TITLES, write_questions
@@ -29,6 +29,7 @@ from suffice_papers.rivals.chained_world import (
     make_chained_world,
     two_step_question,
 )
+from suffice_retrieval.methods import ChainPrompt
 
 _PLAIN: dict[str, Any] = {"version": 1, "system": "", "question": "{question}", "passage": "\n\n{text}"}
 TINY_CHAIN = ChainPrompt(name="tiny_chain", chain="\n\n= {chain}", asking="\n< {span}", **_PLAIN)

@@ -1,6 +1,20 @@
 """Methods that ask for their own evidence: Self-Ask, IRCoT, FLARE and DRAGIN."""
 
 from suffice_retrieval.methods.chains import CHAIN_METHODS, ChainMethod, Dragin, Flare, IRCoT, SelfAsk, parse_method
-from suffice_retrieval.methods.querying import QueryLoop
+from suffice_retrieval.methods.prompts import CHAIN_OF_THOUGHT, SELF_ASK, ChainPrompt
+from suffice_retrieval.methods.querying import Completer, QueryLoop
 
-__all__ = ["CHAIN_METHODS", "ChainMethod", "Dragin", "Flare", "IRCoT", "QueryLoop", "SelfAsk", "parse_method"]
+__all__ = [
+    "CHAIN_METHODS",
+    "CHAIN_OF_THOUGHT",
+    "SELF_ASK",
+    "ChainMethod",
+    "ChainPrompt",
+    "Completer",
+    "Dragin",
+    "Flare",
+    "IRCoT",
+    "QueryLoop",
+    "SelfAsk",
+    "parse_method",
+]

@@ -17,12 +17,13 @@ from typing import Any, ClassVar
 
 from suffice.common.syntax import parse_expression
 from suffice.errors import DataError, ModelError, NotFoundError, did_you_mean
-from suffice.loops.models.prompts import CHAIN_OF_THOUGHT, SELF_ASK, ChainPrompt, Message
+from suffice.loops.models.prompts import Message
 from suffice.loops.models.sentences import sentence_end, sentences
-from suffice.loops.models.triggers import flare_trigger, masked_text, uncertain_spans
 from suffice.policy.rounds import Passage, Reply
 from suffice.policy.signals.alignment import tokens_of_span
 from suffice.policy.signals.text import strip_thinking
+from suffice_retrieval.methods.flare import flare_trigger, masked_text, uncertain_spans
+from suffice_retrieval.methods.prompts import CHAIN_OF_THOUGHT, SELF_ASK, ChainPrompt
 
 _FOLLOW_UP = re.compile(r"follow[ -]?up\s*:(.*)", re.IGNORECASE)
 _INTERMEDIATE = re.compile(r"\A\s*intermediate answer\s*:", re.IGNORECASE)

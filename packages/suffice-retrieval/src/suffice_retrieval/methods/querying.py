@@ -7,21 +7,21 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
-from suffice.common.blocking import finished
 from suffice.common.provided import provided
 from suffice.errors import DataError, ModelError
 from suffice.loops.course import Call, RoundResult, Steps
 from suffice.loops.evidence import distinct_passages
 from suffice.loops.live import LiveLoop, check_position, fitted_of
 from suffice.loops.models._wire import Completion, is_cut
-from suffice.loops.models.base import Answerer, Completer, has_attentions
+from suffice.loops.models.base import Answerer, answered, has_attentions
+from suffice.loops.models.prompts import Message
 from suffice.loops.retrieval import AsyncRetriever, Retriever, identity_of, is_async, score_kind_of
 from suffice.loops.retrieval.base import required_pool
-from suffice.loops.retrieval.ranking import added_costs, costed_ranking
+from suffice.loops.retrieval.ranking import costed_ranking
 from suffice.loops.retrieval_loop import RetrievalLoop
-from suffice.policy.rounds import Cost, Passage, Reply, Round, Token
+from suffice.policy.rounds import Cost, Passage, Reply, Round, Token, added_costs
 from suffice.policy.rules import Never
 from suffice.policy.seen import Seen
 from suffice.policy.signals import CHAIN, LOGPROB_NEEDS, RETRIEVAL
@@ -41,6 +41,28 @@ from suffice_retrieval.methods.chains import (
 
 _GENERATOR, _READER = "generator", "reader"
 _ALL_NEEDS = frozenset({"passages", "costs", CHAIN})
+
+
+@runtime_checkable
+class Completer(Protocol):
+    """A model that continues chat messages, for loops that generate more than an answer."""
+
+    @property
+    def name(self) -> str:
+        """Name in reports."""
+        ...
+
+    def complete(self, messages: Sequence[Message]) -> Completion:
+        """Return the reply to messages, unparsed.
+
+        Raises:
+            ModelError: The model failed; `retryable` is true if trying again may help.
+        """
+        ...
+
+    async def complete_async(self, messages: Sequence[Message]) -> Completion:
+        """Like `complete`, without blocking the event loop; cancelling the task cancels the request."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -283,8 +305,7 @@ class _RoundCalls:
         call = Call(
             part=_READER,
             asked=[self.question, *([passage.passage_id, passage.title, passage.text] for passage in passages)],
-            send=lambda: reader.answer(self.question, passages),
-            send_async=lambda: reader.answer_async(self.question, passages),
+            send=partial(answered, reader, self.question, passages),
         )
         try:
             reply = yield call
@@ -293,7 +314,7 @@ class _RoundCalls:
                 raise
             return RoundResult(observed=observed, error=error)
         self._add(reply)
-        answered = Round.of(
+        complete = Round.of(
             observed.index,
             reply,
             text=observed.text or reply.text,
@@ -302,11 +323,10 @@ class _RoundCalls:
             costs=self.costs,
             finish_reason=observed.finish_reason if is_cut(observed.finish_reason) else reply.finish_reason,
         )
-        return RoundResult(observed=answered)
+        return RoundResult(observed=complete)
 
     def _add(self, reply: Reply) -> None:
-        for component, cost in reply.costs.items():
-            self.costs[component] = self.costs.get(component, Cost()) + cost
+        self.costs = added_costs(self.costs, reply.costs)
 
     def _call(self, action: Action) -> Call:
         """Return the call of an action; parts of one kind are numbered, since a journal stores each part once per round."""
@@ -314,48 +334,34 @@ class _RoundCalls:
         self.parts[kind] = self.parts.get(kind, 0) + 1
         part = kind if self.parts[kind] == 1 else f"{kind}:{self.parts[kind]}"
         if isinstance(action, Ask):
-            return Call(
-                part=part,
-                asked=action.messages,
-                send=lambda: _unparsed(action.part, self.loop.model.complete(action.messages)),
-                send_async=partial(self._complete, action),
-            )
+            return Call(part=part, asked=action.messages, send=partial(self._complete, action))
         if isinstance(action, Lookup):
             queries = tuple(query.strip() or self.question for query in action.queries)
-            return Call(
-                part=part,
-                asked=queries,
-                send=lambda: finished(self._search(queries, threads=False)),
-                send_async=lambda: self._search(queries, threads=True),
-            )
-        return Call(
-            part=part,
-            asked=[*action.messages, action.reply.text],
-            send=lambda: self._reread(action),
-            send_async=lambda: asyncio.to_thread(self._reread, action),
-        )
+            return Call(part=part, asked=queries, send=partial(self._search, queries))
+        return Call(part=part, asked=[*action.messages, action.reply.text], send=partial(self._reread, action))
 
-    async def _complete(self, action: Ask) -> Reply:
-        return _unparsed(action.part, await self.loop.model.complete_async(action.messages))
-
-    def _reread(self, action: Reread) -> Reply:
+    async def _complete(self, action: Ask, blocking: bool) -> Reply:
         model = self.loop.model
-        return provided("dragin_query")(  # `verify` has checked that the model runs on this machine
-            model, action.messages, action.reply, action.texts, theta=action.theta, n=action.n
-        )
+        completion = model.complete(action.messages) if blocking else await model.complete_async(action.messages)
+        return _unparsed(action.part, completion)
 
-    async def _search(self, queries: Sequence[str], *, threads: bool) -> Reply:
+    async def _reread(self, action: Reread, blocking: bool) -> Reply:
+        words, model = (action.messages, action.reply, action.texts), self.loop.model
+        # `verify` has checked that the model runs on this machine.
+        ask = partial(provided("dragin_query"), model, *words, theta=action.theta, n=action.n)
+        return ask() if blocking else await asyncio.to_thread(ask)
+
+    async def _search(self, queries: Sequence[str], blocking: bool) -> Reply:
         """Return the passages of all queries as JSON, so that a journal can store them."""
         retriever, k = self.loop.retriever, self.loop.method.k
         rankings = [
-            await costed_ranking(retriever, query, pool=self.pool or None, k=k, in_thread=threads) for query in queries
+            await costed_ranking(retriever, query, pool=self.pool or None, k=k, in_thread=not blocking)
+            for query in queries
         ]
         passages = distinct_passages(
             interleaved([ranking.passages for ranking in rankings]), identity_of(retriever) == "title"
         )
-        costs: dict[str, Cost] = {RETRIEVAL: Cost()}
-        for ranking in rankings:
-            costs = added_costs(costs, ranking.costs)
+        costs = added_costs({RETRIEVAL: Cost()}, *(ranking.costs for ranking in rankings))
         text = json.dumps([[item.passage_id, item.title, item.text, item.score] for item in passages])
         return Reply(text=text, costs=costs, from_cache=all(ranking.from_cache for ranking in rankings))
 

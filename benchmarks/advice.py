@@ -123,6 +123,7 @@ def units(worst: Floats, best: Floats) -> Measured:
         unknown=(worst != best).any(axis=0),
         failed=np.zeros(n, dtype=np.bool_),
         unexplained=np.zeros(n, dtype=np.bool_),
+        n_recorded=n,
         values=np.zeros(ROUNDS),
         squared=0.0,
         costs={"calls": calls, "tokens": calls, "money": calls},

@@ -12,8 +12,8 @@ from suffice.common.display import Chart
 from suffice.common.display.themes import theme_colours
 from suffice.common.tables import Column, Table
 from suffice.evaluation.replay.charts import pareto_chart, stops_chart
-from suffice.presentation.part import ReportPart
-from suffice.presentation.parts_page import parts_page
+from suffice.presentation.data import ReportPart
+from suffice.presentation.html import parts_page
 from suffice.recordings import bundled_recording
 from suffice.verdicts.certificates import Claim
 from suffice_papers.semantic import given, semantic_protocol

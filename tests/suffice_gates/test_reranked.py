@@ -17,8 +17,8 @@ from suffice.evaluation.replay.costs_by_round import round_costs
 from suffice.evaluation.statistics import Resampling
 from suffice.loops import RetrievalLoop
 from suffice.loops.retrieval import InMemoryRetriever, PoolBM25, Question, Retriever
-from suffice.policy.metrics import precision_at, recall_at, reciprocal_rank_at
 from suffice_gates.rerank import CrossEncoderScorer, Reranked
+from suffice_gates.training.ranking import precision_at, recall_at, reciprocal_rank_at
 from tests.support.cli_tools import cli, corpus, dataset
 
 POOL = tuple(Passage(passage_id=str(i), title=f"t{i}", text="x" * n) for i, n in enumerate([1, 5, 3, 5, 9]))

@@ -13,14 +13,9 @@ from suffice.errors import DataError
 from suffice.policy.rounds import Round, Token
 from suffice.policy.signals import SIGNALS
 from suffice.policy.signals.margins import HIGHEST_LOGPROB, LOWEST_LOGPROB
-from suffice.policy.signals.uncertainty import (
-    clusters,
-    gram_uncertainty,
-    semantic_entropy,
-    sequence_logprob,
-    token_entropy,
-)
+from suffice.policy.signals.uncertainty import sequence_logprob, token_entropy
 from suffice_gates.models.rind import rind
+from suffice_gates.models.sampled import clusters, gram_uncertainty, semantic_entropy
 from suffice_gates.models.uncertainty import contrast_directions
 
 shares = st.lists(st.floats(0.01, 1.0), min_size=3, max_size=8).map(lambda w: np.array(w) / sum(w))

@@ -35,7 +35,15 @@ from suffice.verdicts.watches import (
     watch,
 )
 
-EXIT_CODES = {"keep": 0, "not enough audits": 0, "missing golds": 3, "recalibrate": 3, "re-certify": 3, "fall back": 4}
+EXIT_CODES = {
+    "keep": 0,
+    "not enough audits": 0,
+    "missing golds": 3,
+    "lost audits": 3,
+    "recalibrate": 3,
+    "re-certify": 3,
+    "fall back": 4,
+}
 """The exit code of each status with `--exit-code`; 1 and 2 mean that the command itself failed."""
 
 _DURATION_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -254,7 +262,7 @@ def _next_command(result: WatchResult, again: str, policy_path: Path, policy: Po
     """Return the next command."""
     if result.status == "fall back" and written.fallback is None:
         return f"{again} --fallback full-width.json{' --suspend' * (result.certified and not policy.suspended)}"
-    if result.status in {"keep", "not enough audits", "missing golds"}:
+    if result.status in {"keep", "not enough audits", "missing golds", "lost audits"}:
         return again
     if written.audited is None:
         return f"{again} --audited audited.parquet"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import Field, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from suffice.common.display import Displayed
 from suffice.common.tables import Table
@@ -22,9 +22,41 @@ class Inlined:
         raise NotImplementedError
 
 
+NOT_IN_JSON = {"json": "never"}
+"""Metadata of a field that a result's JSON leaves out."""
+
+UNLESS_EMPTY = {"json": "unless empty"}
+"""Metadata of a field that a result's JSON leaves out while it is None or empty."""
+
+BESIDE = {"json": "beside"}
+"""Metadata of a field, a mapping, whose items are put directly into a result's JSON, as those of `Inlined` values are."""
+
+
+class Tagged:
+    """Base of stored values of several kinds: their JSON begins with the tag by which they are read again.
+
+    Attributes:
+        tag: The name of the tag and its value.
+    """
+
+    __slots__ = ()
+    tag: ClassVar[tuple[str, str]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values: the tag, then the fields."""
+        key, kind = self.tag
+        return {key: kind, **_by_field(self)}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result(Displayed):
-    """Base of an evaluation's figures; a subclass adds fields, and defines `table` or, if it has several, `tables`."""
+    """Base of an evaluation's figures; a subclass adds fields, and defines `table` or, if it has several, `tables`.
+
+    Attributes:
+        json_first: Properties that its JSON has before the fields.
+    """
+
+    json_first: ClassVar[tuple[str, ...]] = ()
 
     def tables(self) -> Sequence[Table]:
         """Return all tables, the most important first."""
@@ -35,12 +67,28 @@ class Result(Displayed):
         return self.tables()[0]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values by field, with the fields of `Inlined` values; NaN and infinities become None."""
-        values: dict[str, Any] = {}
-        for field in fields(self):
-            value = getattr(self, field.name)
-            values |= value.to_dict() if isinstance(value, Inlined) else {field.name: jsonable(value)}
-        return values
+        """Return JSON-ready values by field, as far as the fields' metadata allows; NaN and infinities become None."""
+        return {**{name: jsonable(getattr(self, name)) for name in self.json_first}, **_by_field(self)}
+
+
+def _by_field(item: Any) -> dict[str, Any]:
+    """Return the JSON-ready values of a dataclass, those of `Inlined` fields and of fields `BESIDE` directly."""
+    values: dict[str, Any] = {}
+    for field in fields(item):
+        value = getattr(item, field.name)
+        if isinstance(value, Inlined):
+            values |= value.to_dict()
+        elif _is_shown(field, value):
+            shown = jsonable(value)
+            values |= shown if field.metadata.get("json") == "beside" else {field.name: shown}
+    return values
+
+
+def _is_shown(field: Field[Any], value: Any) -> bool:
+    """Return whether JSON has a field: not one that is computed from others, and else as its metadata says."""
+    when = field.metadata.get("json")
+    is_empty = value is None or (not value and not isinstance(value, int | float))
+    return field.init and when != "never" and not (when == "unless empty" and is_empty)
 
 
 def jsonable(value: Any) -> Any:

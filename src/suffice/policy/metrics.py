@@ -1,4 +1,4 @@
-"""Metrics with a gold answer (exact match, token F1, containment), metrics of rankings, and the weighted mean of a judge's marks.
+"""Metrics with a gold answer (exact match, token F1, containment), and the weighted mean of a judge's marks.
 
 Definitions follow the official HotpotQA scorer (Yang et al., 2018): lowercase, strip punctuation, strip articles,
 collapse white space, in that order.  TASR's published replay strips articles before punctuation, which turns
@@ -168,57 +168,3 @@ def information_score(marks: Mapping[str, float], weights: Mapping[str, float] =
                 return math.nan
             score += weight * mark
     return min(max(score, 0.0), 1.0)  # clipped because rounding could move the mean outside of the range of the marks
-
-
-def precision_at(relevant: Sequence[bool], k: int) -> float:
-    """Return the share of relevant items among the first `k` ranks; ranks that a shorter list leaves empty count as not.
-
-    >>> precision_at([True, False, True], 3), precision_at([True], 5)
-    (0.6666666666666666, 0.2)
-
-    Args:
-        relevant: Whether each item is relevant, best rank first.
-        k: The depth, at least 1.
-
-    Raises:
-        DataError: `k` is below 1.
-    """
-    return sum(relevant[: _depth(k)]) / k
-
-
-def recall_at(relevant: Sequence[bool], k: int) -> float:
-    """Return the share of all relevant items that are in the first `k` ranks; NaN where none is relevant.
-
-    >>> recall_at([True, False, True, True], 3)
-    0.6666666666666666
-
-    Args:
-        relevant: Whether each item is relevant, best rank first, all of them.
-        k: The depth, at least 1.
-
-    Raises:
-        DataError: `k` is below 1.
-    """
-    return sum(relevant[: _depth(k)]) / sum(relevant) if any(relevant) else math.nan
-
-
-def reciprocal_rank_at(relevant: Sequence[bool], k: int) -> float:
-    """Return one over the rank of the first relevant item; 0 where the first `k` ranks hold none.
-
-    >>> reciprocal_rank_at([False, True], 3), reciprocal_rank_at([False, True], 1)
-    (0.5, 0.0)
-
-    Args:
-        relevant: Whether each item is relevant, best rank first.
-        k: The depth, at least 1.
-
-    Raises:
-        DataError: `k` is below 1.
-    """
-    return next((1 / rank for rank, found in enumerate(relevant[: _depth(k)], start=1) if found), 0.0)
-
-
-def _depth(k: int) -> int:
-    if k < 1:
-        raise DataError(f"k is {k!r}; allowed is 1 or more")
-    return k

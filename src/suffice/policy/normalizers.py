@@ -240,7 +240,7 @@ def guess_normalizer(golds: Iterable[str], answers: Iterable[str] = ()) -> str:
     for name in ("date", "letter", "number"):
         if all(_ALL_NORMALIZERS[name](text) is not None for text in texts):
             return name
-    return "literal" if _share(_is_code, texts) >= _MOST and any(map(_is_structured, texts)) else DEFAULT_NORMALIZER
+    return _literal_or_default(texts)
 
 
 def _guess_by_answers(answers: Iterable[str]) -> str:
@@ -248,7 +248,12 @@ def _guess_by_answers(answers: Iterable[str]) -> str:
     texts = answers if isinstance(answers, Collection) else list(answers)
     if _share(lambda text: _BARE_NUMBER.fullmatch(text.translate(_MINUS)) is not None, texts) >= _MOST:
         return "number"
-    return "literal" if _share(_is_code, texts) >= _MOST and any(map(_is_structured, texts)) else DEFAULT_NORMALIZER
+    return _literal_or_default(texts)
+
+
+def _literal_or_default(texts: Collection[str]) -> str:
+    is_code = _share(_is_code, texts) >= _MOST and any(map(_is_structured, texts))
+    return "literal" if is_code else DEFAULT_NORMALIZER
 
 
 def _share(holds: Callable[[str], bool], texts: Iterable[str]) -> float:

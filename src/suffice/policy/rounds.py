@@ -14,8 +14,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from suffice.common.display import Displayed, facts_table
+from suffice.common.display import facts_table
 from suffice.common.json_text import number_from_json, number_to_json
+from suffice.common.results import Result
 from suffice.common.tables import Table
 from suffice.errors import SchemaError, UnknownSignalError, did_you_mean
 from suffice.policy.round_parts import COST_KINDS, Cost, Passage, Token, added_costs, total_cost
@@ -256,7 +257,7 @@ def _as_vector(values: list[float]) -> npt.NDArray[np.float32]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision(Displayed):
+class Decision(Result):
     """The outcome of one observed round.
 
     Attributes:
@@ -276,12 +277,6 @@ class Decision(Displayed):
     reason: Reason | None = None
     fired: str | None = None
     signals: Mapping[str, float] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the decision as JSON-ready values; NaN becomes None."""
-        values = {item.name: getattr(self, item.name) for item in fields(self)}
-        values["signals"] = {name: None if math.isnan(value) else value for name, value in self.signals.items()}
-        return values
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Decision:

@@ -26,11 +26,51 @@ from suffice.policy.session import Policy
 from suffice.policy.signals import KNOWN
 from suffice.presentation.extras import diagnostics, which_round
 from suffice.presentation.headline import Headline, headline
-from suffice.presentation.part import ReportPart, advice_part
 from suffice.presentation.trajectories import Stopped
 from suffice.recordings.recording import Recording
 from suffice.verdicts.decisions import Advice, decide
 from suffice.verdicts.diagnostics.calibration import named_reports, reports_by_round
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportPart:
+    """A part that another evaluation adds to a page, before the parts that every report has.
+
+    Attributes:
+        title: Its heading.
+        sentences: Its results, the most important first.
+        charts: Vega-Lite specifications by name, each with its caption.
+        tables: Its tables.
+        folded: Further tables by heading, initially collapsed.
+    """
+
+    title: str
+    sentences: tuple[str, ...] = ()
+    charts: Mapping[str, tuple[dict[str, Any], str]] = field(default_factory=dict)
+    tables: tuple[Table, ...] = ()
+    folded: Mapping[str, tuple[Table, ...]] = field(default_factory=dict)
+
+    def listed(self) -> list[Table]:
+        """Return all its tables."""
+        return [*self.tables, *(table for tables in self.folded.values() for table in tables)]
+
+
+def advice_part(advice: Advice) -> ReportPart:
+    """Return the part with the advice on changing the loop."""
+    short, every, *twins = advice.tables()
+    # The last column shows intervals as text, for pages without charts.
+    short, every = (
+        replace(table, columns=table.columns[:-1], rows=tuple(row[:-1] for row in table.rows))
+        for table in (short, every)
+    )
+    caption = "Each candidate with its 95 % interval, on questions that neither chose nor fitted it."
+    return ReportPart(
+        title="Should this loop change?",
+        sentences=(advice.sentence,),
+        charts={"advice": (dict(advice.plot().spec), caption)},
+        tables=(short,),
+        folded={"Every candidate": (every, *twins)},
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,15 +41,7 @@ def diagnostics(
 ) -> tuple[dict[str, list[Table]], list[str]]:
     """Return the tables of `diagnose` by heading, and notes on missing ones.
 
-    Args:
-        recording: Recorded rounds.
-        policy: The policy whose stops to examine.
-        tune: The recording that calibrators were fitted on; None if unknown.
-        metrics: The report's metrics; an answer is right by exact match if that was recorded, else by the first of these.
-        name: The recording's name.
-        others: Other recordings by name, for the table of cells.
-        baseline: The reference of differences in quality.
-        resampling: Settings of intervals.
+    An answer is right by exact match if that was recorded, else by the first of the metrics.
     """
     metric = "em" if "em" in recording.table.column_names else metrics[0]
     if metric != "em" and not is_agreement(metric) and ">" not in metric:

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import math
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -14,7 +15,8 @@ from suffice._version import __version__
 from suffice.common.display import html_table
 from suffice.common.display.chart import VENDOR, components, vendored
 from suffice.common.display.tables import style
-from suffice.common.tables import Column
+from suffice.common.results import jsonable
+from suffice.common.tables import Column, Table
 from suffice.evaluation.replay import ReplayResult, Row
 from suffice.evaluation.replay.charts import pareto_chart, pareto_costs, path_chart, reliability_chart, stops_chart
 from suffice.evaluation.replay.tables import (
@@ -25,7 +27,7 @@ from suffice.evaluation.replay.tables import (
     replay_notes,
     stops_table,
 )
-from suffice.presentation.data import Report, ReportCell
+from suffice.presentation.data import Report, ReportCell, ReportPart
 from suffice.presentation.packing import Pool, json_in_html, pack_bytes
 from suffice.presentation.slider import make_slider, slidable
 from suffice.presentation.trajectories import FEW, Passages, choose, to_dicts
@@ -69,21 +71,32 @@ def render_html(report: Report, *, everything: bool = False, passages: Passages 
         cells.append(shown)
     data = json_in_html({"arrays": pool.arrays, "cells": [shown.pop("data") for shown in cells]})
     scripts = [*map(vendored, VENDOR), page_script("report.js")]
+    several = report.cells_table() if len(report.cells) > 1 else None
+    return _page("report.html", scripts, cells=cells, several=several, provenance=report.provenance(), data=data)
+
+
+def _page(template: str, scripts: list[str], **values: Any) -> str:
+    """Render a page with the style, the version, and the hashes of its scripts."""
     page: str = (
         environment()
-        .get_template("report.html")
+        .get_template(template)
         .render(
-            cells=cells,
-            several=report.cells_table() if len(report.cells) > 1 else None,
-            provenance=report.provenance(),
             version=__version__,
+            style=page_style(),
             scripts=scripts,
             hashes=[digest(script) for script in scripts],
-            style=page_style(),
-            data=data,
+            **values,
         )
     )
     return page
+
+
+def parts_page(title: str, parts: Sequence[ReportPart], provenance: Table) -> str:
+    """Return a page with a section for each part; scripts in it draw the charts."""
+    charts = {name: spec for part in parts for name, (spec, _) in part.charts.items()}
+    scripts = [*map(vendored, VENDOR), page_script("parts.js")] if charts else []
+    data = json_in_html(jsonable(charts))
+    return _page("parts.html", scripts, title=title, parts=parts, provenance=provenance, charts=data).lstrip()
 
 
 def _shown_cell(cell: ReportCell, sliders: list[dict[str, Any]]) -> dict[str, Any]:

@@ -131,13 +131,7 @@ def slidable(policy: Policy) -> list[Threshold]:
 
 
 def make_slider(prepared: PreparedRecording, policy: Policy, literal: Threshold) -> Slider:
-    """Return the slider of one literal.
-
-    Args:
-        prepared: The recording.
-        policy: The policy to vary.
-        literal: One comparison of its rule.
-    """
+    """Return the slider of one literal."""
     moved = regions(prepared, policy, literal)
     view = prepared.view(policy)
     after = np.arange(len(view)) >= np.arange(len(view))[:, None]  # row k: the rounds from position k on

@@ -149,14 +149,7 @@ def to_dicts(
     chosen: npt.NDArray[np.int64],
     passages: Passages | None = None,
 ) -> list[dict[str, Any]]:
-    """Return the chosen questions with all their rounds, JSON-ready.
-
-    Args:
-        prepared: The recording.
-        policies: The stops of each policy.
-        chosen: Positions of the questions, ascending.
-        passages: The text of the evidence; without it only its ids are shown.
-    """
+    """Return the chosen questions with all their rounds, JSON-ready."""
     recording = prepared.recording
     held = np.zeros(recording.shape[0], dtype=np.bool_)
     held[chosen] = True

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +25,7 @@ from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.statistics import Units, hash_order
 from suffice.policy.metrics import METRICS
 from suffice.policy.normalizers import MATCH
-from suffice.policy.rounds import Floats, Mask
+from suffice.policy.rounds import Floats, Mask, Positions
 from suffice.policy.rules import Selector
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
@@ -67,6 +68,15 @@ def is_computed(metric: str) -> bool:
     return is_agreement(metric) or base_name(metric) in METRICS or base_name(metric) == MATCH
 
 
+def at_rounds(
+    recording: Recording, values: npt.NDArray[Any], rounds: npt.NDArray[np.int64], missing: Any = np.nan
+) -> npt.NDArray[Any]:
+    """Return the value of each question at one round, shape ``(n_questions,)``; `missing` at a round that the recording lacks."""
+    places = rounds - int(recording.index[0])
+    inside = (places >= 0) & (places < values.shape[1])
+    return np.where(inside, values[np.arange(len(places)), np.where(inside, places, 0)], missing)
+
+
 def same_texts(recording: Recording, metric: str, one: npt.NDArray[np.int64], other: npt.NDArray[np.int64]) -> Mask:
     """Return a mask of questions with the same answer text in two rounds, so that a metric of answers must score them alike.
 
@@ -78,12 +88,7 @@ def same_texts(recording: Recording, metric: str, one: npt.NDArray[np.int64], ot
     """
     if not is_computed(metric) or "answer" not in recording.table.column_names:
         return np.zeros(len(one), dtype=np.bool_)
-    texts = []
-    for rounds in (one, other):
-        places = rounds - int(recording.index[0])
-        inside = (places >= 0) & (places < len(recording.index))
-        found = recording.answers[np.arange(len(places)), np.where(inside, places, 0)]
-        texts.append([text if known else None for text, known in zip(found.tolist(), inside, strict=True)])
+    texts = (at_rounds(recording, recording.answers, rounds, None) for rounds in (one, other))
     return np.array([isinstance(a, str) and a == b for a, b in zip(*texts, strict=True)], dtype=np.bool_)
 
 
@@ -258,6 +263,7 @@ class LossAccount:
         orders: int = 1,
         harm: bool = False,
         open_ends: bool = False,
+        censored: bool = False,
         remedy: str = "",
     ) -> LossAccount:
         """Replay a baseline.
@@ -269,10 +275,11 @@ class LossAccount:
             harm: Whether gains make up for nothing.
             open_ends: Whether the baseline is what the log did itself, so that where nothing says why a question ended, what it
                 returned is unknown.
-            remedy: What to do where the baseline goes on past what was recorded.
+            censored: Whether the baseline's answers are unknown, instead of refused, where it goes on past what was recorded.
+            remedy: What to do where they are refused.
 
         Raises:
-            CensoredError: It does.
+            CensoredError: The baseline goes on past what was recorded.
         """
         metric, seed, values = prepared.metric_names[0], seed_of_names(prepared.recording), []
 
@@ -287,7 +294,10 @@ class LossAccount:
         else:
             run = mean_runs(prepared, orders, seed, replayed)[0]
         unsure = prepared.recording.unexplained & open_ends
-        _refuse_unrun(run, prepared, remedy)
+        if censored:
+            unsure = unsure | run.unrun
+        else:
+            _refuse_unrun(run, prepared, remedy)
         return cls(
             prepared=prepared,
             baseline=run,
@@ -339,39 +349,54 @@ class LossAccount:
             nonlocal sums, n_before
             base = self.values[n_before : n_before + mine.shape[1]]
             n_before += mine.shape[1]
-            if is_agreement(self.metric):  # the baseline agrees with itself, whatever its answer was
-                mine = np.where(self.open_ends, np.nan, mine)
-            else:
-                base = np.where(self.open_ends, np.nan, base)
-            ends = loss_bounds(mine, base, lowest=self.lowest)
-            sums = sums + np.stack([end.sum(axis=1) for end in ends])
+            sums = sums + np.stack([end.sum(axis=1) for end in self._bounds(mine, base)])
 
         runs, twins = run_all(self.prepared, policies, self.orders, self.seed, kinds=kinds, twinned=twinned, each=add)
         # Means over orders are sums in floating point: what is 1 may be a little more.
         low, high = np.clip(sums / self.orders, -1.0, 1.0)
         for at, run in enumerate(runs):
-            same = self._same(run, low[at] < high[at])
+            # Of means over orders equal ones need not be equal stops.
+            same = np.zeros(self.prepared.n, dtype=np.bool_)
+            possible = (low[at] < high[at]) & ~run.unrun
+            if self.orders == 1 and possible.any() and run.policy is not None and run.answer_rounds is not None:
+                same = self._same(run.policy, np.asarray(run.rounds), run.answer_rounds) & possible
             ends = [np.where(same, 0.0, end[at]) for end in (low, high)]
             yield PolicyLoss(run=run, twin=twins.get(at), low=ends[0], high=ends[1])
 
-    def _same(self, run: Run, unknown: Mask) -> Mask:
-        """Return a mask of rows where a policy certainly returns the baseline's answer, whatever its score, shape ``(n_recorded,)``.
+    def of_answers(self, policy: Policy, stops: Positions, answers: Positions) -> tuple[Floats, Floats, Mask]:
+        """Return the smallest and largest losses of answers that a live policy returned, and where they are the baseline's answers.
 
         Args:
-            run: The policy.
-            unknown: Where its loss is unknown otherwise, same shape.
+            policy: The policy that decided.
+            stops: The round of each stop, shape ``(n_recorded,)``.
+            answers: The round of each returned answer, same shape; -1 where there is none, so that the metric is that of the stop.
         """
+        recording, metric = self.prepared.recording, self.prepared.metrics[self.metric]
+        mine = at_rounds(recording, metric, np.where(answers >= 0, answers, stops))
+        low, high = self._bounds(mine, self.values[0])
+        same = self._same(policy, stops, answers)
+        settled = same & (low < high)
+        return np.where(settled, 0.0, low), np.where(settled, 0.0, high), same
+
+    def _bounds(self, mine: Floats, base: Floats) -> tuple[Floats, Floats]:
+        """Return `loss_bounds`, where the baseline's answer is unknown at open ends; any shape ``(..., n_recorded)``."""
+        if is_agreement(self.metric):  # the baseline agrees with itself, whatever its answer was
+            mine = np.where(self.open_ends, np.nan, mine)
+        else:
+            base = np.where(self.open_ends, np.nan, base)
+        return loss_bounds(mine, base, lowest=self.lowest)
+
+    def _same(self, policy: Policy, stops: Positions, answers: Positions) -> Mask:
+        """Return where a policy certainly returns the baseline's answer, whatever its score; arguments as for `of_answers`."""
         base = self.baseline
-        same = np.zeros(len(unknown), dtype=np.bool_)
-        possible = unknown & ~run.unrun & ~self.open_ends
-        # Of means over orders equal ones need not be equal stops.
-        if self.orders > 1 or not possible.any() or run.answer_rounds is None or base.answer_rounds is None:
+        same = np.zeros(len(stops), dtype=np.bool_)
+        if base.policy is None or base.answer_rounds is None:
             return same
-        if run.selector == base.selector:
-            same = (np.asarray(run.rounds) == base.rounds) & (run.answer_rounds == base.answer_rounds)
-        if all(one.policy is not None and _returns_one_answer(one.policy.selector) for one in (run, base)):
-            same = same | same_texts(self.prepared.recording, self.metric, run.answer_rounds, base.answer_rounds)
-        return np.asarray(same & possible, dtype=np.bool_)
+        if str(policy.selector) == str(base.policy.selector):
+            same = (stops == base.rounds) & (answers == base.answer_rounds)
+        if all(_returns_one_answer(one.selector) for one in (policy, base.policy)):
+            same = same | same_texts(self.prepared.recording, self.metric, answers, base.answer_rounds)
+        return np.asarray(same & ~self.open_ends, dtype=np.bool_)
 
 
 def _returns_one_answer(selector: Selector) -> bool:

@@ -2,12 +2,12 @@
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
 
-from suffice.common.results import Result, jsonable
+from suffice.common.results import BESIDE, NOT_IN_JSON, UNLESS_EMPTY, Result, Tagged, jsonable
 from suffice.common.tables import Column, Table
 from suffice.errors import DataError
 from suffice.evaluation.results import Evaluation
@@ -134,3 +134,32 @@ def test_a_ratio_leaves_out_draws_without_a_denominator():
     (value, *_), defined = draws.ratio(np.ones(3), np.zeros(3))
     assert math.isnan(value)
     assert defined
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marked(Result):
+    json_first = ("label",)
+    parts: dict[str, int] = field(metadata=BESIDE)
+    ids: tuple[str, ...] = field(metadata=NOT_IN_JSON)
+    seed: int | None = field(default=None, metadata=UNLESS_EMPTY)
+    why: str = field(default="", metadata=UNLESS_EMPTY)
+
+    @property
+    def label(self) -> str:
+        return f"{len(self.ids)} ids"
+
+
+def test_fields_say_how_they_appear_in_json():
+    plain = {"label": "1 ids", "a": 1}
+    assert Marked(parts={"a": 1}, ids=("q",)).to_dict() == plain
+    assert Marked(parts={"a": 1}, ids=("q",), seed=0, why="x").to_dict() == {**plain, "seed": 0, "why": "x"}
+
+
+def test_a_tagged_value_begins_with_its_tag():
+    @dataclass(frozen=True, slots=True)
+    class Shift(Tagged):
+        tag = ("map", "shift")
+        by: tuple[float, ...]
+        twice: float = field(init=False, default=2.0)
+
+    assert Shift((0.5, math.nan)).to_dict() == {"map": "shift", "by": [0.5, None]}

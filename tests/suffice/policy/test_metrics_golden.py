@@ -8,17 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from suffice.errors import DataError
-from suffice.policy.metrics import (
-    METRICS,
-    contains,
-    exact_match,
-    f1,
-    normalize_answer,
-    precision_at,
-    recall_at,
-    reciprocal_rank_at,
-)
+from suffice.policy.metrics import METRICS, contains, exact_match, f1, normalize_answer
 
 ROOT = Path(__file__).resolve().parents[3]
 GOLDEN = json.loads((ROOT / "tests" / "data" / "hotpot_scorer_golden.json").read_text(encoding="utf-8"))
@@ -65,13 +55,6 @@ def test_several_gold_answers_give_the_best_of_the_golden_values():
 @pytest.mark.parametrize("metric", [exact_match, f1, contains])
 def test_a_missing_answer_scores_zero(metric):
     assert metric(None, ["Oslo"]) == metric(None, []) == 0.0
-
-
-@pytest.mark.parametrize("metric", [precision_at, recall_at, reciprocal_rank_at])
-def test_a_ranking_is_cut_at_one_or_more(metric):
-    assert metric([True], 1) == 1.0
-    with pytest.raises(DataError, match="k is 0"):
-        metric([True], 0)
 
 
 def test_the_generator_reproduces_the_golden_file(tmp_path, monkeypatch):

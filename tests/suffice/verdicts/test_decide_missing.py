@@ -169,3 +169,32 @@ def test_failed_questions_stand_in_the_sentence_of_the_advice(tmp_path):
     assert left_out.sentence.endswith("Questions that failed are left out, as declared.")
     none = replace(counted, trial=replace(counted.trial, totals=replace(counted.trial.totals, failed=0)))
     assert "failed" not in none.sentence
+
+
+def test_printed_means_leave_out_failed_questions_as_certify_does():
+    def recording(failing: int) -> Recording:
+        rows = [
+            {
+                "question_id": f"q{q}-{copy}",
+                "cluster": f"q{q}",
+                "round": r,
+                "answer": "a",
+                "score": 1.0,
+                "end": "failed" if q % 10 == 0 and copy < failing else "max_rounds",
+            }
+            for q in range(200)
+            for copy in range(2)
+            for r in (1, 2, 3)
+        ]
+        return Recording(build_table(rows, {"score": "metric"}))
+
+    for failing in (1, 2):
+        advice = decide(recording(failing), metric="score", max_loss=0.2)
+        totals = advice.trial.totals
+        assert totals.failed > 0
+        assert totals.n_recorded == totals.n - (totals.failed if failing == 2 else 0)
+        assert {figures.value for figures in advice.figures} == {1.0}
+        assert advice.table().rows[0][1] == 3.0
+        assert advice.figures[0].change[0] == pytest.approx(-totals.failed / totals.n * failing / 2)
+        again = Advice.from_dict(advice.to_dict()).trial.totals
+        assert again.n_recorded == totals.n_recorded

@@ -10,7 +10,7 @@ import pytest
 from suffice.errors import ConfigMismatchError, DataError, NotFittedError
 from suffice.evaluation.replay import replay
 from suffice.evaluation.replay.selected import seen_in
-from suffice.presentation.part import advice_part
+from suffice.presentation.data import advice_part
 from suffice.recordings.recording import Recording
 from suffice.recordings.schema import build_table
 from suffice.verdicts.decisions import Advice, decide

@@ -27,7 +27,7 @@ from suffice.verdicts.diagnostics import (
     kolmogorov_smirnov,
     measure_drift,
 )
-from suffice.verdicts.diagnostics.separation import ends
+from suffice.verdicts.diagnostics.rows import ends
 
 NAN = math.nan
 

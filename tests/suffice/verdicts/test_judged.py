@@ -16,9 +16,17 @@ from suffice.policy.rules import parse_selector
 from suffice.policy.rules.selectors_of_drafts import DISTANCES
 from suffice.recordings.recording import Recording
 from suffice.recordings.schema import build_table
-from suffice.verdicts.diagnostics.drafts import draft_families, usable_selectors
 from suffice.verdicts.diagnostics.judged import compare_judged, select_variants, whole_folds
-from suffice.verdicts.diagnostics.judging import Halving, JudgeAll, JudgeDistinct, JudgeUntil, Unjudged, rank_rounds
+from suffice.verdicts.diagnostics.judging import (
+    Halving,
+    JudgeAll,
+    JudgeDistinct,
+    JudgeUntil,
+    Unjudged,
+    draft_families,
+    rank_rounds,
+    usable_selectors,
+)
 
 NAN = math.nan
 ROUNDS = 5

@@ -187,14 +187,39 @@ def test_rates_that_vary_weigh_each_audited_loss_without_bias():
     assert result.n_audited == Requests.of(log, POLICY).drawn.sum()
 
 
-def test_an_audit_that_got_lost_counts_as_lost_and_is_said():
-    log = production_log(1000, loss=lambda _: 0.0, lost=lambda number: number % 2 == 0)
+@pytest.mark.parametrize(("kind", "least"), [("net", -1.0), ("harm", 0.0)])
+def test_a_lost_audit_is_bounded_by_what_its_answer_scores(kind, least):
+    log = production_log(600, loss=lambda _: 0.5, rate=lambda _: 1.0, lost=lambda number: number % 2 == 0)
+    requests = Requests.of(log, POLICY)
+    losses = audited_losses(requests, LossClaim(metric="em", kind=kind))
+    scores = log.column("em")[np.arange(600), requests.stop - 1]
+    right, wrong = losses.lost & (scores == 1), losses.lost & (scores == 0)
+    assert min(right.sum(), wrong.sum()) > 0
+    assert (set(losses.loss[right]), set(losses.most[right])) == ({least}, {0.0})
+    assert (set(losses.loss[wrong]), set(losses.most[wrong])) == ({0.0}, {1.0})
+    agreement = audited_losses(requests, LossClaim(metric="agreement", full_agrees=True))
+    assert (set(agreement.loss[agreement.lost]), set(agreement.most[agreement.lost])) == ({0.0}, {1.0})
+
+
+def test_a_lost_audit_is_known_where_the_baseline_had_stopped():
+    log = production_log(600, loss=lambda _: 0.5, rate=lambda _: 1.0, lost=lambda number: number % 2 == 0)
+    losses = audited_losses(Requests.of(log, POLICY), LossClaim(metric="em", baseline="fixed_k(1)"))
+    assert losses.n_lost > 0
+    assert losses.known.all()
+
+
+def test_lost_audits_are_no_evidence_and_are_asked_for():
+    log = production_log(1000, loss=lambda number: 1.0 - number % 2, lost=lambda number: number % 2 == 0)
     result = watch(log, certified())
     cut = [number for number in range(1000) if number % 2 == 0 and log.seen[number].sum() < 3]
     drawn = log.column("audited")[:, 0] == 1
-    assert result.n_lost == sum(drawn[number] for number in cut) > 0
-    assert result.whole.mean == pytest.approx(result.n_lost / result.n_drawn)
-    assert result.status == "fall back"
+    assert result.n_lost == result.n_unknown == sum(drawn[number] for number in cut) > 0
+    assert result.n_audited + result.n_unknown == result.n_drawn
+    assert result.whole.mean == result.whole.low == 0.0
+    assert result.whole.high > result.n_lost / result.n_drawn
+    assert result.status == "lost audits"
+    assert f"{result.n_lost} audits of {result.n_drawn} never ran to the end" in result.sentence
+    assert "risk" not in result.sentence
     assert any(f"{result.n_lost} audits of {result.n_drawn}" in note for note in result.notes)
     young = watch(log, certified(), deadline=1e9, now=BEGIN + MINUTE * 1000)
     first = next(number for number in cut if drawn[number])
@@ -202,20 +227,21 @@ def test_an_audit_that_got_lost_counts_as_lost_and_is_said():
     assert any(f"the audit of q{first} may still run" in note for note in young.notes)
     later = watch(log, certified(), deadline=100 * MINUTE, now=BEGIN + MINUTE * 1000)
     first = next(number for number in cut if drawn[number] and number > 900)
-    assert later.n_audited == drawn[:first].sum()
-    assert later.sentence.count("got lost and count as lost answers") == 1
+    assert later.n_audited + later.n_unknown == drawn[:first].sum()
+
+
+def test_the_sentence_says_of_how_many_audits_the_loss_is_unknown():
+    log = production_log(1000, loss=lambda _: 0.5, lost=lambda number: number % 50 < 2)
+    result = watch(log, certified())
+    assert (result.status, result.n_unknown > 0) == ("fall back", True)
+    assert f"(of {result.n_unknown} more it is unknown, and the interval has room for the worst)" in result.sentence
+    assert result.sentence.count(f"{result.n_lost} audits of {result.n_drawn} got lost") == 1
 
 
 def test_golds_that_are_missing_are_counted_and_asked_for_without_a_risk():
-    log = production_log(400)
-    em = log.column("em").copy()
-    em[::2] = np.nan
-    rows = log.table.set_column(
-        log.table.column_names.index("em"),
-        log.table.schema.field("em"),
-        [[None if math.isnan(v) else v for v in em[log.seen].tolist()]],
-    )
-    result = watch(Recording(rows), certified())
+    log = without_gold(production_log(400, loss=lambda number: 1.0 - number % 2), lambda number: number % 2 == 0)
+    result = watch(log, certified())
+    assert result.n_unknown == result.n_missing > 0
     assert result.n_audited + result.n_missing == result.n_drawn
     assert result.status == "missing golds"
     assert (
@@ -225,6 +251,13 @@ def test_golds_that_are_missing_are_counted_and_asked_for_without_a_risk():
     assert "--metric agreement" in result.sentence
     assert "risk" not in result.sentence
     assert any("em is unknown in" in note for note in result.notes)
+
+
+def test_an_answer_that_is_that_of_the_full_run_needs_no_gold():
+    log = production_log(400, loss=lambda number: 1.0 - number % 2)
+    whole = watch(without_gold(log, lambda number: number % 2 == 1), certified())
+    assert (whole.n_missing, whole.n_audited) == (0, whole.n_drawn)
+    assert whole.whole.mean == watch(log, certified()).whole.mean > 0
 
 
 def test_without_gold_answers_agreement_with_the_full_run_is_judged(broken_log):
@@ -588,9 +621,9 @@ def test_questions_without_gold_leave_the_loss_as_it_is_where_rates_vary():
     unmeasured = watch(Recording(table, log.metadata), certified())
     whole = unmeasured.whole
     assert whole.mean == pytest.approx(all_gold, abs=0.02)
-    assert whole.low < watch(log, certified()).whole.low < all_gold + 0.1 < whole.high, (
-        "none is evidence, each may be a loss"
-    )
+    known = watch(log, certified()).whole
+    assert whole.low < known.low, "none is evidence"
+    assert whole.high >= known.high, "each may be a loss"
 
 
 def test_where_rates_vary_audited_requests_alone_are_weighted_too():
@@ -759,7 +792,9 @@ def test_an_alarm_that_has_rung_stays_so_whatever_golds_come_later(loss, days):
 
 
 def test_a_missing_gold_delays_later_requests_until_its_deadline():
-    log = production_log(600, loss=lambda _: 0.0, rate=lambda _: 1.0)
+    log = production_log(
+        600, loss=lambda number: float(number == 400), rate=lambda _: 1.0, margin=lambda number: 2.0 * (number == 400)
+    )
     lacking = without_gold(log, lambda number: number == 400)
     end = BEGIN + 600 * MINUTE
     waits = watch(lacking, certified(), metric="em", now=end)
@@ -773,8 +808,8 @@ def test_a_missing_gold_delays_later_requests_until_its_deadline():
         known = watch(log, certified(), metric="em")
         assert later.alarm.highest <= known.alarm.highest
         assert later.whole.low == known.whole.low == 0.0
-        assert later.whole.high > known.whole.high, "it may be a loss"
-        assert later.whole.mean == 0.0
+        assert later.whole.high == known.whole.high, "it may be a loss"
+        assert later.whole.mean == 1 / 600, "no other answer differs"
         assert later.status == "keep"
     assert watch(lacking, POLICY, metric="agreement", max_loss=0.03, now=end).n_audited == 600, (
         "agreement needs no gold"
@@ -785,11 +820,12 @@ def test_a_missing_gold_delays_later_requests_until_its_deadline():
 
 def test_a_missing_gold_is_least_for_alarms_and_worst_for_intervals():
     log = production_log(400, loss=lambda _: 0.3, rate=lambda _: 1.0)
-    lacking = without_gold(log, lambda number: number % 50 == 7)
+    lacking = without_gold(log, lambda number: number % 5 == 2)
     for kind, least in (("net", -1.0), ("harm", 0.0)):
         losses = audited_losses(Requests.of(lacking, POLICY), LossClaim(metric="em", kind=kind))
         missing = ~losses.known
-        assert losses.n_missing == missing.sum() == 8
+        differs = log.answers[:, 0] != log.answers[:, 2]
+        assert losses.n_missing == missing.sum() == (differs & (np.arange(400) % 5 == 2)).sum() > 0
         assert set(losses.loss[missing]) == {least}
         assert set(losses.most[missing]) == {1.0}
 

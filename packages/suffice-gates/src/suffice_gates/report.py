@@ -10,7 +10,7 @@ from suffice.evaluation.replay import selected_on
 from suffice.evaluation.replay.charts import chart_of, legend_entry, scale_of
 from suffice.evaluation.statistics import Resampling
 from suffice.policy.signals import KNOWN
-from suffice.presentation.part import ReportPart
+from suffice.presentation.data import ReportPart
 from suffice.recordings.recording import Recording
 from suffice_gates.gates import GateEvaluation, GatePoint, Transitions, even_betas, gate_rule, transitions
 from suffice_gates.gates.changes import examples_table, transitions_table

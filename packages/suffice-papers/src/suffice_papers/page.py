@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from suffice.presentation.part import ReportPart
-from suffice.presentation.parts_page import parts_page
+from suffice.presentation.data import ReportPart
+from suffice.presentation.html import parts_page
 from suffice_papers.paper import Paper
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from suffice.common.tables import figure
@@ -56,7 +56,7 @@ def pareto_chart(result: Replayed, cost: str) -> dict[str, Any]:
     Intervals are those of the paired difference to the baseline, drawn around the baseline's own point.
     """
     metric = result.metrics[0].upper()
-    points = (_row_point(result, row, cost) for row in result.rows)
+    points = [*filter(None, (_row_point(result, row, cost) for row in result.rows))]
     tooltip = [
         {"field": "label", "title": "policy"},
         {"field": "quality", "title": metric, "format": ".1f"},
@@ -64,9 +64,7 @@ def pareto_chart(result: Replayed, cost: str) -> dict[str, Any]:
         {"field": "interval", "title": f"difference to {result.against}"},
     ]
     axes = COST_TITLES[cost], f"{metric}, points"
-    return points_chart(
-        [point for point in points if point is not None], axes, f"{metric} against {COST_TITLES[cost]}", tooltip
-    )
+    return points_chart(points, axes, f"{metric} against {COST_TITLES[cost]}", tooltip)
 
 
 def points_chart(
@@ -171,12 +169,7 @@ def shares_chart(
             "mark": {"type": "bar", "stroke": "var(--surface)", "strokeWidth": 1, "height": {"band": 0.72}},
             "encoding": {
                 **bar,
-                "color": {
-                    "field": "round",
-                    "type": "ordinal",
-                    "legend": None,
-                    **scale_of(names, colours),
-                },
+                "color": {"field": "round", "type": "ordinal", "legend": None, **scale_of(names, colours)},
                 "tooltip": [
                     {"field": group},
                     {"field": "round", "title": "stops at"},
@@ -197,9 +190,8 @@ def reliability_chart(reports: Mapping[str, CalibrationReport], output: str) -> 
         for b in report.bins
         if b.n
     ]
-    names = list(reports)
-    colours = ["var(--text)", *accent_shades(len(names) - 1, _PALEST + 20)]
-    colour = {"field": "group", "type": "nominal", "legend": None, **scale_of(names, colours)}
+    shades = ["var(--text)", *accent_shades(len(reports) - 1, _PALEST + 20)]
+    colour, legend = by_state("group", dict(zip(reports, shades, strict=True)), data)
     unit = {"scale": {"domain": [0, 1]}, "type": "quantitative"}
     x = {"field": "predicted", **unit, "axis": {"title": f"mean {output}", "grid": False}}
     y = {"field": "observed", **unit, "axis": {"title": "share correct (EM)"}}
@@ -230,7 +222,6 @@ def reliability_chart(reports: Mapping[str, CalibrationReport], output: str) -> 
             },
         },
     ]
-    legend = [legend_entry(name, c, "circle") for name, c in zip(names, colours, strict=True)]
     return chart_of(data, layers, 320, f"Reliability of {output}", legend)
 
 
@@ -361,6 +352,15 @@ def bound_layer(axis: str, field: str, value: float, text: str) -> dict[str, Any
 def legend_entry(name: str, colour: str, shape: str, *, hollow: bool = False) -> dict[str, Any]:
     """Return an entry of a chart's legend."""
     return {"name": name, "colour": colour, "shape": shape, "hollow": hollow}
+
+
+def by_state(
+    field: str, colours: Mapping[str, str], data: Iterable[Mapping[str, Any]]
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the encoding of points coloured by a state, and the legend of the states that occur in the data."""
+    encoding = {"field": field, "type": "nominal", "legend": None, **scale_of([*colours], [*colours.values()])}
+    states = {point[field] for point in data}
+    return encoding, [legend_entry(name, colour, "circle") for name, colour in colours.items() if name in states]
 
 
 def axis_of(field: str, title: str | None) -> dict[str, Any]:

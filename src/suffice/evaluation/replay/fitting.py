@@ -225,76 +225,119 @@ def calibrate(
     complete = prepared.recording
     if of_samples and target not in complete.table.column_names:
         target = default_metrics(complete)[0]
-    fields = {
-        "selector": selector,
-        "start_round": start_round,
-        "max_rounds": max_rounds,
-        "answer_position": answer_position,
-        "abstain_patterns": abstain_patterns,
-        "name": name,
-        "provenance": provenance,
-    }
+    fields: dict[str, Any] = {"selector": selector, "start_round": start_round, "max_rounds": max_rounds, "name": name}
+    fields |= {"answer_position": answer_position, "abstain_patterns": abstain_patterns, "provenance": provenance}
     draft = policy_for(complete, rule, **{field: value for field, value in fields.items() if value is not None})
+    sources, outcomes = _sources(draft, signals, source), outcome(complete, target)
+    notes = [agreement_note(complete)] if is_agreement(target) else []
+    draft = replace(draft, state={**_state(complete, draft, notes), **draft.state})
+    notes += [*selected_on(draft, complete).notes, *filter(None, [choice_note(complete)])]
+    fitting = _Fitting(
+        prepared=prepared, draft=draft, sources=sources, target=target, outcomes=outcomes, unseen_round=unseen_round
+    )
+    calibrators = fitting.calibrators(method, per_round)
+    policy = replace(draft, calibrators=calibrators)
+    notes += check_recorded(policy, complete)
+    summary = fitting.summary(calibrators, compare=compare, notes=notes)
+    return replace(policy, provenance=fit_provenance(recording, complete, summary, draft)), summary
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Fitting:
+    """Fits calibrators of every form to the same questions.
+
+    Attributes:
+        prepared: The questions.
+        draft: The policy without calibrators.
+        sources: The raw signal of each calibrated one that is fitted.
+        target: See `calibrate`.
+        outcomes: The target at every round, shape ``(n_questions, n_rounds)``.
+        unseen_round: See `calibrate`.
+    """
+
+    prepared: PreparedRecording
+    draft: Policy
+    sources: Mapping[str, str]
+    target: str
+    outcomes: Floats
+    unseen_round: Literal["error", "nearest"]
+
+    def calibrators(self, method: Method, per_round: bool) -> tuple[Calibrator, ...]:
+        """Return fitted calibrators of one form."""
+        recording = self.prepared.recording
+        unfitted = (
+            Calibrator(
+                output=output,
+                signal=signal,
+                method=method,
+                per_round=per_round,
+                target=self.target,
+                unseen_round=self.unseen_round,
+            )
+            for output, signal in self.sources.items()
+        )
+        return tuple(c.fit(recording.column(c.signal), self.outcomes, index=recording.index) for c in unfitted)
+
+    def summary(self, chosen: tuple[Calibrator, ...], *, compare: bool, notes: Sequence[str]) -> CalibrationSummary:
+        """Return the fit of the chosen calibrators, beside that of every other form if `compare` is set."""
+        metric = _quality_metric(self.prepared.recording, self.target)
+        forms = _CALIBRATOR_FORMS if chosen and compare else ()
+        return CalibrationSummary(
+            target=self.target,
+            quality_metric=metric,
+            n=self.prepared.n,
+            n_failed=self.prepared.n_failed,
+            fits=tuple(map(self._fit_report, chosen)),
+            comparisons=tuple(self._comparison(*form, chosen=chosen, metric=metric) for form in forms),
+            state=tuple(sorted(self.draft.state)),
+            notes=tuple(notes),
+        )
+
+    def _comparison(
+        self, method: Method, per_round: bool, *, chosen: tuple[Calibrator, ...], metric: str
+    ) -> FitComparison:
+        """Return how one form of calibrators does under the rule."""
+        is_chosen = (method, per_round) == (chosen[0].method, chosen[0].per_round)
+        calibrators = chosen if is_chosen else self.calibrators(method, per_round)
+        run, _ = run_policy(self.prepared.with_metrics([metric]), replace(self.draft, calibrators=calibrators))
+        return FitComparison(
+            method=method,
+            per_round=per_round,
+            brier={item.output: self._fit_report(item).report.brier for item in calibrators},
+            quality=float(run.values[metric].mean()),
+            calls=float(run.ledger.calls.mean()),
+            chosen=is_chosen,
+        )
+
+    def _fit_report(self, calibrator: Calibrator) -> CalibratorFit:
+        recording, outcomes = self.prepared.recording, self.outcomes
+        # No calibrator was fitted at a round without a target.
+        usable = np.where(np.isnan(outcomes), np.nan, recording.column(calibrator.signal))
+        return CalibratorFit(
+            output=calibrator.output,
+            signal=calibrator.signal,
+            rounds_fitted=dict(calibrator.rounds_fitted or {}),
+            report=calibration_report(calibrator.predict(usable, index=recording.index), outcomes),
+        )
+
+
+def _sources(draft: Policy, signals: Sequence[str] | None, source: str | None) -> dict[str, str]:
+    """Return the raw signal of each calibrated one to fit.
+
+    Args:
+        draft: The policy that reads them.
+        signals: Others, see `calibrate`.
+        source: Of `p_correct`, see `calibrate`.
+    """
     wanted = _wanted(draft, signals)
-    sources = {**CALIBRATED, **({} if source is None else {P_CORRECT: source})}
-    if source is not None and P_CORRECT not in wanted:
+    if source is None:
+        return {output: CALIBRATED[output] for output in wanted}
+    if P_CORRECT not in wanted:
         raise DataError(
             f"the column {source!r} is what {P_CORRECT!r} would be fitted to, and the rule {draft.label!r} does not read "
             f"{P_CORRECT!r}: use a rule that does, as `{P_CORRECT} > 0.5`"
         )
-    outcomes = outcome(complete, target)
-    notes = [agreement_note(complete)] if is_agreement(target) else []
-    state = _state(complete, draft, notes)
-    draft = replace(draft, state={**state, **draft.state})
-    notes += selected_on(draft, complete).notes
-    notes += filter(None, [choice_note(complete)])
-
-    def fitted(form: Method, rounds: bool) -> tuple[Calibrator, ...]:
-        calibrators = (
-            Calibrator(
-                output=output,
-                signal=sources[output],
-                method=form,
-                per_round=rounds,
-                target=target,
-                unseen_round=unseen_round,
-            )
-            for output in wanted
-        )
-        return tuple(c.fit(complete.column(c.signal), outcomes, index=complete.index) for c in calibrators)
-
-    chosen = fitted(method, per_round)
-    policy = replace(draft, calibrators=chosen)
-    notes += check_recorded(policy, complete)
-    fits = tuple(_fit_report(complete, calibrator, outcomes) for calibrator in chosen)
-    metric = _quality_metric(complete, target)
-    measured = prepared.with_metrics([metric])
-    comparisons = []
-    for form, rounds in _CALIBRATOR_FORMS if wanted and compare else ():
-        calibrators = chosen if (form, rounds) == (method, per_round) else fitted(form, rounds)
-        quality, calls = _quality_and_calls(measured, replace(draft, calibrators=calibrators), metric)
-        brier = {c.output: _fit_report(complete, c, outcomes).report.brier for c in calibrators}
-        comparisons.append(
-            FitComparison(
-                method=form,
-                per_round=rounds,
-                brier=brier,
-                quality=quality,
-                calls=calls,
-                chosen=(form, rounds) == (method, per_round),
-            )
-        )
-    summary = CalibrationSummary(
-        target=target,
-        quality_metric=metric,
-        n=prepared.n,
-        n_failed=prepared.n_failed,
-        fits=fits,
-        comparisons=tuple(comparisons),
-        state=tuple(sorted(policy.state)),
-        notes=tuple(notes),
-    )
-    return replace(policy, provenance=fit_provenance(recording, complete, summary, draft)), summary
+    return {output: source if output == P_CORRECT else CALIBRATED[output] for output in wanted}
 
 
 def _wanted(policy: Policy, extra: Sequence[str] | None) -> list[str]:
@@ -349,29 +392,12 @@ def first_of_question(recording: Recording, name: str) -> Floats:
     return first
 
 
-def _fit_report(recording: Recording, calibrator: Calibrator, outcomes: Floats) -> CalibratorFit:
-    values = recording.column(calibrator.signal)
-    usable = np.where(np.isnan(outcomes), np.nan, values)  # no calibrator was fitted at a round without a target
-    return CalibratorFit(
-        output=calibrator.output,
-        signal=calibrator.signal,
-        rounds_fitted=dict(calibrator.rounds_fitted or {}),
-        report=calibration_report(calibrator.predict(usable, index=recording.index), outcomes),
-    )
-
-
 def _quality_metric(recording: Recording, target: str) -> str:
     """Return F1 (EM for multiple choice) if it was measured, else the target of the calibrators."""
     first = default_metrics(recording)[0]
     if first in recording.names("metric") and not is_agreement(target) and np.isfinite(recording.column(first)).any():
         return first
     return "agreement_f1" if target in ("agreement", "agreement_f1") else target
-
-
-def _quality_and_calls(prepared: PreparedRecording, policy: Policy, metric: str) -> tuple[float, float]:
-    """Return the mean quality and calls of the rule on the tune questions."""
-    run, _ = run_policy(prepared, policy)
-    return float(run.values[metric].mean()), float(run.ledger.calls.mean())
 
 
 def fit_provenance(recording: Recording, complete: Recording, summary: Result, draft: Policy) -> dict[str, Any]:

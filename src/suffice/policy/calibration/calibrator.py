@@ -15,9 +15,6 @@ from suffice.policy.rounds import Floats
 
 Method = Literal["isotonic", "platt"]
 
-CALIBRATED: Mapping[str, str] = {"p_correct": "answer_margin", "calibrated_confidence": "verbal_confidence"}
-"""The calibrated signals and the raw signals that they come from, as TASR names them (section 3.2)."""
-
 _FITS = {"isotonic": fit_isotonic, "platt": fit_platt}
 _CALIBRATOR_FIELDS = {"output", "signal", "method", "per_round", "unseen_round", "maps", "rounds_fitted", "target"}
 

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from suffice.common.results import Tagged
 from suffice.errors import SchemaError
 from suffice.policy.calibration.logistic import fit_logistic
 from suffice.policy.rounds import Floats
@@ -26,20 +27,18 @@ class CalibrationMap(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class Constant(Tagged):
     """The fallback for a round where no curve can be fitted: its mean (TASR section 3.3)."""
 
+    tag = ("map", "constant")
     value: float
 
     def predict(self, values: Floats) -> Floats:
         return np.where(np.isnan(values), np.nan, self.value)
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"map": "constant", "value": self.value}
-
 
 @dataclass(frozen=True, slots=True)
-class PiecewiseLinear:
+class PiecewiseLinear(Tagged):
     """The isotonic fit: linear between knots, clipped outside them.
 
     scikit-learn's default returns NaN outside the fitted range, and ``nan > 0.25`` is False: such a policy would
@@ -50,6 +49,7 @@ class PiecewiseLinear:
         y: Probabilities at the knots, non-decreasing, in [0, 1].
     """
 
+    tag = ("map", "piecewise_linear")
     x: tuple[float, ...]
     y: tuple[float, ...]
     _knots: tuple[Floats, Floats] = field(init=False, repr=False, compare=False)  # arrays once, not at each decision
@@ -60,23 +60,18 @@ class PiecewiseLinear:
     def predict(self, values: Floats) -> Floats:
         return np.interp(values, *self._knots)  # NaN stays NaN
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"map": "piecewise_linear", "x": list(self.x), "y": list(self.y)}
-
 
 @dataclass(frozen=True, slots=True)
-class Sigmoid:
+class Sigmoid(Tagged):
     """The Platt fit: 1 / (1 + exp(-(slope * value + intercept)))."""
 
+    tag = ("map", "sigmoid")
     slope: float
     intercept: float
 
     def predict(self, values: Floats) -> Floats:
         scores = np.clip(self.slope * np.asarray(values) + self.intercept, -700.0, 700.0)  # exp() stays finite
         return np.asarray(1.0 / (1.0 + np.exp(-scores)))
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"map": "sigmoid", "slope": self.slope, "intercept": self.intercept}
 
 
 def fit_isotonic(values: Floats, target: Floats, weights: Floats) -> CalibrationMap:

@@ -104,10 +104,6 @@ def semantic_full(eps: float = BGE_EPS, rounds: int = BGE_PATIENCE) -> Rule:
 
     >>> print(semantic_full())
     first_of((critic_approved >= 1), (patience((semantic_distance < 0.06), 2)), (information_gain <= 0))
-
-    Args:
-        eps: As for `converged`.
-        rounds: As for `converged`.
     """
     return FirstOf((critic_only(), converged(eps, rounds), signal("information_gain") <= 0))
 

@@ -6,6 +6,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -96,11 +97,7 @@ class Selector(ABC):
     def shares(self, rounds: Rounds, stop: Positions) -> Floats | None:
         """Return the probability that each round's answer is returned, shape of `rounds`; None = `select` is deterministic.
 
-        A selector that draws among tied answers by a seed returns the shares over all seeds.
-
-        Args:
-            rounds: As for `select`.
-            stop: As for `select`.
+        A selector that draws among tied answers by a seed returns the shares over all seeds.  Arguments as for `select`.
         """
         del rounds, stop
         return None
@@ -179,9 +176,25 @@ class First(Selector):
 
 
 @dataclass(frozen=True, slots=True)
-class MaxSignal(Selector):
+class OfSignal(Selector):
+    """Base of the selectors that compare rounds by one signal."""
+
+    prefix: ClassVar[str]
+    name: str
+
+    @property
+    def signals(self) -> frozenset[str]:
+        return frozenset({self.name})
+
+    def __str__(self) -> str:
+        return f"{self.prefix}_{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class MaxSignal(OfSignal):
     """The answer at the round where a signal is largest; among ties the latest, which has seen most evidence."""
 
+    prefix = "max"
     name: str = "p_correct"
 
     def among(self, rounds: Rounds, candidates: Mask) -> Positions:
@@ -191,29 +204,15 @@ class MaxSignal(Selector):
         best = usable & (scores == scores.max(axis=-1, keepdims=True))
         return last_of(best)
 
-    @property
-    def signals(self) -> frozenset[str]:
-        return frozenset({self.name})
-
-    def __str__(self) -> str:
-        return f"max_{self.name}"
-
 
 @dataclass(frozen=True, slots=True)
-class MinSignal(Selector):
+class MinSignal(OfSignal):
     """The answer at the round where a signal is smallest; among ties the latest."""
 
-    name: str
+    prefix = "min"
 
     def among(self, rounds: Rounds, candidates: Mask) -> Positions:
         return nearest(rounds[self.name], np.asarray(-np.inf), candidates)
-
-    @property
-    def signals(self) -> frozenset[str]:
-        return frozenset({self.name})
-
-    def __str__(self) -> str:
-        return f"min_{self.name}"
 
 
 QUALITY = (
@@ -229,7 +228,9 @@ QUALITY = (
 _OTHERS = frozenset({"top_score", "rerank_score"})
 """Signals of retrieval that are called a score and say nothing of the answer."""
 
-_CALIBRATED = {"p_correct": "answer_margin", "calibrated_confidence": "verbal_confidence"}
+CALIBRATED: Mapping[str, str] = {"p_correct": "answer_margin", "calibrated_confidence": "verbal_confidence"}
+"""The calibrated signals and the raw signals that they come from, as TASR names them (section 3.2)."""
+
 _HOSTS_QUALITY = re.compile(r"(?:\w*_)?(?:quality|score|reward|rating|confidence)")
 
 
@@ -255,7 +256,7 @@ class Best(Selector):
         """
         names = set(names)
         known = {name for name in names if name in QUALITY or (name not in _OTHERS and _HOSTS_QUALITY.fullmatch(name))}
-        known -= {raw for calibrated, raw in _CALIBRATED.items() if calibrated in known}
+        known -= {raw for calibrated, raw in CALIBRATED.items() if calibrated in known}
         if len(known) == 1:
             return MaxSignal(known.pop())
         which = f"several signals of quality: {', '.join(sorted(known))}" if known else "no signal of quality"
@@ -270,10 +271,10 @@ class Best(Selector):
 
 
 @dataclass(frozen=True, slots=True)
-class MedianSignal(Selector):
+class MedianSignal(OfSignal):
     """The answer whose signal is nearest to the median over the seen rounds; among ties the latest."""
 
-    name: str
+    prefix = "median"
 
     def among(self, rounds: Rounds, candidates: Mask) -> Positions:
         column = np.broadcast_to(rounds[self.name], candidates.shape)
@@ -285,13 +286,6 @@ class MedianSignal(Selector):
         middle = (np.maximum(n - 1, 0) // 2, np.minimum(n // 2, column.shape[-1] - 1))
         low, high = (np.take_along_axis(ordered, place, axis=-1) for place in middle)
         return nearest(column, np.where(n > 0, low / 2 + high / 2, 0.0), candidates)
-
-    @property
-    def signals(self) -> frozenset[str]:
-        return frozenset({self.name})
-
-    def __str__(self) -> str:
-        return f"median_{self.name}"
 
 
 def nearest(column: Floats, target: Floats, candidates: Mask) -> Positions:

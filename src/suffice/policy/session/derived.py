@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -15,33 +15,31 @@ from suffice.policy.embedding import (  # noqa: F401 - the normalizer `meaning` 
 )
 from suffice.policy.normalizers import ANSWER_ID, DEFAULT_NORMALIZER, normalizer_of
 from suffice.policy.rounds import Floats, Rounds
-from suffice.policy.signals import CUMULATED, abstained_by, clean_column, cost_columns
+from suffice.policy.signals import CUMULATED, SIGNALS, abstained_by, clean_column, cost_columns
 from suffice.policy.signals.state import DIFFICULTY, Allocation, FittedState, ZScore
 from suffice.policy.signals.votes import VOTES, answer_ids, vote_signal, weights_of
 
 
-@dataclass(frozen=True, kw_only=True)
 class Derivation:
-    """The derivation of the columns of a policy's view from raw ones; see `Policy` for the attributes.
+    """Base of `Policy`, which has the attributes: how the columns that it reads follow from raw ones."""
 
-    Attributes:
-        signals: The signals that the rule and the selector read.
-        calibrators: Fitted maps.
-        state: Fitted state by signal.
-        normalizer: Which answers are the same.
-        abstain_patterns: Patterns of refusals to answer; None = as measured.
-        label: Name of the policy in messages.
-    """
-
-    signals: tuple[str, ...]
     calibrators: tuple[Calibrator, ...]
     state: Mapping[str, FittedState]
     normalizer: str
     abstain_patterns: tuple[str, ...] | None
-    label: str
+
+    @property
+    @abstractmethod
+    def signals(self) -> tuple[str, ...]:
+        """The signals that the rule and the selector read, sorted."""
+
+    @property
+    @abstractmethod
+    def label(self) -> str:
+        """The name of the policy in messages."""
 
     @cached_property
-    def sources(self) -> dict[str, tuple[str, Calibrator | ZScore | Allocation]]:
+    def _sources(self) -> dict[str, tuple[str, Calibrator | ZScore | Allocation]]:
         """The signals that fitted state makes from a raw column, with that column and the state."""
         sources: dict[str, tuple[str, Calibrator | ZScore | Allocation]] = {
             calibrator.output: (calibrator.signal, calibrator) for calibrator in self.calibrators
@@ -55,11 +53,11 @@ class Derivation:
 
     def raw_of(self, name: str) -> str:
         """Return the measured signal that a signal of the rule is computed from by fitted state, or the signal itself."""
-        return self.sources[name][0] if name in self.sources else name
+        return self._sources[name][0] if name in self._sources else name
 
     @cached_property
     def raw_signals(self) -> tuple[str, ...]:
-        """The signals that must be measured or recorded, sorted."""
+        """The signals that must be measured or recorded for the policy to decide, sorted."""
         raw = {self.raw_of(name) for name in (*self.signals, *weights_of(self.signals))}
         return tuple(sorted(raw - set(CUMULATED) - (self._from_answers - {"abstained"}) - {"round"}))
 
@@ -72,19 +70,24 @@ class Derivation:
 
     @property
     def answer_column(self) -> str | None:
-        """The raw column of `answer_ids` by this normalizer; None if it is not read."""
+        """The raw column of `answer_ids` by its normalizer, for who keeps it; None if it is not read."""
         return self._shared_column(ANSWER_ID) if self._from_answers - {"abstained"} else None
 
     @property
     def vote_columns(self) -> dict[str, str]:
-        """The raw columns that policies with this normalizer may share, with the signal of `VOTES` that each holds."""
+        """The signals of `VOTES` that it reads, by the raw columns in which who replays many policies keeps them."""
         read = sorted(VOTES & self._from_answers)
         return {self._shared_column(name): name for name in read if not weights_of([name])}
 
     def _shared_column(self, name: str) -> str:
         return f"{name}.{self.normalizer}"
 
-    def columns(self, raw: Rounds) -> dict[str, Floats]:
+    def unfitted(self, name: str) -> bool:
+        """Return whether a signal needs fitted state that this policy does not hold."""
+        known = SIGNALS.get(name)
+        return known is not None and known.fitted and name not in self._sources and name not in self.state
+
+    def _derived_columns(self, raw: Rounds) -> dict[str, Floats]:
         """Return the column of each signal, of the shape of `raw`."""
         return {name: self._column(name, raw) for name in self.signals}
 
@@ -93,8 +96,8 @@ class Derivation:
             return np.where(raw.seen, raw.index.astype(np.float64), np.nan)
         if name in CUMULATED:
             return _cumulated(name, raw)
-        if name in self.sources:
-            source, fitted = self.sources[name]
+        if name in self._sources:
+            source, fitted = self._sources[name]
             column = (
                 self._column(source, raw) if source in VOTES else clean_column(source, raw[source], index=raw.index)
             )

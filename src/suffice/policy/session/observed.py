@@ -1,4 +1,4 @@
-"""Check an observed round, and write its costs into columns."""
+"""Check an observed round, write its costs into columns, and say which signals of the policy it lacks."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from suffice.errors import DataError
+from suffice.errors import DataError, NotFittedError, UnknownSignalError, did_you_mean
 from suffice.policy.rounds import COST_KINDS, Cost, Floats, Round
-from suffice.policy.signals import LOOP_COMPONENTS
+from suffice.policy.session.policy import Policy
+from suffice.policy.signals import CUMULATED, LOOP_COMPONENTS, SIGNALS
 
 _FREE = Cost()
 _UNKNOWN_COST = Cost(**dict.fromkeys(COST_KINDS, math.nan))
@@ -30,13 +31,7 @@ def check_round(observed: Any) -> None:
 
 
 def write_costs(columns: Mapping[str, Floats], observed: Round, position: int) -> None:
-    """Write the costs of a round into the columns that a policy reads.
-
-    Args:
-        columns: By name, each of shape ``(n_rounds,)``.
-        observed: The round.
-        position: Its place in the columns.
-    """
+    """Write the costs of a round into the columns that a policy reads."""
     # A host that reports no cost at all has not said that the round was free.
     known = any(component in observed.costs for component in LOOP_COMPONENTS)
     absent = _FREE if known else _UNKNOWN_COST
@@ -46,3 +41,20 @@ def write_costs(columns: Mapping[str, Floats], observed: Round, position: int) -
             column = columns.get(f"cost.{component}.{kind}")
             if column is not None:
                 column[position] = getattr(cost, kind)
+
+
+def lack_error(policy: Policy, r: int, missing: Mapping[str, str]) -> NotFittedError | UnknownSignalError:
+    """Return the error that says what round `r` lacks by signal (see `lacking`), and the ways to decide all the same."""
+    lacks = dict.fromkeys(missing.values())
+    unfitted = any(map(policy.unfitted, missing))
+    ways = ["fit a calibrator (`suffice calibrate`)"] if unfitted else []
+    ways += [f"give the round {lack}=..." for lack in lacks if not lack.startswith("value")]
+    values = sorted({policy.raw_of(name) for name in missing if name not in CUMULATED})
+    if values:
+        ways.append(f"signals={{{', '.join(f'{name!r}: ...' for name in values)}}}, NaN where a value is undefined")
+    text = (
+        f"the policy {policy.label!r} reads {', '.join(map(repr, missing))}, and round {r} brings no "
+        f"{', '.join(lacks)}.{''.join(did_you_mean(name, SIGNALS) for name in missing if name not in SIGNALS)} To "
+        f"decide by it, {', or '.join(ways)}; Session(missing='warn') or 'ignore' goes on without"
+    )
+    return NotFittedError(text) if unfitted else UnknownSignalError(text)

@@ -60,7 +60,7 @@ _NOT_DECIDING = ("name", "provenance", "certificate", "format", "version")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Policy(Displayed):
+class Policy(Derivation, Displayed):
     """When to stop and which answer to return, with everything that the decision depends on.
 
     >>> Policy(rule="tasr", selector="max_p_correct").signals
@@ -165,26 +165,6 @@ class Policy(Displayed):
         return tuple(sorted(self.rule.signals | self.selector.signals))
 
     @cached_property
-    def _derivation(self) -> Derivation:
-        return Derivation(
-            signals=self.signals,
-            calibrators=self.calibrators,
-            state=self.state,
-            normalizer=self.normalizer,
-            abstain_patterns=self.abstain_patterns,
-            label=self.label,
-        )
-
-    def raw_of(self, name: str) -> str:
-        """Return the measured signal that a signal of the rule is computed from by fitted state, or the signal itself."""
-        return self._derivation.raw_of(name)
-
-    @cached_property
-    def raw_signals(self) -> tuple[str, ...]:
-        """The signals that must be measured or recorded for this policy to decide, sorted."""
-        return self._derivation.raw_signals
-
-    @cached_property
     def reads_every_answer(self) -> bool:
         """True if it may read the answer, or the cost, of any earlier round: a gated round 0 is then always answered.
 
@@ -200,16 +180,6 @@ class Policy(Displayed):
     def raw_columns(self) -> tuple[str, ...]:
         """`raw_signals` and the cost columns behind `calls`, `tokens` and `seconds`."""
         return (*self.raw_signals, *dict.fromkeys(column for name in self.signals for column in cost_columns(name)))
-
-    @property
-    def answer_column(self) -> str | None:
-        """The raw column of `answer_ids` by this policy's normalizer, for who keeps it; None if it is not read."""
-        return self._derivation.answer_column
-
-    @property
-    def vote_columns(self) -> dict[str, str]:
-        """The signals of `VOTES` that it reads, by the raw columns in which who replays many policies keeps them."""
-        return self._derivation.vote_columns
 
     def view(self, raw: Rounds) -> Rounds:
         """Return what the rule reads: rounds from `start_round` to `max_rounds`, fitted signals applied.
@@ -227,17 +197,12 @@ class Policy(Displayed):
         if first < self.start_round or first + len(raw.index) - 1 > self.max_rounds:
             span = slice(max(0, self.start_round - first), max(0, self.max_rounds + 1 - first))
             raw = raw.taken(lambda values: values[..., span], raw.index[span])
-        return raw.derived(self._derivation.columns(raw), normalizer_of(self.normalizer))
+        return raw.derived(self._derived_columns(raw), normalizer_of(self.normalizer))
 
     @property
     def needs(self) -> frozenset[str]:
         """The inputs that a model or a measurement must provide for this policy, in the terms of `Signal.needs`."""
         return frozenset().union(*(SIGNALS[name].needs for name in self.raw_signals if name in SIGNALS))
-
-    def unfitted(self, name: str) -> bool:
-        """Return whether a signal needs fitted state that this policy does not hold."""
-        known = SIGNALS.get(name)
-        return known is not None and known.fitted and name not in self._derivation.sources and name not in self.state
 
     def check_depends(self, running: Mapping[str, Any]) -> None:
         """Raise if the policy was fitted with another model, prompt or embedder.

@@ -16,15 +16,12 @@ from suffice.errors import DataError, SchemaError
 from suffice.policy.normalizers import normalizer_of
 from suffice.policy.rounds import Cost, Decision, Reason, Round, Rounds
 from suffice.policy.session.audits import Audit, Draw
-from suffice.policy.session.lacks import lack_error
-from suffice.policy.session.observed import check_round, write_costs
+from suffice.policy.session.observed import check_round, lack_error, write_costs
 from suffice.policy.session.policy import Missing, sessions_by
 from suffice.policy.session.shadows import Shadows
 from suffice.policy.session.sources import PolicySource, as_policy, shadow_policies
 from suffice.policy.session.state import SessionState, pack, unpack
 from suffice.policy.signals import CUMULATED, FREE, SIGNALS, compute_signals, cost_columns, lacking
-
-__all__ = ["Missing", "Session"]
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 _FIRST_WIDTH = 16

@@ -45,10 +45,6 @@ def shadow_policies(shadow: PolicySource | Iterable[PolicySource], deployed: Pol
 
     A rule alone takes the place of the deployed policy's rule; rounds, calibrators and selector stay those of that policy.
 
-    Args:
-        shadow: One policy, or several.
-        deployed: The policy whose decisions count.
-
     Raises:
         DataError: Two have one label, or one begins before the loop does.
         RuleSyntaxError: A text is neither a rule nor the name of a policy file.

@@ -1,5 +1,6 @@
 """Pure functions of the rounds: what is known at each round without the gold answer."""
 
+from suffice.policy.rules.selectors_of_drafts import DISTANCES
 from suffice.policy.signals.answers import ABSTAIN_PATTERNS, abstained_by
 from suffice.policy.signals.base import (
     SIGNALS,
@@ -11,12 +12,7 @@ from suffice.policy.signals.base import (
     register_signal,
 )
 from suffice.policy.signals.chains import CHAIN
-from suffice.policy.signals.evidence import (  # importing a module registers its signals
-    EMBEDDING,
-    RERANKING,
-    RETRIEVAL,
-    top_score,
-)
+from suffice.policy.signals.evidence import EMBEDDING, RERANKING, RETRIEVAL  # importing a module registers its signals
 from suffice.policy.signals.from_policy import (
     CRITIC,
     CUMULATED,
@@ -43,16 +39,18 @@ from suffice.policy.signals.margins import LOGPROB_NEEDS, MAX_MARGIN, token_marg
 from suffice.policy.signals.measured import REMEDIES, Enricher, KnownDifficulty
 from suffice.policy.signals.needed import FREE, lacking
 from suffice.policy.signals.position import AnswerPosition, Located
-from suffice.policy.signals.semantic import DISTANCES, EMBEDDER, JUDGE
-from suffice.policy.signals.state import Allocation, FittedState, Idf, ZScore, overlap_tokens, state_from_dict
-from suffice.policy.signals.text import parse_confidence, strip_thinking
-from suffice.policy.signals.uncertainty import (
-    gram_uncertainty,
-    same_answer,
-    semantic_entropy,
-    sequence_logprob,
-    token_entropy,
+from suffice.policy.signals.semantic import EMBEDDER, JUDGE
+from suffice.policy.signals.state import (
+    Allocation,
+    FittedState,
+    Idf,
+    ZScore,
+    overlap_tokens,
+    state_from_dict,
+    top_score,
 )
+from suffice.policy.signals.text import parse_confidence, strip_thinking
+from suffice.policy.signals.uncertainty import sequence_logprob, token_entropy
 from suffice.policy.signals.votes import VOTES, answer_ids, vote_signal
 from suffice.policy.signals.wording import critic_praise, lexical_support
 
@@ -104,15 +102,12 @@ __all__ = [
     "cost_columns",
     "critic_praise",
     "declare",
-    "gram_uncertainty",
     "lacking",
     "lexical_support",
     "member_component",
     "overlap_tokens",
     "parse_confidence",
     "register_signal",
-    "same_answer",
-    "semantic_entropy",
     "sequence_logprob",
     "state_from_dict",
     "strip_thinking",

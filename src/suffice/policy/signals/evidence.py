@@ -13,17 +13,6 @@ from suffice.policy.signals.base import declare, register_signal
 from suffice.policy.signals.state import top_score
 from suffice.policy.signals.text import parse_confidence
 
-__all__ = [
-    "EMBEDDING",
-    "RERANKING",
-    "RETRIEVAL",
-    "score_gap",
-    "top_score",
-    "top_score_z_pool",
-    "top_score_z_robust",
-    "verbal_confidence",
-]
-
 RETRIEVAL = "retrieval"
 """The component that finds passages; embedding the question on this machine is part of it."""
 

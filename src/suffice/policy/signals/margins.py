@@ -7,7 +7,7 @@ paper's "top-1 minus top-2".  At temperature 0 the generated token is the first 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from suffice.policy.rounds import Round, Token
 from suffice.policy.signals.base import declare, register_signal
@@ -127,13 +127,17 @@ for _name, _aggregate, _words in (
     )
 
 
+def known_logprobs(tokens: Iterable[Token]) -> list[float]:
+    """Return the log-probabilities of tokens, nats; none if any of them is unknown."""
+    logprobs = [token.logprob for token in tokens]
+    return logprobs if all(LOWEST_LOGPROB < logprob <= HIGHEST_LOGPROB for logprob in logprobs) else []
+
+
 @register_signal("nats", (LOWEST_LOGPROB, 0.0), "token_logprobs", reads={"answer_tokens"})
 def answer_logprob_mean(rounds: Sequence[Round]) -> float:
     """Mean log-probability of the answer's generated tokens.
 
     NaN if any of them is unknown.
     """
-    logprobs = [token.logprob for token in rounds[-1].answer_tokens or () if not _is_blank(token)]
-    if not logprobs or not all(LOWEST_LOGPROB < logprob <= HIGHEST_LOGPROB for logprob in logprobs):
-        return math.nan
-    return min(_mean_of(logprobs), 0.0)
+    logprobs = known_logprobs(token for token in rounds[-1].answer_tokens or () if not _is_blank(token))
+    return min(_mean_of(logprobs), 0.0) if logprobs else math.nan

@@ -21,18 +21,6 @@ from suffice.policy.rules.selectors_of_drafts import DISTANCES
 from suffice.policy.signals.base import SIGNALS, declare, register_signal
 from suffice.policy.signals.from_policy import CRITIC, WRITERS
 
-__all__ = [
-    "DISTANCES",
-    "EMBEDDER",
-    "JUDGE",
-    "critic_approved",
-    "draft_distance",
-    "draft_tokens",
-    "information_gain",
-    "information_score",
-    "semantic_distance",
-]
-
 EMBEDDER = "embedder"
 """The component that embeds drafts."""
 

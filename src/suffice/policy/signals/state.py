@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from suffice.common.json_text import as_number
+from suffice.common.results import UNLESS_EMPTY, Tagged
 from suffice.errors import DataError
 from suffice.policy.rounds import Floats, Passage, Round
 from suffice.policy.seen import Seen
@@ -23,18 +24,14 @@ DIFFICULTY = "difficulty"
 _WORD_CHARACTERS = re.compile(r"\w+")
 
 
-class FittedState(ABC):
-    """Statistics of one signal, fitted on tune questions."""
+class FittedState(Tagged, ABC):
+    """Statistics of one signal, fitted on tune questions; `state_from_dict` reads its JSON."""
 
     __slots__ = ()
 
     @abstractmethod
     def compute(self, rounds: Sequence[Round]) -> float:
         """Return the signal at the last of `rounds`; NaN where undefined."""
-
-    @abstractmethod
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values for `state_from_dict`."""
 
 
 def overlap_tokens(text: str) -> frozenset[str]:
@@ -66,9 +63,10 @@ class Idf(FittedState):
         seen: The questions of these texts; empty if they were not recorded.
     """
 
+    tag = ("type", "idf")
     n: int
     df: Mapping[str, int]
-    seen: Seen = field(default_factory=Seen, compare=False)
+    seen: Seen = field(default_factory=Seen, compare=False, metadata=UNLESS_EMPTY)
     _weights: Mapping[str, float] = field(init=False, repr=False, compare=False)
     _unseen: float = field(init=False, repr=False, compare=False)
 
@@ -117,10 +115,6 @@ class Idf(FittedState):
         every = math.fsum(self.weight(token) for token in new | earlier)
         return math.fsum(self.weight(token) for token in new & earlier) / every if every else math.nan
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values."""
-        return {"type": "idf", "n": self.n, "df": dict(self.df), **({"seen": self.seen.to_dict()} if self.seen else {})}
-
 
 @dataclass(frozen=True, slots=True)
 class ZScore(FittedState):
@@ -139,6 +133,7 @@ class ZScore(FittedState):
         scale: Standard deviation (of the population); 0 makes every result NaN.
     """
 
+    tag = ("type", "zscore")
     center: float
     scale: float
 
@@ -179,10 +174,6 @@ class ZScore(FittedState):
         """Return the z-score of the last round's `top_score`; NaN where that is undefined."""
         return float(self.apply(np.asarray(top_score(rounds))))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values."""
-        return {"type": "zscore", "center": self.center, "scale": self.scale}
-
 
 def top_score(rounds: Sequence[Round]) -> float:
     """Return the score of rank 1, in the retriever's unit; or the host's value if there is one; NaN if unranked."""
@@ -206,6 +197,7 @@ class Allocation(FittedState):
         easy: The largest difficulty of which one sample is enough; None = of none.
     """
 
+    tag = ("type", "allocation")
     difficulties: tuple[float, ...]
     sizes: tuple[int, ...]
     easy: float | None
@@ -273,15 +265,6 @@ class Allocation(FittedState):
     def compute(self, rounds: Sequence[Round]) -> float:
         """Return the samples for the last round's `difficulty`; NaN where that is undefined."""
         return float(self.apply(np.asarray(as_number(rounds[-1].signals.get(DIFFICULTY)))))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values."""
-        return {
-            "type": "allocation",
-            "difficulties": list(self.difficulties),
-            "sizes": list(self.sizes),
-            "easy": self.easy,
-        }
 
 
 def state_from_dict(data: Mapping[str, Any]) -> FittedState:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from types import NoneType
 from typing import Any
 
 from suffice.common.display import Chart
 from suffice.common.display.tables import facts_table
-from suffice.common.results import Result
+from suffice.common.results import UNLESS_EMPTY, Result
 from suffice.common.tables import Column, Table, figure
 from suffice.errors import SchemaError
+from suffice.evaluation.replay.charts import (
+    COST_TITLES,
+    axis_of,
+    bound_layer,
+    by_state,
+    chart_of,
+    point_layer,
+)
 from suffice.policy.session import Policy
-from suffice.verdicts.certificates.charts import family_chart
 from suffice.verdicts.certificates.losses import COST_NAMES
 from suffice.verdicts.losses import failed_text
 
@@ -31,6 +38,10 @@ BREAKS = (
     "reading it for one question or one group of questions: it bounds the expected loss over all",
 )
 """The changes that end the guarantee."""
+
+
+_STATES = {"chosen": "var(--accent)", "certified": "var(--good)", "not certified": "var(--muted)"}
+"""The states of a policy with their colours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +104,8 @@ class Certificate(Result):
     versions: Mapping[str, str]
     question_texts: tuple[str, ...] = ()
     leave_out_failed: bool = False
-    seed: int | None = None
-    suspended: str = ""
+    seed: int | None = field(default=None, metadata=UNLESS_EMPTY)
+    suspended: str = field(default="", metadata=UNLESS_EMPTY)
 
     @classmethod
     def from_dict(cls, data: Any) -> Certificate:
@@ -120,15 +131,6 @@ class Certificate(Result):
             if kind.startswith("tuple"):
                 values[name] = tuple(values[name])
         return cls(**values)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values by field."""
-        values = Result.to_dict(self)
-        if not self.suspended:
-            del values["suspended"]
-        if self.seed is None:
-            del values["seed"]
-        return values
 
     @classmethod
     def of(cls, policy: Policy) -> Certificate | None:
@@ -220,3 +222,33 @@ def figures_text(figures: Mapping[str, float | None], metric: str) -> str:
             saved = f" ({figure(cost / reference - 1, '+.1f', 100)} %)" if reference else ""
             text += f"; {cost:,.{digits}f} {name} against {reference:,.{digits}f}{saved}"
     return text
+
+
+def family_chart(sequence: Sequence[Mapping[str, Any]], epsilon: float, kind: str, chosen: int | None) -> Chart:
+    """Return the mean loss of each policy on the certification questions against its mean calls, beside epsilon."""
+    data = [
+        {
+            "policy": member["rule"],
+            "calls": member["calls"],
+            "loss": member["loss"],
+            "p": member["p_value"],
+            "state": "chosen" if place == chosen else "certified" if member["certified"] else "not certified",
+        }
+        for place, member in enumerate(sequence)
+    ]
+    x, y = axis_of("calls", COST_TITLES["calls"]), axis_of("loss", f"{kind}, mean")
+    colour, legend = by_state("state", _STATES, data)
+    tooltip = [
+        {"field": "policy"},
+        {"field": "loss", "format": "+.4f"},
+        {"field": "calls", "format": ".2f"},
+        {"field": "p", "title": "p-value", "format": ".4f"},
+        {"field": "state"},
+    ]
+    encoding = {"x": x, "y": y, "color": colour, "tooltip": tooltip}
+    layers = [
+        bound_layer("y", "epsilon", epsilon, f"epsilon = {epsilon:g}"),
+        # Larger, so that it stays visible under other points at the same place.
+        point_layer(encoding, "datum.state === 'chosen'", (220, 80)),
+    ]
+    return Chart(chart_of(data, layers, 300, f"Loss against calls of {len(data)} policies", legend))

@@ -22,8 +22,7 @@ from suffice.policy.rules import Rule
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
 from suffice.recordings.runs import refuse_several_loops
-from suffice.verdicts.certificates.certificate import Certificate, figures_text
-from suffice.verdicts.certificates.charts import family_chart
+from suffice.verdicts.certificates.certificate import Certificate, family_chart, figures_text
 from suffice.verdicts.certificates.family import Family, arranged, listed, refuse_used_questions
 from suffice.verdicts.certificates.losses import COST_NAMES, Claim, MeasuredLosses, measure_losses
 from suffice.verdicts.certificates.ltt import MOST_QUESTIONS, ProcedureName, level_of, questions_needed, rejected

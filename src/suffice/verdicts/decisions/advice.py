@@ -262,7 +262,7 @@ class Advice(Result):
         return [self.table(), self._table(everything, "Every candidate"), *([] if twins is None else [twins])]
 
     def _table(self, places: Iterable[int], title: str) -> Table:
-        trial, n, figures = self.trial, max(self.n, 1), self.figures
+        trial, n, figures = self.trial, max(self.trial.totals.n_recorded, 1), self.figures
         spent, value = float(trial.totals.costs[trial.cost][-1] / n), float(trial.totals.values[-1] / n)
         have = (self.now, spent, None, value, None, "advised" if self.verdict == "keep what you have" else "", "")
         rows = (have, *(figures[place].row(trial.cost, trial.max_loss) for place in places))

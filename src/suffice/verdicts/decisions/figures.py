@@ -14,10 +14,9 @@ from suffice.evaluation.replay.charts import (
     COST_TITLES,
     axis_of,
     bound_layer,
+    by_state,
     chart_of,
-    legend_entry,
     point_layer,
-    scale_of,
 )
 from suffice.verdicts.decisions.trial import Trial
 
@@ -112,7 +111,8 @@ def candidate_figures(trial: Trial, advised: int | None, needed: Mapping[int, in
         advised: The position of the candidate to deploy; None if there is none.
         needed: Number of further questions that would prove a tested candidate, by its position.
     """
-    n, totals = max(trial.totals.n, 1), trial.totals
+    totals = trial.totals
+    n = max(totals.n_recorded, 1)
     mean, low, high = totals.interval()
     gain, least, most = totals.gain_interval()
     saving, proved, hopeless = totals.saving(trial.cost), trial.proved, trial.hopeless
@@ -205,7 +205,7 @@ def advice_chart(figures: Iterable[CandidateFigures], trial: Trial, now: str) ->
         trial: The trial, with the declaration and the costs of the baseline.
         now: The behaviour of the logged loop, in words.
     """
-    baseline = float(trial.totals.costs[trial.cost][-1] / max(trial.totals.n, 1))
+    baseline = float(trial.totals.costs[trial.cost][-1] / max(trial.totals.n_recorded, 1))
     points = [{"policy": now, "state": "now", "cost": baseline, "change": 0.0, "low": 0.0, "high": 0.0}]
     for item in figures:
         change, low, high = (100 * value for value in item.change)
@@ -213,7 +213,7 @@ def advice_chart(figures: Iterable[CandidateFigures], trial: Trial, now: str) ->
         points.append({"policy": item.policy, "state": item.state, **values})
     x, y = axis_of("cost", COST_TITLES[trial.cost]), axis_of("change", f"change of {trial.metric}, points")
     colours = {"now": "var(--text)", **_COLOURS}
-    colour = {"field": "state", "type": "nominal", "legend": None, **scale_of([*colours], [*colours.values()])}
+    colour, legend = by_state("state", colours, points)
     tooltip = [
         {"field": "policy"},
         {"field": "state"},
@@ -232,6 +232,4 @@ def advice_chart(figures: Iterable[CandidateFigures], trial: Trial, now: str) ->
             "encoding": {"x": x, "y": y, "text": {"field": "policy"}},
         },
     ]
-    states = {point["state"] for point in points}
-    legend = [legend_entry(name, colour, "circle") for name, colour in colours.items() if name in states]
     return Chart(chart_of(points, layers, 320, f"Change of {trial.metric} against {trial.cost}", legend))

@@ -42,6 +42,7 @@ class Measured:
         failed: Mask of the units whose recording failed, same shape; those questions count as lost.
         unexplained: Mask of the units with fewer rounds than others for no recorded reason, same shape: the loop's own
             answer there is unknown.
+        n_recorded: Number of units with a row that did not fail, over which the sums below are.
         values: Sum of the metric, shape ``(n_candidates + 1,)``, with the worst case of what is unknown.
         squared: Sum of the squares of the baseline's metric.
         costs: Sums by name in `SAVABLE`, shape of `values`; NaN where some are unknown.
@@ -57,6 +58,7 @@ class Measured:
     unknown: Mask
     failed: Mask
     unexplained: Mask
+    n_recorded: int
     values: Floats
     squared: float
     costs: dict[str, Floats]
@@ -139,6 +141,64 @@ def measure_candidates(
         CensoredError: The baseline goes on past what was recorded.
         DataError: The baseline is a budget that no question has.
     """
+    account = _account_of(recording, policies, baseline, metric, prices=prices, orders=orders)
+    prepared = account.prepared
+    questions = Questions.of(recording)
+    worst, best = (np.empty((len(policies), questions.units.n_units)) for _ in range(2))
+    values, costs = np.empty(len(policies) + 1), {name: np.empty(len(policies) + 1) for name in SAVABLE}
+    recorded = questions.of_recorded()
+    unpriced = {name: np.zeros(recorded.units.n_units, dtype=np.bool_) for name in SAVABLE}
+    twins, gains, squared_gains = (np.full(len(policies), np.nan) for _ in range(3))
+    unknown = np.zeros(questions.units.n_units, dtype=np.bool_)
+
+    def add(place: int, run: Run) -> Floats:
+        """Add the metric and costs of a run to the sums; return the metric of each recorded unit."""
+        scores = recorded.means(np.nan_to_num(run.worst[metric]), failed=np.nan)
+        values[place] = scores.sum()
+        for name in SAVABLE:
+            spent = recorded.means(run.ledger.spent(name), failed=np.nan)
+            costs[name][place] = spent.sum()
+            unpriced[name] |= np.isnan(spent)
+        return scores
+
+    for place, loss in enumerate(account.losses(policies, twinned=with_twins)):
+        add(place, loss.run)
+        best[place], worst[place] = questions.means(loss.low, failed=-1.0), questions.means(loss.high, failed=1.0)
+        unknown |= questions.means(loss.low != loss.high, failed=1.0) > 0
+        if loss.twin is not None:
+            twins[place] = recorded.means(np.nan_to_num(loss.twin.worst[metric]), failed=np.nan).sum()
+            least = np.nan_to_num(loss.run.worst[metric]) - np.nan_to_num(loss.twin.best[metric], nan=1.0)
+            gain = recorded.means(least, failed=np.nan)
+            gains[place], squared_gains[place] = gain.sum(), (gain**2).sum()
+        del loss  # of a million rounds one is large
+    squared = float((add(len(policies), account.baseline) ** 2).sum())
+    return Measured(
+        worst=worst,
+        best=best,
+        unknown=unknown,
+        failed=questions.means(np.zeros(prepared.n, dtype=np.bool_), failed=1.0) > 0,
+        unexplained=questions.means(account.open_ends, failed=0.0) > 0,
+        n_recorded=recorded.units.n_units,
+        values=values,
+        squared=squared,
+        costs=costs,
+        unpriced={name: int(lacking.sum()) for name, lacking in unpriced.items()},
+        twins=twins,
+        gains=gains,
+        squared_gains=squared_gains,
+    )
+
+
+def _account_of(
+    recording: Recording,
+    policies: Sequence[Policy],
+    baseline: str,
+    metric: str,
+    *,
+    prices: Price | Mapping[str, Price] | None,
+    orders: int,
+) -> LossAccount:
+    """Replay the baseline with the selector of the candidates; arguments as for `measure_candidates`."""
     like, of_log = policies[0], baseline == "recorded"
     prepared = PreparedRecording.of(recording, [metric], prices=prices, samples=True)
     reference: Baseline = partial(recorded_run, like=answering_like(like), start_round=like.start_round)
@@ -155,48 +215,7 @@ def measure_candidates(
     )
     if not of_log:
         _refuse_endless(account.baseline, prepared)
-    questions = Questions.of(recording)
-    worst, best = (np.empty((len(policies), questions.units.n_units)) for _ in range(2))
-    values, costs = np.empty(len(policies) + 1), {name: np.empty(len(policies) + 1) for name in SAVABLE}
-    unpriced = {name: np.zeros(questions.units.n_units, dtype=np.bool_) for name in SAVABLE}
-    twins, gains, squared_gains = (np.full(len(policies), np.nan) for _ in range(3))
-    unknown = np.zeros(questions.units.n_units, dtype=np.bool_)
-
-    def add(place: int, run: Run) -> Floats:
-        """Add the metric and costs of a run to the sums; return the metric of each unit."""
-        scores = questions.means(np.nan_to_num(run.worst[metric]), failed=0.0)
-        values[place] = scores.sum()
-        for name in SAVABLE:
-            spent = questions.means(run.ledger.spent(name), failed=0.0)
-            costs[name][place] = spent.sum()
-            unpriced[name] |= np.isnan(spent)
-        return scores
-
-    for place, loss in enumerate(account.losses(policies, twinned=with_twins)):
-        add(place, loss.run)
-        best[place], worst[place] = questions.means(loss.low, failed=-1.0), questions.means(loss.high, failed=1.0)
-        unknown |= questions.means(loss.low != loss.high, failed=1.0) > 0
-        if loss.twin is not None:
-            twins[place] = questions.means(np.nan_to_num(loss.twin.worst[metric]), failed=0.0).sum()
-            least = np.nan_to_num(loss.run.worst[metric]) - np.nan_to_num(loss.twin.best[metric], nan=1.0)
-            gain = questions.means(least, failed=0.0)
-            gains[place], squared_gains[place] = gain.sum(), (gain**2).sum()
-        del loss  # of a million rounds one is large
-    squared = float((add(len(policies), account.baseline) ** 2).sum())
-    return Measured(
-        worst=worst,
-        best=best,
-        unknown=unknown,
-        failed=questions.means(np.zeros(prepared.n, dtype=np.bool_), failed=1.0) > 0,
-        unexplained=questions.means(account.open_ends, failed=0.0) > 0,
-        values=values,
-        squared=squared,
-        costs=costs,
-        unpriced={name: int(lacking.sum()) for name, lacking in unpriced.items()},
-        twins=twins,
-        gains=gains,
-        squared_gains=squared_gains,
-    )
+    return account
 
 
 def _refuse_endless(run: Run, prepared: PreparedRecording) -> None:

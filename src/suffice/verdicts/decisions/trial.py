@@ -34,6 +34,7 @@ class Totals:
 
     Attributes:
         n: Units.
+        n_recorded: Units with a row that did not fail: quality and costs are means over these.
         losses: Sum of the largest possible losses, shape ``(n_candidates,)``.
         open: The part of that sum in which something is unknown, same shape.
         squares: Sum of the squares of the largest, same shape.
@@ -49,6 +50,7 @@ class Totals:
     """
 
     n: int
+    n_recorded: int
     losses: Floats
     open: Floats
     squares: Floats
@@ -69,12 +71,13 @@ class Totals:
         sums: dict[str, Any] = dict.fromkeys(
             ("losses", "open", "squares", "twins", "gains", "squared_gains"), zeros[1:]
         )
-        return cls(n=0, values=zeros, costs=dict.fromkeys(SAVABLE, zeros), **sums)
+        return cls(n=0, n_recorded=0, values=zeros, costs=dict.fromkeys(SAVABLE, zeros), **sums)
 
     def plus(self, units: Measured) -> Totals:
         """Return the sums with further units."""
         return Totals(
             n=self.n + units.n,
+            n_recorded=self.n_recorded + units.n_recorded,
             losses=self.losses + units.worst.sum(axis=-1),
             open=self.open + (units.worst * (units.worst != units.best)).sum(axis=-1),
             squares=self.squares + (units.worst**2).sum(axis=-1),
@@ -102,8 +105,8 @@ class Totals:
         """The score, if the answers of the baseline and of all candidates score the same in every unit; else None."""
         if self.n < 2 or self.squares.any():  # noqa: PLR2004 - one value varies from nothing
             return None
-        mean = float(self.values[-1] / self.n)
-        return mean if abs(self.squared / self.n - mean**2) < _SLACK else None
+        mean = float(self.values[-1] / self.n_recorded)
+        return mean if abs(self.squared / self.n_recorded - mean**2) < _SLACK else None
 
     @property
     def never_varied(self) -> bool:
@@ -125,7 +128,7 @@ class Totals:
 
     def gain_interval(self) -> tuple[Floats, Floats, Floats]:
         """Return mean gains over the random twins and the ends of their intervals, as `interval` does; NaN without one."""
-        return _normal_interval(self.gains, self.squared_gains, self.n)
+        return _normal_interval(self.gains, self.squared_gains, self.n_recorded)
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values; an unknown cost is None."""
@@ -133,6 +136,8 @@ class Totals:
         sums = {name: jsonable(getattr(self, name).tolist()) for name in _SUMS}
         counts = {"n": self.n, "squared": self.squared, "unknown": self.unknown, "failed": self.failed}
         counts["unexplained"] = self.unexplained
+        if self.n_recorded != self.n - self.failed:  # some rows of a question failed, and others did not
+            counts["n_recorded"] = self.n_recorded
         return {**counts, **sums, "costs": costs}
 
     @classmethod
@@ -140,6 +145,7 @@ class Totals:
         """Return the sums that `to_dict` wrote."""
         numbers: dict[str, Any] = {name: int(data[name]) for name in ("n", "unknown", "failed")}
         numbers["unexplained"] = int(data.get("unexplained", 0))  # decisions from before 0.4 have none
+        numbers["n_recorded"] = int(data.get("n_recorded", numbers["n"] - numbers["failed"]))
         sums: dict[str, Any] = {name: np.asarray(data[name], dtype=np.float64) for name in _SUMS}
         nothing_known = np.full(sums["values"].shape, np.nan)
         costs = {

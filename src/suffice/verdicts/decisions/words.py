@@ -143,7 +143,7 @@ class AdviceWords:
         place = self.advice.chosen
         if place is None or place not in self.advice.trial.twinned or not is_vote(self.advice.trial.candidates[place]):
             return ""
-        calls = self.advice.trial.totals.costs["calls"] / self.advice.n
+        calls = self.advice.trial.totals.costs["calls"] / self.advice.trial.totals.n_recorded
         if not np.isfinite(calls).all():
             return ""
         return f"{before}{calls[place]:.1f} of {calls[-1]:.3g} samples a question{after}"
@@ -159,7 +159,7 @@ class AdviceWords:
         spent = totals.costs["money"]
         if np.isfinite(spent).all() and spent[-1]:
             more.append(
-                f"USD {1000 * (spent[-1] - spent[self.advice.chosen]) / self.advice.n:,.2f} per 1,000 questions"
+                f"USD {1000 * (spent[-1] - spent[self.advice.chosen]) / totals.n_recorded:,.2f} per 1,000 questions"
             )
         text = f"{_percent(float(totals.saving(cost)[self.advice.chosen]))} of the {cost}"
         return f"{text} ({', '.join(more)})" if more else text

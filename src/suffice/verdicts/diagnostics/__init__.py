@@ -17,9 +17,8 @@ from suffice.verdicts.diagnostics.judging import Halving, JudgeAll, JudgeDistinc
 from suffice.verdicts.diagnostics.premature import PrematureStops, QuestionGroup, look_at_stops
 from suffice.verdicts.diagnostics.question_types import ByType, TypeRow, by_type
 from suffice.verdicts.diagnostics.ranking import RankerFit, fit_ranker
-from suffice.verdicts.diagnostics.rows import Rows, right_or_wrong
+from suffice.verdicts.diagnostics.rows import Rows, cohens_d, draw_d, right_or_wrong
 from suffice.verdicts.diagnostics.selection import SelectorComparison, compare_selectors
-from suffice.verdicts.diagnostics.separation import cohens_d, draw_d
 from suffice.verdicts.diagnostics.signals import SignalSummary, SignalTable, entropy, summarise_signals
 from suffice.verdicts.diagnostics.sweep import SweepPoint, ThresholdSweep, pareto_knee, sweep_threshold
 

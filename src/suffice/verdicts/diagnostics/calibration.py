@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,6 @@ from suffice.common.display import Chart
 from suffice.common.results import Result
 from suffice.common.tables import Column, Table
 from suffice.errors import DataError
-from suffice.evaluation.replay.baselines import run_policy
 from suffice.evaluation.replay.charts import reliability_chart
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.policy.calibration import CALIBRATED, CalibrationReport, Calibrator, calibration_report
@@ -21,7 +21,7 @@ from suffice.policy.calibration.calibrator import Method
 from suffice.policy.rounds import Floats
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
-from suffice.verdicts.diagnostics.rows import right_or_wrong
+from suffice.verdicts.diagnostics.rows import right_or_wrong, rule_figures
 
 CALIBRATOR_FORMS: Mapping[str, tuple[Method, bool]] = {
     "per-round isotonic": ("isotonic", True),
@@ -118,24 +118,31 @@ class Reliability(Result):
         """Return predicted against observed shares of the form in use of one signal, over all rounds and by round."""
         form = self.in_use(output)
         reports = {"all": form.overall, **{str(r): report for r, report in form.by_round.items()}}
-        bins = [(where, bin_) for where, report in reports.items() for bin_ in report.bins if bin_.n]
-        return Table.of(
-            f"Reliability of {output} ({form.form})",
-            bins,
-            {
-                Column("round"): lambda item: item[0],
-                Column("bin"): lambda item: f"{item[1].low:.1f}-{item[1].high:.1f}",
-                Column("rounds", ",.0f"): lambda item: item[1].n,
-                Column("predicted", ".3f"): lambda item: item[1].predicted,
-                Column("observed", ".3f"): lambda item: item[1].observed,
-                Column("observed - predicted", "+.3f"): lambda item: item[1].observed - item[1].predicted,
-            },
-        )
+        return bins_table(f"Reliability of {output} ({form.form})", reports, {Column("round"): lambda item: item[0]})
 
     def tables(self) -> list[Table]:
         """Return the forms, then the reliability of each signal."""
         outputs = dict.fromkeys(form.output for form in self.forms)
         return [self.table(), *(self.reliability_table(output) for output in outputs)]
+
+
+def bins_table(
+    title: str,
+    reports: Mapping[str, CalibrationReport],
+    first: Mapping[Column, Callable[[Any], Any]],
+    notes: Sequence[str] = (),
+) -> Table:
+    """Return predicted against observed shares of every bin with rounds; `first` has further columns of (name, bin)."""
+    columns: dict[Column, Callable[[Any], Any]] = {
+        **first,
+        Column("bin"): lambda item: f"{item[1].low:.1f}-{item[1].high:.1f}",
+        Column("rounds", ",.0f"): lambda item: item[1].n,
+        Column("predicted", ".3f"): lambda item: item[1].predicted,
+        Column("observed", ".3f"): lambda item: item[1].observed,
+        Column("observed - predicted", "+.3f"): lambda item: item[1].observed - item[1].predicted,
+    }
+    bins = [(name, bin_) for name, report in reports.items() for bin_ in report.bins if bin_.n]
+    return Table.of(title, bins, columns, notes)
 
 
 def _brier_at(r: int, form: CalibratorForm) -> float:
@@ -262,9 +269,4 @@ def _rule_figures(
         return math.nan, math.nan
     others = tuple(item for item in policy.calibrators if item.output != output)
     changed = replace(policy, calibrators=(*others, *(() if calibrator is None else (calibrator,))))
-    if not set(changed.raw_signals) <= set(prepared.rounds(changed.raw_signals).columns):
-        return math.nan, math.nan
-    run, _ = run_policy(prepared, changed)
-    if not run.exact:
-        return math.nan, math.nan
-    return float(run.values[quality].mean()), float(run.ledger.calls.mean())
+    return rule_figures(prepared, changed, quality)[1:]

@@ -11,7 +11,6 @@ import numpy as np
 from suffice.common.results import Result
 from suffice.common.tables import Column, Table
 from suffice.evaluation.replay import policy_for
-from suffice.evaluation.replay.baselines import run_policy
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.statistics import hash_folds
 from suffice.policy.calibration import CALIBRATED, Calibrator
@@ -19,7 +18,14 @@ from suffice.policy.rounds import Floats, Mask, Rounds
 from suffice.policy.rules import Rule, Threshold, tasr, thresholds
 from suffice.policy.rules.rethreshold import find_threshold, substitute
 from suffice.recordings.recording import Recording
-from suffice.verdicts.diagnostics.rows import column_or_nan, has_metric, right_if_known, right_or_wrong
+from suffice.verdicts.diagnostics.rows import (
+    column_or_nan,
+    has_metric,
+    mean_known,
+    right_if_known,
+    right_or_wrong,
+    rule_figures,
+)
 
 CALIBRATED_NAME = "p_correct"
 FOLDS = 5
@@ -190,9 +196,9 @@ def compare_cells(
                 cell=name,
                 n=len(recording.question_ids),
                 calibration=calibration,
-                mean=_mean(margin),
+                mean=mean_known(margin),
                 sd=float(known.std(ddof=1)) if known.size > 1 else math.nan,
-                separation=_mean(margin[right == 1]) - _mean(margin[right == 0]),
+                separation=mean_known(margin[right == 1]) - mean_known(margin[right == 0]),
                 raw_stops=raw_stops,
                 raw_quality=raw_quality,
                 raw_calls=raw_calls,
@@ -220,11 +226,6 @@ def _with_floor(rule: Rule | None) -> tuple[Rule, Threshold]:
     return rule, find_threshold(rule, CALIBRATED_NAME)
 
 
-def _mean(values: Floats) -> float:
-    known = values[np.isfinite(values)]
-    return float(known.mean()) if known.size else math.nan
-
-
 def _p_correct(recording: Recording, target: str) -> tuple[Floats, str]:
     """Return `p_correct` of a cell, and where it comes from."""
     recorded = column_or_nan(recording, CALIBRATED_NAME)
@@ -239,19 +240,10 @@ def _p_correct(recording: Recording, target: str) -> tuple[Floats, str]:
 
 
 def _figures(recording: Recording, rule: Rule, quality: str, added: Mapping[str, Floats]) -> tuple[float, float, float]:
-    """Return the share of early stops, the mean quality and the mean calls of a rule.
-
-    NaN if the rule cannot run, or needs rounds that were not recorded because another rule ended them.
-    """
+    """Return the `rule_figures` of a rule, NaN if it reads a signal that is undefined everywhere."""
     policy = policy_for(recording, rule)
     metrics = [quality] if has_metric(recording, quality) else []
     prepared = PreparedRecording.of(recording, metrics).with_columns(added)
-    columns = prepared.rounds(policy.raw_signals).columns
-    if not set(policy.raw_signals) <= set(columns) or any(np.isnan(columns[name]).all() for name in policy.raw_signals):
+    if any(np.isnan(column).all() for column in prepared.rounds(policy.raw_signals).columns.values()):
         return math.nan, math.nan, math.nan
-    run, stopped = run_policy(prepared, policy)
-    if not run.exact:
-        return math.nan, math.nan, math.nan
-    early = stopped.position < stopped.view.seen.sum(axis=1) - 1
-    mean_quality = float(run.values[quality].mean()) if metrics else math.nan
-    return float(early.mean()), mean_quality, float(run.ledger.calls.mean())
+    return rule_figures(prepared, policy, quality)

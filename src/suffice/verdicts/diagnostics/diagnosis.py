@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from suffice.common.display import Chart
-from suffice.common.results import Result
+from suffice.common.results import BESIDE, Result
 from suffice.common.tables import Table, counted
 from suffice.errors import DataError
 from suffice.evaluation.replay import calibrate, check_policy, policy_for, seen_from, seen_in, selected_on
@@ -31,8 +31,7 @@ from suffice.verdicts.diagnostics.drift import measure_drift
 from suffice.verdicts.diagnostics.floor import compare_floor
 from suffice.verdicts.diagnostics.premature import look_at_stops
 from suffice.verdicts.diagnostics.question_types import by_type
-from suffice.verdicts.diagnostics.rows import Rows, has_metric
-from suffice.verdicts.diagnostics.separation import draw_d
+from suffice.verdicts.diagnostics.rows import Rows, draw_d, has_metric
 from suffice.verdicts.diagnostics.signals import summarise_signals
 from suffice.verdicts.diagnostics.sweep import sweep_threshold
 
@@ -49,7 +48,7 @@ class Diagnosis(Evaluation):
         n_rounds: Recorded rounds of all questions.
     """
 
-    parts: Mapping[str, Result]
+    parts: Mapping[str, Result] = field(metadata=BESIDE)
     metric: str
     n_rounds: int
 
@@ -68,12 +67,6 @@ class Diagnosis(Evaluation):
     def tables(self) -> list[Table]:
         """Return the tables of all parts, in order."""
         return [table for part in self.parts.values() for table in part.tables()]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values, the parts beside the other fields; NaN becomes None."""
-        values = Evaluation.to_dict(self)
-        parts = values.pop("parts")
-        return {**values, **parts}
 
 
 def diagnose(

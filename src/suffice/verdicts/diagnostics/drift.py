@@ -11,8 +11,7 @@ from suffice.common.results import Result
 from suffice.common.tables import Column, Table
 from suffice.evaluation.statistics import Coded, Resampling
 from suffice.policy.rounds import Floats
-from suffice.verdicts.diagnostics.rows import Rows
-from suffice.verdicts.diagnostics.separation import cohens_d, draw_d, ends, with_ends
+from suffice.verdicts.diagnostics.rows import Rows, cohens_d, draw_d, ends, with_ends
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,11 +120,6 @@ def kolmogorov_p(distance: float, n_first: int, n_second: int) -> float:
 
     >>> round(kolmogorov_p(0.2, 100, 100), 4)
     0.0366
-
-    Args:
-        distance: From `kolmogorov_smirnov`.
-        n_first: Values of the first sample.
-        n_second: Values of the second one.
     """
     from scipy.special import kolmogorov
 

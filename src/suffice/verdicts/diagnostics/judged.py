@@ -25,7 +25,7 @@ from suffice.recordings.recording import Recording
 from suffice.recordings.schema import cost_column
 from suffice.verdicts.diagnostics.judging import Choice, Procedure
 from suffice.verdicts.diagnostics.rows import column_or_nan
-from suffice.verdicts.diagnostics.selection import Reference, WithInterval
+from suffice.verdicts.diagnostics.selection import NO_GAP, Reference, WithInterval
 
 CLOSED_SHARE = 0.9
 """A threshold may close this share of what the best of its family closes, if it makes fewer calls."""
@@ -179,7 +179,7 @@ def compare_judged(
     if several:
         notes.append(f"thresholds are cross-fitted over {n_folds} folds by id hash")
     if reference.undefined:
-        notes.append("some resamples have no gap between last and oracle; intervals of shares leave them out")
+        notes.append(NO_GAP)
     return JudgedComparison(
         rows=rows,
         rule=policy.label,
@@ -204,14 +204,9 @@ def select_variants(
     metric: str,
     marks: str | None = None,
 ) -> dict[str, tuple[Procedure, ...]]:
-    """Return each family with the one variant that is best on all questions of a dev recording.
+    """Return each family with the one variant that is best on all questions of a dev recording, other questions than those to report on.
 
-    Args:
-        dev: Recorded rounds of other questions than those to report on.
-        policy: See `compare_judged`, also for the errors.
-        families: See `compare_judged`.
-        metric: See `compare_judged`.
-        marks: See `compare_judged`.
+    The other arguments and the errors are those of `compare_judged`.
     """
     draw_once = Resampling(n_resamples=1)
     reference = _reference_of(dev, policy, families, metric=metric, judge=marks or metric, resampling=draw_once)

@@ -1,7 +1,8 @@
 """Choosing among seen drafts with few calls of a judge: procedures over recorded marks.
 
 A mark is only known after a call of the judge, so a procedure chooses the drafts to judge by free information (answers,
-distances, a selector), and every call is counted.  Equal drafts share one mark: each distinct draft is judged once.
+distances, a selector), and every call is counted.  Equal drafts share one mark: each distinct draft is judged once.  Families of
+procedures are those whose signals a recording has.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ import numpy.typing as npt
 
 from suffice.errors import DataError
 from suffice.policy.rounds import Floats, Mask, Positions, Rounds
-from suffice.policy.rules.selectors import Selector, answered, last_of, nearest, same_answers
+from suffice.policy.rules.parse import parse_selector
+from suffice.policy.rules.selectors import Last, Selector, answered, last_of, nearest, same_answers
 from suffice.policy.rules.selectors_of_drafts import DISTANCES, pairwise_distances
+from suffice.recordings.recording import Recording
 
 Counts = npt.NDArray[np.int64]
 
@@ -130,15 +133,29 @@ class JudgeDistinct(Procedure):
 
 
 @dataclass(frozen=True, slots=True)
-class JudgeUntil(Procedure):
-    """Judge in the order of a selector until a mark is good enough; else return the best.
+class Ordered(Procedure):
+    """Base of the procedures that judge drafts in the order in which a selector would choose them.
 
     Attributes:
-        order: Its choice is judged first, then its choice among the rest, and so on.
-        enough: The mark that ends the judging; 1 is the highest mark in [0, 1].
+        order: The selector: its choice comes first, then its choice among the rest, and so on.
     """
 
     order: Selector
+
+    @property
+    def signals(self) -> frozenset[str]:
+        """The signals that it reads."""
+        return self.order.signals
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeUntil(Ordered):
+    """Judge in the order of a selector until a mark is good enough; else return the best.
+
+    Attributes:
+        enough: The mark that ends the judging; 1 is the highest mark in [0, 1].
+    """
+
     enough: float = 1.0
 
     def _choose(self, view: Rounds, candidates: Mask, marks: Floats) -> tuple[Positions, Counts]:
@@ -148,28 +165,18 @@ class JudgeUntil(Procedure):
         judged = candidates & (ranks <= until)
         return _best_marked(marks[..., 0], judged), judged.astype(np.int64)
 
-    @property
-    def signals(self) -> frozenset[str]:
-        """The signals that it reads."""
-        return self.order.signals
-
     def __str__(self) -> str:
         return f"judge_until({self.order}, {self.enough:g})"
 
 
 @dataclass(frozen=True, slots=True)
-class Halving(Procedure):
+class Halving(Ordered):
     """Successive halving: a selector keeps the better half without a call, then each stage judges the rest once.
 
     Every stage keeps the better half (rounded up) by the mean of the marks so far, ties by the selector's order, until
     one is left or there are no more repeated marks.  With one mark for each draft, as a cache gives, that is one stage.
     Source: sequential halving, Karnin, Koren and Somekh (2013), with a first stage that costs nothing.
-
-    Attributes:
-        order: The selector.
     """
-
-    order: Selector
 
     def _choose(self, view: Rounds, candidates: Mask, marks: Floats) -> tuple[Positions, Counts]:
         ranks = rank_rounds(self.order, view, candidates)
@@ -186,11 +193,6 @@ class Halving(Procedure):
             n_kept = np.ones_like(_better_half(rest)) if stage == marks.shape[-1] - 1 else _better_half(rest)
             rest = rest & (_places(mean, ranks, rest) < n_kept)
         return last_of(rest), calls
-
-    @property
-    def signals(self) -> frozenset[str]:
-        """The signals that it reads."""
-        return self.order.signals
 
     def __str__(self) -> str:
         return f"halving({self.order})"
@@ -258,3 +260,57 @@ def _once_each(calls: Counts, first: Positions) -> Counts:
     later = np.triu(np.ones((n, n), dtype=np.bool_), 1)
     repeated = (equal & later & (calls[..., None, :] > 0)).any(axis=-1)
     return np.where((calls > 0) & ~repeated, most, 0).astype(np.int64)
+
+
+DRAFT_SELECTORS = (
+    "last",
+    "first",
+    "majority",
+    "centroid",
+    "min_semantic_distance",
+    "max_critic_praise",
+    "max_answer_length",
+    "min_answer_length",
+    "median_answer_length",
+    "max_lexical_support",
+)
+"""Selectors without a judge and without a threshold."""
+
+EPS = (0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.3)
+"""Distances below which drafts may count as near; they were fixed before any comparison on marks."""
+
+
+def usable_selectors(recording: Recording) -> list[str]:
+    """Return those of `DRAFT_SELECTORS` whose signals the recording has."""
+    return [name for name in DRAFT_SELECTORS if _has_values(recording, parse_selector(name).signals)]
+
+
+def draft_families(recording: Recording, *, judged: bool = True) -> dict[str, tuple[Procedure, ...]]:
+    """Return families of ways to choose, by name: without a judge, and with few calls of one.
+
+    Args:
+        recording: The recording; families whose signals it lacks are left out.
+        judged: Whether to include those that ask a judge.
+    """
+    names = usable_selectors(recording)
+    families: dict[str, tuple[Procedure, ...]] = {name: (Unjudged(parse_selector(name)),) for name in names}
+    apart = "centroid" in names
+    if apart:
+        runs = (f"longest_run(semantic_distance < {eps:g})" for eps in EPS)
+        families["longest_run"] = tuple(Unjudged(parse_selector(text)) for text in runs)
+    if not judged:
+        return families
+    middle = parse_selector("centroid" if apart else "majority")
+    families["judge_all"] = (JudgeAll(),)
+    families["judge_distinct"] = tuple(JudgeDistinct(eps) for eps in (0.0, *(EPS if apart else ())))
+    for order in (Last(), middle):
+        families[f"judge_until({order})"] = (JudgeUntil(order),)
+        families[f"halving({order})"] = (Halving(order),)
+    return families
+
+
+def _has_values(recording: Recording, names: frozenset[str]) -> bool:
+    """Return whether all columns are there, and the nearest of them has a value (drafts five rounds apart may not exist)."""
+    if not names <= set(recording.table.column_names):
+        return False
+    return not names or any(np.isfinite(recording.column(name)).any() for name in names)

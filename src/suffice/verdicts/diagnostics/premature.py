@@ -122,12 +122,7 @@ class PrematureStops(Result):
 
 
 def returned(stopped: Stops, right: Floats) -> Floats:
-    """Return whether the returned answer is right, shape ``(n_questions,)``; NaN where unknown or without a round.
-
-    Args:
-        stopped: Where the policy stops, and which answer it returns.
-        right: Of the rounds of its view.
-    """
+    """Return whether the returned answer is right, shape ``(n_questions,)``; NaN where unknown or without a round."""
     position = np.where(stopped.answer_position >= 0, stopped.answer_position, stopped.position)
     values = right[np.arange(len(position)), np.maximum(position, 0)]
     return np.where(position >= 0, values, np.nan)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from suffice.common.results import Result
+from suffice.common.results import NOT_IN_JSON, Result
 from suffice.common.tables import Column, Table
 from suffice.errors import DataError
 from suffice.evaluation.replay.checks import check_policy
@@ -56,7 +56,9 @@ class RankerFit(Result):
         notes: Notes for the reader.
     """
 
-    policy: Policy
+    json_first: ClassVar[tuple[str, ...]] = ("selector",)
+
+    policy: Policy = field(metadata=NOT_IN_JSON)
     metric: str
     cross_fitted: Mapping[str, float]
     penalty: float
@@ -67,10 +69,10 @@ class RankerFit(Result):
     seed: int
     notes: tuple[str, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values; the policy as the text of its selector."""
-        values = {name: value for name, value in Result.to_dict(self).items() if name != "policy"}
-        return {"selector": str(self.policy.selector), **values}
+    @property
+    def selector(self) -> str:
+        """The text of the ranker."""
+        return str(self.policy.selector)
 
     def table(self) -> Table:
         """Return the cross-fitted figures that the choice is based on."""

@@ -22,6 +22,8 @@ from suffice.policy.rules.selectors import Last, Selector
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
 
+NO_GAP = "some resamples have no gap between last and oracle; intervals of shares leave them out"
+
 WithInterval = tuple[float, float, float]
 """A value with the ends of its interval, each NaN where undefined."""
 
@@ -31,8 +33,6 @@ class SelectorRow:
     """One selector under one stopping rule.
 
     Attributes:
-        rule: The policy's label.
-        selector: Its text.
         quality: Mean metric of the returned answers.
         delta: Mean difference to `last` under the same rule.
         gap_seen: Share of the gap between `last` and the best of the seen rounds that is closed.
@@ -148,7 +148,7 @@ def compare_selectors(
     if unspread := undefined_notes(draws.units.n_units, resampling.n_resamples):
         notes += unspread
     elif undefined:
-        notes.append("some resamples have no gap between last and oracle; intervals of shares leave them out")
+        notes.append(NO_GAP)
     if any(row.n_selected for row in rows):
         notes.append("* selected here: fitted on some of these questions, so the figures flatter it")
     return SelectorComparison(
@@ -166,9 +166,6 @@ class Reference:
     """The references under one stopping rule: the metric of `last` and of the oracles.
 
     Attributes:
-        prepared: The recording.
-        policy: The rule.
-        metric: The metric of quality.
         last: The metric of the latest seen answer, shape ``(n_questions,)``.
         seen: The metric of the best seen answer.
         full: The metric of the best recorded answer; NaN where a rule ended the recording.

@@ -16,8 +16,7 @@ from suffice.evaluation.replay.charts import chart_of
 from suffice.evaluation.statistics import Coded, Resampling, area_under_roc
 from suffice.policy.rounds import Floats, Mask
 from suffice.recordings.recording import Recording
-from suffice.verdicts.diagnostics.rows import Rows, unit_of
-from suffice.verdicts.diagnostics.separation import cohens_d, ends, with_ends
+from suffice.verdicts.diagnostics.rows import Rows, cohens_d, ends, unit_of, with_ends
 
 FEW_VALUES = 20
 N_BINS = 10

@@ -18,11 +18,10 @@ from suffice.evaluation.replay.baselines import Run
 from suffice.evaluation.replay.charts import (
     COST_TITLES,
     axis_of,
+    by_state,
     chart_of,
     front_layer,
-    legend_entry,
     point_layer,
-    scale_of,
 )
 from suffice.evaluation.replay.front import pareto_front
 from suffice.evaluation.replay.prepared import PreparedRecording
@@ -284,12 +283,7 @@ def sweep_chart(sweep: ThresholdSweep) -> Chart:
         if not math.isnan(point.quality)
     ]
     x, y = axis_of("calls", COST_TITLES["calls"]), axis_of("quality", f"{sweep.metric.upper()}, points")
-    colour = {
-        "field": "kind",
-        "type": "nominal",
-        "legend": None,
-        **scale_of([*_POINT_COLOURS], [*_POINT_COLOURS.values()]),
-    }
+    colour, legend = by_state("kind", _POINT_COLOURS, data)
     tooltip = [
         {"field": "threshold", "format": ".4~f"},
         {"field": "quality", "title": sweep.metric.upper(), "format": ".1f"},
@@ -297,6 +291,4 @@ def sweep_chart(sweep: ThresholdSweep) -> Chart:
     ]
     encoding = {"x": x, "y": y, "color": colour, "tooltip": tooltip}
     layers = [front_layer(x, y, "calls"), point_layer(encoding, "datum.kind === 'its own value'", (200, 50))]
-    kinds = {point["kind"] for point in data}
-    legend = [legend_entry(name, colour, "circle") for name, colour in _POINT_COLOURS.items() if name in kinds]
     return Chart(chart_of(data, layers, 300, f"{sweep.metric.upper()} against calls as {sweep.literal} moves", legend))

@@ -17,13 +17,9 @@ class ReplyChange:
     """A value that the replies had not named before.
 
     Attributes:
-        column: One of `REPLY_COLUMNS`.
-        value: The new value.
         before: The value of the previous request.
         place: Position of the first request with the new value.
-        request: The id of that request.
         time: Time of that request, seconds since 1970; NaN where unknown.
-        n: Requests with this value.
     """
 
     column: str

@@ -19,9 +19,6 @@ class WatchPoint:
 
     Attributes:
         request: Its number, from 1.
-        mean: The mean loss so far.
-        low: Lower end of its interval.
-        high: Upper end.
         e_value: Evidence against the bound; NaN without one.
     """
 
@@ -35,14 +32,7 @@ class WatchPoint:
 def watch_chart(
     points: Sequence[WatchPoint], windows: Sequence[LossWindow], question: LossClaim, marks: Sequence[tuple[int, str]]
 ) -> Chart:
-    """Return the mean loss since deployment with its interval, and that of each window.
-
-    Args:
-        points: Of the whole log, in the order of requests.
-        windows: Their means are drawn at their last requests.
-        question: The claim: the kind of loss, and its bound.
-        marks: Events, each with the number of its request.
-    """
+    """Return the mean loss since deployment with its interval, and that of each window."""
     seen = [abs(item.mean) for item in windows if item.n_audited]
     # The first intervals cover all possible values, and would leave no room for the rest.
     most = max(

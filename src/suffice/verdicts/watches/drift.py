@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,8 @@ from suffice.policy.session import Policy
 from suffice.policy.signals import ABSTAIN_PATTERNS, abstained_by, clean_column
 from suffice.recordings.recording import Recording
 from suffice.verdicts.diagnostics.drift import kolmogorov_p, kolmogorov_smirnov
+from suffice.verdicts.diagnostics.rows import mean_known
+from suffice.verdicts.losses import at_rounds
 from suffice.verdicts.watches.losses import reference_stops
 from suffice.verdicts.watches.requests import Requests
 
@@ -31,9 +33,7 @@ class Movement:
     """One number of each request, compared window by window with the same number of tune questions.
 
     Attributes:
-        name: What it is.
         role: Whether the rule reads it, another signal was recorded, or it is a habit of the loop (stops, costs, length).
-        before: Its mean before.
         now: Its mean in the last whole window.
         distance: The largest distance between the two distribution functions there, in [0, 1].
         p: Probability of so large a distance between two sets of as many values from one distribution.
@@ -62,7 +62,6 @@ class Drifts:
         n_windows: Whole windows, each of which is a look.
         alpha: The risk that any of these finds is false, over all numbers and all looks.
         effect: The smallest distance that counts.
-        notes: Notes for the reader.
     """
 
     movements: tuple[Movement, ...]
@@ -158,7 +157,8 @@ def drifts_of(
         )
     starts = range(first, n - window + 1, window)
     questions = np.unique(requests.questions, return_inverse=True)[1]
-    names = [name for name in mine.values if name in theirs.values and not _is_void(theirs.values[name])]
+    known = {name: int(np.isfinite(values).sum()) for name, values in theirs.values.items()}
+    names = [name for name in mine.values if known.get(name, 0) >= _FEWEST_VALUES]
     missing = sorted(name for name, role in mine.roles.items() if role == _READ and name not in names)
     if missing:
         notes.append(f"not compared, since tune questions do not have it: {', '.join(missing)}")
@@ -188,10 +188,6 @@ def drifts_of(
         effect=effect,
         notes=tuple(notes),
     )
-
-
-def _is_void(values: Floats) -> bool:
-    return int(np.isfinite(values).sum()) < _FEWEST_VALUES
 
 
 def _movement_of(
@@ -224,18 +220,13 @@ def _movement_of(
     return Movement(
         name=name,
         role=role,
-        before=_mean_known(before),
-        now=_mean_known(last),
+        before=mean_known(before),
+        now=mean_known(last),
         distance=distance,
         p=p,
         since=since,
         moved=since is not None and distance >= effect,
     )
-
-
-def _mean_known(values: Floats) -> float:
-    known = values[np.isfinite(values)]
-    return float(known.mean()) if len(known) else math.nan
 
 
 def _habits(
@@ -262,42 +253,23 @@ def _habits(
             lacking = np.divide(n_ran - counts, n_ran, out=np.full(len(sums), np.nan), where=n_ran > 0)
             add(f"{name} undefined", role, lacking)
     for name in sorted(read):
-        add(f"{name} at the stop", _READ, _at(columns[name], recording, stop))
+        add(f"{name} at the stop", _READ, at_rounds(recording, columns[name], stop))
     add("stop round", _HABIT, np.where(stop >= 0, stop, np.nan))
+    tokens = tuple(name for name in recording.names("cost") if name.endswith(_TOKEN_ENDINGS))
     add("calls", _HABIT, _spent_up_to_the_stop(recording, ran, ("cost.generator.calls",)))
-    add(
-        "tokens",
-        _HABIT,
-        _spent_up_to_the_stop(recording, ran, tuple(n for n in recording.names("cost") if n.endswith(_TOKEN_ENDINGS))),
-    )
+    add("tokens", _HABIT, _spent_up_to_the_stop(recording, ran, tokens))
     if "answer" in recording.table.column_names:
         refuses = abstained_by(policy.abstain_patterns or ABSTAIN_PATTERNS)
-        given = _given(recording.answers, recording, answer)
+        given = at_rounds(recording, recording.answers, answer, None).tolist()
         add("answer refuses", _HABIT, np.array([math.nan if text is None else refuses(text) for text in given]))
-        add(
-            "answer length",
-            _HABIT,
-            np.array([math.nan if text is None else len(text) for text in given], dtype=np.float64),
-        )
+        add("answer length", _HABIT, _lengths(given))
     if "text" in recording.table.column_names:
-        replies = _given(recording.objects("text"), recording, answer)
-        add(
-            "reply length",
-            _HABIT,
-            np.array([math.nan if text is None else len(text) for text in replies], dtype=np.float64),
-        )
+        add("reply length", _HABIT, _lengths(at_rounds(recording, recording.objects("text"), answer, None).tolist()))
     return _Habits(values=values, roles=roles)
 
 
-def _at(column: Floats, recording: Recording, rounds: npt.NDArray[np.int64]) -> Floats:
-    place = rounds - int(recording.index[0])
-    inside = (place >= 0) & (place < column.shape[1])
-    return np.where(inside, column[np.arange(len(place)), np.clip(place, 0, column.shape[1] - 1)], np.nan)
-
-
-def _given(texts: npt.NDArray[np.object_], recording: Recording, rounds: npt.NDArray[np.int64]) -> list[str | None]:
-    place = rounds - int(recording.index[0])
-    return [row[at] if 0 <= at < len(row) else None for row, at in zip(texts, place.tolist(), strict=True)]
+def _lengths(texts: Sequence[str | None]) -> Floats:
+    return np.array([math.nan if text is None else len(text) for text in texts], dtype=np.float64)
 
 
 def _spent_up_to_the_stop(recording: Recording, ran: Mask, names: tuple[str, ...]) -> Floats:

@@ -172,12 +172,6 @@ def audits_to_notice(losses: Losses, bound: float, *, alpha: float, rise: float)
 
     The alarm needs longer for a rise that begins late in a log, so the number of audits since deployment does not say what would have
     been noticed.  A log has enough audits once a rise that began with its last `audits_needed` would have been noticed by now.
-
-    Args:
-        losses: Of the log.
-        bound: The largest accepted mean loss.
-        alpha: The risk of a false alarm.
-        rise: By how much the loss passes the bound.
     """
 
     def needed(before: int) -> int:

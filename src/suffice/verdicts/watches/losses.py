@@ -11,17 +11,18 @@ import numpy.typing as npt
 from suffice.common.tables import counted
 from suffice.errors import DataError, RuleSyntaxError
 from suffice.evaluation.replay.outcomes import default_metrics, has_outcome, is_agreement, outcome
+from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.replay.references import answering_like, baseline_policy
 from suffice.policy.rounds import Floats, Mask
 from suffice.policy.rules import Never
 from suffice.policy.session import Policy, Stops, stops
 from suffice.recordings.recording import Recording
 from suffice.verdicts.certificates import Certificate
-from suffice.verdicts.losses import loss_bounds
+from suffice.verdicts.losses import LossAccount
 from suffice.verdicts.watches.requests import Requests
 
 LossKind = str
-_WORST = 1.0
+_WITHIN_BOUNDS = "for the alarm they lost as little as they can have lost, and for the upper end of an interval as much"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +36,6 @@ class LossClaim:
         bound: The largest accepted mean loss; None where there is none.
         source: Where the bound comes from: `certificate`, `max_loss`, or empty.
         full_agrees: Whether the full run always agrees with itself: it returns the answer that agreement compares with.
-        notes: Notes for the reader.
     """
 
     metric: str
@@ -145,29 +145,66 @@ def _reference(requests: Requests, question: LossClaim) -> Policy:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class AuditedBounds:
+    """Bounds on the loss of each request, shape ``(n_requests,)``; NaN where no audit was drawn.
+
+    Attributes:
+        least: The smallest possible loss.
+        most: The largest; the same where the loss is known.
+        same: Where the request certainly returned the answer of its full run, so that it lost nothing.
+    """
+
+    least: Floats
+    most: Floats
+    same: Mask
+
+    @classmethod
+    def of(cls, requests: Requests, question: LossClaim) -> AuditedBounds:
+        """Return the bounds of all audits that were drawn; of those that got lost the full run's answer is unknown."""
+        least, most = np.full(len(requests), np.nan), np.full(len(requests), np.nan)
+        same = np.zeros(len(requests), dtype=np.bool_)
+        least[requests.drawn], most[requests.drawn] = question.lowest, 1.0
+        judged = requests.complete
+        # Agreement compares with the last answer, which a lost audit does not have.
+        if not is_agreement(question.metric):
+            judged = judged | (requests.lost & (requests.recording.ends == "rule"))
+        if judged.any():
+            least[judged], most[judged], same[judged] = _account(requests.at(judged), question)
+        return cls(least=least, most=most, same=same)
+
+
+def _account(requests: Requests, question: LossClaim) -> tuple[Floats, Floats, Mask]:
+    """Return the smallest and largest losses of requests, and where they returned the baseline's answer."""
+    prepared = PreparedRecording(recording=requests.recording, metric_names=(question.metric,))
+    account = LossAccount.of(prepared, _reference(requests, question), harm=question.lowest == 0, censored=True)
+    return account.of_answers(requests.policy, requests.stop, requests.answer)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Losses:
     """Losses in the order of requests; every array has shape ``(n,)``.
 
-    If a gold answer is missing, a loss is only known within bounds: the alarm uses the smallest possible loss (a
-    missing label is no evidence), and the upper end of an interval the largest.
+    If a gold answer is missing or an audit got lost, a loss is only known within bounds: the alarm and the lower end of an
+    interval use the smallest possible loss, the upper end the largest.
 
     Attributes:
         places: Positions of the requests in the log: the audited ones or, if audit rates vary, all that could have been
             audited.
         loss: The smallest possible loss of each; NaN if it was not audited.
+        most: The largest possible loss of each, likewise.
+        same: Where a request returned the answer of its full run.
+        lost: Where an audit got lost.
         rates: The probability of each audit; 1 where every loss is seen.
         lowest: The smallest possible loss, 0 or -1.
-        most: The largest possible loss of each; None = as `loss`, because no label is missing.
-        n_lost: Audits that got lost, whose loss counts as 1.
-        notes: Notes for the reader.
     """
 
     places: npt.NDArray[np.int64]
     loss: Floats
+    most: Floats
+    same: Mask
+    lost: Mask
     rates: Floats
     lowest: float
-    most: Floats | None = None
-    n_lost: int = 0
     notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
@@ -181,9 +218,7 @@ class Losses:
     @property
     def known(self) -> Mask:
         """Mask of the known losses."""
-        return (
-            self.audited if self.most is None else np.asarray(self.audited & (self.most <= self.loss), dtype=np.bool_)
-        )
+        return np.asarray(self.audited & (self.most <= self.loss), dtype=np.bool_)
 
     @property
     def n_audited(self) -> int:
@@ -193,7 +228,17 @@ class Losses:
     @property
     def n_missing(self) -> int:
         """Number of audited requests without the gold answer or mark that their loss needs."""
+        return int((self.audited & ~self.known & ~self.lost).sum())
+
+    @property
+    def n_unknown(self) -> int:
+        """Number of audited requests whose loss is unknown."""
         return int((self.audited & ~self.known).sum())
+
+    @property
+    def n_lost(self) -> int:
+        """Number of audits that got lost."""
+        return int(self.lost.sum())
 
     @property
     def gained(self) -> float:
@@ -214,7 +259,7 @@ class Losses:
     @property
     def upper_values(self) -> Floats:
         """The largest estimates of each loss."""
-        return self._weighed(self.loss if self.most is None else self.most)
+        return self._weighed(self.most)
 
     @property
     def largest(self) -> float:
@@ -231,21 +276,33 @@ class Losses:
         return self._means(np.ones(len(self), dtype=np.bool_))
 
     def _means(self, inside: Mask) -> Floats:
-        """Return running means that assume missing losses to be like the known ones, within their bounds."""
-        low, high = self.values[inside], self.upper_values[inside]
-        known, audited, weights = self.known[inside], self.audited[inside], 1 / self.rates[inside]
-        n, seen = np.arange(1, len(low) + 1), np.cumsum(np.where(known, low, 0.0))
-        weight, whole = np.cumsum(np.where(known, weights, 0.0)), np.cumsum(np.where(audited, weights, 0.0))
-        scale = np.divide(whole, weight, out=np.full(len(low), np.nan), where=weight > 0)
-        means: Floats = np.clip(seen / n * scale, np.cumsum(low) / n, np.cumsum(high) / n)
-        return means
+        """Return running means that assume unknown losses to be like the known ones, within their bounds.
+
+        A loss that lacks a gold answer is like that of the other differing answers, since equal answers need none; without any of these
+        it is the largest possible.  Of a lost audit nothing is known, so its loss is like that of all other audits.
+        """
+        low, high, weights = self.values[inside], self.upper_values[inside], 1 / self.rates[inside]
+        known, audited, lost = self.known[inside], self.audited[inside], self.lost[inside] & ~self.known[inside]
+
+        def up_to(mask: Mask, values: Floats = weights) -> Floats:
+            """Return the running sum of some of the requests."""
+            return np.cumsum(np.where(mask, values, 0.0))
+
+        missing, differ = up_to(audited & ~known & ~lost), up_to(known & ~self.same[inside])
+        sums = up_to(known, low) * (1 + np.divide(missing, differ, out=np.zeros(len(low)), where=differ > 0))
+        sums = np.where((missing > 0) & (differ == 0), np.inf, sums)
+        ended = up_to(audited & ~lost)
+        sums = sums * np.divide(up_to(audited), ended, out=np.ones(len(low)), where=ended > 0)
+        n = np.arange(1, len(low) + 1)
+        means: Floats = np.clip(sums / n, np.cumsum(low) / n, np.cumsum(high) / n)
+        return np.where(up_to(known) > 0, means, np.nan)
 
     def _weighed(self, loss: Floats) -> Floats:
         return loss if self.least_rate is None else np.where(self.audited, loss, 0.0) / self.rates
 
 
 def audited_losses(
-    requests: Requests, question: LossClaim, *, until: int | None = None, bounds: tuple[Floats, Floats] | None = None
+    requests: Requests, question: LossClaim, *, until: int | None = None, bounds: AuditedBounds | None = None
 ) -> Losses:
     """Return the losses of audited requests, in the order of requests.
 
@@ -253,29 +310,26 @@ def audited_losses(
         requests: Of the log.
         question: Which loss.
         until: The place of the first request that does not count yet; None = all count.
-        bounds: `audited_bounds` of both; None = they are found here.
+        bounds: Of both; None = they are computed here.
     """
     notes: list[str] = []
     counting = requests.counting & (np.arange(len(requests)) < (len(requests) if until is None else until))
-    least, most = audited_bounds(requests, question) if bounds is None else bounds
-    drawn = requests.drawn & counting
+    bounds = bounds or AuditedBounds.of(requests, question)
+    drawn, lost = requests.drawn & counting, requests.lost & counting
+    n_drawn, n_lost = int(drawn.sum()), int(lost.sum())
     repeats = int((~requests.counting).sum())
     if repeats:
         notes.append(
             f"{counted(repeats, 'request')} repeat a question of the log and share its draw: each question counts once, at its first request "
             "(question(..., request_id=...) draws each request by itself)"
         )
-    n_lost = int((requests.lost & drawn).sum())
     if n_lost:
         notes.append(
-            f"{counted(n_lost, 'audit')} of {int(drawn.sum()):,} got lost (drawn, and never run to the end): their loss counts as 1"
+            f"{counted(n_lost, 'audit')} of {n_drawn:,} got lost (drawn, and never run to the end): {_WITHIN_BOUNDS}"
         )
-    missing = int((drawn & (least < most)).sum())
+    missing = int((drawn & ~lost & (bounds.least < bounds.most)).sum())
     if missing:
-        notes.append(
-            f"{question.metric} is unknown in {missing:,} of {int(drawn.sum()):,} audited requests: for the alarm they lost as little as they can "
-            "have lost, and for the upper end of an interval as much"
-        )
+        notes.append(f"{question.metric} is unknown in {missing:,} of {n_drawn:,} audited requests: {_WITHIN_BOUNDS}")
     without = int(np.isnan(requests.rate).sum())
     if without:
         notes.append(
@@ -292,42 +346,19 @@ def audited_losses(
     places = np.flatnonzero(rated if varies else drawn)
     return Losses(
         places=places,
-        loss=least[places],
-        most=most[places],
+        loss=bounds.least[places],
+        most=bounds.most[places],
+        same=bounds.same[places],
+        lost=lost[places],
         rates=requests.rate[places],
         lowest=question.lowest,
-        n_lost=n_lost,
         notes=tuple(notes),
     )
 
 
-def audited_bounds(requests: Requests, question: LossClaim) -> tuple[Floats, Floats]:
-    """Return the smallest and the largest loss that each audited request can have had; NaN where none was audited.
-
-    They are equal if the loss is known.  A lost audit counts as 1, also for the alarm; otherwise crashes on long
-    questions would improve the figures.
-    """
-    least, most = np.full(len(requests), np.nan), np.full(len(requests), np.nan)
-    complete = requests.complete
-    if complete.any():
-        least[complete], most[complete] = _bounds_of(requests.at(complete), question)
-    least[requests.lost] = most[requests.lost] = _WORST
-    return least, most
-
-
-def _bounds_of(requests: Requests, question: LossClaim) -> tuple[Floats, Floats]:
-    recording = requests.recording
-    metric, reference = outcome(recording, question.metric), reference_stops(recording, _reference(requests, question))
-    mine = _value_at(recording, metric, requests.answer, requests.stop)
-    full = _value_at(recording, metric, reference.answer_rounds, reference.rounds)
-    # An equal answer loses nothing even without a gold answer.  But the printed mean assumes missing losses to be like
-    # the known ones, and would be too small if all harmless losses were known.
-    return loss_bounds(mine, full, lowest=question.lowest)
-
-
 def full_run_losses(requests: Requests, question: LossClaim) -> Floats:
     """Return the loss against the baseline of requests that ran on, shape ``(n_requests,)``; NaN where it is unknown."""
-    low, high = _bounds_of(requests, question)
+    low, high, _ = _account(requests, question)
     return np.where(low < high, np.nan, low)
 
 
@@ -335,13 +366,3 @@ def reference_stops(recording: Recording, policy: Policy) -> Stops:
     """Return where a policy stops on the rounds of requests."""
     raw = recording.rounds(policy.raw_columns)
     return stops(policy, raw)
-
-
-def _value_at(
-    recording: Recording, metric: Floats, answer: npt.NDArray[np.int64], stop: npt.NDArray[np.int64]
-) -> Floats:
-    """Return a metric at the answered round, or at the stop where no round has an answer."""
-    position = np.where(answer >= 0, answer, stop) - int(recording.index[0])
-    rows = np.arange(len(position))
-    inside = (position >= 0) & (position < metric.shape[1])
-    return np.where(inside, metric[rows, np.clip(position, 0, metric.shape[1] - 1)], np.nan)

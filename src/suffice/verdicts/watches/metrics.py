@@ -19,7 +19,6 @@ class WatchFigure:
 
     Attributes:
         name: Its name for Prometheus; OpenTelemetry has dots after the first word instead of the first underscore.
-        about: Its description.
         value: The number; NaN where it is unknown.
         labels: Its labels, such as the policy.
         is_total: Whether it can only grow.

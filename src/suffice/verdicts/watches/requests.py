@@ -193,7 +193,7 @@ class Requests:
 
     @property
     def lost(self) -> Mask:
-        """Mask of the requests that were drawn and did not run on; their loss counts as 1."""
+        """Mask of the requests that were drawn and did not run on, so that the answer of their full run is unknown."""
         return self.drawn & ~self.complete
 
     @property

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
 
 from suffice.common.display import Chart, facts_table
-from suffice.common.results import Result, jsonable
+from suffice.common.results import NOT_IN_JSON, Result
 from suffice.common.tables import Column, Table, counted, figure
 from suffice.policy.calibration import CalibrationReport
+from suffice.verdicts.diagnostics.calibration import bins_table
 from suffice.verdicts.watches.changes import MODEL, ReplyChange, changes_table
 from suffice.verdicts.watches.charts import WatchPoint, watch_chart
 from suffice.verdicts.watches.drift import Drifts, Movement
@@ -19,7 +20,9 @@ from suffice.verdicts.watches.losses import USER_SIGNAL, LossClaim
 from suffice.verdicts.watches.requests import moment
 from suffice.verdicts.watches.shadows import ShadowFigures, shadows_table
 
-WatchStatus = Literal["keep", "recalibrate", "re-certify", "fall back", "missing golds", "not enough audits"]
+WatchStatus = Literal[
+    "keep", "recalibrate", "re-certify", "fall back", "missing golds", "lost audits", "not enough audits"
+]
 
 STATUSES: Mapping[WatchStatus, str] = {
     "keep": "nothing shows that the loss is above its bound; the sentence says how long a rise must have lasted to be noticed",
@@ -27,13 +30,14 @@ STATUSES: Mapping[WatchStatus, str] = {
     "re-certify": "another model replies, the certificate is suspended, or there is no bound to judge by",
     "fall back": "the loss is above its bound: let the loop run at full width",
     "missing golds": "too many audited requests have no gold answer or mark after the gold deadline: the alarm cannot see their loss",
+    "lost audits": "too many audits never ran to the end: the alarm cannot see their loss",
     "not enough audits": "there are too few audits to notice a loss above the bound",
 }
 """What each status says."""
 
 _MOST_WINDOWS = 10
-_MOST_MISSING = 0.05
-"""The largest share of audited requests that may lack a gold answer after its deadline."""
+_MOST_UNKNOWN = 0.05
+"""The largest share of audited requests whose loss may be unknown after the deadlines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +45,6 @@ class SignalFit:
     """One calibrated signal on audited requests.
 
     Attributes:
-        signal: The calibrated signal.
         report: Predicted and observed shares, in bins.
         gap: The mean of observed less predicted over audited requests, with an interval that is valid at every look.
         is_off: Whether the gap is larger than the effect size for sure.
@@ -65,7 +68,8 @@ class WatchResult(Result):
         ids: Their ids, in the order of time.
         times: When each came, seconds since 1970.
         n_audited: Requests whose loss is known.
-        n_missing: Audited requests without a gold answer or a mark after the gold deadline.
+        n_missing: Audited requests whose loss needs a gold answer or a mark that is missing after the gold deadline.
+        n_unknown: Audited requests whose loss is unknown, because of that or because the audit got lost.
         gold_deadline: That deadline, seconds after a request.
         n_drawn: Requests that were drawn for an audit.
         n_lost: Audits that got lost.
@@ -91,14 +95,17 @@ class WatchResult(Result):
         notes: Notes for the reader.
     """
 
+    json_first: ClassVar[tuple[str, ...]] = ("status", "sentence", "rang_at")
+
     policy: str
     digest: str
     question: LossClaim
     n: int
-    ids: list[str]
-    times: list[float]
+    ids: list[str] = field(metadata=NOT_IN_JSON)
+    times: list[float] = field(metadata=NOT_IN_JSON)
     n_audited: int
     n_missing: int
+    n_unknown: int
     gold_deadline: float
     n_drawn: int
     n_lost: int
@@ -128,6 +135,12 @@ class WatchResult(Result):
         return self.alarm is not None and self.alarm.rang is not None
 
     @property
+    def rang_at(self) -> dict[str, Any] | None:
+        """The request at which the alarm rang, and its time; None while it is silent."""
+        place = None if self.alarm is None else self.alarm.rang
+        return None if place is None else {"request": self.ids[place], "time": self.times[place]}
+
+    @property
     def new_model(self) -> ReplyChange | None:
         """The last new model id in the replies."""
         return next((change for change in reversed(self.changes) if change.column == MODEL), None)
@@ -144,8 +157,8 @@ class WatchResult(Result):
             return "fall back"
         if self.question.bound is None or self.suspended or (self.certified and self.new_model):
             return "re-certify"
-        if self.n_cut and self.n_missing > _MOST_MISSING * (self.n_audited + self.n_missing):
-            return "missing golds"
+        if self.n_cut and self.n_unknown > _MOST_UNKNOWN * (self.n_audited + self.n_unknown):
+            return "missing golds" if 2 * self.n_missing >= self.n_unknown else "lost audits"
         if self.drifts.of_rule or self.off or self.new_model:
             return "recalibrate"
         return "not enough audits" if self.needed and self.n_cut else "keep"
@@ -163,19 +176,22 @@ class WatchResult(Result):
             "re-certify": self._certify_again,
             "recalibrate": self._recalibrate,
             "missing golds": self._ask_for_golds,
+            "lost audits": self._ask_for_audits,
             "not enough audits": self._wait,
             "keep": self._keep,
         }[self.status]()
 
-    def _loss_text(self, window: LossWindow | None = None) -> str:
-        window = window or self.whole
-        if not window.n_audited:
+    def _loss_text(self) -> str:
+        """Return the loss since deployment in words, and of how many audits it is unknown."""
+        if not self.whole.n_audited:
             return "not known: no request was audited"
-        return f"{_in_points(window.interval)} points on {self._n_audited(window.n_audited)}"
-
-    def _n_audited(self, n: int) -> str:
-        noun = "request past its deadline" if self.question.metric == USER_SIGNAL else "audited request"
-        return counted(n, noun, "requests past their deadline" if self.question.metric == USER_SIGNAL else "")
+        is_signal = self.question.metric == USER_SIGNAL
+        noun, plural = (
+            ("request past its deadline", "requests past their deadline") if is_signal else ("audited request", "")
+        )
+        text = f"{figure(self.whole.interval, '.1f', 100)} points on {counted(self.whole.n_audited, noun, plural)}"
+        unknown = f" (of {self.n_unknown:,} more it is unknown, and the interval has room for the worst)"
+        return text + unknown * bool(self.n_unknown)
 
     @property
     def _bound(self) -> str:
@@ -195,7 +211,7 @@ class WatchResult(Result):
         if self.new_model is not None:
             texts.append(f"{self.new_model.value} replies since {self.place_text(self.new_model.place)}")
         if self.n_lost:
-            texts.append(f"{counted(self.n_lost, 'audit')} of {self.n_drawn:,} got lost and count as lost answers")
+            texts.append(f"{counted(self.n_lost, 'audit')} of {self.n_drawn:,} got lost")
         return f" Look at this first: {'; '.join(texts)}." if texts else ""
 
     def _fall_back(self) -> str:
@@ -241,8 +257,15 @@ class WatchResult(Result):
         hours = f"{self.gold_deadline / 3600:,.4g} hours"
         return (
             f"Add the missing golds: {self.question.metric} is unknown in {self.n_missing:,} of "
-            f"{counted(self.n_audited + self.n_missing, 'audit')} after the gold deadline of {hours}, and the alarm cannot see what these lost. Add "
+            f"{counted(self.n_audited + self.n_unknown, 'audit')} after the gold deadline of {hours}, and the alarm cannot see what these lost. Add "
             "their gold answers or marks to the log, or judge by agreement with the full run, which needs none (metric, --metric agreement)."
+        )
+
+    def _ask_for_audits(self) -> str:
+        n = self.n_unknown - self.n_missing
+        return (
+            f"Find out why audits get lost: {counted(n, 'audit')} of {self.n_audited + self.n_unknown:,} never ran to the end, and the alarm "
+            "cannot see what these lost. Run audits in a process that outlives a deploy, or resume them from their state."
         )
 
     def _wait(self) -> str:
@@ -297,17 +320,16 @@ class WatchResult(Result):
             tables.append(changes_table(self.changes))
         if self.shadows:
             tables.append(shadows_table(self.shadows, self.question))
-        tables += [_reliability_table(item) for item in self.reliability]
+        for item in self.reliability:
+            gap = f"observed less predicted, by request: {figure(item.gap, '+.1f', 100)} points (valid at every look)"
+            title = f"{item.signal} on audited requests, at every round"
+            tables.append(bins_table(title, {"all": item.report}, {}, notes=(gap,)))
         return [*tables, self._facts()]
 
     def table(self) -> Table:
         """Return the loss since deployment, then of the last windows, the latest first."""
-        rows: list[tuple[Any, ...]] = [("all", self._span(self.whole), *_window_row(self.whole))]
         shown = self.windows[:_MOST_WINDOWS]
-        rows += [
-            ("latest" if place == 0 else f"{place} before", self._span(item), *_window_row(item))
-            for place, item in enumerate(shown)
-        ]
+        named = [(f"{place} before" if place else "latest", window) for place, window in enumerate(shown)]
         notes = [
             f"intervals hold at every look, {100 * (1 - self.alpha):g} %: that of all requests for their running mean, those of all windows together"
         ]
@@ -315,17 +337,18 @@ class WatchResult(Result):
             notes.append(f"{counted(len(self.windows) - len(shown), 'older window')} not shown")
         if not self.drifts.movements:
             notes += self.drifts.notes
-        title = f"{self.question.text}, points{f'; at most {self._bound}' if self._bound else ''}"
-        return Table(
-            title=title,
-            columns=(
-                Column("window"),
-                Column("since"),
-                Column("requests", ",.0f"),
-                Column("due" if self.question.metric == USER_SIGNAL else "audited", ",.0f"),
-                Column("loss", "+.1f", scale=100, interval=True),
-            ),
-            rows=tuple(rows),
+        return Table.of(
+            f"{self.question.text}, points{f'; at most {self._bound}' if self._bound else ''}",
+            [("all", self.whole), *named],
+            {
+                Column("window"): lambda row: row[0],
+                Column("since"): lambda row: self._span(row[1]),
+                Column("requests", ",.0f"): lambda row: row[1].n,
+                Column("due" if self.question.metric == USER_SIGNAL else "audited", ",.0f"): lambda row: (
+                    row[1].n_audited
+                ),
+                Column("loss", "+.1f", scale=100, interval=True): lambda row: row[1].interval,
+            },
             notes=(*self.question.notes, *self.notes, *notes),
         )
 
@@ -355,34 +378,3 @@ class WatchResult(Result):
         if self.alarm is not None and self.alarm.rang is not None:
             marks.append((self.alarm.rang + 1, "alarm"))
         return watch_chart(self.points, self.windows, self.question, marks)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values: status and sentence first, without the ids and times of all requests; places count from 0."""
-        values: dict[str, Any] = {"status": self.status, "sentence": self.sentence}
-        rang = None if self.alarm is None else self.alarm.rang
-        values["rang_at"] = None if rang is None else {"request": self.ids[rang], "time": jsonable(self.times[rang])}
-        values |= {name: value for name, value in Result.to_dict(self).items() if name not in ("ids", "times")}
-        return values
-
-
-def _window_row(window: LossWindow) -> tuple[Any, ...]:
-    return window.n, window.n_audited, window.interval
-
-
-def _in_points(interval: tuple[float, float, float]) -> str:
-    return figure(interval, ".1f", 100)
-
-
-def _reliability_table(item: SignalFit) -> Table:
-    return Table.of(
-        f"{item.signal} on audited requests, at every round",
-        [bin_ for bin_ in item.report.bins if bin_.n],
-        {
-            Column("bin"): lambda bin_: f"{bin_.low:.1f}-{bin_.high:.1f}",
-            Column("rounds", ",.0f"): "n",
-            Column("predicted", ".3f"): "predicted",
-            Column("observed", ".3f"): "observed",
-            Column("observed - predicted", "+.3f"): lambda bin_: bin_.observed - bin_.predicted,
-        },
-        notes=(f"observed less predicted, by request: {figure(item.gap, '+.1f', 100)} points (valid at every look)",),
-    )

@@ -22,7 +22,6 @@ class ShadowFigures:
     """One shadow beside the policy.
 
     Attributes:
-        name: The shadow.
         n: Requests on which its stop is known, because the rounds that it wanted ran.
         unknown: Requests on which it would have gone on past the rounds that ran.
         stop: Its mean stop round on audited requests, all of which ran far enough.

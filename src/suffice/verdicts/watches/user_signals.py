@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from suffice.common.tables import counted
 from suffice.errors import DataError
@@ -60,67 +62,104 @@ def signalled_losses(
     """
     if np.isnan(requests.times).any():
         raise DataError("a deadline needs to know when each request came, and the log has no recorded_at")
-    runs = requests.recording.per_question(RUN, requests.ids)
-    place_of = {str(name): place for names in (requests.ids, runs) for place, name in enumerate(names)}
-    several = Counter(requests.questions)
-    numbered = 0
-    values = np.zeros(len(requests))
-    late = unknown = early = 0
-    last = np.nan
-    heard: Mask = np.zeros(len(requests), dtype=np.bool_)
+    heard = _Heard(requests=requests, deadline=deadline)
     given = [*signals]
     for item in given:
-        if not 0 <= item.value <= 1:
-            raise DataError(
-                f"the signal of request {item.request!r} is {item.value!r}: it says what was lost, from 0 to 1 (a complaint)"
-            )
-        last = np.fmax(last, seconds_of(item.time))
-        place = place_of.get(item.request)
-        if place is None:
-            unknown += 1
-        elif item.time > requests.times[place] + deadline:
-            late += 1
-        else:
-            early += item.time < requests.times[place]
-            numbered += several[requests.questions[place]] > 1 and item.request != runs[place]
-            values[place] = max(values[place], item.value)
-            heard[place] = True
+        heard.add(item)
     if deadline <= 0:
         raise DataError(
             "a user signal needs a deadline, the time after which a request without a complaint counts as good: "
             "deadline=7 * 86400, or --deadline 7d"
         )
-    if given and not {item.request for item in given} & {*(names or place_of)}:
+    if given and not {item.request for item in given} & {*(names or heard.place_of)}:
         raise DataError(
             f"no signal is of a request of this log: {given[0].request!r} is not an id as {requests.ids[0]!r}. Give the id of the "
             "request in the log (question_id), or its run"
         )
     due = np.flatnonzero(requests.times + deadline <= now)
-    waiting = len(requests) - len(due)
-    notes = [
-        text
-        for n, text in (
-            (unknown, f"{counted(unknown, 'signal')} of requests that are not judged here"),
-            (late, f"{counted(late, 'signal')} came after the deadline of {deadline:g} seconds: reported, not used"),
-            (early, f"{counted(early, 'signal')} came before the request, by the clocks: are their times UTC?"),
-            (
-                numbered,
-                (
-                    f"{counted(numbered, 'signal')} of a question that was asked several times: which request is meant by an id depends on what "
-                    "else was recorded, so give its run (OpenQuestion.run)"
-                ),
-            ),
-            (waiting, f"{counted(waiting, 'request')} still before the deadline: not used yet"),
-        )
-        if n
-    ]
-    notes.append(f"{int(heard[due].sum()):,} of {len(due):,} requests have a signal; without one the loss is 0")
-    notes.append(
-        f"the last signal came {moment(float(last), 'at ')}"
-        if given
-        else "there is no signal at all: is the file whole?"
+    never = np.zeros(len(due), dtype=np.bool_)
+    return Losses(
+        places=due,
+        loss=heard.values[due],
+        most=heard.values[due],
+        same=never,
+        lost=never,
+        rates=np.ones(len(due)),
+        lowest=0.0,
+        notes=tuple(heard.notes(due, given)),
     )
-    return Losses(places=due, loss=values[due], rates=np.ones(len(due)), lowest=0.0, notes=tuple(notes))
+
+
+@dataclass(kw_only=True, eq=False)
+class _Heard:
+    """The largest value of the signals about each request, and counts of those that are not used or doubtful.
+
+    Attributes:
+        requests: Of the log.
+        deadline: Seconds after a request after which a signal is late.
+    """
+
+    requests: Requests
+    deadline: float
+    late: int = 0
+    unknown: int = 0
+    early: int = 0
+    ambiguous: int = 0
+    last: float = math.nan
+
+    def __post_init__(self) -> None:
+        ids = self.requests.ids
+        self._runs = self.requests.recording.per_question(RUN, ids)
+        self._times_asked = Counter(self.requests.questions)
+        self.place_of = {str(name): place for names in (ids, self._runs) for place, name in enumerate(names)}
+        self.values = np.zeros(len(ids))
+        self.signalled: Mask = np.zeros(len(ids), dtype=np.bool_)
+
+    def add(self, item: UserSignal) -> None:
+        """Count a signal.
+
+        Raises:
+            DataError: Its value is outside [0, 1].
+        """
+        if not 0 <= item.value <= 1:
+            raise DataError(
+                f"the signal of request {item.request!r} is {item.value!r}: it says what was lost, from 0 to 1 (a complaint)"
+            )
+        self.last = float(np.fmax(self.last, seconds_of(item.time)))
+        place = self.place_of.get(item.request)
+        if place is None:
+            self.unknown += 1
+            return
+        began = self.requests.times[place]
+        if item.time > began + self.deadline:
+            self.late += 1
+            return
+        self.early += item.time < began
+        asked_again = self._times_asked[self.requests.questions[place]] > 1
+        self.ambiguous += asked_again and item.request != self._runs[place]
+        self.values[place] = max(self.values[place], item.value)
+        self.signalled[place] = True
+
+    def notes(self, due: npt.NDArray[np.int64], given: Collection[UserSignal]) -> list[str]:
+        """Return notes on the signals, given the places of the requests whose deadline has passed."""
+        waiting = len(self.requests) - len(due)
+        counts = {
+            f"{counted(self.unknown, 'signal')} of requests that are not judged here": self.unknown,
+            f"{counted(self.late, 'signal')} came after the deadline of {self.deadline:g} seconds: reported, not used": self.late,
+            f"{counted(self.early, 'signal')} came before the request, by the clocks: are their times UTC?": self.early,
+            (
+                f"{counted(self.ambiguous, 'signal')} of a question that was asked several times: which request is meant by an id depends on "
+                "what else was recorded, so give its run (OpenQuestion.run)"
+            ): self.ambiguous,
+            f"{counted(waiting, 'request')} still before the deadline: not used yet": waiting,
+        }
+        return [
+            *(text for text, n in counts.items() if n),
+            f"{int(self.signalled[due].sum()):,} of {len(due):,} requests have a signal; without one the loss is 0",
+            f"the last signal came {moment(self.last, 'at ')}"
+            if given
+            else "there is no signal at all: is the file whole?",
+        ]
 
 
 def by_request(records: Iterable[Mapping[str, object]]) -> list[UserSignal]:

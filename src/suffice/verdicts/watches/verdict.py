@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +30,7 @@ from suffice.verdicts.watches.changes import changes_of
 from suffice.verdicts.watches.charts import WatchPoint
 from suffice.verdicts.watches.drift import drifts_of
 from suffice.verdicts.watches.evidence import audits_to_notice, loss_alarm, loss_windows, sequence_of, whole_log
-from suffice.verdicts.watches.losses import USER_SIGNAL, LossClaim, Losses, audited_bounds, audited_losses
+from suffice.verdicts.watches.losses import USER_SIGNAL, AuditedBounds, LossClaim, Losses, audited_losses
 from suffice.verdicts.watches.requests import Requests, others_text
 from suffice.verdicts.watches.result import SignalFit, WatchResult
 from suffice.verdicts.watches.shadows import shadow_figures
@@ -61,8 +62,7 @@ def watch(
 ) -> WatchResult:
     """Say what a production log shows of the policy that decided it: keep it, calibrate or certify it again, or fall back.
 
-    A deployed rule hides what it did not run, so its loss is known only where an audit ran on after the answer.  Intervals and
-    the alarm hold at every look: call this as often as you like.
+    Its loss is known only where an audit ran on after the answer.  Intervals and the alarm hold at every look.
 
     Args:
         log: Recorded by `Recorder` with this policy and an `Audit`.
@@ -72,15 +72,13 @@ def watch(
             the certificate if the log has it, else gold answers, else agreement with the full run.
         max_loss: The largest accepted mean loss; None = that of the certificate.
         signal: What users said later: judged instead of the loss against the full run, on all requests that are due.
-        deadline: Seconds that signals and audits may take. A signal is late after it, and a request without one waits for it. So does an
-            audit that has not ended, and all later requests with it; after the deadline it is lost.  None = an hour for audits; user
-            signals need a deadline of their own.
-        gold_deadline: Seconds after a request that its gold answer, or a judge's mark, may take.  Until then an audited request without
-            one waits, and all later requests with it.  After it, it counts as the smallest loss that it can have had for the alarm, and
-            as the largest for the upper end of an interval.  One that comes later still counts from then on: it can only raise the
-            evidence, so an alarm that has rung stays so.  Agreement needs none.
+        deadline: Seconds that signals and audits may take.  Until then a request, or an audit, waits, and so do all later ones;
+            after it a signal is late, and an audit lost.  None = an hour for audits; user signals need a deadline of their own.
+        gold_deadline: Seconds after a request that its gold answer, or a judge's mark, may take; until then it waits likewise.  After
+            that its loss counts within its bounds, as that of a lost audit does.  A gold that comes later still counts, and can only
+            raise the evidence, so an alarm that has rung stays so.  Agreement needs none.
         now: The time, seconds since 1970; None = the clock's.
-        since: Leave out requests before this time: since a fault was mended, for instance.
+        since: Leave out requests before this time.
         window: Requests of a window.
         alpha: The risk of a false alarm, ever, and that of an interval that misses.
         rise: A rise of the loss above its bound that must be noticed: how many audits are enough follows from it.
@@ -97,75 +95,108 @@ def watch(
         raise DataError(f"gold_deadline is in seconds, 0 or more, not {gold_deadline!r}: 7 * 86400 is a week")
     requests = Requests.of(log, policy, since=since)
     refuse_several_loops(requests.recording)
-    notes = [*requests.notes, *others_text(requests.others), *_overlap_notes(requests, tune)]
-    certificate = Certificate.of(policy)
-    if certificate is not None and not certificate.holds_for(policy):
-        notes.append("the certificate is void: the policy was changed after it was certified")
-        certificate = None
+    certificate, void = _valid_certificate(policy)
+    notes = [*requests.notes, *others_text(requests.others), *_overlap_notes(requests, tune), *void]
     moment = time.time() if now is None else now
-    if signal is not None:
-        if metric is not None:
-            raise DataError("a user signal is judged instead of a metric: give one of them")
-        question = LossClaim(metric=USER_SIGNAL, kind="harm", bound=max_loss, source="max_loss" if max_loss else "")
-        names = {*log.question_ids, *map(str, log.per_question(RUN, log.question_ids))}
-        losses = signalled_losses(requests, signal, deadline=deadline or 0.0, now=moment, names=names)
-    else:
+    if signal is None:
         question = LossClaim.of(requests, certificate, metric=metric, max_loss=max_loss)
-        bounds = audited_bounds(requests, question)
-        golds = -math.inf if is_agreement(question.metric) else gold_deadline
-        until, why = _first_pending(requests, bounds, _AUDIT_DEADLINE if deadline is None else deadline, golds, moment)
-        losses = audited_losses(requests, question, until=until, bounds=bounds)
-        waiting = int(requests.drawn[until:].sum())
-        if waiting:
-            notes.append(
-                f"{counted(waiting, 'audited request')} not used yet: {why}, and requests count in their order"
-            )
-    notes += losses.notes
-    alarm, path = (None, np.array([]))
-    if question.bound is not None and losses.n_audited:
-        alarm, path = loss_alarm(losses, question.bound, len(requests), alpha=alpha)
-    whole = whole_log(requests, losses, alpha)
-    needed, noticed = 0, None
-    if question.bound is not None:
-        enough, noticed = audits_to_notice(losses, question.bound, alpha=alpha, rise=rise)
-        needed = 0 if whole.high <= question.bound else max(0, enough - losses.n_audited)
-    notes += _draw_notes(requests) if signal is None else []
+        audits = _AUDIT_DEADLINE if deadline is None else deadline
+        losses, waiting = _due_losses(requests, question, audits=audits, golds=gold_deadline, now=moment)
+        notes += [*waiting, *losses.notes, *_draw_notes(requests)]
+        shadows = tuple(shadow_figures(requests, question))
+    elif metric is not None:
+        raise DataError("a user signal is judged instead of a metric: give one of them")
+    else:
+        question = LossClaim(metric=USER_SIGNAL, kind="harm", bound=max_loss, source="max_loss" if max_loss else "")
+        losses = signalled_losses(requests, signal, deadline=deadline or 0.0, now=moment, names=_names_of(log))
+        notes, shadows = [*notes, *losses.notes], ()
     return WatchResult(
-        policy=policy.label,
-        digest=policy.digest,
+        **_counts_of(requests, losses),
+        **_evidence_of(requests, losses, question, window=window, alpha=alpha, rise=rise),
         question=question,
-        n=len(requests),
-        ids=requests.ids,
-        times=requests.times.tolist(),
-        n_audited=losses.n_audited,
-        n_missing=losses.n_missing,
         gold_deadline=gold_deadline,
-        n_drawn=int(requests.drawn.sum()),
-        n_lost=losses.n_lost,
-        rates_vary=len(np.unique(requests.rate[~np.isnan(requests.rate)])) > 1,
-        n_cut=int(requests.cut.sum()),
-        stops=dict(Counter(map(str, requests.reasons.tolist()))),
-        rounds_saved=int((policy.max_rounds - requests.stop)[requests.cut].sum()),
-        whole=whole,
-        windows=tuple(reversed(loss_windows(requests, losses, window=window, alpha=alpha))),
-        alarm=alarm,
-        needed=needed,
-        noticed=noticed if losses.least_rate is None else None,
         rise=rise,
         alpha=alpha,
         drifts=drifts_of(requests, tune, window=window, alpha=alpha, effect=effect),
         reliability=tuple(_fits(requests, alpha, effect)),
         changes=tuple(changes_of(requests)),
-        shadows=tuple(shadow_figures(requests, question)) if signal is None else (),
-        suspended=policy.suspended,
-        certified=question.source == "certificate",
-        points=tuple(_watch_points(losses, path, alpha)),
+        shadows=shadows,
         notes=tuple(dict.fromkeys(notes)),
     )
 
 
+def _names_of(log: Recording) -> set[str]:
+    """Return the ids and runs of all requests of a log."""
+    return {*log.question_ids, *map(str, log.per_question(RUN, log.question_ids))}
+
+
+def _valid_certificate(policy: Policy) -> tuple[Certificate | None, list[str]]:
+    """Return the certificate of a policy, and a note where it is void."""
+    certificate = Certificate.of(policy)
+    if certificate is None or certificate.holds_for(policy):
+        return certificate, []
+    return None, ["the certificate is void: the policy was changed after it was certified"]
+
+
+def _due_losses(
+    requests: Requests, question: LossClaim, *, audits: float, golds: float, now: float
+) -> tuple[Losses, list[str]]:
+    """Return the losses of audited requests before the first that still waits, and a note if any waits; see `_first_pending`."""
+    bounds = AuditedBounds.of(requests, question)
+    golds = -math.inf if is_agreement(question.metric) else golds
+    until, why = _first_pending(requests, bounds, audits, golds, now)
+    waiting = int(requests.drawn[until:].sum())
+    notes = [f"{counted(waiting, 'audited request')} not used yet: {why}, and requests count in their order"]
+    return audited_losses(requests, question, until=until, bounds=bounds), notes if waiting else []
+
+
+def _counts_of(requests: Requests, losses: Losses) -> dict[str, Any]:
+    """Return what a result says of the policy, its requests and their audits."""
+    policy, cut = requests.policy, requests.cut
+    return {
+        "policy": policy.label,
+        "digest": policy.digest,
+        "suspended": policy.suspended,
+        "n": len(requests),
+        "ids": requests.ids,
+        "times": requests.times.tolist(),
+        "n_audited": losses.n_audited,
+        "n_missing": losses.n_missing,
+        "n_unknown": losses.n_unknown,
+        "n_drawn": int(requests.drawn.sum()),
+        "n_lost": losses.n_lost,
+        "rates_vary": len(np.unique(requests.rate[~np.isnan(requests.rate)])) > 1,
+        "n_cut": int(cut.sum()),
+        "stops": dict(Counter(map(str, requests.reasons.tolist()))),
+        "rounds_saved": int((policy.max_rounds - requests.stop)[cut].sum()),
+    }
+
+
+def _evidence_of(
+    requests: Requests, losses: Losses, question: LossClaim, *, window: int, alpha: float, rise: float
+) -> dict[str, Any]:
+    """Return what a result says of the loss: intervals, the alarm, and how many audits would notice a rise."""
+    alarm, path = (None, np.array([]))
+    whole = whole_log(requests, losses, alpha)
+    needed, noticed = 0, None
+    if question.bound is not None:
+        if losses.n_audited:
+            alarm, path = loss_alarm(losses, question.bound, len(requests), alpha=alpha)
+        enough, noticed = audits_to_notice(losses, question.bound, alpha=alpha, rise=rise)
+        needed = 0 if whole.high <= question.bound else max(0, enough - losses.n_audited)
+    return {
+        "whole": whole,
+        "windows": tuple(reversed(loss_windows(requests, losses, window=window, alpha=alpha))),
+        "alarm": alarm,
+        "needed": needed,
+        "noticed": noticed if losses.least_rate is None else None,
+        "certified": question.source == "certificate",
+        "points": tuple(_watch_points(losses, path, alpha)),
+    }
+
+
 def _first_pending(
-    requests: Requests, bounds: tuple[Floats, Floats], audits: float, golds: float, now: float
+    requests: Requests, bounds: AuditedBounds, audits: float, golds: float, now: float
 ) -> tuple[int, str]:
     """Return the position of the first request that still waits for its audit or its gold answer, and which of the two.
 
@@ -174,14 +205,14 @@ def _first_pending(
 
     Args:
         requests: Of the log.
-        bounds: `audited_bounds` of them.
+        bounds: Of their losses.
         audits: Seconds that an audit may take.
         golds: Seconds that a gold may take.
         now: The time.
     """
-    least, most = bounds
     running: Mask = requests.lost & (requests.times + audits > now)
-    missing: Mask = (least < most) & requests.counting & (requests.times + golds > now)
+    missing: Mask = requests.complete & (bounds.least < bounds.most)
+    missing &= requests.counting & (requests.times + golds > now)
     pending = running | missing
     if not pending.any():
         return len(requests), ""

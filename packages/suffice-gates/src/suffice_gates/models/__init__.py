@@ -4,6 +4,7 @@ from suffice_gates.models.embedding_states import EncoderStates, EndpointStates
 from suffice_gates.models.monitor import ConfidenceMonitor, fit_directions
 from suffice_gates.models.reflection import CritiqueWeights, ReflectionGate, SelfCritique
 from suffice_gates.models.reply_states import ReplyStates
+from suffice_gates.models.sampled import gram_uncertainty, same_answer, semantic_entropy
 from suffice_gates.models.spread import SampleSpread
 from suffice_gates.models.state_files import StateWriter, StoredStates, read_states
 from suffice_gates.models.states import State, StateSource
@@ -25,6 +26,9 @@ __all__ = [
     "StoredStates",
     "TransformersModel",
     "fit_directions",
+    "gram_uncertainty",
     "load_model",
     "read_states",
+    "same_answer",
+    "semantic_entropy",
 ]

@@ -11,7 +11,8 @@ import numpy as np
 
 from suffice.errors import DataError
 from suffice.policy.rounds import Cost, Passage, Reply, Round, total_cost
-from suffice.policy.signals import SAMPLE_SPREAD, SEAKR, gram_uncertainty
+from suffice.policy.signals import SAMPLE_SPREAD, SEAKR
+from suffice_gates.models.sampled import gram_uncertainty
 from suffice_gates.models.states import layer_index
 from suffice_gates.models.transformers_model import TransformersModel
 from suffice_gates.models.uncertainty import sample_states

@@ -18,13 +18,13 @@ from suffice.errors import DataError, NotFoundError
 from suffice.loops.models.sentences import first_sentence
 from suffice.policy.rounds import Cost, Floats, Mask, Reply, Round, total_cost
 from suffice.policy.signals import RETRIEVE, SIGNALS
-from suffice.policy.signals.uncertainty import gram_uncertainty, semantic_entropy
 from suffice_gates.gates.compare import GatePrice, ScoredGate
 from suffice_gates.gates.question_only import fit_gate, question_folds
 from suffice_gates.models.attention import dragin_scores
 from suffice_gates.models.monitor import CONFIDENCE, HONESTY, ConfidenceMonitor, fit_directions
 from suffice_gates.models.reflection import ReflectionGate
 from suffice_gates.models.reply_states import ReplyStates
+from suffice_gates.models.sampled import gram_uncertainty, semantic_entropy
 from suffice_gates.models.states import required_questions
 from suffice_gates.models.transformers_model import TransformersModel
 from suffice_gates.models.uncertainty import sample_states

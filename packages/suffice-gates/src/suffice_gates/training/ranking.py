@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,9 +13,49 @@ from suffice.common.results import Result
 from suffice.common.tables import Column, Table
 from suffice.errors import DataError
 from suffice.evaluation.statistics import PairedResult, Resampling, permutation_tests
-from suffice.policy.metrics import precision_at, recall_at, reciprocal_rank_at
 from suffice.policy.rounds import Floats
 from suffice_gates.training.preference_file import Preference
+
+
+def precision_at(relevant: Sequence[bool], k: int) -> float:
+    """Return the share of relevant items among the first `k` ranks; ranks that a shorter list leaves empty count as not.
+
+    >>> precision_at([True, False, True], 3), precision_at([True], 5)
+    (0.6666666666666666, 0.2)
+
+    Args:
+        relevant: Whether each item is relevant, best rank first.
+        k: The depth, at least 1.
+
+    Raises:
+        DataError: `k` is below 1.
+    """
+    return sum(relevant[: _depth(k)]) / k
+
+
+def recall_at(relevant: Sequence[bool], k: int) -> float:
+    """Return the share of all relevant items that are in the first `k` ranks; NaN where none is relevant.
+
+    >>> recall_at([True, False, True, True], 3)
+    0.6666666666666666
+    """
+    return sum(relevant[: _depth(k)]) / sum(relevant) if any(relevant) else math.nan
+
+
+def reciprocal_rank_at(relevant: Sequence[bool], k: int) -> float:
+    """Return one over the rank of the first relevant item; 0 where the first `k` ranks hold none.
+
+    >>> reciprocal_rank_at([False, True], 3), reciprocal_rank_at([False, True], 1)
+    (0.5, 0.0)
+    """
+    return next((1 / rank for rank, found in enumerate(relevant[: _depth(k)], start=1) if found), 0.0)
+
+
+def _depth(k: int) -> int:
+    if k < 1:
+        raise DataError(f"k is {k!r}; allowed is 1 or more")
+    return k
+
 
 DEPTHS = (1, 3, 5)
 _RANK_METRICS = {"P": precision_at, "R": recall_at, "MRR": reciprocal_rank_at}

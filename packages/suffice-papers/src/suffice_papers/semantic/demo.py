@@ -20,11 +20,10 @@ from suffice.evaluation.replay import Row, policy_for, replay
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.statistics import PairedResult
 from suffice.presentation import render_html
-from suffice.presentation.part import ReportPart
+from suffice.presentation.data import ReportPart
 from suffice.recordings import BUNDLED_RECORDINGS, Recording, bundled_recording, write_recording
-from suffice.verdicts.diagnostics.drafts import draft_families
 from suffice.verdicts.diagnostics.judged import JudgedComparison, compare_judged, select_variants
-from suffice.verdicts.diagnostics.judging import Unjudged
+from suffice.verdicts.diagnostics.judging import Unjudged, draft_families
 from suffice_papers.semantic import SemanticProtocol, semantic_protocol, split_drafts, tune
 from suffice_papers.semantic.page import protocol_report
 from suffice_papers.semantic.protocol_tables import summary_table

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from suffice.presentation.data import Report, Settings, make_report
+from suffice.presentation.data import Report, ReportPart, Settings, make_report
 from suffice.presentation.html import render_html
-from suffice.presentation.part import ReportPart
 from suffice_papers.semantic.charts import distance_chart, frontier_chart, saved_chart
 from suffice_papers.semantic.policies import MAIN
 from suffice_papers.semantic.protocol import SemanticProtocol

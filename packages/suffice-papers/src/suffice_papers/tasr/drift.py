@@ -13,8 +13,7 @@ from suffice.evaluation.statistics import Resampling
 from suffice.policy.calibration import CALIBRATED
 from suffice.policy.session import Policy
 from suffice.verdicts.diagnostics.drift import Drift, measure_drift
-from suffice.verdicts.diagnostics.rows import Rows
-from suffice.verdicts.diagnostics.separation import draw_d
+from suffice.verdicts.diagnostics.rows import Rows, draw_d
 from suffice_papers.published import FigureValue, Published
 from suffice_papers.tasr.cells import CellRuns, defined, main_prompt, with_evidence
 from suffice_papers.tasr.rows import Layout, interval_note

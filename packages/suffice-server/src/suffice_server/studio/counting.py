@@ -56,7 +56,7 @@ def audits_table(log: Recording) -> Table:
         ("with an audit rate", len(known)),
         ("drawn for an audit", int(drawn.sum())),
         ("ran on to the last round", int((drawn & ran_on).sum())),
-        ("open or lost: each counts as a loss", int(lost.sum())),
+        ("open or lost: their loss is unknown", int(lost.sum())),
     ]
     notes = () if not len(known) else (f"audit rates from {known.min():g} to {known.max():g}",)
     return Table(title="Audits", columns=(Column("what"), Column("requests", ",d")), rows=tuple(rows), notes=notes)

@@ -16,7 +16,7 @@ from suffice_server.studio.view import Tab, View, ViewModule
 _STATUS_TAGS = {
     "keep": "good",
     "not enough audits": "",
-    **dict.fromkeys(("missing golds", "recalibrate", "re-certify", "fall back"), "bad"),
+    **dict.fromkeys(("missing golds", "lost audits", "recalibrate", "re-certify", "fall back"), "bad"),
 }
 
 

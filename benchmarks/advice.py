@@ -22,7 +22,7 @@ from suffice.common.tables import Column, Table, render
 from suffice.policy.rounds import Floats
 from suffice.policy.seen import Seen
 from suffice.verdicts.decisions import Trial
-from suffice.verdicts.decisions.losses import Measured
+from suffice.verdicts.decisions.losses import Measured, Totals
 from suffice.verdicts.decisions.same_loop import LoopStops
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "results" / "advice.md"
@@ -117,21 +117,20 @@ def units(worst: Floats, best: Floats) -> Measured:
     """Return losses as `decide` measures them; round k costs k calls."""
     n, nothing = worst.shape[-1], np.full(ROUNDS - 1, np.nan)
     calls = np.array([*range(ROUNDS - 1, 0, -1), ROUNDS]) * float(n)
-    return Measured(
-        worst=worst,
-        best=best,
-        unknown=(worst != best).any(axis=0),
-        failed=np.zeros(n, dtype=np.bool_),
-        unexplained=np.zeros(n, dtype=np.bool_),
+    totals = Totals(
+        n=n,
         n_recorded=n,
+        losses=worst.sum(axis=-1),
+        open=(worst * (worst != best)).sum(axis=-1),
+        squares=(worst**2).sum(axis=-1),
         values=np.zeros(ROUNDS),
-        squared=0.0,
         costs={"calls": calls, "tokens": calls, "money": calls},
-        unpriced={"calls": 0, "tokens": 0, "money": 0},
         twins=nothing,
         gains=nothing,
         squared_gains=nothing,
+        unknown=int((worst != best).any(axis=0).sum()),
     )
+    return Measured(worst=worst, best=best, order=np.arange(n), totals=totals, unpriced={"calls": 0})
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,10 @@
 ``import suffice`` costs numpy only; what needs more is imported when it is first used.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from suffice._version import __version__
+from suffice.common.lazy import lazy_face
 from suffice.errors import SufficeError
 from suffice.loops import responses as _responses  # noqa: F401 - it registers what reads responses
 from suffice.policy.calibration import Calibrator
@@ -29,7 +29,7 @@ from suffice.policy.rules import (
     signal,
     tasr,
 )
-from suffice.policy.session import Audit, Policy, Session
+from suffice.policy.session import Policy
 from suffice.policy.signals import SIGNALS, AnswerPosition, Signal, register_signal
 
 if TYPE_CHECKING:
@@ -40,43 +40,13 @@ if TYPE_CHECKING:
     from suffice.loops import DraftingLoop, Recorder, RetrievalLoop, SamplingLoop, record, record_async
     from suffice.loops.models import ChatModel, ScriptedModel
     from suffice.loops.retrieval import PoolBM25, Question, load_questions
+    from suffice.policy.session import Audit, Session
     from suffice.presentation import report
     from suffice.recordings import Recording, read_recording, write_recording
     from suffice.verdicts.certificates import Claim, Family, certify
     from suffice.verdicts.decisions import Advice, decide
     from suffice.verdicts.diagnostics import diagnose
     from suffice.verdicts.watches import watch
-
-_LAZY = {
-    "Advice": "suffice.verdicts.decisions",
-    "ChatModel": "suffice.loops.models",
-    "Claim": "suffice.verdicts.certificates",
-    "DraftingLoop": "suffice.loops",
-    "Family": "suffice.verdicts.certificates",
-    "PoolBM25": "suffice.loops.retrieval",
-    "Question": "suffice.loops.retrieval",
-    "Recorder": "suffice.loops",
-    "Recording": "suffice.recordings",
-    "Resampling": "suffice.evaluation.statistics",
-    "RetrievalLoop": "suffice.loops",
-    "SamplingLoop": "suffice.loops",
-    "ScriptedModel": "suffice.loops.models",
-    "calibrate": "suffice.evaluation.replay",
-    "certify": "suffice.verdicts.certificates",
-    "decide": "suffice.verdicts.decisions",
-    "diagnose": "suffice.verdicts.diagnostics",
-    "import_recording": "suffice.importers",
-    "load_questions": "suffice.loops.retrieval",
-    "read_recording": "suffice.recordings",
-    "record": "suffice.loops",
-    "record_async": "suffice.loops",
-    "replay": "suffice.evaluation.replay",
-    "register_importer": "suffice.importers",
-    "report": "suffice.presentation",
-    "search": "suffice.evaluation.search",
-    "watch": "suffice.verdicts.watches",
-    "write_recording": "suffice.recordings",
-}
 
 __all__ = [
     "METRICS",
@@ -148,13 +118,30 @@ _PROVIDED = ("SpanReaderModel",)
 """Names of other distributions that users know by this one: there if the distribution is installed."""
 
 
+_lazy, __dir__ = lazy_face(
+    __name__,
+    {
+        "evaluation.replay": ("calibrate", "replay"),
+        "evaluation.search": ("search",),
+        "evaluation.statistics": ("Resampling",),
+        "importers": ("import_recording", "register_importer"),
+        "loops": ("DraftingLoop", "Recorder", "RetrievalLoop", "SamplingLoop", "record", "record_async"),
+        "loops.models": ("ChatModel", "ScriptedModel"),
+        "loops.retrieval": ("PoolBM25", "Question", "load_questions"),
+        "policy.session": ("Audit", "Session"),
+        "presentation": ("report",),
+        "recordings": ("Recording", "read_recording", "write_recording"),
+        "verdicts.certificates": ("Claim", "Family", "certify"),
+        "verdicts.decisions": ("Advice", "decide"),
+        "verdicts.diagnostics": ("diagnose",),
+        "verdicts.watches": ("watch",),
+    },
+)
+
+
 def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        return getattr(import_module(_LAZY[name]), name)
     if name in _PROVIDED:
-        return import_module("suffice.common.provided").provided(name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from suffice.common.provided import provided
 
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+        return provided(name)
+    return _lazy(name)

@@ -10,7 +10,6 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from suffice.common.processes import import_file
 from suffice.common.provided import load_entry
 from suffice.errors import DataError
 
@@ -25,6 +24,8 @@ def load_extensions(names: Iterable[str]) -> None:
     for entry in entry_points(group=EXTENSIONS):
         load_entry((entry,), f"the extension {entry.name!r}")
     for name in names:
+        from suffice.common.processes import import_file
+
         try:
             import_file(Path(name)) if name.endswith(".py") else import_module(name)
         except (ImportError, OSError, SyntaxError) as error:

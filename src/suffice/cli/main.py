@@ -22,7 +22,6 @@ from suffice.cli.console import warn
 from suffice.cli.extensions import load_extensions
 from suffice.cli.tree import Group
 from suffice.common.files import quoted
-from suffice.common.processes import keep_folder_out
 from suffice.common.provided import DISTRIBUTIONS
 from suffice.errors import BusyError, NotFoundError, RuleSyntaxError, SufficeError, UnknownSignalError, UnsettledError
 from suffice.loops.clusters.sink import current_sink
@@ -135,6 +134,8 @@ def run(arguments: list[str] | None = None) -> None:
 
 def _program_words() -> list[str]:
     """Return the arguments of this program's own command line, for when `run` is not called by another program."""
+    from suffice.common.processes import keep_folder_out
+
     keep_folder_out()
     return sys.argv[1:]
 

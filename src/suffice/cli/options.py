@@ -17,15 +17,15 @@ from suffice.cli.groups import RecordingPath
 from suffice.common.provided import provided
 from suffice.data import BUNDLED_QUESTIONS
 from suffice.errors import DataError, NotFoundError
-from suffice.evaluation import statistics
 from suffice.evaluation.replay import Price, list_price, prices_of
 from suffice.policy.seen import Seen
 from suffice.policy.session import Policy
 from suffice.policy.signals import FittedState, Idf
-from suffice.recordings import Recording, ResponseCache, read_recording
+from suffice.recordings import Recording, read_recording
 from suffice.recordings.shards import Shard
 
 if TYPE_CHECKING:
+    from suffice.evaluation.statistics import Resampling
     from suffice.loops.retrieval import AsyncRetriever, Question, Retriever
 
 POLICY = Path("policy.json")
@@ -160,9 +160,11 @@ class ResamplingOptions:
     level: Annotated[float, Option("--level", min=0.5, max=0.9999, help="Coverage of intervals.")] = 0.95
 
     @property
-    def value(self) -> statistics.Resampling:
+    def value(self) -> Resampling:
         """What functions of the library take."""
-        return statistics.Resampling(n_resamples=self.resamples, seed=self.seed, level=self.level)
+        from suffice.evaluation.statistics import Resampling
+
+        return Resampling(n_resamples=self.resamples, seed=self.seed, level=self.level)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -359,6 +361,8 @@ class Retrieval(Search):
                 "the revision of a model (ID@REVISION), or a version"
             )
             return ranked
+        from suffice.recordings import ResponseCache
+
         return provided("CachedRetriever")(ranked, ResponseCache(cache))
 
     @property

@@ -1,21 +1,27 @@
 """Import a package's exported names on first use, so that importing one of its modules does not load all others."""
 
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
 
-def lazy_face(package: str, names: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+def lazy_face(package: str, names: Mapping[str, Sequence[str]]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return `__getattr__` and `__dir__` for a package that exports names of its modules.
 
-    >>> get, names = lazy_face("suffice.common", {"lazy_face": "suffice.common.lazy"})
-    >>> get("lazy_face") is lazy_face, names()
-    (True, ['lazy_face'])
+    >>> get, _ = lazy_face("suffice.common", {"lazy": ["lazy_face"]})
+    >>> get("lazy_face") is lazy_face
+    True
+
+    Args:
+        package: The package's name.
+        names: The exported names of each module, which is named relative to the package.
     """
+    module_of = {name: module for module, exported in names.items() for name in exported}
 
     def get(name: str) -> Any:
-        if name in names:
-            return getattr(import_module(names[name]), name)
+        if name in module_of:
+            return getattr(import_module(f"{package}.{module_of[name]}"), name)
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
-    return get, lambda: sorted(names)
+    return get, lambda: sorted(sys.modules[package].__all__)

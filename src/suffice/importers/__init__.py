@@ -18,26 +18,6 @@ if TYPE_CHECKING:
     from suffice.importers.tabular import read_tabular
     from suffice.importers.trajectories import ImportedTrajectory, one_call, score, unknown_metrics
 
-_LAZY = {
-    "Conversion": "suffice.importers.converting",
-    "Head": "suffice.importers.recognise",
-    "ImportSummary": "suffice.importers.importing",
-    "ImportedRun": "suffice.importers.base",
-    "ImportedTrajectory": "suffice.importers.trajectories",
-    "convert_questions": "suffice.importers.converting",
-    "import_recording": "suffice.importers.importing",
-    "importer": "suffice.importers.importers",
-    "importer_names": "suffice.importers.importers",
-    "kind_of": "suffice.importers.importers",
-    "one_call": "suffice.importers.trajectories",
-    "open_source": "suffice.importers.question_sets",
-    "read_tabular": "suffice.importers.tabular",
-    "recognised_by": "suffice.importers.importers",
-    "register_importer": "suffice.importers.importers",
-    "score": "suffice.importers.trajectories",
-    "unknown_metrics": "suffice.importers.trajectories",
-}
-
 __all__ = [
     "Conversion",
     "Head",
@@ -58,4 +38,16 @@ __all__ = [
     "unknown_metrics",
 ]
 
-__getattr__, __dir__ = lazy_face(__name__, _LAZY)
+__getattr__, __dir__ = lazy_face(
+    __name__,
+    {
+        "base": ("ImportedRun",),
+        "converting": ("Conversion", "convert_questions"),
+        "importers": ("importer", "importer_names", "kind_of", "recognised_by", "register_importer"),
+        "importing": ("ImportSummary", "import_recording"),
+        "question_sets": ("open_source",),
+        "recognise": ("Head",),
+        "tabular": ("read_tabular",),
+        "trajectories": ("ImportedTrajectory", "one_call", "score", "unknown_metrics"),
+    },
+)

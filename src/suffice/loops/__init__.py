@@ -20,23 +20,6 @@ if TYPE_CHECKING:
     from suffice.loops.retrieval_loop import RetrievalLoop
     from suffice.loops.sampling_loop import SamplingLoop
 
-_LAZY = {
-    "BatchProgress": "suffice.loops.batch_sending",
-    "BatchQueue": "suffice.loops.batching",
-    "DraftingLoop": "suffice.loops.drafting_loop",
-    "Evidence": "suffice.loops.evidence",
-    "LiveLoop": "suffice.loops.live",
-    "OpenQuestion": "suffice.loops.open_question",
-    "Outcome": "suffice.loops.live",
-    "Progress": "suffice.loops.progress",
-    "RecordSummary": "suffice.loops.progress",
-    "Recorder": "suffice.loops.recorder",
-    "RetrievalLoop": "suffice.loops.retrieval_loop",
-    "SamplingLoop": "suffice.loops.sampling_loop",
-    "record": "suffice.loops.recording",
-    "record_async": "suffice.loops.recording",
-}
-
 __all__ = [
     "BatchProgress",
     "BatchQueue",
@@ -54,4 +37,19 @@ __all__ = [
     "record_async",
 ]
 
-__getattr__, __dir__ = lazy_face(__name__, _LAZY)
+__getattr__, __dir__ = lazy_face(
+    __name__,
+    {
+        "batch_sending": ("BatchProgress",),
+        "batching": ("BatchQueue",),
+        "drafting_loop": ("DraftingLoop",),
+        "evidence": ("Evidence",),
+        "live": ("LiveLoop", "Outcome"),
+        "open_question": ("OpenQuestion",),
+        "progress": ("Progress", "RecordSummary"),
+        "recorder": ("Recorder",),
+        "recording": ("record", "record_async"),
+        "retrieval_loop": ("RetrievalLoop",),
+        "sampling_loop": ("SamplingLoop",),
+    },
+)

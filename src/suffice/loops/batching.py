@@ -24,9 +24,10 @@ from suffice.loops.plan import RecordingPlan
 from suffice.loops.progress import RecordSummary
 from suffice.loops.record_run import RecordRun
 from suffice.policy.rounds import Cost, added_costs
-from suffice.recordings.batch_state import BATCH_NOTE, BatchState, SentBatch
+from suffice.recordings.batch_state import BatchState, SentBatch
 from suffice.recordings.cache import request_key
 from suffice.recordings.journal import Journal
+from suffice.recordings.schema import BATCH_NOTE
 
 _STATE_FILE = "state.sqlite"
 _FAILED_LOOKS = 20

@@ -21,7 +21,6 @@ import numpy.typing as npt
 from suffice.common.registry import registration
 from suffice.common.syntax import literal_of
 from suffice.errors import NotFoundError, did_you_mean
-from suffice.policy.expressions import expression_key, is_available, looks_mathematical
 from suffice.policy.metrics import answer_key
 
 Normalizer = Callable[[str], str | None]
@@ -167,6 +166,8 @@ def _evaluated(text: str, default: object) -> object:
 @register_normalizer("math")
 def _math_key(answer: str) -> str | None:
     r"""A mathematical expression, in LaTeX or not, by its value: \frac{1}{2} and 0.5; it needs the extra `math`."""
+    from suffice.policy.expressions import expression_key
+
     return expression_key(answer)
 
 
@@ -228,6 +229,8 @@ def guess_normalizer(golds: Iterable[str], answers: Iterable[str] = ()) -> str:
         golds: The gold answers.
         answers: Where there are no gold answers, what the model said: mostly numbers alone, or mostly code.
     """
+    from suffice.policy.expressions import expression_key, is_available, looks_mathematical
+
     texts = golds if isinstance(golds, Collection) else list(golds)
     if not any(True for _ in texts):
         return _guess_by_answers(answers)

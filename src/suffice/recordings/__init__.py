@@ -4,12 +4,17 @@ Rows of rounds enter; a `Recording` leaves, which every evaluation reads.  A kil
 a file of another version is refused.
 """
 
-from suffice.recordings.bundled import BUNDLED_RECORDINGS, bundled_recording
-from suffice.recordings.cache import ResponseCache
-from suffice.recordings.joining import MergeSummary, merge_recordings
-from suffice.recordings.journal import Journal
-from suffice.recordings.parts_compaction import CompactSummary, compact_recording
-from suffice.recordings.recording import Recording, is_recording, read_recording, write_recording
+from typing import TYPE_CHECKING
+
+from suffice.common.lazy import lazy_face
+
+if TYPE_CHECKING:
+    from suffice.recordings.bundled import BUNDLED_RECORDINGS, bundled_recording
+    from suffice.recordings.cache import ResponseCache
+    from suffice.recordings.joining import MergeSummary, merge_recordings
+    from suffice.recordings.journal import Journal
+    from suffice.recordings.parts_compaction import CompactSummary, compact_recording
+    from suffice.recordings.recording import Recording, is_recording, read_recording, write_recording
 
 __all__ = [
     "BUNDLED_RECORDINGS",
@@ -25,3 +30,15 @@ __all__ = [
     "read_recording",
     "write_recording",
 ]
+
+__getattr__, __dir__ = lazy_face(
+    __name__,
+    {
+        "bundled": ("BUNDLED_RECORDINGS", "bundled_recording"),
+        "cache": ("ResponseCache",),
+        "joining": ("MergeSummary", "merge_recordings"),
+        "journal": ("Journal",),
+        "parts_compaction": ("CompactSummary", "compact_recording"),
+        "recording": ("Recording", "is_recording", "read_recording", "write_recording"),
+    },
+)

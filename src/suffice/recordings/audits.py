@@ -1,8 +1,9 @@
-"""Leave the audits out of a deployed policy's log: only the rounds up to the returned answers remain."""
+"""Keep of a log what its loop did by itself: without the rounds of audits, and with its own stops as ends."""
 
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from suffice.policy.rounds import Floats
@@ -17,16 +18,30 @@ def stop_rounds(recording: Recording) -> Floats:
 def without_audits(recording: Recording) -> Recording:
     """Return the recording without rounds that ran after the answer; their questions then end by `rule`."""
     rounds = recording.table.column("round").to_numpy()
-    later = (
-        rounds > stop_rounds(recording)[recording.row_question]
-    )  # comparison with NaN is False: without a known stop, all rounds stay
+    # A comparison with NaN is False: without a known stop, all rounds stay.
+    later = rounds > stop_rounds(recording)[recording.row_question]
     if not later.any():
         return recording
-    audited = np.unique(recording.row_question[later])
-    ends = recording.ends.copy()
-    ends[audited] = "rule"
-    table = recording.table
-    place = table.column_names.index("end")
-    column = pa.array(ends[recording.row_question].tolist(), table.schema.field("end").type)
-    table = table.set_column(place, table.schema.field("end"), column)
+    audited = np.zeros(len(recording.question_ids), dtype=np.bool_)
+    audited[recording.row_question[later]] = True
+    table = _with_ends(recording, np.where(audited, "rule", recording.ends))
     return Recording(table.filter(pa.array(~later)), recording.metadata)
+
+
+def uncut(recording: Recording) -> Recording:
+    """Return the recording with the loop's own stops as ends, as if no further rounds had been possible.
+
+    Policies then stop where the loop stopped or earlier, so every outcome is known.  If nothing says that the loop
+    stopped there by itself (`Recording.unexplained`), it may have gone on, and the question stays cut.
+    """
+    own = (recording.ends == "rule") & ~recording.unexplained
+    if not own.any():
+        return recording
+    return Recording(_with_ends(recording, np.where(own, "exhausted", recording.ends)), recording.metadata)
+
+
+def _with_ends(recording: Recording, ends: npt.NDArray[np.object_]) -> pa.Table:
+    """Return a recording's table with another end of each question."""
+    table = recording.table
+    place, field = table.column_names.index("end"), table.schema.field("end")
+    return table.set_column(place, field, pa.array(ends[recording.row_question].tolist(), field.type))

@@ -13,9 +13,6 @@ from typing import Any
 
 from suffice.recordings.faults import sqlite_faults
 
-BATCH_NOTE = "replies of language models came in batches: their seconds are unknown, and prices were those of batches"
-"""The entry among the `notes` of a recording that was made in batches."""
-
 _STATE_SCHEMA = """
 CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, body BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS requests (

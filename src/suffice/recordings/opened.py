@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +19,10 @@ import pyarrow.parquet as pq
 from suffice.common.files import is_url, place, quoted, reaching, replacing, unreachable
 from suffice.errors import DataError, NotFoundError, SchemaError
 from suffice.recordings.digest import ColumnDigest, TableDigest, damaged, stored_digests
-from suffice.recordings.merging import merged
-from suffice.recordings.round_journal import JournalContent, RoundJournal
-from suffice.recordings.schema import META_KEY, RECORDING_FORMAT, RECORDING_VERSION, build_table
+from suffice.recordings.schema import META_KEY, RECORDING_FORMAT, RECORDING_VERSION, ROUNDS_SUFFIX, build_table
+
+if TYPE_CHECKING:
+    from suffice.recordings.round_journal import JournalContent
 
 _MAGIC = b"PAR1"
 _Opened = TypeVar("_Opened", bound="OpenFile")
@@ -260,9 +261,8 @@ def open_file(path: str | Path, kind: type[_Opened]) -> _Opened:
         SchemaError: It is corrupt or truncated, not a recording, of another version, or its header is damaged.
     """
     path = place(path)
-    content = RoundJournal(
-        path
-    ).content()  # read before the recording: rows that are moved meanwhile are then in both, and none is missed
+    # The journal is read before the recording: rows that are moved meanwhile are then in both, and none is missed.
+    content = _journal_content(path)
     check_moved(path, content)
     if content is None or (not content.questions and path.is_file()):
         return kind(path)
@@ -280,17 +280,28 @@ def check_moved(path: Path, content: JournalContent | None) -> None:
     if path.is_file():
         with OpenFile(path) as opened:
             n_rows = opened.n_rows
-    now = RoundJournal(path).content() if n_rows < content.file_rows else None  # unless it was compacted meanwhile
+    now = _journal_content(path) if n_rows < content.file_rows else None  # unless it was compacted meanwhile
     if now is not None and n_rows < now.file_rows:
         raise SchemaError(
-            f"{str(path)!r} has {n_rows:,} rows, and its journal {path.name + '.rounds'!r} says that {content.file_rows:,} were moved to it, "
+            f"{str(path)!r} has {n_rows:,} rows, and its journal {path.name + ROUNDS_SUFFIX!r} says that {content.file_rows:,} were moved to it, "
             "as in a copy that was made meanwhile: copy both again. If the file was changed on purpose, remove the journal; "
             f"{sum(question.ending is None for question in content.questions):,} questions in it have not ended"
         )
 
 
+def _journal_content(path: Path) -> JournalContent | None:
+    """Return what a recording's journal adds to it; None without one."""
+    if not path.with_name(path.name + ROUNDS_SUFFIX).exists():
+        return None
+    from suffice.recordings.round_journal import RoundJournal
+
+    return RoundJournal(path).content()
+
+
 def with_journal(path: str | Path, content: JournalContent) -> tuple[pa.Table, dict[str, Any]]:
     """Combine a recording with its journal; see `merged`."""
+    from suffice.recordings.merging import merged
+
     if not place(path).is_file():
         return merged(None, {}, content)
     with OpenFile(path) as opened:

@@ -25,11 +25,10 @@ from suffice.recordings.merging import INFERRED, MERGED, OF_ONE_FILE, RUN, commo
 from suffice.recordings.opened import OpenFile, OpenRecording, check_moved, header_text, open_file
 from suffice.recordings.part_questions import PartQuestions, part_questions
 from suffice.recordings.round_journal import RoundJournal
-from suffice.recordings.schema import META_KEY
+from suffice.recordings.schema import META_KEY, ROUNDS_SUFFIX
 from suffice.recordings.shards import Shard
 
 _PART_FILES = "part-*.parquet"
-_JOURNAL = ".rounds"
 _OPEN_FILES = 100
 _AT_ONCE = 16
 _LISTINGS = 100
@@ -40,7 +39,9 @@ _GATHERED_ROWS = 1 << 11
 def part_paths(folder: Path) -> list[Path]:
     """Return the parts of a folder, in the order of their names; some may have a journal and no file yet."""
     # List journals first: a journal is removed after its file was written, so a part that is sealed meanwhile is not missed.
-    journals = {path.with_name(path.name.removesuffix(_JOURNAL)) for path in folder.glob(_PART_FILES + _JOURNAL)}
+    journals = {
+        path.with_name(path.name.removesuffix(ROUNDS_SUFFIX)) for path in folder.glob(_PART_FILES + ROUNDS_SUFFIX)
+    }
     return sorted(journals | {*folder.glob(_PART_FILES)})
 
 
@@ -279,7 +280,7 @@ def damaged_part(path: Path, error: SchemaError) -> SchemaError:
             f"{error}. It is shard {shard} of the recording {str(path.parent)!r}: move it away, and record that shard again"
         )
     return SchemaError(
-        f"{error}. It is a part of the recording {str(path.parent)!r}: if it cannot be had again, move it away, with its {_JOURNAL} file if "
+        f"{error}. It is a part of the recording {str(path.parent)!r}: if it cannot be had again, move it away, with its {ROUNDS_SUFFIX} file if "
         "there is one, and the others are read without it"
     )
 

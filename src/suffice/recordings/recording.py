@@ -25,10 +25,8 @@ from suffice.policy.seen import one_name_per_text
 from suffice.policy.signals import answer_ids, clean_column
 from suffice.recordings.computed import compute_column, is_computed
 from suffice.recordings.opened import OpenFile, OpenRecording, open_file, write_recording
-from suffice.recordings.parts import OpenFolder, open_folder
 from suffice.recordings.runs import keep_where, single_labels
 from suffice.recordings.schema import ASSUMED_END, PINNED_LABELS, column_kind
-from suffice.recordings.sharded import is_sharded, open_shards
 
 __all__ = [
     "Recording",
@@ -382,7 +380,10 @@ def open_recording(path: str | Path) -> OpenRecording:
         return _opened_folder(path) if path.is_dir() else open_file(path, OpenFile)
 
 
-def _opened_folder(path: Path) -> OpenFolder:
+def _opened_folder(path: Path) -> OpenRecording:
+    from suffice.recordings.parts import open_folder
+    from suffice.recordings.sharded import is_sharded, open_shards
+
     return open_shards(path) if is_sharded(path) else open_folder(path)
 
 

@@ -16,6 +16,7 @@ from suffice.errors import ConfigMismatchError, DataError, SchemaError
 from suffice.recordings.group_commit import Write, Writers, writers_of
 from suffice.recordings.journal import differences
 from suffice.recordings.journal_file import BEGINNING, LockedJournal, Place, is_finished_old, read_records
+from suffice.recordings.schema import ROUNDS_SUFFIX
 
 _BUSY_S = 60.0
 _BUSY = "other processes are writing to it: try again"
@@ -140,7 +141,7 @@ class RoundJournal(RoundWriter):
 
     def __init__(self, path: str | Path, *, is_part: bool = False) -> None:
         self.recording = place(path)
-        self.path = self.recording.with_name(self.recording.name + ".rounds")
+        self.path = self.recording.with_name(self.recording.name + ROUNDS_SUFFIX)
         self._is_part = is_part
         self._known_writers: Writers | None = None
 

@@ -19,6 +19,9 @@ RECORDING_VERSION = 1
 META_KEY = b"suffice"
 """Key in the file metadata whose value is a JSON object with format, version, configuration and provenance."""
 
+ROUNDS_SUFFIX = ".rounds"
+"""The ending of the name of a journal, after the name of the recording that it adds rounds to."""
+
 REPLY_COLUMNS = ("reply_model", "system_fingerprint")
 """Text columns with names that an endpoint gave in its reply; present if any reply has one."""
 
@@ -56,6 +59,9 @@ EMBEDDING = "embedding"
 
 ASSUMED_END = "end_assumed"
 """The column that is 1 if the log gave no end for a shorter question, and an import assumed that the loop ended it."""
+
+BATCH_NOTE = "replies of language models came in batches: their seconds are unknown, and prices were those of batches"
+"""The entry among the `notes` of a recording that was made in batches."""
 
 _LISTS = ("golds", "passage_ids")
 _COLUMN_KINDS: Mapping[str, Container[str]] = {

@@ -25,7 +25,8 @@ from suffice.loops.record_run import LiveExecutor
 from suffice.loops.retrieval import PoolBM25, load_questions
 from suffice.policy.session import Policy
 from suffice.recordings import ResponseCache, read_recording
-from suffice.recordings.batch_state import BATCH_NOTE, BatchState
+from suffice.recordings.batch_state import BatchState
+from suffice.recordings.schema import BATCH_NOTE
 from suffice_retrieval.methods import QueryLoop
 from tests.support.batches import BatchEndpoint, run_batch
 from tests.support.cli_tools import cli

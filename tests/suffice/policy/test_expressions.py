@@ -227,7 +227,7 @@ def test_a_long_text_is_not_an_expression_but_its_final_box_is(monkeypatch):
 
 def test_without_the_parser_the_extra_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr(client, "is_available", lambda: False)
-    monkeypatch.setattr("suffice.policy.normalizers.is_available", lambda: False)
+    monkeypatch.setattr("suffice.policy.expressions.is_available", lambda: False)
     monkeypatch.setattr("suffice.importers.importing.is_available", lambda: False)
     lines = [json.dumps({"id": f"q{q}", "gold": r"\frac{1}{2}", "answers": ["0.5", "2"]}) for q in range(2)]
     (tmp_path / "s.jsonl").write_text("\n".join(lines), "utf-8")

@@ -76,7 +76,7 @@ def test_a_budget_that_may_lose_everything_is_never_called_equal():
     assert advice.trial.candidates[advice.chosen].label == "fixed_k(2)"
     first = next(item for item in advice.figures if item.policy == "fixed_k(1)")
     assert first.change[0] == -1.0
-    assert advice.rival is None
+    assert advice.trial.rival is None
     assert "In these questions" not in advice.sentence
     assert advice.to_dict()["dominated_by"] is None
 

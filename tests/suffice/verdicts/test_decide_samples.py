@@ -73,9 +73,9 @@ def test_the_loss_of_a_question_is_that_of_its_certificate():
         claim = Claim(epsilon=0.1, metric="match", orders=7, baseline=reference)
         measured = measure_losses(recording, policies, claim)
         np.testing.assert_allclose(np.sort(units.worst), np.sort(measured.losses), atol=1e-12)
-        np.testing.assert_allclose(units.costs["calls"][:-1], measured.costs["calls"].sum(axis=1))
+        np.testing.assert_allclose(units.totals.costs["calls"][:-1], measured.costs["calls"].sum(axis=1))
         np.testing.assert_array_equal(units.worst, units.best)
-        assert np.isfinite(units.twins[0])
+        assert np.isfinite(units.totals.twins[0])
 
 
 def test_more_questions_are_added_and_other_loops_refused(advice):

@@ -1,6 +1,19 @@
 """Display of results in a notebook: tables, data frames and charts; the report uses the same components."""
 
-from suffice.common.display.chart import Chart
-from suffice.common.display.tables import Displayed, facts_table, html_table
+from typing import TYPE_CHECKING
+
+from suffice.common.lazy import lazy_face
+
+if TYPE_CHECKING:
+    from suffice.common.display.chart import Chart
+    from suffice.common.display.tables import Displayed, facts_table, html_table
 
 __all__ = ["Chart", "Displayed", "facts_table", "html_table"]
+
+__getattr__, __dir__ = lazy_face(
+    __name__,
+    {
+        "chart": ("Chart",),
+        "tables": ("Displayed", "facts_table", "html_table"),
+    },
+)

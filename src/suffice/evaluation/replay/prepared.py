@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -14,12 +15,14 @@ from suffice.evaluation.replay.charging import LIVE, Charging, charging_of
 from suffice.evaluation.replay.costs import CostTable
 from suffice.evaluation.replay.outcomes import outcome
 from suffice.evaluation.replay.prices import Price
-from suffice.evaluation.statistics import Draws, Resampling
 from suffice.policy.normalizers import ANSWER_ID, NORMALIZERS, Grouping
 from suffice.policy.rounds import Floats, Mask, Positions, Rounds
 from suffice.policy.rules import Selector
 from suffice.policy.session import Policy, Stops, stops
 from suffice.recordings.recording import Recording
+
+if TYPE_CHECKING:
+    from suffice.evaluation.statistics import Draws, Resampling
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

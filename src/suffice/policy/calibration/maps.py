@@ -10,7 +10,6 @@ import numpy as np
 
 from suffice.common.results import Tagged
 from suffice.errors import SchemaError
-from suffice.policy.calibration.logistic import fit_logistic
 from suffice.policy.rounds import Floats
 
 
@@ -101,6 +100,8 @@ def fit_platt(values: Floats, target: Floats, weights: Floats) -> CalibrationMap
 
     A curve that would fall is replaced by the mean: a calibrator is monotone increasing.
     """
+    from suffice.policy.calibration.logistic import fit_logistic
+
     mean = float(np.average(target, weights=weights))
     center = float(np.average(values, weights=weights))
     spread = float(np.sqrt(np.average((values - center) ** 2, weights=weights)))

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from suffice.common.display import Displayed, facts_table
@@ -41,14 +42,6 @@ if TYPE_CHECKING:
 
 Missing = Literal["error", "warn", "ignore"]
 """Reactions of a session to a round without the signals that the policy reads."""
-
-_sessions: list[Callable[..., Any]] = []
-
-
-def sessions_by(start: Callable[..., Any]) -> None:
-    """Set the class of sessions that `Policy.decide` starts: a session imports the policy, never the reverse."""
-    _sessions[:] = [start]
-
 
 POLICY_FORMAT = "suffice.policy"
 POLICY_VERSION = 1
@@ -268,7 +261,8 @@ class Policy(Derivation, Displayed):
             UnknownSignalError: A round does not bring what the policy reads.
             NotFittedError: The same of a calibrated signal for which the policy has no calibrator.
         """
-        decision: Decision | None = _sessions[0](self, missing=missing).observe_all(rounds)
+        session = import_module("suffice.policy.session.session").Session  # which imports this module
+        decision: Decision | None = session(self, missing=missing).observe_all(rounds)
         return decision or Decision(stop=False)
 
     def to_dict(self) -> dict[str, Any]:

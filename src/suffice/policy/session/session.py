@@ -17,7 +17,7 @@ from suffice.policy.normalizers import normalizer_of
 from suffice.policy.rounds import Cost, Decision, Reason, Round, Rounds
 from suffice.policy.session.audits import Audit, Draw
 from suffice.policy.session.observed import check_round, lack_error, write_costs
-from suffice.policy.session.policy import Missing, sessions_by
+from suffice.policy.session.policy import Missing
 from suffice.policy.session.shadows import Shadows
 from suffice.policy.session.sources import PolicySource, as_policy, shadow_policies
 from suffice.policy.session.state import SessionState, pack, unpack
@@ -442,6 +442,3 @@ class Session:
 
 def _latest(view: Rounds) -> dict[str, float]:
     return {name: float(column[-1]) for name, column in view.columns.items()}
-
-
-sessions_by(Session)

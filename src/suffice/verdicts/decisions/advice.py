@@ -5,42 +5,37 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from suffice._version import __version__
-from suffice.common.display import Chart
 from suffice.common.files import write_file
 from suffice.common.json_text import refuse_constant
 from suffice.common.results import Result, jsonable
-from suffice.common.tables import Table, counted
+from suffice.common.tables import Table, counted, figure
 from suffice.errors import NotFoundError, SchemaError
-from suffice.policy.rounds import Mask
 from suffice.policy.seen import id_hash
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
-from suffice.verdicts.decisions.answer_counts import why_blind
-from suffice.verdicts.decisions.candidates import is_fixed_budget
+from suffice.verdicts.decisions.candidates import change_text, is_vote
 from suffice.verdicts.decisions.figures import (
     CandidateFigures,
-    advice_chart,
     candidate_columns,
     candidate_figures,
     twin_table,
 )
-from suffice.verdicts.decisions.trial import Trial
-from suffice.verdicts.decisions.words import AdviceWords
+from suffice.verdicts.decisions.trial import AdviceKind, Trial
 from suffice.verdicts.losses import failed_text, open_text
+
+if TYPE_CHECKING:
+    from suffice.common.display import Chart
 
 FORMAT = "suffice-decision"
 VERSION = 2
 """The version that is written.  In files of version 1 the bets share their capital evenly; an older release would wrongly assume the same of this one."""
 _READ = (1, VERSION)
-
-AdviceKind = Literal["do it", "not enough data", "keep what you have", "cannot be judged"]
 
 _MOST_ROWS = 5
 
@@ -66,71 +61,15 @@ class Advice(Result):
         """Independent questions of the verdict part."""
         return self.trial.totals.n
 
-    @cached_property
-    def chosen(self) -> int | None:
-        """The position of the candidate that the sentence is about; None if there is none.
-
-        The cheapest that saves and is proved; else, of those that are tested, save, and seem to lose less than `max_loss`,
-        the one that the fewest further questions would prove.
-        """
-        trial = self.trial
-        costs = trial.totals.costs[trial.cost][:-1]
-        loss = trial.totals.losses / max(self.n, 1)
-        tested = [place for place in trial.sequence if self.saves[place]]
-        proved = [place for place in tested if trial.proved[place]]
-        if proved:
-            return min(proved, key=lambda place: costs[place])
-        hopeful = [place for place in tested if loss[place] < trial.max_loss]
-        waiting = trial.waiting_for
-        return min(
-            hopeful,
-            key=lambda place: (self._needed_in_order(place) or np.inf, place not in waiting, costs[place]),
-            default=None,
-        )
-
     @property
-    def saves(self) -> Mask:
-        """Mask of the candidates that save on the verdict part; all False without questions."""
-        saves: Mask = self.trial.totals.saving(self.trial.cost) > 0
-        return saves
-
-    @cached_property
-    def unjudged(self) -> str:
-        """The reason why nothing can be judged: the metric cannot show a loss, or too much is unknown of all candidates that save; else empty."""
-        trial, totals = self.trial, self.trial.totals
-        if trial.answers is not None and (reason := trial.answers.unreadable(trial.metric)):
-            return reason
-        if reason := why_blind(trial.answers, trial.metric, totals.constant, totals.never_varied, self.n):
-            return reason
-        blocked = totals.blocked(trial.max_loss) & ~trial.hopeless & self.saves
-        if not blocked.any() or not (blocked | trial.hopeless)[self.saves].all():
-            return ""
-        if totals.failed > self.n * trial.max_loss:
-            return (
-                f"{totals.failed:,} of {counted(self.n, 'question')} failed while recording, and count as lost. Complete the "
-                "recording, or leave them out if they failed by chance (leave_out_failed=True, --leave-out-failed)"
-            )
-        if totals.unexplained > self.n * trial.max_loss:
-            return (
-                f"{self.unexplained}. If your loop stopped there by itself, import the log again with --ended rule (ended='rule'; "
-                "exhausted or max_rounds for other reasons); if rounds are missing, log all. Then decide anew (-o OTHER.json)"
-            )
-        return (
-            f"{trial.metric} is unknown where the candidates would stop in {100 * totals.unknown / self.n:.0f} % of the "
-            f"questions. Score every round, or record {counted(self.n, 'question')} at full width"
-        )
-
-    @cached_property
     def verdict(self) -> AdviceKind:
         """The recommended action."""
-        trial = self.trial
-        if self.unjudged:
-            return "cannot be judged"
-        if (trial.proved & self.saves).any():
-            return "do it"
-        if self.n and trial.hopeless[self.saves].all():  # also if no candidate saves
-            return "keep what you have"
-        return "not enough data"
+        return self.trial.verdict
+
+    @property
+    def chosen(self) -> int | None:
+        """The position of the candidate that the sentence is about; None if there is none."""
+        return self.trial.chosen
 
     def knows(self, recording: Recording) -> bool:
         """Return whether the trial has already used a question of the recording, by its id.
@@ -153,75 +92,29 @@ class Advice(Result):
     @property
     def sentence(self) -> str:
         """The advice, beginning with a verb, and the treatment of questions with missing data."""
-        if self.verdict == "cannot be judged":
-            return AdviceWords(self).verdict
-        missing = [failed_text(self.trial.totals.failed, left_out=False)]
-        if self.trial.totals.unexplained:
+        trial = self.trial
+        if trial.verdict == "cannot be judged":
+            return _verdict_text(trial)
+        missing = [failed_text(trial.totals.failed, left_out=False)]
+        if trial.totals.unexplained:
             missing.append(
-                f"{self.unexplained}, so they count at their worst; if your loop stopped there by itself, import with --ended rule"
+                f"{trial.unexplained}, so they count at their worst; if your loop stopped there by itself, import with --ended rule"
             )
-        if self.chosen is not None:
-            text = open_text(float(self.trial.totals.open[self.chosen] / max(self.n, 1)))
+        if trial.chosen is not None:
+            text = open_text(float(trial.totals.open[trial.chosen] / max(self.n, 1)))
             missing.append(f"In all, {text.replace('that', 'the', 1)}" if text else "")
-        if self.trial.leave_out_failed:
+        if trial.leave_out_failed:
             missing.append("Questions that failed are left out, as declared")
-        return " ".join([AdviceWords(self).verdict, *(f"{text}." for text in missing if text)])
-
-    @property
-    def unexplained(self) -> str:
-        """Number of questions that have fewer rounds than others for no recorded reason."""
-        n = self.trial.totals.unexplained
-        have = "has" if n == 1 else "have"
-        return f"{n:,} of {counted(self.n, 'question')} {have} fewer than {self.trial.loop.highest} rounds, and the log does not say why"
-
-    @property
-    def against(self) -> str:
-        """The baseline in words; empty if it is the logged loop itself."""
-        return "" if self.trial.baseline == "recorded" else f" against {self.trial.baseline}"
+        return " ".join([_verdict_text(trial), *(f"{text}." for text in missing if text)])
 
     @property
     def lead(self) -> str:
         """The sentence."""
         return self.sentence
 
-    def questions_needed(self, place: int) -> int | None:
-        """Return the approximate number of further questions that would prove a tested candidate; None if its own evidence is complete."""
-        return None if place in self.trial.waiting_for else self._needed_in_order(place)
-
-    def _needed_in_order(self, place: int) -> int | None:
-        """Return the largest number of questions that a candidate up to this one needs, since the sequence of tests ends at the first failure."""
-        upto = self.trial.sequence[: self.trial.sequence.index(place) + 1]
-        shown = self.trial.below.shown(self.trial.alpha) & ~self.trial.contradicted
-        numbers = [self.trial.below.more_losses(self.trial.alpha, before) for before in upto if not shown[before]]
-        known = [number for number in numbers if number is not None]
-        return max(known) if known and len(known) == len(numbers) else None
-
-    @cached_property
-    def rival(self) -> int | None:
-        """The position of the cheapest other fixed budget that has at least the metric of the chosen one and costs no more.
-
-        A budget that may lose more than `max_loss`, given what is unknown, does not count.
-        """
-        if self.chosen is None:
-            return None
-        trial, me = self.trial, self.chosen
-        values, costs = trial.totals.values, trial.totals.costs[trial.cost]
-        most = trial.max_loss * self.n
-        others = [
-            place
-            for place, policy in enumerate(trial.candidates)
-            if place != me
-            and is_fixed_budget(policy)
-            and trial.totals.losses[place] <= most
-            and values[place] >= values[me]
-            and costs[place] <= costs[me]
-            and (values[place], -costs[place]) != (values[me], -costs[me])
-        ]
-        return min(others, key=lambda place: costs[place]) if others else None
-
     def _rows(self) -> list[int]:
         """Return the positions of the candidates in the short table: the advised one, its rival, then others in order."""
-        wanted = [place for place in (self.chosen, self.rival) if place is not None]
+        wanted = [place for place in (self.chosen, self.trial.rival) if place is not None]
         sequence = list(self.trial.sequence)
         if self.chosen in sequence:  # a reader will ask next about the neighbours of the advised candidate
             at = sequence.index(self.chosen)
@@ -234,19 +127,18 @@ class Advice(Result):
     @property
     def figures(self) -> list[CandidateFigures]:
         """The figures of each candidate, in their order."""
-        advised = self.chosen if self.verdict == "do it" else None
-        return candidate_figures(
-            self.trial, advised, {place: self.questions_needed(place) for place in self.trial.sequence}
-        )
+        return candidate_figures(self.trial)
 
     def plot(self) -> Chart:
         """Return the chart of each candidate's change of the metric, with its interval, against its cost."""
+        from suffice.verdicts.decisions.charts import advice_chart
+
         return advice_chart(self.figures, self.trial, self.now)
 
     @property
     def now(self) -> str:
         """The baseline of differences, in words."""
-        if self.against:
+        if self.trial.against:
             return f"baseline: {self.trial.baseline}"
         return f"now: {self.rounds_text}" if self.rounds_text else "now"
 
@@ -280,10 +172,10 @@ class Advice(Result):
                 "verdict": self.verdict,
                 "sentence": self.sentence,
                 "n": self.n,
-                "unjudged": self.unjudged,
+                "unjudged": self.trial.unjudged,
                 "rounds_text": self.rounds_text,
                 "policy": None if policy is None else policy.to_dict(),
-                "dominated_by": None if self.rival is None else trial.candidates[self.rival].label,
+                "dominated_by": None if self.trial.rival is None else trial.candidates[self.trial.rival].label,
                 "candidates": [figures.to_dict(trial.metric) for figures in self.figures],
                 "notes": list(self.notes),
                 "trial": trial.to_dict(),
@@ -332,3 +224,134 @@ class Advice(Result):
         except (ValueError, RecursionError) as error:
             raise SchemaError(f"the decision {str(path)!r} is not JSON: {error}") from None
         return cls.from_dict(data)
+
+
+def _verdict_text(trial: Trial) -> str:
+    """Return the advice as one sentence, a verb first."""
+    totals, place = trial.totals, trial.chosen
+    points, judges = f"{100 * trial.max_loss:g} points", counted(totals.n, "question")
+    do, show, rule = ("does", "shows", "rules") if totals.n == 1 else ("do", "show", "rule")
+    if trial.verdict == "cannot be judged":
+        return f"This cannot be judged yet: {trial.unjudged}"
+    if trial.verdict == "keep what you have" and not trial.saves.any():
+        return f"Keep what you have: nothing here would save {trial.cost}, as {judges} {show}."
+    if trial.verdict == "keep what you have":
+        return (
+            f"Keep what you have: everything that would save {trial.cost} loses more than {points} of {trial.metric}, "
+            f"as {judges} {show}."
+        )
+    if place is None:
+        return (
+            f"Not enough data: nothing that saved {trial.cost} on tune questions seems to stay within {points} of "
+            f"{trial.metric}, and "
+            f"{judges} {do} not rule it out either. Record more questions."
+        )
+    change = change_text(trial.candidates[place], None if trial.against else trial.loop.highest)
+    saved, changed = _saved_text(trial, place), f"{_change_text(trial, place)} points{trial.against}"
+    rivals = _rivals_text(trial, place)
+    if trial.verdict == "do it":
+        return (
+            f"{change[0].upper()}{change[1:]}: {_taken_text(trial, place, 'with ', ' ')}it saves {saved} and changes {trial.metric} by "
+            f"{changed} (selected here: these questions also chose it); {judges} {rule} out a loss of {points} or more (risk "
+            f"{100 * trial.alpha:g} %).{rivals}"
+        )
+    needed = trial.questions_needed(place)
+    if place in trial.waiting_for:
+        rest = _waiting_text(trial, place, f"{judges} {rule} out a loss of {points}")
+    elif needed:
+        rest = f"{judges} {do} not rule out a loss of {points}. Record about {needed:,} more questions."
+    else:
+        rest = (
+            f"{judges} {do} not rule out a loss of {points}. Record more questions; how many more cannot be said yet."
+        )
+    return (
+        f"Not enough data: to {change} would {_taken_text(trial, place, 'take ', ', ')}save {saved} and change {trial.metric} by "
+        f"{changed}, but {rest}{rivals}"
+    )
+
+
+def _waiting_text(trial: Trial, place: int, shown: str) -> str:
+    """Return why a candidate's complete proof does not count yet, and what to do.
+
+    Args:
+        trial: The trial.
+        place: The candidate.
+        shown: What the questions show of the candidate alone.
+    """
+    before = trial.waiting_for[place]
+    first, one = trial.candidates[before].label, trial.candidates[place].label
+    text = (
+        f"its proof does not count yet: {shown} by {one} alone, but {one} is tested after {first}, which is not proved, and "
+        f"the risk of {100 * trial.alpha:g} % holds only if the tests stop there. "
+    )
+    if trial.totals.losses[before] < trial.totals.n * trial.max_loss:
+        return f"{text}Record more questions."
+    return f"{text}Here {first} lost more than that, so put new questions to a new decision (-o OTHER.json)."
+
+
+def _taken_text(trial: Trial, place: int, before: str, after: str) -> str:
+    """Return the number of samples that a vote with a stopping rule takes, between two texts; empty for other candidates."""
+    if place not in trial.twinned or not is_vote(trial.candidates[place]):
+        return ""
+    calls = trial.totals.costs["calls"] / trial.totals.n_recorded
+    if not np.isfinite(calls).all():
+        return ""
+    return f"{before}{calls[place]:.1f} of {calls[-1]:.3g} samples a question{after}"
+
+
+def _saved_text(trial: Trial, place: int) -> str:
+    """Return the shares of the costs that a candidate saves, and the money."""
+    more = []
+    for name in ("calls", "tokens"):
+        share = float(trial.totals.saving(name)[place])
+        if name != trial.cost and np.isfinite(share):
+            more.append(f"{_percent(share)} of the {name}")
+    spent = trial.totals.costs["money"]
+    if np.isfinite(spent).all() and spent[-1]:
+        more.append(f"USD {1000 * (spent[-1] - spent[place]) / trial.totals.n_recorded:,.2f} per 1,000 questions")
+    text = f"{_percent(float(trial.totals.saving(trial.cost)[place]))} of the {trial.cost}"
+    return f"{text} ({', '.join(more)})" if more else text
+
+
+def _change_text(trial: Trial, place: int) -> str:
+    """Return a candidate's change of the metric with its interval, in points."""
+    mean, low, high = trial.totals.interval()
+    # A change is a loss with its sign turned, and so are the ends of its interval.
+    return figure((0.0 - mean[place], 0.0 - high[place], 0.0 - low[place]), "+.1f", 100)
+
+
+def _rivals_text(trial: Trial, place: int) -> str:
+    """Return the sentence on rivals that do as well as a candidate without signals; empty if there are none."""
+    text = "" if trial.rival is None else f" {_rival_text(trial, place, trial.rival)}"
+    gain = tuple(float(ends[place]) for ends in trial.totals.gain_interval())
+    if place in trial.twinned and not gain[1] > 0:
+        text += f" It is not shown to beat stopping at random as often: {figure(gain, '+.1f', 100)} points."
+    return text
+
+
+def _rival_text(trial: Trial, place: int, rival: int) -> str:
+    """Return what the rival of a candidate gave in these questions, and how far that is from a proof."""
+    costs = trial.totals.costs[trial.cost]
+    better = trial.totals.values[rival] > trial.totals.values[place]
+    cheaper = costs[rival] < costs[place]
+    needed = trial.questions_needed(rival) if rival in trial.sequence else None
+    proof = "but that is not proved yet" + (f" (about {needed:,} more)" if needed else "")
+    if trial.proved[rival]:
+        proof = "and a larger loss by it is ruled out, too"
+    elif rival not in trial.sequence:
+        proof = "but it is not tested: on the tune questions a cheaper candidate seemed to lose no more"
+    policy = trial.candidates[rival]
+    budget = counted(policy.max_rounds, "sample") if is_vote(policy) else f"a cap of {policy.max_rounds}"
+    return (
+        f"In these questions {budget} scored {'better' if better else 'as well'} and "
+        f"{'is cheaper' if cheaper else 'costs no more'}, {proof}."
+    )
+
+
+def _percent(share: float) -> str:
+    """Return a share in words; a small one is not nothing.
+
+    >>> _percent(0.6), _percent(0.004), _percent(-0.12)
+    ('60 %', '0.4 %', '-12 %')
+    """
+    return f"{100 * share:.0f} %" if abs(share) >= 0.01 or not share else f"{100 * share:.1g} %"  # noqa: PLR2004

@@ -9,7 +9,7 @@ import numpy as np
 
 from suffice.common.tables import counted
 from suffice.errors import SufficeError
-from suffice.evaluation.replay import calibrate, check_policy, policy_for, reads_round_0
+from suffice.evaluation.replay import check_policy, policy_for, reads_round_0
 from suffice.evaluation.replay.outcomes import has_outcome
 from suffice.policy.metrics import METRICS
 from suffice.policy.rules import MajorityOfSamples, Selector, fixed_k
@@ -162,6 +162,8 @@ def _fitted_policy(tune: Recording, rule: str, metric: str, selector: Selector, 
     """
     draft = policy_for(tune, rule, selector=selector)
     if any(map(draft.unfitted, draft.signals)):
+        from suffice.evaluation.replay import calibrate
+
         # The defaults of `calibrate`, so that a rule with the same name is the same policy everywhere.
         target = "em" if metric in METRICS and has_outcome(tune, "em") else metric
         draft, _ = calibrate(tune, rule=rule, target=target, selector=selector)

@@ -2,32 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from suffice.common.display import Chart
 from suffice.common.tables import Column, Table
-from suffice.evaluation.replay.charts import (
-    COST_TITLES,
-    axis_of,
-    bound_layer,
-    by_state,
-    chart_of,
-    point_layer,
-)
 from suffice.verdicts.decisions.trial import Trial
-
-_COLOURS = {
-    "advised": "var(--accent)",
-    "proved": "var(--good)",
-    "open": "var(--muted)",
-    "not tested": "var(--muted)",
-    "loses more": "var(--text)",
-}
-"""The states of a candidate, with their colours."""
 
 _INTERVAL_LETTERS = 15
 """Letters of an interval that is drawn as text."""
@@ -103,20 +85,14 @@ class CandidateFigures:
         }
 
 
-def candidate_figures(trial: Trial, advised: int | None, needed: Mapping[int, int | None]) -> list[CandidateFigures]:
-    """Return the figures of all candidates.
-
-    Args:
-        trial: The evidence.
-        advised: The position of the candidate to deploy; None if there is none.
-        needed: Number of further questions that would prove a tested candidate, by its position.
-    """
+def candidate_figures(trial: Trial) -> list[CandidateFigures]:
+    """Return the figures of all candidates, in their order."""
     totals = trial.totals
     n = max(totals.n_recorded, 1)
     mean, low, high = totals.interval()
     gain, least, most = totals.gain_interval()
     saving, proved, hopeless = totals.saving(trial.cost), trial.proved, trial.hopeless
-    waiting = trial.waiting_for
+    waiting, advised = trial.waiting_for, trial.chosen if trial.verdict == "do it" else None
     return [
         CandidateFigures(
             policy=policy.label,
@@ -134,7 +110,7 @@ def candidate_figures(trial: Trial, advised: int | None, needed: Mapping[int, in
             spent={name: float(sums[place] / n) for name, sums in totals.costs.items()},
             saving=float(saving[place]),
             tested=place in trial.sequence,
-            needed=needed.get(place),
+            needed=trial.questions_needed(place) if place in trial.sequence else None,
             evidence=float(np.exp(min(trial.below.log_highest[place], 700.0))),
             twin=float(totals.twins[place] / n) if trial.totals.n else np.nan,
             gain=(float(gain[place]), float(least[place]), float(most[place])),
@@ -195,41 +171,3 @@ def interval_bar(change: tuple[float, float, float], max_loss: float) -> str:
         beyond = "<" if place < 0 else ">" if place >= _INTERVAL_LETTERS else sign
         line[min(max(place, 0), _INTERVAL_LETTERS - 1)] = beyond
     return "".join(line)
-
-
-def advice_chart(figures: Iterable[CandidateFigures], trial: Trial, now: str) -> Chart:
-    """Return the mean change of the metric with its interval against the mean cost, beside the largest accepted loss.
-
-    Args:
-        figures: Of all candidates.
-        trial: The trial, with the declaration and the costs of the baseline.
-        now: The behaviour of the logged loop, in words.
-    """
-    baseline = float(trial.totals.costs[trial.cost][-1] / max(trial.totals.n_recorded, 1))
-    points = [{"policy": now, "state": "now", "cost": baseline, "change": 0.0, "low": 0.0, "high": 0.0}]
-    for item in figures:
-        change, low, high = (100 * value for value in item.change)
-        values = {"cost": item.spent[trial.cost], "change": change, "low": low, "high": high}
-        points.append({"policy": item.policy, "state": item.state, **values})
-    x, y = axis_of("cost", COST_TITLES[trial.cost]), axis_of("change", f"change of {trial.metric}, points")
-    colours = {"now": "var(--text)", **_COLOURS}
-    colour, legend = by_state("state", colours, points)
-    tooltip = [
-        {"field": "policy"},
-        {"field": "state"},
-        {"field": "cost", "format": ",.2f"},
-        {"field": "change", "format": "+.1f"},
-    ]
-    layers = [
-        bound_layer("y", "change", -100 * trial.max_loss, f"a loss of {100 * trial.max_loss:g} points"),
-        {
-            "mark": {"type": "rule", "strokeWidth": 1.5, "opacity": 0.6},
-            "encoding": {"x": x, "y": axis_of("low", None), "y2": {"field": "high"}, "color": colour},
-        },
-        point_layer({"x": x, "y": y, "color": colour, "tooltip": tooltip}, "datum.state === 'advised'", (220, 80)),
-        {
-            "mark": {"type": "text", "dy": -12, "color": "var(--text)", "limit": 160},
-            "encoding": {"x": x, "y": y, "text": {"field": "policy"}},
-        },
-    ]
-    return Chart(chart_of(points, layers, 320, f"Change of {trial.metric} against {trial.cost}", legend))

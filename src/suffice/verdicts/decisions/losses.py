@@ -1,15 +1,15 @@
-"""Measure the loss and cost of each candidate question by question; unknown outcomes count at their worst."""
+"""Measure the loss and cost of each candidate, question by question and in sums; unknown outcomes count at their worst."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from functools import partial
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 
+from suffice.common.results import jsonable
 from suffice.common.tables import counted
 from suffice.errors import DataError
 from suffice.evaluation.replay import check_policy
@@ -18,12 +18,18 @@ from suffice.evaluation.replay.orders import n_orders
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.replay.prices import Price
 from suffice.evaluation.replay.references import answering_like, baseline_policy
-from suffice.policy.rounds import Floats, Mask
+from suffice.policy.rounds import Floats, Mask, Positions
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
 from suffice.verdicts.losses import Baseline, LossAccount, Questions
 
 SAVABLE = ("calls", "tokens", "money")
+SLACK = 1e-12
+"""The difference up to which two means are equal, since they are sums in another order."""
+_Z = 1.959964  # two-sided 95 %
+_ORDER_SALT = "decide, order:"
+_SUMS = ("losses", "open", "squares", "values", "twins", "gains", "squared_gains")
+"""Attributes of totals that are sums over units."""
 _COST_REMEDIES = {
     "calls": "log every round",
     "tokens": "log cost.generator.uncached_tokens, cost.generator.cached_tokens and cost.generator.output_tokens",
@@ -32,52 +38,144 @@ _COST_REMEDIES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """Sums over the units of the verdict part; the baseline is the last row of all but the losses.
+
+    Attributes:
+        n: Units.
+        n_recorded: Units with a row that did not fail: quality and costs are means over these.
+        losses: Sum of the largest possible losses, shape ``(n_candidates,)``.
+        open: The part of that sum in which something is unknown, same shape.
+        squares: Sum of the squares of the largest, same shape.
+        values: Sum of the metric, shape ``(n_candidates + 1,)``.
+        costs: Sums by name in `SAVABLE`, same shape; NaN where some were unknown.
+        twins: Sum of the metric of the random twins, shape ``(n_candidates,)``; NaN where there are none.
+        gains: Sum of the smallest possible gains over them, same shape.
+        squared_gains: Sum of the squares of these, same shape.
+        squared: Sum of the squares of the baseline's metric.
+        unknown: Units in which an outcome is unknown under some candidate.
+        failed: Units in which a recording failed.
+        unexplained: Units in which nothing says why there are fewer rounds than in others.
+    """
+
+    n: int
+    n_recorded: int
+    losses: Floats
+    open: Floats
+    squares: Floats
+    values: Floats
+    costs: Mapping[str, Floats]
+    twins: Floats
+    gains: Floats
+    squared_gains: Floats
+    squared: float = 0.0
+    unknown: int = 0
+    failed: int = 0
+    unexplained: int = 0
+
+    @classmethod
+    def start(cls, n_candidates: int) -> Totals:
+        """Return the sums of nothing."""
+        zeros = np.zeros(n_candidates + 1)
+        sums: dict[str, Any] = dict.fromkeys(
+            ("losses", "open", "squares", "twins", "gains", "squared_gains"), zeros[1:]
+        )
+        return cls(n=0, n_recorded=0, values=zeros, costs=dict.fromkeys(SAVABLE, zeros), **sums)
+
+    def __add__(self, other: Totals) -> Totals:
+        costs = {name: self.costs[name] + other.costs[name] for name in SAVABLE}
+        sums = {
+            item.name: getattr(self, item.name) + getattr(other, item.name)
+            for item in fields(self)
+            if item.name != "costs"
+        }
+        return Totals(costs=costs, **sums)
+
+    def blocked(self, max_loss: float) -> Mask:
+        """Return a mask of the candidates that no number of such units could prove, shape ``(n_candidates,)``.
+
+        The unknown outcomes alone may lose more than `max_loss`, and the known ones do not make up for that.
+        """
+        blocked: Mask = np.minimum(self.open, self.losses) > self.n * max_loss
+        return blocked
+
+    @property
+    def constant(self) -> float | None:
+        """The score, if the answers of the baseline and of all candidates score the same in every unit; else None."""
+        if self.n < 2 or self.squares.any():  # noqa: PLR2004 - one value varies from nothing
+            return None
+        mean = float(self.values[-1] / self.n_recorded)
+        return mean if abs(self.squared / self.n_recorded - mean**2) < SLACK else None
+
+    @property
+    def never_varied(self) -> bool:
+        """True if no candidate lost or gained anything in any unit."""
+        return self.n > 1 and not self.squares.any()
+
+    def saving(self, cost: str) -> Floats:
+        """Return the share of a cost that each candidate saves, shape ``(n_candidates,)``; NaN where unknown."""
+        spent = self.costs[cost]
+        return 1 - spent[:-1] / spent[-1] if spent[-1] else np.full(len(spent) - 1, np.nan)
+
+    def interval(self) -> tuple[Floats, Floats, Floats]:
+        """Return mean losses and the ends of their normal 95 % intervals, NaN for fewer than two units.
+
+        They are only for information: valid in large samples whose size was fixed beforehand.  The verdict rests on the
+            wealth.
+        """
+        return _normal_interval(self.losses, self.squares, self.n)
+
+    def gain_interval(self) -> tuple[Floats, Floats, Floats]:
+        """Return mean gains over the random twins and the ends of their intervals, as `interval` does; NaN without one."""
+        return _normal_interval(self.gains, self.squared_gains, self.n_recorded)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values; an unknown cost is None."""
+        costs = {name: None if np.isnan(sums).any() else sums.tolist() for name, sums in self.costs.items()}
+        sums = {name: jsonable(getattr(self, name).tolist()) for name in _SUMS}
+        counts = {"n": self.n, "squared": self.squared, "unknown": self.unknown, "failed": self.failed}
+        counts["unexplained"] = self.unexplained
+        if self.n_recorded != self.n - self.failed:  # some rows of a question failed, and others did not
+            counts["n_recorded"] = self.n_recorded
+        return {**counts, **sums, "costs": costs}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Totals:
+        """Return the sums that `to_dict` wrote."""
+        numbers: dict[str, Any] = {name: int(data[name]) for name in ("n", "unknown", "failed")}
+        numbers["unexplained"] = int(data.get("unexplained", 0))  # decisions from before 0.4 have none
+        numbers["n_recorded"] = int(data.get("n_recorded", numbers["n"] - numbers["failed"]))
+        sums: dict[str, Any] = {name: np.asarray(data[name], dtype=np.float64) for name in _SUMS}
+        nothing_known = np.full(sums["values"].shape, np.nan)
+        costs = {
+            name: nothing_known if known is None else np.asarray(known, dtype=np.float64)
+            for name, known in data["costs"].items()
+        }
+        return cls(**numbers, **sums, squared=float(data["squared"]), costs=costs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """Losses and costs of candidates and the baseline on units; the baseline is the last value of each sum.
+    """Losses of candidates against the baseline on units, and the sums behind the figures.
 
     Attributes:
         worst: The largest possible loss of each candidate, shape ``(n_candidates, n_units)``, in [-1, 1].
         best: The smallest possible loss, same shape; the same where everything is known.
-        unknown: Mask of the units with an unknown outcome under some candidate, shape ``(n_units,)``.
-        failed: Mask of the units whose recording failed, same shape; those questions count as lost.
-        unexplained: Mask of the units with fewer rounds than others for no recorded reason, same shape: the loop's own
-            answer there is unknown.
-        n_recorded: Number of units with a row that did not fail, over which the sums below are.
-        values: Sum of the metric, shape ``(n_candidates + 1,)``, with the worst case of what is unknown.
-        squared: Sum of the squares of the baseline's metric.
-        costs: Sums by name in `SAVABLE`, shape of `values`; NaN where some are unknown.
+        order: The order in which the units are bet on, shape ``(n_units,)``; it does not depend on the losses.
+        totals: Sums over the units; what is unknown counts at its worst.
         unpriced: Number of units in which a cost is unknown, by its name.
-        twins: Sum of the metric of each candidate's random twin, which stops as often at each round, shape
-            ``(n_candidates,)``, with the worst case of what is unknown; NaN where none was asked for.
-        gains: Sum of the smallest possible gains of each candidate over its twin, same shape.
-        squared_gains: Sum of the squares of these, same shape.
     """
 
     worst: Floats
     best: Floats
-    unknown: Mask
-    failed: Mask
-    unexplained: Mask
-    n_recorded: int
-    values: Floats
-    squared: float
-    costs: dict[str, Floats]
-    unpriced: dict[str, int]
-    twins: Floats
-    gains: Floats
-    squared_gains: Floats
+    order: Positions
+    totals: Totals
+    unpriced: Mapping[str, int]
 
     @property
     def n(self) -> int:
         """Units."""
-        return int(self.worst.shape[-1])
-
-    def ordered(self, places: npt.NDArray[np.int64]) -> Measured:
-        """Return the same units in another order."""
-        arrays = {
-            name: getattr(self, name)[..., places] for name in ("worst", "best", "unknown", "failed", "unexplained")
-        }
-        return replace(self, **arrays)
+        return self.totals.n
 
     def require_cost(self, name: str) -> None:
         """Raise a `DataError` if the cost to save is unknown in some unit."""
@@ -95,25 +193,6 @@ def prices_text(prices: Price | Mapping[str, Price] | None) -> str:
     if isinstance(prices, Price):
         return repr(prices)
     return "; ".join(f"{component}: {price!r}" for component, price in sorted(prices.items()))
-
-
-def uncut(recording: Recording) -> Recording:
-    """Return the recording with the loop's own stops as ends, as if no further rounds had been possible.
-
-    Candidates then stop where the loop stopped or earlier, so every outcome is known.  If nothing says that the loop
-    stopped there by itself (`Recording.unexplained`), it may have gone on, and the question stays cut.
-    """
-    own = ((recording.ends == "rule") & ~recording.unexplained)[recording.row_question]
-    if not own.any():
-        return recording
-    table = recording.table
-    place = table.column_names.index("end")
-    ends = pa.array(
-        ["exhausted" if stopped else end for stopped, end in zip(own, table.column("end").to_pylist(), strict=True)],
-        type=pa.string(),
-    )
-    field = table.schema.field("end")
-    return Recording(table.set_column(place, field, ends.cast(field.type)), recording.metadata)
 
 
 def measure_candidates(
@@ -141,15 +220,15 @@ def measure_candidates(
         CensoredError: The baseline goes on past what was recorded.
         DataError: The baseline is a budget that no question has.
     """
-    account = _account_of(recording, policies, baseline, metric, prices=prices, orders=orders)
-    prepared = account.prepared
-    questions = Questions.of(recording)
-    worst, best = (np.empty((len(policies), questions.units.n_units)) for _ in range(2))
-    values, costs = np.empty(len(policies) + 1), {name: np.empty(len(policies) + 1) for name in SAVABLE}
+    account = _account(recording, policies, baseline, metric, prices=prices, orders=orders)
+    questions, n_candidates = Questions.of(recording), len(policies)
     recorded = questions.of_recorded()
+    n_units = questions.units.n_units
+    worst, best = (np.empty((n_candidates, n_units)) for _ in range(2))
+    values, costs = np.empty(n_candidates + 1), {name: np.empty(n_candidates + 1) for name in SAVABLE}
     unpriced = {name: np.zeros(recorded.units.n_units, dtype=np.bool_) for name in SAVABLE}
-    twins, gains, squared_gains = (np.full(len(policies), np.nan) for _ in range(3))
-    unknown = np.zeros(questions.units.n_units, dtype=np.bool_)
+    twins, gains, squared_gains = (np.full(n_candidates, np.nan) for _ in range(3))
+    unknown = np.zeros(n_units, dtype=np.bool_)
 
     def add(place: int, run: Run) -> Floats:
         """Add the metric and costs of a run to the sums; return the metric of each recorded unit."""
@@ -171,25 +250,31 @@ def measure_candidates(
             gain = recorded.means(least, failed=np.nan)
             gains[place], squared_gains[place] = gain.sum(), (gain**2).sum()
         del loss  # of a million rounds one is large
-    squared = float((add(len(policies), account.baseline) ** 2).sum())
-    return Measured(
-        worst=worst,
-        best=best,
-        unknown=unknown,
-        failed=questions.means(np.zeros(prepared.n, dtype=np.bool_), failed=1.0) > 0,
-        unexplained=questions.means(account.open_ends, failed=0.0) > 0,
+    squared = float((add(n_candidates, account.baseline) ** 2).sum())
+    failed = questions.means(np.zeros(account.prepared.n, dtype=np.bool_), failed=1.0) > 0
+    order = questions.order(_ORDER_SALT)
+    losses = worst[:, order]  # so that not even the last digit of a sum depends on the order of the file
+    totals = Totals(
+        n=n_units,
         n_recorded=recorded.units.n_units,
+        losses=losses.sum(axis=-1),
+        open=(losses * (losses != best[:, order])).sum(axis=-1),
+        squares=(losses**2).sum(axis=-1),
         values=values,
-        squared=squared,
         costs=costs,
-        unpriced={name: int(lacking.sum()) for name, lacking in unpriced.items()},
         twins=twins,
         gains=gains,
         squared_gains=squared_gains,
+        squared=squared,
+        unknown=int(unknown.sum()),
+        failed=int(failed.sum()),
+        unexplained=int((questions.means(account.open_ends, failed=0.0) > 0).sum()),
     )
+    lacking = {name: int(without.sum()) for name, without in unpriced.items()}
+    return Measured(worst=worst, best=best, order=order, totals=totals, unpriced=lacking)
 
 
-def _account_of(
+def _account(
     recording: Recording,
     policies: Sequence[Policy],
     baseline: str,
@@ -198,18 +283,19 @@ def _account_of(
     prices: Price | Mapping[str, Price] | None,
     orders: int,
 ) -> LossAccount:
-    """Replay the baseline with the selector of the candidates; arguments as for `measure_candidates`."""
+    """Replay the baseline; return the account of losses against it.  See `measure_candidates`."""
     like, of_log = policies[0], baseline == "recorded"
     prepared = PreparedRecording.of(recording, [metric], prices=prices, samples=True)
     reference: Baseline = partial(recorded_run, like=answering_like(like), start_round=like.start_round)
+    replayed = [*policies]
     if not of_log:
         reference = baseline_policy(recording, baseline, like)
         check_policy(reference, prepared.recording)
-    n = n_orders(prepared.recording, orders, [*policies, *([reference] if isinstance(reference, Policy) else [])])
+        replayed.append(reference)
     account = LossAccount.of(
         prepared,
         reference,
-        orders=n,
+        orders=n_orders(prepared.recording, orders, replayed),
         open_ends=of_log,
         remedy="Use the baseline 'recorded', what the log did itself, or record at full width",
     )
@@ -232,3 +318,15 @@ def _refuse_endless(run: Run, prepared: PreparedRecording) -> None:
             f"the baseline {policy.label!r} stops nowhere up to round {prepared.highest}, where the recording ends: what it "
             "would have answered later is unknown. Use 'recorded' or a smaller budget"
         )
+
+
+def _normal_interval(sums: Floats, squares: Floats, n: int) -> tuple[Floats, Floats, Floats]:
+    """Return means with the ends of their normal 95 % intervals, from sums and sums of squares over n units."""
+    undefined = np.full(len(sums), np.nan)
+    if not n:
+        return undefined, undefined, undefined
+    mean = sums / n
+    if n == 1:
+        return mean, undefined, undefined
+    half = _Z * np.sqrt(np.maximum(squares / n - mean**2, 0.0) / (n - 1))
+    return mean, mean - half, mean + half

@@ -28,26 +28,28 @@ from suffice.policy.metrics import METRICS
 from suffice.policy.normalizers import MATCH
 from suffice.policy.rounds import Mask
 from suffice.policy.rules import Selector, parse_selector
-from suffice.recordings.audits import without_audits
+from suffice.recordings.audits import uncut, without_audits
 from suffice.recordings.recording import Recording
 from suffice.recordings.runs import refuse_several_loops
 from suffice.verdicts.decisions.advice import Advice
 from suffice.verdicts.decisions.answer_counts import AnswerCounts
 from suffice.verdicts.decisions.candidates import candidates
-from suffice.verdicts.decisions.losses import SAVABLE, measure_candidates, prices_text, uncut
+from suffice.verdicts.decisions.losses import SAVABLE, measure_candidates, prices_text
 from suffice.verdicts.decisions.same_loop import LoopStops, fingerprints, refuse_other_outcomes, rounds_text
 from suffice.verdicts.decisions.trial import Trial
-from suffice.verdicts.losses import Questions, unknown_text
+from suffice.verdicts.losses import base_name, unknown_text
 
 _SALT = "decide:"
-_ORDER_SALT = "decide, order:"
 _DEFAULTS: Mapping[str, Any] = {
     "max_loss": 0.02,
     "alpha": 0.05,
     "cost": "calls",
     "baseline": "recorded",
     "selector": "last",
+    "leave_out_failed": False,
 }
+
+Prices = Price | Mapping[str, Price] | None
 
 
 def decide(
@@ -82,8 +84,7 @@ def decide(
     Args:
         recording: Recorded rounds.
         metric: The metric that must not be lost: a column in [0, 1], or `agreement` with the log's own last answer.
-            None = F1 (EM for
-            multiple choice) where it was measured, else `agreement`.
+            None = F1 (EM for multiple choice) where it was measured, else `agreement`.
         max_loss: The largest mean loss that you would accept, in (0, 1), in the unit of the metric; None = 0.02.
         alpha: The risk of false advice, in (0, 1); None = 0.05.
         cost: The cost to save: `calls` (None), `tokens` or `money`.
@@ -92,71 +93,128 @@ def decide(
         tune: Tune questions, recorded alike; None = `tune_share` of the recording's, by the hash of their names.
         tune_share: In (0, 1); None = 0.3.
         prices: For money, one for all language models or by component.
-        leave_out_failed: Leave out the questions whose recording failed, and say so; otherwise they count as lost, because
+        leave_out_failed: Leave out questions whose recording failed, and say so.  Otherwise they count as lost, because
             they may have failed for what a candidate would have changed.
-        previous: An earlier advice on the same loop: its declaration holds, and questions that are new add to its evidence.
-            What is given here must be as it was declared.
-        orders: Of independent samples, over how many random orders of its samples the loss of a question is averaged; None =
-            100, and 1, the order in which they came, where a rule of the loop ended some questions.
+        previous: An earlier advice on the same loop.  Its declaration holds, and new questions add to its evidence.
+        orders: Number of random orders of independent samples over which a loss is averaged; None = 100, or 1 (the
+            recorded order) where a rule of the loop ended some questions.
 
     Raises:
-        DataError: There is nothing to decide, a metric or what is to be saved is unknown, or an option is outside its range.
+        DataError: There is nothing to decide, a metric or cost is unknown, or an option is outside its range.
         CensoredError: The baseline goes on past what was recorded.
         ConfigMismatchError: The recording belongs to another loop than the earlier advice.
-        UnsettledError: It holds the loops of several models, prompts, temperatures or systems: `recording.where(model=...)`
-            chooses one.
+        UnsettledError: It holds several loops, for instance of two models: `recording.where(model=...)` chooses one.
         UnknownSignalError: A candidate reads a signal that the questions of the verdict lack.
     """
-    given: dict[str, Any] = {
-        "leave_out_failed": leave_out_failed or None,
-        "metric": metric,
-        "max_loss": max_loss,
-        "alpha": alpha,
-        "cost": cost,
-        "baseline": baseline,
-        "selector": None if selector is None else str(selector),
-        "orders": orders,
-    }
+    given: dict[str, Any] = {"metric": metric, "max_loss": max_loss, "alpha": alpha, "cost": cost, "baseline": baseline}
+    given |= {"leave_out_failed": leave_out_failed or None, "orders": orders}
+    given |= {"selector": None if selector is None else str(selector)}
     given = {name: value for name, value in given.items() if value is not None}
     notes: list[str] = []
     refuse_several_loops(recording, tune)
-    if (previous.trial.baseline if previous is not None else baseline or _DEFAULTS["baseline"]) == "recorded":
-        recording, tune = without_audits(recording), without_audits(tune) if isinstance(tune, Recording) else tune
+    if (baseline if previous is None else previous.trial.baseline) in (None, "recorded"):
+        recording, tune = without_audits(recording), None if tune is None else without_audits(tune)
     if previous is None:
-        declared = {**_DEFAULTS, **({"selector": "majority_of_samples"} if recording.independent else {}), **given}
-        declared["orders"] = n_orders(recording, orders or (1 if recording.cut.any() else None), [])
-        share = 0.3 if tune_share is None else tune_share
-        _check_options(declared["max_loss"], declared["alpha"], declared["cost"], share)
-        logged = _logged(recording, declared["baseline"], leave_out_failed, notes)
-        declared |= {"loop": LoopStops.of(recording), "prices": prices_text(prices)}
-        trial, fresh = _begun(logged, share if tune is None else tune, declared, prices, notes)
+        trial, fresh = _begun(recording, given, tune, tune_share, prices=prices, notes=notes)
     else:
-        trial = previous.trial
         if tune is not None or tune_share is not None:
             raise ConfigMismatchError("the earlier decision has its tune questions: give none, or decide anew")
-        _refuse_other_declaration(trial, given)
-        trial.loop.refuse_others(recording, own_is_baseline=trial.baseline == "recorded")
-        logged = _logged(recording, trial.baseline, trial.leave_out_failed, notes)
-        if not is_agreement(trial.metric) and not has_outcome(logged, trial.metric):
-            raise ConfigMismatchError(
-                f"the earlier decision is about {trial.metric}, which this log lacks: decide anew, without the earlier decision "
-                "(-o OTHER.json)"
-            )
-        refuse_other_outcomes(trial.marks, logged, trial.metric)
-        prices = _same_prices(prices, trial, notes)
-        fresh = _new_questions(logged, trial, notes)
-    verdict_part, extent = _unseen(logged, fresh, trial, notes), rounds_text(recording)
-    del recording, logged  # for a million rounds they are large, and only the verdict part is measured from here on
-    if verdict_part is None:
-        if previous is None:
-            raise DataError(
-                "no question is left for the verdict, because all chose or fitted something: record others, which neither "
-                "a tune recording nor a gate has seen"
-            )
-        return replace(previous, notes=tuple(dict.fromkeys([*previous.notes, *notes])))
-    notes += _candidate_notes(verdict_part, trial)
+        trial = previous.trial
+        new, prices = _continued(recording, trial, given, prices, notes)
+        if new is None:
+            return replace(previous, notes=tuple(dict.fromkeys([*previous.notes, *notes])))
+        fresh = new
+    extent = rounds_text(recording)
+    del recording  # of a million rounds it is large, and only the questions of the verdict are measured from here on
+    trial = _judged(fresh, trial, prices, notes)
+    notes = [*trial.notes, *notes, *_unit_notes(fresh, trial)]
+    return Advice(trial=trial, rounds_text=extent, notes=tuple(dict.fromkeys(notes)))
+
+
+def _begun(
+    recording: Recording,
+    given: Mapping[str, Any],
+    tune: Recording | None,
+    tune_share: float | None,
+    *,
+    prices: Prices,
+    notes: list[str],
+) -> tuple[Trial, Recording]:
+    """Declare a trial by tune questions; also return the questions of the verdict.  See `decide` for the arguments.
+
+    Raises:
+        DataError: No question is left for the verdict, or there is nothing to decide.
+    """
+    declared = {**_DEFAULTS, **({"selector": "majority_of_samples"} if recording.independent else {}), **given}
+    declared["orders"] = n_orders(recording, given.get("orders") or (1 if recording.cut.any() else None), [])
+    share = 0.3 if tune_share is None else tune_share
+    _check_options(declared["max_loss"], declared["alpha"], declared["cost"], share)
+    baseline, loop = declared["baseline"], LoopStops.of(recording)
+    logged = _logged(recording, baseline, declared["leave_out_failed"], notes)
+    stated = declared.pop("metric", None)
+    metric = stated or _default_metric(logged)
+    if _is_of_answers(metric, logged):
+        _require_answers(logged)
+    if int(logged.index[-1]) <= 1:
+        raise DataError("every question has a single round: there is nothing to stop earlier. Log every round")
+    first, others = _divided(logged, share if tune is None else tune, baseline, notes)
+    if tune is not None:
+        loop.refuse_other_cap(LoopStops.of(tune))
+    selector = parse_selector(declared.pop("selector"))
+    highest = int(max(first.index[-1], logged.index[-1]))
+    policies, untried = candidates(first, metric, selector, highest=highest, start_round=loop.start_round)
+    units = measure_candidates(first, policies, baseline, metric, prices=prices, orders=declared["orders"])
+    units.require_cost(declared["cost"])
+    trial = Trial.declare(
+        policies,
+        units,
+        metric=metric,
+        loop=loop,
+        prices=prices_text(prices),
+        tune=seen_from(first),
+        marks=fingerprints(first, metric),
+        notes=(*untried, *_metric_notes(logged, metric, selector, stated=stated is not None), *_name_notes(logged)),
+        **declared,
+    )
+    fresh = _unseen(logged, others, trial, notes)
+    if fresh is None:
+        raise DataError(
+            "no question is left for the verdict, because all chose or fitted something: record others, which neither "
+            "a tune recording nor a gate has seen"
+        )
+    return trial, fresh
+
+
+def _continued(
+    recording: Recording, trial: Trial, given: Mapping[str, Any], prices: Prices, notes: list[str]
+) -> tuple[Recording | None, Prices]:
+    """Check that later questions belong to a trial; return those that are new, if any, and the prices that they have.
+
+    Raises:
+        ConfigMismatchError: They are of another loop, or what is given contradicts the declaration.
+    """
+    _refuse_other_declaration(trial, given)
+    trial.loop.refuse_others(recording, own_is_baseline=trial.baseline == "recorded")
+    logged = _logged(recording, trial.baseline, trial.leave_out_failed, notes)
+    if not is_agreement(trial.metric) and not has_outcome(logged, trial.metric):
+        raise ConfigMismatchError(
+            f"the earlier decision is about {trial.metric}, which this log lacks: decide anew, without the earlier decision "
+            "(-o OTHER.json)"
+        )
+    refuse_other_outcomes(trial.marks, logged, trial.metric)
+    prices = _same_prices(prices, trial, notes)
+    return _unseen(logged, _new_questions(logged, trial, notes), trial, notes), prices
+
+
+def _judged(fresh: Recording, trial: Trial, prices: Prices, notes: list[str]) -> Trial:
+    """Return a trial with the evidence of the questions of the verdict.
+
+    Raises:
+        DataError: The cost to save is unknown.
+    """
+    notes += _candidate_notes(fresh, trial)
     units = measure_candidates(
-        verdict_part,
+        fresh,
         trial.candidates,
         trial.baseline,
         trial.metric,
@@ -165,16 +223,8 @@ def decide(
         orders=trial.orders,
     )
     units.require_cost(trial.cost)
-    marks = fingerprints(verdict_part, trial.metric)
-    answers = AnswerCounts.of(verdict_part, trial.metric)
-    trial = trial.extended(
-        units.ordered(Questions.of(verdict_part).order(_ORDER_SALT)), seen_from(verdict_part), marks, answers
-    )
-    return Advice(
-        trial=trial,
-        rounds_text=extent,
-        notes=tuple(dict.fromkeys([*trial.notes, *notes, *_unit_notes(verdict_part, trial)])),
-    )
+    marks, answers = fingerprints(fresh, trial.metric), AnswerCounts.of(fresh, trial.metric)
+    return trial.extended(units, seen_from(fresh), marks, answers)
 
 
 def _logged(recording: Recording, baseline: str, leave_out_failed: bool, notes: list[str]) -> Recording:
@@ -187,40 +237,6 @@ def _logged(recording: Recording, baseline: str, leave_out_failed: bool, notes: 
         raise DataError(f"all {len(failed)} recorded questions failed: run `suffice record` again to complete them")
     notes.append(f"{int(failed.sum())} questions failed while recording and are left out: the advice is silent on such")
     return logged.select(~failed)
-
-
-def _begun(
-    logged: Recording,
-    tune: Recording | float,
-    declared: dict[str, Any],
-    prices: Price | Mapping[str, Price] | None,
-    notes: list[str],
-) -> tuple[Trial, Mask]:
-    """Declare a trial by tune questions; also return a mask of the other questions, shape ``(n_questions,)``."""
-    stated = declared.pop("metric", None)
-    metric = stated or _default_metric(logged)
-    if _is_of_answers(metric, logged):
-        _require_answers(logged)
-    if int(logged.index[-1]) <= 1:
-        raise DataError("every question has a single round: there is nothing to stop earlier. Log every round")
-    first, fresh = _divided(logged, tune, declared["baseline"], notes)
-    if isinstance(tune, Recording):
-        declared["loop"].refuse_other_cap(LoopStops.of(tune))
-    selector = parse_selector(declared.pop("selector"))
-    highest = int(max(first.index[-1], logged.index[-1]))
-    policies, untried = candidates(first, metric, selector, highest=highest, start_round=declared["loop"].start_round)
-    units = measure_candidates(first, policies, declared["baseline"], metric, prices=prices, orders=declared["orders"])
-    units.require_cost(declared["cost"])
-    trial = Trial.declare(
-        policies,
-        units,
-        metric=metric,
-        tune=seen_from(first),
-        marks=fingerprints(first, metric),
-        notes=(*untried, *_metric_notes(logged, metric, selector, stated=stated is not None), *_name_notes(logged)),
-        **declared,
-    )
-    return trial, fresh
 
 
 def _unseen(logged: Recording, fresh: Mask, trial: Trial, notes: list[str]) -> Recording | None:
@@ -281,9 +297,7 @@ def _refuse_other_declaration(trial: Trial, given: Mapping[str, Any]) -> None:
             )
 
 
-def _same_prices(
-    prices: Price | Mapping[str, Price] | None, trial: Trial, notes: list[str]
-) -> Price | Mapping[str, Price] | None:
+def _same_prices(prices: Prices, trial: Trial, notes: list[str]) -> Prices:
     """Return the prices if they equal those of an earlier decision, else None, since sums over two price lists make no sense."""
     if prices is None or not trial.prices or prices_text(prices) == trial.prices:
         return prices
@@ -312,7 +326,7 @@ def _default_metric(recording: Recording) -> str:
 
 def _metric_notes(recording: Recording, metric: str, selector: Selector, *, stated: bool) -> list[str]:
     """Return notes on a metric that was defined outside of this library."""
-    name = metric.split(">", maxsplit=1)[0].strip()
+    name = base_name(metric)
     notes = []
     if name in selector.signals:
         notes.append(f"the selector reads {name}, which also judges: a live loop must measure it in every round")

@@ -1,163 +1,35 @@
-"""A trial: the declaration made before the verdict, and the evidence so far; more questions can be added at any time."""
+"""A trial: what was declared, the evidence so far, and the verdict on it; more questions can be added at any time."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, Literal
 
 import numpy as np
 
-from suffice.common.results import jsonable
+from suffice.common.tables import counted
 from suffice.errors import SchemaError
 from suffice.policy.rounds import Floats, Mask
 from suffice.policy.seen import Seen
 from suffice.policy.session import Policy
-from suffice.verdicts.decisions.answer_counts import AnswerCounts
+from suffice.verdicts.decisions.answer_counts import AnswerCounts, why_blind
 from suffice.verdicts.decisions.candidates import is_fixed_budget
-from suffice.verdicts.decisions.losses import SAVABLE, Measured
+from suffice.verdicts.decisions.losses import SAVABLE, SLACK, Measured, Totals
 from suffice.verdicts.decisions.same_loop import LoopStops
 from suffice.verdicts.decisions.wealth import Wealth
 
-_Z = 1.959964  # two-sided 95 %
+AdviceKind = Literal["do it", "not enough data", "keep what you have", "cannot be judged"]
+
 _ONE_SIDED_Z = 1.644854
 _PLAIN = ("metric", "max_loss", "alpha", "cost", "baseline", "leave_out_failed", "prices")
 """Attributes of a trial that are stored in JSON unchanged."""
-_SUMS = ("losses", "open", "squares", "values", "twins", "gains", "squared_gains")
-"""Attributes of totals that are sums over units."""
-_SLACK = 1e-12  # means are sums in another order
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Totals:
-    """Sums over the units of the verdict part; the baseline is the last row of all but the losses.
-
-    Attributes:
-        n: Units.
-        n_recorded: Units with a row that did not fail: quality and costs are means over these.
-        losses: Sum of the largest possible losses, shape ``(n_candidates,)``.
-        open: The part of that sum in which something is unknown, same shape.
-        squares: Sum of the squares of the largest, same shape.
-        values: Sum of the metric, shape ``(n_candidates + 1,)``.
-        costs: Sums by name in `SAVABLE`, same shape; NaN where some were unknown.
-        twins: Sum of the metric of the random twins, shape ``(n_candidates,)``; NaN where there are none.
-        gains: Sum of the smallest possible gains over them, same shape.
-        squared_gains: Sum of the squares of these, same shape.
-        squared: Sum of the squares of the baseline's metric.
-        unknown: Units in which an outcome is unknown under some candidate.
-        failed: Units in which a recording failed.
-        unexplained: Units in which nothing says why there are fewer rounds than in others.
-    """
-
-    n: int
-    n_recorded: int
-    losses: Floats
-    open: Floats
-    squares: Floats
-    values: Floats
-    costs: Mapping[str, Floats]
-    twins: Floats
-    gains: Floats
-    squared_gains: Floats
-    squared: float = 0.0
-    unknown: int = 0
-    failed: int = 0
-    unexplained: int = 0
-
-    @classmethod
-    def start(cls, n_candidates: int) -> Totals:
-        """Return the sums of nothing."""
-        zeros = np.zeros(n_candidates + 1)
-        sums: dict[str, Any] = dict.fromkeys(
-            ("losses", "open", "squares", "twins", "gains", "squared_gains"), zeros[1:]
-        )
-        return cls(n=0, n_recorded=0, values=zeros, costs=dict.fromkeys(SAVABLE, zeros), **sums)
-
-    def plus(self, units: Measured) -> Totals:
-        """Return the sums with further units."""
-        return Totals(
-            n=self.n + units.n,
-            n_recorded=self.n_recorded + units.n_recorded,
-            losses=self.losses + units.worst.sum(axis=-1),
-            open=self.open + (units.worst * (units.worst != units.best)).sum(axis=-1),
-            squares=self.squares + (units.worst**2).sum(axis=-1),
-            values=self.values + units.values,
-            costs={name: self.costs[name] + units.costs[name] for name in SAVABLE},
-            twins=self.twins + units.twins,
-            gains=self.gains + units.gains,
-            squared_gains=self.squared_gains + units.squared_gains,
-            squared=self.squared + units.squared,
-            unknown=self.unknown + int(units.unknown.sum()),
-            failed=self.failed + int(units.failed.sum()),
-            unexplained=self.unexplained + int(units.unexplained.sum()),
-        )
-
-    def blocked(self, max_loss: float) -> Mask:
-        """Return a mask of the candidates that no number of such units could prove, shape ``(n_candidates,)``.
-
-        The unknown outcomes alone may lose more than `max_loss`, and the known ones do not make up for that.
-        """
-        blocked: Mask = np.minimum(self.open, self.losses) > self.n * max_loss
-        return blocked
-
-    @property
-    def constant(self) -> float | None:
-        """The score, if the answers of the baseline and of all candidates score the same in every unit; else None."""
-        if self.n < 2 or self.squares.any():  # noqa: PLR2004 - one value varies from nothing
-            return None
-        mean = float(self.values[-1] / self.n_recorded)
-        return mean if abs(self.squared / self.n_recorded - mean**2) < _SLACK else None
-
-    @property
-    def never_varied(self) -> bool:
-        """True if no candidate lost or gained anything in any unit."""
-        return self.n > 1 and not self.squares.any()
-
-    def saving(self, cost: str) -> Floats:
-        """Return the share of a cost that each candidate saves, shape ``(n_candidates,)``; NaN where unknown."""
-        spent = self.costs[cost]
-        return 1 - spent[:-1] / spent[-1] if spent[-1] else np.full(len(spent) - 1, np.nan)
-
-    def interval(self) -> tuple[Floats, Floats, Floats]:
-        """Return mean losses and the ends of their normal 95 % intervals, NaN for fewer than two units.
-
-        They are only for information: valid in large samples whose size was fixed beforehand.  The verdict rests on the
-            wealth.
-        """
-        return _normal_interval(self.losses, self.squares, self.n)
-
-    def gain_interval(self) -> tuple[Floats, Floats, Floats]:
-        """Return mean gains over the random twins and the ends of their intervals, as `interval` does; NaN without one."""
-        return _normal_interval(self.gains, self.squared_gains, self.n_recorded)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values; an unknown cost is None."""
-        costs = {name: None if np.isnan(sums).any() else sums.tolist() for name, sums in self.costs.items()}
-        sums = {name: jsonable(getattr(self, name).tolist()) for name in _SUMS}
-        counts = {"n": self.n, "squared": self.squared, "unknown": self.unknown, "failed": self.failed}
-        counts["unexplained"] = self.unexplained
-        if self.n_recorded != self.n - self.failed:  # some rows of a question failed, and others did not
-            counts["n_recorded"] = self.n_recorded
-        return {**counts, **sums, "costs": costs}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Totals:
-        """Return the sums that `to_dict` wrote."""
-        numbers: dict[str, Any] = {name: int(data[name]) for name in ("n", "unknown", "failed")}
-        numbers["unexplained"] = int(data.get("unexplained", 0))  # decisions from before 0.4 have none
-        numbers["n_recorded"] = int(data.get("n_recorded", numbers["n"] - numbers["failed"]))
-        sums: dict[str, Any] = {name: np.asarray(data[name], dtype=np.float64) for name in _SUMS}
-        nothing_known = np.full(sums["values"].shape, np.nan)
-        costs = {
-            name: nothing_known if known is None else np.asarray(known, dtype=np.float64)
-            for name, known in data["costs"].items()
-        }
-        return cls(**numbers, **sums, squared=float(data["squared"]), costs=costs)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=False, kw_only=True)
 class Trial:
-    """A declared comparison: metric and largest loss, candidates in their order, and the evidence for and against each.
+    """A declared comparison: metric and largest loss, candidates in their order, the evidence on each, and the verdict.
 
     Attributes:
         metric: The metric that must not be lost, see `suffice.evaluation.replay.outcome`.
@@ -220,7 +92,7 @@ class Trial:
             cost: See the class.
             fields: The other attributes of the declaration.
         """
-        spent = on_tune.costs[cost] / on_tune.n
+        spent = on_tune.totals.costs[cost] / on_tune.n
         # Few questions say little about a mean.  A candidate that changes few answers is proved sooner than one that
         # changes many and happened to gain here, so candidates are ordered by how much each may lose.
         losses = on_tune.worst
@@ -253,13 +125,13 @@ class Trial:
         marks: Mapping[str, str] | None = None,
         answers: AnswerCounts | None = None,
     ) -> Trial:
-        """Return the trial with the evidence of further units, which must come in the order of betting."""
+        """Return the trial with the evidence of further units, on which it bets in their own order."""
         both = [counts for counts in (self.answers, answers) if counts is not None]
         return replace(
             self,
-            below=self.below.bet(units.worst),
-            above=self.above.bet(units.best),
-            totals=self.totals.plus(units),
+            below=self.below.bet(units.worst[:, units.order]),
+            above=self.above.bet(units.best[:, units.order]),
+            totals=self.totals + units.totals,
             counted=self.counted | counted,
             marks={**self.marks, **(marks or {})},
             answers=sum(both[1:], both[0]) if both else None,
@@ -320,6 +192,117 @@ class Trial:
         losing: Mask = self.totals.losses > self.totals.n * self.max_loss
         return self.above.shown(self.alpha) & losing
 
+    @cached_property
+    def chosen(self) -> int | None:
+        """The position of the candidate that the advice is about; None if there is none.
+
+        The cheapest that saves and is proved; else, of those that are tested, save, and seem to lose less than `max_loss`,
+        the one that the fewest further questions would prove.
+        """
+        costs = self.totals.costs[self.cost][:-1]
+        loss = self.totals.losses / max(self.totals.n, 1)
+        tested = [place for place in self.sequence if self.saves[place]]
+        proved = [place for place in tested if self.proved[place]]
+        if proved:
+            return min(proved, key=lambda place: costs[place])
+        hopeful = [place for place in tested if loss[place] < self.max_loss]
+        waiting = self.waiting_for
+        return min(
+            hopeful,
+            key=lambda place: (self._needed_in_order(place) or np.inf, place not in waiting, costs[place]),
+            default=None,
+        )
+
+    @property
+    def saves(self) -> Mask:
+        """Mask of the candidates that save on the verdict part; all False without questions."""
+        saves: Mask = self.totals.saving(self.cost) > 0
+        return saves
+
+    @cached_property
+    def verdict(self) -> AdviceKind:
+        """The recommended action."""
+        if self.unjudged:
+            return "cannot be judged"
+        if (self.proved & self.saves).any():
+            return "do it"
+        if self.totals.n and self.hopeless[self.saves].all():  # also if no candidate saves
+            return "keep what you have"
+        return "not enough data"
+
+    @cached_property
+    def unjudged(self) -> str:
+        """The reason why nothing can be judged: the metric cannot show a loss, or too much is unknown of all candidates that save; else empty."""
+        totals, n = self.totals, self.totals.n
+        if self.answers is not None and (reason := self.answers.unreadable(self.metric)):
+            return reason
+        if reason := why_blind(self.answers, self.metric, totals.constant, totals.never_varied, n):
+            return reason
+        blocked = totals.blocked(self.max_loss) & ~self.hopeless & self.saves
+        if not blocked.any() or not (blocked | self.hopeless)[self.saves].all():
+            return ""
+        if totals.failed > n * self.max_loss:
+            return (
+                f"{totals.failed:,} of {counted(n, 'question')} failed while recording, and count as lost. Complete the "
+                "recording, or leave them out if they failed by chance (leave_out_failed=True, --leave-out-failed)"
+            )
+        if totals.unexplained > n * self.max_loss:
+            return (
+                f"{self.unexplained}. If your loop stopped there by itself, import the log again with --ended rule (ended='rule'; "
+                "exhausted or max_rounds for other reasons); if rounds are missing, log all. Then decide anew (-o OTHER.json)"
+            )
+        return (
+            f"{self.metric} is unknown where the candidates would stop in {100 * totals.unknown / n:.0f} % of the "
+            f"questions. Score every round, or record {counted(n, 'question')} at full width"
+        )
+
+    @property
+    def unexplained(self) -> str:
+        """The number of questions that have fewer rounds than others for no recorded reason, in words."""
+        n = self.totals.unexplained
+        have = "has" if n == 1 else "have"
+        return f"{n:,} of {counted(self.totals.n, 'question')} {have} fewer than {self.loop.highest} rounds, and the log does not say why"
+
+    @property
+    def against(self) -> str:
+        """The baseline in words; empty if it is the logged loop itself."""
+        return "" if self.baseline == "recorded" else f" against {self.baseline}"
+
+    def questions_needed(self, place: int) -> int | None:
+        """Return the approximate number of further questions that would prove a tested candidate; None if its own evidence is complete."""
+        return None if place in self.waiting_for else self._needed_in_order(place)
+
+    def _needed_in_order(self, place: int) -> int | None:
+        """Return the largest number of questions that a candidate up to this one needs, since the sequence of tests ends at the first failure."""
+        upto = self.sequence[: self.sequence.index(place) + 1]
+        shown = self.below.shown(self.alpha) & ~self.contradicted
+        numbers = [self.below.more_losses(self.alpha, before) for before in upto if not shown[before]]
+        known = [number for number in numbers if number is not None]
+        return max(known) if known and len(known) == len(numbers) else None
+
+    @cached_property
+    def rival(self) -> int | None:
+        """The position of the cheapest other fixed budget that has at least the metric of the chosen one and costs no more.
+
+        A budget that may lose more than `max_loss`, given what is unknown, does not count.
+        """
+        me = self.chosen
+        if me is None:
+            return None
+        values, costs = self.totals.values, self.totals.costs[self.cost]
+        most = self.max_loss * self.totals.n
+        others = [
+            place
+            for place, policy in enumerate(self.candidates)
+            if place != me
+            and is_fixed_budget(policy)
+            and self.totals.losses[place] <= most
+            and values[place] >= values[me]
+            and costs[place] <= costs[me]
+            and (values[place], -costs[place]) != (values[me], -costs[me])
+        ]
+        return min(others, key=lambda place: costs[place]) if others else None
+
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""
         return {
@@ -377,18 +360,6 @@ class Trial:
         return trial
 
 
-def _normal_interval(sums: Floats, squares: Floats, n: int) -> tuple[Floats, Floats, Floats]:
-    """Return means with the ends of their normal 95 % intervals, from sums and sums of squares over n units."""
-    undefined = np.full(len(sums), np.nan)
-    if not n:
-        return undefined, undefined, undefined
-    mean = sums / n
-    if n == 1:
-        return mean, undefined, undefined
-    half = _Z * np.sqrt(np.maximum(squares / n - mean**2, 0.0) / (n - 1))
-    return mean, mean - half, mean + half
-
-
 def frontier(losses: Floats, costs: Floats, baseline: float) -> tuple[int, ...]:
     """Return the positions of the candidates worth testing, from expensive to cheap: no other one loses as little for the same cost.
 
@@ -404,7 +375,7 @@ def frontier(losses: Floats, costs: Floats, baseline: float) -> tuple[int, ...]:
     lowest = np.inf
     # From cheap to dear, a candidate is worth its cost only if it loses less than all cheaper ones.
     for place in np.lexsort((losses, costs)).tolist():
-        if costs[place] < baseline - _SLACK and losses[place] < lowest - _SLACK:
+        if costs[place] < baseline - SLACK and losses[place] < lowest - SLACK:
             places.append(place)
             lowest = losses[place]
     return tuple(reversed(places))

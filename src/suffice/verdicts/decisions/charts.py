@@ -1,0 +1,64 @@
+"""The chart of a decision."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from suffice.common.display import Chart
+from suffice.evaluation.replay.charts import (
+    COST_TITLES,
+    axis_of,
+    bound_layer,
+    by_state,
+    chart_of,
+    point_layer,
+)
+from suffice.verdicts.decisions.figures import CandidateFigures
+from suffice.verdicts.decisions.trial import Trial
+
+_COLOURS = {
+    "advised": "var(--accent)",
+    "proved": "var(--good)",
+    "open": "var(--muted)",
+    "not tested": "var(--muted)",
+    "loses more": "var(--text)",
+}
+"""The states of a candidate, with their colours."""
+
+
+def advice_chart(figures: Iterable[CandidateFigures], trial: Trial, now: str) -> Chart:
+    """Return the mean change of the metric with its interval against the mean cost, beside the largest accepted loss.
+
+    Args:
+        figures: Of all candidates.
+        trial: The trial, with the declaration and the costs of the baseline.
+        now: The behaviour of the logged loop, in words.
+    """
+    baseline = float(trial.totals.costs[trial.cost][-1] / max(trial.totals.n_recorded, 1))
+    points = [{"policy": now, "state": "now", "cost": baseline, "change": 0.0, "low": 0.0, "high": 0.0}]
+    for item in figures:
+        change, low, high = (100 * value for value in item.change)
+        values = {"cost": item.spent[trial.cost], "change": change, "low": low, "high": high}
+        points.append({"policy": item.policy, "state": item.state, **values})
+    x, y = axis_of("cost", COST_TITLES[trial.cost]), axis_of("change", f"change of {trial.metric}, points")
+    colours = {"now": "var(--text)", **_COLOURS}
+    colour, legend = by_state("state", colours, points)
+    tooltip = [
+        {"field": "policy"},
+        {"field": "state"},
+        {"field": "cost", "format": ",.2f"},
+        {"field": "change", "format": "+.1f"},
+    ]
+    layers = [
+        bound_layer("y", "change", -100 * trial.max_loss, f"a loss of {100 * trial.max_loss:g} points"),
+        {
+            "mark": {"type": "rule", "strokeWidth": 1.5, "opacity": 0.6},
+            "encoding": {"x": x, "y": axis_of("low", None), "y2": {"field": "high"}, "color": colour},
+        },
+        point_layer({"x": x, "y": y, "color": colour, "tooltip": tooltip}, "datum.state === 'advised'", (220, 80)),
+        {
+            "mark": {"type": "text", "dy": -12, "color": "var(--text)", "limit": 160},
+            "encoding": {"x": x, "y": y, "text": {"field": "policy"}},
+        },
+    ]
+    return Chart(chart_of(points, layers, 320, f"Change of {trial.metric} against {trial.cost}", legend))

@@ -79,8 +79,8 @@ def test_processes_record_their_shards_to_a_bucket(bucket, tmp_path):
 
 
 def test_a_process_that_is_killed_goes_on_elsewhere(bucket, tmp_path, monkeypatch):
-    monkeypatch.setattr(test_places.uploads, "_COPY_EVERY_S", 0.0)
-    monkeypatch.setattr(test_places.uploads, "_PAUSE_SHARE", 0.0)
+    monkeypatch.setattr(test_places.recording_files, "_COPY_EVERY_S", 0.0)
+    monkeypatch.setattr(test_places.recording_files, "_PAUSE_SHARE", 0.0)
     test_another_machine_takes_up_a_recording_from_the_copy_of_its_journal(bucket, tmp_path)
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterable
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from suffice.common.provided import load_entry
@@ -24,12 +24,17 @@ def load_extensions(names: Iterable[str]) -> None:
     for entry in entry_points(group=EXTENSIONS):
         load_entry((entry,), f"the extension {entry.name!r}")
     for name in names:
-        from suffice.common.processes import import_file
+        import_named(name)
 
-        try:
-            import_file(Path(name)) if name.endswith(".py") else import_module(name)
-        except (ImportError, OSError, SyntaxError) as error:
-            raise DataError(f"the extension {name!r} cannot be imported: {error}") from error
+
+def import_named(name: str) -> ModuleType:
+    """Import a module by its name or the path of its file; none is imported twice."""
+    from suffice.common.processes import import_file
+
+    try:
+        return import_file(Path(name)) if name.endswith(".py") else import_module(name)
+    except (ImportError, OSError, SyntaxError) as error:
+        raise DataError(f"the extension {name!r} cannot be imported: {error}") from error
 
 
 def is_in_file(text: str) -> bool:
@@ -52,8 +57,7 @@ def object_in_file(text: str) -> Any:
     """
     match = _IN_FILE.fullmatch(text)
     assert match is not None
-    load_extensions([match["file"]])
-    module = sys.modules[Path(match["file"]).stem]
+    module = import_named(match["file"])
     if not hasattr(module, match["name"]):
         raise DataError(f"{match['file']} has no {match['name']!r}: name an object or a class that it defines")
     found = getattr(module, match["name"])

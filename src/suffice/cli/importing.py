@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,11 +17,12 @@ from suffice.cli.local import DeviceName
 from suffice.cli.output import Output, Screen
 from suffice.cli.runs import where_pairs
 from suffice.common.files import quoted
-from suffice.common.tables import Column, Table, counted
+from suffice.common.tables import counted
 from suffice.errors import DataError, UnsettledError
 from suffice.importers import ImportSummary, import_recording, importer, importer_names, kind_of
+from suffice.importers.importers import OF_PAPERS
 from suffice.importers.importing import ENOUGH
-from suffice.importers.streaming import PartedRun
+from suffice.importers.parted_run import PartedRun
 from suffice.importers.traces import explain_trace
 from suffice.policy.embedding import Embedder
 from suffice.policy.normalizers import NORMALIZERS
@@ -119,7 +119,7 @@ def import_command(
     Example: suffice import run.csv
     """
     path = _one_path(paths)
-    if kind is not None and kind not in importer_names():
+    if kind is not None and kind not in (*importer_names(), *OF_PAPERS):
         known = ", ".join(importer_names())
         raise typer.BadParameter(f"{kind!r} is not a known format; there are: {known}", param_hint="--kind")
     if explain:
@@ -229,33 +229,6 @@ def _choose(error: UnsettledError) -> Any:
 
 
 def _import_screen(summary: ImportSummary) -> Screen:
-    read = Table(
-        title="What was read",
-        columns=(Column("column"), Column("read from"), Column("by")),
-        rows=tuple((item.ours, item.theirs, item.how) for item in summary.readings),
-    )
-    columns = Table(
-        title="Columns",
-        columns=(Column("column"), Column(""), Column("defined", "d"), Column("nulled", "d"), Column("clipped", "d")),
-        rows=tuple(
-            (item.name, "computed" if item.computed else "", item.defined, item.nulled, item.clipped)
-            for item in summary.columns
-        ),
-    )
-    matched = not all(math.isnan(item.match) for item in summary.by_round)
-    rounds = Table(
-        title="Rounds: means over the trajectories that have them",
-        columns=(
-            *(Column(name, "d") for name in ("round", "n", "scored")),
-            Column("EM", ".1f", scale=100),
-            Column("F1", ".1f", scale=100),
-            *([Column("match", ".1f", scale=100)] if matched else []),
-        ),
-        rows=tuple(
-            (item.round, item.n, item.scored, item.em, item.f1, *([item.match] if matched else []))
-            for item in summary.by_round
-        ),
-    )
     nulled = [
         f"{item.name}: {item.nulled} of {item.nulled + item.defined} values are undefined in the recording: infinite, or in "
         "rounds in which the signal does not exist"
@@ -269,7 +242,7 @@ def _import_screen(summary: ImportSummary) -> Screen:
     )
     return Screen(
         sentences=[sentence],
-        tables=[read, columns, rounds] if summary.readings else [columns, rounds],
+        tables=summary.tables()[1:],
         notes=[*summary.notes, *nulled],
         files={"mapping": summary.mapping},
         then=_next_step(summary),

@@ -27,6 +27,7 @@ from suffice.errors import DataError, SufficeError, WorkerDiedError
 if TYPE_CHECKING:
     import asyncio
     import subprocess
+    from types import ModuleType
 
 _Part = TypeVar("_Part")
 _Result = TypeVar("_Result")
@@ -162,17 +163,29 @@ def over_parts(
     return _in_processes(sent, parts, min(jobs, len(parts)), on_progress=on_progress, name=name, shared=pool)
 
 
-def import_file(path: Path) -> None:
-    """Import a module by the path of its file, once; worker processes import it, too."""
+def import_file(path: Path) -> ModuleType:
+    """Import a module by the path of its file, once, and return it; worker processes import it, too.
+
+    If an installed package has imported the file already, its module is returned: the file must not register things twice.
+    """
     path = path.resolve()
-    if getattr(sys.modules.get(path.stem), "__file__", None) == str(path):
-        return
+    known = next(
+        (
+            module
+            for module in [*sys.modules.values()]
+            if str(getattr(module, "__file__", "")).endswith(path.name) and Path(str(module.__file__)).resolve() == path
+        ),
+        None,
+    )
+    if known is not None:
+        return known
     spec = spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
     sys.modules[path.stem] = module = module_from_spec(spec)  # dataclasses look their module up there
     spec.loader.exec_module(module)
     _imported[path] = None
+    return module
 
 
 class _Carried:

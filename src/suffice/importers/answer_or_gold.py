@@ -64,9 +64,6 @@ def refuse_gold_as_answer(
         answer: The column that would be read as the answer; nobody has named it.
         golds: The column of gold answers; "" if the user says that there is none, None if none is known.
         unread: Columns that may be a text of the model, since they are not read as anything else.
-
-    Raises:
-        UnsettledError: Another column may be the model's answer.
     """
     several = {key for key, n in Counter(map(str, ids)).items() if n > 1}
     if not several:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from suffice.errors import DataError
 from suffice.importers.columnar import recording_part
 from suffice.importers.round_columns import columns_of
 from suffice.importers.trajectories import ColumnReading, ImportedTrajectory
-from suffice.policy.embedding.base import Embedder, identity
-from suffice.policy.signals import EMBEDDER
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,24 +45,10 @@ class ImportedRun:
 
         Signals that can be computed from the answers (`answer_stable`, ...) are computed if the files lack them.
         """
-        rows: list[dict[str, Any]] = recording_part(columns_of(self.trajectories)).table.to_pylist()
+        table, _ = recording_part(columns_of(self.trajectories))
+        rows: list[dict[str, Any]] = table.to_pylist()
         return rows
 
     def kinds(self) -> dict[str, str]:
         """Return the kind of each column whose name does not determine it, for `suffice.recordings.write_recording`."""
         return columns_of(self.trajectories).kinds
-
-
-def with_embeddings(run: ImportedRun, embedder: Embedder) -> ImportedRun:
-    """Add embeddings of the answers to a run, for `semantic_distance`, and note that it depends on the embedder.
-
-    Raises:
-        ModelError: The embedder failed.
-    """
-    texts = list(dict.fromkeys(r.answer for item in run.trajectories for r in item.rounds if r.answer))
-    vectors = dict(zip(texts, embedder.embed(texts), strict=True)) if texts else {}
-    trajectories = [
-        replace(item, rounds=tuple(replace(r, embedding=vectors.get(r.answer or "")) for r in item.rounds))
-        for item in run.trajectories
-    ]
-    return replace(run, trajectories=trajectories, depends={**run.depends, EMBEDDER: identity(embedder)})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from suffice.importers.golds import GoldAnswers
 from suffice.importers.round_columns import RoundColumns
 from suffice.importers.summary import ColumnCount, is_counted
 from suffice.importers.trajectories import score
+from suffice.policy.embedding import Embedder
 from suffice.policy.metrics import METRICS
 from suffice.policy.rounds import COST_KINDS, Floats, Mask
 from suffice.policy.signals import LOOP_COMPONENTS, SIGNALS, Signal, clean_column, compute_signals
@@ -33,19 +33,6 @@ _FIRST = (
 """The columns of a recording that come before its numbers."""
 
 _KINDS = ("metric", "signal", "cost")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordingPart:
-    """A part of a recording, with some of its questions.
-
-    Attributes:
-        table: Their rounds.
-        counts: Counts of defined, removed and clipped values, by column.
-    """
-
-    table: pa.Table
-    counts: list[ColumnCount]
 
 
 def join_golds(columns: RoundColumns, answers: GoldAnswers) -> None:
@@ -86,7 +73,16 @@ def _scores(columns: RoundColumns) -> dict[str, Floats]:
     return {name: np.array([value[name] for value in values], dtype=np.float64)[codes] for name in METRICS}
 
 
-def recording_part(columns: RoundColumns, texts: Collection[str] = ()) -> RecordingPart:
+def embed_answers(columns: RoundColumns, embedder: Embedder) -> None:
+    """Add embeddings of the answers to rounds, for `semantic_distance`."""
+    answers = columns.texts["answer"]
+    texts = list(dict.fromkeys(filter(None, answers)))
+    if texts:
+        vectors = dict(zip(texts, embedder.embed(texts), strict=True))
+        columns.objects[EMBEDDING] = [vectors.get(answer or "") for answer in answers]
+
+
+def recording_part(columns: RoundColumns, texts: Collection[str] = ()) -> tuple[pa.Table, list[ColumnCount]]:
     """Build a recording's table from scored rounds, and count what happened to the values.
 
     Args:
@@ -110,7 +106,7 @@ def recording_part(columns: RoundColumns, texts: Collection[str] = ()) -> Record
     ordered = {name: named[name] for name in ordered_names(named, kinds)}
     both = {name for own in texts for name in (own, f"imported_{own}")}
     table = table_of_columns(ordered, kinds, both)
-    return RecordingPart(table=table, counts=_counts(columns, table, kinds))
+    return table, _counts(columns, table, kinds)
 
 
 def ordered_names(names: Collection[str], kinds: Mapping[str, str]) -> list[str]:
@@ -181,8 +177,7 @@ def _signal_column(columns: RoundColumns, name: str) -> Floats:
     values = columns.signals.get(name, np.full(len(columns), math.nan))
     if signal is not None and _is_computed(signal) and not measured.all():
         values = np.where(measured, values, _computed(columns, signal, ~measured))
-    values = clean_column(name, values)
-    return values if signal is None else np.where(_exists(columns, signal), values, math.nan)
+    return clean_column(name, values, index=columns.index)
 
 
 def _exists(columns: RoundColumns, signal: Signal) -> Mask:

@@ -150,7 +150,17 @@ def convert_questions(
         else open_source(source, split=split, config=config, revision=revision)
     )
     origin.check_apart(path)
-    form = form or form_of(origin)
+    conversion = _converted(origin, form or form_of(origin), path, sizes, seed, passages=passages)
+    drawn = {"sample": sum(sizes.values()), "splits": sizes, "seed": seed} if sizes else {}
+    card = _card(conversion, origin, drawn, passages=passages)
+    write_file(conversion.card, json.dumps(card, indent=1, ensure_ascii=False) + "\n")
+    return conversion
+
+
+def _converted(
+    origin: QuestionSource, form: str, path: Path, sizes: Mapping[str, int], seed: int, *, passages: bool
+) -> Conversion:
+    """Read a source twice, first to draw the questions, then to write them."""
     if form == CORPUS_FORM:
         raise DataError(
             f"{origin.name} contains passages and no questions: suffice_retrieval.indexes.convert_corpus converts it"
@@ -158,22 +168,19 @@ def convert_questions(
     reading = _SourceReading(origin, form)
     units = reading.units()
     order, names = _draw(units, sizes, seed, origin.name) if sizes else ([], {})
-    title, licence = (QUESTION_FORMS[form].title, QUESTION_FORMS[form].licence) if form in QUESTION_FORMS else ("", "")
     writer = _LineWriter(names, with_passages=passages)
     with _packed_lines(path) as file:
         questions = reading.questions({i for unit in order for i in unit} if sizes else None)
-        listed = (pair for pair in questions) if not sizes else _in_drawn_order(questions, order)
-        data_hash = dataset_hash(writer.write(file, listed))
+        data_hash = dataset_hash(writer.write(file, _in_drawn_order(questions, order) if sizes else questions))
     if sizes:
         writer.note_draw(sum(sizes.values()), has_types=any(kind for _, kind in units.values()))
-    card = path.with_name(f"{_QUESTION_FILE.sub('', path.name)}.card.json")
-    draw = {"sample": sum(sizes.values()), "splits": dict(sizes), "seed": seed} if sizes else {}
-    conversion = Conversion(
+    known = QUESTION_FORMS.get(form)
+    return Conversion(
         path=path,
-        card=card,
+        card=path.with_name(f"{_QUESTION_FILE.sub('', path.name)}.card.json"),
         form=form,
-        title=title,
-        licence=licence,
+        title=known.title if known else "",
+        licence=known.licence if known else "",
         n_rows=reading.n_rows,
         n_questions=writer.n,
         splits={name: dict(counts) for name, counts in writer.counts.items()},
@@ -181,10 +188,6 @@ def convert_questions(
         data_hash=data_hash,
         notes=(*reading.notes(), *writer.all_notes()),
     )
-    write_file(
-        card, json.dumps(_card(conversion, origin, draw, passages=passages), indent=1, ensure_ascii=False) + "\n"
-    )
-    return conversion
 
 
 def _card(conversion: Conversion, source: QuestionSource, draw: Mapping[str, Any], *, passages: bool) -> dict[str, Any]:

@@ -1,8 +1,9 @@
-"""Unfold the fields of a record: nested objects, lists written as text, and lists of lists."""
+"""Unfold the fields of a record: nested objects, replies of a model's interface, lists written as text, and lists of lists."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -11,11 +12,19 @@ from typing import Any
 from suffice.common.syntax import literal_of
 from suffice.importers.names import ANSWERS, IDS, OUTCOME_NAMES, plain_name
 from suffice.importers.records import ROUND_LISTS, Record
-from suffice.importers.reply_fields import reply_fields
 from suffice.importers.table_columns import TableColumns
+from suffice.importers.traces.payloads import logged_reply
+from suffice.loops.models._wire import is_cut
 
 _RUN_LISTS = frozenset({"agents", "runs", "seeds", "chains", "trajectories"})
 _DEPTH = 4
+_PARTS = frozenset(
+    {"choices", "object", "created", "created_at", "completed_at", "output", "content", "type", "role", "status"}
+    | {"stop_reason", "stop_sequence", "incomplete_details", "error", "system_fingerprint", "service_tier"}
+)
+"""Fields of a reply that are replaced by its answer and finish reason, or that do not describe a round."""
+
+_OWN_ID = re.compile(r"(chatcmpl|cmpl|resp|msg|gen)[-_]")
 
 
 def flat(values: Mapping[str, Any], depth: int = _DEPTH) -> Mapping[str, Any]:
@@ -24,7 +33,7 @@ def flat(values: Mapping[str, Any], depth: int = _DEPTH) -> Mapping[str, Any]:
     >>> flat({"id": 1, "usage": {"input": {"cached": 3}}})
     {'id': 1, 'usage.input.cached': 3}
     """
-    values = reply_fields(values)
+    values = _reply_fields(values)
     if dict not in map(type, values.values()):
         return values
     result: dict[str, Any] = {}
@@ -134,3 +143,35 @@ def single_name(name: str) -> str:
     """
     unit = name.endswith(("tokens", "seconds", "calls", "ss", "correctness"))
     return name if unit or not name.endswith("s") else name[:-1]
+
+
+def _reply_fields(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """If an object is a reply, return its answer and usage, read as in traces; otherwise return the object itself.
+
+    >>> _reply_fields({"object": "chat.completion", "choices": [{"message": {"content": "Oslo"}, "finish_reason": "stop"}]})
+    {'answer': 'Oslo', 'finish_reason': 'stop'}
+    >>> _reply_fields({"qid": "q1", "object": "chat.completion", "choices": [{"message": {"content": "Oslo"}}]})
+    {'qid': 'q1', 'answer': 'Oslo', 'finish_reason': None}
+    >>> _reply_fields({"object": "chat.completion", "choices": [{"message": {"content": "Os"}, "finish_reason": "length"}]})
+    {'answer': None, 'finish_reason': 'length'}
+    """
+    if not _is_whole_reply(values):
+        return values
+    reply = logged_reply(dict(values))
+    others = {name: value for name, value in values.items() if name not in _PARTS}
+    if _OWN_ID.match(str(others.get("id"))):
+        del others["id"]
+    text = "" if is_cut(reply.finish_reason) or values.get("error") else reply.text.strip()
+    return {**others, "answer": text or None, "finish_reason": reply.finish_reason}
+
+
+def _is_whole_reply(values: Mapping[str, Any]) -> bool:
+    """Return whether an object is a reply of a model's interface, and not a list of rounds or a message of a dialogue."""
+    choices = values.get("choices")
+    if isinstance(choices, list):
+        only = choices[0] if len(choices) == 1 else None
+        has_text = isinstance(only, dict) and bool({"message", "text"} & only.keys())
+        return has_text and bool({"usage", "object", "created"} & values.keys())
+    if values.get("object") == "response":
+        return isinstance(values.get("output"), list)
+    return values.get("type") == "message" and isinstance(values.get("content"), list) and "usage" in values

@@ -46,11 +46,7 @@ class GoldAnswers:
         return golds
 
     def note(self) -> str:
-        """Return a note on the number of trajectories with gold answers.
-
-        Raises:
-            DataError: None has.
-        """
+        """Return a note on the number of trajectories with gold answers."""
         matched = sum(self._ways.values())
         if not matched:
             raise DataError(

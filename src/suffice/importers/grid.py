@@ -55,13 +55,7 @@ class Grid:
         return [*self.columns.items(), *self.metrics.items(), *self.labels.items()]
 
     def assumes_end(self, said: str | None, n_rounds: int, longest: int) -> bool:
-        """Return whether a trajectory is shorter than the longest one and its rows give no reason.
-
-        Args:
-            said: The end that its rows give.
-            n_rounds: Number of its rounds.
-            longest: Number of rounds of the longest trajectory.
-        """
+        """Return whether a trajectory is shorter than the longest one and its rows give no reason."""
         return not said and self.ended is None and n_rounds < longest
 
     def check(self, path: Path, names: Sequence[str]) -> None:
@@ -96,11 +90,7 @@ class Grid:
 
 
 def signal_cell(value: Any, name: str, theirs: str, where: str, *, strict: bool) -> float:
-    """Return a signal's value, or raise: out of range it would be undefined, and a rule that reads it would never fire.
-
-    Raises:
-        DataError: It is not a number, or out of its range.
-    """
+    """Return a signal's value, or raise: out of range it would be undefined, and a rule that reads it would never fire."""
     signal = SIGNALS.get(name)
     try:
         number = cell_number(value, name, where)
@@ -160,11 +150,7 @@ def list_text(value: Any) -> str:
 
 
 def cell_number(value: Any, name: str, where: str) -> float:
-    """Return a cell as a number; NaN if it is empty.
-
-    Raises:
-        DataError: It is something else.
-    """
+    """Return a cell as a number, NaN if it is empty; raise a `DataError` for anything else."""
     if value is None:
         return math.nan
     try:

@@ -142,17 +142,7 @@ def guess_columns(
     *,
     shape: Shape,
 ) -> ColumnMap:
-    """Map columns: those that the user names, those with names of this library, and those with usual names.
-
-    Args:
-        columns: The user's columns by our name; an empty one = there is none.
-        metrics: Metrics that the user names.
-        labels: Labels that the user names.
-        shape: The rows of rounds.
-
-    Raises:
-        UnsettledError: Several columns may be the answer.
-    """
+    """Map columns: those that the user names (an empty one: there is none), those with our names, and those with usual names."""
     table, shown = TableColumns(shape.rows), shape.columns
     result = ColumnMap({}, dict(metrics), dict(labels))
     for ours, theirs in columns.items():

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from importlib.metadata import entry_points
+from collections.abc import Callable, Iterable
+from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from suffice.common.provided import load_entry
-from suffice.errors import DataError, did_you_mean
+from suffice.common.provided import by_name, load_entry
+from suffice.errors import DataError, MissingExtraError, did_you_mean
 from suffice.importers.base import ImportedRun
-from suffice.importers.recognise import FORMAT_TESTS, Head, recognise
+from suffice.importers.recognise import Head, recognise
 
 IMPORTERS = "suffice.importers"
 """The group of entry points; each has the name of a format and a function from a path to an `ImportedRun`."""
 
+OF_PAPERS = ("debate", "ircot", "reflexion", "self_refine", "tasr")
+"""Formats of published runs, whose importers are in suffice-papers."""
+
 _RECOGNISES = "recognises"
 """The attribute of an importer that holds its test."""
+
+_LOG_OF = "log_of"
+"""The attribute of an importer of traces that holds the function from a path to its spans."""
 
 _Test = Callable[[Head], bool]
 _Reader = TypeVar("_Reader", bound=Callable[..., ImportedRun])
@@ -32,12 +38,25 @@ def recognised_by(test: Callable[[Head], bool]) -> Callable[[_Reader], _Reader]:
     Args:
         test: Returns whether a file has the format, by its `Head`.  It is asked before the tests of traces and tables.
     """
+    return _marking(_RECOGNISES, test)
 
+
+def reads_traces(log_of: Callable[[str | Path], Any]) -> Callable[[_Reader], _Reader]:
+    """Return a decorator that marks an importer as one of traces, whose spans `log_of` reads."""
+    return _marking(_LOG_OF, log_of)
+
+
+def _marking(attribute: str, value: Callable[..., Any]) -> Callable[[_Reader], _Reader]:
     def mark(read: _Reader) -> _Reader:
-        setattr(read, _RECOGNISES, test)
+        setattr(read, attribute, value)
         return read
 
     return mark
+
+
+def log_reader(name: str) -> Callable[[str | Path], Any] | None:
+    """Return the function that reads the spans of a format of traces; None for any other format."""
+    return getattr(importer(name), _LOG_OF, None) if name in importer_names() else None
 
 
 def register_importer(name: str, *, recognises: Callable[[Head], bool] | None = None) -> Callable[[_Reader], _Reader]:
@@ -65,7 +84,7 @@ def register_importer(name: str, *, recognises: Callable[[Head], bool] | None = 
 
 def importer_names() -> tuple[str, ...]:
     """Return the names of all formats, without loading their importers."""
-    return tuple(sorted(entry_points(group=IMPORTERS).names | _REGISTERED.keys()))
+    return tuple(sorted(by_name(IMPORTERS).keys() | _REGISTERED.keys()))
 
 
 def kind_of(path: str | Path) -> str:
@@ -77,12 +96,20 @@ def kind_of(path: str | Path) -> str:
             recording already.
         DataError: A file cannot be read, or an importer of an installed package cannot be loaded.
     """
-    tests: dict[str, _Test] = {}
-    for name in sorted({*importer_names()} - {name for name, _ in FORMAT_TESTS}):
-        test = getattr(importer(name), _RECOGNISES, None)
-        if test is not None:
-            tests[name] = test
-    return recognise(path, tests)
+    traces: dict[str, _Test] = {}
+    others: dict[str, _Test] = {}
+    entries = by_name(IMPORTERS)  # once: each call reads the metadata of all installed packages
+    for name in sorted(entries.keys() | _REGISTERED.keys()):
+        read = _REGISTERED.get(name) or _loaded(name, entries[name])
+        if hasattr(read, _RECOGNISES):
+            (traces if hasattr(read, _LOG_OF) else others)[name] = getattr(read, _RECOGNISES)
+    lacks_papers = not {*OF_PAPERS} <= entries.keys()
+    published = f"A published run ({', '.join(OF_PAPERS)})"
+    return recognise(path, others, traces, f". {_missing(published)}" if lacks_papers else "")
+
+
+def _missing(what: str) -> MissingExtraError:
+    return MissingExtraError(what, distribution="suffice-papers")
 
 
 def importer(name: str) -> Callable[..., ImportedRun]:
@@ -93,13 +120,20 @@ def importer(name: str) -> Callable[..., ImportedRun]:
 
     Raises:
         DataError: There is no such format, or its importer cannot be loaded.
+        MissingExtraError: It is the format of a published run, and suffice-papers is not installed.
     """
     if name in _REGISTERED:
         return _REGISTERED[name]
-    entries = entry_points(group=IMPORTERS, name=name)
-    if not entries:
-        names = importer_names()
-        raise DataError(f"unknown format {name!r}.{did_you_mean(name, names)} Formats: {', '.join(names)}")
+    entries = by_name(IMPORTERS)
+    if name in entries:
+        return _loaded(name, entries[name])
+    if name in OF_PAPERS:
+        raise _missing(f"the importer of {name!r}")
+    names = importer_names()
+    raise DataError(f"unknown format {name!r}.{did_you_mean(name, names)} Formats: {', '.join(names)}")
+
+
+def _loaded(name: str, entries: Iterable[EntryPoint]) -> Callable[..., ImportedRun]:
     read: Callable[..., ImportedRun] = load_entry(
         entries, f"the importer of {name!r}", ", or choose another format with --kind"
     )

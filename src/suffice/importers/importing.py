@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import math
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -16,16 +17,16 @@ from suffice.common.display import facts_table
 from suffice.common.files import check_file, quoted
 from suffice.common.results import Result
 from suffice.common.tables import Column, Table, counted
-from suffice.errors import DataError, SchemaError, UnsettledError
-from suffice.importers.base import ImportedRun, with_embeddings
-from suffice.importers.importers import importer, kind_of
-from suffice.importers.mapping import Mapped, mapping_path, read_mapping, write_mapping
+from suffice.errors import DataError, UnsettledError
+from suffice.importers.base import ImportedRun
+from suffice.importers.importers import importer, kind_of, log_reader
+from suffice.importers.mapping import Mapped, default_out, mapping_path, own_place, read_mapping, write_mapping
+from suffice.importers.parted_run import PartedRun, run_of_table, run_of_trajectories
 from suffice.importers.recognise import data_files, left_out
-from suffice.importers.streaming import PartedRun, run_of_table, run_of_trajectories
 from suffice.importers.summary import ColumnCount, RoundMeans
 from suffice.importers.table_parts import unpacked_size
-from suffice.importers.tabular import TableOptions, read_tabular
-from suffice.importers.traces.explain import TRACE_FORMATS
+from suffice.importers.table_source import TableOptions
+from suffice.importers.tabular import read_tabular
 from suffice.importers.trajectories import ColumnReading
 from suffice.policy.embedding import Embedder
 from suffice.policy.expressions import is_available, looks_mathematical
@@ -36,7 +37,12 @@ from suffice.recordings.runs import loop_labels, loops_by_label
 ENOUGH = 20
 """The least number of questions for which a decision can be asked."""
 
-_LOG_ENDINGS = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".txt", ".gz", ".zip", ".eval", ".xlsx")
+_OPTIONS = (
+    *("kind", "columns", "metrics", "labels", "golds", "log_golds", "first_round", "ended", "key", "samples"),
+    *("normalizer", "where"),
+)
+"""Parameters of `import_recording` that say how a source is read; they are kept for its next import."""
+
 _NOT_OF_A_FORMAT = frozenset({"kind", "golds", "samples", "normalizer"})
 """Arguments that are not passed to the readers of formats."""
 
@@ -87,22 +93,37 @@ class ImportSummary(Result):
     notes: tuple[str, ...]
 
     def tables(self) -> list[Table]:
-        """Return a summary of the recording, and the counts of each column's values."""
+        """Return a summary of the recording, what was read, the counts of each column's values, and means by round."""
         facts = {name: getattr(self, name) for name in ("trajectories", "clusters", "rounds", "censored")}
-        columns = tuple(
-            Column(name, "" if name == "column" else ",.0f") for name in ("column", "defined", "nulled", "clipped")
+        read = Table(
+            title="What was read",
+            columns=(Column("column"), Column("read from"), Column("by")),
+            rows=tuple((item.ours, item.theirs, item.how) for item in self.readings),
         )
-        rows = tuple((item.name, item.defined, item.nulled, item.clipped) for item in self.columns)
-        read = tuple(Column(name) for name in ("column", "read from", "by"))
-        return [
-            replace(facts_table(f"Imported to {self.path}", facts), notes=self.notes),
-            Table(
-                title="What was read",
-                columns=read,
-                rows=tuple((item.ours, item.theirs, item.how) for item in self.readings),
+        columns = Table(
+            title="Columns",
+            columns=(Column("column"), Column(""), *(Column(name, "d") for name in ("defined", "nulled", "clipped"))),
+            rows=tuple(
+                (item.name, "computed" if item.computed else "", item.defined, item.nulled, item.clipped)
+                for item in self.columns
             ),
-            Table(title="Columns", columns=columns, rows=rows),
-        ]
+        )
+        facts_shown = replace(facts_table(f"Imported to {self.path}", facts), notes=self.notes)
+        return [facts_shown, *([read] if self.readings else []), columns, self._means()]
+
+    def _means(self) -> Table:
+        names = ["em", "f1", *([] if all(math.isnan(item.match) for item in self.by_round) else ["match"])]
+        titles = [name if name == "match" else name.upper() for name in names]
+        return Table(
+            title="Rounds: means over the trajectories that have them",
+            columns=(
+                *(Column(name, "d") for name in ("round", "n", "scored")),
+                *(Column(title, ".1f", scale=100) for title in titles),
+            ),
+            rows=tuple(
+                (item.round, item.n, item.scored, *(getattr(item, name) for name in names)) for item in self.by_round
+            ),
+        )
 
 
 def import_recording(
@@ -167,25 +188,31 @@ def import_recording(
             rejected the guesses.
         UnsettledError: The file can be read in several ways; the message names the argument that decides.
     """
-    settings = {
-        "kind": kind,
-        "columns": columns and dict(columns),
-        "metrics": metrics and dict(metrics),
-        "labels": labels and dict(labels),
-        "golds": golds and str(Path(golds).resolve()),
-        "log_golds": log_golds,
-        "first_round": first_round,
-        "ended": ended,
-        "key": key,
-        "samples": samples or None,
-        "normalizer": normalizer,
-        "where": where and dict(where),
-    }
-    options = {name: value for name, value in settings.items() if value is not None}
+    given = {name: value for name, value in locals().items() if name in _OPTIONS}
     if normalizer is not None:
         normalizer_of(normalizer)
     path = Path(path)
-    out = default_out(path) if out is None else _own_place(check_file(out))
+    out = default_out(path) if out is None else own_place(check_file(out))
+    return _imported(path, out, given, embedder=embedder, settle=settle, confirm=confirm)
+
+
+def _imported(
+    path: Path,
+    out: Path,
+    given: Mapping[str, Any],
+    *,
+    embedder: Embedder | None,
+    settle: Callable[[UnsettledError], Any] | None,
+    confirm: Callable[[PartedRun], bool] | None,
+) -> ImportSummary:
+    """Import a run with the given options (None and False: not given), or with those of the last import of the same source."""
+    options: dict[str, Any] = {
+        name: dict(value) if isinstance(value, Mapping) else value
+        for name, value in given.items()
+        if value is not None and value is not False
+    }
+    if "golds" in options:
+        options["golds"] = str(Path(options["golds"]).resolve())
     stored = read_mapping(out, path)
     notes = []
     if stored is not None and not options:
@@ -194,44 +221,64 @@ def import_recording(
         notes.append(f"read as last time, by {mapping_path(out)}: {said}")
     with ExitStack() as stack:
         run = _read_run(path, options, embedder, settle, lambda: _part_folder(out, stack))
-        guesses = {item.ours: item.theirs for item in run.readings if item.is_guess}
-        is_known = stored is not None and stored.confirmed == guesses
-        is_asked = bool(guesses) and confirm is not None and not is_known
-        if is_asked and confirm is not None and not confirm(run):
-            remedy = "say what its columns are with --column OURS=THEIRS"
-            if run.source in TRACE_FORMATS:
-                remedy = "--explain shows how it is read, and --key names what makes a question"
-            raise DataError(f"{path} was not imported: {remedy}")
+        confirmed, was_asked = _confirmed(path, run, stored, confirm)
         notes += [*run.notes, *_left_out_note(path)]
-        metadata: dict[str, Any] = {
-            "source": run.source,
-            "notes": notes,
-            "depends": dict(run.depends),
-            "suffice": __version__,
-        }
-        metadata |= _how_compared(run, options, notes)
-        if run.readings:
-            metadata["read_from"] = {item.ours: item.theirs for item in run.readings}
-        run.write(out, metadata, metadata.get("normalizer", DEFAULT_NORMALIZER))
-        facts = {name: getattr(run, name) for name in ("clusters", "rounds", "columns", "by_round")}
+        metadata = _metadata(run, options, notes)
+        columns, by_round = run.write(out, metadata, metadata.get("normalizer", DEFAULT_NORMALIZER))
     loops, noted = _loops_of(out)
     notes += noted
-    if 1 < facts["clusters"] < ENOUGH or facts["clusters"] == 1 < facts["rounds"]:
-        notes.insert(0, f"{counted(facts['clusters'], 'question')}: a decision needs at least {ENOUGH}")
-    if options or is_asked:
-        write_mapping(out, path, Mapped(options=options, confirmed=guesses if is_asked or is_known else {}))
+    n_clusters = run.n_clusters
+    if 1 < n_clusters < ENOUGH or n_clusters == 1 < run.longest:
+        notes.insert(0, f"{counted(n_clusters, 'question')}: a decision needs at least {ENOUGH}")
+    is_kept = bool(options) or was_asked
+    if is_kept:
+        write_mapping(out, path, Mapped(options=options, confirmed=confirmed))
     return ImportSummary(
         path=out,
-        trajectories=sum(run.ends.values()),
-        censored=run.ends.get("rule", 0),
+        trajectories=run.ends.total(),
+        clusters=n_clusters,
+        rounds=run.longest,
+        censored=run.ends["rule"],
         ends=dict(run.ends),
         readings=tuple(run.readings),
-        mapping=mapping_path(out) if options or is_asked else None,
-        samples=samples or bool(options.get("samples")),
+        mapping=mapping_path(out) if is_kept else None,
+        samples=bool(options.get("samples")),
         loops=loops,
+        columns=columns,
+        by_round=by_round,
         notes=tuple(notes),
-        **facts,
     )
+
+
+def _confirmed(
+    path: Path, run: PartedRun, stored: Mapped | None, confirm: Callable[[PartedRun], bool] | None
+) -> tuple[dict[str, str], bool]:
+    """Ask whether guessed columns are right, unless the last import did; return those confirmed, and whether this asked."""
+    guesses = {item.ours: item.theirs for item in run.readings if item.is_guess}
+    if stored is not None and stored.confirmed == guesses:
+        return guesses, False
+    if not guesses or confirm is None:
+        return {}, False
+    if not confirm(run):
+        remedy = "say what its columns are with --column OURS=THEIRS"
+        if log_reader(run.source) is not None:
+            remedy = "--explain shows how it is read, and --key names what makes a question"
+        raise DataError(f"{path} was not imported: {remedy}")
+    return guesses, True
+
+
+def _metadata(run: PartedRun, options: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
+    """Return the metadata of the recording; add notes on how answers are compared, which are stored in it, too."""
+    result = {
+        "source": run.source,
+        "notes": notes,
+        "depends": dict(run.depends),
+        "suffice": __version__,
+        **_how_compared(run, options, notes),
+    }
+    if run.readings:
+        result["read_from"] = {item.ours: item.theirs for item in run.readings}
+    return result
 
 
 def _how_compared(run: PartedRun, options: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
@@ -246,7 +293,7 @@ def _how_compared(run: PartedRun, options: Mapping[str, Any], notes: list[str]) 
                 "samples, import them with --samples",
             )
     normalizer, why = options.get("normalizer"), "as you said"
-    if normalizer is None and not samples and run.source not in {"tabular", *TRACE_FORMATS}:
+    if normalizer is None and not samples and run.source != "tabular" and log_reader(run.source) is None:
         return {}  # a published run keeps the comparison of its paper
     if normalizer is None:
         normalizer, why = _guessed_normalizer(run, notes)
@@ -317,9 +364,7 @@ def _announce_size(path: Path, kind: str) -> None:
     """Warn before a large source is read in one piece."""
     size = sum(unpacked_size(file) for file in data_files(path))
     if size >= _LARGE:
-        parts = (
-            "CSV, parquet, JSON lines and JSON arrays of one shape are read part by part, unless answers are embedded"
-        )
+        parts = "CSV, parquet, JSON lines and JSON arrays of one shape are read part by part"
         advice = parts if kind == "tabular" else "import a shorter period if that is too much"
         megabytes = f"{size / 1e6:,.0f} MB"
         _log.warning(
@@ -335,38 +380,6 @@ def _part_folder(out: Path, stack: ExitStack) -> Path:
     """Create a folder beside the recording, which is removed when the stack is closed."""
     out.parent.mkdir(parents=True, exist_ok=True)
     return Path(stack.enter_context(TemporaryDirectory(prefix=f".{out.name}.", suffix=".tmp", dir=out.parent)))
-
-
-def default_out(path: Path) -> Path:
-    """Return the default path of an imported recording: in the current folder, under the name of the source.
-
-    Raises:
-        DataError: A file of that name exists that no import wrote; it might have cost calls.
-    """
-    stem = path.resolve().name.removesuffix(".gz")
-    out = Path(f"{stem if path.is_dir() else Path(stem).stem}.parquet")
-    if out.exists() and not _was_imported(out):
-        raise DataError(f"{str(out)!r} exists and was not imported: name the recording to write with -o FILE")
-    return out
-
-
-def _own_place(out: Path) -> Path:
-    """Return `out` if an import may write there, not over a log or over a recording that may have cost calls; else raise."""
-    ending = out.suffix.lower()
-    if ending in _LOG_ENDINGS:
-        raise DataError(
-            f"a recording is a parquet file, and {str(out)!r} has the ending of a log: -o {out.stem}.parquet"
-        )
-    if out.exists() and not _was_imported(out):
-        raise DataError(f"{str(out)!r} exists and was not imported: name another file with -o FILE")
-    return out
-
-
-def _was_imported(path: Path) -> bool:
-    try:
-        return "source" in open_recording(path).metadata
-    except SchemaError:
-        return False
 
 
 def _reader_arguments(options: Mapping[str, Any], takes: Collection[str]) -> dict[str, Any]:
@@ -399,10 +412,14 @@ def _read_run(
     while True:
         arguments = _reader_arguments(options, takes)
         try:
-            if read is read_tabular and embedder is None:
-                table = TableOptions(**{"columns": {}, "metrics": {}, "labels": {}, **arguments})
+            if read is read_tabular:
                 return run_of_table(
-                    path, table, folder=folder, golds=golds, announce=lambda: _announce_size(path, kind)
+                    path,
+                    TableOptions(**arguments),
+                    folder=folder,
+                    golds=golds,
+                    embedder=embedder,
+                    announce=lambda: _announce_size(path, kind),
                 )
             _announce_size(path, kind)
             run = read(path, embedder, **arguments) if "embedder" in takes else read(path, **arguments)
@@ -418,6 +435,4 @@ def _read_run(
         raise DataError(
             f"the importer of {kind!r} returned {type(run).__name__}; expected an ImportedRun with the trajectories of {path}"
         )
-    if embedder is not None and "embedder" not in takes:
-        run = with_embeddings(run, embedder)
-    return run_of_trajectories(run, golds)
+    return run_of_trajectories(run, golds, None if "embedder" in takes else embedder)

@@ -1,4 +1,4 @@
-"""Import options, kept beside the recording so that the next import of the same source needs none."""
+"""The files that an import writes: the recording, and beside it the options, so that the next import of the same source needs none."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from typing import Any
 
 from suffice.common.files import write_file
 from suffice.common.json_text import load_json
-from suffice.errors import SchemaError
+from suffice.errors import DataError, SchemaError
+from suffice.recordings.recording import open_recording
 
 _FORMAT = "suffice import"
 _VERSION = 1
+_LOG_ENDINGS = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".txt", ".gz", ".zip", ".eval", ".xlsx")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +40,7 @@ def mapping_path(out: Path) -> Path:
 
 
 def read_mapping(out: Path, source: Path) -> Mapped | None:
-    """Return the mapping of an earlier import of a source to `out`; None if there is none.
-
-    Raises:
-        SchemaError: The file is damaged or of another version.
-    """
+    """Return the mapping of an earlier import of a source to `out`; None if there is none."""
     path = mapping_path(out)
     if not path.is_file():
         return None
@@ -65,11 +63,7 @@ def read_mapping(out: Path, source: Path) -> Mapped | None:
 
 
 def write_mapping(out: Path, source: Path, mapped: Mapped) -> None:
-    """Write the mapping of a source beside its recording.
-
-    Raises:
-        DataError: The place cannot be written.
-    """
+    """Write the mapping of a source beside its recording."""
     content = {
         "format": _FORMAT,
         "version": _VERSION,
@@ -78,3 +72,31 @@ def write_mapping(out: Path, source: Path, mapped: Mapped) -> None:
         "confirmed": mapped.confirmed,
     }
     write_file(mapping_path(out), json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+def default_out(path: Path) -> Path:
+    """Return the path of a recording in the current folder under the name of its source, unless that may have cost calls."""
+    stem = path.resolve().name.removesuffix(".gz")
+    out = Path(f"{stem if path.is_dir() else Path(stem).stem}.parquet")
+    if out.exists() and not _was_imported(out):
+        raise DataError(f"{str(out)!r} exists and was not imported: name the recording to write with -o FILE")
+    return out
+
+
+def own_place(out: Path) -> Path:
+    """Return `out` if an import may write there, not over a log or over a recording that may have cost calls; else raise."""
+    ending = out.suffix.lower()
+    if ending in _LOG_ENDINGS:
+        raise DataError(
+            f"a recording is a parquet file, and {str(out)!r} has the ending of a log: -o {out.stem}.parquet"
+        )
+    if out.exists() and not _was_imported(out):
+        raise DataError(f"{str(out)!r} exists and was not imported: name another file with -o FILE")
+    return out
+
+
+def _was_imported(path: Path) -> bool:
+    try:
+        return "source" in open_recording(path).metadata
+    except SchemaError:
+        return False

@@ -273,12 +273,7 @@ def _check_alike(source: QuestionSource, form: str) -> None:
 
 
 def form_of(source: QuestionSource) -> str:
-    """Return the name of the form that the first rows have.
-
-    Raises:
-        UnsettledError: The rows have the fields of several forms.
-        SchemaError: The rows do not have the fields of any form.
-    """
+    """Return the name of the form that the first rows have."""
     head = [row for _, (_, row) in zip(range(_HEAD), source.rows(""), strict=False)]
     kinds = Counter(tuple(forms_of(row)) or ((OWN_FORM,) if "question" in row else ()) for row in head)
     kinds.pop((), None)

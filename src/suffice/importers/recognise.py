@@ -1,7 +1,6 @@
 """Recognise the format of a file or folder by the beginning of its content; names of files decide nothing.
 
-Traces and tables are recognised by a line in `FORMAT_TESTS`; the importer of any other format carries its own test (see
-`suffice.importers.importers`).
+Each importer carries the test of its format (see `suffice.importers.importers`); what no test knows is a table.
 """
 
 from __future__ import annotations
@@ -59,71 +58,27 @@ class Head:
         """Return whether there are columns, members or fields of all these names."""
         return set(names) <= set(self.names)
 
-
-def _item(head: Head) -> Mapping[str, Any]:
-    """Return the first object, or the first item of its list if it is a page of an API."""
-    for name in ("data", "spans", "runs", "traces", "post"):
-        listed = head.record.get(name)
-        if isinstance(listed, list) and listed and isinstance(listed[0], dict):
-            return listed[0]
-    return head.record
-
-
-def _mlflow_spans(head: Head) -> list[Mapping[str, Any]]:
-    item = head.record if head.has("spans") else _item(head) if head.has("traces") else head.record
-    data = item.get("data") if isinstance(item.get("data"), dict) else item
-    spans = (data or {}).get("spans")
-    return [span for span in spans if isinstance(span, dict)] if isinstance(spans, list) else []
+    @property
+    def item(self) -> Mapping[str, Any]:
+        """The first object, or the first item of its list if it is a page of an API."""
+        for name in ("data", "spans", "runs", "traces", "post"):
+            listed = self.record.get(name)
+            if isinstance(listed, list) and listed and isinstance(listed[0], dict):
+                return listed[0]
+        return self.record
 
 
-def _object_fields(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
+_Tests = Mapping[str, Callable[[Head], bool]]
 
 
-def _observation(head: Head) -> set[str]:
-    """Return the fields of a Langfuse observation, from an export or from a trace with its observations."""
-    listed = head.record.get("observations")
-    first = listed[0] if isinstance(listed, list) and listed and isinstance(listed[0], dict) else _item(head)
-    fields = set(first)
-    return (
-        fields if fields & {"parentObservationId", "parent_observation_id", "usageDetails", "usage_details"} else set()
-    )
-
-
-def _is_reply(head: Head) -> bool:
-    kind = _item(head).get("object")
-    return isinstance(kind, str) and kind in _OPENAI
-
-
-_OTLP = ("resourceSpans", "resource_spans", "resourceLogs", "resource_logs", "resourceMetrics", "resource_metrics")
-_OPENAI = ("chat.completion", "response", "text_completion")
-
-
-FORMAT_TESTS: list[tuple[str, Callable[[Head], bool]]] = [
-    ("inspect", lambda head: head.has("header.json") or head.has("_journal/start.json") or head.has("eval", "status")),
-    ("otlp", lambda head: any(map(head.has, _OTLP))),
-    ("mlflow", lambda head: any("mlflow.spanType" in (span.get("attributes") or {}) for span in _mlflow_spans(head))),
-    ("langsmith", lambda head: "run_type" in _item(head) and "id" in _item(head)),
-    ("langfuse", lambda head: head.has("trace", "observations") or bool({"traceId", "trace_id"} & _observation(head))),
-    (
-        "openinference",
-        lambda head: (
-            "context.trace_id" in (*head.names, *_item(head))
-            or "trace_id" in _object_fields(_item(head).get("context"))
-        ),
-    ),
-    ("openai", lambda head: head.has("custom_id", "response") or head.has("custom_id", "body") or _is_reply(head)),
-    ("tabular", lambda head: head.form in ("json", "jsonl", "parquet", "text")),
-]
-"""Tests for formats of traces and tables, in the order in which they are tried; the general table comes last."""
-
-
-def recognise(path: str | Path, further: Mapping[str, Callable[[Head], bool]] | None = None) -> str:
+def recognise(path: str | Path, tests: _Tests, of_traces: _Tests, elsewhere: str = "") -> str:
     """Return the name of a file's format, or of the one format of a folder's files.
 
     Args:
         path: The file or folder.
-        further: Tests by format, tried before those of `FORMAT_TESTS`.
+        tests: Tests by format, of which at most one may hold.
+        of_traces: Tests of formats of traces, tried in their order if none of the others holds.
+        elsewhere: The end of the message about an unknown format, on formats that another package reads.
 
     Raises:
         NotFoundError: There is no such file, or no file in the folder.
@@ -131,7 +86,7 @@ def recognise(path: str | Path, further: Mapping[str, Callable[[Head], bool]] | 
     """
     kinds: dict[str, Path] = {}
     for file in data_files(path):
-        kinds.setdefault(_kind_of(head_of(file), further or {}), file)
+        kinds.setdefault(_kind_of(head_of(file), tests, of_traces, elsewhere), file)
     if len(kinds) > 1:
         several = ", ".join(f"{kind} ({file.name})" for kind, file in kinds.items())
         raise SchemaError(
@@ -140,29 +95,26 @@ def recognise(path: str | Path, further: Mapping[str, Callable[[Head], bool]] | 
     return next(iter(kinds))
 
 
-def _kind_of(head: Head, further: Mapping[str, Callable[[Head], bool]]) -> str:
+def _kind_of(head: Head, tests: _Tests, of_traces: _Tests, elsewhere: str) -> str:
     if META_KEY.decode() in head.metadata:
         raise SchemaError(f"{head.path} is a recording already: suffice decide {quoted(head.path)}")
     if str(head.record.get("format", "")).startswith("suffice"):
         raise SchemaError(f"{head.path} is a file that Suffice wrote ({head.record['format']}), not a log of rounds")
     if head.form == "zip" and head.has("[Content_Types].xml"):
         raise SchemaError(f"{head.path} is a workbook of Excel: save the sheet as CSV (UTF-8), and import that")
-    claims = [name for name, test in further.items() if test(head)]
+    claims = [name for name, test in tests.items() if test(head)]
     if len(claims) > 1:
         raise SchemaError(
             f"{head.path} may be in the formats {' and '.join(map(repr, claims))}, whose importers both recognise it: choose "
             "one with --kind"
         )
-    kind = next(iter(claims), None) or next((name for name, test in FORMAT_TESTS if test(head)), None)
-    if kind is None:
-        fields = f" with {', '.join(head.names[:8])}" if head.names else ""
-        if head.form == "zip":
-            fields += "; unpack it, and import its folder"
+    claims = claims or [name for name, test in of_traces.items() if test(head)]
+    if not claims and head.form == "zip":
         raise SchemaError(
-            f"{head.path}: the format is not known ({head.form}{fields}); choose one with --kind, or convert it to CSV or JSON "
-            "lines with one row for each question and round"
+            f"{head.path}: the format is not known (zip with {', '.join(head.names[:8])}; unpack it, and import its folder); choose "
+            f"one with --kind, or convert it to CSV or JSON lines with one row for each question and round{elsewhere}"
         )
-    return kind
+    return claims[0] if claims else "tabular"
 
 
 def data_files(path: str | Path) -> list[Path]:
@@ -227,12 +179,7 @@ def _is_ours(file: Path) -> bool:
 
 
 def head_of(path: Path) -> Head:
-    """Return the head of a file.
-
-    Raises:
-        DataError: It cannot be read, or is a damaged archive.
-        SchemaError: It is empty.
-    """
+    """Return the head of a file."""
     try:
         with path.open("rb") as file:
             start = file.read(_START)
@@ -268,11 +215,7 @@ def in_one_piece(head: Head) -> bool:
 
 
 def json_array(path: Path) -> Iterator[Any]:
-    """Yield the items of a JSON array, gzipped or not, with one piece of the file in memory at a time.
-
-    Raises:
-        DataError: It cannot be read, or is not a JSON array in UTF-8.
-    """
+    """Yield the items of a JSON array, gzipped or not, with one piece of the file in memory at a time."""
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
     number = 0
     try:
@@ -283,11 +226,7 @@ def json_array(path: Path) -> Iterator[Any]:
 
 
 def json_document(path: Path) -> Any:
-    """Return the value of a JSON document, gzipped or not.
-
-    Raises:
-        DataError: It cannot be read, or is not JSON in UTF-8.
-    """
+    """Return the value of a JSON document, gzipped or not."""
     try:
         return load_json(decoded(b"".join(unpacked(path)), str(path)))
     except ValueError as error:

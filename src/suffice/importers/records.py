@@ -134,11 +134,7 @@ def file_rows(
 
 
 def csv_rows(path: Path, delimiter: str = ",") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the rows of a CSV file with a header, each with its place for messages; an empty field is None.
-
-    Raises:
-        DataError: A row has another number of fields than the header, or the file is not CSV in UTF-8.
-    """
+    """Yield the rows of a CSV file with a header, each with its place for messages; an empty field is None."""
     limit = csv.field_size_limit(sys.maxsize)  # a passage or draft may have a megabyte
     try:
         lines = (decoded(raw, f"{path}, line {number}") for number, raw in enumerate(unpacked(path), start=1))
@@ -161,11 +157,7 @@ def csv_rows(path: Path, delimiter: str = ",") -> Iterator[tuple[str, dict[str, 
 
 
 def parquet_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the rows of a parquet file, each with its place for messages.
-
-    Raises:
-        SchemaError: The file is not parquet, or is damaged.
-    """
+    """Yield the rows of a parquet file, each with its place for messages."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import accumulate, chain
 from typing import Any
 
@@ -20,7 +20,7 @@ from suffice.policy.signals import SIGNALS
 from suffice.recordings.schema import cost_column
 
 _TEXTS = ("answer", "text", "feedback", "finish_reason", "reply_model", "system_fingerprint")
-_OBJECTS = ("answer_tokens", "passages", "pool_scores", "embedding")
+_OBJECTS = tuple(item.name for item in fields(Round) if item.name not in ("index", "signals", "costs", *_TEXTS))
 _SIGNAL = "signals."
 """Prefix in `Signal.reads` for a single signal of `Round.signals`."""
 

@@ -179,12 +179,7 @@ def _order_by_time(rows: Sequence[Record], ids: Sequence[tuple[str, ...]]) -> tu
 
 
 class RunColumns:
-    """Find what tells several runs of a question apart (the file, a column or the record's number), if there are several.
-
-    Args:
-        rows: Rows with all columns.
-        plan: The meaning of their columns.
-    """
+    """Find what tells several runs of a question apart (the file, a column or the record's number), if there are several."""
 
     def __init__(self, rows: Sequence[Record], plan: ColumnMap) -> None:
         self._key, self._number = plan.columns["question_id"], plan.columns["round"]
@@ -267,11 +262,7 @@ def runs_notes(several: int, plan: ColumnMap, run: Run, order: RowOrder | None) 
 
 
 def chosen_rows(shape: Shape, ignored: Collection[str], where: Mapping[str, str]) -> Shape:
-    """Filter the rows of a table by wanted values, and drop the columns that tell runs apart if the user ignores them.
-
-    Raises:
-        NotFoundError: No row has such a value.
-    """
+    """Filter a table's rows by values, of which some must exist, and drop ignored columns that would tell runs apart."""
     gone = {name for name in column_names(shape.rows) if {name, _last(name)} & {*ignored} & LOOP_NAMES}
     rows = [row for row in shape.rows if all(_has(row, name, value) for name, value in where.items())]
     if where and not rows:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from suffice.policy.normalizers import match
@@ -29,6 +29,11 @@ class ColumnCount:
     nulled: int = 0
     clipped: int = 0
     computed: bool = False
+
+    def __add__(self, other: ColumnCount) -> ColumnCount:
+        """Add the counts of another part of the same run."""
+        sums = {name: getattr(self, name) + getattr(other, name) for name in ("defined", "nulled", "clipped")}
+        return replace(self, **sums)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -85,13 +85,7 @@ class TableColumns:
         return len({key for key, value in pairs if value is not None and first.setdefault(key, value) != value})
 
     def constant_in(self, name: str, ids: Sequence[Any], *, but_for: float = 0.0) -> bool:
-        """Return whether a column has at most one value for each id, missing ones aside.
-
-        Args:
-            name: The column.
-            ids: The id of each row.
-            but_for: The share of ids that may have several values.
-        """
+        """Return whether a column has one value for each id, missing ones aside; `but_for` is a share of ids that may have more."""
         return self.changing_in(name, ids) <= but_for * len(set(map(str, ids)))
 
 

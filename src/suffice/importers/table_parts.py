@@ -10,20 +10,17 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError, SchemaError
 from suffice.importers.fields import lists_as_text, one_run_each
-from suffice.importers.grid import Grid, cell_text, whole_number
-from suffice.importers.guesses import guess_columns, is_long
+from suffice.importers.grid import cell_text, whole_number
 from suffice.importers.recognise import data_files, head_of, in_one_piece
 from suffice.importers.records import Record, records_of
-from suffice.importers.runs import RowOrder, Run, RunColumns, chosen_rows, ignored_names, tell_apart
-from suffice.importers.shapes import ROUNDS, unfold
-from suffice.importers.tabular import TableOptions, grid_of, in_order, order_notes, refuse_other_files
+from suffice.importers.runs import RunColumns, tell_apart
+from suffice.importers.table_source import TableOptions, TableSource, refuse_other_files, with_ids
 from suffice.policy.metrics import normalize_answer
 from suffice.policy.seen import one_name_per_text
 
@@ -80,58 +77,37 @@ class _Scan:
     repeated: frozenset[int]
 
 
-class PartedTable:
+class PartedTable(TableSource):
     """A table that is read part by part, several times.
 
     Columns are guessed from a sample: the first rows, and each later row with a new column, number of a round or form of
-    answers.
-
-    Args:
-        path: The table, or a folder of tables.
-        folder: An empty folder, used to gather rows if those of a question are not contiguous.
-        options: The user's options.
-
-    Attributes:
-        shape: The form in which the file contains the rows.
-        plan: The meaning of the columns.
-        grid: Settings for reading the rows.
-        notes: Notes on how rows are read.
-        order: The order that numbers the rows, if no column counts them.
-        run: The means by which runs of a question are told apart, from `RunColumns.choice`.
-        skipped: Number of records without any round.
-        texts: Columns with any value that is not a number.
-
-    Raises:
-        UnsettledError: As `read_tabular`.
-        SchemaError: The sample has no id of a question or no number of a round.
-        DataError: As `read_tabular`.
-        UnevenError: The records differ so much that a sample does not show their shape.
+    answers.  If the records differ so much that a sample does not show their shape, an `UnevenError` is raised.  An empty folder
+    is used to gather the rows of questions that are not contiguous.
     """
 
     def __init__(self, path: Path, folder: Path, options: TableOptions) -> None:
-        self._path, self._folder, self._options = path, folder, options
+        super().__init__(path, options)
+        self._folder = folder
         self._source: Callable[[], Iterable[_RecordList]] = self._adjacent
         head = list(islice(records_of(path), PART))
         self._listed = lists_as_text(head)
         self._sample = one_run_each(head, lists=self._listed)
-        self.run: Run | None = None
         self.texts: set[str] = set()
         self._further: list[Record] = []
         self._lists, self._low = False, math.inf
         self._files: set[str] = set()
         self._with_rounds: set[str] = set()
-        self.grid: Grid
         try:
-            self._guess()
+            self._guess_from_sample()
         except SchemaError:  # the first rows may all be of one round
             self._sample += one_run_each(deque(records_of(path), PART), lists=self._listed)
-            self._guess()
+            self._guess_from_sample()
         scan = self._scan()
         while self._further:
             if len(self._sample) > PART + _FURTHER:
                 raise UnevenError
             self._sample += self._further
-            self._guess()
+            self._guess_from_sample()
             scan = self._scan()
         refuse_other_files(path, self._files, self._with_rounds, self.shape.how)
         if len(np.unique(scan.codes)) < len(scan.codes):
@@ -143,53 +119,37 @@ class PartedTable:
         self.grid = replace(self.grid, lowest=scan.lowest, longest=scan.longest)
         self._names = self._shared_names(scan.repeated)
 
-    def _guess(self) -> None:
-        """Guess the shape and the columns from the sample."""
-        options = self._options
-        columns = dict(options.columns)
-        rounds = columns.pop(ROUNDS, None)
-        shape = unfold(self._sample, rounds, is_long=lambda rows: "round" in columns or is_long(rows))
-        self.shape = chosen_rows(shape, ignored_names(columns), {})
-        self.plan = guess_columns(columns, options.metrics, options.labels, shape=self.shape)
-        if options.log_golds == "drop":
-            self.plan.drop("golds")
-        self._rows, self.order = in_order(self.shape, self.plan, ignored=ignored_names(columns))
-        self.notes = order_notes(self.order)
-        self.grid = grid_of(self._path, self._rows, self.plan, first_round=options.first_round, ended=options.ended)
-        self._key = self.plan.columns["question_id"]
+    def _guess_from_sample(self) -> None:
+        self._guess(self._unfolded(self._sample))
         self._known = {name for row in self._rows for name in row.values}
-        self.formulas: Mapping[str, Callable[[Record], Any]] = {
-            name: make for name, make in self.plan.formulas.items() if name != self._key
-        }
 
     def parts(self) -> Iterator[tuple[_RecordList, Mapping[str, str]]]:
         """Yield the rows of some whole questions, with the question of each id if a question has several runs."""
         for part in self._source():
-            rows = self._numbered(part, self.order)
+            rows = self._numbered(part)
             yield (rows, {}) if self.run is None else tell_apart(rows, self.plan, self.run)
 
-    def _numbered(self, rows: _RecordList, order: RowOrder | None) -> _RecordList:
-        if order is None:
+    def _numbered(self, rows: _RecordList) -> _RecordList:
+        if self._order is None:
             return rows
         try:
-            numbered, time = order.numbered(rows)
+            numbered, time = self._order.numbered(rows)
         except ValueError as error:
             if isinstance(error, DataError):
                 raise
             raise UnevenError from None
-        if time != order.time:
+        if time != self._order.time:
             raise UnevenError
         return numbered
 
     def clusters(self, names: Sequence[str], texts: Sequence[str]) -> list[str]:  # noqa: ARG002 - all texts are known
-        """Return the cluster of each question; questions with the same text, in any part, form one."""
+        """Return the cluster of each question, also of texts that are in other parts."""
         return [self._names.get(name, name) for name in names]
 
     def _read(self) -> Iterator[_RecordList]:
         """Yield rows with ids."""
         records, first, self.skipped = records_of(self._path), 1, 0
         size = PART // _ROUNDS_A_RECORD if self.shape.how else PART
-        make = self.plan.formulas.get(self._key)
         while part := [*islice(records, size)]:
             part = one_run_each(part, first, self._listed)
             first += len(part)
@@ -199,8 +159,7 @@ class PartedTable:
                 if isinstance(error, DataError):
                     raise
                 raise UnevenError from None
-            if make is not None:
-                rows = [replace(row, values={**row.values, self._key: make(row)}) for row in rows]
+            rows = with_ids(rows, self.plan)
             self.skipped += skipped
             self._observe(part, rows)
             yield rows

@@ -132,11 +132,7 @@ class _Rows:
             return np.array([read(value, ours, row.where) for value, row in pairs], dtype=np.float64)
 
     def _by_question(self) -> tuple[list[str], Positions, Floats]:
-        """Sort the rows by question, then by round.
-
-        Returns:
-            The ids of the questions, and for each row the position of its question and the number of its round.
-        """
+        """Sort the rows by question and round; return all ids, the position of each row's question in them, and its round."""
         columns = self._grid.columns
         own = self._texts("question_id")
         if not all(own):

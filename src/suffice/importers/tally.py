@@ -85,23 +85,12 @@ class Tally:
         self._first_differing = self._first_differing or message
 
     def refuse_differing_golds(self, where: str, grid: Grid) -> None:
-        """Raise if gold answers differ between the rows of more than a few questions, since the column is then something else.
-
-        Raises:
-            DataError: They do.
-        """
+        """Raise if gold answers differ between the rows of more than a few questions, since the column is then something else."""
         if self._differing > FEW * self.lengths.total():
             raise DataError(f"{where}: {differing_golds(self._first_differing, grid)}")
 
     def refuse_copied_golds(self, columns: Mapping[str, str]) -> None:
-        """Raise if the gold answers are probably the model's own answers, as `answer` and `output` are in a log.
-
-        Args:
-            columns: The file's column for each of ours.
-
-        Raises:
-            UnsettledError: They are equal, or nearly.
-        """
+        """Raise if the gold answers are probably the model's own answers, as `answer` and `output` are in a log."""
         last = self._equal >= _COPIED_LAST * self._scored
         every = self._equal_rounds >= _COPIED * self._scored_rounds
         if self._scored < _FEW or not (last or every) or self._example is None:

@@ -106,11 +106,7 @@ def one_call() -> Cost:
 
 
 def check_unit(value: float, name: str, where: str) -> float:
-    """Return a metric if it lies in [0, 1] or is NaN.
-
-    Raises:
-        DataError: It does not.
-    """
+    """Return a metric that lies in [0, 1] or is NaN; raise a `DataError` for any other."""
     if not (math.isnan(value) or 0 <= value <= 1):
         raise DataError(f"{where}: {name} is {value!r}; a metric lies in [0, 1], or is empty where unknown")
     return value

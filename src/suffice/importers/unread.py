@@ -41,18 +41,7 @@ _TOKENS = {"uncached_tokens": "input", "output_tokens": "output"}
 def unread_notes(
     table: TableColumns, columns: Mapping[str, str], shape: Shape, used: Collection[str], costs: Collection[str]
 ) -> list[str]:
-    """Return a note for each column whose values do not fit its usual name.
-
-    Args:
-        table: The columns.
-        columns: The file's column for each of ours.
-        shape: The rows of rounds.
-        used: Columns that are read, or that the user named.
-        costs: Usual names of costs.
-
-    Raises:
-        DataError: Some rows are messages of users.
-    """
+    """Return a note for each column whose values do not fit its usual name."""
     speakers = [] if shape.how else [*_speakers(table, columns)]
     unused = [name for name in table.names if name not in used and table.filled(name)]
     drafts = [name for name in unused if name in shape.outer and _FIRST_DRAFT.fullmatch(plain_name(name))]

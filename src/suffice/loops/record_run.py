@@ -31,11 +31,11 @@ from suffice.loops.unread import ReadReplies, count_unread
 from suffice.policy.rounds import Cost, added_costs
 from suffice.recordings.journal import Journal, differences
 from suffice.recordings.recording import open_recording
+from suffice.recordings.recording_files import file_in_work
 from suffice.recordings.schema import cost_names
 from suffice.recordings.sharded import check_shard, complete_shards
 from suffice.recordings.shards import SHARD
 from suffice.recordings.stored import StoredRows
-from suffice.recordings.uploads import file_in_work
 
 _LOG = logging.getLogger(__name__)
 

@@ -10,13 +10,14 @@ import random
 import sqlite3
 import threading
 import time
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from suffice.errors import DataError, SchemaError
-from suffice.recordings.faults import seal_of, sqlite_faults
+from suffice.recordings.faults import sqlite_faults
 
 _APPLICATION_ID = 0x53554646  # "SUFF": identifies our files among sqlite databases
 _SCHEMA_VERSION = 1
@@ -88,7 +89,7 @@ class ResponseCache:
             seal = response.pop(_SEAL, None)  # responses of older releases have none
         except (ValueError, RecursionError, TypeError, AttributeError):
             response, seal = None, None
-        if not isinstance(response, dict) or seal not in (None, seal_of(key, response)):
+        if not isinstance(response, dict) or seal not in (None, _seal_of(key, response)):
             raise SchemaError(f"{str(self.path)!r} {_CACHE_DAMAGED} (the response of key {key})")
         return response
 
@@ -101,7 +102,7 @@ class ResponseCache:
         """
         key = request_key(request)
         try:
-            sealed = {**response, _SEAL: seal_of(key, response)}
+            sealed = {**response, _SEAL: _seal_of(key, response)}
             text = json.dumps(sealed, separators=(",", ":"))
         except (TypeError, ValueError) as error:
             raise DataError(f"a response must be JSON to be cached: {error}") from error
@@ -214,3 +215,12 @@ def _use_wal(connection: sqlite3.Connection) -> None:
             time.sleep(random.uniform(0.01, 0.1))  # noqa: S311 - processes that wait must not collide again and again
         else:
             return
+
+
+def _seal_of(*parts: Any) -> str:
+    """Return a checksum of JSON-ready values, which is stored with a row since sqlite has no checksums.
+
+    >>> _seal_of("q1", 2, {"answer": "Oslo"})
+    'f3047d80'
+    """
+    return f"{zlib.crc32(json.dumps(parts, sort_keys=True).encode()):08x}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from suffice.recordings.recorded_columns import RecordedColumns
 
 _TEXTS = ("answer", "text", "finish_reason", "feedback", *REPLY_COLUMNS)
-_NEVER_RECORDED = ("answer_tokens", "passages", "pool_scores")
+_RECORDED = frozenset({"index", "signals", "costs", EMBEDDING, *_TEXTS})
+_NEVER_RECORDED = tuple(item.name for item in fields(Round) if item.name not in _RECORDED)
 
 
 def is_computed(name: str) -> bool:
@@ -37,12 +39,7 @@ def is_computed(name: str) -> bool:
 
 
 def source_columns(names: Collection[str], schema: pa.Schema) -> set[str]:
-    """Return the columns to read from a file: those it has, and the sources of signals to compute for those it lacks.
-
-    Args:
-        names: The columns that are wanted.
-        schema: The columns of the file.
-    """
+    """Return the columns to read from a file: those it has, and the sources of signals to compute for those it lacks."""
     wanted = set(names)
     if any(is_computed(name) and name not in schema.names for name in names):
         wanted.update((*_TEXTS, EMBEDDING))

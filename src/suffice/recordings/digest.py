@@ -116,12 +116,7 @@ class ColumnDigest:
 
 
 class TableDigest:
-    """The checksums of a recording written as one or more tables of one schema.
-
-    Args:
-        schema: The schema, with the header among its metadata.
-        header: The stored header.
-    """
+    """The checksums of a recording written as one or more tables of one schema."""
 
     def __init__(self, schema: pa.Schema, header: bytes) -> None:
         self._header = header_digest(schema, header)
@@ -151,17 +146,7 @@ def header_digest(schema: pa.Schema, header: bytes) -> str:
 
 
 def stored_digests(schema: pa.Schema, header: bytes, stored: Mapping[bytes, bytes], path: object) -> dict[str, str]:
-    """Return the stored checksums by column after checking the header; empty for files of older releases.
-
-    Args:
-        schema: The file's schema.
-        header: Its stored header.
-        stored: The metadata of the file.
-        path: The file, for messages.
-
-    Raises:
-        SchemaError: The checksums are damaged or do not match the header.
-    """
+    """Return the stored checksums by column after checking the header; empty for files of older releases."""
     text = stored.get(DIGEST_KEY)
     if text is None:
         return {}
@@ -190,17 +175,12 @@ def _crc(data: bytes) -> str:
 
 
 def _joined_crc(first: int, second: int, length: int) -> int:
-    """Return the CRC-32 of two joined pieces of bytes, given the CRC-32 of each, as `crc32_combine` of zlib does.
+    """Return the CRC-32 of two joined pieces of bytes, given the CRC-32 of each and the length of the second.
 
     >>> _joined_crc(zlib.crc32(b"Os"), zlib.crc32(b"lo, Norway"), 10) == zlib.crc32(b"Oslo, Norway")
     True
-
-    Args:
-        first: CRC-32 of the first piece.
-        second: CRC-32 of the second piece.
-        length: Bytes of the second piece.
     """
-    # Appending a zero bit is a linear map of the 32 bits, stored as the image of each bit; squaring it doubles the zeros.
+    # As `crc32_combine` of zlib: appending a zero bit is a linear map of the 32 bits, stored as the image of each bit; squaring it doubles the zeros.
     one_bit = [_POLYNOMIAL, *(1 << i for i in range(31))]
     power = one_bit
     for _ in range(3):  # a byte

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from suffice.common.files import disk_fault
 from suffice.errors import BusyError, SchemaError
@@ -27,29 +24,9 @@ _DISK = frozenset(
 _PRIMARY = 0xFF
 
 
-def seal_of(*parts: Any) -> str:
-    """Return a checksum of JSON-ready values, which is stored with a row since sqlite has no checksums.
-
-    >>> seal_of("q1", 2, {"answer": "Oslo"})
-    'f3047d80'
-    """
-    return f"{zlib.crc32(json.dumps(parts, sort_keys=True).encode()):08x}"
-
-
 @contextmanager
 def sqlite_faults(path: str | Path, *, locked: str, damaged: str) -> Iterator[None]:
-    """Raise our errors instead of sqlite's.
-
-    Args:
-        path: The file.
-        locked: Message if another process has locked it.
-        damaged: Message if it is damaged or another kind of file.
-
-    Raises:
-        BusyError: Another process has locked the file.
-        DataError: The disk is full, or permissions are missing.
-        SchemaError: The file is damaged or another kind of file.
-    """
+    """Raise our errors instead of sqlite's, with a message for a file that is locked, and one for a file that is damaged."""
     try:
         yield
     except sqlite3.ProgrammingError:  # such as a closed connection: a bug, not a fault of the file

@@ -117,11 +117,7 @@ class _Reading:
         self.place, self.torn = place, 0
 
     def __iter__(self) -> Iterator[tuple[Place, Any]]:
-        """Yield each record's value after its place: the end of the previous record.
-
-        Raises:
-            SchemaError: The file is damaged, is no journal, or is one of an older release.
-        """
+        """Yield each record's value after its place: the end of the previous record."""
         self._file.seek(self.place.offset)
         if self.place == BEGINNING and not self._has_header():
             return
@@ -288,11 +284,7 @@ class LockedJournal:
         return size >= place.offset and prefix[9:] == b"%08x " % place.seal
 
     def records(self) -> Iterator[tuple[Place, Any]]:
-        """Yield the places and values of the records after `place`; cut a torn tail, and name it in the log.
-
-        Raises:
-            SchemaError: The file is damaged, is no journal, or is one of an older release.
-        """
+        """Yield the places and values of the records after `place`; cut a torn tail, and name it in the log."""
         with self._buffered() as file:
             reading = _Reading(file, self.path, self.place)
             for before, value in reading:
@@ -310,11 +302,7 @@ class LockedJournal:
             yield from (value for _, value in _Reading(file, self.path))
 
     def read(self, before: Place) -> Any:
-        """Return the value of the record that follows a place.
-
-        Raises:
-            SchemaError: The record is damaged.
-        """
+        """Return the value of the record that follows a place."""
         with self._buffered() as file:
             for _, value in _Reading(file, self.path, before):
                 return value
@@ -324,11 +312,7 @@ class LockedJournal:
         return open(self._file.fileno(), "rb", closefd=False)
 
     def append(self, values: Iterable[Any], *, sync: bool = True) -> list[Place]:
-        """Write values as one group, with one sync for all; return the end of the record before each.
-
-        Raises:
-            DataError: The disk is full or not writable; nothing of the group is stored.
-        """
+        """Write values as one group, with one sync, all or none; return the end of the record before each."""
         place, befores, data = self.place, list[Place](), b""
         if place == BEGINNING:
             data, place = _HEADER, Place(len(_HEADER), 0, 0)
@@ -366,11 +350,7 @@ class LockedJournal:
         _sync_file(self._file.fileno())
 
     def replace(self, values: Iterable[Any]) -> None:
-        """Replace the file, in one step, by a new one with these records, and close it.
-
-        Raises:
-            DataError: The disk is full or not writable; the file is as before.
-        """
+        """Replace the file, in one step or not at all, by a new one with these records, and close it."""
         if sys.platform == "win32":  # which does not replace open files
             self.close()
         pieces, seal = [_HEADER], 0

@@ -110,11 +110,7 @@ def _whole_sets(metadata: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]
 
 
 class RunNames:
-    """Free names for the runs of a question: the cluster's name for the first, ``NAME#2`` for the second, and so on.
-
-    Args:
-        taken: Names in use; `new` adds to it.
-    """
+    """Free names for the runs of a question: the cluster's name for the first, ``NAME#2`` for the second; added to `taken`."""
 
     def __init__(self, taken: set[str]) -> None:
         self._taken = taken

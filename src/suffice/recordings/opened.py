@@ -6,7 +6,7 @@ import io
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -29,13 +29,7 @@ _Opened = TypeVar("_Opened", bound="OpenFile")
 
 
 class OpenRecording(ABC):
-    """An opened recording with a checked header.
-
-    Attributes:
-        path: The file or folder.
-        schema: Its columns.
-        metadata: Its metadata.
-    """
+    """An opened recording with a checked header."""
 
     path: Path
     schema: pa.Schema
@@ -131,36 +125,46 @@ class OpenFile(OpenRecording):
                 ) from None
         return self._opened
 
+    @contextmanager
+    def used(self) -> Iterator[pq.ParquetFile]:
+        """Yield the file for one use of it."""
+        yield self.file
+
     @property
     def n_rows(self) -> int:
         """The number of its rows."""
-        return int(self.file.metadata.num_rows)
+        with self.used() as file:
+            return int(file.metadata.num_rows)
 
     @property
     def group_rows(self) -> list[int]:
         """The number of rows of each row group."""
-        metadata = self.file.metadata
-        return [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+        with self.used() as file:
+            return [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
 
     def round_range(self) -> tuple[int, int]:
         """Return the lowest and the highest round, from the statistics that the writer left."""
-        statistics = self._statistics("round")
-        if all(item is not None and item.has_min_max for item in statistics):
-            ends = [(item.min, item.max) for item in statistics]
-        else:
-            batches = self.file.iter_batches(columns=["round"])
-            ends = [tuple(pc.min_max(batch.column(0)).as_py().values()) for batch in batches]
+        with self.used() as file:
+            statistics = self._statistics(file, "round")
+            if all(item is not None and item.has_min_max for item in statistics):
+                ends = [(item.min, item.max) for item in statistics]
+            else:
+                batches = file.iter_batches(columns=["round"])
+                ends = [tuple(pc.min_max(batch.column(0)).as_py().values()) for batch in batches]
         return min(low for low, _ in ends), max(high for _, high in ends)
 
     def is_blank(self, name: str) -> bool:
         """Return whether a column has no value, from the statistics that the writer left."""
-        statistics = self._statistics(name)
-        if all(item is not None and item.has_null_count for item in statistics):
-            return bool(sum(item.null_count for item in statistics) == self.n_rows)
-        return bool(self.file.read(columns=[name]).column(0).null_count == self.n_rows)
+        with self.used() as file:
+            statistics = self._statistics(file, name)
+            if all(item is not None and item.has_null_count for item in statistics):
+                n_missing = sum(item.null_count for item in statistics)
+            else:
+                n_missing = file.read(columns=[name]).column(0).null_count
+            return bool(n_missing == file.metadata.num_rows)
 
-    def _statistics(self, name: str) -> list[Any]:
-        place, metadata = self.schema.names.index(name), self.file.metadata
+    def _statistics(self, file: pq.ParquetFile, name: str) -> list[Any]:
+        place, metadata = self.schema.names.index(name), file.metadata
         groups = [metadata.row_group(i).column(place) for i in range(metadata.num_row_groups)]
         return [group.statistics if group.is_stats_set else None for group in groups]
 
@@ -177,19 +181,9 @@ class OpenFile(OpenRecording):
         columns: Sequence[str] | None = None,
         digests: Mapping[str, ColumnDigest] | None = None,
     ) -> Iterator[pa.Table]:
-        """Yield the rows of some row groups.
-
-        Args:
-            groups: Numbers of the row groups.
-            rows: The most rows of a table; None = all.
-            columns: The columns to read; None = all.
-            digests: Checksums by column, to which the rows are added; compare them with `compare` once all rows are in.
-
-        Raises:
-            SchemaError: The file is corrupt or truncated.
-        """
+        """Yield the rows of some row groups; add them to `digests`, to be compared once all rows are in."""
         metadata = self.schema.metadata  # without the checksums, since the caller may change the table
-        with reaching(self.path):
+        with self.used(), reaching(self.path):
             try:
                 for table in self._row_groups(groups, rows, columns):
                     if columns is None:
@@ -201,23 +195,15 @@ class OpenFile(OpenRecording):
                 raise _unreadable_file(self.path, error) from None
 
     def new_digests(self, columns: Sequence[str] | None = None, after: int = 0) -> dict[str, ColumnDigest]:
-        """Return empty checksums, to be updated, for those of these columns that have one in the file.
-
-        Args:
-            columns: The columns; None = all.
-            after: Number of rows before the first one.
-        """
+        """Return empty checksums, to be updated with the rows `after` so many, for those of these columns that have one."""
         return {name: ColumnDigest(after) for name in self.digests if columns is None or name in columns}
 
     def compare(self, digests: Mapping[str, ColumnDigest]) -> None:
-        """Compare the checksums of all rows with those in the file.
-
-        Raises:
-            SchemaError: A column is damaged.
-        """
-        for name, digest in digests.items():
-            if digest.value != self.digests[name]:
-                raise damaged(self.path, f"the column {name!r}")
+        """Compare the checksums of all rows with those in the file."""
+        with self.used():
+            for name, digest in digests.items():
+                if digest.value != self.digests[name]:
+                    raise damaged(self.path, f"the column {name!r}")
 
     def table(self) -> pa.Table:
         """Return all rows, in the order of the file."""
@@ -341,17 +327,7 @@ def write_recording(
 def write_tables(
     path: str | Path, schema: pa.Schema, tables: Iterable[pa.Table], metadata: Mapping[str, Any] | None = None
 ) -> None:
-    """Write a recording in pieces, atomically.
-
-    Args:
-        path: The parquet file.
-        schema: The columns of all tables.
-        tables: The rows; one table at a time is in memory.
-        metadata: Configuration and provenance, JSON-ready.
-
-    Raises:
-        DataError: The disk is full, or the path cannot be written.
-    """
+    """Write a recording in pieces, atomically."""
     with replacing(path) as temporary:
         _write(temporary, schema, tables, metadata)
 

@@ -73,9 +73,6 @@ def part_questions(parts: Sequence[OpenFile]) -> list[PartQuestions]:
 
     Memory holds the identities of one part at a time and two hashes for each question; more only for questions that were
     recorded more than once.
-
-    Raises:
-        DataError: A question that no `Recorder` recorded is in several parts.
     """
     result = [PartQuestions() for _ in parts]
     hashes: list[npt.NDArray[np.uint64]] = []

@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from suffice._version import __version__
 from suffice.common.files import is_url
 from suffice.common.tables import counted
 from suffice.errors import ConfigMismatchError, DataError, NotFoundError, SchemaError
-from suffice.recordings.digest import ColumnDigest
 from suffice.recordings.journal import differences
 from suffice.recordings.merging import INFERRED, MERGED, OF_ONE_FILE, RUN, common_facts, conformed, joint_schema
 from suffice.recordings.opened import OpenFile, OpenRecording, check_moved, header_text, open_file
@@ -58,10 +58,6 @@ class OpenFolder(OpenRecording):
 
     The second run of a question, in the order of time, is named ``NAME#2`` here, while parts may use one name for both.  Of a run
     that is in several parts, the copy that ended, or has most rounds, counts.
-
-    Args:
-        path: The folder.
-        parts: Its parts, opened.
 
     Raises:
         ConfigMismatchError: Parts were recorded with different settings.
@@ -129,13 +125,7 @@ class OpenFolder(OpenRecording):
                 yield from self.counted(i, table, schema)
 
     def counted(self, i: int, table: pa.Table, schema: pa.Schema) -> Iterator[pa.Table]:
-        """Yield the rows of a part that count, with their names in the recording of all parts; nothing if there are none.
-
-        Args:
-            i: The part's position.
-            table: Rows of the part, with the columns of `needed`.
-            schema: The columns to return.
-        """
+        """Yield the rows of a part that count, with their names in the recording of all parts; nothing if there are none."""
         some = self.questions[i].applied(table)
         if some.num_rows:
             yield conformed(some, schema)
@@ -223,48 +213,11 @@ class _OpenPart(OpenFile):
         self.closes_itself = True
         self.close()
 
-    @property
-    def n_rows(self) -> int:
-        """The number of its rows."""
-        with self._used():
-            return super().n_rows
-
-    @property
-    def group_rows(self) -> list[int]:
-        """The number of rows of each row group."""
-        with self._used():
-            return super().group_rows
-
-    def round_range(self) -> tuple[int, int]:
-        """Return the lowest and the highest round."""
-        with self._used():
-            return super().round_range()
-
-    def is_blank(self, name: str) -> bool:
-        """Return whether a column has no value."""
-        with self._used():
-            return super().is_blank(name)
-
-    def group_tables(
-        self,
-        groups: range,
-        rows: int | None = None,
-        columns: Sequence[str] | None = None,
-        digests: Mapping[str, ColumnDigest] | None = None,
-    ) -> Iterator[pa.Table]:
-        """Yield the rows of some row groups; see `OpenFile.group_tables`."""
-        with self._used():
-            yield from super().group_tables(groups, rows, columns, digests)
-
-    def compare(self, digests: Mapping[str, ColumnDigest]) -> None:
-        """Compare the checksums of all rows with those in the file."""
-        with self._used():
-            super().compare(digests)
-
     @contextmanager
-    def _used(self) -> Iterator[None]:
+    def used(self) -> Iterator[pq.ParquetFile]:
+        """Yield the file for one use of it; the error for a damaged part advises what to do."""
         try:
-            yield
+            yield self.file
         except SchemaError as error:
             raise damaged_part(self.path, error) from None
         finally:
@@ -317,12 +270,7 @@ def open_parts(paths: Sequence[Path]) -> list[_OpenPart]:
 
 
 def open_part(path: Path) -> _OpenPart:
-    """Open one part of a folder; the error for a damaged one advises what to do.
-
-    Raises:
-        NotFoundError: It was compacted meanwhile.
-        SchemaError: It is damaged.
-    """
+    """Open one part of a folder; the error for a damaged one advises what to do."""
     try:
         return open_file(path, _OpenPart) if Shard.of_part(path) is None else _OpenPart(path)
     except NotFoundError:

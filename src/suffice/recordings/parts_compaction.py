@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from suffice.common.display import facts_table
-from suffice.common.files import quoted
+from suffice.common.files import disk_fault, quoted
 from suffice.common.results import Result
 from suffice.common.tables import Table
-from suffice.errors import DataError, NotFoundError
-from suffice.recordings.faults import sqlite_faults
+from suffice.errors import BusyError, DataError, NotFoundError
+from suffice.recordings.file_locks import try_lock
 from suffice.recordings.merging import MERGED
 from suffice.recordings.opened import OpenFile, write_tables
 from suffice.recordings.parts import OpenFolder, open_part, part_paths, replaced_parts
@@ -96,13 +95,15 @@ def compact_recording(folder: str | Path, *, idle_s: float = _IDLE_S, large_rows
 def _alone(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder's compaction; it also ends with the process."""
     path = folder / _LOCK
-    locked = "another process compacts this folder: let it end, then run the command again"
-    with (
-        sqlite_faults(path, locked=locked, damaged="is not the lock of a compaction: remove it"),
-        closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as database,
-    ):
-        database.execute("BEGIN EXCLUSIVE")
-        yield
+    try:
+        with path.open("ab") as file:
+            if not try_lock(file):
+                raise BusyError(
+                    f"another process compacts this folder: let it end, then run the command again ({str(path)!r})"
+                )
+            yield
+    except OSError as error:
+        raise disk_fault(path, error) from error
 
 
 def _has_journal(part: Path) -> bool:

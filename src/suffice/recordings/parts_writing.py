@@ -232,16 +232,7 @@ class RecordedFolder:
 
 
 def move_ended(path: Path, journal: RoundJournal, *, unfinished: bool = False) -> None:
-    """Move ended questions from a journal into its parquet file, which is written anew.
-
-    Args:
-        path: The file.
-        journal: Its journal.
-        unfinished: Whether to move the open questions, too; they count as failed.
-
-    Raises:
-        DataError: The disk is full, or the path cannot be written.
-    """
+    """Move ended questions, or all (open ones as failed), from a journal into its parquet file, which is written anew."""
 
     def write(content: JournalContent) -> int | None:
         ended = [question for question in content.questions if unfinished or question.ending is not None]

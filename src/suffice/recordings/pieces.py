@@ -90,15 +90,6 @@ def piece_tables(
     """Yield the rows of the questions that begin in a piece; a question that continues in the next piece is read to its end.
 
     Tables may be empty.  The checksums are of the rows in the piece itself, and complete after the last table; see `check_pieces`.
-
-    Args:
-        recording: The recording.
-        piece: One of its pieces.
-        rows: The most rows of a table.
-        columns: The columns to read, `question_id` among them.
-
-    Raises:
-        SchemaError: The file is corrupt or truncated.
     """
     file = _files(recording)[piece.file]
     names = [name for name in recording.schema.names if name in {*columns}]
@@ -143,11 +134,7 @@ def _length_of(question: Any, table: pa.Table) -> int:
 
 
 def check_pieces(recording: OpenRecording, digests: Sequence[tuple[Piece, Digests]]) -> None:
-    """Compare the checksums of all pieces of a recording, in their order, with those in its files.
-
-    Raises:
-        SchemaError: A column is damaged.
-    """
+    """Compare the checksums of all pieces of a recording, in their order, with those in its files."""
     for i, file in enumerate(_files(recording)):
         own = [sums for piece, sums in digests if piece.file == i]
         file.compare({name: reduce(add, (sums[name] for sums in own)) for name in own[0]} if own else {})

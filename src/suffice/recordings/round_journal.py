@@ -112,11 +112,7 @@ class RoundWriter(ABC):
 
 
 class Changes(RoundWriter):
-    """Collector of changes that are to be committed together.
-
-    Attributes:
-        changes: The changes so far.
-    """
+    """Collector of changes that are to be committed together."""
 
     def __init__(self) -> None:
         self.changes: list[Sequence[Any]] = []
@@ -188,11 +184,7 @@ class RoundJournal(RoundWriter):
             file.append([write.value for write in writes if write.error is None])
 
     def content(self) -> JournalContent | None:
-        """Return all committed changes, also while processes write; None if there is no file.
-
-        Raises:
-            SchemaError: The file is damaged.
-        """
+        """Return all committed changes, also while processes write; None if there is no file."""
         if not self.path.exists() or is_finished_old(self.path):
             return None
         try:
@@ -268,12 +260,7 @@ class RoundJournal(RoundWriter):
 
     @contextmanager
     def _locked(self, *, create: bool = False, sealed: bool = False) -> Iterator[tuple[LockedJournal, _Known]]:
-        """Yield the locked file, and the state of its questions, updated by other processes' records.
-
-        Args:
-            create: Whether to create the journal of a part.
-            sealed: Whether a sealed journal may be opened.
-        """
+        """Yield the locked file, of which a part's is only created on demand, and what its records say of its questions."""
         writers = self._writers()
         with writers.lock:
             known, writers.known = writers.known, None  # if the block raises, the file is read again from its beginning

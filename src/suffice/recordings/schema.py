@@ -234,12 +234,7 @@ def cost_names(rows: Iterable[Mapping[str, Any]]) -> set[str]:
 
 
 def fill_costs(rows: Iterable[dict[str, Any]], names: Collection[str]) -> None:
-    """Write 0 where a component of the recording was not called in a round.
-
-    Args:
-        rows: Some of the recording's rows, changed in place.
-        names: The cost columns of all of them.
-    """
+    """Write 0 into rows, in place, where a component of the recording was not called in a round."""
     ordered = sorted(names)
     for row in rows:
         if any(row.get(cost_column(component, "calls")) is not None for component in LOOP_COMPONENTS):

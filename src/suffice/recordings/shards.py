@@ -54,11 +54,7 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the shard of a text such as ``3/8``.
-
-        Raises:
-            DataError: It is another text, or there is no such shard.
-        """
+        """Return the shard of a text such as ``3/8``."""
         match = _TEXT.fullmatch(text.strip())
         if match is None:
             raise DataError(f"a shard is two numbers, such as 3/8 for the third of eight, not {text!r}")
@@ -90,12 +86,7 @@ class Shard:
         return int.from_bytes(digest, "big") % self.n == self.index - 1
 
     def entry(self, dataset: Mapping[str, Any], questions: int) -> dict[str, Any]:
-        """Return the entry `SHARD` for the metadata of its part.
-
-        Args:
-            dataset: Hash and number of the questions of all shards.
-            questions: Number of questions in the part.
-        """
+        """Return the entry `SHARD` for its part's metadata; `dataset` describes the questions of all shards."""
         return {"index": self.index, "of": self.n, "dataset": dict(dataset), "questions": questions}
 
 

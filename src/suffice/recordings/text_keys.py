@@ -21,9 +21,6 @@ def text_bytes(texts: pa.Array | pa.ChunkedArray) -> tuple[npt.NDArray[Any], npt
     >>> ends, content = text_bytes(pa.array(["Oslo", "Lima"]))
     >>> content[ends[1] : ends[2]].tobytes()
     b'Lima'
-
-    Args:
-        texts: A column of text; a missing one has no bytes.
     """
     if isinstance(texts, pa.ChunkedArray):
         texts = texts.chunk(0) if texts.num_chunks == 1 else texts.combine_chunks()

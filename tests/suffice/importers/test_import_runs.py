@@ -9,9 +9,10 @@ import pytest
 from suffice import import_recording, read_recording
 from suffice.errors import DataError, NotFoundError, SchemaError
 from suffice.evaluation.replay.panels import panel_members
-from suffice.importers import streaming, table_parts
+from suffice.importers import parted_run, table_parts
 from suffice.importers.recognise import data_files
-from suffice.importers.tabular import TableOptions, read_tabular
+from suffice.importers.table_source import TableOptions
+from suffice.importers.tabular import read_tabular
 from tests.support.cli_tools import cli
 
 MODELS = ("gpt-4o", "haiku", "llama-3.1")
@@ -241,8 +242,8 @@ def test_a_large_table_of_several_models_is_read_as_a_small_one(tmp_path, monkey
     for source in (tmp_path / "systems", tmp_path / "depth"):
         folder = tmp_path / f"{source.name}-parts"
         folder.mkdir()
-        run = streaming.run_of_table(source, nothing_said, folder=lambda folder=folder: folder)
-        parted.append((run.rounds, sum(run.ends.values()), run.clusters))
+        run = parted_run.run_of_table(source, nothing_said, folder=lambda folder=folder: folder)
+        parted.append((run.longest, sum(run.ends.values()), run.n_clusters))
         small = read_tabular(source)
         whole.append((*lengths(small), len(small.trajectories), len({item.cluster for item in small.trajectories})))
     assert parted == whole == [(2, 240, 60), (11, 60, 60)]

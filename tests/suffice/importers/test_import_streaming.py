@@ -8,6 +8,7 @@ import json
 import math
 import random
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -57,6 +58,15 @@ def write(path, table):
     else:
         path.write_text("".join(json.dumps({k: v for k, v in row.items() if v is not None}) + "\n" for row in table))
     return path
+
+
+class Letters:
+    """Embed a text by its lengths and letters."""
+
+    id, revision, pooling = "letters", "1", "sum"
+
+    def embed(self, texts):
+        return np.array([[1.0, len(text), sum(map(ord, text))] for text in texts], dtype=np.float32)
 
 
 @pytest.fixture
@@ -110,6 +120,13 @@ def lines(path, records):
 def test_importing_in_parts_equals_importing_at_once(ending, tmp_path, both):
     summary = both(write(tmp_path / f"log{ending}", rows()))
     assert summary.clusters < summary.trajectories
+
+
+def test_embedded_answers_of_parts_are_those_of_one_piece(tmp_path, both):
+    both(write(tmp_path / "log.csv", rows()), embedder=Letters())
+    recording = read_recording(tmp_path / "parts.parquet")
+    assert recording.metadata["depends"]["embedder"]["id"] == "letters"
+    assert not np.isnan(recording.column("semantic_distance")[:, 1:]).all()
 
 
 def test_scattered_rounds_are_joined_in_question_order(tmp_path, both):

@@ -9,9 +9,8 @@ import shutil
 import pytest
 
 from suffice import import_recording, register_importer
-from suffice.errors import DataError, NotFoundError, SchemaError
-from suffice.importers import importer_names, kind_of
-from suffice.importers.recognise import FORMAT_TESTS
+from suffice.errors import DataError, MissingExtraError, NotFoundError, SchemaError
+from suffice.importers import importers, kind_of
 from suffice.recordings import read_recording
 from tests.suffice.importers.test_importers import IRCOT, REFLEXION, tasr_file, tasr_row
 from tests.support.cli_tools import cli
@@ -19,10 +18,6 @@ from tests.support.cli_tools import cli
 TABLE = "question_id,round,answer,golds\nq1,1,Rome,Oslo\nq1,2,Oslo,Oslo\n"
 DRAFTS = {"record_id": 0, "attempt": 0, "transferred_review": "x"}
 MESSAGES = [{"role": "user", "content": "What is 2 + 2?"}, {"role": "assistant", "content": "4"}]
-
-
-def test_every_format_of_the_table_has_an_importer():
-    assert {name for name, _ in FORMAT_TESTS} <= set(importer_names())
 
 
 @pytest.mark.parametrize(
@@ -69,6 +64,18 @@ def test_what_cannot_be_recognised_is_an_error_that_says_what_to_do(tmp_path):
     ):
         with pytest.raises(DataError, match=words):
             kind_of(path)
+
+
+def test_formats_of_papers_name_their_package_where_it_is_missing(monkeypatch):
+    every = importers.by_name(importers.IMPORTERS)
+    monkeypatch.setattr(
+        importers, "by_name", lambda group: {n: e for n, e in every.items() if n not in importers.OF_PAPERS}
+    )
+    with pytest.raises(MissingExtraError, match="suffice-papers"):
+        importers.importer("ircot")
+    with pytest.raises(SchemaError, match="suffice-papers"):
+        kind_of(IRCOT)
+    assert "suffice-papers" in cli("import", IRCOT, "--kind", "ircot").error
 
 
 def test_the_files_of_a_folder_have_one_format(tmp_path):

@@ -145,8 +145,7 @@ def test_a_file_that_two_importers_recognise_needs_a_choice(tmp_path, monkeypatc
 
 def test_an_importer_whose_package_cannot_be_loaded_is_named(tmp_path, monkeypatch):
     entry = EntryPoint(name="test_ext_broken", value="no_such_module:read", group=importers.IMPORTERS)
-    monkeypatch.setattr(importers, "importer_names", lambda: ("test_ext_broken",))
-    monkeypatch.setattr(importers, "entry_points", lambda group, name: [entry])
+    monkeypatch.setattr(importers, "by_name", lambda group: {entry.name: (entry,)})
     (tmp_path / "a.jsonl").write_text('{"a": 1}\n')
     with pytest.raises(DataError, match="no_such_module"):
         kind_of(tmp_path / "a.jsonl")
@@ -181,6 +180,20 @@ def test_modules_of_installed_packages_are_imported_by_their_entry_points(monkey
     monkeypatch.setattr(extensions, "entry_points", lambda group: [entry] if group == extensions.EXTENSIONS else [])
     extensions.load_extensions(())
     assert loaded == ["json"]
+
+
+def test_a_file_that_an_installed_package_has_imported_is_not_imported_again(tmp_path, monkeypatch):
+    path = tmp_path / "test_ext_package" / "rules.py"
+    path.parent.mkdir()
+    path.write_text(
+        "from suffice import parse_rule, register_rule\nregister_rule('test_ext_twice', lambda: parse_rule('round >= 2'))\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    entry = EntryPoint(name="mine", value="test_ext_package.rules", group=extensions.EXTENSIONS)
+    monkeypatch.setattr(extensions, "entry_points", lambda group: [entry] if group == extensions.EXTENSIONS else [])
+    extensions.load_extensions([str(path), "test_ext_package.rules"])
+    assert parse_rule("test_ext_twice") == parse_rule("round >= 2")
+    assert extensions.import_named(str(path)).__name__ == "test_ext_package.rules"
 
 
 def section_of_the_how_to(heading, folder):

@@ -175,6 +175,14 @@ def test_a_column_is_undefined_outside_its_rounds_as_live(values, name):
     np.testing.assert_equal((cleaned + 0.0).tolist(), [(np.array(live) + 0.0).tolist()])
 
 
+@pytest.mark.parametrize("name", [*SIGNALS, "own"])
+def test_cleaning_a_column_does_not_depend_on_the_order_of_rounds(name):
+    values, index = np.array([0.5, 0.25, 1.0, 0.75]), np.array([2, 1, 0, 3])
+    order = np.argsort(index)
+    cleaned = clean_column(name, values, index=index)
+    np.testing.assert_equal(cleaned[order], clean_column(name, values[order], index=index[order]))
+
+
 def test_out_of_range_is_undefined_but_margins_are_clipped():
     rounds = [
         Round(

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 import subprocess
 import sys
 import threading
-from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suffice import Audit, Policy, Recorder, Resampling, read_recording, replay
-from suffice.errors import ConfigMismatchError, DataError, NotFoundError, SchemaError
+from suffice.errors import BusyError, ConfigMismatchError, DataError, NotFoundError, SchemaError
 from suffice.evaluation.replay.streaming import replay_stream
 from suffice.recordings import (
     bundled_recording,
@@ -28,6 +26,7 @@ from suffice.recordings import (
     parts_writing,
     write_recording,
 )
+from suffice.recordings.file_locks import try_lock
 from suffice.recordings.merging import RUN
 from suffice.recordings.parts import part_paths
 from suffice.recordings.recording import open_recording
@@ -546,9 +545,9 @@ def test_large_parts_stay_as_they_are(log):
 
 def test_one_compaction_at_a_time(log):
     small_parts(log, 2)
-    with closing(sqlite3.connect(log / ".compaction", isolation_level=None)) as other:
-        other.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(DataError, match="another process"):
+    with (log / ".compaction").open("wb") as other:
+        assert try_lock(other)
+        with pytest.raises(BusyError, match="another process"):
             compact_recording(log)
     assert compact_recording(log).after == 1
     with pytest.raises(NotFoundError, match="folder of parts"):

@@ -20,7 +20,7 @@ from suffice.common.tables import render
 from suffice.errors import ConfigMismatchError, DataError, MissingExtraError, NotFoundError, SchemaError
 from suffice.evaluation.replay.streaming import replay_stream
 from suffice.evaluation.search import Block, Literal, Space, search
-from suffice.recordings import is_recording, merge_recordings, uploads, write_recording
+from suffice.recordings import is_recording, merge_recordings, recording_files, write_recording
 from suffice.recordings.recording import open_recording
 from suffice.recordings.recording_files import RecordingFiles
 from suffice.recordings.shards import Shard
@@ -320,8 +320,8 @@ def test_another_machine_takes_up_a_recording_from_the_copy_of_its_journal(bucke
 
 def test_a_growing_journal_is_copied_and_failed_copies_are_noted(bucket, tmp_path, monkeypatch, caplog):
     items, path = recording.questions(12), f"{bucket}/one.parquet"
-    monkeypatch.setattr(uploads, "_COPY_EVERY_S", 0.01)
-    monkeypatch.setattr(uploads, "_PAUSE_SHARE", 0.0)
+    monkeypatch.setattr(recording_files, "_COPY_EVERY_S", 0.01)
+    monkeypatch.setattr(recording_files, "_PAUSE_SHARE", 0.0)
     copies = []
     copied = MemoryFileSystem.put_file
 
@@ -345,8 +345,8 @@ def test_a_growing_journal_is_copied_and_failed_copies_are_noted(bucket, tmp_pat
 
 def test_a_copy_under_way_never_lands_after_the_recording_ended(bucket, tmp_path, monkeypatch):
     items, path = recording.questions(4), f"{bucket}/one.parquet"
-    monkeypatch.setattr(uploads, "_COPY_EVERY_S", 0.01)
-    monkeypatch.setattr(uploads, "_PAUSE_SHARE", 0.0)
+    monkeypatch.setattr(recording_files, "_COPY_EVERY_S", 0.01)
+    monkeypatch.setattr(recording_files, "_PAUSE_SHARE", 0.0)
     began, asked, arrived = (threading.Event() for _ in range(3))
     put_file = MemoryFileSystem.put_file
 

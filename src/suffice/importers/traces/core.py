@@ -172,11 +172,7 @@ def _conversation(key: str, spans: Sequence[TraceSpan], about: Mapping[str, Abou
 
 
 def _spans_in_order(spans: Sequence[TraceSpan], key: str) -> list[TraceSpan]:
-    """Sort the spans by start, then by end, then by the size of the model's input.
-
-    Raises:
-        DataError: Two calls of a model cannot be ordered.
-    """
+    """Sort the spans by start, then by end, then by the size of the model's input."""
     chats = [span for span in spans if span.kind == CHAT]
     missing = next((span for span in chats if span.start is None), None)
     if missing is not None and len(chats) > 1:

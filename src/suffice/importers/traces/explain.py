@@ -1,34 +1,20 @@
-"""Explain how a trace is read: the spans that are rounds, and the reasons why others are not."""
+"""Explain how traces are read: the sources of columns, and for one trace the spans that are rounds or why they are not."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from suffice.common.tables import Column, Table, counted
 from suffice.errors import DataError
+from suffice.importers.importers import importer_names, log_reader
 from suffice.importers.traces.core import Conversation, TraceStep, conversations_of
-from suffice.importers.traces.inspect_ai import inspect_log
-from suffice.importers.traces.langfuse import langfuse_log
-from suffice.importers.traces.langsmith import langsmith_log
-from suffice.importers.traces.mlflow import mlflow_log
-from suffice.importers.traces.openai_files import openai_log
-from suffice.importers.traces.otel import openinference_log, otlp_log
-from suffice.importers.traces.spans import Log
-
-TRACE_FORMATS: dict[str, Callable[[str | Path], Log]] = {
-    "inspect": inspect_log,
-    "langfuse": langfuse_log,
-    "langsmith": langsmith_log,
-    "mlflow": mlflow_log,
-    "openai": openai_log,
-    "openinference": openinference_log,
-    "otlp": otlp_log,
-}
-"""The reader of each trace format, from files to spans."""
+from suffice.importers.trajectories import ColumnReading
 
 _CELL_WIDTH = 44
+_OF_TRACE = "id of the trace, sample or request"
 
 
 def explain_trace(path: str | Path, kind: str, *, key: str | None = None) -> Table:
@@ -36,17 +22,17 @@ def explain_trace(path: str | Path, kind: str, *, key: str | None = None) -> Tab
 
     Args:
         path: A file, or a folder.
-        kind: Its format, one of `TRACE_FORMATS`.
+        kind: Its format, one of traces.
         key: As for the import: the attribute that names the question.
 
     Raises:
         DataError: The format is not one of traces, the file cannot be read, or it has no spans.
     """
-    if kind not in TRACE_FORMATS:
-        raise DataError(
-            f"only traces can be explained ({', '.join(TRACE_FORMATS)}); files of the format {kind!r} are tables"
-        )
-    conversations = conversations_of(TRACE_FORMATS[kind](path), key)
+    log_of = log_reader(kind)
+    if log_of is None:
+        traces = ", ".join(filter(log_reader, importer_names()))
+        raise DataError(f"only traces can be explained ({traces}); files of the format {kind!r} are tables")
+    conversations = conversations_of(log_of(path), key)
     if not conversations:
         raise DataError(f"{path}: there are no spans; export the traces again")
     chosen = max(conversations, key=lambda item: sum(step.answer is not None for step in item.steps))
@@ -94,3 +80,44 @@ def _step_cells(step: TraceStep, index: int, first: int) -> tuple[str | float, .
         span.reply.usage.uncached + span.reply.usage.cached,
         span.reply.usage.output,
     )
+
+
+def trace_readings(
+    conversations: Sequence[Conversation], key: str | None, metrics: Mapping[str, str]
+) -> list[ColumnReading]:
+    """Return the sources of ids, rounds, answers, questions, gold answers, costs and metrics."""
+    by_tool = any(item.by_tool for item in conversations)
+    stated = sum(bool(item.about.question) for item in conversations)
+    golds = sum(bool(item.about.golds) for item in conversations)
+    usage = [step.span.reply.usage for item in conversations for step in item.steps if step.answer is not None]
+    counts = [name for name in ("uncached", "cached", "output") if any(not math.isnan(getattr(u, name)) for u in usage)]
+    known = sum(not math.isnan(own.output) for own in usage)
+    ids = Counter(_id_source(item) for item in conversations)
+    readings = [
+        (
+            "question_id",
+            " or ".join(ids),
+            "option" if key is not None else "usual name" if [*ids] != [_OF_TRACE] else "",
+        ),
+        ("round", "calls of a model that said something", "in order of start"),
+        ("answer", "what a tool call hands in" if by_tool else "text of the reply", ""),
+        ("question", "the file's own input" if stated else "last message of the user in the first call", ""),
+        ("golds", f"the file's targets, in {golds} of {len(conversations)} questions" if golds else "", ""),
+        (
+            "cost.generator.*",
+            f"usage of {known} of {len(usage)} calls: {', '.join(counts)} tokens" if counts else "",
+            "",
+        ),
+        *((f"{ours} (metric)", f"score {theirs!r}", "all in [0, 1]") for theirs, ours in metrics.items()),
+    ]
+    return [
+        ColumnReading(ours=ours, theirs=theirs, how=how or "trace format") for ours, theirs, how in readings if theirs
+    ]
+
+
+def _id_source(item: Conversation) -> str:
+    """Return the attribute whose value is the id of a conversation."""
+    if item.key in item.traces:
+        return _OF_TRACE
+    ids = (step.span.ids for step in item.steps)
+    return next((name for values in ids for name, value in values.items() if value == item.key), _OF_TRACE)

@@ -20,12 +20,7 @@ _LATEST = 2**64  # nanoseconds have 64 bits
 
 
 def documents(path: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the JSON objects of a file or folder (of an array, of lines, or a single one), each with its place for messages.
-
-    Raises:
-        NotFoundError: There is no such file.
-        DataError: A file is empty, cut off, or not JSON.
-    """
+    """Yield the JSON objects of a file or folder (of an array, of lines, or a single one), each with its place for messages."""
     for file in data_files(path):
         count = 0
         for where, value in _values(file):

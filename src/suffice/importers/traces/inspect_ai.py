@@ -14,12 +14,16 @@ from suffice.common.files import decoded, unpacked
 from suffice.common.json_text import load_json
 from suffice.errors import DataError, SchemaError
 from suffice.importers.base import ImportedRun
-from suffice.importers.recognise import data_files
+from suffice.importers.importers import reads_traces, recognised_by
+from suffice.importers.recognise import Head, data_files
 from suffice.importers.traces.files import fields_of, nanoseconds, objects_in
 from suffice.importers.traces.payloads import logged_reply, messages_of, usage_in
 from suffice.importers.traces.runs import run_of
 from suffice.importers.traces.spans import CHAT, About, Log, TraceSpan
 from suffice.policy.rounds import End
+
+_HEADERS = ("header.json", "_journal/start.json")
+"""Members of an archive with the facts about all samples."""
 
 _ZSTANDARD = 93
 _ZIP_HEADER_BYTES = 30  # bytes of a member's header before its name
@@ -28,28 +32,8 @@ _GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 _CAPS = ("message", "token", "time", "working", "turn", "cost")
 
 
-def read_inspect(path: str | Path, *, ended: End | None = None) -> ImportedRun:
-    """Read an Inspect log: every call of a model with an answer is a round, the sample's target the gold answer.
-
-    If the model answers by the tool `submit`, the submitted answers are the rounds.  A sample's epochs are trajectories of
-    one question.
-
-    Args:
-        path: An `.eval` or `.json` log, or a folder of them.
-        ended: The reason why trajectories are shorter than the longest one, if the log has none; None = the loop's own rule.
-
-    Raises:
-        DataError: The log cannot be read, or has no answers.
-    """
-    return run_of(inspect_log(path), "inspect", ended=ended)
-
-
 def inspect_log(path: str | Path) -> Log:
-    """Return the model calls of an Inspect log as spans, one trace for each sample and epoch.
-
-    Raises:
-        DataError: The log cannot be read, or is another file.
-    """
+    """Return the model calls of an Inspect log as spans, one trace for each sample and epoch."""
     log = Log()
     files = data_files(path)
     for file in files:
@@ -68,12 +52,34 @@ def inspect_log(path: str | Path) -> Log:
     return log
 
 
+def _is_inspect(head: Head) -> bool:
+    return any(map(head.has, _HEADERS)) or head.has("eval", "status")
+
+
+@recognised_by(_is_inspect)
+@reads_traces(inspect_log)
+def read_inspect(path: str | Path, *, ended: End | None = None) -> ImportedRun:
+    """Read an Inspect log: every call of a model with an answer is a round, the sample's target the gold answer.
+
+    If the model answers by the tool `submit`, the submitted answers are the rounds.  A sample's epochs are trajectories of
+    one question.
+
+    Args:
+        path: An `.eval` or `.json` log, or a folder of them.
+        ended: The reason why trajectories are shorter than the longest one, if the log has none; None = the loop's own rule.
+
+    Raises:
+        DataError: The log cannot be read, or has no answers.
+    """
+    return run_of(inspect_log(path), "inspect", ended=ended)
+
+
 def _archive(file: Path) -> Iterator[tuple[str, Mapping[str, Any], dict[str, Any]]]:
     with zipfile.ZipFile(file) as archive:
         names = archive.namelist()
-        if not any(name in names for name in ("header.json", "_journal/start.json")):
+        if not any(name in names for name in _HEADERS):
             raise SchemaError(f"{file}: a zip, but not an Inspect log: it has no header.json")
-        head = next(name for name in ("header.json", "_journal/start.json") if name in names)
+        head = next(name for name in _HEADERS if name in names)
         header = _member(archive, file, head)
         for name in names:
             if name.startswith("samples/") and name.endswith(".json"):

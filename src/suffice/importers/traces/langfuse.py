@@ -9,36 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from suffice.errors import SchemaError
-from suffice.importers.base import ImportedRun
+from suffice.importers.recognise import Head
 from suffice.importers.traces.files import documents, nanoseconds, objects_in, short_ids, unwrapped
 from suffice.importers.traces.payloads import logged_reply, messages_of, usage_in
-from suffice.importers.traces.runs import run_of
+from suffice.importers.traces.runs import trace_importer
 from suffice.importers.traces.spans import CHAT, About, Log, TraceSpan
-from suffice.policy.rounds import End
 
 _UPPER = re.compile(r"(?<!^)(?=[A-Z])")
 _PRINTED_NULLS = ("None", "null")
 
 
-def read_langfuse(path: str | Path, *, key: str | None = None, ended: End | None = None) -> ImportedRun:
-    """Read Langfuse's JSON: a downloaded trace, `GET /api/public/traces/ID`, or exported observations.
-
-    Args:
-        path: A file, or a folder.
-        key: The field or metadata that names the question; `trace_id` = each trace is one.  None = the session, else the trace.
-        ended: The reason why trajectories are shorter than the longest one; None = the loop's own rule.
-
-    Raises:
-        DataError: The file cannot be read, or has no answers.
-    """
-    return run_of(langfuse_log(path), "langfuse", key=key, ended=ended)
-
-
 def langfuse_log(path: str | Path) -> Log:
-    """Return the observations of Langfuse's export as spans.
+    """Return the observations of a downloaded trace, of `GET /api/public/traces/ID`, or of an export as spans.
 
-    Raises:
-        DataError: The file cannot be read, or is another format.
+    The question is named by a field or metadata; without `key` by the session, else the trace.
     """
     log, printed = Log(), 0
     for where, document in documents(path):
@@ -60,6 +44,16 @@ def langfuse_log(path: str | Path) -> Log:
     if printed:
         log.notes.append(f"generations whose output is the text 'None' or 'null', read as without an answer: {printed}")
     return log
+
+
+def _is_langfuse(head: Head) -> bool:
+    """Return whether a file has observations of Langfuse, from an export or within their trace."""
+    first = next(iter(objects_in(head.record.get("observations"))), head.item)
+    own = {"parentObservationId", "parent_observation_id", "usageDetails", "usage_details"} & first.keys()
+    return head.has("trace", "observations") or bool(own and {"traceId", "trace_id"} & first.keys())
+
+
+read_langfuse = trace_importer("langfuse", langfuse_log, _is_langfuse)
 
 
 def _of(item: Mapping[str, Any], name: str) -> Any:

@@ -9,36 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from suffice.errors import SchemaError
-from suffice.importers.base import ImportedRun
+from suffice.importers.recognise import Head
 from suffice.importers.traces.files import documents, fields_of, nanoseconds, short_ids, unwrapped
 from suffice.importers.traces.payloads import first, logged_reply, messages_of, usage_in
-from suffice.importers.traces.runs import run_of
+from suffice.importers.traces.runs import trace_importer
 from suffice.importers.traces.spans import CHAT, Log, TraceSpan
-from suffice.policy.rounds import End
 
 _BATCH_FIELDS = ("post", "patch", "runs")
-
-
-def read_langsmith(path: str | Path, *, key: str | None = None, ended: End | None = None) -> ImportedRun:
-    """Read LangSmith's runs in JSON or JSON lines.
-
-    Args:
-        path: A file, or a folder.
-        key: The metadata that names the question; `trace_id` = each trace is one.  None = the thread (`session_id`, `thread_id`
-            or `conversation_id` in the metadata), else the trace.
-        ended: The reason why trajectories are shorter than the longest one; None = the loop's own rule.
-
-    Raises:
-        DataError: The file cannot be read, or has no answers.
-    """
-    return run_of(langsmith_log(path), "langsmith", key=key, ended=ended)
 
 
 def langsmith_log(path: str | Path) -> Log:
     """Return the runs of LangSmith as spans; later updates of a run take precedence.
 
-    Raises:
-        DataError: The file cannot be read, or is another format.
+    The question is named by metadata; without `key` by the thread (`session_id`, `thread_id` or `conversation_id`), else the trace.
     """
     runs: dict[str, tuple[str, dict[str, Any]]] = {}
     for where, document in documents(path):
@@ -55,6 +38,13 @@ def langsmith_log(path: str | Path) -> Log:
                 {**known, **{name: value for name, value in run.items() if value not in (None, {})}},
             )
     return Log(spans=[_run_span(run, where) for where, run in runs.values()])
+
+
+def _is_langsmith(head: Head) -> bool:
+    return {"run_type", "id"} <= head.item.keys()
+
+
+read_langsmith = trace_importer("langsmith", langsmith_log, _is_langsmith)
 
 
 def _run_span(run: Mapping[str, Any], where: str) -> TraceSpan:

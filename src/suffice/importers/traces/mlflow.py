@@ -8,38 +8,21 @@ from pathlib import Path
 from typing import Any
 
 from suffice.errors import SchemaError
-from suffice.importers.base import ImportedRun
+from suffice.importers.recognise import Head
 from suffice.importers.traces.files import documents, fields_of, nanoseconds, objects_in, short_ids, unwrapped
 from suffice.importers.traces.payloads import first, logged_reply, messages_of, usage_in
-from suffice.importers.traces.runs import run_of
+from suffice.importers.traces.runs import trace_importer
 from suffice.importers.traces.spans import CHAT, ERROR_CODES, About, Log, TraceSpan
 from suffice.loops.retrieval import GOLD_FIELDS
-from suffice.policy.rounds import End
 
 _CHAT_TYPES = ("CHAT_MODEL", "LLM")
 _EXPECTED = ("expected_response", "expected_answer", *(name for name in GOLD_FIELDS if name != "answer"))
 
 
-def read_mlflow(path: str | Path, *, key: str | None = None, ended: End | None = None) -> ImportedRun:
-    """Read MLflow's traces in JSON or JSON lines; expected answers among the assessments are gold answers.
-
-    Args:
-        path: A file, or a folder.
-        key: The metadata, tag or attribute that names the question; `trace_id` = each trace is one.  None = the session
-            (`mlflow.trace.session`), else the trace.
-        ended: The reason why trajectories are shorter than the longest one; None = the loop's own rule.
-
-    Raises:
-        DataError: The file cannot be read, or has no answers.
-    """
-    return run_of(mlflow_log(path), "mlflow", key=key, ended=ended)
-
-
 def mlflow_log(path: str | Path) -> Log:
-    """Return the spans of MLflow's traces.
+    """Return the spans of MLflow's traces; expected answers among the assessments are gold answers.
 
-    Raises:
-        DataError: The file cannot be read, or is another format.
+    The question is named by metadata, a tag or an attribute; without `key` by `mlflow.trace.session`, else the trace.
     """
     log = Log()
     for where, document in documents(path):
@@ -47,6 +30,15 @@ def mlflow_log(path: str | Path) -> Log:
         for trace in listed if isinstance(listed, list) else [document]:
             _add_trace(log, trace, where)
     return log
+
+
+def _is_mlflow(head: Head) -> bool:
+    trace = head.item if head.has("traces") and not head.has("spans") else head.record
+    spans = objects_in((fields_of(trace.get("data")) or trace).get("spans"))
+    return any("mlflow.spanType" in (span.get("attributes") or {}) for span in spans)
+
+
+read_mlflow = trace_importer("mlflow", mlflow_log, _is_mlflow)
 
 
 def _add_trace(log: Log, trace: Any, where: str) -> None:

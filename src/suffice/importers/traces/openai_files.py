@@ -7,40 +7,21 @@ from pathlib import Path
 from typing import Any
 
 from suffice.errors import SchemaError
-from suffice.importers.base import ImportedRun
+from suffice.importers.recognise import Head
 from suffice.importers.traces.files import documents, nanoseconds, short_ids
 from suffice.importers.traces.payloads import first, logged_reply, messages_of
-from suffice.importers.traces.runs import run_of
+from suffice.importers.traces.runs import trace_importer
 from suffice.importers.traces.spans import CHAT, Log, LoggedMessage, TraceSpan
-from suffice.policy.rounds import End
 
 _OK = 300
 _OBJECTS = ("chat.completion", "response", "text_completion")
 
 
-def read_openai(path: str | Path, *, key: str | None = None, ended: End | None = None) -> ImportedRun:
-    """Read the output of OpenAI's Batch API, or stored responses and chat completions, in JSON or JSON lines.
-
-    Rounds are the replies of one `custom_id` in several batches, or of one conversation, in order of their time.  Batch input
-    files in the same folder bring the questions.
-
-    Args:
-        path: A file, or a folder.
-        key: The field or metadata that names the question (`metadata.question_id`).  None = the conversation, the `custom_id`, or
-            the first response of a chain.
-        ended: The reason why trajectories are shorter than the longest one; None = the loop's own rule.
-
-    Raises:
-        DataError: The file cannot be read, or has no answers.
-    """
-    return run_of(openai_log(path), "openai", key=key, ended=ended)
-
-
 def openai_log(path: str | Path) -> Log:
-    """Return the replies as spans.
+    """Return the replies of one `custom_id` in several batches, or of one conversation, as spans in order of their time.
 
-    Raises:
-        DataError: The file cannot be read, or is another format.
+    Batch input files in the same folder bring the questions.  A question is named by a field or metadata
+    (`metadata.question_id`); without `key` by the conversation, the `custom_id`, or the first response of a chain.
     """
     log, prompts, requests = Log(), dict[str, tuple[LoggedMessage, ...]](), 0
     for where, document in documents(path):
@@ -61,6 +42,15 @@ def openai_log(path: str | Path) -> Log:
         span.trace = _start_of_chain(span.trace, chain)
         span.parent = ""  # a response continues an earlier one, and is not inside it
     return log
+
+
+def _is_openai(head: Head) -> bool:
+    kind = head.item.get("object")
+    is_reply = isinstance(kind, str) and kind in _OBJECTS
+    return is_reply or head.has("custom_id", "response") or head.has("custom_id", "body")
+
+
+read_openai = trace_importer("openai", openai_log, _is_openai)
 
 
 def _start_of_chain(name: str, chain: Mapping[str, str]) -> str:

@@ -7,49 +7,21 @@ from pathlib import Path
 from typing import Any
 
 from suffice.errors import SchemaError
-from suffice.importers.base import ImportedRun
 from suffice.importers.grid import whole_number
+from suffice.importers.recognise import Head
 from suffice.importers.traces.files import documents, dotted_fields, fields_of, nanoseconds, objects_in, short_ids
 from suffice.importers.traces.genai import Event, is_genai, read_attributes
 from suffice.importers.traces.payloads import first
-from suffice.importers.traces.runs import run_of
+from suffice.importers.traces.runs import trace_importer
 from suffice.importers.traces.spans import ERROR_CODES, Log, TraceSpan
-from suffice.policy.rounds import End
 
-
-def read_otlp(path: str | Path, *, key: str | None = None, ended: End | None = None) -> ImportedRun:
-    """Read OTLP JSON or JSON lines with spans of the GenAI, OpenLLMetry or OpenInference conventions.
-
-    Args:
-        path: A file, or a folder; log records with the messages (`logs.jsonl`) are joined to their spans.
-        key: The attribute that names the question; `trace_id` = each trace is one.  None = the conversation, else the trace.
-        ended: The reason why trajectories are shorter than the longest one; None = the loop's own rule.
-
-    Raises:
-        DataError: The file cannot be read, or has no answers.
-    """
-    return run_of(otlp_log(path), "otlp", key=key, ended=ended)
-
-
-def read_openinference(path: str | Path, *, key: str | None = None, ended: End | None = None) -> ImportedRun:
-    """Read spans as Phoenix exports them (and as OpenTelemetry's console exporter prints them), in JSON or JSON lines.
-
-    Args:
-        path: A file, or a folder.
-        key: The attribute that names the question; `trace_id` = each trace is one.  None = the session, else the trace.
-        ended: The reason why trajectories are shorter than the longest one; None = the loop's own rule.
-
-    Raises:
-        DataError: The file cannot be read, or has no answers.
-    """
-    return run_of(openinference_log(path), "openinference", key=key, ended=ended)
+_PARTS = ("resourceSpans", "resource_spans", "resourceLogs", "resource_logs", "resourceMetrics", "resource_metrics")
 
 
 def otlp_log(path: str | Path) -> Log:
-    """Return the spans of OTLP JSON.
+    """Return the spans of OTLP JSON in the GenAI, OpenLLMetry or OpenInference conventions.
 
-    Raises:
-        DataError: The file cannot be read, or is another format.
+    Log records with the messages (`logs.jsonl`) are joined to their spans.
     """
     log, records, foreign = Log(), dict[tuple[str, str], list[Event]](), 0
     raw: list[tuple[str, dict[str, Any], dict[str, Any]]] = []
@@ -84,7 +56,7 @@ def otlp_log(path: str | Path) -> Log:
     return log
 
 
-_PARTS = ("resourceSpans", "resource_spans", "resourceLogs", "resource_logs", "resourceMetrics", "resource_metrics")
+read_otlp = trace_importer("otlp", otlp_log, lambda head: any(map(head.has, _PARTS)))
 
 
 def _telemetry_items(document: Mapping[str, Any], what: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
@@ -136,17 +108,21 @@ def _record_event(record: Mapping[str, Any]) -> Event:
 
 
 def openinference_log(path: str | Path) -> Log:
-    """Return the spans of Phoenix's export.
-
-    Raises:
-        DataError: The file cannot be read, or is another format.
-    """
+    """Return the spans of Phoenix's export, or as OpenTelemetry's console exporter prints them."""
     log = Log()
     for where, document in documents(path):
         listed = first(document, ("data", "spans"))
         for item in listed if isinstance(listed, list) else [document]:
             log.spans.append(_plain_span(item, where))
     return log
+
+
+def _is_openinference(head: Head) -> bool:
+    is_flat = "context.trace_id" in (*head.names, *head.item)
+    return is_flat or "trace_id" in fields_of(head.item.get("context"))
+
+
+read_openinference = trace_importer("openinference", openinference_log, _is_openinference)
 
 
 def _plain_span(item: Any, where: str) -> TraceSpan:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from suffice.errors import DataError
 from suffice.importers.base import ImportedRun
+from suffice.importers.importers import reads_traces, recognised_by
+from suffice.importers.recognise import Head
 from suffice.importers.traces.core import WHOLE, Conversation, conversations_of
-from suffice.importers.traces.readings import trace_readings
+from suffice.importers.traces.explain import trace_readings
 from suffice.importers.traces.spans import CHAT, Log, TraceSpan
 from suffice.importers.trajectories import ImportedTrajectory, end_of, score
 from suffice.policy.metrics import METRICS
@@ -22,6 +25,37 @@ from suffice.recordings.schema import column_kind
 
 _MARK_CHARS = 60
 _SAME = 0.9
+
+
+def trace_importer(
+    source: str, log_of: Callable[[str | Path], Log], recognises: Callable[[Head], bool]
+) -> Callable[..., ImportedRun]:
+    """Return the importer of a format of traces; see `read` for its arguments.
+
+    Args:
+        source: The format.
+        log_of: Reads the spans of a file or folder.
+        recognises: Returns whether a file has the format.
+    """
+
+    @recognised_by(recognises)
+    @reads_traces(log_of)
+    def read(path: str | Path, *, key: str | None = None, ended: End | None = None) -> ImportedRun:
+        """Read the traces of a file or folder.
+
+        Args:
+            path: A file, or a folder.
+            key: The attribute, field or metadata that names the question; `trace_id` = each trace is one.  None = the id of the
+                conversation, session or thread, else the trace.
+            ended: The reason why trajectories are shorter than the longest one; None = the loop's own rule.
+
+        Raises:
+            DataError: The file cannot be read, or has no answers.
+        """
+        return run_of(log_of(path), source, key=key, ended=ended)
+
+    read.__name__ = read.__qualname__ = f"read_{source}"
+    return read
 
 
 def run_of(log: Log, source: str, *, key: str | None = None, ended: End | None = None) -> ImportedRun:

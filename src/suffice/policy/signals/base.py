@@ -247,8 +247,8 @@ def clean_column(name: str, column: Floats, *, index: npt.NDArray[np.int64] | No
     Args:
         name: The signal; for an unregistered one only infinite values become NaN.
         column: Shape ``(..., n_rounds)``, NaN where undefined.
-        index: The rounds of the last axis, shape ``(n_rounds,)``; with it, rounds before the signal's `first_round` and
-            after its `last_round` become NaN, as they are live.
+        index: The rounds of the last axis in any order, shape ``(n_rounds,)``; with it, rounds before the signal's
+            `first_round` and after its `last_round` become NaN, as they are live.
     """
     signal = _REGISTRY.get(name)
     if signal is None:
@@ -268,6 +268,4 @@ def clean_column(name: str, column: Floats, *, index: npt.NDArray[np.int64] | No
         return cleaned
     if signal.last_round is not None:
         cleaned = np.where(index <= signal.last_round, cleaned, np.nan)
-    if len(index) and index[0] >= signal.first_round:
-        return cleaned
-    return np.where(index >= signal.first_round, cleaned, np.nan)
+    return np.where(index >= signal.first_round, cleaned, np.nan) if (index < signal.first_round).any() else cleaned

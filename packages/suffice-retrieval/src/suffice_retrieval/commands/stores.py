@@ -8,7 +8,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from suffice.cli.extensions import load_extensions
+from suffice.cli.extensions import import_named
 from suffice.common.files import file_sha256
 from suffice.common.provided import provided
 from suffice.errors import DataError
@@ -90,10 +90,9 @@ def _function(corpus: str) -> Retriever | AsyncRetriever:
     here = str(Path.cwd())
     sys.path.insert(0, here)  # find modules in the current folder, as `python -m` does
     try:
-        load_extensions([module])
+        loaded = import_named(module)
     finally:
         sys.path.remove(here)
-    loaded = sys.modules[Path(module).stem if module.endswith(".py") else module]
     search: Any = getattr(loaded, name, None)
     if isinstance(search, type) and hasattr(search, "rank"):
         search = search()

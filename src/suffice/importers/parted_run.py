@@ -1,0 +1,267 @@
+"""Imported runs as parts of a recording, in memory, or on disk if a table is large."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from suffice.importers.base import ImportedRun
+from suffice.importers.columnar import embed_answers, join_golds, ordered_names, recording_part
+from suffice.importers.golds import GoldAnswers
+from suffice.importers.round_columns import RoundColumns, columns_of
+from suffice.importers.summary import ColumnCount, RoundMeans, match_of_row
+from suffice.importers.table_parts import PartedTable, UnevenError, is_large
+from suffice.importers.table_source import TableOptions, TableSource, WholeTable
+from suffice.importers.trajectories import ColumnReading
+from suffice.policy.embedding import Embedder
+from suffice.policy.embedding.base import identity
+from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH
+from suffice.policy.signals import EMBEDDER
+from suffice.recordings.opened import write_tables
+from suffice.recordings.schema import metric_field
+
+
+class PartedRun:
+    """A run as parts of a recording, in memory or on disk.
+
+    Args:
+        source: The format.
+        golds: A file of gold answers, which are joined to each part.
+        embedder: Embeds the answers.
+        folder: The folder to which parts are written; None = they stay in memory.
+
+    Attributes:
+        notes: Caveats for results.
+        readings: The meaning of the files' columns.
+        depends: The configuration on which signals depend.
+        ends: Number of trajectories by the reason for their end.
+        longest: The most rounds of one trajectory.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        *,
+        golds: str | Path | None = None,
+        embedder: Embedder | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        self.source = source
+        self.notes: list[str] = []
+        self.readings: Sequence[ColumnReading] = ()
+        self.depends: Mapping[str, Any] = {}
+        self.ends = Counter[str]()
+        self.longest = 0
+        self._answers = None if golds is None else GoldAnswers(golds)
+        self._embedder, self._folder = embedder, folder
+        self._parts: list[Path | pa.Table] = []
+        self._schemas: list[pa.Schema] = []
+        self._kinds: dict[str, str] = {}
+        self._counts: dict[str, ColumnCount] = {}
+        self._clusters: list[npt.NDArray[np.int64]] = []
+
+    def add(self, columns: RoundColumns, texts: Collection[str] = ()) -> None:
+        """Add the rounds of some questions as a part.
+
+        Args:
+            columns: The rounds.
+            texts: Columns that contain text elsewhere, even if all values here are numbers.
+        """
+        if self._answers is not None:
+            join_golds(columns, self._answers)
+        if self._embedder is not None:
+            embed_answers(columns, self._embedder)
+        table, counts = recording_part(columns, texts)
+        for item in counts:
+            known = self._counts.get(item.name)
+            self._counts[item.name] = item if known is None else known + item
+        self.ends.update(columns.ends)
+        self._clusters.append(np.array([*map(hash, {*columns.clusters})], dtype=np.int64))
+        self.longest = max(self.longest, int(columns.lengths.max()))
+        self._kinds |= columns.kinds
+        self._schemas.append(table.schema)
+        if self._folder is None:
+            self._parts.append(table)
+        else:
+            self._parts.append(self._folder / f"{len(self._parts)}.parquet")
+            pq.write_table(table, self._parts[-1])
+
+    def describe(
+        self, notes: Sequence[str], readings: Sequence[ColumnReading], depends: Mapping[str, Any]
+    ) -> PartedRun:
+        """Add caveats and readings once all parts are there; return the run."""
+        self.notes = [*notes, *([] if self._answers is None else [self._answers.note()])]
+        self.readings = readings
+        self.depends = dict(depends) if self._embedder is None else {**depends, EMBEDDER: identity(self._embedder)}
+        return self
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of all parts."""
+        schema = pa.unify_schemas(self._schemas, promote_options="permissive")
+        return pa.schema([schema.field(name) for name in ordered_names(schema.names, self._kinds)])
+
+    @property
+    def n_clusters(self) -> int:
+        """Number of questions."""
+        return len(np.unique(np.concatenate(self._clusters)))
+
+    def texts(self, name: Literal["answer", "golds"]) -> PartTexts:
+        """Return the answers, or the gold answers, part by part."""
+        return PartTexts(self._parts, name)
+
+    def write(
+        self, out: Path, metadata: Mapping[str, Any], normalizer: str
+    ) -> tuple[tuple[ColumnCount, ...], tuple[RoundMeans, ...]]:
+        """Write the recording, one part in memory at a time; add the metric `match` if it has a normalizer of its own.
+
+        Returns:
+            Counts of defined, removed and clipped values by column, and means by round.
+        """
+        means = _Means()
+        schema = self.schema
+        computed = normalizer != DEFAULT_NORMALIZER and any(True for _ in self.texts("golds"))
+        if computed and MATCH not in schema.names:
+            schema = schema.append(metric_field(MATCH))
+        tables = (means.add(_complete(part, schema, normalizer if computed else None)) for part in self._parts)
+        write_tables(out, schema, tables, metadata)
+        if computed and MATCH in self._counts:
+            self._counts[MATCH] = replace(self._counts[MATCH], defined=means.n_known(MATCH))
+        return tuple(self._counts.values()), means.by_round()
+
+
+def _complete(part: Path | pa.Table, schema: pa.Schema, normalizer: str | None) -> pa.Table:
+    """Return a part with all columns of a recording; compute the metric `match` with the normalizer, if one is given."""
+    table = _table_of(part)
+    if normalizer is not None:
+        table = table.drop_columns([MATCH]) if MATCH in table.column_names else table
+        rows = table.select([name for name in ("answer", "golds", "em") if name in table.column_names]).to_pylist()
+        values = [match_of_row(row, normalizer) for row in rows]
+        table = table.append_column(schema.field(MATCH), pa.array(values, pa.float64(), from_pandas=True))
+    for name in schema.names:
+        if name not in table.column_names:
+            table = table.append_column(name, pa.nulls(len(table), schema.field(name).type))
+    return table.select(schema.names).cast(schema)
+
+
+def _table_of(part: Path | pa.Table, columns: list[str] | None = None) -> pa.Table:
+    if isinstance(part, Path):
+        return pq.read_table(part, columns=columns, partitioning=None)
+    return part if columns is None else part.select(columns)
+
+
+class PartTexts(Collection[str]):
+    """The answers, or the gold answers, of a run in parts, without blank texts; parts are read anew each time."""
+
+    def __init__(self, parts: Sequence[Path | pa.Table], name: str) -> None:
+        self._parts, self._name = parts, name
+
+    def __iter__(self) -> Iterator[str]:
+        for part in self._parts:
+            names = pq.read_schema(part).names if isinstance(part, Path) else part.column_names
+            if self._name not in names:
+                continue
+            column = _table_of(part, [self._name]).column(0)
+            texts = column.combine_chunks().flatten() if pa.types.is_list(column.type) else column
+            yield from (text for text in texts.unique().to_pylist() if text and text.strip())
+
+    def __contains__(self, text: object) -> bool:
+        return any(text == own for own in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class _Means:
+    """Means of metrics by round, over all parts."""
+
+    def __init__(self) -> None:
+        self._rows = Counter[int]()
+        self._sums: dict[tuple[str, int], float] = defaultdict(float)
+        self._known = Counter[tuple[str, int]]()
+
+    def add(self, table: pa.Table) -> pa.Table:
+        """Count a part, and return it."""
+        rounds = table.column("round").to_numpy()
+        for r in np.unique(rounds).tolist():
+            self._rows[r] += int((rounds == r).sum())
+            for name in {"em", "f1", MATCH} & {*table.column_names}:
+                values = table.column(name).to_numpy()[rounds == r]
+                known = values[~np.isnan(values)]
+                self._sums[name, r] += float(known.sum())
+                self._known[name, r] += len(known)
+        return table
+
+    def n_known(self, name: str) -> int:
+        """Return the number of rounds in which a metric is known."""
+        return sum(n for (metric, _), n in self._known.items() if metric == name)
+
+    def _mean(self, name: str, r: int) -> float:
+        n = self._known[name, r]
+        return self._sums[name, r] / n if n else math.nan
+
+    def by_round(self) -> tuple[RoundMeans, ...]:
+        """Return the means of each round."""
+        return tuple(
+            RoundMeans(
+                round=r,
+                n=n,
+                scored=self._known["em", r],
+                em=self._mean("em", r),
+                f1=self._mean("f1", r),
+                match=self._mean(MATCH, r),
+            )
+            for r, n in sorted(self._rows.items())
+        )
+
+
+def run_of_table(
+    path: Path,
+    options: TableOptions,
+    *,
+    folder: Callable[[], Path],
+    golds: str | Path | None = None,
+    embedder: Embedder | None = None,
+    announce: Callable[[], None] = lambda: None,
+) -> PartedRun:
+    """Read a table as a run; a large one part by part, with its columns guessed from the first rows.
+
+    `folder` makes an empty folder for the parts, and `announce` is called before a table is read in one piece.
+    """
+    table: TableSource | None = None
+    place, how = None, []
+    if not (options.samples or options.where) and is_large(path):  # samples and filters need all rows
+        place = folder()
+        try:
+            table = PartedTable(path, place, options)
+            how = ["a large table: its columns were guessed from the first rows"]
+        except UnevenError:
+            place = None
+            how = ["the records differ in their shape, so that all of them were read before any was imported"]
+    if table is None:
+        announce()
+        table = WholeTable(path, options)
+    run = PartedRun("tabular", golds=golds, embedder=embedder, folder=place)
+    for columns in table.rounds():
+        run.add(columns, table.texts)
+    run.describe(table.notes(), table.plan.readings, table.tally.depends())
+    run.notes += how
+    return run
+
+
+def run_of_trajectories(
+    imported: ImportedRun, golds: str | Path | None = None, embedder: Embedder | None = None
+) -> PartedRun:
+    """Convert a run of trajectories to a run of one part; join gold answers of a file, and embed the answers."""
+    run = PartedRun(imported.source, golds=golds, embedder=embedder)
+    run.add(columns_of(imported.trajectories))
+    return run.describe(imported.notes, imported.readings, imported.depends)

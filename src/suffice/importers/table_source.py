@@ -1,0 +1,263 @@
+"""Read a table of rounds as columns: guess what its columns mean, order its rows, and collect notes on it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+from suffice.common.tables import counted
+from suffice.errors import DataError, SchemaError
+from suffice.importers.answer_or_gold import FEW
+from suffice.importers.grid import Grid
+from suffice.importers.guesses import ColumnMap, guess_columns, is_long
+from suffice.importers.names import is_round_name, plain_name
+from suffice.importers.records import Record, records_of
+from suffice.importers.round_columns import RoundColumns
+from suffice.importers.runs import (
+    RowOrder,
+    Run,
+    RunColumns,
+    chosen_rows,
+    column_names,
+    ignored_names,
+    row_order,
+    runs_notes,
+    tell_apart,
+)
+from suffice.importers.shapes import ROUNDS, Shape, unfold
+from suffice.importers.table_rounds import read_rows
+from suffice.importers.tally import Tally
+from suffice.policy.rounds import End
+from suffice.policy.seen import one_name_per_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableOptions:
+    """The user's options for a table; see `read_tabular`."""
+
+    columns: Mapping[str, str] = field(default_factory=dict)
+    metrics: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    log_golds: Literal["keep", "drop"] | None = None
+    first_round: int | None = None
+    ended: End | None = None
+    samples: bool = False
+    where: Mapping[str, str] = field(default_factory=dict)
+
+
+class TableSource(ABC):
+    """A table, read as rounds of whole questions.
+
+    Attributes:
+        shape: The form in which the file contains the rows.
+        plan: The meaning of the columns.
+        grid: Settings for reading the rows.
+        run: The means by which runs of a question are told apart, from `RunColumns.choice`.
+        skipped: Number of records without any round.
+        texts: Columns with any value that is not a number, if not all rows are read at once.
+        tally: Counts over the trajectories; complete once all rounds are read.
+    """
+
+    shape: Shape
+    plan: ColumnMap
+    grid: Grid
+    run: Run | None = None
+    skipped: int
+    texts: Collection[str] = ()
+
+    def __init__(self, path: Path, options: TableOptions) -> None:
+        self._path, self._options = path, options
+        self.tally = Tally()
+        self._several = 0
+
+    def _unfolded(self, records: Sequence[Record]) -> Shape:
+        """Return the rows of some records, or of all, and find out how the records contain them."""
+        columns = self._options.columns
+        return unfold(records, columns.get(ROUNDS), is_long=lambda rows: "round" in columns or is_long(rows))
+
+    def _guess(self, shape: Shape) -> None:
+        """Guess the meaning of the columns from some rows, or from all, and number these."""
+        options = self._options
+        columns = {ours: theirs for ours, theirs in options.columns.items() if ours != ROUNDS}
+        ignored = ignored_names(columns)
+        self.shape = chosen_rows(shape, ignored, options.where)
+        self.plan = guess_columns(columns, options.metrics, options.labels, shape=self.shape)
+        if options.log_golds == "drop":
+            self.plan.drop("golds")
+        self._rows, self._order = in_order(self.shape, self.plan, ignored=ignored, samples=options.samples)
+        self.grid = grid_of(self._path, self._rows, self.plan, first_round=options.first_round, ended=options.ended)
+
+    @property
+    def _key(self) -> str:
+        return self.plan.columns["question_id"]
+
+    @abstractmethod
+    def parts(self) -> Iterator[tuple[list[Record], Mapping[str, str]]]:
+        """Yield the rows of some whole questions, with the question of each id if a question has several runs."""
+
+    @abstractmethod
+    def clusters(self, names: Sequence[str], texts: Sequence[str]) -> list[str]:
+        """Return the cluster of each question, by its name and text; questions with the same text form one."""
+
+    def rounds(self) -> Iterator[RoundColumns]:
+        """Yield the rounds of some whole questions; raise after the last ones if the column of gold answers is something else."""
+        formulas = {name: make for name, make in self.plan.formulas.items() if name != self._key}
+        for rows, questions in self.parts():
+            columns = read_rows(rows, self.grid, str(self._path), formulas=formulas, differing=self.tally.add_differing)
+            self._several += sum(n > 1 for n in Counter(questions.values()).values())
+            if "cluster" not in self.grid.columns:
+                names = [questions.get(name, name) for name in columns.question_ids]
+                columns.clusters = self.clusters(names, columns.questions)
+            self.tally.add(columns)
+            yield columns
+        self.tally.refuse_differing_golds(str(self._path), self.grid)
+        if self._options.log_golds is None and "golds" not in self._options.columns:
+            self.tally.refuse_copied_golds(self.plan.columns)
+
+    def notes(self) -> list[str]:
+        """Return the caveats about the table."""
+        return [
+            *order_notes(self._order),
+            *([self.shape.how] if self.shape.how else []),
+            *([f"{counted(self.skipped, 'record')} without a round left out"] if self.skipped else []),
+            *(runs_notes(self._several, self.plan, self.run, self._order) if self.run else []),
+            *self.tally.notes(self.plan, self.grid),
+        ]
+
+
+class WholeTable(TableSource):
+    """A table that is read in one piece; its columns are guessed from all of its rows."""
+
+    def __init__(self, path: Path, options: TableOptions) -> None:
+        super().__init__(path, options)
+        records = list(records_of(path))
+        if not records:
+            raise DataError(f"{path}: no rows; expected one for each question and round, or one for each question")
+        shape = self._unfolded(records)
+        refuse_other_files(path, {item.file for item in records}, {row.file for row in shape.rows}, shape.how)
+        self._guess(shape)
+        self.skipped = self.shape.skipped
+        runs = RunColumns(self._rows, self.plan)
+        runs.add(self._rows)
+        self.run = runs.choice()
+
+    def parts(self) -> Iterator[tuple[list[Record], Mapping[str, str]]]:
+        """Yield all rows."""
+        yield (self._rows, {}) if self.run is None else tell_apart(self._rows, self.plan, self.run)
+
+    def clusters(self, names: Sequence[str], texts: Sequence[str]) -> list[str]:
+        """Return the cluster of each question."""
+        return one_name_per_text(names, texts)
+
+
+def refuse_other_files(path: Path, files: set[str], with_rounds: set[str], how: str) -> None:
+    """Raise if a file of a folder lacks the fields in which the others have their rounds, since it would be left out."""
+    without = sorted(files - with_rounds)
+    if without and len(files) > 1:
+        raise SchemaError(
+            f"{path}: {how}, and the file {without[0]!r} has no such rounds. The files of a folder are one run: put files of "
+            "another form into a folder of their own, or import them one by one"
+        )
+
+
+def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, *, first_round: int | None, ended: End | None) -> Grid:
+    """Return the settings for reading the rows of a table."""
+    if "round" not in plan.columns and "question_id" in plan.columns:
+        raise SchemaError(
+            f"{path}: there is one row for each {plan.columns['question_id']!r}, and no list or numbered columns with several rounds; "
+            f"there are: {', '.join(column_names(rows))}. If several rows are the rounds of one question, --column "
+            "question_id=COLUMN names it; if a field lists them, --column rounds=FIELD. A log of last answers alone has nothing "
+            "to stop earlier: log the answer of every round"
+        )
+    grid = Grid(
+        columns=plan.columns,
+        metrics=plan.metrics,
+        labels=plan.labels,
+        first_round=_first_round(rows, plan, first_round),
+        ended=ended,
+        strict=True,
+        listed_golds=not _says_lists(rows, plan.columns),
+        list_answers=_are_lists(rows, plan.columns.get("answer")),
+    )
+    grid.check(path, [*column_names(rows), *plan.formulas])
+    return grid
+
+
+def _says_lists(rows: Sequence[Record], columns: Mapping[str, str]) -> bool:
+    """Return whether answers themselves are lists, so that a gold answer in brackets is one answer.
+
+    If all gold answers are in brackets but hardly any answer is, they are lists of several gold answers.
+    """
+    answers, golds = (
+        [str(value).lstrip()[:1] == "[" for row in rows if (value := row.values.get(columns.get(ours, ""))) is not None]
+        for ours in ("answer", "golds")
+    )
+    return any(answers) and not (golds and all(golds) and sum(answers) <= FEW * len(answers))
+
+
+def _are_lists(rows: Sequence[Record], answer: str | None) -> bool:
+    values = [row.values.get(answer) for row in rows] if answer is not None else []
+    return all(isinstance(value, list | None) for value in values) and any(isinstance(value, list) for value in values)
+
+
+def in_order(
+    shape: Shape, plan: ColumnMap, *, ignored: Collection[str] = (), samples: bool = False
+) -> tuple[list[Record], RowOrder | None]:
+    """Add computed ids and numbers of rounds to rows; also return their order, None if a column counts rounds."""
+    key = plan.columns.get("question_id")
+    if key is not None and key in {theirs for ours, theirs in plan.columns.items() if ours != "question_id"}:
+        # The ids of runs must not change the text of the question.
+        plan.columns["question_id"] = "question_id"
+        plan.formulas["question_id"] = lambda row: row.values.get(key)
+    rows = with_ids(shape.rows, plan)
+    order = row_order(rows, plan, is_ordered=shape.is_ordered, ignored=ignored, samples=samples)
+    if order is None:
+        return rows, None
+    rows, time = order.numbered(rows)
+    order = replace(order, time=time)
+    if "round" not in plan.columns:
+        how = f"order of {time!r}" if time else "order of the rows"
+        plan.read(
+            "round", order.column, "no column counts rounds", "number in the name of the file" if order.head else how
+        )
+    return rows, order
+
+
+def with_ids(rows: Sequence[Record], plan: ColumnMap) -> list[Record]:
+    """Add the ids of questions to rows, if they are computed."""
+    key = plan.columns.get("question_id", "")
+    make = plan.formulas.get(key)
+    return [*rows] if make is None else [replace(row, values={**row.values, key: make(row)}) for row in rows]
+
+
+def order_notes(order: RowOrder | None) -> list[str]:
+    """Return a note on how the rows of a question were numbered."""
+    if order is None:
+        return []
+    if order.head:
+        return [f"the number in the name of a file is that of its round: {order.head} 1, 2, ..."]
+    if order.is_counted:
+        return []
+    by = f"by {order.time!r}" if order.time else "in their order"
+    what = "the rows of a question are its rounds"
+    if order.runs:
+        what = "the rows of a question that belong to one run are its rounds"
+    return [f"no column counts rounds: {what}, {by}"]
+
+
+def _first_round(rows: Sequence[Record], plan: ColumnMap, first_round: int | None) -> int | None:
+    """Return the number of the lowest round; it is 1 for drafts, steps or attempts, which are never the model alone."""
+    name = plan.columns.get("round", "round")
+    plain = plain_name(name).rpartition(".")[2]
+    if (
+        first_round is not None
+        or not is_round_name(plain)
+        or plain.startswith(("round", "depth"))
+        or "p_known" in plan.columns
+    ):
+        return first_round
+    return 1 if any(str(row.values.get(name)).strip() in ("0", "0.0") for row in rows) else None

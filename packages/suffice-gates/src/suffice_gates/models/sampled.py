@@ -1,4 +1,4 @@
-"""Distances among sampled replies: the entropy of their meanings, and the spread of their states."""
+"""Distances among sampled replies: the entropy of their meanings, and the spread of their states.
 
 Both are higher the less a model knows.
 """

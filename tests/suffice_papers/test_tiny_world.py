@@ -13,8 +13,9 @@ from suffice.loops.retrieval import PoolBM25, load_questions
 from suffice_gates.models import TransformersModel
 from suffice_gates.training.baselines import METHODS, known_scores, model_gates
 from suffice_papers.cbdr.known_world import CONTROLS, _fit_probe, known_world, known_world_page
-from suffice_papers.cbdr.tiny import _Lessons, _network, _tokenizer, train_tiny
+from suffice_papers.cbdr.tiny import _Lessons, _tokenizer, train_tiny
 from suffice_papers.cbdr.world import EXPOSURES, KINDS, VAGUE, VAGUE_EXPOSURES, make_world, write_questions
+from suffice_papers.tiny_llama import tiny_llama
 from tests.support.cli_tools import cli
 from tests.support.shared import STORED_TINY_MODEL
 
@@ -136,7 +137,7 @@ def test_the_stored_model_is_of_the_kind_that_training_begins_with(world, tmp_pa
 
     tokenizer = _tokenizer(world)
     tokenizer.save_pretrained(tmp_path)
-    _network(tokenizer).save_pretrained(tmp_path)
+    tiny_llama(tokenizer, heads=4, width=32, longest=1024, distances=(2, 4, 6)).save_pretrained(tmp_path)
     for name, members in (
         ("tokenizer.json", ("model", "added_tokens")),
         ("config.json", ("hidden_size", "rope_parameters")),

@@ -38,7 +38,7 @@ _ANY_NUMBER = re.compile(r"\d+")
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterOptions:
-    """Where shards of the questions are worked on, by how many workers, and what each of them takes."""
+    """The cluster that works on shards of the questions: its address, its workers, and the resources of each."""
 
     panel: ClassVar[str] = "Cluster"
 

@@ -129,7 +129,7 @@ class Compared:
 
 @dataclass(frozen=True, kw_only=True)
 class Pricing:
-    """What tokens cost."""
+    """Prices of tokens."""
 
     panel: ClassVar[str] = "Prices"
 
@@ -151,7 +151,7 @@ class Pricing:
 
 @dataclass(frozen=True, kw_only=True)
 class ResamplingOptions:
-    """How intervals are drawn."""
+    """Draws, seed and level of intervals."""
 
     panel: ClassVar[str] = "Resampling"
 
@@ -161,7 +161,7 @@ class ResamplingOptions:
 
     @property
     def value(self) -> Resampling:
-        """What functions of the library take."""
+        """The same values as the library's `Resampling`."""
         from suffice.evaluation.statistics import Resampling
 
         return Resampling(n_resamples=self.resamples, seed=self.seed, level=self.level)
@@ -169,7 +169,7 @@ class ResamplingOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class TuneQuestions:
-    """Which questions choose, and so do not judge."""
+    """The questions that are used to choose, and so are not used to judge."""
 
     panel: ClassVar[str] = "Tune questions"
 
@@ -215,7 +215,7 @@ _OF_DENSE = (
 
 @dataclass(frozen=True, kw_only=True)
 class PassageEncoder:
-    """What turns passages into vectors."""
+    """The model that turns passages into vectors."""
 
     panel: ClassVar[str] = "Vectors"
 
@@ -268,7 +268,7 @@ class PassageEncoder:
 
 @dataclass(frozen=True, kw_only=True)
 class Search(PassageEncoder):
-    """What is searched."""
+    """The corpus, index or store that is searched."""
 
     panel: ClassVar[str] = "Retrieval"
 
@@ -327,13 +327,13 @@ class Search(PassageEncoder):
 
     @property
     def runs_models(self) -> bool:
-        """Whether retrieving runs a model on this machine."""
+        """True if retrieving runs a model on this machine."""
         return self.dense is not None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Retrieval(Search):
-    """What is searched, and in which order passages are revealed."""
+    """The corpus that is searched, and the order in which passages are revealed."""
 
     reranker: Annotated[
         str | None, Option("--reranker", help="A cross-encoder (id or path) that orders the retriever's best passages.")
@@ -367,7 +367,7 @@ class Retrieval(Search):
 
     @property
     def runs_models(self) -> bool:
-        """Whether retrieving runs a model on this machine."""
+        """True if retrieving runs a model on this machine."""
         return self.dense is not None or self.reranker is not None
 
 

@@ -36,7 +36,7 @@ from suffice.policy.signals.position import AnswerPosition
 
 @dataclass(frozen=True, kw_only=True)
 class RecordOptions:
-    """Which questions are recorded, where to, and how many at once."""
+    """The questions to record, the output file, and the number recorded at once."""
 
     panel: ClassVar[str] = "Recording"
 

@@ -146,7 +146,7 @@ class BatchQueue:
 
     @property
     def state(self) -> BatchState:
-        """What was submitted and came back."""
+        """The requests that were submitted, and the replies that came back."""
         return self.sender.state
 
     @contextmanager
@@ -244,7 +244,7 @@ class BatchQueue:
 
     @property
     def is_unsent(self) -> bool:
-        """Whether nothing was submitted or handed over, so that nothing is lost without the folder."""
+        """True if nothing was submitted or handed over, so that the folder can be removed without a loss."""
         return all(batch.step == "written" for batch in self.state.batches())
 
     def delete(self) -> None:

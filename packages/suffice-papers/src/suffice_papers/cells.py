@@ -25,7 +25,7 @@ class CellDeltas:
     """Paired differences of several rules in one cell.
 
     Attributes:
-        name: Of the cell.
+        name: Name of the cell.
         deltas: Differences to the cell's baseline, shape ``(n_rules, n_rows)``; the rules are the same in every cell.
         questions: The question of each row, shape ``(n_rows,)``; rows that repeat one are drawn together.
     """

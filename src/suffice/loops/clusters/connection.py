@@ -33,7 +33,7 @@ _OBJECTS_BYTES = 80_000_000  # the least that Ray takes: nothing but words and c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """Where workers run, and what each of them takes.
+    """The cluster that workers run on, and the resources of each worker.
 
     Attributes:
         on: ``ray``: the cluster that RAY_ADDRESS names, or a new one on this machine; ``ray://auto``: the one that runs on
@@ -56,7 +56,7 @@ class Cluster:
 
     @property
     def is_started_here(self) -> bool:
-        """Whether a new cluster is started on this machine."""
+        """True if a new cluster is started on this machine."""
         return self.on == _HERE and not os.environ.get(_ADDRESS)
 
     @contextmanager

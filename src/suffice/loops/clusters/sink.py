@@ -1,4 +1,4 @@
-"""Where a command that runs in a worker leaves its progress and its error: the worker has no terminal."""
+"""Progress and errors of commands that run in workers, which have no terminal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(slots=True)
 class Sink:
-    """What a command has reported so far.
+    """Keep what a command has reported so far.
 
     Attributes:
         money: Returns what costs by component come to, USD; None without prices.
@@ -43,7 +43,7 @@ class Sink:
 
 @dataclass(frozen=True, slots=True)
 class ShardReport:
-    """How far a command is; `usd` is None without prices."""
+    """The progress of a command; `usd`, the money it has spent, is None without prices."""
 
     progress: Any
     usd: float | None

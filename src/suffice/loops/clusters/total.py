@@ -63,7 +63,7 @@ class Total:
 
     @property
     def usd(self) -> float | None:
-        """What all have spent, USD; None without prices."""
+        """The money that all have spent, in USD; None without prices."""
         spent = [*self._usd, *(report.usd for report in self._latest.values() if report.usd is not None)]
         return math.fsum(spent) if spent else None
 

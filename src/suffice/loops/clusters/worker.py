@@ -30,7 +30,7 @@ _NOTE = "note: "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """What every worker must have in common with the driver.
+    """The versions and files that every worker must share with the driver.
 
     Attributes:
         folder: The working directory, from which the other paths are named.
@@ -91,7 +91,7 @@ class Needs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardOutcome:
-    """How the command ended for one shard.
+    """The end of a command on one shard: finished, or failed with an error.
 
     Attributes:
         data: That as JSON; None if it is not JSON.

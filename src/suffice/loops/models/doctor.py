@@ -53,7 +53,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointReport:
-    """What an endpoint can do; unknown values are NaN, None or `unknown`, with a note.
+    """The capabilities of an endpoint; unknown values are NaN, None or `unknown`, with a note.
 
     Attributes:
         endpoint: Its address, without secrets.

@@ -79,7 +79,7 @@ class EvenPace:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RequestLimits:
-    """What endpoints are asked at most.  Models with the same object share it: the limit holds for all their requests.
+    """Limits on the requests to endpoints; models that are given the same object share them.
 
     Every HTTP request counts, also a retry.  Tokens are estimated before a request, from its length and `max_tokens`,
     and what the replies report is settled with later requests.  The time that a request waits for its turn is not part of

@@ -191,7 +191,7 @@ def information_score(rounds: Sequence[Round]) -> float:
     reads=_MARKS,
 )
 def information_gain(rounds: Sequence[Round]) -> float:
-    """How much information_score rose since the previous draft."""
+    """Rise of information_score since the previous draft."""
     previous = _previous(rounds)
     if previous is None:
         return math.nan

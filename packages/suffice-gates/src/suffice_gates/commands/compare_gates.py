@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -116,19 +117,19 @@ def compare_gates_command(
         elif embedder is not None:
             gates += held_out_gates(evaluation, embedder.embed, rate=rate)
         if model is not None and tune_evaluation is not None:
-            gates += _of_the_model(
-                local.open(model, built_in_prompt(prompt), max_tokens=max_tokens, layers=("middle", "last")),
-                tune_evaluation,
-                evaluation,
-                n=samples,
-                seed=resampling.seed,
-            )
+            opened = local.open(model, built_in_prompt(prompt), max_tokens=max_tokens, layers=("middle", "last"))
+            gates += _of_the_model(opened, tune_evaluation, evaluation, n=samples, seed=resampling.seed)
         comparisons[source] = compare_gates(evaluation, gates, tune_evaluation, rate=rate)
     if markdown is not None:
         pages = (comparison_page(comparison, name) for name, comparison in comparisons.items())
         markdown.write_text("\n".join(pages), encoding="utf-8")
+    output.show(comparisons, _screen_of(comparisons, markdown))
+
+
+def _screen_of(comparisons: Mapping[str, GateComparison], markdown: Path | None) -> Screen:
+    """Return the comparisons of all recordings on one screen."""
     screens = [comparison_screen(comparison, name) for name, comparison in comparisons.items()]
-    screen = Screen(
+    return Screen(
         sentences=[sentence for part in screens for sentence in part.sentences],
         tables=[table for part in screens for table in part.tables],
         notes=[note for part in screens for note in part.notes],
@@ -136,7 +137,6 @@ def compare_gates_command(
         files={"tables": markdown},
         then="suffice gate states QUESTIONS -o tune.states --encoder minilm",
     )
-    output.show(comparisons, screen)
 
 
 def _require_gates(any_gate: bool, model: str | None, tune: str | None, markdown: Path | None) -> None:
@@ -169,7 +169,7 @@ def _of_the_model(
 
 
 def _answering(gate: ScoredGate) -> ScoredGate:
-    """Charge a gate that reads the closed-book answer through replay alone, so that the answer is not paid for twice."""
+    """Remove the closed-book answer from a gate's price, since replay charges for it already."""
     return replace(gate, component="generator", price=replace(gate.price, calls=gate.price.calls - 1))
 
 

@@ -92,10 +92,7 @@ def states_command(
         output.show(*_states_shown(_sum_of([outcome.data for outcome in run[0]], out, run[1].seconds), then))
         return
     instructions = built_in_prompt(local.instructions)
-    _check_place(base_url, encoder, layers=layers, extra_body=extra_body)
-    if base_url is not None or encoder is not None:
-        place = ("device",) if encoder is not None else ()
-        local.refuse_unused("leave it out, or give --model without --base-url", "batch_size", "instructions", *place)
+    _check_place(local, base_url, encoder, layers=layers, extra_body=extra_body)
     n_passages = passages if prompt == "rag" else 0
     prompted = _prompted(data, dataset, n_passages, limit)
     with progress_bar(f"reading {data}", quiet=output.as_json) as progress:
@@ -105,19 +102,13 @@ def states_command(
             )
         source: StateSource
         if encoder is not None:
-            embedder = models.build_embedder(encoder, local.device)
-            if embedder is None:
-                raise DataError("--encoder none reads nothing: name 'minilm' or a sentence-transformers id")
-            source = EncoderStates(embedder)
+            source = _encoder_states(encoder, local.device)
         elif base_url is not None:
-            at_endpoint = EndpointEmbedder(
-                str(model),
-                base_url=base_url,
-                api_key=models.api_key(api_key_env),
-                batch=local.batch_size,
-                extra_body=json_object(extra_body),
+            key, body = models.api_key(api_key_env), json_object(extra_body)
+            asked = EndpointEmbedder(
+                str(model), base_url=base_url, api_key=key, batch=local.batch_size, extra_body=body
             )
-            source = EndpointStates(at_endpoint, prompt=instructions, template=template.replace("\\n", "\n"))
+            source = EndpointStates(asked, prompt=instructions, template=template.replace("\\n", "\n"))
         else:
             source = local.load(str(model), options.split_names(layers or "middle"))
         collected = collect_states(
@@ -132,7 +123,16 @@ def states_command(
     output.show(*_states_shown(_as_json(collected, source, prompt), then if shard is None else ""))
 
 
-def _check_place(base_url: str | None, encoder: str | None, *, layers: str | None, extra_body: str) -> None:
+def _encoder_states(name: str, device: str | None) -> EncoderStates:
+    embedder = models.build_embedder(name, device)
+    if embedder is None:
+        raise DataError("--encoder none reads nothing: name 'minilm' or a sentence-transformers id")
+    return EncoderStates(embedder)
+
+
+def _check_place(
+    local: LocalModel, base_url: str | None, encoder: str | None, *, layers: str | None, extra_body: str
+) -> None:
     """Refuse options that the chosen source of states would ignore."""
     if layers is not None and (base_url is not None or encoder is not None):
         gives = (
@@ -143,6 +143,9 @@ def _check_place(base_url: str | None, encoder: str | None, *, layers: str | Non
         )
     if base_url is None and json_object(extra_body):
         raise DataError(f"--extra-body {extra_body!r} goes to an endpoint, and there is none: give --base-url, too")
+    if base_url is not None or encoder is not None:
+        place = ("device",) if encoder is not None else ()
+        local.refuse_unused("leave it out, or give --model without --base-url", "batch_size", "instructions", *place)
 
 
 def _prompted(data: str, dataset: str | None, n_passages: int, limit: int | None) -> list[StatePrompt]:

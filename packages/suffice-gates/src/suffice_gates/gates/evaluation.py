@@ -243,7 +243,7 @@ class GateEvaluation:
 
     @cached_property
     def _shuffled_gains(self) -> tuple[Floats, Floats]:
-        """Each question's gain by a direct answer, and cumulative sums of the gains over shuffled questions."""
+        """The gain of each question by a direct answer, and cumulative sums of the gains in random orders of the questions."""
         gain = self.answers.direct - self.answers.retrieved
         shuffled = np.random.default_rng(self.resampling.seed).permuted(np.tile(gain, (_SHUFFLES, 1)), axis=1)
         return gain, np.cumsum(shuffled, axis=1)

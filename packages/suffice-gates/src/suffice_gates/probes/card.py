@@ -66,7 +66,7 @@ class Calibration:
 
 
 def pinned_of(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the other values on which a source's states depend, besides model, revision and layer.
+    """Return the values, besides model, revision and layer, on which a source's states depend.
 
     Args:
         fingerprint: Fingerprint of a `StateSource`.

@@ -78,7 +78,7 @@ def measure_probe(
         probabilities: Shape ``(n,)``, in [0, 1]; NaN ones are left out and counted.
         labels: 0 or 1, same shape.
         names: The ids of the questions, from which their draws follow; None = their numbers.
-        resampling: How the percentile intervals are made; its method of intervals is not used.
+        resampling: Settings of the percentile intervals; its method of intervals is not used.
 
     Raises:
         DataError: The shapes differ, a value is out of range, or no probability is defined.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any, Literal
 
 import numpy as np
@@ -203,7 +204,8 @@ def run_training(
         ConfigMismatchError: The two sets of states are of different models.
     """
     settings = settings or ProbeSettings()
-    if not seeds or (layers is not None and not layers):
+    layers = data.layers if layers is None else layers
+    if not seeds or not layers:
         raise DataError("layers or seeds is empty: give at least one layer and one seed")
     if other is not None:
         _check_same(data, other)
@@ -211,54 +213,46 @@ def run_training(
         raise DataError("train_on_both needs a second prompt: give its states and labels as other")
     fit = _Fit(data, split, other if train_on_both else None, settings, train_size)
     report = on_step or (lambda _step: None)
-    chosen_layers = data.layers if layers is None else tuple(layers)
     attempts: list[TrainedProbe] = []
-    for layer in chosen_layers:
-        for seed in seeds if kind == "mlp" else (0,):
-            report(f"{kind}, layer {layer}, seed {seed}")
-            attempts.append(fit.fit(kind, layer, seed))
+    for layer, seed in product(layers, seeds if kind == "mlp" else (0,)):
+        report(f"{kind}, layer {layer}, seed {seed}")
+        attempts.append(fit.fit(kind, layer, seed))
     best = max(attempts, key=lambda trained: trained.dev_auroc)
     layer = best.probe.card.layer
-    baseline = best if kind == "logistic" else fit.fit("logistic", layer, 0)
-    test = fit.part("test", layer)
-    calibrated = calibrate_probe(best.probe, fit.part("dev", layer), calibration)
+    dev, test = fit.part("dev", layer), fit.part("test", layer)
+    calibrated = calibrate_probe(best.probe, dev, calibration)
     figures = [_on(calibrated, test, f"{kind}, {calibration}", fit.size)]
     if calibration != "none":
         figures.append(_on(best.probe, test, f"{kind}, uncalibrated", fit.size))
     if kind == "mlp":
-        figures.append(
-            _on(
-                calibrate_probe(baseline.probe, fit.part("dev", layer), calibration),
-                test,
-                f"logistic baseline, {calibration}",
-                fit.size,
-            )
-        )
+        baseline = calibrate_probe(fit.fit("logistic", layer, 0).probe, dev, calibration)
+        figures.append(_on(baseline, test, f"logistic baseline, {calibration}", fit.size))
     if other is not None:
         other_test = split.of(Examples.of(other.states, other.labels, layer), "test")
         figures.append(_on(calibrated, other_test, f"{kind}, {calibration}, prompt {other.prompt}", fit.size))
     points = []
     for size in curve:
         report(f"{kind}, layer {layer}, {size} questions")
-        smaller = _Fit(data, split, fit.other, settings, size).fit(kind, layer, best.seed)
-        points.append(_on(calibrate_probe(smaller.probe, fit.part("dev", layer), calibration), test, kind, size))
-    candidates = tuple(_candidate(kind, trained, test, layer) for trained in attempts)
-    notes = _training_notes(
-        fit.part("test", layer), Examples.of(data.states, data.labels, layer), calibration, settings
-    )
-    seen_ids = split.train | split.dev
+        smaller = replace(fit, train_size=size).fit(kind, layer, best.seed)
+        points.append(_on(calibrate_probe(smaller.probe, dev, calibration), test, kind, size))
+    notes = _training_notes(test, Examples.of(data.states, data.labels, layer), calibration, settings)
     provenance = {
         "kind": kind,
         "seed": best.seed,
         "settings": settings.to_dict() if kind == "mlp" else None,
         "fitted_on": fit.size,
         "test": [_measures_dict(item) for item in figures],
-        **Seen.of(seen_ids, map(data.texts.get, seen_ids)).to_dict(),
+        **_seen(data, split),
     }
     probe = calibrated.described(provenance=jsonable(provenance))
-    return ProbeRun(
-        probe=probe, candidates=candidates, test_figures=tuple(figures), curve=tuple(points), notes=tuple(notes)
-    )
+    tried = tuple(_candidate(kind, trained, test, layer) for trained in attempts)
+    return ProbeRun(probe=probe, candidates=tried, test_figures=tuple(figures), curve=tuple(points), notes=tuple(notes))
+
+
+def _seen(data: LabelledStates, split: Split) -> dict[str, Any]:
+    """Return the hashes of the questions that the probe was fitted or chosen on."""
+    ids = split.train | split.dev
+    return Seen.of(ids, map(data.texts.get, ids)).to_dict()
 
 
 @dataclass(slots=True)

@@ -25,12 +25,13 @@ from suffice.common.tables import Table
 from suffice.errors import ConfigMismatchError, DataError, ModelError
 from suffice.evaluation.statistics import Resampling
 from suffice.policy.metrics import answer_key
+from suffice.policy.rounds import Floats
 from suffice.policy.seen import Seen
 from suffice.recordings.journal import differences
 from suffice_gates.models._transformers_batches import is_out_of_memory, release_memory
 from suffice_gates.rerank import RERANKER_CARD, CrossEncoderScorer
 from suffice_gates.training.preference_file import Preference
-from suffice_gates.training.ranking import RankingReport, compare_rankings, rank_metrics
+from suffice_gates.training.ranking import RankingReport, ScorePairs, compare_rankings, rank_metrics
 from suffice_gates.training.reranker_trainer import (
     LOGGED,
     RerankerSettings,
@@ -144,16 +145,8 @@ def train_reranker(
     """
     plan, out = settings or RerankerSettings(), Path(out)
     _check_sets(preferences, dev, test)
-    base = dict(CrossEncoderScorer(model, revision=revision).fingerprint())
-    sets = {"train": preferences, "dev": dev, "test": test}
-    config = {
-        "base": base,
-        "settings": asdict(plan),
-        "seed": seed,
-        "data": {
-            name: {"questions": len(questions), "hash": preferences_hash(questions)} for name, questions in sets.items()
-        },
-    }
+    base, data = CrossEncoderScorer(model, revision=revision).fingerprint(), _identities(preferences, dev, test)
+    config = {"base": dict(base), "settings": asdict(plan), "seed": seed, "data": data}
     _check_folder_is_free(out, config, plan)
     began = time.perf_counter()
 
@@ -161,41 +154,28 @@ def train_reranker(
         with quiet():
             return load_base(str(model), plan, revision=revision, device=device, seed=seed)
 
+    def trainer_of(encoder: Any, chosen: RerankerSettings) -> Any:
+        return make_trainer(encoder, preferences, dev, chosen, folder, device=device, seed=seed)
+
     encoder = load()
     report_set = test or dev
     before = rank_metrics(report_set, pair_scorer(encoder, plan)) if report_set else None
     chosen, notes = in_parts(plan, planned_memory(encoder, plan, device))
     folder = _checkpoints(out, config)
-    while True:
-        trainer = make_trainer(encoder, preferences, dev, chosen, folder, device=device, seed=seed)
-        lack = _lack_of_memory(trainer, out)
-        if not lack:
-            break
-        parts = more_parts(chosen)
-        if parts is None or trainer.args.world_size > 1:
-            raise ModelError(
-                f"memory does not suffice to train {str(model)!r} with {chosen.batch // (chosen.accumulate or 1)} row(s) at a "
-                f"time ({lack}): use --checkpointing, fewer --negatives, shorter --passage-tokens or a smaller --batch"
-            )
-        notes += (f"memory ran out, so each batch is cut into {parts} parts instead of {chosen.accumulate}: {lack}",)
+    while lack := _lack_of_memory(trainer := trainer_of(encoder, chosen), out):
+        cut = _in_more_parts(chosen, trainer, str(model), lack)
+        notes += (
+            f"memory ran out, so each batch is cut into {cut.accumulate} parts instead of {chosen.accumulate}: {lack}",
+        )
         _LOG.warning("%s", notes[-1])
-        chosen = replace(chosen, accumulate=parts)
+        chosen = cut
         del trainer, encoder
         release_memory()
         encoder = load()  # the weights of the last checkpoint replace its own
-    score = pair_scorer(encoder, plan)
-    report = None
-    if before is not None:
-        queries = [item.query for item in report_set]
-        after = rank_metrics(report_set, score)
-        report = compare_rankings(before, after, resampling=Resampling(seed=seed), clusters=queries)
-    best = trainer.state.best_model_checkpoint if dev else None
     run = RerankerRun(
         path=out,
-        steps=int(trainer.state.global_step),
-        best_step=None if best is None else int(str(best).rsplit("-", 1)[1]),
-        history=tuple((int(e["step"]), float(e[LOGGED])) for e in trainer.state.log_history if LOGGED in e),
-        report=report,
+        **_steps_of(trainer.state, selects=bool(dev)),
+        report=None if before is None else _compared(before, report_set, pair_scorer(encoder, plan), seed),
         reported_on="test" if test else "dev (selected here)" if dev else "",
         seconds=time.perf_counter() - began,
         accumulate=chosen.accumulate or 1,
@@ -205,6 +185,41 @@ def train_reranker(
         seen = Seen.of((), [item.query for item in (*preferences, *dev)])
         _write_reranker(encoder, run, {**config, **seen.to_dict()}, aligned_with)
     return run
+
+
+def _identities(*sets: Sequence[Preference]) -> dict[str, dict[str, Any]]:
+    names = ("train", "dev", "test")
+    return {name: {"questions": len(one), "hash": preferences_hash(one)} for name, one in zip(names, sets, strict=True)}
+
+
+def _compared(before: Floats, questions: Sequence[Preference], score: ScorePairs, seed: int) -> RankingReport:
+    after, queries = rank_metrics(questions, score), [item.query for item in questions]
+    return compare_rankings(before, after, resampling=Resampling(seed=seed), clusters=queries)
+
+
+def _steps_of(state: Any, *, selects: bool) -> dict[str, Any]:
+    """Return the steps of a run, the best one on dev, and MRR on dev by step."""
+    best = state.best_model_checkpoint if selects else None
+    return {
+        "steps": int(state.global_step),
+        "best_step": None if best is None else int(str(best).rsplit("-", 1)[1]),
+        "history": tuple((int(e["step"]), float(e[LOGGED])) for e in state.log_history if LOGGED in e),
+    }
+
+
+def _in_more_parts(chosen: RerankerSettings, trainer: Any, model: str, lack: str) -> RerankerSettings:
+    """Return settings that cut each batch into more parts, after memory ran out.
+
+    Raises:
+        ModelError: A batch cannot be cut further, or several devices train.
+    """
+    parts = more_parts(chosen)
+    if parts is None or trainer.args.world_size > 1:
+        raise ModelError(
+            f"memory does not suffice to train {model!r} with {chosen.batch // (chosen.accumulate or 1)} row(s) at a "
+            f"time ({lack}): use --checkpointing, fewer --negatives, shorter --passage-tokens or a smaller --batch"
+        )
+    return replace(chosen, accumulate=parts)
 
 
 def _lack_of_memory(trainer: Any, out: Path) -> str:

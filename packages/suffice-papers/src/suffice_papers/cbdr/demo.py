@@ -77,10 +77,7 @@ def demo_gate(
         raise DataError(f"the folder {str(markdown.parent)!r} does not exist, so {markdown.name!r} cannot be written")
     page = _Page(prints=output.details and not output.as_json)
     page.section("1. Real answers without and with one retrieval: what could a gate save?")
-    tune, evaluation, other = (
-        GateEvaluation(answered_recording(load_answered(name), metadata=_metadata(name)))
-        for name in ("hotpotqa_llama31_tune", "hotpotqa_llama31_eval", "2wiki_llama31_tune")
-    )
+    tune, evaluation, other = map(_bundled_answers, ("hotpotqa_tune", "hotpotqa_eval", "2wiki_tune"))
     sets = {"HotpotQA, eval": evaluation, "HotpotQA, tune": tune, "2Wiki, tune": other}
     rooms = {name: (evaluation.n, headroom(evaluation)) for name, evaluation in sets.items()}
     page.table(headroom_table("Llama-3.1-8B: headroom", rooms))
@@ -120,24 +117,22 @@ def demo_gate(
 
     seconds = time.monotonic() - began
     if output.as_json:
-        print_json(
-            {
-                "headroom": {name: {"n": n, "metrics": jsonable(room)} for name, (n, room) in rooms.items()},
-                "hotpotqa": comparison.to_dict(),
-                "hotpotqa_at_rates": {str(rate): item.to_dict() for rate, item in at_rates.items()},
-                "sweep": sweep.to_dict(),
-                "certification": certification,
-                "2wiki": crossed.to_dict(),
-                "notice": _NOTICE,
-                "seconds": seconds,
-            }
-        )
+        results = {
+            "headroom": {name: {"n": n, "metrics": room} for name, (n, room) in rooms.items()},
+            "hotpotqa": comparison,
+            "hotpotqa_at_rates": at_rates,
+            "sweep": sweep,
+            "certification": certification,
+            "2wiki": crossed,
+            "notice": _NOTICE,
+            "seconds": seconds,
+        }
+        print_json(jsonable(results))
         return
     if not output.details:
-        Screen(
-            sentences=[f"HotpotQA: {comparison.headline}. 2WikiMultiHopQA: {crossed.headline}."],
-            tables=[_short_table(comparison), *(replace(table, notes=()) for table in page.tables[1:])],
-        ).print()
+        headlines = f"HotpotQA: {comparison.headline}. 2WikiMultiHopQA: {crossed.headline}."
+        tables = [_short_table(comparison), *(replace(table, notes=()) for table in page.tables[1:])]
+        Screen(sentences=[headlines], tables=tables).print()
         say(_NOTICE)
     say(f"recordings with the scores: {out}/gate_*.parquet (the whole took {seconds:.0f} s)")
     say(
@@ -161,8 +156,13 @@ def gate_column(name: str) -> str:
     return f"gate_{re.sub(r'[^0-9A-Za-z]+', '_', name)}"
 
 
-def _metadata(name: str) -> dict[str, Any]:
-    return {"dataset": {"name": name}, "config": {"model": {"model": "Llama-3.1-8B", "recorded_by": "AdaRAGUE"}}}
+def _bundled_answers(questions: str) -> GateEvaluation:
+    """Return the answers of Llama-3.1-8B with and without retrieval."""
+    dataset, _, split = questions.partition("_")
+    name = f"{dataset}_llama31_{split}"
+    model = {"model": "Llama-3.1-8B", "recorded_by": "AdaRAGUE"}
+    metadata = {"dataset": {"name": name}, "config": {"model": model}}
+    return GateEvaluation(answered_recording(load_answered(name), metadata=metadata))
 
 
 def _best_gate(comparison: GateComparison, gates: Sequence[ScoredGate]) -> ScoredGate:

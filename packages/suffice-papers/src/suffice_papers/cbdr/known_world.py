@@ -81,7 +81,7 @@ class _Half:
     @property
     def groups(self) -> list[str]:
         """The entity of each question."""
-        return [_entity(item) for item in self.questions]
+        return [item.question_id.split("-")[0] for item in self.questions]
 
 
 def known_world(folder: str | Path) -> KnownWorld:
@@ -115,10 +115,6 @@ def known_world(folder: str | Path) -> KnownWorld:
         increase=increase,
         increase_unknown=unknown,
     )
-
-
-def _entity(question: Question) -> str:
-    return question.question_id.split("-")[0]
 
 
 def _half(model: TransformersModel, questions: list[Question]) -> _Half:

@@ -28,7 +28,7 @@ from suffice_gates.gates import GateEvaluation, GatePoint, Transitions, transiti
 from suffice_gates.gates.answered import Answered, answered_recording
 from suffice_gates.models._transformers_loading import off_the_device
 from suffice_gates.models.state_files import StoredStates, read_states
-from suffice_gates.models.states import QA, States
+from suffice_gates.models.states import QA
 from suffice_gates.models.transformers_model import TransformersModel
 from suffice_gates.probes import LabelRule, is_right
 from suffice_gates.probes.collect import StatePrompt, collect_states
@@ -368,15 +368,12 @@ class _Pipeline:
 
     def _scores(self, questions: Sequence[Question], probes: Mapping[tuple[int, int], ProbeRun]) -> dict[str, Floats]:
         """Return the probabilities of every probe for the usable questions, by name of the signal."""
-        states = self._read([q.question for q in self._usable(questions)])
+        # One pass over each question alone reads the states of all layers, for every probe.
+        states = self.model.read_batch([q.question for q in self._usable(questions)])
         return {
             probe_signal(*at): run.probe.predict(states[:, run.probe.card.check_source(self.model)])
             for at, run in probes.items()
         }
-
-    def _read(self, texts: Sequence[str]) -> States:
-        """Return the states of questions alone, in all layers: one pass serves every probe."""
-        return self.model.read_batch(texts)
 
     def _benches(
         self,

@@ -8,7 +8,7 @@ no facts.  Training takes half a minute on two cores, and the model loads like a
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from suffice.errors import MissingExtraError
 from suffice.loops.models.prompts import PREFILLED
 from suffice.policy.rounds import Passage
 from suffice_papers.cbdr.world import (
@@ -29,6 +28,7 @@ from suffice_papers.cbdr.world import (
     make_world,
     write_questions,
 )
+from suffice_papers.tiny_llama import OnProgress, require_torch, tiny_llama, train_llama, train_network, word_tokenizer
 
 _TEMPLATE = (
     "{% for message in messages %}{% if message['role'] == 'user' %}"
@@ -38,13 +38,14 @@ _TEMPLATE = (
 )
 """Drops instructions and moves the question behind the passages, so that two layers suffice to read."""
 
-END_TOKEN, PAD_TOKEN = "<end>", "<pad>"
 _BATCH, _N_READING, _N_MEMORY = 64, 40, 8
 _N_PASSAGES = (1, 2, 1, 3)
 _MAX_PASSAGES = max(_N_PASSAGES)
 _RATE, _WARM = 3e-3, 0.1
 _END_WEIGHT = 0.1
-_LOOK_BACK, _LOOK = (2, 4, 6), 5.0
+_LOOK_BACK = (2, 4, 6)
+"""The entity and the relation of a sentence are 2 and 4 tokens before its value; those of the question are 4 and 6 tokens
+before the end of the prompt."""
 
 Lesson = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 """Prompts and the tokens of their answers, shapes ``(n, length)`` and ``(n,)``."""
@@ -52,9 +53,7 @@ Lesson = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 Tokens = npt.NDArray[np.int64]
 
 
-def train_tiny(
-    folder: str | Path, seed: int = 0, *, threads: int = 1, on_progress: Callable[[int, int], None] | None = None
-) -> World:
+def train_tiny(folder: str | Path, seed: int = 0, *, threads: int = 1, on_progress: OnProgress | None = None) -> World:
     """Train a tiny Llama on the world of a seed and save it with its questions.
 
     Beside the output of `save_pretrained`, this writes ``tune.jsonl`` and ``eval.jsonl`` (questions with passages, on
@@ -72,27 +71,19 @@ def train_tiny(
     Raises:
         MissingExtraError: torch or transformers is not installed.
     """
-    try:
-        import torch
-        import transformers  # noqa: F401 - the same message for both
-    except ImportError as error:
-        raise MissingExtraError("training a tiny model", "torch", "suffice-papers") from error
+    require_torch("training a tiny model")
     world = make_world(seed)
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
     tokenizer = _tokenizer(world)
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            network = _network(tokenizer)
-            _train(network, _Lessons(world, tokenizer), on_progress)
-    finally:
-        torch.set_num_threads(before)
-    network.eval()
-    network.save_pretrained(path)
-    tokenizer.save_pretrained(path)
+    train_llama(
+        path,
+        tokenizer,
+        lambda: tiny_llama(tokenizer, heads=4, width=32, longest=1024, distances=_LOOK_BACK),
+        lambda network: _train(network, _Lessons(world, tokenizer), on_progress),
+        seed=seed,
+        threads=threads,
+    )
     write_world(path, world)
     return world
 
@@ -105,87 +96,6 @@ def _tokenizer(world: World) -> Any:
         world.facts[0].question, [world.facts[0].passage(str(i), TITLES[0]) for i in range(_MAX_PASSAGES)]
     )
     return word_tokenizer(words, [sample_prompt, PREFILLED.prefill], template=_TEMPLATE, longest=1024)
-
-
-def word_tokenizer(words: Iterable[str], samples: Sequence[str], *, template: str, longest: int) -> Any:
-    """Return a byte-level BPE tokenizer with one token for each word that follows a space.
-
-    Args:
-        words: The words.
-        samples: Texts from which further tokens are learned.
-        template: The chat template.
-        longest: The longest text, in tokens.
-    """
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast
-
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=20_000,
-        special_tokens=[PAD_TOKEN, END_TOKEN],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator([*(f" {word}" for word in words), *samples], trainer)
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        eos_token=END_TOKEN,
-        pad_token=PAD_TOKEN,
-        chat_template=template,
-        model_max_length=longest,
-    )
-
-
-def _network(tokenizer: Any) -> Any:
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    network = LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=len(tokenizer),
-            hidden_size=128,
-            intermediate_size=256,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            num_key_value_heads=4,
-            max_position_embeddings=1024,
-            rope_theta=100.0,
-            attention_bias=True,
-            tie_word_embeddings=True,
-            pad_token_id=tokenizer.pad_token_id,
-            bos_token_id=None,
-            eos_token_id=tokenizer.eos_token_id,
-        )
-    )
-    # The entity and the relation of a sentence are 2 and 4 tokens before its value; those of the question are 4 and 6
-    # tokens before the end of the prompt.
-    look_back(network, _LOOK_BACK)
-    return network
-
-
-def look_back(network: Any, distances: Sequence[int]) -> None:
-    """Initialise heads of the first layer to look a fixed number of tokens back, which would take longest to learn.
-
-    The biases of query and key are rotated against each other by that distance, so that with rotary embeddings their
-    product is largest there.
-
-    Args:
-        network: A Llama with biases in its attention.
-        distances: Distance of each head, in tokens.
-    """
-    import torch
-
-    attention = network.model.layers[0].self_attn
-    frequencies, width = network.model.rotary_emb.inv_freq, attention.head_dim
-    with torch.no_grad():
-        for head, back in enumerate(distances):
-            rows = slice(head * width, (head + 1) * width)
-            ones = torch.ones(width // 2)
-            attention.k_proj.bias[rows] = _LOOK * torch.cat([ones, 0 * ones])
-            attention.q_proj.bias[rows] = _LOOK * torch.cat(
-                [torch.cos(back * frequencies), -torch.sin(back * frequencies)]
-            )
 
 
 class _Lessons:
@@ -297,7 +207,7 @@ class _Lessons:
         return prompts
 
 
-def _train(network: Any, lessons: _Lessons, on_progress: Callable[[int, int], None] | None) -> None:
+def _train(network: Any, lessons: _Lessons, on_progress: OnProgress | None) -> None:
     """Train with AdamW; only answer tokens count in the loss."""
     import torch
 
@@ -315,40 +225,6 @@ def _train(network: Any, lessons: _Lessons, on_progress: Callable[[int, int], No
         sum(loss(*batch) for batch in next(pending)).backward()
 
     train_network(network, backward, lessons.n_steps, rate=_RATE, warm=_WARM, on_progress=on_progress)
-
-
-def train_network(
-    network: Any,
-    backward: Callable[[], None],
-    steps: int,
-    *,
-    rate: float,
-    warm: float,
-    on_progress: Callable[[int, int], None] | None,
-) -> None:
-    """Train a network with AdamW, clipped gradients and one cycle of the learning rate.
-
-    Args:
-        network: The network.
-        backward: Adds the gradients of one step's loss.
-        steps: Number of steps.
-        rate: The highest learning rate.
-        warm: Share of the steps in which the rate rises.
-        on_progress: Called with the steps that are done and their total.
-    """
-    import torch
-
-    optimizer = torch.optim.AdamW(network.parameters(), lr=rate, betas=(0.9, 0.98), weight_decay=0.01)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, total_steps=steps, pct_start=warm)
-    network.train()
-    for step in range(1, steps + 1):
-        optimizer.zero_grad()
-        backward()
-        torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-        optimizer.step()
-        schedule.step()
-        if on_progress is not None:
-            on_progress(step, steps)
 
 
 def write_world(folder: Path, world: World) -> None:

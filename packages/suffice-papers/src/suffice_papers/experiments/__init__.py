@@ -1,4 +1,8 @@
-"""A whole table from one file: models, data sets, retrievers, prompts and seeds as cells, recorded, calibrated and certified."""
+"""A whole table from one file: models, data sets, retrievers, prompts and seeds as cells, recorded, calibrated and certified.
+
+The recordings say what is left to ask, question by question; a workflow engine would delete and pay for whole files.  The
+comparison with Snakemake is in docs/how-to/experiments.md.
+"""
 
 from suffice_papers.experiments.plan import Cell, Experiment
 from suffice_papers.experiments.reading import read_experiment

@@ -1,4 +1,4 @@
-"""What a cell is made of: its model, its loop, and everything that would change its recordings."""
+"""Build a cell's model and loop, and list the settings that would change its recordings."""
 
 from __future__ import annotations
 
@@ -45,23 +45,23 @@ _HARMLESS = frozenset(
         "dense_batch",
     }
 )
-"""Options of a model that change no answer, or that cells name themselves."""
+"""Options of a model that do not change its answers, or that are part of a cell's name."""
 
 _CHANGED_ANSWERS = 0.1
 """Share of a scripted model's rounds whose answer another seed draws anew."""
 
 
 class Loaded:
-    """The model and the retriever that were loaded last: cells that take the same ones do not load them again.
+    """Keeps the model and the retriever that were loaded last, for the next cells that use the same ones.
 
-    What is not needed any more is released before the next is loaded, so that only one model is in memory.
+    A part is released before the next one of its kind is loaded, so that only one model is in memory.
     """
 
     def __init__(self) -> None:
         self._parts: dict[str, tuple[Any, Any]] = {}
 
     def part(self, kind: str, key: Any, load: Callable[[], Any]) -> Any:
-        """Return the part of a kind, loaded by `load` unless the last one had the same key."""
+        """Return the last part of a kind if it was loaded for the same key; otherwise load it."""
         if kind not in self._parts or self._parts[kind][0] != key:
             self._parts.pop(kind, None)
             gc.collect()  # models hold cycles
@@ -70,7 +70,7 @@ class Loaded:
 
 
 def retrieval_loop(cell: Cell, experiment: Experiment, loaded: Loaded) -> RetrievalLoop | QueryLoop:
-    """Return the loop that records a cell of TASR, or of a rival; models and indices are loaded here."""
+    """Load models and indexes, and return the loop that records a cell of TASR or of a rival."""
     model = _answerer(cell, experiment, loaded)
     tune, rival = experiment.tune_cell(cell), cell.rival
     policy = Policy(
@@ -91,7 +91,7 @@ def retrieval_loop(cell: Cell, experiment: Experiment, loaded: Loaded) -> Retrie
 
 
 def has_round_zero(cell: Cell, experiment: Experiment) -> bool:
-    """Return whether a loop begins with the model alone: a gate decides there, and a method begins with its first query."""
+    """Return whether a cell has round 0, the model without evidence: a gate needs it, and a method has none."""
     return experiment.round_zero if cell.rival is None else cell.rival.gating.gate is not None
 
 
@@ -120,7 +120,7 @@ def drafts_loop(cell: Cell, experiment: Experiment, _: Loaded) -> DraftingLoop:
 
 
 def _seeded(cell: Cell) -> Any:
-    """Return the options of a cell's model, whose requests carry the seed if it is at an endpoint."""
+    """Return the options of a cell's model; at an endpoint, each request contains the seed."""
     options = cell.model.options
     if not cell.model.is_remote:
         return options
@@ -128,7 +128,7 @@ def _seeded(cell: Cell) -> Any:
 
 
 def scripted_model(name: str, shares: tuple[float, ...], questions: list[Question], seed: int) -> ScriptedModel:
-    """Return a script of answers that are right in a given share of the questions at each round, with margins.
+    """Return a model that answers from a script, right in a given share of the questions at each round, with margins.
 
     A question has a difficulty, which is the same for every seed; another seed draws a tenth of the rounds anew, and all
     margins.  A wrong answer is the gold answer of another question.  The margin is about 4 nats where an answer is right
@@ -136,9 +136,9 @@ def scripted_model(name: str, shares: tuple[float, ...], questions: list[Questio
 
     Args:
         name: Name in reports.
-        shares: Of right answers at the first round and those after it; the last one counts for all further rounds.
+        shares: Shares of right answers at the first round and after it; the last one holds for all further rounds.
         questions: All that may be asked.
-        seed: Of the run.
+        seed: Seed of the run.
     """
     golds = [question.answers[0] for question in questions if question.answers]
     script: dict[str, list[Reply]] = {}
@@ -163,7 +163,7 @@ def _draws(text: str, salt: str) -> np.random.Generator:
 
 
 def cell_settings(cell: Cell, experiment: Experiment) -> dict[str, Any]:
-    """Return everything that would change a cell's recordings, JSON-ready: what the file says, and hashes of what it names."""
+    """Return the settings on which a cell's recordings depend, JSON-ready, with hashes of the files that they name."""
     choice = cell.model
     model: dict[str, Any] = {"scripted": list(choice.scripted)} if choice.scripted else stated_options(choice.options)
     if experiment.repeats(choice):
@@ -184,7 +184,7 @@ def cell_settings(cell: Cell, experiment: Experiment) -> dict[str, Any]:
 
 
 def _rival_settings(rival: RivalChoice) -> dict[str, Any]:
-    """Return what would change the recordings of a rival; a rule changes only whether a method answers in every round."""
+    """Return the settings on which a rival's recordings depend; of its rule only whether there is one."""
     if rival.looping.method is None:
         return {"gate": stated_options(rival.gating)}
     return {"loop": str(rival.looping.method), "every-round": bool(rival.rule)}
@@ -195,7 +195,7 @@ def _script_hash(cell: Cell) -> str:
 
 
 def stated_options(options: Any) -> dict[str, Any]:
-    """Return the options that are not as by default, with the hash of every file and folder that they name."""
+    """Return the options that differ from their defaults, with a hash of each file and folder that they name."""
     assert is_dataclass(options)
     stated = {}
     for item in fields(options):
@@ -208,7 +208,7 @@ def stated_options(options: Any) -> dict[str, Any]:
 
 
 def content_of(value: Any) -> Any:
-    """Return a value of the file; of a file or folder that is there its name and the hash of what it holds."""
+    """Return a setting as JSON-ready value: for an existing file or folder, its name and a hash of its content."""
     if isinstance(value, str) and is_store_address(value):
         return shown_address(value)
     path = Path(value) if isinstance(value, str | Path) and str(value).strip() else None

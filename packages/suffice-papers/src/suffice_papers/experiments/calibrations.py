@@ -1,4 +1,4 @@
-"""What calibration needs and how far it carries: tune sizes, the floor on the margin, and calibrators of another cell."""
+"""Tables about calibration: the number of tune questions, the floor on the margin, and calibrators of another cell."""
 
 from __future__ import annotations
 
@@ -117,14 +117,14 @@ def _with_spread(values: Sequence[float], resampling: Resampling) -> Any:
 
 
 def floor_table(cells: Sequence[CellRuns], resampling: Resampling) -> Table:
-    """Return the published floor on the calibrated margin beside other floors, in each cell.
+    """Compare the published floor on the calibrated margin with two other floors, in each cell.
 
-    The best floor on the eval questions at no more calls is selected there, so its lead is optimistic.  A floor that is
-    selected in the same way on the tune questions, where the calibrator was fitted, is judged on the eval questions.
+    Both have the best quality at no more calls than the published one: the first on the eval questions, where it is also
+    measured, so that its lead is optimistic; the second on the tune questions, and it is measured on the eval questions.
 
     Args:
         cells: One run of each configuration.
-        resampling: How intervals are made.
+        resampling: Settings of the intervals.
 
     Raises:
         DataError: No cell is calibrated.
@@ -166,7 +166,7 @@ def floor_table(cells: Sequence[CellRuns], resampling: Resampling) -> Table:
 
 
 def _floors(prepared: PreparedRecording, policy: Policy, floor: Threshold) -> tuple[Any, Any]:
-    """Return the point of the floor itself, and the point of the best quality at no more calls."""
+    """Return the quality and calls of the policy's own floor, and of the best floor that needs no more calls."""
     points = sweep_threshold(prepared, policy, floor, metric=_SWEPT_METRIC).points
     own = next(point for point in points if point.own)
     allowed = [point for point in points if point.calls <= own.calls + ROUNDING and not math.isnan(point.quality)]
@@ -175,11 +175,11 @@ def _floors(prepared: PreparedRecording, policy: Policy, floor: Threshold) -> tu
 
 
 def transfer_table(cells: Sequence[CellRuns], resampling: Resampling) -> Table:
-    """Return what calibrators of one cell do in another, beside those that were fitted there.
+    """Compare calibrators of other cells, used in each cell, with those that were fitted there.
 
     Args:
         cells: One run of each configuration.
-        resampling: How intervals are made.
+        resampling: Settings of the intervals.
 
     Raises:
         DataError: There are no two calibrated cells of one prompt.

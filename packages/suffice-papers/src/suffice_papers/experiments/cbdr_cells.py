@@ -1,4 +1,4 @@
-"""Cells of CBDR: the whole pipeline on a model that runs here, resumed by its own journals."""
+"""Cells of CBDR: run the pipeline on a local model, resumed by its own journals, and collect its tables."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _pipeline_settings(folder: CellFolder) -> CbdrSettings:
 
 
 def run_cbdr_cell(folder: CellFolder, report: Callable[[str, int, int], None] | None) -> StageOutcome:
-    """Run the pipeline of a cell, or what is left of it; no model is loaded where its tables are finished.
+    """Run or resume the pipeline of a cell; if its tables are finished, load no model.
 
     Args:
         folder: The cell.
@@ -59,13 +59,13 @@ def run_cbdr_cell(folder: CellFolder, report: Callable[[str, int, int], None] | 
 
 
 def is_finished(folder: CellFolder) -> bool:
-    """Return whether the tables of a cell were made with the settings that the file has now."""
+    """Return whether a cell has tables that were made with the present settings."""
     files = [folder.file(name) for name in (_FINISHED, "paper.json", "figures.json")]
     return all(file.is_file() for file in files) and bool(json_of(files[0]) == jsonable(_settings(folder)))
 
 
 def check_cell(folder: CellFolder) -> None:
-    """Raise if the questions of a cell cannot be divided as the pipeline needs them.
+    """Raise if the pipeline cannot divide a cell's questions into its parts.
 
     Raises:
         DataError: They cannot; the message says why.

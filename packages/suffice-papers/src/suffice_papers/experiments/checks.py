@@ -1,4 +1,4 @@
-"""What can be wrong with an experiment, found before anything is paid for."""
+"""Check an experiment before anything is paid for."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def find_problems(experiment: Experiment, out: Path) -> list[str]:
-    """Return everything that would end the run, or leave its tables empty; no request is sent.
+    """Return all problems that would end the run or leave its tables empty, without a request to a model.
 
-    Models are looked at only if something is left to ask them.
+    A model is checked only if questions are left to ask it.
     """
     problems: list[str] = []
     unreachable = cache(_unreachable)  # cells share endpoints
@@ -50,7 +50,7 @@ def find_problems(experiment: Experiment, out: Path) -> list[str]:
 
 
 def _check_apart(cell: Cell, experiment: Experiment) -> None:
-    """Raise if a cell would be judged on questions that calibrate it, by id or by text."""
+    """Raise if a cell has eval questions that are also its tune questions, by id or by text."""
     tune = experiment.tune_cell(cell).data.questions("tune")
     ids, texts = {q.question_id for q in tune}, {q.question.casefold() for q in tune}
     common = [q for q in cell.data.questions("eval") if q.question_id in ids or q.question.casefold() in texts]
@@ -65,7 +65,7 @@ def listed_cell(cell: Cell, experiment: Experiment, tune: Path, evaluation: Path
     """Return a cell of TASR's tables: one run of a configuration, and its recordings.
 
     Raises:
-        DataError: The cell of the paper beside it has another setting, or another prompt.
+        DataError: The published cell to compare with has another setting or another prompt.
     """
     return TasrCell(
         name=cell.configuration,
@@ -81,7 +81,7 @@ def listed_cell(cell: Cell, experiment: Experiment, tune: Path, evaluation: Path
 
 
 def cell_prices(cell: Cell, experiment: Experiment) -> dict[str, Price] | None:
-    """Return the price of a cell's tokens by component; None if it is unknown, {} if the model runs here for nothing.
+    """Return the price of a cell's tokens by component; None if unknown, {} if a local model costs nothing.
 
     Raises:
         DataError: There is a list of prices, and a model at an endpoint, or a judge, is not in it.
@@ -135,7 +135,7 @@ def _cell_problems(folder: CellFolder, unreachable: Callable[[str], str | None])
 
 
 def _needs_problems(cell: Cell, experiment: Experiment) -> Iterator[str]:
-    """Yield what a cell's loop needs of a model that does not have it."""
+    """Yield a problem if a cell's loop needs a capability that its model lacks."""
     model, options, rival = cell.model, cell.model.options, cell.rival
     is_local = not model.scripted and bool(options.local)
     if rival is None:
@@ -175,7 +175,7 @@ def _model_problems(model: ModelChoice, unreachable: Callable[[str], str | None]
 
 
 def _unreachable(url: str) -> str | None:
-    """Return why no connection can be made; None if it can."""
+    """Try to connect to an endpoint; return the reason if that fails, else None."""
     parts = urlsplit(url)
     if parts.scheme not in _PORTS or parts.hostname is None:
         return "expected http://HOST/... or https://HOST/..."

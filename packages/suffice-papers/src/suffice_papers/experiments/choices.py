@@ -1,4 +1,4 @@
-"""What an experiment chooses from: models, questions, retrievers, and settings of the protocols."""
+"""The models, questions, retrievers and protocol settings that the file of an experiment names."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ SPLITS = ("tune", "eval")
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions(Answering, LocalRun):
-    """A model as `suffice record` takes it: what it is, and how it runs on this machine."""
+    """Options of a model, as of `suffice record`, with those for running it on this machine."""
 
     @property
     def here(self) -> LocalRun:
-        """How it runs on this machine."""
+        """The options for running it on this machine."""
         return LocalRun(**{item.name: getattr(self, item.name) for item in fields(LocalRun)})
 
     @property
     def is_remote(self) -> bool:
-        """Whether it is asked at an endpoint."""
+        """True if the model is at an endpoint."""
         return not self.local and (self.base_url is not None or self.model != "span-reader")
 
 
 @dataclass(frozen=True, kw_only=True)
 class DraftOptions(Writer, Critic):
-    """A writer, a critic and judges, as `suffice draft record` takes them."""
+    """Options of a writer, a critic and judges, as of `suffice draft record`."""
 
     panel: ClassVar[str] = "Model"
     judge: PanelOptions = field(default_factory=PanelOptions)
@@ -51,7 +51,7 @@ class DraftOptions(Writer, Critic):
 
 @dataclass(frozen=True, kw_only=True)
 class ProbedOptions(LocalRun):
-    """A model that runs on this machine, whose hidden states are read, as `suffice paper cbdr` takes it."""
+    """Options of a local model whose hidden states are read, as of `suffice paper cbdr`."""
 
     is_remote: ClassVar[bool] = False
     logprobs: ClassVar[bool] = False
@@ -62,7 +62,7 @@ class ProbedOptions(LocalRun):
 
 
 MODEL_OPTIONS: dict[str, Any] = {"tasr": ModelOptions, "semantic": DraftOptions, "cbdr": ProbedOptions}
-"""What a model's table takes, by protocol."""
+"""The options of a model, by protocol."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,8 +71,8 @@ class ModelChoice:
 
     Attributes:
         name: Name in tables and folders.
-        options: As the protocol's command takes them.
-        scripted: No model, but a script drawn by seed: the share of right answers from the first round on.
+        options: Its options, of the class in `MODEL_OPTIONS`.
+        scripted: Shares of right answers by round, for a script in place of a model.
     """
 
     name: str
@@ -81,7 +81,7 @@ class ModelChoice:
 
     @property
     def is_remote(self) -> bool:
-        """Whether it is asked at an endpoint."""
+        """True if the model is at an endpoint."""
         return not self.scripted and bool(self.options.is_remote)
 
     @property
@@ -98,13 +98,13 @@ class DataChoice:
         name: Name in tables and folders.
         tune: Questions to fit and choose on: a bundled set or a file; "" with `calibrate_on`.
         eval: Questions to report on.
-        tune_limit: Only the first tune questions.
-        eval_limit: Only the first eval questions.
-        tune_split: Only tune questions that the file says to be of this split.
-        eval_split: Likewise for eval questions.
+        tune_limit: Number of tune questions, from the first; None = all.
+        eval_limit: The same for eval questions.
+        tune_split: Use only the tune questions that the file assigns to this split.
+        eval_split: The same for eval questions.
         setting: Source of the evidence, by which the tables are grouped.
         corpus: Name of the passages' source in the tables; default: the name.
-        calibrate_on: Name of the data whose tune questions calibrate this one, too; "" = its own.
+        calibrate_on: Name of other data whose tune questions calibrate this one; "" = its own.
         retrievers: Names of the retrievers that are used with it; empty = all.
     """
 
@@ -122,15 +122,15 @@ class DataChoice:
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The splits that are there."""
+        """The splits that have questions."""
         return tuple(split for split in SPLITS if getattr(self, split))
 
     def questions(self, split: str, *, everything: bool = False) -> list[Question]:
-        """Return the questions of a split; all of them if limits are to be ignored."""
+        """Return the questions of a split, up to its limit unless `everything` is true."""
         return list(self._loaded(split)[0][: None if everything else getattr(self, f"{split}_limit")])
 
     def hashes(self, split: str) -> dict[str, str]:
-        """Return the hash of each question of a split with its gold answers and passages, by id."""
+        """Return a hash of each question with its gold answers and passages, by question id."""
         return dict(zip((q.question_id for q in self.questions(split)), self._loaded(split)[1], strict=False))
 
     def _loaded(self, split: str) -> _Loaded:
@@ -145,7 +145,7 @@ _Loaded = tuple[tuple[Question, ...], tuple[str, ...]]
 
 @functools.lru_cache(maxsize=64)
 def _loaded(spec: str, split: str | None, version: tuple[int, int]) -> _Loaded:
-    """Return questions and their hashes; several cells ask the same."""
+    """Load questions with their hashes; cached, since several cells have the same questions."""
     del version  # of the file: it may change while a process runs
     questions = tuple(load_questions(spec, split=split))
     return questions, tuple(dataset_hash([question]) for question in questions)
@@ -153,7 +153,7 @@ def _loaded(spec: str, split: str | None, version: tuple[int, int]) -> _Loaded:
 
 @dataclass(frozen=True, kw_only=True)
 class RetrieverChoice:
-    """A retriever of an experiment: its name, and options as `suffice record` takes them."""
+    """A retriever of an experiment: its name, and its options as of `suffice record`."""
 
     name: str
     options: Retrieval = field(default_factory=Retrieval)
@@ -161,17 +161,17 @@ class RetrieverChoice:
 
 @dataclass(frozen=True, kw_only=True)
 class RivalChoice:
-    """Another way of asking for evidence than the plain loop, which is compared with it on the eval questions.
+    """A rival of the plain loop: another way of asking for evidence, compared on the eval questions.
 
-    A method without a rule is answered only where it ends, as it was published; with a rule, in every round.
+    A method without a rule answers once, at its own end, as it was published; with a rule it answers in every round.
 
     Attributes:
         name: Name in tables and folders.
         looping: A method that asks for its own evidence.
         gating: A gate in front of the plain loop.
-        rule: Where it stops; "" = at the method's own end.  Without a method and a gate it stops the plain loop.
-        threshold_of: The signal of the rule whose threshold is chosen on tune questions: right most often, then fewest calls;
-            "" = the threshold stays as it is.
+        rule: The stopping rule; "" = the method's own end.  Without a method or a gate it stops the plain loop.
+        threshold_of: Signal whose threshold in the rule is chosen on tune questions: most right answers, then fewest calls;
+            "" = keep the threshold of the rule.
         models: Names of the models that it is tried with; empty = all.
     """
 
@@ -184,12 +184,12 @@ class RivalChoice:
 
     @property
     def is_recorded(self) -> bool:
-        """Whether it has recordings of its own; a rule alone is replayed on those of the plain loop."""
+        """True if it has recordings of its own; a rule alone is replayed on those of the plain loop."""
         return self.looping.method is not None or self.gating.gate is not None
 
     @property
     def kind(self) -> str:
-        """What it is, in the tables."""
+        """Its kind, as the tables name it."""
         what = "method" if self.looping.method else "gate" if self.gating.gate else ""
         how = "own end" if not self.rule else "rule by tune" if self.threshold_of else "rule"
         return how if not what else what if what == "gate" else f"{what}, {how}"
@@ -200,9 +200,9 @@ class SemanticChoice:
     """Settings of the protocol of Semantic Early-Stopping.
 
     Attributes:
-        metric: What quality means: a column in [0, 1], or `agreement`.
-        tolerance: The loss of mean quality on tune that a selected threshold may have.
-        margins: For non-inferiority and equivalence.
+        metric: The measure of quality: a column in [0, 1], or `agreement`.
+        tolerance: Largest accepted loss of mean quality on tune, for selecting a threshold.
+        margins: Margins of non-inferiority and equivalence.
     """
 
     metric: str = "information_score"
@@ -217,8 +217,8 @@ class CbdrChoice:
     Attributes:
         cross_encoder: Id or folder of the reranker to align.
         others: Further cross-encoders to compare without training.
-        layers: Of the probes: `middle`, `last`, or numbers as text.
-        settings: Those of the pipeline; its seed is that of the cell.
+        layers: Layers of the probes: `middle`, `last`, or numbers as text.
+        settings: Settings of the pipeline; its seed is that of the cell.
     """
 
     cross_encoder: str = "BAAI/bge-reranker-v2-m3"

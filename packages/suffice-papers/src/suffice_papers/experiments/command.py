@@ -40,7 +40,7 @@ def run_command(
         ),
     ] = False,
 ) -> None:
-    """It records, calibrates, replays and certifies every cell, and writes tables and one page. Run it again to resume.
+    """Record, calibrate, replay and certify every cell, and write tables and one page. Run it again to resume.
 
     Example: suffice run experiment.toml
     """
@@ -71,7 +71,7 @@ def run_command(
 
 
 def _show_estimate(experiment: Experiment, folder: Path, output: Output, again: str) -> None:
-    """Show what is left to ask; exit with 1 if there are problems."""
+    """Show the remaining cost and the problems; exit with 1 if there are problems."""
     estimate = estimate_experiment(experiment, folder)
     can_try = estimate.needs_pilot and experiment.protocol != "cbdr"
     then = f"{again} --dry-run" if estimate.problems else f"{again} --pilot 5 --dry-run" if can_try else again
@@ -83,7 +83,7 @@ def _show_estimate(experiment: Experiment, folder: Path, output: Output, again: 
 
 
 def _screen(result: ExperimentRun, folder: Path, again: str) -> Screen:
-    """Return what was asked and the most important table, with its own notes alone."""
+    """Return the calls of the run and all tables; only the most important one keeps its notes."""
     if result.paper is None:
         return Screen(sentences=[result.sentence], tables=[result.stages_table()], then=again)
     cell = folder / "cells" / next(outcome.cell for outcome in result.outcomes if outcome.cell)

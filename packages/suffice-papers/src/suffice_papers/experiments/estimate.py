@@ -1,4 +1,4 @@
-"""What an experiment will still cost, extrapolated from the questions that are recorded."""
+"""Estimate the remaining cost of an experiment from the questions that are already recorded."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ _LEFT = (
     Column("minutes", ",.1f", interval=True),
 )
 _COSTS = ("calls", "tokens", "usd", "minutes")
-"""What is left, in the order of these columns."""
+"""The remaining costs, in the order of these columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellEstimate:
-    """What is left to do in a cell.
+    """The remaining questions of a cell and their cost.
 
     Attributes:
         cell: Its name.
-        questions: All its questions, of both splits.
-        recorded: Those of them that are recorded.
+        questions: Number of its questions in both splits.
+        recorded: Number of recorded questions.
         left: Calls, tokens, USD and minutes of the others: a number, an estimate with its interval, or `NOT_KNOWN`.
     """
 
@@ -54,12 +54,12 @@ class CellEstimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate(Result):
-    """What is left to do in an experiment.
+    """The remaining cost of an experiment, and the problems that were found.
 
     Attributes:
-        cells: What is left, cell by cell.
-        problems: What would end the run, or leave its tables empty.
-        notes: What a reader must know.
+        cells: The estimate of each cell.
+        problems: Problems that would end the run or leave its tables empty.
+        notes: Caveats for the reader.
         level: Coverage of the intervals.
     """
 
@@ -70,7 +70,7 @@ class Estimate(Result):
 
     @property
     def needs_pilot(self) -> bool:
-        """True if the costs of something that is left are unknown."""
+        """True if the cost of some remaining questions is unknown."""
         return any(cell.left["calls"] and cell.left["tokens"] == NOT_KNOWN for cell in self.cells)
 
     @property
@@ -83,7 +83,7 @@ class Estimate(Result):
         return f"{counted(len(self.cells), 'cell')}; left: {calls} calls, {tokens} tokens, {usd} USD, {minutes} minutes; {state}."
 
     def table(self) -> Table:
-        """Return what is left, cell by cell and in total."""
+        """Return the remaining questions and costs of each cell, and in total."""
         rows = [(c.cell, c.questions, c.recorded, *(c.left[name] for name in _COSTS)) for c in self.cells]
         questions, recorded, *costs = list(zip(*rows, strict=True))[1:]
         totals = [_total(part) for part in costs]
@@ -97,7 +97,7 @@ class Estimate(Result):
         )
 
     def tables(self) -> list[Table]:
-        """Return what is left, and the problems."""
+        """Return the table of remaining costs, and the problems."""
         problems = Table(title="Problems", columns=(Column("problem"),), rows=tuple((text,) for text in self.problems))
         return [self.table(), *([problems] if self.problems else [])]
 
@@ -112,7 +112,7 @@ class Estimate(Result):
 
 
 def _total(parts: tuple[Any, ...]) -> Any:
-    """Return the sum of intervals end by end, as cells share questions; a lower bound where some are unknown."""
+    """Add the costs of cells; intervals are added end by end, and an unknown cost makes the sum a lower bound."""
     known = [part for part in parts if part != NOT_KNOWN]
     if not known:
         return NOT_KNOWN
@@ -124,7 +124,7 @@ def _total(parts: tuple[Any, ...]) -> Any:
 
 
 def estimate_experiment(experiment: Experiment, out: str | Path) -> Estimate:
-    """Return what is left to ask in an experiment and what that will cost; no request is sent to a model.
+    """Estimate the remaining cost of an experiment, without a request to a model.
 
     Calls follow from the settings.  Tokens, money and time are extrapolated from the questions of the same cell that are
     recorded, for instance by a pilot; without any they are unknown.
@@ -157,7 +157,7 @@ def estimate_experiment(experiment: Experiment, out: str | Path) -> Estimate:
 
 
 def _cost_notes(left: list[CellEstimate], experiment: Experiment) -> list[str]:
-    """Return where the costs of what is left come from."""
+    """Return notes on the origin of the estimated costs."""
     notes = []
     if any(cell.recorded for cell in left):
         notes.append(
@@ -199,7 +199,7 @@ def _cell_estimate(folder: CellFolder) -> CellEstimate:
 
 
 def _pipeline_estimate(folder: CellFolder) -> CellEstimate:
-    """Return whether CBDR's pipeline has finished in a cell: of one that has not, nothing is extrapolated."""
+    """Return the estimate of a cell of CBDR: no cost if its pipeline has finished, else an unknown one."""
     total = sum(len(folder.cell.data.questions(split)) for split in folder.cell.data.splits)
     finished = is_finished(folder)
     left = dict.fromkeys(_COSTS, 0 if finished else NOT_KNOWN)
@@ -207,7 +207,7 @@ def _pipeline_estimate(folder: CellFolder) -> CellEstimate:
 
 
 def _calls(question: Question, folder: CellFolder) -> int | None:
-    """Return the calls of a question that follow from the settings: in TASR one for each round; None if they do not follow."""
+    """Return the calls of a question if the settings determine them, in TASR one for each round; else None."""
     experiment, rival = folder.experiment, folder.cell.rival
     if experiment.protocol != "tasr" or (rival is None and experiment.signals.judge_model is not None):
         return None
@@ -220,7 +220,7 @@ def _calls(question: Question, folder: CellFolder) -> int | None:
 
 
 def _spent(folder: CellFolder, recording: Recording) -> dict[str, Floats]:
-    """Return what each question that did not fail spent over all its rounds."""
+    """Return calls, tokens, USD and minutes of each recorded question that did not fail, over all rounds."""
     sums = {name: np.where(recording.seen, recording.column(name), 0.0).sum(axis=1) for name in recording.names("cost")}
     nothing = np.zeros(len(recording.question_ids))
 
@@ -248,14 +248,14 @@ def _spent(folder: CellFolder, recording: Recording) -> dict[str, Floats]:
 
 
 def extrapolate(values: Floats, left: int, level: float) -> Any:
-    """Return the sum over further questions, with the prediction interval of a normal sample: value, low and high.
+    """Estimate the sum over further questions, with the prediction interval of a normal sample: value, low, high.
 
     >>> extrapolate(np.array([2.0, 4.0]), 10, 0.95)[0]
     30.0
 
     Args:
-        values: Of the recorded questions, shape ``(n_questions,)``, not negative; NaN where unknown.
-        left: How many further ones there are.
+        values: Costs of the recorded questions, shape ``(n_questions,)``, not negative; NaN where unknown.
+        left: Number of further questions.
         level: Coverage of the interval.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Tables of a TOML file read into dataclasses, strictly: every key, type and file is checked, and named where it is wrong."""
+"""Read tables of a TOML file into dataclasses; every key, type and file is checked, and errors name the place."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _TOML_KINDS: Mapping[Any, tuple[tuple[type, ...], str]] = {
     Path: ((str,), "the path of a file or folder"),
 }
 _JSON_OPTIONS = ("extra_body", "template_args")
-"""JSON on the command line."""
+"""Options that are JSON on the command line."""
 
 _NAMES = {"prices": "list", "gate": str(SELF_RAG_GATE)}
-"""Values of paths that are names and no files."""
+"""Values of path options that are names, not files."""
 
 _WRITTEN = ("cache",)
 """Paths that a run creates."""
@@ -65,15 +65,15 @@ def read_fields(
     base: T | None = None,
     **given: Any,
 ) -> T:
-    """Return a dataclass from a table of a TOML file; keys are its fields, with hyphens, and a dataclass in it is a table.
+    """Build a dataclass from a table of a TOML file; its keys are the fields, with hyphens, and nested tables are dataclasses.
 
     Args:
-        group: The dataclass; the options of a command are one, too.
+        group: The dataclass, for instance the options of a command.
         entry: The table.
         where: File and table, for messages.
         folder: Paths are relative to it.
-        left_out: Fields that the file cannot set; those of a dataclass in it are in the metadata of its field.
-        base: What is not given is as there; None = the defaults of the fields.
+        left_out: Fields that the file cannot set; for a nested dataclass, the metadata of its field names them.
+        base: Values of keys that are not given; None = the defaults of the fields.
         given: Values of fields that come from elsewhere.
 
     Raises:
@@ -107,7 +107,7 @@ def read_fields(
 
 
 def _field_value(value: Any, hint: Any, name: str, where: str, folder: Path) -> Any:
-    """Return a value of the type of a field."""
+    """Check a value against the type of its field, and return it in that type."""
     if get_origin(hint) in (tuple, list):
         if not isinstance(value, list):
             raise DataError(f"{where} is {value!r}; expected a list in brackets")
@@ -134,10 +134,10 @@ def _check_least(value: Any, options: tuple[Any, ...], where: str) -> None:
 
 
 def among(value: str, known: Iterable[str], where: str) -> str:
-    """Return a value that is known, or raise with the nearest one that is.
+    """Return a value if it is allowed.
 
     Raises:
-        DataError: It is not known.
+        DataError: It is not; the message has the nearest allowed one.
     """
     allowed = list(dict.fromkeys(known))
     if value not in allowed:
@@ -147,7 +147,7 @@ def among(value: str, known: Iterable[str], where: str) -> str:
 
 
 def _plain_hint(hint: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Return the type of a field without None, and the options of a command behind it."""
+    """Return the type of a field without None, and the command-line options that annotate it."""
     options: tuple[Any, ...] = ()
     if get_origin(hint) is Annotated:
         hint, *rest = get_args(hint)

@@ -1,4 +1,4 @@
-"""An experiment as a value: what its file says, and the cells that follow from it."""
+"""An experiment as a value: the checked content of its file, and its cells."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ from suffice_papers.published import published_tasr
 from suffice_papers.tasr.cells import SETTINGS
 
 FEWEST_TUNE = 2
-"""Tune questions: with one there is nothing to fit."""
+"""Smallest number of tune questions; one is not enough to fit anything."""
 
 PROTOCOLS = tuple(MODEL_OPTIONS)
-"""Whose tables are made."""
+"""The protocols of the papers whose tables are made."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """A model, a data set, a retriever, a prompt and a seed: two recordings; a rival has one, of the eval questions."""
+    """A combination of model, data, retriever, prompt and seed, with a tune and an eval recording; a rival has only eval."""
 
     model: ModelChoice
     data: DataChoice
@@ -53,7 +53,7 @@ class Cell:
 
     @property
     def configuration(self) -> str:
-        """The cell without its seed: cells of one configuration are its runs."""
+        """The name of the cell without its seed; cells that differ only in the seed are runs of one configuration."""
         way = "" if self.rival is None else f"/{self.rival.name}"
         return f"{self.model.name}/{self.data.name}/{self.retriever.name}{way}/{self.prompt}"
 
@@ -69,35 +69,35 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """Everything that makes up the cell; also its folder."""
+        """The full name of the cell, and of its folder."""
         return f"{self.configuration}/seed-{self.seed}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """What an experiment's file says.
+    """The content of an experiment's file.
 
     Attributes:
         path: The file.
-        protocol: Whose tables are made.
+        protocol: The paper whose tables are made.
         models: The models.
         data: The data sets.
         retrievers: The retrievers; default: BM25 over each question's own passages.
-        rivals: Other ways of asking, compared with the plain loop.
+        rivals: Other ways of asking for evidence, compared with the plain loop.
         prompts: Ids of the prompts.
-        seeds: One run each, of models whose answers depend on it.
+        seeds: Seeds; a model whose answers depend on the seed has a run for each.
         max_rounds: The highest round R.
         round_zero: Record the model alone as round 0, too.
         concurrency: Questions in flight; None = 8, or as many as a model that runs here takes at once.
         prices: USD per million tokens: a file, or `list`; None = money is unknown.
         max_loss: The largest mean loss that a certificate bounds.
-        confidence: Of that bound.
+        confidence: Confidence of that bound.
         tune_sizes: Tune questions at the points of the learning curve; empty = a quarter, a half, all.
-        tune_draws: Drawn sets of tune questions at each point.
+        tune_draws: Number of random sets of tune questions at each point.
         resamples: Bootstrap draws.
         level: Coverage of intervals.
         draw_seed: Seed of everything that is drawn from recordings.
-        published: The paper's cell that a configuration repeats, by ``MODEL/DATA/RETRIEVER``.
+        published: Name of the published cell that a configuration reproduces, by ``MODEL/DATA/RETRIEVER``.
         signals: Signals of TASR that cost calls of their own: a judge, and a cross-encoder for `rerank_score`.
         semantic: Settings of the protocol of Semantic Early-Stopping.
         cbdr: Settings of CBDR's pipeline.
@@ -166,7 +166,7 @@ class Experiment:
             self._check_rival(rival, f"{self.path}: rival {rival.name!r}")
 
     def _check_body(self, model: ModelChoice, where: str) -> None:
-        """Raise if what a model's requests contain is no JSON object, or would make all of its runs the same."""
+        """Raise if a model's extra-body is not a JSON object, or has a seed, so that all runs would be the same."""
         body = getattr(model.options, "extra_body", None)
         if body is None:
             return
@@ -219,7 +219,7 @@ class Experiment:
             )
 
     def _check_plain(self) -> None:
-        """Raise if the file sets what only TASR's protocol has."""
+        """Raise if the file of another protocol has settings of TASR."""
         plain = (RetrieverChoice(name="bm25"),)
         given = {
             "retriever": self.retrievers != plain,
@@ -240,16 +240,16 @@ class Experiment:
 
     @property
     def claim(self) -> Claim:
-        """What a certificate claims."""
+        """The claim that a certificate is about."""
         return Claim(epsilon=self.max_loss, confidence=self.confidence)
 
     @property
     def resampling(self) -> Resampling:
-        """How intervals are made."""
+        """Draws, seed and level of the intervals."""
         return Resampling(n_resamples=self.resamples, seed=self.draw_seed, level=self.level)
 
     def cells(self) -> tuple[Cell, ...]:
-        """Return all cells, in the order of the file; runs of one configuration follow each other, and rivals the plain loop."""
+        """Return all cells in the order of the file; runs of one configuration are adjacent, and rivals come after the plain loop."""
         return tuple(
             Cell(model=model, data=data, retriever=retriever, prompt=prompt_name, seed=seed, rival=rival)
             for model, data, retriever, prompt_name in product(self.models, self.data, self.retrievers, self.prompts)
@@ -259,7 +259,7 @@ class Experiment:
         )
 
     def rivals_of(self, model: ModelChoice) -> tuple[RivalChoice, ...]:
-        """Return the other ways of asking that are tried with a model."""
+        """Return the rivals that are tried with a model."""
         return tuple(rival for rival in self.rivals if not rival.models or model.name in rival.models)
 
     def at_once(self, model: ModelChoice) -> int:
@@ -270,7 +270,7 @@ class Experiment:
         return options.batch_size if isinstance(options, ModelOptions) and options.local else 8
 
     def repeats(self, model: ModelChoice) -> bool:
-        """Return whether another seed may change a cell: at an endpoint, in a script, and in training."""
+        """Return whether a seed may change the cells of a model: at an endpoint, for a script, or in training."""
         return self.protocol == "cbdr" or bool(model.scripted) or model.is_remote
 
     def tune_cell(self, cell: Cell) -> Cell:

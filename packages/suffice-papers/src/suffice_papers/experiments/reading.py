@@ -1,4 +1,4 @@
-"""The file of an experiment, read strictly: paths are relative to it, and whatever is wrong is named."""
+"""Read the file of an experiment; paths are relative to it, and errors name the key, the value and what is allowed."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def read_experiment(path: str | Path) -> Experiment:
 
 
 def _tables_at(entries: Any, path: Path, key: str) -> list[tuple[dict[str, Any], str]]:
-    """Return the tables of a list, each with its place for messages."""
+    """Return the tables of a list, each with its place in the file for messages."""
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise SchemaError(f"{path}: {key} is {entries!r:.80}; write [[{key}]], then one key per line")
     listed = []
@@ -164,7 +164,7 @@ def _read_rival(entry: dict[str, Any], where: str, folder: Path) -> RivalChoice:
 
 
 def _located(options: Any, names: Sequence[str], folder: Path) -> Any:
-    """Return options in which an id or path is the path if there is one, relative to the file of the experiment."""
+    """Resolve options that may be a hub id or a path: those that exist relative to the experiment's file become paths."""
     paths = {name: folder / value for name in names if (value := getattr(options, name)) is not None}
     return replace(options, **{name: str(path) for name, path in paths.items() if path.exists()})
 

@@ -1,4 +1,4 @@
-"""Ways of asking side by side: the plain loop, TASR and every rival on the same eval questions of one model, data and seed."""
+"""Compare ways of asking for evidence: the plain loop, TASR and every rival, on the same eval questions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _RUN_FIGURES = {
 
 
 class WaysOfAsking:
-    """The cells that differ only in how they ask for evidence, and what the tables say of them.
+    """Compares the cells that differ only in how they ask for evidence.
 
     Args:
         folders: The folders of all cells, recorded.
@@ -65,7 +65,7 @@ class WaysOfAsking:
 
     @property
     def sentences(self) -> list[str]:
-        """What became of the rivals, in one sentence; nothing without rivals."""
+        """The result of the rivals in one sentence; empty without rivals."""
         summary = self.summary
         if summary is None:
             return []  # if there should be one, the reason is where the table would be
@@ -76,7 +76,7 @@ class WaysOfAsking:
 
     @property
     def summary(self) -> Table | None:
-        """The table for a screen: TASR and the rivals of each cell; None where there is none."""
+        """The table for one screen, with TASR and the rivals of each cell; None if it cannot be made."""
         if not self._experiment.rivals:
             return None
         try:
@@ -87,7 +87,7 @@ class WaysOfAsking:
         return narrow(replace(table, rows=rows), _SCREEN)
 
     def tables(self) -> list[Table]:
-        """Return all ways of asking of each cell, and their runs where there are several; nothing without rivals.
+        """Return a table of all ways of asking, and tables over their runs if there are several; empty without rivals.
 
         Raises:
             DataError: The recordings of a cell have different questions.
@@ -96,7 +96,7 @@ class WaysOfAsking:
 
     @cached_property
     def _lines(self) -> list[tuple[Cell, list[RivalLine]]]:
-        """Each cell of the plain loop that has rivals, with its lines."""
+        """Each cell of the plain loop with rivals, and the lines of all its ways of asking."""
         by_cell = {folder.cell.name: folder for folder in self._folders}
         return [
             (folder.cell, self._lines_of(folder, by_cell))
@@ -116,7 +116,7 @@ class WaysOfAsking:
         return lines
 
     def _policy(self, rival: RivalChoice, plain: CellFolder, recording: Recording) -> Policy | str:
-        """Return what stops a rival, or why there is none."""
+        """Return the policy that stops a rival, or the reason why there is none."""
         try:
             if rival.is_recorded:
                 return policy_for(recording, rival.rule or "full", max_rounds=self._experiment.max_rounds)
@@ -125,7 +125,7 @@ class WaysOfAsking:
             return str(error)
 
     def _fitted(self, rival: RivalChoice, plain: CellFolder) -> Policy:
-        """Return the policy of a rule, with what it needs fitted on the tune questions."""
+        """Return the policy of a rival's rule, calibrated on the tune questions."""
         tune = read_recording(plain.recording("tune"))
         policy = calibrate(tune, rule=rival.rule, max_rounds=self._experiment.max_rounds, compare=False)[0]
         if rival.threshold_of:
@@ -156,12 +156,12 @@ class WaysOfAsking:
         )
 
     def _undefined(self) -> list[str]:
-        """Return why differences have no intervals, where they have none."""
+        """Return notes on differences without intervals."""
         fewest = min(Units.of(len(lines[0].questions), lines[0].clusters).n_units for _, lines in self._lines)
         return undefined_notes(fewest, self._experiment.resampling.n_resamples)
 
     def _runs(self) -> list[Table]:
-        """Return the figures of each way over runs and questions, where some are repeated."""
+        """Return tables of the figures over runs and questions; empty if there is only one run of each."""
         runs: dict[str, list[RunValues]] = {}
         for cell, lines in self._lines:
             for line in lines:
@@ -174,7 +174,7 @@ class WaysOfAsking:
 
 
 def _with_best_threshold(policy: Policy, signal: str, tune: Recording) -> Policy:
-    """Return a policy whose threshold on a signal makes it right most often on tune questions, and of equal ones cheapest.
+    """Choose a policy's threshold on a signal by tune questions: most right answers, then fewest calls.
 
     Raises:
         DataError: No threshold can be judged there.
@@ -189,11 +189,11 @@ def _with_best_threshold(policy: Policy, signal: str, tune: Recording) -> Policy
 
 
 _DIGITS = 12
-"""Means that are equal differ beyond these digits, where they were summed in another order."""
+"""Means are rounded to these digits before they are compared, since the order of summing changes the last ones."""
 
 
 def _policy_of(plain: CellFolder) -> Policy | str:
-    """Return TASR as it was calibrated in a cell, or why it was not."""
+    """Return the TASR policy of a cell, or the reason why it could not be calibrated."""
     path = plain.file("policy.json")
     problem: str | None = json.loads(path.read_text("utf-8")).get("problem")
     return problem or Policy.load(path)

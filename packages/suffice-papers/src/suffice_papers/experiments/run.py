@@ -1,4 +1,4 @@
-"""An experiment from its file to its tables: every cell is recorded, then everything that asks no model is computed."""
+"""Run an experiment: record every cell, then compute policies, certificates and tables from the recordings."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ExperimentRun(Result):
 
     Attributes:
         out: The folder of the results.
-        outcomes: What took long or cost money: recordings, or pipelines, in order.
+        outcomes: The recordings, or pipelines, in order.
         paper: All tables; None after a pilot.
     """
 
@@ -48,7 +48,7 @@ class ExperimentRun(Result):
 
     @property
     def sentence(self) -> str:
-        """What was asked, in one sentence."""
+        """The number of calls and of recordings that were made, in one sentence."""
         is_pipeline = all(outcome.stage == "cbdr" for outcome in self.outcomes)
         counts = counted(len(self.outcomes), "pipeline" if is_pipeline else "recording")
         done = sum(outcome.done for outcome in self.outcomes)
@@ -57,11 +57,11 @@ class ExperimentRun(Result):
         return f"{done} of {counts} ran." if is_pipeline else f"{self.calls:,.0f} calls for {done} of {counts}."
 
     def tables(self) -> Sequence[Table]:
-        """Return what was done, and all tables."""
+        """Return the table of stages, then those of the paper."""
         return [self.stages_table(), *(() if self.paper is None else self.paper.parts)]
 
     def stages_table(self) -> Table:
-        """Return what was asked in this run, and what was complete before it."""
+        """Return a table of the stages: whether each ran now or was complete before, and its calls."""
         return Table.of(
             "Stages",
             self.outcomes,
@@ -85,10 +85,10 @@ class ExperimentRun(Result):
 
 
 _LOOPS: dict[str, Callable[[Cell, Experiment, Loaded], LiveLoop]] = {"tasr": retrieval_loop, "semantic": drafts_loop}
-"""What records the cells of a protocol; CBDR has a pipeline of its own."""
+"""The loop that records a cell, by protocol; CBDR has a pipeline instead."""
 
 _PAPERS: dict[str, Callable[..., Paper]] = {"tasr": tasr_paper, "semantic": semantic_paper, "cbdr": cbdr_paper}
-"""What writes the results of the cells and makes the tables."""
+"""The function that evaluates the cells and makes the tables, by protocol."""
 
 OnTable = Callable[[str, int, int], None]
 OnCell = Callable[[str, Progress], None]
@@ -105,7 +105,7 @@ def run_experiment(
 ) -> ExperimentRun:
     """Record every cell, then calibrate, replay and certify each, and write the tables.
 
-    What is recorded is not asked again.  Everything that asks no model is computed anew from the recordings.
+    Recorded questions are not asked again; policies, certificates and tables are computed anew.
 
     Args:
         experiment: From `read_experiment`.
@@ -116,10 +116,9 @@ def run_experiment(
         on_table: Called with the table that is made, the number of tables done and their total.
 
     Raises:
-        ConfigMismatchError: A recorded cell has other settings or questions than the file names now, or something else
-            that `find_problems` looks for is wrong.
-        MissingExtraError: The extra `charts` is not installed, by which figures are drawn.
-        ModelError: A model failed; what was recorded is kept, and the same call goes on.
+        ConfigMismatchError: `find_problems` reports a problem, such as a cell that was recorded with other settings.
+        MissingExtraError: The extra `charts`, which draws figures, is not installed.
+        ModelError: A model failed; recorded questions are kept, and the same call resumes.
     """
     out = Path(out)
     folders = [CellFolder(out, cell, experiment) for cell in experiment.cells()]
@@ -155,16 +154,16 @@ def _record_cells(
     pilot: int | None,
     on_record: OnCell | None,
 ) -> list[StageOutcome]:
-    """Record what is left of every cell; models are released before anything is computed."""
+    """Record the missing questions of every cell; models are released before anything is computed."""
     loaded, outcomes = Loaded(), []
-    for folder in sorted(folders, key=_by_what_is_loaded):
+    for folder in sorted(folders, key=_loading_order):
         report = None if on_record is None else _reporting(on_record, folder.cell.name)
         outcomes += record_cell(folder, build, loaded, first=pilot, on_progress=report)
     return outcomes
 
 
-def _by_what_is_loaded(folder: CellFolder) -> tuple[int, int, int]:
-    """Return what puts cells together that load the same model, and among them those that search the same index."""
+def _loading_order(folder: CellFolder) -> tuple[int, int, int]:
+    """Return a sort key that puts cells with the same model together, and among them those with the same index."""
     experiment, cell = folder.experiment, folder.cell
     retriever = experiment.retrievers.index(cell.retriever)
     if cell.model.scripted or cell.model.is_remote:

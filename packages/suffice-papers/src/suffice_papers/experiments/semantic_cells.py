@@ -42,7 +42,7 @@ def semantic_paper(
     command: str,
     on_table: Callable[[str, int, int], None] | None,
 ) -> Paper:
-    """Return the protocol's tables of the first run of each configuration, and what its runs show.
+    """Return the protocol's tables of the first run of each configuration, and tables over its runs.
 
     Raises:
         SufficeError: No cell allows the protocol; the message is that of the first.
@@ -95,7 +95,7 @@ def _titled(tables: Sequence[Table], name: str, *, several: bool) -> list[Table]
 
 
 def _protocol_runs(runs: dict[str, list[SemanticProtocol]], experiment: Experiment) -> list[Table]:
-    """Return quality, its difference to the full width, and rounds of the judge-free policy, over runs and questions."""
+    """Tabulate the judge-free policy over runs and questions: quality, difference to the full width, and rounds."""
     values = {name: [_run_values(protocol) for protocol in protocols] for name, protocols in runs.items()}
     metric = experiment.semantic.metric
     shown = {

@@ -1,4 +1,4 @@
-"""The folder of a cell: its recordings, which resume and never mix two settings, and what is computed from them."""
+"""The folder of a cell: recordings that resume and never mix two settings, and results computed from them."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from suffice_papers.experiments.plan import Cell, Experiment
 T = TypeVar("T")
 
 _NAMED_AT_MOST = 3
-"""Names in a message."""
+"""Most question ids in a message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageOutcome:
-    """A stage that may take long or cost money, and its part in this run.
+    """The outcome of one recording or pipeline of a cell in this run.
 
     Attributes:
         cell: Name of the cell.
         stage: Name of the stage.
-        done: Whether it ran; False where its result was complete.
+        done: True if it ran; False if it was already complete.
         calls: Calls of models in this run.
-        failed: Why questions failed, by id.
+        failed: The error of each failed question, by id.
     """
 
     cell: str
@@ -61,16 +61,16 @@ class CellFolder:
     experiment: Experiment
 
     def file(self, name: str) -> Path:
-        """Return the place of a file of the cell."""
+        """Return the path of a file of the cell."""
         return self.out / "cells" / self.cell.name / name
 
     def recording(self, split: str) -> Path:
-        """Return the place of a recording; a transferred calibration reads that of another cell's tune questions."""
+        """Return the path of a recording; with a transferred calibration, tune questions are recorded in another cell."""
         cell = self.experiment.tune_cell(self.cell) if split == "tune" else self.cell
         return CellFolder(self.out, cell, self.experiment).file(f"{split}.parquet")
 
     def recorded(self, split: str) -> dict[str, str]:
-        """Return the recorded questions with their ends; empty if there is no recording yet."""
+        """Return the end of each recorded question, by id; empty if there is no recording yet."""
         path = self.file(f"{split}.parquet")
         return dict(StoredRows(path, open_recording(path)).ends) if path.exists() else {}
 
@@ -80,7 +80,7 @@ class CellFolder:
         return [question for question in questions if ends.get(question.question_id, "failed") == "failed"]
 
     def check(self) -> None:
-        """Raise if something was recorded with other settings or other questions than the file names now.
+        """Raise if the cell was recorded with other settings or questions than those of the file.
 
         Raises:
             ConfigMismatchError: It was; the message says what changed.
@@ -109,13 +109,13 @@ class CellFolder:
                 )
 
     def remember(self) -> None:
-        """Write down settings and questions before the first of them is asked."""
+        """Store the settings and the hashes of questions, before the first question is asked."""
         held = {split: self.cell.data.hashes(split) for split in self.cell.splits}
         stored = {"settings": jsonable(cell_settings(self.cell, self.experiment)), "questions": held}
         write_file(self.file("settings.json"), json.dumps(stored, indent=1, sort_keys=True) + "\n")
 
     def _stored(self) -> dict[str, Any]:
-        """Return what was remembered; nothing where nothing was recorded with it."""
+        """Return the stored settings and hashes; empty if nothing was recorded yet."""
         files = [self.file(f"{split}.parquet{suffix}") for split in SPLITS for suffix in ("", ".journal")]
         path = self.file("settings.json")
         if not any(file.exists() for file in files):
@@ -138,13 +138,13 @@ def record_cell(
     first: int | None = None,
     on_progress: Callable[[str, Progress], None] | None = None,
 ) -> list[StageOutcome]:
-    """Record the questions of a cell that are not recorded yet; without any, no model is loaded and nothing is asked.
+    """Record the missing questions of a cell; if there are none, load no model.
 
     Args:
         folder: The cell.
-        build: Makes its loop; models are loaded there.
-        loaded: What the cells before have loaded.
-        first: Only the first questions of each split, as a pilot; they are a part of the whole recording later.
+        build: Builds its loop and loads its models.
+        loaded: The parts that earlier cells have loaded.
+        first: Number of questions of each split to record, as a pilot; a later run continues the same recording.
         on_progress: Called with the split and the progress of its recording.
 
     Raises:
@@ -188,7 +188,7 @@ def _recorded(folder: CellFolder, split: str, summary: RecordSummary) -> StageOu
 
 
 def json_of(path: Path) -> Any:
-    """Return what a file holds; None where it is damaged."""
+    """Parse a JSON file; None if it is damaged."""
     try:
         return json.loads(path.read_text("utf-8"))
     except ValueError:
@@ -196,7 +196,7 @@ def json_of(path: Path) -> Any:
 
 
 def write_result(path: Path, make: Callable[[], T]) -> T | SufficeError:
-    """Write a result as JSON, or the reason why a cell does not allow it, and return either.
+    """Compute a result and write it as JSON; if that is impossible, write and return the error instead.
 
     Args:
         path: The file.

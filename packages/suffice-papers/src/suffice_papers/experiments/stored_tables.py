@@ -1,4 +1,4 @@
-"""Tables of an experiment as JSON; those of a finished pipeline are read back, so that its models are not loaded again."""
+"""Write tables as JSON and read them back, so that a finished pipeline does not load its models again."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def _written(table: Table) -> dict[str, Any]:
 
 
 def read_paper(path: Path) -> Paper:
-    """Read a paper; what was undefined is None.
+    """Read a paper; undefined values are None.
 
     Raises:
-        SchemaError: The file is not one of `write_paper`.
+        SchemaError: The file was not written by `write_paper`.
     """
     try:
         data = load_json(path.read_text("utf-8"))
@@ -70,5 +70,5 @@ def _read_table(data: dict[str, Any]) -> Table:
 
 
 def stored_value(value: Any) -> Any:
-    """Return a value of a row as JSON has it: an interval as a tuple, with NaN where an end is undefined."""
+    """Convert a JSON value of a row: a list becomes an interval, in which null is NaN."""
     return tuple(float("nan") if part is None else part for part in value) if isinstance(value, list) else value

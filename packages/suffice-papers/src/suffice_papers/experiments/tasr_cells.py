@@ -1,4 +1,4 @@
-"""Cells of TASR: calibrated, replayed and certified, then the paper's tables and what runs and calibrations show."""
+"""Cells of TASR: calibrate, replay and certify each, then make the paper's tables and further ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from suffice_papers.tasr.tables import paper_of_cells
 def evaluate_tasr(folder: CellFolder) -> None:
     """Write a cell's policy, fitted on its tune questions, and its replay and certificate on the eval questions.
 
-    A rival has none of them: it is only compared.
+    A rival is only compared, so nothing is written for it.
     """
     if folder.cell.rival is not None:
         return
@@ -67,7 +67,7 @@ def tasr_cell(folder: CellFolder) -> TasrCell:
 
 
 def with_all_prompts(folder: CellFolder, split: str) -> Path:
-    """Return a recording of a cell with all prompts of the experiment: the search of 381 rules reads two of them."""
+    """Return a cell's recording with all prompts of the experiment, since the search of 381 rules reads two of them."""
     experiment, path = folder.experiment, folder.recording(split)
     if len(experiment.prompts) == 1:
         return path
@@ -82,7 +82,7 @@ def with_all_prompts(folder: CellFolder, split: str) -> Path:
 
 
 def _certified(folder: CellFolder) -> Mapping[str, Any]:
-    """Return what the certificate of a cell says, or why there is none."""
+    """Return the verdict of a cell's certificate, or the reason why there is none."""
     path = next(path for path in (folder.file("certificate.json"), folder.file("policy.json")) if path.is_file())
     values: dict[str, Any] = json.loads(path.read_text("utf-8"))
     return {"cell": folder.cell.name, **{key: values.get(key) for key in ("problem", "headline", "certified", "n")}}
@@ -95,7 +95,7 @@ def tasr_paper(
     command: str,
     on_table: Callable[[str, int, int], None] | None,
 ) -> Paper:
-    """Return the paper's tables of the first run of each configuration, and what the runs, calibrations and rivals show."""
+    """Return the paper's tables of the first run of each configuration, and tables on runs, calibrations and rivals."""
     resampling = experiment.resampling
     for folder in folders:
         evaluate_tasr(folder)

@@ -1,4 +1,4 @@
-"""Figures with two intervals: over questions and over runs, and one over both."""
+"""Means over runs and questions, with intervals over questions, over runs and over both."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Repeated:
     Attributes:
         mean: The mean.
         n_runs: Runs.
-        questions: Interval over questions, the runs as they are.
-        runs: Interval over runs, the questions as they are; None with one run.
+        questions: Interval over questions, for these runs.
+        runs: Interval over runs, for these questions; None with one run.
         both: Interval over both; None with one run.
     """
 
@@ -54,7 +54,7 @@ def repeated(values: Floats, resampling: Resampling, clusters: Clusters = None) 
 
     Args:
         values: Shape ``(n_runs, n_questions)``, no NaN.
-        resampling: How the intervals over questions are drawn, and the level of all.
+        resampling: Draws of the intervals over questions, and the level of all intervals.
         clusters: The unit of each question; None if each is its own.
 
     Raises:
@@ -101,7 +101,7 @@ _MACRO = (
 )
 
 NOT_KNOWN = "unknown"
-"""What stands in the place of a figure that nobody can know yet."""
+"""Shown in place of a figure that is not known yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -111,7 +111,7 @@ class RunValues:
     Attributes:
         values: By key, each of shape ``(n_questions,)``.
         questions: Their ids.
-        clusters: The unit of each.
+        clusters: The unit of each question.
     """
 
     values: Mapping[str, Floats]
@@ -121,7 +121,7 @@ class RunValues:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """How a figure is printed: its heading, and specification and scale of a column."""
+    """The heading, format and scale of a figure's column."""
 
     heading: str
     spec: str = ".2f"
@@ -141,9 +141,9 @@ def runs_tables(
     Args:
         runs: The runs of each configuration, by its name; at least one each.
         shown: The figures, by key of the values.
-        resampling: How intervals are made.
-        notes: What was left out.
-        macro: Whether the mean over the configurations means something.
+        resampling: Settings of the intervals.
+        notes: Further notes, for example on runs that were left out.
+        macro: True to add the mean over configurations.
 
     Raises:
         DataError: There are no runs, or those of a configuration have different questions.
@@ -175,7 +175,7 @@ def runs_tables(
 
 
 def _macro(runs: Mapping[str, Sequence[RunValues]], key: str, resampling: Resampling) -> Repeated:
-    """Return the mean over configurations of a figure; those with the same questions share the draws."""
+    """Return the mean of a figure over configurations; those with the same questions share their draws."""
     cells = []
     for name, parts in runs.items():
         units = parts[0].questions if parts[0].clusters is None else parts[0].clusters

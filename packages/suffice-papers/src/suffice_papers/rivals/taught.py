@@ -8,7 +8,7 @@ each time; and to read passages, whose values are drawn anew each time and so te
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,10 +16,8 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from suffice.errors import MissingExtraError
 from suffice.loops.models.prompts import Prompt
 from suffice.policy.rounds import Passage
-from suffice_papers.cbdr.tiny import END_TOKEN, look_back, train_network, word_tokenizer
 from suffice_papers.cbdr.world import TITLES, write_questions
 from suffice_papers.rivals.chained_world import (
     BRIDGES,
@@ -28,6 +26,15 @@ from suffice_papers.rivals.chained_world import (
     Pair,
     make_chained_world,
     two_step_question,
+)
+from suffice_papers.tiny_llama import (
+    END_TOKEN,
+    OnProgress,
+    require_torch,
+    tiny_llama,
+    train_llama,
+    train_network,
+    word_tokenizer,
 )
 from suffice_retrieval.methods import ChainPrompt
 
@@ -77,7 +84,7 @@ def train_chains(
     steps: int = STEPS,
     threads: int = 1,
     n_questions: tuple[int, int] = (120, 200),
-    on_progress: Callable[[int, int], None] | None = None,
+    on_progress: OnProgress | None = None,
 ) -> ChainedWorld:
     """Train a tiny Llama on the chained world of a seed and save it with its questions.
 
@@ -95,27 +102,19 @@ def train_chains(
     Raises:
         MissingExtraError: torch or transformers is not installed.
     """
-    try:
-        import torch
-        import transformers  # noqa: F401 - the same message for both
-    except ImportError as error:
-        raise MissingExtraError("teaching a tiny model the methods", "torch", "suffice-papers") from error
+    require_torch("teaching a tiny model the methods")
     world = make_chained_world(seed)
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
     tokenizer = _chain_tokenizer(world)
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            network = _chain_network(tokenizer)
-            _train_chains(network, tokenizer, _ChainLessons(world), steps, on_progress)
-    finally:
-        torch.set_num_threads(before)
-    network.eval()
-    network.save_pretrained(path)
-    tokenizer.save_pretrained(path)
+    train_llama(
+        path,
+        tokenizer,
+        lambda: tiny_llama(tokenizer, heads=8, width=32, longest=512, distances=_LOOK_BACK),
+        lambda network: _train_chains(network, tokenizer, _ChainLessons(world), steps, on_progress),
+        seed=seed,
+        threads=threads,
+    )
     write_questions(path / "tune.jsonl", world.questions("tune", n_questions[0]))
     write_questions(path / "eval.jsonl", world.questions("eval", n_questions[1]))
     facts = [[*pair, value, world.status[pair]] for pair, value in world.values.items()]
@@ -131,31 +130,6 @@ def _chain_tokenizer(world: ChainedWorld) -> Any:
     lesson = _ChainLessons(world)
     samples = ["".join(lesson.unaided()) for _ in range(20)] + ["".join(lesson.asking()) for _ in range(5)]
     return word_tokenizer(sorted(words), samples, template=_CHAIN_TEMPLATE, longest=512)
-
-
-def _chain_network(tokenizer: Any) -> Any:
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    network = LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=len(tokenizer),
-            hidden_size=128,
-            intermediate_size=256,
-            num_hidden_layers=2,
-            num_attention_heads=8,
-            num_key_value_heads=8,
-            head_dim=32,
-            max_position_embeddings=512,
-            rope_theta=100.0,
-            attention_bias=True,
-            tie_word_embeddings=True,
-            pad_token_id=tokenizer.pad_token_id,
-            bos_token_id=None,
-            eos_token_id=tokenizer.eos_token_id,
-        )
-    )
-    look_back(network, _LOOK_BACK)
-    return network
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +210,7 @@ class _ChainLessons:
         return [sentences[i] for i in self._rng.permutation(len(sentences))]
 
     def asking(self) -> tuple[str, str]:
-        """Return a lesson in FLARE's questions: to ask for a value in a sentence."""
+        """Return a lesson in which the model asks FLARE's question about a value in a sentence."""
         bridge, leaf = self._one_of(BRIDGES), self._one_of(LEAVES)
         first, middle = (bridge, self._one_of(self._world.entities)), self._one_of(self._world.entities)
         second, value = (leaf, middle), self._one_of(self._world.names[leaf])
@@ -276,7 +250,7 @@ def rendered(messages: Sequence[Mapping[str, str]]) -> str:
 
 
 def _train_chains(
-    network: Any, tokenizer: Any, lessons: _ChainLessons, steps: int, on_progress: Callable[[int, int], None] | None
+    network: Any, tokenizer: Any, lessons: _ChainLessons, steps: int, on_progress: OnProgress | None
 ) -> None:
     """Train with AdamW; only tokens after the prompt count in the loss."""
     import torch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -99,18 +100,12 @@ def protocol_command(
     """
     options.allowed(ledger, LEDGERS, "--ledger")
     options.allowed(preset or "bge", _PRESETS, "--preset")
-    if sum(option is not None for option in (dev, eps, preset)) > 1:
-        raise typer.BadParameter(
-            "choose one: --dev selects, --eps fixes, --preset takes the published", param_hint="--eps"
-        )
-    if patience is not None and eps is None:
-        raise typer.BadParameter("it goes with --eps; otherwise it is selected", param_hint="--patience")
+    _check_choice(dev, eps, preset, patience)
     _check_ending(out)
     with status("replaying"):
         recording = _named_recording(path)
-        test, tuned = _tuned(
-            recording, dev, dev_share, eps=eps, patience=patience, preset=preset, metric=metric, tolerance=tolerance
-        )
+        fixed = {"eps": eps, "patience": patience, "preset": preset}
+        test, tuned = _tuned(recording, dev, dev_share, metric=metric, tolerance=tolerance, **fixed)
         protocol = semantic_protocol(
             test,
             tuned,
@@ -120,33 +115,44 @@ def protocol_command(
             ledger=ledger,
             command=command_line(context, "policy", "out", "figures", "details", "as_json"),
         )
-        if policy is not None:
-            protocol.replayed.policies["judge_free"].save(policy)
-        if figures is not None:
-            for name, (spec, _) in protocol_part(protocol).charts.items():
-                Chart(spec).save(figures / f"{name}.svg")
-        if out is not None:
-            write_file(out, _page_or_tables(protocol, out, path.stem))
-    written = {
-        name: None if file is None else str(file)
-        for name, file in (("out", out), ("policy", policy), ("figures", figures))
-    }
-    tables = protocol.tables()
-    if not output.details:
-        tables = [protocol.summary(), *(replace(table, notes=()) for table in tables[1:])]
-    then = f"{command_line(context, 'details', folders=True)} -o page.html"
+        _write_files(protocol, path.stem, policy=policy, figures=figures, out=out)
+    files = {"policy": policy, "page or tables": out, "figures": figures}
+    _show(protocol, output, files, path, f"{command_line(context, 'details', folders=True)} -o page.html")
+
+
+def _show(
+    protocol: SemanticProtocol, output: Output, files: Mapping[str, Path | None], path: Path, page_command: str
+) -> None:
+    """Print the protocol's tables, or its JSON, with the files that were written and a command to go on with."""
+    policy, out = files["policy"], files["page or tables"]
+    then = page_command
     if policy is not None:
         then = f"suffice replay {quoted(path)} --policy {quoted(policy)}"
     elif out is not None:
         then = f"suffice replay {quoted(path)} --rule semantic_bge"
+    tables = protocol.tables()
+    if not output.details:
+        tables = [protocol.summary(), *(replace(table, notes=()) for table in tables[1:])]
     screen = Screen(
         sentences=[*protocol.headlines(), protocol.tuned.sentence()],
         tables=tables,
         notes=protocol.notes,
-        files={"policy": policy, "page or tables": out, "figures": figures},
+        files=files,
         then=then,
     )
-    output.show({**written, **protocol.to_dict()}, screen)
+    output.show({"out": out, "policy": policy, "figures": files["figures"], **protocol.to_dict()}, screen)
+
+
+def _write_files(
+    protocol: SemanticProtocol, name: str, *, policy: Path | None, figures: Path | None, out: Path | None
+) -> None:
+    if policy is not None:
+        protocol.replayed.policies["judge_free"].save(policy)
+    if figures is not None:
+        for chart, (spec, _) in protocol_part(protocol).charts.items():
+            Chart(spec).save(figures / f"{chart}.svg")
+    if out is not None:
+        write_file(out, _page_or_tables(protocol, out, name))
 
 
 def _named_recording(path: Path) -> Recording:
@@ -176,6 +182,15 @@ def _page_or_tables(protocol: SemanticProtocol, out: Path, name: str) -> str:
         return tables
     sentences = (*protocol.headlines(), protocol.tuned.sentence())
     return f"# Semantic early stopping: {name}\n\n" + "".join(f"{sentence}\n\n" for sentence in sentences) + tables
+
+
+def _check_choice(dev: Path | None, eps: float | None, preset: str | None, patience: int | None) -> None:
+    if sum(option is not None for option in (dev, eps, preset)) > 1:
+        raise typer.BadParameter(
+            "choose one: --dev selects, --eps fixes, --preset takes the published", param_hint="--eps"
+        )
+    if patience is not None and eps is None:
+        raise typer.BadParameter("it goes with --eps; otherwise it is selected", param_hint="--patience")
 
 
 def _check_ending(out: Path | None) -> None:

@@ -147,7 +147,7 @@ def read_drafts(recording: Recording, metric: str, *, ledger: str = "live") -> D
 
 
 def _measured(recording: Recording, metric: str) -> npt.NDArray[np.bool_]:
-    """Return a mask of the questions with at least one draft, and with known quality of every draft that a stop returns."""
+    """Return a mask of the questions with a draft, and with known quality wherever a policy may stop."""
     values = outcome(recording, metric)
     policy = Policy(max_rounds=max(1, int(recording.index[-1])))
     view = policy.view(recording.rounds(()))

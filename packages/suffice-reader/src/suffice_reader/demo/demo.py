@@ -62,13 +62,8 @@ def demo(
     steps.begin(f"1. Record {len(tune)} tune and {len(evaluation)} eval questions, 5 rounds each.")
     for split, path in paths.items():
         summary = record_bundled(dataset, split, out, limit=limit, quiet=output.as_json)
-        steps.show(
-            Screen(
-                sentences=[
-                    f"{path}: {summary.rounds} rounds, {summary.cost.calls:,.0f} new calls, {summary.seconds:.1f} s"
-                ]
-            )
-        )
+        made = f"{summary.rounds} rounds, {summary.cost.calls:,.0f} new calls, {summary.seconds:.1f} s"
+        steps.show(Screen(sentences=[f"{path}: {made}"]))
     recordings = {split: read_recording(path) for split, path in paths.items()}
 
     steps.begin("2. Fit the calibrators of TASR on the tune questions and lock the policy.")
@@ -107,8 +102,8 @@ def demo(
             then="suffice record DATASET -o run.parquet --base-url URL --model NAME",
         )
     )
+    live = {"questions": len(outcomes), "mean_calls": _mean_calls(outcomes), "differences_from_replay": differences}
     if output.as_json:
-        live = {"questions": len(outcomes), "mean_calls": _mean_calls(outcomes), "differences_from_replay": differences}
         print_json(
             {
                 "calibration": calibration.to_dict(),

@@ -172,7 +172,7 @@ class _Stretch:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Traffic:
-    """The simulated requests: the question of each, and the foreign margins that its replies get under the fault.
+    """The simulated requests; under the fault, each reply gets the margin of another request.
 
     Attributes:
         asked: Index of each request's question in the recording, shape ``(n_requests,)``.

@@ -98,7 +98,7 @@ def index_command(
         Option("--b", min=0, max=1, help=f"BM25's share of length normalisation, {B:g} if not given (bm25s)."),
     ] = None,
 ) -> None:
-    """The corpus is read once; the index contains its passages, and a search reads only the parts that it needs.
+    """Read a corpus once, and write an index with its passages; a search reads only the parts that it needs.
 
     With --dense the index contains vectors instead of words, which several processes may encode (--shard).
 

@@ -131,11 +131,8 @@ def _add_filter(filters: dict[str, Any], name: str, value: Any) -> None:
         return
     if isinstance(filters.get(name), dict):
         raise DataError(f"the filters of {name!r} contradict each other: give values, or each bound once")
-    filters[name] = [*_values(filters[name]), value] if name in filters else value
-
-
-def _values(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
+    known = filters.get(name, [])
+    filters[name] = [*(known if isinstance(known, list) else [known]), value] if name in filters else value
 
 
 def _scalar(text: str) -> Any:

@@ -9,18 +9,26 @@ import sys
 import time
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
+from inspect import isawaitable
 from typing import Any, ClassVar, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from suffice.common.redaction import Redactor, shortened
-from suffice.errors import AuthenticationFailedError, DataError, ModelError, ModelTimeoutError, SufficeError
+from suffice.errors import (
+    AuthenticationFailedError,
+    DataError,
+    MissingExtraError,
+    ModelError,
+    ModelTimeoutError,
+    SufficeError,
+)
 from suffice.loops.retrieval.base import Identity, ScoreKind, checked_k, refuse_pool
 from suffice.loops.retrieval.ranking import RankedPassages
 from suffice.policy.embedding import identity
@@ -29,7 +37,7 @@ from suffice.policy.rounds import Cost, Passage
 from suffice.policy.signals import EMBEDDING, RETRIEVAL
 from suffice_retrieval.indexes.dense import DenseRetriever
 from suffice_retrieval.stores.background import BackgroundClient, in_background
-from suffice_retrieval.stores.checks import checked_choice
+from suffice_retrieval.stores.checks import checked_choice, not_among
 from suffice_retrieval.stores.filters import Condition, conditions_of
 from suffice_retrieval.stores.records import Content, Fields, Hit, QuestionEmbedder
 
@@ -51,6 +59,8 @@ class Store(ABC):
     by_vectors_only: ClassVar[bool] = False
     library: ClassVar[str] = ""
     """The client library to import before the first search, since that may take long; empty if there is none."""
+    extra: ClassVar[str] = ""
+    """The extra of suffice-retrieval that installs the library; empty for a store of another package."""
 
     def __init__(
         self,
@@ -90,7 +100,9 @@ class Store(ABC):
             MissingExtraError: It is not installed.
         """
         if cls.library and find_spec(cls.library) is None:
-            raise cls._missing()
+            if not cls.extra:
+                raise DataError(f"the client library {cls.library} of the store {cls.name} is not installed")
+            raise MissingExtraError(f"searching {cls.name} ({cls.library})", cls.extra, "suffice-retrieval")
 
     @property
     def score_kind(self) -> ScoreKind:
@@ -249,9 +261,7 @@ class Store(ABC):
             except SufficeError:
                 raise
             except TimeoutError:
-                failure: SufficeError = ModelTimeoutError(
-                    f"{self.place} did not answer within {self.timeout_s:g} s: raise timeout_s, or ask for less"
-                )
+                failure: SufficeError = self._too_slow("raise timeout_s, or ask for less")
             except Exception as error:  # noqa: BLE001 - whatever a client raises becomes one of our errors
                 failure = self.failure_of(error)
             if not getattr(failure, "retryable", False) or isinstance(failure, ModelTimeoutError):
@@ -306,6 +316,9 @@ class Store(ABC):
             retryable=True,
         )
 
+    def _too_slow(self, advice: str) -> ModelTimeoutError:
+        return ModelTimeoutError(f"{self.place} did not answer within {self.timeout_s:g} s: {advice}")
+
     def _status(self, status: int, said: object) -> SufficeError:
         """Return the error for a status of HTTP."""
         text = f"{self.place} answered {status} ({self._said(said)})"
@@ -317,16 +330,24 @@ class Store(ABC):
             return ModelError(f"{text}: try again later, with less concurrency", retryable=True)
         return DataError(f"{text}: check names, filters and settings")
 
+    def _require_fields(self, kind: str, known: Collection[str], *further: str | None) -> None:
+        """Raise if the store lacks a field that a search reads.
+
+        Args:
+            kind: The store's own word for a field.
+            known: Fields of the store.
+            further: Fields that a search reads in addition to those of passages, vectors and filters.
+        """
+        fields = (*self.fields.parts, self.fields.vector, *further, *(item.field for item in self.conditions))
+        for name in filter(None, fields):
+            if name not in known:
+                not_among(f"{self.place}: the {kind}", name, known, self._title_advice(name))
+
     def _title_advice(self, name: str) -> str:
         return "Without a title, give title=None (in an address: title=)" if name == self.fields.title else ""
 
     def _said(self, error: object) -> str:
         return shortened(self._redact(str(error) or type(error).__name__))
-
-    @staticmethod
-    def _missing() -> SufficeError:
-        """Return the error for a client library that is not installed."""
-        return DataError("the client library of the store is not installed")
 
     # Methods that each kind of store defines.
 
@@ -340,8 +361,10 @@ class Store(ABC):
 
     @staticmethod
     async def close_client(client: Any) -> None:
-        """Close a client; the default calls its method `close`."""
-        client.close()
+        """Close a client; the default calls its method `close`, and waits for it if it is asynchronous."""
+        closing = client.close()
+        if isawaitable(closing):
+            await closing
 
     @abstractmethod
     async def look(self, client: Any) -> Content:

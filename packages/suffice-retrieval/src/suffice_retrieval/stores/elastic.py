@@ -12,9 +12,9 @@ from urllib.parse import quote, unquote, urlsplit
 import numpy as np
 import numpy.typing as npt
 
-from suffice.errors import DataError, MissingExtraError, ModelTimeoutError, SufficeError
+from suffice.errors import DataError, ModelTimeoutError, SufficeError
 from suffice_retrieval.stores.base import Store
-from suffice_retrieval.stores.checks import checked_choice, no_passage, not_among
+from suffice_retrieval.stores.checks import checked_choice, no_passage
 from suffice_retrieval.stores.filters import Condition
 from suffice_retrieval.stores.kinds import Parameter, StoreAddress, StoreKind
 from suffice_retrieval.stores.records import Content, Fields, Hit, StoreOptions
@@ -114,18 +114,7 @@ class SearchEngineStore(Store):
             most = min(most, int(settings.get("max_result_window", _MOST_HITS)))
             fields |= _fields(description["mappings"])
         searched = () if self.embedder else (name.partition("^")[0] for name in self.searched)
-        conditions = (item.field for item in self.conditions)
-        named = (
-            self.fields.passage_id,
-            self.fields.title,
-            self.fields.text,
-            self.fields.vector,
-            *searched,
-            *conditions,
-        )
-        for name in filter(None, named):
-            if name not in fields and "*" not in name:
-                not_among(f"{self.place}: the field", name, fields, self._title_advice(name))
+        self._require_fields("field", fields, *(name for name in searched if "*" not in name))
         dimension = None
         if self.fields.vector is not None:
             field = fields[self.fields.vector]
@@ -148,11 +137,8 @@ class SearchEngineStore(Store):
     ) -> list[Hit]:
         """See `Store.find`."""
         del content
-        names = [self.fields.passage_id, self.fields.title, self.fields.text]
         search = self._by_words(question) if vector is None else self._by_vector(vector.tolist(), k)
-        body = {"size": k, "_source": [name for name in names if name], **search}
-        path = f"/{quote(self.index, safe=',*')}/_search?allow_partial_search_results=false"
-        reply = await self._send(client, "POST", path, body)
+        reply = await self._search(client, k, search)
         if reply.get("timed_out"):
             raise ModelTimeoutError(f"{self.place} answered with what it had within its own time limit: ask for less")
         failed = reply.get("_shards", {}).get("failed", 0)
@@ -162,20 +148,18 @@ class SearchEngineStore(Store):
 
     async def look_up(self, client: Any, ids: list[str]) -> list[Hit]:
         """See `Store.look_up`."""
-        names = [self.fields.passage_id, self.fields.title, self.fields.text]
         field = self.fields.passage_id
         query = {"ids": {"values": ids}} if field is None else {"terms": {field: ids}}
-        path = f"/{quote(self.index, safe=',*')}/_search?allow_partial_search_results=false"
-        body = {"size": len(ids), "_source": [name for name in names if name], "query": query}
-        reply = await self._send(client, "POST", path, body)
+        reply = await self._search(client, len(ids), {"query": query})
         return [(*self._read(hit)[:3], math.nan) for hit in reply["hits"]["hits"]]
+
+    async def _search(self, client: Any, size: int, search: Mapping[str, Any]) -> dict[str, Any]:
+        path = f"/{quote(self.index, safe=',*')}/_search?allow_partial_search_results=false"
+        return await self._send(client, "POST", path, {"size": size, "_source": self.fields.read, **search})
 
     def _read(self, hit: Mapping[str, Any]) -> Hit:
         source = hit.get("_source") or {}
-        name, title, text = (
-            None if field is None else _source_value(source, field)
-            for field in (self.fields.passage_id, self.fields.title, self.fields.text)
-        )
+        name, title, text = (None if field is None else _source_value(source, field) for field in self.fields.parts)
         return hit["_id"] if self.fields.passage_id is None else name, title, text, hit["_score"]
 
     def _by_words(self, question: str) -> dict[str, Any]:
@@ -214,13 +198,7 @@ class ElasticsearchStore(SearchEngineStore):
 
     name = "elasticsearch"
     _variable, _has_keys = "ELASTICSEARCH", True
-    library = "elasticsearch"
-
-    @staticmethod
-    def _missing() -> MissingExtraError:
-        return MissingExtraError(
-            "searching an index of Elasticsearch (elasticsearch)", "elasticsearch", "suffice-retrieval"
-        )
+    library = extra = "elasticsearch"
 
     async def open_client(self) -> AsyncElasticsearch:
         """See `Store.open_client`."""
@@ -231,11 +209,6 @@ class ElasticsearchStore(SearchEngineStore):
         return AsyncElasticsearch(
             self._url, request_timeout=self.timeout_s, max_retries=0, retry_on_timeout=False, **login, **self._options
         )
-
-    @staticmethod
-    async def close_client(client: AsyncElasticsearch) -> None:
-        """See `Store.close_client`."""
-        await client.close()
 
     async def _send(
         self, client: AsyncElasticsearch, method: str, path: str, body: Mapping[str, Any] | None = None
@@ -259,7 +232,7 @@ class ElasticsearchStore(SearchEngineStore):
         if isinstance(error, ApiError):
             return self._answered(error.meta.status, error.body)
         if isinstance(error, ConnectionTimeout):
-            return ModelTimeoutError(f"{self.place} did not answer within {self.timeout_s:g} s: raise timeout_s")
+            return self._too_slow("raise timeout_s")
         if isinstance(error, TransportError | OSError):
             return self._unreachable(error)
         return self._failed(error)
@@ -270,11 +243,7 @@ class OpenSearchStore(SearchEngineStore):
 
     name = "opensearch"
     _variable, _has_keys = "OPENSEARCH", False
-    library = "opensearchpy"
-
-    @staticmethod
-    def _missing() -> MissingExtraError:
-        return MissingExtraError("searching an index of OpenSearch (opensearch-py)", "opensearch", "suffice-retrieval")
+    library, extra = "opensearchpy", "opensearch"
 
     async def open_client(self) -> AsyncOpenSearch:
         """See `Store.open_client`."""
@@ -283,11 +252,6 @@ class OpenSearchStore(SearchEngineStore):
         login: dict[str, Any] = {"http_auth": self._login} if self._login else {}
         settings = {"timeout": self.timeout_s, "max_retries": 0, "retry_on_timeout": False}
         return AsyncOpenSearch([self._url], **{**settings, **login, **self._options})
-
-    @staticmethod
-    async def close_client(client: AsyncOpenSearch) -> None:
-        """See `Store.close_client`."""
-        await client.close()
 
     async def _send(
         self, client: AsyncOpenSearch, method: str, path: str, body: Mapping[str, Any] | None = None
@@ -306,7 +270,7 @@ class OpenSearchStore(SearchEngineStore):
         from opensearchpy.exceptions import ConnectionTimeout, TransportError
 
         if isinstance(error, ConnectionTimeout):
-            return ModelTimeoutError(f"{self.place} did not answer within {self.timeout_s:g} s: raise timeout_s")
+            return self._too_slow("raise timeout_s")
         if isinstance(error, TransportError) and isinstance(error.status_code, int):
             return self._answered(error.status_code, error.info or error.error)
         if isinstance(error, TransportError | OSError):

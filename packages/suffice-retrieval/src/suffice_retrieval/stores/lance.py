@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import numpy as np
 import numpy.typing as npt
 
-from suffice.errors import DataError, MissingExtraError, SufficeError
+from suffice.errors import DataError, SufficeError
 from suffice.loops.retrieval.base import ScoreKind
 from suffice_retrieval.stores.base import Store
 from suffice_retrieval.stores.checks import checked_choice, no_passage, not_among, require_folder
@@ -47,7 +47,7 @@ class LanceDBStore(Store):
     """
 
     name = "lancedb"
-    library = "lancedb"
+    library = extra = "lancedb"
 
     def __init__(
         self,
@@ -82,10 +82,6 @@ class LanceDBStore(Store):
             return {"table": self.table, "operator": self.operator}
         return {"table": self.table, "distance": self.distance, "exact": self.exact}
 
-    @staticmethod
-    def _missing() -> MissingExtraError:
-        return MissingExtraError("searching a table of LanceDB (lancedb)", "lancedb", "suffice-retrieval")
-
     async def open_client(self) -> tuple[AsyncConnection, AsyncTable]:
         """See `Store.open_client`."""
         import lancedb
@@ -112,10 +108,7 @@ class LanceDBStore(Store):
         """See `Store.look`."""
         _, table = client
         schema = await table.schema()
-        fields = (self.fields.passage_id, self.fields.title, self.fields.text, self.fields.vector)
-        for name in filter(None, (*fields, *(item.field for item in self.conditions))):
-            if name not in schema.names:
-                not_among(f"{self.place}: the column", name, schema.names, self._title_advice(name))
+        self._require_fields("column", schema.names)
         score_kind: ScoreKind = "bm25"
         dimension = None
         if self.fields.vector is not None:
@@ -164,22 +157,22 @@ class LanceDBStore(Store):
             query = query.bypass_vector_index() if self.exact else query
         where = self._where()
         query = query if where is None else query.where(where)
-        names = (self.fields.passage_id, self.fields.title, self.fields.text)
         scored = "_score" if vector is None else "_distance"
-        rows = await query.select([*filter(None, names), scored]).limit(k).to_list()
-        passage_id, title, text = ([row[name] if name else None for row in rows] for name in names)
-        return list(zip(passage_id, title, text, [self._score(row[scored]) for row in rows], strict=True))
+        rows = await query.select([*self.fields.read, scored]).limit(k).to_list()
+        return [(*self._read(row), self._score(row[scored])) for row in rows]
 
     async def look_up(self, client: tuple[AsyncConnection, AsyncTable], ids: list[str]) -> list[Hit]:
         """See `Store.look_up`."""
         _, table = client
-        names = (self.fields.passage_id, self.fields.title, self.fields.text)
         column = (await table.schema()).field(self.fields.passage_id).type
         values = tuple(map(int, ids)) if str(column).lstrip("u").startswith("int") else tuple(ids)
         where = _sql_of(Condition(str(self.fields.passage_id), "in", values))
-        rows = await table.query().where(where).select([*filter(None, names)]).to_list()
-        passage_id, title, text = ([row[name] if name else None for row in rows] for name in names)
-        return [(*fields, math.nan) for fields in zip(passage_id, title, text, strict=True)]
+        rows = await table.query().where(where).select(self.fields.read).to_list()
+        return [(*self._read(row), math.nan) for row in rows]
+
+    def _read(self, row: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+        passage_id, title, text = (None if name is None else row[name] for name in self.fields.parts)
+        return passage_id, title, text
 
     def _score(self, value: float) -> float:
         if self.embedder is None:

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 import numpy as np
 import numpy.typing as npt
 
-from suffice.errors import AuthenticationFailedError, DataError, MissingExtraError, ModelTimeoutError, SufficeError
+from suffice.errors import AuthenticationFailedError, DataError, SufficeError
 from suffice.loops.retrieval.base import ScoreKind
 from suffice_retrieval.stores.base import Store
 from suffice_retrieval.stores.checks import checked_choice, no_passage, not_among
@@ -73,7 +73,7 @@ class PostgresStore(Store):
     """
 
     name = "postgres"
-    library = "psycopg"
+    library, extra = "psycopg", "postgres"
 
     def __init__(
         self,
@@ -127,18 +127,9 @@ class PostgresStore(Store):
             return {**named, "distance": self.distance, "exact": self.exact}
         return {**named, "tsvector": self.tsvector, "language": self.language, "operator": self.operator}
 
-    @staticmethod
-    def _missing() -> MissingExtraError:
-        return MissingExtraError("searching a table of Postgres (psycopg, pgvector)", "postgres", "suffice-retrieval")
-
     async def open_client(self) -> ReadingPool:
         """See `Store.open_client`."""
         return ReadingPool({"application_name": "suffice", **self._parameters}, self.connections)
-
-    @staticmethod
-    async def close_client(client: ReadingPool) -> None:
-        """See `Store.close_client`."""
-        await client.close()
 
     async def look(self, client: ReadingPool) -> Content:
         """See `Store.look`."""
@@ -152,11 +143,7 @@ class PostgresStore(Store):
                     "the Postgres table", self.table, [name for (name,) in await fetched_rows(connection, _TABLE_NAMES)]
                 )
             types = {name: (kind, schema, size) for name, kind, schema, size in columns}
-            needed = [self.fields.passage_id, self.fields.title, self.fields.text, self.fields.vector]
-            needed += [self.tsvector if self.embedder is None else None, *(item.field for item in self.conditions)]
-            for name in filter(None, needed):
-                if name not in types:
-                    not_among(f"{self.place}: the column", name, types, self._title_advice(name))
+            self._require_fields("column", types, self.tsvector if self.embedder is None else None)
             counted: Composable = sql.SQL("*")
             details: dict[str, Any] = {}
             dimension, score_kind = None, "text_rank"
@@ -330,11 +317,9 @@ class PostgresStore(Store):
     def _columns(self) -> list[Composable]:
         from psycopg import sql
 
-        named = [self.fields.passage_id, self.fields.title, self.fields.text]
-        return [sql.SQL("NULL") if name is None else quoted_name(name) for name in named]
+        return [sql.SQL("NULL") if name is None else quoted_name(name) for name in self.fields.parts]
 
     def _table(self) -> Any:
-
         return quoted_name(*([] if self.schema is None else [self.schema]), self.table)
 
     def failure_of(self, error: Exception) -> SufficeError:
@@ -342,10 +327,7 @@ class PostgresStore(Store):
         import psycopg
 
         if isinstance(error, psycopg.errors.QueryCanceled):
-            return ModelTimeoutError(
-                f"{self.place} did not answer within {self.timeout_s:g} s: raise timeout_s, make an index, or leave out the "
-                "count of rows (content='none')"
-            )
+            return self._too_slow("raise timeout_s, make an index, or leave out the count of rows (content='none')")
         said = self._said(error)
         if isinstance(
             error, psycopg.errors.InsufficientPrivilege | psycopg.errors.InvalidAuthorizationSpecification

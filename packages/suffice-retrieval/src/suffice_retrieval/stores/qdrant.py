@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 import numpy.typing as npt
 
-from suffice.errors import AuthenticationFailedError, DataError, MissingExtraError, SufficeError
+from suffice.errors import AuthenticationFailedError, DataError, SufficeError
 from suffice.loops.retrieval.base import ScoreKind
 from suffice_retrieval.stores.base import Store
 from suffice_retrieval.stores.checks import no_passage, not_among, require_folder
@@ -56,6 +56,7 @@ class QdrantStore(Store):
 
     name = "qdrant"
     by_vectors_only = True
+    extra = "qdrant"
     library = "qdrant_client"
 
     def __init__(
@@ -92,10 +93,6 @@ class QdrantStore(Store):
         """See `Store.settings`."""
         return {"collection": self.collection, "exact": self.exact}
 
-    @staticmethod
-    def _missing() -> MissingExtraError:
-        return MissingExtraError("searching a collection of Qdrant (qdrant-client)", "qdrant", "suffice-retrieval")
-
     async def open_client(self) -> AsyncQdrantClient:
         """See `Store.open_client`."""
         from qdrant_client import AsyncQdrantClient
@@ -104,11 +101,6 @@ class QdrantStore(Store):
             return AsyncQdrantClient(**self._options)
         require_folder(self.place, self._path)
         return AsyncQdrantClient(path=str(self._path), **self._options)
-
-    @staticmethod
-    async def close_client(client: AsyncQdrantClient) -> None:
-        """See `Store.close_client`."""
-        await client.close()
 
     async def look(self, client: AsyncQdrantClient) -> Content:
         """See `Store.look`."""
@@ -131,7 +123,7 @@ class QdrantStore(Store):
         if not count:
             no_passage(self.place, self.filters)
         first = (await client.scroll(self.collection, limit=1, scroll_filter=conditions, with_payload=True))[0][0]
-        for field in filter(None, (self.fields.passage_id, self.fields.title, self.fields.text)):
+        for field in self.fields.read:
             if _payload_value(first.payload, field) is _MISSING:
                 not_among(f"{self.place}: the payload field", field, first.payload or {}, self._title_advice(field))
         distance = vectors.distance.value
@@ -158,7 +150,7 @@ class QdrantStore(Store):
             query_filter=self._filter(),
             search_params=models.SearchParams(exact=True) if self.exact and self._path is None else None,
             limit=k,
-            with_payload=[name for name in (self.fields.passage_id, self.fields.title, self.fields.text) if name],
+            with_payload=self.fields.read,
         )
         sign = -1.0 if content.score_kind == "negative_distance" else 1.0
         return [(*self._read(point), sign * point.score) for point in reply.points]
@@ -181,16 +173,9 @@ class QdrantStore(Store):
         return [(*self._read(point), math.nan) for point in points]
 
     def _read(self, point: models.ScoredPoint | models.Record) -> tuple[Any, Any, Any]:
-        passage_id, title, text = (
-            None if name is None else _payload_value(point.payload, name)
-            for name in (self.fields.passage_id, self.fields.title, self.fields.text)
-        )
-        name = point.id if self.fields.passage_id is None else passage_id
-        return (
-            None if name is _MISSING else name,
-            None if title is _MISSING else title,
-            None if text is _MISSING else text,
-        )
+        values = [None if name is None else _payload_value(point.payload, name) for name in self.fields.parts]
+        passage_id, title, text = (None if value is _MISSING else value for value in values)
+        return point.id if self.fields.passage_id is None else passage_id, title, text
 
     def _filter(self) -> models.Filter | None:
         from qdrant_client import models

@@ -44,6 +44,16 @@ class Fields:
     text: str
     vector: str | None
 
+    @property
+    def parts(self) -> tuple[str | None, str | None, str]:
+        """The fields of id, title and text; None where there is none."""
+        return self.passage_id, self.title, self.text
+
+    @property
+    def read(self) -> list[str]:
+        """The fields that a hit is read from."""
+        return [name for name in self.parts if name is not None]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:

@@ -67,161 +67,170 @@ _QUESTION: dict[str, Any] = {
     },
 }
 
+_EVIDENCE: dict[str, Schema] = {
+    "Number": _NUMBER_SCHEMA,
+    "Cost": _object(about="The costs of one component.", **dict.fromkeys(COST_KINDS, _ref("Number"))),
+    "Token": {
+        "type": "array",
+        "description": "Text, log-probability in nats, alternatives with theirs, and the bytes in base64 or null.",
+        "prefixItems": [
+            {"type": "string"},
+            _ref("Number"),
+            {
+                "type": "array",
+                "items": {
+                    "type": "array",
+                    "prefixItems": [{"type": "string"}, _ref("Number")],
+                    "minItems": 2,
+                    "maxItems": 2,
+                },
+            },
+            {"type": ["string", "null"]},
+        ],
+        "minItems": 4,
+        "maxItems": 4,
+    },
+    "Passage": {
+        "type": "array",
+        "description": "Id, title, text and score of a piece of evidence.",
+        "prefixItems": [{"type": "string"}, {"type": "string"}, {"type": "string"}, _ref("Number")],
+        "minItems": 4,
+        "maxItems": 4,
+    },
+}
+"""Costs, tokens and passages, of which rounds consist."""
+
+_ROUND: Schema = _object(
+    about="One round: its fields, or `response`, from which the other fields are read. Given fields take the "
+    "place of those of the response.",
+    response={
+        "type": ["object", "string"],
+        "description": "What the model's endpoint returned: a chat completion, a completion or a response of "
+        "OpenAI's interface, a message of Anthropic's, or a text. The policy says where the answer is in it.",
+    },
+    seconds={"type": ["number", "null"], "description": "Duration of the call; belongs to `response`."},
+    index={**_INDEX, "description": "The round; by default the next one."},
+    answer=_text_schema("The answer or draft; null if there is none.", null=True),
+    text=_text_schema("The generated text."),
+    answer_tokens={"type": ["array", "null"], "items": _ref("Token")},
+    passages={
+        "type": "array",
+        "items": _ref("Passage"),
+        "description": "All evidence so far, the newest last.",
+    },
+    pool_scores={"type": "array", "items": _ref("Number")},
+    signals={
+        "type": "object",
+        "description": "Signals that you measured, by name; null where undefined.",
+        "additionalProperties": _ref("Number"),
+    },
+    costs={"type": "object", "description": "By component.", "additionalProperties": _ref("Cost")},
+    finish_reason=_text_schema(null=True),
+    reply_model=_text_schema("The model that the endpoint names in its reply.", null=True),
+    system_fingerprint=_text_schema("The endpoint's own identifier of its configuration.", null=True),
+    feedback=_text_schema("A critic's reply to the draft.", null=True),
+    embedding={"type": ["array", "null"], "items": {"type": "number"}},
+)
+
+_QUESTIONS: dict[str, Schema] = {
+    "SessionRequest": _object(("policy",), **_QUESTION),
+    "EndRequest": _object(("reason",), reason={"type": "string", "enum": [*_END_REASONS]}),
+    "Decision": _object(tuple(_DECISION), **_DECISION),
+    "Decided": _object(
+        (*_DECISION, "policy", "audit", "session"),
+        about="The decision. It does not change after the stop.",
+        **_DECISION,
+        policy=_text_schema("The digest of the policy that decided."),
+        audit={
+            **_FLAG,
+            "description": "Whether this question was drawn for the audit and rounds of it remain: return the answer, "
+            "then run the further rounds, and send them to the session.",
+        },
+        session=_text_schema("The session for further rounds; null if there is none.", null=True),
+    ),
+    "Session": _object(
+        ("id", "policy", "question_id", "next_round", "decision", "audit", "expires_in"),
+        id=_text_schema(),
+        policy=_text_schema("The digest of the policy."),
+        question_id=_text_schema(null=True),
+        next_round={**_INDEX, "description": "The index of the round that is expected."},
+        decision={"anyOf": [_ref("Decision"), {"type": "null"}]},
+        audit={**_FLAG, "description": "Whether rounds of an audit remain."},
+        expires_in={"type": "number", "description": "Seconds until the server forgets it, if nothing is asked."},
+    ),
+}
+"""Sessions and decisions."""
+
+_SERVER: dict[str, Schema] = {
+    "Policy": _object(
+        ("name", "digest", "rule", "selector", "start_round", "max_rounds", "certificate", "note"),
+        name=_text_schema(),
+        digest=_text_schema(),
+        rule=_text_schema(),
+        selector=_text_schema(),
+        start_round=_INDEX,
+        max_rounds=_INDEX,
+        certificate={"type": "string", "description": "none, valid, void or suspended."},
+        note=_text_schema("The warning raised when the file was loaded.", null=True),
+    ),
+    "Policies": _object(
+        ("policies", "broken"),
+        policies={"type": "array", "items": _ref("Policy")},
+        broken={"type": "object", "additionalProperties": {"type": "string"}},
+    ),
+    "Watched": _object(
+        (
+            "policy",
+            "status",
+            "sentence",
+            "requests",
+            "audited",
+            "metric",
+            "loss",
+            "bound",
+            "e_value",
+            "alarm",
+            "seconds_ago",
+        ),
+        policy=_text_schema("The digest of the policy."),
+        status={"type": "string", "enum": [*STATUSES]},
+        sentence=_text_schema("What to do, and why."),
+        requests={"type": "integer", "minimum": 0},
+        audited={"type": "integer", "minimum": 0, "description": "Requests whose loss is known."},
+        metric=_text_schema("What is lost."),
+        loss=_object(
+            ("mean", "low", "high"),
+            about="The mean loss since deployment, with an interval that holds at every look.",
+            **{name: {"type": ["number", "null"]} for name in ("mean", "low", "high")},
+        ),
+        bound={"type": ["number", "null"], "description": "The largest accepted mean loss, from the certificate."},
+        e_value={"type": ["number", "null"], "description": "Evidence that the loss has passed the bound."},
+        alarm={**_FLAG, "description": "Whether the alarm has rung."},
+        seconds_ago={"type": "number", "description": "Age of this result."},
+    ),
+    "Health": _object(("status",), status={"type": "string", "enum": ["ok"]}),
+    "Ready": _object(
+        ("ready", "policies", "broken"),
+        ready=_FLAG,
+        policies={"type": "integer", "minimum": 0},
+        broken={"type": "array", "items": {"type": "string"}, "description": "Names of files that do not load."},
+    ),
+    "Document": {"type": "object"},
+    "Error": _object(
+        ("error",),
+        error=_object(
+            ("type", "message"), type=_text_schema("The name of the error."), message=_text_schema("What to do.")
+        ),
+    ),
+}
+"""Policies, watches and the state of the server."""
+
 
 def schemas_for(limits: Limits) -> dict[str, Schema]:
     """Return all schemas by name, with the limits of a server in them."""
-    return {
-        "Number": _NUMBER_SCHEMA,
-        "Cost": _object(about="The costs of one component.", **dict.fromkeys(COST_KINDS, _ref("Number"))),
-        "Token": {
-            "type": "array",
-            "description": "Text, log-probability in nats, alternatives with theirs, and the bytes in base64 or null.",
-            "prefixItems": [
-                {"type": "string"},
-                _ref("Number"),
-                {
-                    "type": "array",
-                    "items": {
-                        "type": "array",
-                        "prefixItems": [{"type": "string"}, _ref("Number")],
-                        "minItems": 2,
-                        "maxItems": 2,
-                    },
-                },
-                {"type": ["string", "null"]},
-            ],
-            "minItems": 4,
-            "maxItems": 4,
-        },
-        "Passage": {
-            "type": "array",
-            "description": "Id, title, text and score of a piece of evidence.",
-            "prefixItems": [{"type": "string"}, {"type": "string"}, {"type": "string"}, _ref("Number")],
-            "minItems": 4,
-            "maxItems": 4,
-        },
-        "Round": _object(
-            about="One round: its fields, or `response`, from which the other fields are read. Given fields take the "
-            "place of those of the response.",
-            response={
-                "type": ["object", "string"],
-                "description": "What the model's endpoint returned: a chat completion, a completion or a response of "
-                "OpenAI's interface, a message of Anthropic's, or a text. The policy says where the answer is in it.",
-            },
-            seconds={"type": ["number", "null"], "description": "Duration of the call; belongs to `response`."},
-            index={**_INDEX, "description": "The round; by default the next one."},
-            answer=_text_schema("The answer or draft; null if there is none.", null=True),
-            text=_text_schema("The generated text."),
-            answer_tokens={"type": ["array", "null"], "items": _ref("Token")},
-            passages={
-                "type": "array",
-                "items": _ref("Passage"),
-                "description": "All evidence so far, the newest last.",
-            },
-            pool_scores={"type": "array", "items": _ref("Number")},
-            signals={
-                "type": "object",
-                "description": "Signals that you measured, by name; null where undefined.",
-                "additionalProperties": _ref("Number"),
-            },
-            costs={"type": "object", "description": "By component.", "additionalProperties": _ref("Cost")},
-            finish_reason=_text_schema(null=True),
-            reply_model=_text_schema("The model that the endpoint names in its reply.", null=True),
-            system_fingerprint=_text_schema("The endpoint's own identifier of its configuration.", null=True),
-            feedback=_text_schema("A critic's reply to the draft.", null=True),
-            embedding={"type": ["array", "null"], "items": {"type": "number"}},
-        ),
-        "DecideRequest": _object(
-            ("policy", "rounds"),
-            rounds={"type": "array", "items": _ref("Round"), "maxItems": limits.rounds},
-            **_QUESTION,
-        ),
-        "SessionRequest": _object(("policy",), **_QUESTION),
-        "EndRequest": _object(("reason",), reason={"type": "string", "enum": [*_END_REASONS]}),
-        "Decision": _object(tuple(_DECISION), **_DECISION),
-        "Decided": _object(
-            (*_DECISION, "policy", "audit", "session"),
-            about="The decision. It does not change after the stop.",
-            **_DECISION,
-            policy=_text_schema("The digest of the policy that decided."),
-            audit={
-                **_FLAG,
-                "description": "Whether this question was drawn for the audit and rounds of it remain: return the answer, "
-                "then run the further rounds, and send them to the session.",
-            },
-            session=_text_schema("The session for further rounds; null if there is none.", null=True),
-        ),
-        "Session": _object(
-            ("id", "policy", "question_id", "next_round", "decision", "audit", "expires_in"),
-            id=_text_schema(),
-            policy=_text_schema("The digest of the policy."),
-            question_id=_text_schema(null=True),
-            next_round={**_INDEX, "description": "The index of the round that is expected."},
-            decision={"anyOf": [_ref("Decision"), {"type": "null"}]},
-            audit={**_FLAG, "description": "Whether rounds of an audit remain."},
-            expires_in={"type": "number", "description": "Seconds until the server forgets it, if nothing is asked."},
-        ),
-        "Policy": _object(
-            ("name", "digest", "rule", "selector", "start_round", "max_rounds", "certificate", "note"),
-            name=_text_schema(),
-            digest=_text_schema(),
-            rule=_text_schema(),
-            selector=_text_schema(),
-            start_round=_INDEX,
-            max_rounds=_INDEX,
-            certificate={"type": "string", "description": "none, valid, void or suspended."},
-            note=_text_schema("The warning raised when the file was loaded.", null=True),
-        ),
-        "Policies": _object(
-            ("policies", "broken"),
-            policies={"type": "array", "items": _ref("Policy")},
-            broken={"type": "object", "additionalProperties": {"type": "string"}},
-        ),
-        "Watched": _object(
-            (
-                "policy",
-                "status",
-                "sentence",
-                "requests",
-                "audited",
-                "metric",
-                "loss",
-                "bound",
-                "e_value",
-                "alarm",
-                "seconds_ago",
-            ),
-            policy=_text_schema("The digest of the policy."),
-            status={"type": "string", "enum": [*STATUSES]},
-            sentence=_text_schema("What to do, and why."),
-            requests={"type": "integer", "minimum": 0},
-            audited={"type": "integer", "minimum": 0, "description": "Requests whose loss is known."},
-            metric=_text_schema("What is lost."),
-            loss=_object(
-                ("mean", "low", "high"),
-                about="The mean loss since deployment, with an interval that holds at every look.",
-                **{name: {"type": ["number", "null"]} for name in ("mean", "low", "high")},
-            ),
-            bound={"type": ["number", "null"], "description": "The largest accepted mean loss, from the certificate."},
-            e_value={"type": ["number", "null"], "description": "Evidence that the loss has passed the bound."},
-            alarm={**_FLAG, "description": "Whether the alarm has rung."},
-            seconds_ago={"type": "number", "description": "Age of this result."},
-        ),
-        "Health": _object(("status",), status={"type": "string", "enum": ["ok"]}),
-        "Ready": _object(
-            ("ready", "policies", "broken"),
-            ready=_FLAG,
-            policies={"type": "integer", "minimum": 0},
-            broken={"type": "array", "items": {"type": "string"}, "description": "Names of files that do not load."},
-        ),
-        "Document": {"type": "object"},
-        "Error": _object(
-            ("error",),
-            error=_object(
-                ("type", "message"), type=_text_schema("The name of the error."), message=_text_schema("What to do.")
-            ),
-        ),
-    }
+    rounds = {"type": "array", "items": _ref("Round"), "maxItems": limits.rounds}
+    request = _object(("policy", "rounds"), rounds=rounds, **_QUESTION)
+    return {**_EVIDENCE, "Round": _ROUND, "DecideRequest": request, **_QUESTIONS, **_SERVER}
 
 
 _REFUSALS = {

@@ -195,14 +195,10 @@ def _why_not_read(path: Path, root: Path) -> str:
     return "is a pipe, a socket or a device" if is_special else ""
 
 
-def _is_part_path(path: Path) -> bool:
-    return is_part(path.name)
-
-
 def _state_of(path: Path) -> tuple[Any, ...]:
     """Return names, sizes and times of the files of a thing: a file and its journal, or a folder of parts."""
     files = (
-        sorted(filter(_is_part_path, path.iterdir()))
+        sorted(part for part in path.iterdir() if is_part(part.name))
         if path.is_dir()
         else [path, *(path.with_name(path.name + end) for end in _JOURNALS)]
     )

@@ -125,7 +125,7 @@ def columns_of(path: Path) -> dict[str, list[Any]]:
 
 def command(dataset: Path, url: str, out: Path, *more: str) -> list[str]:
     """Return the command that records."""
-    asked = ["--model", "m", "--base-url", url, "--max-rounds", str(ROUNDS), "--concurrency", str(CONCURRENCY)]
+    asked = ["--model", "m", "--base-url", url, "--max-rounds", str(ROUNDS), f"--set=concurrency={CONCURRENCY}"]
     return [sys.executable, "-m", "suffice", "record", str(dataset), "-o", str(out), *asked, *more]
 
 
@@ -186,7 +186,7 @@ def record_killed(folder: Path, cluster: Nodes, victim: str, *, kills: int, ques
         subprocess.run(command(dataset, alone.url, folder / "one.parquet"), check=True, capture_output=True)
     in_flight = killed_processes = 0
     with Endpoint(reply, usage="plain", allow=0) as endpoint:
-        on_cluster = ("--on", "ray", "--workers", str(WORKERS), "--shards", str(2 * WORKERS))
+        on_cluster = ("--on", "ray", f"--set=workers={WORKERS}", f"--set=shards={2 * WORKERS}")
         driver = _Driver(command(dataset, endpoint.url, folder / "parts", *on_cluster), folder / "log")
         try:
             for place in range(1, kills + 1):

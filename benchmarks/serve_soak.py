@@ -61,7 +61,7 @@ class Servers:
     def start(self, place: int) -> subprocess.Popen[str]:
         """Start a server and wait until it answers."""
         options = ["--port", self.ports[place], "--log", self.folder / "log", "--audit-rate", self.rate]
-        options += ["--max-body", BODY_LIMIT]
+        options += [f"--set=max-body={BODY_LIMIT}"]
         command = [sys.executable, "-m", "suffice", "serve", str(self.folder / "policies"), *map(str, options)]
         environment = {**os.environ, "SUFFICE_TOKEN": TOKEN, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         with (self.folder / f"server-{place}.log").open("a") as errors:

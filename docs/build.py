@@ -145,7 +145,7 @@ def protocol_page() -> str:
         test, dev = split_drafts(recording, 0.25)
         for heading, drafts, tuned, command in (
             (f"{name}: eps and patience selected on dev", test, tune(dev, "target_sentiment"), ""),
-            (f"{name}: the numbers published for bge-small, taken over", recording, given(0.06, 2), " --eps 0.06"),
+            (f"{name}: the numbers published for bge-small, taken over", recording, given(0.06, 2), " --set eps=0.06"),
         ):
             called = f"suffice paper protocol {name} --metric target_sentiment{command}"
             found = semantic_protocol(drafts, tuned, metric="target_sentiment", command=called)
@@ -169,19 +169,19 @@ def run_gates() -> None:
 
 
 TINY_GATES = """\
-suffice demo tiny-model tiny --seed 0
+suffice demo tiny-model tiny --set seed=0
 head -n 504 tiny/tune.jsonl > fit.jsonl
 tail -n 168 tiny/tune.jsonl > tune.jsonl
-suffice record fit.jsonl -o fit.parquet --local --model tiny --prompt prefilled --max-tokens 4 --round-zero --max-rounds 1
-suffice gate states fit.jsonl -o fit.states --model tiny --layers last --instructions prefilled
+suffice record fit.jsonl -o fit.parquet --local --model tiny --prompt prefilled --set max-tokens=4 --round-zero --max-rounds 1
+suffice gate states fit.jsonl -o fit.states --model tiny --layers last --set instructions=prefilled
 suffice gate train fit.states --labels fit.parquet -o probe --kind logistic --calibration platt
 for split in tune tiny/eval; do
-  suffice record $split.jsonl -o $(basename $split).parquet --local --model tiny --prompt prefilled --max-tokens 4 \\
+  suffice record $split.jsonl -o $(basename $split).parquet --local --model tiny --prompt prefilled --set max-tokens=4 \\
     --round-zero --max-rounds 1 --gate probe
 done
 for choice in "" "--rate 0.66"; do
   suffice gate compare eval.parquet --tune tune.parquet --column p_known --column answer_margin --model tiny \\
-    --prompt prefilled --max-tokens 4 --metric em --metric contains --metric f1 --markdown "gates$choice.md" $choice
+    --prompt prefilled --set max-tokens=4 --metric em --metric contains --metric f1 --markdown "gates$choice.md" $choice
 done
 """
 """What docs/results/gates-tiny.md shows: gates of every kind on the tiny model, of a world whose facts are known."""

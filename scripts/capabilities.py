@@ -3,7 +3,7 @@
     python -m scripts.capabilities --write tests/golden/capabilities-0.4.0.json    write the list of this release
     python -m scripts.capabilities --against tests/golden/capabilities-0.4.0.json  print what is missing, new or changed
 
-A capability is a command, one of its arguments or options, a public name, an extra, an entry point, a file format with its
+A capability is a command, one of its arguments, options or settings, a public name, an extra, an entry point, a file format with its
 version, a table of an sqlite file, or something registered by name (rules, signals, ...).  Public names are those of the
 `__all__` of packages; they are compared by name, wherever their module lies.  `tests/golden/capabilities.toml` accounts for
 those that are missing:
@@ -13,6 +13,8 @@ those that are missing:
     fate = "dropped"          # or "renamed", "moved"
     now = ""                  # the new capability, of a renamed or moved one
     why = "Every replay reads block by block."
+
+An entry of "option *" with now = "setting *" accounts for the options that are settings of the same command and name.
 """
 
 from __future__ import annotations
@@ -36,6 +38,8 @@ ROOT = Path(__file__).resolve().parent.parent
 BEFORE = ROOT / "tests" / "golden" / "capabilities-0.4.0.json"
 ACCOUNT = ROOT / "tests" / "golden" / "capabilities.toml"
 FATES = ("renamed", "moved", "dropped")
+SETTINGS = "setting *"
+"""What options are now that are settings of the same command and name."""
 REGISTRIES = {
     "rule": "NAMED_RULES",
     "selector": "SELECTORS",
@@ -72,7 +76,7 @@ def modules() -> Mapping[str, ast.Module]:
 
 
 def commands() -> Iterator[tuple[str, dict[str, dict[str, Any]]]]:
-    """Yield each command with its parameters: their type, default and other names."""
+    """Yield each command with its parameters: their type, default and other names, and the table of a setting."""
     (script,) = entry_points(group="console_scripts", name="suffice")
     yield from _below(import_module(script.module).app, "suffice")
 
@@ -88,6 +92,8 @@ def _below(command: Any, words: str) -> Iterator[tuple[str, dict[str, dict[str, 
 
 def _name(parameter: Any) -> str:
     names: list[str] = parameter.opts
+    if hasattr(parameter, "setting"):
+        return f"setting {parameter.setting.name}"
     return next((name for name in names if name.startswith("--")), names[0])
 
 
@@ -95,12 +101,14 @@ def _parameter(parameter: Any) -> dict[str, Any]:
     described = getattr(parameter, "type_descriptor", None)
     kind = parameter.type.name if described is None else described.annotation
     default = parameter.default
+    setting = getattr(parameter, "setting", None)
     others = [name for name in [*parameter.opts, *parameter.secondary_opts] if name != _name(parameter)]
     return {
         "type": kind.__name__ if isinstance(kind, type) and not hasattr(kind, "__args__") else str(kind),
         "default": default if isinstance(default, str | int | float | bool | None) else str(default),
         **({"required": True} if parameter.required else {}),
-        **({"also": others} if others else {}),
+        **({"also": others} if others and setting is None else {}),
+        **({"table": setting.table} if setting is not None else {}),
     }
 
 
@@ -215,8 +223,9 @@ def listed(found: Mapping[str, Any]) -> dict[str, Any]:
     for words, parameters in found.get("commands", {}).items():
         lines[f"command {words}"] = None
         for name, facts in parameters.items():
-            kind = "option" if name.startswith("-") else "argument"
-            lines[" ".join([kind, words.removeprefix("suffice").strip() or "suffice", name])] = facts
+            kind = "option" if name.startswith("-") else "setting" if name.startswith("setting ") else "argument"
+            command = words.removeprefix("suffice").strip() or "suffice"
+            lines[" ".join([kind, command, name.removeprefix("setting ")])] = facts
     lines |= {f"name {name}": None for name in found.get("names", {})}
     lines |= {f"extra {name}": None for name in found.get("extras", [])}
     lines |= {f"entry point {name}": None for name in found.get("entry points", [])}
@@ -254,14 +263,22 @@ def unaccounted(gone: Sequence[str], entries: Sequence[Mapping[str, str]], after
     """
     there = listed(after)
     kinds = tuple({line.split(" ")[0] for line in there})
-    lines = [line for line in gone if not any(fnmatchcase(line, entry["was"]) for entry in entries)]
+    lines = [line for line in gone if not any(_accounts(entry, line, there) for entry in entries)]
     for entry in entries:
-        if not any(fnmatchcase(line, entry["was"]) for line in gone):
+        if not any(_accounts(entry, line, there) for line in gone):
             lines.append(f"{entry['was']!r} is accounted for, and nothing of that name is missing")
         now = entry.get("now", "")
         if now.startswith(kinds) and "*" not in now and now not in there:
             lines.append(f"{entry['was']!r} is said to be {now!r} now, which there is not")
     return lines
+
+
+def _accounts(entry: Mapping[str, str], line: str, there: Mapping[str, Any]) -> bool:
+    """Return whether an entry accounts for a missing capability."""
+    if entry.get("now") == SETTINGS:
+        kind, _, option = line.partition(" ")
+        return kind == "option" and f"setting {option.replace('--', '', 1)}" in there
+    return fnmatchcase(line, entry["was"])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

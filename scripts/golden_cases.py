@@ -108,14 +108,14 @@ def _decide(bench: Bench) -> Any:
         "logs": (logs,),
         "logs-strict": (logs, "--max-loss", 0.01, "--risk", 0.1),
         "gsm": (bench.imported("gsm.jsonl"), "--selector", "majority"),
-        "logs-baseline": (logs, "--baseline", "fixed_k(4)", "--tune-share", 0.5),
+        "logs-baseline": (logs, "--baseline", "fixed_k(4)", "--set=tune-share=0.5"),
         "tokens": (_made(bench), "--cost", "tokens", "--max-loss", 0.1),
         "money": (_made(bench), "--cost", "money", "--model", "gpt-4.1", "--metric", "em"),
         "grade": (_made(bench), "--metric", "grade", "--max-loss", 0.05),
         "evidence": (evaluated, "--tune", tune),
         "evidence-em": (tune, "--metric", "em", "--max-loss", 0.2),
         "samples": (samples, "--max-loss", 0.1),
-        "panel": (panel, "--metric", "match", "--orders", 20),
+        "panel": (panel, "--metric", "match", "--set=orders=20"),
         "drafts": (drafts, "--metric", "target_sentiment"),
         "one-model": (bench.imported("models.jsonl"), "--where", "model=gpt-4o"),
     }
@@ -148,7 +148,7 @@ def _replay_evidence(bench: Bench) -> Any:
 def _replay_intervals(bench: Bench) -> Any:
     _, evaluated = _tasr(bench)
     return {
-        name: bench.json("replay", evaluated, "--rule", "answer_stable", "--interval", name)
+        name: bench.json("replay", evaluated, "--rule", "answer_stable", f"--set=interval={name}")
         for name in ("percentile", "bca", "t")
     }
 
@@ -157,8 +157,8 @@ def _replay_options(bench: Bench) -> Any:
     _, evaluated = _tasr(bench)
     two: tuple[object, ...] = ("--rule", "answer_stable", "--rule", "margin")
     calls: dict[str, tuple[object, ...]] = {
-        "em": (evaluated, *two, "--metric", "em", "--level", 0.9, "--seed", 7, "--resamples", 300),
-        "agreement": (evaluated, *two, "--metric", "agreement", "--baseline", "full", "--margin", 0.01),
+        "em": (evaluated, *two, "--metric", "em", "--set=level=0.9", "--set=seed=7", "--set=resamples=300"),
+        "agreement": (evaluated, *two, "--metric", "agreement", "--baseline", "full", "--set=margin=0.01"),
         "selected": (evaluated, *two, "--selector", "majority", "--max-rounds", 3, "--cost", "calls"),
     }
     return {name: bench.json("replay", *call) for name, call in calls.items()}
@@ -181,14 +181,14 @@ def _replay_other(bench: Bench) -> Any:
     rules = ("--rule", "semantic(0.05, 2)", "--rule", "critic_only", "--rule", "answer_stable")
     priced = ("--model", "gpt-4.1", "--cost")
     return {
-        "money": bench.json("replay", _made(bench), "--rule", "answer_stable", *priced, "money", "--margin", 0.05),
+        "money": bench.json("replay", _made(bench), "--rule", "answer_stable", *priced, "money", "--set=margin=0.05"),
         "seconds": bench.json(
             "replay", _made(bench), "--rule", "answer_stable", *priced, "seconds", "--metric", "grade"
         ),
         "logs": bench.json("replay", bench.imported("logs.jsonl"), "--rule", "answer_stable", "--metric", "agreement"),
         "drafts": bench.json("replay", drafts, *rules, "--metric", "target_sentiment"),
         "drafts-published": bench.json(
-            *("replay", drafts, *rules, "--metric", "target_sentiment", "--ledger", "published", "--baseline", "full")
+            *("replay", drafts, *rules, "--metric", "target_sentiment", "--set=ledger=published", "--baseline", "full")
         ),
     }
 
@@ -197,8 +197,8 @@ def _replay_samples(bench: Bench) -> Any:
     samples = bench.imported("samples.jsonl", "--samples")
     votes = ("--rule", "lead(2)", "--rule", "esc(3)", "--rule", "adaptive_consistency", "--rule", "settled(0.95)")
     return {
-        "samples": bench.json("replay", samples, *votes, "--orders", 30),
-        "samples-waves": bench.json("replay", samples, "--rule", "lead(2)", "--orders", 30, "--wave", 4),
+        "samples": bench.json("replay", samples, *votes, "--set=orders=30"),
+        "samples-waves": bench.json("replay", samples, "--rule", "lead(2)", "--set=orders=30", "--set=wave=4"),
     }
 
 
@@ -219,8 +219,8 @@ def _search_path(bench: Bench) -> Any:
     return {
         "available": bench.json("search", evaluated, "--tune", tune),
         "parts": bench.json("search", evaluated, "--tune", tune, "--jobs", 1),
-        "budget": bench.json("search", evaluated, "--tune", tune, "--budget", 2, "--metric", "em", "--patience", 2),
-        "agreement": bench.json("search", logs, "--metric", "agreement", "--folds", 3, "--resamples", 200),
+        "budget": bench.json("search", evaluated, "--tune", tune, "--budget", 2, "--metric", "em", "--set=patience=2"),
+        "agreement": bench.json("search", logs, "--metric", "agreement", "--set=folds=3", "--set=resamples=200"),
     }
 
 
@@ -234,7 +234,7 @@ def _search_object(bench: Bench) -> Any:
 
 
 def _search_samples(bench: Bench) -> Any:
-    return bench.json("search", bench.imported("samples.jsonl", "--samples"), "--orders", 5, "--resamples", 200)
+    return bench.json("search", bench.imported("samples.jsonl", "--samples"), "--set=orders=5", "--set=resamples=200")
 
 
 def _certify(bench: Bench) -> Any:
@@ -247,16 +247,16 @@ def _certify(bench: Bench) -> Any:
     (bench.folder / "votes.txt").write_text("lead(2)\nlead(3)\nesc(3)\n", encoding="utf-8")
     return {
         "net": bench.json("certify", *family, "--max-loss", 0.15, "-o", "certified.json"),
-        "harm": bench.json("certify", *family, "--max-loss", 0.2, "--loss", "harm", "--metric", "em"),
-        "bonferroni": bench.json("certify", *family, "--max-loss", 0.15, "--procedure", "bonferroni", "--tune", tune),
+        "harm": bench.json("certify", *family, "--max-loss", 0.2, "--set=loss=harm", "--metric", "em"),
+        "bonferroni": bench.json("certify", *family, "--max-loss", 0.15, "--set=procedure=bonferroni", "--tune", tune),
         "moved": bench.json("certify", *moved),
-        "samples": bench.json("certify", samples, "--rules", "votes.txt", "--max-loss", 0.1, "--orders", 20),
+        "samples": bench.json("certify", samples, "--rules", "votes.txt", "--max-loss", 0.1, "--set=orders=20"),
     }
 
 
 def _diagnose(bench: Bench) -> Any:
     tune, evaluated = _tasr(bench)
-    shown = bench.json("diagnose", evaluated, "--tune", tune, "--policy", "tasr.json", "--resamples", 100)
+    shown = bench.json("diagnose", evaluated, "--tune", tune, "--policy", "tasr.json", "--set=resamples=100")
     bench.made["diagnosed signals"] = shown.pop("signals", None)
     return shown
 
@@ -268,14 +268,14 @@ def _diagnose_signals(bench: Bench) -> Any:
 
 
 def _diagnose_logs(bench: Bench) -> Any:
-    return bench.json("diagnose", bench.imported("logs.jsonl"), "--metric", "score", "--resamples", 100)
+    return bench.json("diagnose", bench.imported("logs.jsonl"), "--metric", "score", "--set=resamples=100")
 
 
 def _report(bench: Bench) -> Any:
     tune, evaluated = _tasr(bench)
     words = ("report", evaluated, "--tune", tune, "--rule", "answer_stable", "--policy", "tasr.json")
-    code, _, err = bench.run(*words, "--resamples", 100, "--format", "json", "-o", "report.data")
-    page = bench.run(*words, "--resamples", 100, "-o", "report.html")
+    code, _, err = bench.run(*words, "--set=resamples=100", "--format", "json", "-o", "report.data")
+    page = bench.run(*words, "--set=resamples=100", "-o", "report.html")
     data = json.loads((bench.folder / "report.data").read_text("utf-8")) if code == 0 else err
     html = (bench.folder / "report.html").read_text("utf-8") if page[0] == 0 else ""
     return {"data": data, "headings": re.findall(r"<h[123][^>]*>([^<{]*)<", html)}
@@ -288,7 +288,7 @@ def _inspect(bench: Bench) -> Any:
         "calibrated": bench.made["calibration"],
         "policy": bench.json("data", "show", "tasr.json"),
         "costs": bench.json("data", "costs", logs),
-        "selectors": bench.json("data", "selectors", evaluated, "--tune", tune, "--resamples", 100),
+        "selectors": bench.json("data", "selectors", evaluated, "--tune", tune, "--set=resamples=100"),
         "signals": bench.json("data", "signals"),
         "gold": bench.json("judge", "gold", bench.imported("dylan_math_complex_rounds.jsonl"), "-o", "judged.parquet"),
         "merged": bench.json("merge", "merged.parquet", tune, evaluated),
@@ -341,7 +341,7 @@ def _watch(bench: Bench) -> Any:
         log = _live_log(bench, f"{name}.parquet", policy, 80, fault)
         call = ("watch", log, "--policy", "margin.json", "--metric", "em", "--max-loss", 0.1)
         found[name] = bench.json(*call)
-        found[f"{name}-drift"] = bench.json(*call, "--tune", tune, "--window", 20)
+        found[f"{name}-drift"] = bench.json(*call, "--tune", tune, "--set=window=20")
     return found
 
 
@@ -388,8 +388,8 @@ CASES: dict[str, Callable[[Bench], Any]] = {
     "demo": _demo("--limit", 20),
     "demo_semantic": _demo("semantic"),
     "demo_gate": _demo_gate,
-    "demo_samples": _demo("samples", "--orders", 5),
-    "demo_watch": _demo("watch", "--requests", 100),
+    "demo_samples": _demo("samples", "--set=orders=5"),
+    "demo_watch": _demo("watch", "--set=requests=100"),
 }
 """All cases by name.  `demo rivals` and `demo tiny-model` train in torch, for minutes, and are left out."""
 

@@ -12,7 +12,7 @@ def test_the_protocol_draws_its_three_charts_and_asks_for_nothing(browser, tmp_p
     recording = drafts(40, approve=0.05)
     write_recording(tmp_path / "r.parquet", recording.table, recording.metadata)
     page = tmp_path / "page.html"
-    assert cli("paper", "protocol", tmp_path / "r.parquet", "-o", page, "--resamples", "50").code == 0
+    assert cli("paper", "protocol", tmp_path / "r.parquet", "-o", page, "--set=resamples=50").code == 0
     watched = Watched(browser, page)
     for name in ("frontier", "distance", "saved"):
         drawn = watched.page.locator(f"[data-chart=protocol-{name}] svg")

@@ -65,7 +65,14 @@ def told(folder):
         loaded = Policy.load(folder / f"{policy}.json")
         moved = replace(loaded, rule=with_threshold(loaded.rule, thresholds(loaded.rule)[literal], threshold))
         moved.save(folder / "moved.json")
-        arguments = ["--policy", folder / "moved.json", "--prices", folder / "prices.json", "--resamples", 2, "--json"]
+        arguments = [
+            "--policy",
+            folder / "moved.json",
+            "--prices",
+            folder / "prices.json",
+            "--set=resamples=2",
+            "--json",
+        ]
         done = cli("replay", folder / f"{name}.parquet", *arguments)
         assert done.code == 0, done
         return done.json["rows"][0]

@@ -64,7 +64,7 @@ def test_processes_record_their_shards_to_a_bucket(bucket, tmp_path):
         command = [sys.executable, "-m", "suffice", "record", str(tmp_path / "q.jsonl"), "--corpus", str(tmp_path / "c.jsonl"), "--model", "m", "--base-url", endpoint.url]  # fmt: skip
         running = [
             subprocess.Popen(
-                [*command, "--shard", f"{i}/3", "-o", bucket, "--journal", str(tmp_path / f"machine-{i}")],
+                [*command, "--shard", f"{i}/3", "-o", bucket, f"--set=journal={tmp_path / f'machine-{i}'}"],
                 cwd=tmp_path,
                 env={**os.environ, "OPENAI_API_KEY": "k"},
                 stderr=subprocess.PIPE,

@@ -52,15 +52,15 @@ def here(tmp_path_factory):
 
 
 def model_of(here):
-    return ("--model", here / "llama", "--probe", here / "probe", "--instructions", "no_confidence")
+    return ("--model", here / "llama", "--probe", here / "probe", "--set=instructions=no_confidence")
 
 
 def made(here, out, *more):
-    return cli("reranker", "preferences", here / "q.jsonl", "-o", out, *model_of(here), "--allow-prompt", "rag", *more)
+    return cli("reranker", "preferences", here / "q.jsonl", "-o", out, *model_of(here), "--set=allow-prompt=rag", *more)
 
 
 def test_preferences_are_made_counted_and_not_made_again(here, tmp_path):
-    done = made(here, tmp_path / "p.jsonl", "--json", "--shift", 3)
+    done = made(here, tmp_path / "p.jsonl", "--json", "--set=shift=3")
     assert done.code == 0, done
     assert done.json["passes"] == {"qa": 6, "rag": 24}
     assert done.json["kept"] + sum(done.json["dropped"].values()) == 6
@@ -68,26 +68,26 @@ def test_preferences_are_made_counted_and_not_made_again(here, tmp_path):
     assert len(read_preferences(tmp_path / "p.jsonl")) == done.json["kept"] > 0
     card = json.loads((tmp_path / "p.jsonl.card.json").read_text())
     assert card["shift"] == done.json["shift"]
-    again = made(here, tmp_path / "p.jsonl", "--shift", 3)
+    again = made(here, tmp_path / "p.jsonl", "--set=shift=3")
     assert again.code == 0, again
     assert "passes of this run: 0 of questions alone, 0 with a candidate" in again.words
 
 
 def test_preferences_in_shards_are_those_of_one_process(here, tmp_path):
-    assert made(here, tmp_path / "one.jsonl", "--shift", 0).code == 0
+    assert made(here, tmp_path / "one.jsonl", "--set=shift=0").code == 0
     for shard in ("2/2", "1/2"):
-        said = made(here, tmp_path / "many.jsonl", "--shift", 0, "--shard", shard)
+        said = made(here, tmp_path / "many.jsonl", "--set=shift=0", "--shard", shard)
         assert "the same command without --shard" in said.words
-    together = made(here, tmp_path / "many.jsonl", "--shift", 0, "--json").json
+    together = made(here, tmp_path / "many.jsonl", "--set=shift=0", "--json").json
     assert together["passes"] == {"qa": 0, "rag": 0}
     assert (tmp_path / "many.jsonl").read_text() == (tmp_path / "one.jsonl").read_text()
 
 
 def test_a_probe_that_never_saw_passages_is_refused_unless_it_is_allowed(here, tmp_path):
     asked = ("reranker", "preferences", here / "q.jsonl", "-o", tmp_path / "p.jsonl", *model_of(here))
-    assert "--allow-prompt rag" in cli(*asked).error
-    assert "not a prompt" in cli(*asked, "--allow-prompt", "rags").error
-    assert "prompts qa" in cli(*asked, "--allow-prompt", "qa").error
+    assert "--set allow-prompt=rag" in cli(*asked).error
+    assert "not a prompt" in cli(*asked, "--set=allow-prompt=rags").error
+    assert "prompts qa" in cli(*asked, "--set=allow-prompt=qa").error
     other = cli(
         "reranker",
         "preferences",
@@ -95,8 +95,7 @@ def test_a_probe_that_never_saw_passages_is_refused_unless_it_is_allowed(here, t
         "-o",
         tmp_path / "p.jsonl",
         *model_of(here)[:4],
-        "--allow-prompt",
-        "rag",
+        "--set=allow-prompt=rag",
     )
     assert "another way" in other.error, "another prompt text is another state"
     assert list(tmp_path.iterdir()) == []
@@ -105,8 +104,8 @@ def test_a_probe_that_never_saw_passages_is_refused_unless_it_is_allowed(here, t
 def test_questions_without_contexts_are_refused_with_what_to_do(here, tmp_path):
     dataset(tmp_path / "bare.jsonl", {"id": "a", "question": "Why?", "answers": ["x"]})
     done = cli(
-        "reranker", "preferences", tmp_path / "bare.jsonl", "-o", tmp_path / "p.jsonl", *model_of(here), "--allow-prompt", "rag",
-        "--shift", 0,
+        "reranker", "preferences", tmp_path / "bare.jsonl", "-o", tmp_path / "p.jsonl", *model_of(here), "--set=allow-prompt=rag",
+        "--set=shift=0",
     )  # fmt: skip
     assert "has candidates" in done.error
 
@@ -114,7 +113,7 @@ def test_questions_without_contexts_are_refused_with_what_to_do(here, tmp_path):
 def test_the_transfer_check_gives_verdicts_by_type_and_names_omissions(here, tmp_path):
     lines = [json.loads(text) for text in (here / "q.jsonl").read_text().splitlines()]
     dataset(tmp_path / "q.jsonl", *lines, {**line(9, "yes"), "answers": ["no"]})
-    asked = ("paper", "transfer", tmp_path / "q.jsonl", *model_of(here), "--allow-prompt", "rag")
+    asked = ("paper", "transfer", tmp_path / "q.jsonl", *model_of(here), "--set=allow-prompt=rag")
     done = cli(*asked, "--json")
     assert done.code == 0, done
     assert [change["type"] for change in done.json["changes"]] == ["A", "B", "C"]
@@ -147,12 +146,12 @@ def trained(here, preferred, out, *more):
     files = ("--dev", preferred / "dev.jsonl", "--test", preferred / "test.jsonl")
     return cli(
         "reranker", "train", preferred / "train.jsonl", "-o", out, "--base", here / "cross-encoder", *files,
-        "--device", "cpu", "--lr", 1e-3, *more,
+        "--set=device=cpu", "--set=lr=1e-3", *more,
     )  # fmt: skip
 
 
 def test_a_reranker_is_trained_reported_on_and_plugged_into_a_recording(here, preferred, tmp_path):
-    done = trained(here, preferred, tmp_path / "r", "--questions", here / "q.jsonl", "--candidates", 3, "--details")
+    done = trained(here, preferred, tmp_path / "r", "--questions", here / "q.jsonl", "--set=candidates=3", "--details")
     assert done.code == 0, done
     assert "on test" in done.out
     assert "MRR@5" in done.out
@@ -179,8 +178,8 @@ def test_two_processes_train_one_reranker_and_one_of_them_prints(here, preferred
     arguments = [
         sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--rdzv_backend", "c10d",
         "--rdzv_endpoint", "localhost:0", "-m", "suffice", "reranker", "train", preferred / "train.jsonl", "-o",
-        tmp_path / "r", "--base", here / "cross-encoder", "--dev", preferred / "dev.jsonl", "--device", "cpu",
-        "--batch", "8", "--evaluations", "1", "--json",
+        tmp_path / "r", "--base", here / "cross-encoder", "--dev", preferred / "dev.jsonl", "--set=device=cpu",
+        "--set=batch=8", "--set=evaluations=1", "--json",
     ]  # fmt: skip
     done = subprocess.run(
         list(map(str, arguments)),
@@ -208,7 +207,7 @@ def test_wrong_preferences_are_named_by_file_and_line(here, preferred, tmp_path)
     assert "at least 2" in cli("reranker", "train", tmp_path / "short.jsonl", *asked).error
     same = cli("reranker", "train", preferred / "train.jsonl", *asked, "--dev", preferred / "train.jsonl")
     assert "need different questions" in same.error
-    assert "temperature is 0.0" in trained(here, preferred, tmp_path / "r", "--temperature", 0).error
+    assert "temperature is 0.0" in trained(here, preferred, tmp_path / "r", "--set=temperature=0").error
     assert not (tmp_path / "r").exists()
 
 

@@ -231,5 +231,5 @@ def test_the_commands_fit_a_gate_and_record_through_it(tmp_path):
     assert np.isnan(classes[:, 1:]).all()
     assert parse_rule("adaptive_rag").signals == {"complexity", "round"}
     assert cli("replay", tmp_path / "r.parquet", "--rule", "adaptive_rag", "--json").code == 0
-    at_endpoint = cli(*asked, "--gate", tmp_path / "gate", "--gate-base-url", "http://localhost:1/v1")
-    assert "leave out --gate-base-url" in at_endpoint.error
+    at_endpoint = cli(*asked, "--gate", tmp_path / "gate", "--set=gate-base-url=http://localhost:1/v1")
+    assert "leave out gate-base-url" in at_endpoint.error

@@ -20,7 +20,7 @@ from tests.support.cli_tools import cli, corpus, dataset
 
 pytestmark = [pytest.mark.whole, pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")]
 
-LOCAL = ("--local", "--prompt", "prefilled", "--max-tokens", "8")
+LOCAL = ("--local", "--prompt", "prefilled", "--set=max-tokens=8")
 
 
 def probe_of(source, width, *, layer=None, slope=1.0):
@@ -121,10 +121,10 @@ def test_questions_that_the_probe_was_fitted_on_are_told(folder, tmp_path):
     [
         (("--gate", "probe"), "--round-zero"),
         (("--round-zero", "--gate", "nothing"), "cannot be read"),
-        (("--round-zero", "--gate-model", "x"), "give --gate"),
+        (("--round-zero", "--set=gate-model=x"), "give --gate"),
         (("--round-zero", "--gate", "other"), "another model"),
         (("--round-zero", "--gate", "prompted"), "prompt_sha256"),
-        (("--round-zero", "--gate", "endpoint"), "--gate-base-url"),
+        (("--round-zero", "--gate", "endpoint"), "gate-base-url"),
         (("--base-url", "http://localhost:1"), "--local"),
     ],
 )
@@ -144,8 +144,10 @@ def test_what_does_not_fit_is_refused_before_the_first_question(folder, tmp_path
 
 def test_hidden_states_need_a_local_model_or_a_gate_model(folder, tmp_path):
     base = ("record", folder / "q.jsonl", "-o", tmp_path / "r.parquet", "--round-zero", "--max-rounds", "1")
-    assert "--gate-model" in cli(*base, "--gate", folder / "probe").error
-    done = cli(*base, "--gate", folder / "probe", "--gate-model", folder / "model", "--prompt", "prefilled", "--json")
+    assert "--set gate-model" in cli(*base, "--gate", folder / "probe").error
+    done = cli(
+        *base, "--gate", folder / "probe", f"--set=gate-model={folder / 'model'}", "--prompt", "prefilled", "--json"
+    )
     assert done.code == 0, done.err
     assert json.loads(done.out)["failed"] == {}
 
@@ -169,7 +171,7 @@ def test_states_of_an_endpoint_use_the_gates_request_fields(folder, tmp_path):
                 "--limit",
                 "3",
             ),
-            *("--extra-body", json.dumps(EXTRA), "--json"),
+            *(f"--set=extra-body={json.dumps(EXTRA)}", "--json"),
         )
         assert done.code == 0, done.err
         assert (done.json["stored"], done.json["layers"]) == (3, [])
@@ -177,7 +179,7 @@ def test_states_of_an_endpoint_use_the_gates_request_fields(folder, tmp_path):
         probe_of(source, 3, layer=None).save(tmp_path / "probe")
         gated = cli(
             *("record", folder / "q.jsonl", "-o", tmp_path / "r.parquet", "--round-zero", "--max-rounds", "1"),
-            *("--gate", tmp_path / "probe", "--gate-base-url", url),
+            *("--gate", tmp_path / "probe", f"--set=gate-base-url={url}"),
         )
         assert gated.code == 0, gated.err
         source.embedder.close()
@@ -204,7 +206,7 @@ def test_a_gate_is_asked_once_and_live_where_answers_come_in_batches(folder, tmp
                 "1",
                 "--batch",
             ),
-            *("--model", "m", "--base-url", endpoint.url, "--gate", tmp_path / "probe", "--gate-base-url", url),
+            *("--model", "m", "--base-url", endpoint.url, "--gate", tmp_path / "probe", f"--set=gate-base-url={url}"),
             *("--prices", tmp_path / "prices.json", "--json"),
         )
         assert done.code == 0, done.err
@@ -224,8 +226,8 @@ def test_a_gate_is_asked_once_and_live_where_answers_come_in_batches(folder, tmp
     ("more", "told"),
     [
         (("--base-url", "http://127.0.0.1:1/v1", "--layers", "middle"), "gives the state that leaves the last layer"),
-        (("--extra-body", '{"a": 1}'), "there is none: give --base-url"),
-        (("--base-url", "http://127.0.0.1:1/v1", "--extra-body", "[]"), "expected a JSON object"),
+        (('--set=extra-body={"a": 1}',), "there is none: give --base-url"),
+        (("--base-url", "http://127.0.0.1:1/v1", "--set=extra-body=[]"), "expected a JSON object"),
     ],
 )
 def test_what_an_endpoint_would_take_no_notice_of_is_refused(folder, tmp_path, more, told):
@@ -247,6 +249,6 @@ def test_a_probe_without_layers_is_refused_for_its_own_reason(folder, tmp_path, 
     Probe.load(folder / "probe").described(pinned={"kind": kind}, layer=None).save(tmp_path / "probe")
     done = cli(
         *("reranker", "preferences", folder / "q.jsonl", "-o", tmp_path / "p.jsonl", "--model", folder / "model"),
-        *("--probe", tmp_path / "probe", "--allow-prompt", "rag"),
+        *("--probe", tmp_path / "probe", "--set=allow-prompt=rag"),
     )
     assert told in " ".join(done.error.split())

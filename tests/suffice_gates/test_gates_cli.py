@@ -113,7 +113,7 @@ def files(tmp_path_factory):
 
 
 def test_columns_and_question_gates_stand_in_one_table(files):
-    arguments = ["--tune", files / "tune.parquet", "--column", "p_known", "--column", "doubt:low", "--resamples", "50"]
+    arguments = ["--tune", files / "tune.parquet", "--column", "p_known", "--column", "doubt:low", "--set=resamples=50"]
     done = cli("gate", "compare", files / "eval.parquet", *arguments, "--no-questions", "--details")
     assert (done.code, done.err) == (0, "")
     for name in ("never retrieve", "always retrieve", "perfect gate", "p_known", "doubt"):
@@ -139,8 +139,7 @@ def test_without_tune_everything_is_cross_fitted_with_a_table_per_set(files, tmp
         "--no-questions",
         "--column",
         "contains",
-        "--resamples",
-        "20",
+        "--set=resamples=20",
         "--markdown",
         page,
         "--rate",
@@ -165,7 +164,7 @@ def test_without_tune_everything_is_cross_fitted_with_a_table_per_set(files, tmp
         (["{f}/eval.parquet", "--column", "p_known:high"], 1, "NAME:low"),
         (["{f}/eval.parquet", "--metric", "bleu"], 2, "no metric 'bleu'"),
         (["{f}/eval.parquet", "--rate", "2"], 2, "--rate"),
-        (["{f}/eval.parquet", "--markdown", "{f}/none/x.md", "--resamples", "5"], 1, "no folder"),
+        (["{f}/eval.parquet", "--markdown", "{f}/none/x.md", "--set=resamples=5"], 1, "no folder"),
         ([], 2, "RECORDING"),
     ],
 )

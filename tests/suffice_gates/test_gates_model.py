@@ -8,7 +8,7 @@ from tests.support.cli_tools import cli
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
-LOCAL = ("--prompt", "prefilled", "--max-tokens", "4")
+LOCAL = ("--prompt", "prefilled", "--set=max-tokens=4")
 
 
 def test_gates_of_the_models_own_passes_know_and_tell_what_they_cost(tiny_model, tmp_path):
@@ -25,7 +25,7 @@ def test_gates_of_the_models_own_passes_know_and_tell_what_they_cost(tiny_model,
         "--model",
         tiny_model,
     )
-    asked = (*arguments, *LOCAL, "--samples", "2", "--metric", "em", "--resamples", "50", "--json")
+    asked = (*arguments, *LOCAL, "--set=samples=2", "--metric", "em", "--set=resamples=50", "--json")
     (found,) = cli("gate", "compare", tmp_path / "eval.parquet", *asked).json.values()
     rows = {row["name"]: row for row in found["rows"]}
     assert {
@@ -52,7 +52,7 @@ def test_the_models_gates_need_tune_questions_and_a_known_prompt(tmp_path):
     alone = cli("gate", "compare", "hotpotqa_llama31_eval", "--no-questions", "--model", tmp_path)
     assert alone.code == 2
     assert "give --tune" in alone.error
-    pair = ("hotpotqa_llama31_eval", "--tune", "hotpotqa_llama31_tune", "--no-questions", "--resamples", "5")
+    pair = ("hotpotqa_llama31_eval", "--tune", "hotpotqa_llama31_tune", "--no-questions", "--set=resamples=5")
     odd = cli("gate", "compare", *pair, "--model", tmp_path, "--prompt", "odd")
     assert odd.code == 2
     assert "'odd'" in odd.error

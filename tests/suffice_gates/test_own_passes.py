@@ -465,7 +465,7 @@ def test_the_gate_of_reflection_tokens_has_a_name_on_the_command_line(reflecting
     local_models.save(tmp_path / "plain", max_position_embeddings=4096)
     dataset(tmp_path / "q.jsonl", n=2)
     asked = ["record", tmp_path / "q.jsonl", "-o", tmp_path / "r.parquet", "--round-zero", "--max-rounds", "1"]
-    asked += ["--allow-unread", "--gate", "self-rag", "--prompt", "prefilled", "--max-tokens", "3"]
+    asked += ["--set=allow-unread=true", "--gate", "self-rag", "--prompt", "prefilled", "--set=max-tokens=3"]
     done = cli(*asked, "--local", "--model", tmp_path / "model", "--json")
     assert done.code == 0, done.err
     recording = read_recording(tmp_path / "r.parquet")
@@ -473,8 +473,8 @@ def test_the_gate_of_reflection_tokens_has_a_name_on_the_command_line(reflecting
     expected = [gate.decide(f"Where is tower {number}?").signals["p_retrieve"] for number in range(2)]
     assert recording.column("p_retrieve")[:, 0] == pytest.approx(expected, abs=1e-5)
     assert "'[Retrieval]'" in cli(*asked, "--local", "--model", tmp_path / "plain").error
-    assert "answer with --local" in cli(*asked[:-4]).error
-    assert "leave out --gate-model" in cli(*asked, "--local", "--model", tmp_path / "model", "--gate-model", "x").error
+    assert "answer with --local" in cli(*asked[:-3]).error
+    assert "leave out gate-model" in cli(*asked, "--local", "--model", tmp_path / "model", "--set=gate-model=x").error
 
 
 def test_own_signals_are_recorded_from_the_command_line(tmp_path):
@@ -488,15 +488,15 @@ def test_own_signals_are_recorded_from_the_command_line(tmp_path):
         "--round-zero",
         "--max-rounds",
         "1",
-        "--allow-unread",
+        "--set=allow-unread=true",
     )
-    local = ("--local", "--model", tmp_path / "model", "--prompt", "prefilled", "--max-tokens", "3")
-    done = cli(*asked, *local, "--own-signal", "new_confidence", "--own-signal", "sample_spread", "--json")
+    local = ("--local", "--model", tmp_path / "model", "--prompt", "prefilled", "--set=max-tokens=3")
+    done = cli(*asked, *local, "--set=own-signal=new_confidence", "--set=own-signal=sample_spread", "--json")
     assert done.code == 0, done.err
     recording = read_recording(tmp_path / "r.parquet")
     assert np.isfinite(recording.column("sample_spread")).all()
     assert recording.column("cost.seakr.calls").tolist() == [[40, 40], [40, 40]]
     assert "new_confidence" in recording.table.column_names
-    assert "sample_spread" in cli(*asked, *local, "--own-signal", "x").error
-    assert "answer with --local" in cli(*asked, "--own-signal", "sample_spread").error
-    assert "'[Relevant]'" in cli(*asked, *local, "--own-signal", "critique_score").error
+    assert "sample_spread" in cli(*asked, *local, "--set=own-signal=x").error
+    assert "answer with --local" in cli(*asked, "--set=own-signal=sample_spread").error
+    assert "'[Relevant]'" in cli(*asked, *local, "--set=own-signal=critique_score").error

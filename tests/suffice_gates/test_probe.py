@@ -317,7 +317,7 @@ def test_what_states_do_not_depend_on_may_differ():
 
 def test_the_rag_prompt_needs_a_probe_of_both_or_leave():
     passages = [[Passage(passage_id="1", title="t", text="x")]]
-    with pytest.raises(ConfigMismatchError, match="--allow-prompt rag"):
+    with pytest.raises(ConfigMismatchError, match="--set allow-prompt=rag"):
         ProbeConfidence(made(), Source()).of(["Who?"], passages)
     allowed = ProbeConfidence(made(), Source(), allow=("rag",))
     both = ProbeConfidence(made(card=replace(CARD, prompts=("qa", "rag"))), Source())

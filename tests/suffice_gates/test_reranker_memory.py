@@ -100,7 +100,7 @@ def test_a_gated_layer_keeps_more_and_an_unknown_shape_is_unknown():
         ({}, 16, "2 of 32 rows at a time"),
         ({"memory": 80.0}, 4, "8 of 32 rows"),
         ({"memory": 8.0}, 32, "more than 90% of 8 GiB"),
-        ({"accumulate": 1}, 1, "--checkpointing"),
+        ({"accumulate": 1}, 1, "checkpointing=true"),
         ({"in_batch": 4}, 1, "more than 90%"),
         ({"in_batch": 4, "accumulate": 8}, 8, "rows"),
     ],

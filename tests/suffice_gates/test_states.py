@@ -377,8 +377,7 @@ def test_states_are_stored_and_the_command_goes_on(folder, tmp_path):
         tmp_path / "s",
         "--model",
         folder / "model",
-        "--batch-size",
-        "2",
+        "--set=batch-size=2",
     )
     first = cli(*arguments, "--layers", "middle,last", "--limit", "5", "--json")
     assert first.code == 0, first
@@ -437,7 +436,7 @@ def test_wrong_arguments_are_told_before_anything_is_written(folder, tmp_path):
     assert "--encoder none reads nothing" in error("--encoder", "none")
     assert "unknown layer 'top'" in error("--model", folder / "model", "--layers", "top")
     assert "layer '9' does not exist" in error("--model", folder / "model", "--layers", "2,9")
-    assert "unknown prompt 'x'" in error("--model", folder / "model", "--instructions", "x")
+    assert "unknown prompt 'x'" in error("--model", folder / "model", "--set=instructions=x")
     assert "does not exist" in error("--model", tmp_path / "none")
     assert "reads qa only" in error("--encoder", "minilm", "--prompt", "rag")
     assert not (tmp_path / "s").exists()

@@ -351,13 +351,13 @@ def files(data, tmp_path_factory):
     return folder
 
 
-FAST = ("--hidden", "16,8", "--lr", "0.003", "--epochs", "6", "--layers", "2")
+FAST = ("--set=hidden=16,8", "--set=lr=0.003", "--set=epochs=6", "--set=layers=2")
 
 
 def test_the_command_writes_a_probe_that_loads(files, tmp_path, data):
     done = cli(
         *("gate", "train", files / "qa.states", "--labels", files / "r.parquet", "-o", tmp_path / "p", *FAST),
-        *("--seeds", "0,1", "--calibration", "isotonic", "--curve", "60", "--json"),
+        *("--set=seeds=0,1", "--calibration", "isotonic", "--set=curve=60", "--json"),
     )
     assert (done.code, done.err) == (0, "")
     told = done.json
@@ -383,7 +383,7 @@ def test_the_command_prints_tables_and_takes_labels_of_ones_own(files, tmp_path)
 def test_the_command_measures_the_rag_prompt_apart(files, tmp_path):
     done = cli(
         *("gate", "train", files / "qa.states", "--labels", files / "r.parquet", "-o", tmp_path / "p", "--json"),
-        *("--kind", "logistic", "--layer", "2", "--rag-states", files / "rag.states", "--rag-round", "1"),
+        *("--kind", "logistic", "--layer", "2", "--rag-states", files / "rag.states", "--set=rag-round=1"),
     )
     assert done.json["measured"][-1]["what"] == "logistic, none, prompt rag"
 
@@ -392,15 +392,15 @@ def test_the_command_measures_the_rag_prompt_apart(files, tmp_path):
     ("more", "code", "told"),
     [
         (("--layer", "7"), 1, "layer 7"),
-        (("--layer", "2", "--layers", "2"), 2, "one of --layer"),
-        (("--layers", "x"), 2, "whole numbers"),
-        (("--seeds", ""), 1, "one seed"),
+        (("--layer", "2", "--set=layers=2"), 2, "not both"),
+        (("--set=layers=x",), 2, "whole numbers"),
+        (("--set=seeds=",), 1, "one seed"),
         (("--calibration", "magic", "--kind", "logistic"), 2, "unknown calibration"),
-        (("--label-rule", "f1"), 1, "label rule"),
-        (("--dropout", "1"), 1, "dropout"),
-        (("--train-size", "9999", "--kind", "logistic"), 1, "allowed"),
+        (("--set=label-rule=f1",), 1, "label rule"),
+        (("--set=dropout=1",), 1, "dropout"),
+        (("--set=train-size=9999", "--kind", "logistic"), 1, "allowed"),
         (("--rag-states", "nothing"), 2, "does not exist"),
-        (("--dev-share", "0.9"), 1, "shares"),
+        (("--set=dev-share=0.9",), 1, "shares"),
     ],
 )
 def test_what_the_command_cannot_do_is_said(files, tmp_path, more, code, told):

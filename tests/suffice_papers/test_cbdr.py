@@ -357,12 +357,18 @@ def test_a_repeated_id_is_refused(questions):
 
 
 def test_the_command_prints_the_tables_as_json(run, tiny_model, reranker, work):
-    words = ["--model", tiny_model, "--reranker", reranker, "--work", work, "--instructions", "prefilled"]
-    words += ["--data", tiny_model / "tune.jsonl", "--data", tiny_model / "eval.jsonl", "--label", "em"]
-    words += ["--candidates", 6, "--epochs", "5,15", "--hidden", "32", "--dropout", 0.1, "--lr", 1e-3]
-    words += ["--shift", 40, "--test-share", 0.25, "--prefer-share", 0.4, "--accumulate", 2, "--checkpointing"]
-    words += ["--betas", "0.3,0.6,0.9,1", "--reranker-lr", 1e-3, "--reranker-batch", 8, "--max-tokens", 8]
-    done = cli("paper", "cbdr", *map(str, words), "--resamples", "200", "--json")
+    words = ["--model", tiny_model, "--reranker", reranker, "--work", work, "--set=instructions=prefilled"]
+    words += ["--data", tiny_model / "tune.jsonl", "--data", tiny_model / "eval.jsonl", "--set=label=em"]
+    words += ["--set=candidates=6", "--set=epochs=5,15", "--set=hidden=32", "--set=dropout=0.1", "--set=lr=1e-3"]
+    words += [
+        "--set=shift=40",
+        "--set=test-share=0.25",
+        "--set=prefer-share=0.4",
+        "--set=accumulate=2",
+        "--set=checkpointing=true",
+    ]
+    words += ["--set=betas=0.3,0.6,0.9,1", "--set=reranker-lr=1e-3", "--set=reranker-batch=8", "--set=max-tokens=8"]
+    done = cli("paper", "cbdr", *map(str, words), "--set=resamples=200", "--json")
     assert done.code == 0, done.err
     tables = {table["title"].split(":")[0]: table for table in done.json["tables"]}
     measured = [row for row in tables["Table 2"]["rows"] if row["figures"] == "measured"]
@@ -373,9 +379,9 @@ def test_the_command_prints_the_tables_as_json(run, tiny_model, reranker, work):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--epochs", "many"], "--epochs is 'many'"),
-        (["--top", "1.5"], "allowed are whole numbers"),
-        (["--instructions", "none"], "unknown prompt 'none'; choose one of answer_first, "),
+        (["--set=epochs=many"], "epochs is 'many'"),
+        (["--set=top=1.5"], "allowed are whole numbers"),
+        (["--set=instructions=none"], "unknown prompt 'none'; choose one of answer_first, "),
         (["--format", "xml"], "allowed: table"),
     ],
 )

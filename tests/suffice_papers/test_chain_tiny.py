@@ -27,9 +27,9 @@ def chain(tiny_model, tmp_path_factory):
     """The folder after every command of the chain."""
     folder = tmp_path_factory.mktemp("chain")
     tune, held_out = tiny_model / "tune.jsonl", tiny_model / "eval.jsonl"
-    local = ["--local", "--model", tiny_model, "--prompt", "prefilled", "--max-tokens", 4, "--round-zero"]
+    local = ["--local", "--model", tiny_model, "--prompt", "prefilled", "--set=max-tokens=4", "--round-zero"]
     record = [*local, "--max-rounds", 1, "--json"]
-    read = ["--model", tiny_model, "--instructions", "prefilled", "--json"]
+    read = ["--model", tiny_model, "--set=instructions=prefilled", "--json"]
     done("record", tune, "-o", folder / "tune.parquet", "--limit", 600, *record)
     done("gate", "states", tune, "-o", folder / "tune.states", "--limit", 600, "--layers", "last", *read)
     probe = folder / "probe"
@@ -37,10 +37,10 @@ def chain(tiny_model, tmp_path_factory):
         "gate", "train", folder / "tune.states", "--labels", folder / "tune.parquet", "-o", probe, "--kind", "logistic"
     )
     done("record", held_out, "-o", folder / "gated.parquet", "--limit", 160, "--gate", probe, *record)
-    preferences = ["--probe", probe, "--allow-prompt", "rag", "--candidates", 6, *read]
+    preferences = ["--probe", probe, "--set=allow-prompt=rag", "--set=candidates=6", *read]
     done("reranker", "preferences", tune, "-o", folder / "preferences.jsonl", "--limit", 300, *preferences)
     base = write_tiny_reranker(folder / "base", tiny_model)
-    training = ["--base", base, "--lr", 1e-3, "--batch", 8, "--device", "cpu", "--json"]
+    training = ["--base", base, "--set=lr=1e-3", "--set=batch=8", "--set=device=cpu", "--json"]
     done("reranker", "train", folder / "preferences.jsonl", "-o", folder / "aligned", *training)
     aligned = ["--gate", probe, "--reranker", folder / "aligned", *record]
     done("record", held_out, "-o", folder / "aligned.parquet", "--limit", 160, *aligned)
@@ -88,6 +88,6 @@ def test_the_probe_goes_with_its_model_alone(chain, tiny_model):
     card = Probe.load(chain / "probe").card
     assert card.model.endswith("tiny_model")
     assert card.prompts == ("qa",)
-    words = ["--model", tiny_model, "--probe", chain / "probe", "--instructions", "prefilled", "--limit", 5]
+    words = ["--model", tiny_model, "--probe", chain / "probe", "--set=instructions=prefilled", "--limit", 5]
     told = cli("reranker", "preferences", tiny_model / "eval.jsonl", "-o", chain / "refused.jsonl", *words).error
-    assert "--allow-prompt rag" in told
+    assert "--set allow-prompt=rag" in told

@@ -291,7 +291,7 @@ def test_the_command_prints_and_writes_them(tmp_path):
 
 
 def test_the_policies_are_drawn_at_their_published_means(tmp_path):
-    assert cli("paper", "semantic", "--figures", tmp_path).code == 0
+    assert cli("paper", "semantic", f"--set=figures={tmp_path}").code == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["policies-dev.svg", "policies-test.svg"]
     figure = next(figure for figure in paper_semantic().figures if figure.name == "policies-test")
     points = {name: point for point in figure.spec["data"]["values"] for name in point["label"].split(", ")}

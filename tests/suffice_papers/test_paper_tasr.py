@@ -363,7 +363,7 @@ def test_the_figures_are_drawn_from_the_points_of_the_tables(made, loaded):
 
 
 def test_the_command_draws_the_figures_as_pictures(one, tmp_path):
-    result = cli("paper", "tasr", "--cells", one, "--resamples", 50, "--figures", tmp_path / "figures")
+    result = cli("paper", "tasr", "--cells", one, "--set=resamples=50", f"--set=figures={tmp_path / 'figures'}")
     pictures = sorted(path.name for path in (tmp_path / "figures").iterdir())
     assert len(pictures) == 5
     assert f"5 figures written to {tmp_path / 'figures'}" in result.words
@@ -690,7 +690,7 @@ def test_a_foreign_file_is_refused_with_the_command_that_imports_it(cells, folde
 
 
 def test_the_command_prints_table_1_on_a_screen(one):
-    result = cli("paper", "tasr", "--cells", one, "--resamples", 50)
+    result = cli("paper", "tasr", "--cells", one, "--set=resamples=50")
     lines = result.out.splitlines()
     assert lines[0].startswith("tasr reaches F1 ")
     assert "points against fixed_k(3): " in " ".join(lines)
@@ -701,7 +701,7 @@ def test_the_command_prints_table_1_on_a_screen(one):
 
 
 def test_the_command_prints_every_table(folder):
-    result = cli("paper", "tasr", "--cells", folder / "cells.toml", "--resamples", 50, "--details")
+    result = cli("paper", "tasr", "--cells", folder / "cells.toml", "--set=resamples=50", "--details")
     assert result.code == 0, result
     for start in ("Cells", *(name for name in PARTS if name != "Table 5"), "Published figures that do not fit"):
         assert any(printed.startswith(start) for printed in result.out.splitlines()), start
@@ -717,7 +717,7 @@ def one(folder):
 
 
 def test_every_format_holds_the_same_tables(one, tmp_path):
-    common = ("paper", "tasr", "--cells", one, "--resamples", 50)
+    common = ("paper", "tasr", "--cells", one, "--set=resamples=50")
     data = cli(*common, "--json").json
     titles = [part["title"] for part in data["tables"]]
     markdown = cli(*common, "--format", "md").out
@@ -738,9 +738,9 @@ def test_every_format_holds_the_same_tables(one, tmp_path):
 
 
 def test_the_command_that_made_the_tables_stands_in_them(one):
-    data = cli("paper", "tasr", "--cells", one, "--seed", 7, "--resamples", 50, "--json").json
+    data = cli("paper", "tasr", "--cells", one, "--set=seed=7", "--set=resamples=50", "--json").json
     told = {row["what"]: row["value"] for row in data["tables"][0]["rows"]}
-    assert told["command"] == f"suffice paper tasr --resamples 50 --seed 7 --cells {one.name}"
+    assert told["command"] == f"suffice paper tasr --cells {one.name} --set resamples=50 --set seed=7"
     assert "seed 7" in told["draws"]
 
 
@@ -765,7 +765,7 @@ def test_without_a_list_the_bundled_questions_are_recorded_and_tabled(tmp_path, 
 
     load = bundled.load_questions
     monkeypatch.setattr(bundled, "load_questions", lambda name, limit=None: load(name, limit=4))
-    made = cli("paper", "tasr", "--recordings", tmp_path, "--resamples", 20, "--json")
+    made = cli("paper", "tasr", "--recordings", tmp_path, "--set=resamples=20", "--json")
     assert made.code == 0, made
     told = next(part for part in made.json["tables"] if part["title"] == "Cells")
     assert [row["cell"] for row in told["rows"]] == ["hotpotqa_span", "2wiki_span"]

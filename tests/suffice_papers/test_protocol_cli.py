@@ -16,7 +16,7 @@ from tests.support.cli_tools import cli
 from tests.support.protocol_tools import NAN, drafts, row, table
 from tests.support.report_tools import HOSTILE, page_data
 
-FAST = ("--resamples", "50")
+FAST = ("--set=resamples=50",)
 
 
 def write(path, recording):
@@ -69,7 +69,7 @@ def test_details_show_every_table_and_a_sentence_for_each_policy(paths):
     ):
         assert sum(line.startswith(title) for line in lines) == 1, title
     assert [line for line in lines if line.startswith(("judge_free (pat", "cascade (first", "critic_only (cri"))]
-    assert "suffice paper protocol test.parquet --resamples 50 --dev dev.parquet" in done.out
+    assert "suffice paper protocol test.parquet --dev dev.parquet" in done.out
 
 
 def test_json_holds_every_table_with_columns_of_different_names(paged):
@@ -102,27 +102,27 @@ def test_without_dev_a_quarter_of_the_questions_is_set_aside(paths):
     told = done.json
     assert told["n"] + told["convergence_rule"]["n_dev"] == 60
     assert told["convergence_rule"]["n_dev"] > 5
-    other = cli("paper", "protocol", paths[0], "--dev-share", "0.5", "--json", *FAST).json
+    other = cli("paper", "protocol", paths[0], "--set=dev-share=0.5", "--json", *FAST).json
     assert other["convergence_rule"]["n_dev"] > told["convergence_rule"]["n_dev"]
-    assert "--dev-share 0.5" in other["command"]
+    assert "--set dev-share=0.5" in other["command"]
 
 
 def test_a_fixed_eps_uses_every_question_and_says_given(paths):
-    told = cli("paper", "protocol", paths[0], "--eps", "0.05", "--patience", "3", "--json", *FAST).json
+    told = cli("paper", "protocol", paths[0], "--set=eps=0.05", "--set=patience=3", "--json", *FAST).json
     assert (told["n"], told["convergence_rule"]["how"]) == (60, "given")
     assert (told["convergence_rule"]["eps"], told["convergence_rule"]["patience"]) == (0.05, 3)
     assert (
-        cli("paper", "protocol", paths[0], "--eps", "0.05", "--json", *FAST).json["convergence_rule"]["patience"] == 2
+        cli("paper", "protocol", paths[0], "--set=eps=0.05", "--json", *FAST).json["convergence_rule"]["patience"] == 2
     )
 
 
 def test_the_published_ledger_charges_the_judge_in_every_round(paths):
     def tokens(*options):
-        told = cli("paper", "protocol", paths[0], "--eps", "0.03", "--json", *FAST, *options).json
+        told = cli("paper", "protocol", paths[0], "--set=eps=0.03", "--json", *FAST, *options).json
         return {cells["policy"].split(" ")[0]: cells["tokens"] for cells in told["tables"][0]["rows"]}, told
 
     live, _ = tokens()
-    published, told = tokens("--ledger", "published")
+    published, told = tokens("--set=ledger=published")
     assert told["ledger"] == "published"
     assert published["cascade"] > live["cascade"]
     assert published["oracle_best"] > live["oracle_best"]
@@ -155,14 +155,14 @@ def test_a_bundled_recording_goes_by_its_name(tmp_path, monkeypatch):
 @pytest.mark.parametrize("form", ["md", "csv", "latex"])
 def test_tables_go_to_a_file_in_the_form_that_its_name_says(paths, tmp_path, form):
     out = tmp_path / f"tables.{form}"
-    assert cli("paper", "protocol", paths[0], "--eps", "0.05", "-o", out, *FAST).code == 0
+    assert cli("paper", "protocol", paths[0], "--set=eps=0.05", "-o", out, *FAST).code == 0
     assert "fixed" in out.read_text()
     if form == "md":
         assert out.read_text().startswith("# Semantic early stopping: test\n\njudge_free (")
 
 
 def test_the_figures_of_the_page_are_also_pictures(paths, tmp_path):
-    done = cli("paper", "protocol", paths[0], "--eps", "0.05", "--figures", tmp_path, *FAST)
+    done = cli("paper", "protocol", paths[0], "--set=eps=0.05", f"--set=figures={tmp_path}", *FAST)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         f"protocol-{name}.svg" for name in ("distance", "frontier", "saved")
     ]
@@ -198,7 +198,7 @@ def test_the_page_needs_no_network_and_keeps_hostile_names_in_their_place(tmp_pa
         for r in (1, 2, 3, 4)
     ]
     path, out = write(tmp_path / "r.parquet", table(rows)), tmp_path / "page.html"
-    assert cli("paper", "protocol", path, "--eps", "0.05", "-o", out, *FAST).code == 0
+    assert cli("paper", "protocol", path, "--set=eps=0.05", "-o", out, *FAST).code == 0
     page = out.read_text()
     assert "alert(1)</script>" not in page
     assert not re.search(r"""(?:src|href)=["']?(?:https?:|//)""", page)
@@ -221,16 +221,16 @@ def test_the_tables_of_the_report_hold_those_of_the_protocol():
 @pytest.mark.parametrize(
     ("options", "code", "told"),
     [
-        (["--eps", "0.05", "--preset", "bge"], 2, "choose one"),
-        (["--patience", "2"], 2, "goes with --eps"),
+        (["--set=eps=0.05", "--preset", "bge"], 2, "choose one"),
+        (["--set=patience=2"], 2, "goes with eps"),
         (["--preset", "minilm"], 2, "allowed: bge"),
-        (["--ledger", "theirs"], 2, "allowed: live"),
+        (["--set=ledger=theirs"], 2, "allowed: live"),
         (["-o", "page.pdf"], 2, "allowed endings"),
-        (["--dev-share", "2"], 1, "strictly between 0 and 1"),
-        (["--eps", "9"], 1, "lies in"),
+        (["--set=dev-share=2"], 1, "strictly between 0 and 1"),
+        (["--set=eps=9"], 1, "lies in"),
         (["--preset", "bge"], 1, "belongs to bge-small-en-v1.5"),
         (["--metric", "nothing"], 2, "no metric 'nothing'"),
-        (["--tolerance", "-1"], 1, "tolerance"),
+        (["--set=tolerance=-1"], 1, "tolerance"),
         (["--dev", "{test}"], 1, "in dev and test"),
         (["--dev", "missing.parquet"], 2, "does not exist"),
     ],

@@ -37,19 +37,19 @@ def test_a_corpus_is_indexed_and_searched_without_itself(corpus, tmp_path):
 
 def test_index_figures_are_json_and_an_unchanged_index_stays(corpus, tmp_path):
     arguments = ("index", corpus, "-o", tmp_path / "index", "--json")
-    first = cli(*arguments, "--k1", 0.9, "--b", 0.4).json
+    first = cli(*arguments, "--set=k1=0.9", "--set=b=0.4").json
     assert (first["is_new"], first["n_passages"], first["k1"], first["b"]) == (True, len(PASSAGES), 0.9, 0.4)
     assert first["n_bytes"] == sum(file.stat().st_size for file in (tmp_path / "index").rglob("*") if file.is_file())
     assert first["n_terms"] < first["n_tokens"]
-    assert not cli(*arguments, "--k1", 0.9, "--b", 0.4).json["is_new"]
-    assert "the index was up to date" in cli(*arguments[:-1], "--k1", 0.9, "--b", 0.4).words
+    assert not cli(*arguments, "--set=k1=0.9", "--set=b=0.4").json["is_new"]
+    assert "the index was up to date" in cli(*arguments[:-1], "--set=k1=0.9", "--set=b=0.4").words
     assert cli(*arguments).json["is_new"]
     assert open_corpus(tmp_path / "index").k1 == 1.5
     other = cli(*arguments, "--engine", "tantivy").json
     assert (other["is_new"], other["k1"], other["n_terms"]) == (True, 1.2, None)
     assert other["library"].startswith("tantivy ")
     assert open_corpus(corpus, tmp_path / "index").engine == "tantivy"
-    refused = cli(*arguments, "--engine", "tantivy", "--k1", 0.9)
+    refused = cli(*arguments, "--engine", "tantivy", "--set=k1=0.9")
     assert (refused.code, "engine bm25s" in refused.error) == (1, True)
     with corpus.open("a") as lines:
         lines.write('{"id": "new", "text": "one more"}\n')

@@ -441,10 +441,10 @@ def test_an_index_of_another_model_is_not_opened(corpus, tmp_path):
 def test_an_index_of_vectors_is_made_and_searched_on_the_command_line(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr("suffice_retrieval.indexes.dense.load_encoder", lambda *_: Hashed())
     folder = tmp_path / "index"
-    index = ("index", corpus, "-o", folder, "--dense", "toy", "--dense-store", "float16")
+    index = ("index", corpus, "-o", folder, "--dense", "toy", "--set=dense-store=float16")
     first = cli(*index, "--shard", "1/2")
     assert "shard 1/2 of the vectors is complete; others are not yet" in " ".join(first.out.split())
-    done = cli(*index, "--shard", "2/2", "--approximate", 0.9, "--json")
+    done = cli(*index, "--shard", "2/2", "--set=approximate=0.9", "--json")
     assert (done.json["n_passages"], done.json["is_complete"], done.json["dtype"]) == (N, True, "float16")
     assert done.json["approximate"]["recall"] >= 0.9
     questions = dataset(tmp_path / "q.jsonl", n=2)
@@ -457,9 +457,9 @@ def test_an_index_of_vectors_is_made_and_searched_on_the_command_line(corpus, tm
 
 def test_options_of_the_other_kind_of_index_are_refused(corpus, tmp_path):
     index = ("index", corpus, "-o", tmp_path / "index")
-    assert "--approximate" in cli(*index, "--approximate", 0.9).error
+    assert "approximate is" in cli(*index, "--set=approximate=0.9").error
     assert "--shard" in cli(*index, "--shard", "1/2").error
-    assert "is for BM25" in cli(*index, "--dense", "toy", "--k1", 2.0).error
+    assert "is for BM25" in cli(*index, "--dense", "toy", "--set=k1=2.0").error
 
 
 @pytest.mark.parametrize("how", [open_dense, index_dense])

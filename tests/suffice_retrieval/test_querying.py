@@ -692,4 +692,6 @@ def test_the_command_refuses_a_method_without_its_means(tmp_path):
     assert "writes a chain" in cli("record", data, *out, "--loop", "ircot").error
     with Endpoint(chain_reply) as endpoint:
         assert "attentions" in cli("record", data, *out, *at(endpoint, "--loop", "dragin(theta=0.4)")).error
-        assert "depend" in cli("record", data, *out, *at(endpoint, "--loop", "ircot", "--parallel-rounds")).error
+        assert (
+            "depend" in cli("record", data, *out, *at(endpoint, "--loop", "ircot", "--set=parallel-rounds=true")).error
+        )

@@ -183,7 +183,7 @@ def test_an_entry_of_something_else_is_an_error(cache):
 def test_the_commands_keep_rankings_of_a_corpus_in_the_cache(tmp_path, monkeypatch):
     monkeypatch.setattr("suffice_gates.rerank.load_cross_encoder", lambda *_: Letters())
     questions, documents, path = dataset(tmp_path / "q.jsonl"), corpus(tmp_path / "documents"), tmp_path / "c.sqlite"
-    run = ("record", questions, "--corpus", documents, "--max-rounds", 1, "--cache", path, "-o")
+    run = ("record", questions, "--corpus", documents, "--max-rounds", 1, f"--set=cache={path}", "-o")
     assert cli(*run, tmp_path / "a.parquet").code == 0
     with ResponseCache(path) as cache:
         assert len(cache) == 4

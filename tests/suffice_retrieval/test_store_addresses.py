@@ -221,7 +221,7 @@ def test_dense_says_what_embeds_the_questions_of_a_store(monkeypatch):
         [],
         ["--dense", "minilm"],
         ["--dense", "endpoint:e5"],
-        ["--dense", "org/e5@v1", "--question-prefix", "query: "],
+        ["--dense", "org/e5@v1", "--set=question-prefix=query: "],
     ):
         assert "stop here" in cli("answer", "Who?", "--corpus", "postgres://h/db?table=p", *more).error
     words, packaged, endpoint, dense = embedders
@@ -231,9 +231,9 @@ def test_dense_says_what_embeds_the_questions_of_a_store(monkeypatch):
     assert isinstance(dense, DenseRetriever)
     assert (dense.model, dense.similarity, dense.question_prefix) == ("org/e5", "dot", "query: ")
     for more, message in (
-        (["--dense", "minilm", "--question-prefix", "q"], "--question-prefix is for a model of sentence-transformers"),
-        (["--dense", "org/e5", "--passage-prefix", "p"], "--passage-prefix is for passages that are encoded here"),
-        (["--question-prefix", "q"], "--question-prefix is for --dense, and there is none"),
+        (["--dense", "minilm", "--set=question-prefix=q"], "question-prefix is for a model of sentence-transformers"),
+        (["--dense", "org/e5", "--set=passage-prefix=p"], "passage-prefix is for passages that are encoded here"),
+        (["--set=question-prefix=q"], "question-prefix is for --dense, and there is none"),
     ):
         assert message in cli("answer", "Who?", "--corpus", "postgres://h/db?table=p", *more).error
 

@@ -216,8 +216,8 @@ def test_the_command_line_records_from_an_address_without_its_password(stores, k
     shown = [done.out, done.err, answer.out, answer.err, str(recorded.metadata), path.read_bytes().decode("latin-1")]
     assert not any("s3cret" in text for text in shown)
     gc.collect()
-    wrong = cli(*arguments, "--dense", "minilm", "--similarity", "dot")
-    assert "--similarity" in wrong.error
+    wrong = cli(*arguments, "--dense", "minilm", "--set=similarity=dot")
+    assert "similarity is" in wrong.error
     missing = cli(
         "answer",
         "Who?",
@@ -260,7 +260,7 @@ def test_a_judge_reads_the_passages_of_a_store(stores, tmp_path):
     record(QUESTIONS[:2], loop, path)
     with Endpoint(reply='{"statements": [{"statement": "It is so.", "supported": true}]}') as endpoint:
         address = f"{stores.uri}&table=passages"
-        options = ("--model", "m", "--base-url", endpoint.url, "--marks", "faithfulness", "--corpus", address)
+        options = ("--model", "m", "--base-url", endpoint.url, "--set=marks=faithfulness", "--corpus", address)
         done = cli("judge", "drafts", path, "-o", out, *options)
         assert done.code == 0, done
         ids = read_recording(path).table.column("passage_ids").to_pylist()

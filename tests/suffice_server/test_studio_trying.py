@@ -321,7 +321,9 @@ def test_many_questions_use_fewer_draws_and_the_command_says_so(bench, monkeypat
     few = bench_of(bench.recording)
     *_, final = few.stages(RuleDraft(rule="round >= 2"), never_superseded)
     assert final.result.resampling.n_resamples == 200
-    assert few.commands(RuleDraft(rule="round >= 2"), Path("x.parquet"))["These figures"].endswith("--resamples 200")
+    assert few.commands(RuleDraft(rule="round >= 2"), Path("x.parquet"))["These figures"].endswith(
+        "--set resamples=200"
+    )
 
 
 def failed(answers):

@@ -11,8 +11,8 @@ import typer
 from suffice.cli import options
 from suffice.cli.console import status
 from suffice.cli.output import Output, Screen
+from suffice.cli.parameters import Setting, is_from_file
 from suffice.cli.runs import Where, chosen_loop, tune_of_loop
-from suffice.cli.settings import is_from_file
 from suffice.common.files import quoted
 from suffice.errors import DataError
 from suffice.recordings import read_recording
@@ -56,8 +56,11 @@ class _Declared:
     ] = None
     orders: Annotated[
         int | None,
-        typer.Option(
-            "--orders", min=1, help="For independent samples: average losses over this many orders; default: 100."
+        Setting(
+            "statistics",
+            "orders",
+            min=1,
+            help="For independent samples: average losses over this many orders; default: 100.",
         ),
     ] = None
 
@@ -83,7 +86,8 @@ def decide_command(
     output: Output,
     where: Where = None,
     leave_out_failed: Annotated[
-        bool, typer.Option("--leave-out-failed", help="Leave out questions that failed; otherwise they count as lost.")
+        bool,
+        typer.Option("--leave-out-failed", help="Leave out questions that failed; otherwise they count as lost."),
     ] = False,
     previous: Annotated[
         Path | None, typer.Option("--continue", help="An earlier decision: add the new questions to its evidence.")

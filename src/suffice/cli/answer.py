@@ -13,6 +13,7 @@ from suffice.cli.gating import GateOptions, require_used
 from suffice.cli.live import show_live
 from suffice.cli.local import LocalRun
 from suffice.cli.output import Output
+from suffice.cli.parameters import from_file
 from suffice.cli.querying import LoopOptions
 from suffice.common.files import quoted
 from suffice.common.provided import provided
@@ -62,8 +63,8 @@ def answer(
             start_round=1 if gate.gate is None else 0,
             max_rounds=max_rounds,
         )
-    elif answering.answer_position is not None:
-        raise BadParameter("the policy says where a reply holds its answer", param_hint="--answer-position")
+    elif answering.answer_position is not None and not from_file("answer_position"):
+        raise BadParameter("the policy says where a reply holds its answer", param_hint="answer-position")
     else:
         decides = options.load_policy(policy)
     require_used(local, answering, gate, retrieval, signals)

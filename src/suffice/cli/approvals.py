@@ -21,7 +21,8 @@ from urllib.parse import urlsplit
 import typer
 
 from suffice.cli.console import printable
-from suffice.cli.settings import DEFAULT_KEY, FILE, is_from_file, read_settings
+from suffice.cli.parameters import is_from_file
+from suffice.cli.settings import DEFAULT_KEY, FILE, read_settings
 from suffice.common.files import replacing
 from suffice.errors import DataError
 
@@ -84,11 +85,14 @@ def _origins(urls: str, *, loopback: bool) -> Iterator[str]:
 
 
 def wanted(settings: Mapping[str, Any]) -> list[Approval]:
-    """Return the approvals needed for the endpoint and the variable that a file names."""
-    if not {"base-url", "api-key-env"} & set(settings):
-        return []
-    named = settings.get("api-key-env")
-    return _wanted(settings.get("base-url"), {named or DEFAULT_KEY: named is not None})
+    """Return the approvals needed for the endpoints and the variables that a file names."""
+    tables = [table for table in settings.values() if isinstance(table, Mapping)]
+    values = {key.replace("-", "_"): value for part in (settings, *tables) for key, value in part.items()}
+    approvals: list[Approval] = []
+    for url, key in _endpoints({_URL: None, _KEY: None, **values}):
+        if url in values or key in values:
+            approvals += _wanted(values.get(url), {values.get(key) or DEFAULT_KEY: key in values})
+    return list(dict.fromkeys(approvals))
 
 
 def _wanted(urls: str | None, variables: Mapping[str, bool]) -> list[Approval]:
@@ -112,17 +116,15 @@ def check_approved(context: Any) -> None:
         BadParameter: Something is not approved, and nobody can be asked, or the answer is no.
     """
     values = context.params
-    if _URL not in values or not (is_from_file(context, _URL) or is_from_file(context, _KEY)):
+    if _URL not in values:
         return
     elsewhere = values.get("on") is not None  # nodes of a cluster may have keys that this process lacks
-    variables = {
-        str(value): is_from_file(context, name)
-        for name, value in values.items()
-        if name.endswith(_KEY) and value is not None and (os.environ.get(value) or elsewhere)
-        # A judge or critic with an endpoint of its own does not send its key to the file's endpoint.
-        if name == _KEY or values.get(name.removesuffix(_KEY) + _URL) is None
-    }
-    missing = [one for one in _wanted(values[_URL], variables) if not is_approved(one)] if variables else []
+    missing: list[Approval] = []
+    for url, key in _endpoints(values):
+        named = values[key]
+        if (is_from_file(context, url) or is_from_file(context, key)) and (os.environ.get(named) or elsewhere):
+            missing += _wanted(values[url], {str(named): is_from_file(context, key)})
+    missing = [one for one in dict.fromkeys(missing) if not is_approved(one)]
     if not missing:
         return
     sends = " and ".join(f"the key in {one.variable} to {one.origin}" for one in missing)
@@ -137,6 +139,14 @@ def check_approved(context: Any) -> None:
         f"{VARIABLE}={shlex.quote(' '.join(map(str, missing)))}. To leave the file's endpoint alone, give --base-url and --model",
         ctx=context,
     )
+
+
+def _endpoints(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the parameters of the address and of the key of each endpoint; a judge's are those of the model unless it has its own."""
+    prefixes = {name.removesuffix(ending) for ending in (_URL, _KEY) for name in values if name.endswith(ending)}
+    for prefix in sorted(prefixes):
+        url, key = (prefix + own if values.get(prefix + own) is not None else own for own in (_URL, _KEY))
+        yield url, key
 
 
 def _is_terminal() -> bool:

@@ -15,6 +15,7 @@ from suffice.cli import options
 from suffice.cli.console import status
 from suffice.cli.groups import RecordingPath, command_line
 from suffice.cli.output import Output, Screen
+from suffice.cli.parameters import Setting
 from suffice.cli.runs import Where, chosen_loop, tune_of_loop
 from suffice.common.files import quoted
 from suffice.common.tables import Column, Table
@@ -61,26 +62,30 @@ def certify_command(
     ] = None,
     where: Where = None,
     metric: options.Quality = None,
-    confidence: Annotated[float, typer.Option("--confidence", help="1 - delta, between 0 and 1.")] = 0.95,
+    confidence: Annotated[float, Setting("certificate", "confidence", help="1 - delta, between 0 and 1.")] = 0.95,
     loss: Annotated[
-        str, typer.Option("--loss", help="'net': gains count against losses; 'harm': losses alone, stricter.")
+        str, Setting("certificate", "loss", help="'net': gains count against losses; 'harm': losses alone, stricter.")
     ] = "net",
     baseline: Annotated[
         str, typer.Option("--baseline", help="'full', a rule as fixed_k(3), a policy file, closed_book, an oracle.")
     ] = "full",
     procedure: Annotated[
-        str, typer.Option("--procedure", help="'fixed-sequence' (order matters) or 'bonferroni'.")
+        str, Setting("certificate", "procedure", help="'fixed-sequence' (order matters) or 'bonferroni'.")
     ] = "fixed-sequence",
     cheapest: Annotated[
-        str, typer.Option("--cheapest", help=f"The cost to compare: {', '.join(COST_NAMES)}.")
+        str, Setting("certificate", "cheapest", help=f"The cost to compare: {', '.join(COST_NAMES)}.")
     ] = "calls",
     leave_out_failed: Annotated[
-        bool, typer.Option("--leave-out-failed", help="Leave out questions that failed; otherwise they count as lost.")
+        bool,
+        typer.Option("--leave-out-failed", help="Leave out questions that failed; otherwise they count as lost."),
     ] = False,
     orders: Annotated[
         int | None,
-        typer.Option(
-            "--orders", min=1, help="For independent samples: average each loss over this many orders; default: 100."
+        Setting(
+            "statistics",
+            "orders",
+            min=1,
+            help="For independent samples: average each loss over this many orders; default: 100.",
         ),
     ] = None,
     start_round: options.StartRound = None,
@@ -90,13 +95,13 @@ def certify_command(
 
     Example: suffice certify eval.parquet --max-loss 0.02 --policy policy.json
     """
-    options.allowed(cheapest, COST_NAMES, "--cheapest")
+    options.allowed(cheapest, COST_NAMES, "cheapest")
     recording = chosen_loop(read_recording(path), where)
     claim = Claim(
         epsilon=max_loss,
         confidence=confidence,
         metric=metric or default_metrics(recording)[0],
-        loss=options.allowed(loss, ("net", "harm"), "--loss"),
+        loss=options.allowed(loss, ("net", "harm"), "loss"),
         baseline=options.read_baseline(baseline) or "full",
         orders=orders,
         leave_out_failed=leave_out_failed,
@@ -110,7 +115,7 @@ def certify_command(
             recording,
             family,
             claim,
-            procedure=options.allowed(procedure, PROCEDURES, "--procedure"),
+            procedure=options.allowed(procedure, PROCEDURES, "procedure"),
             tune=known,
             cheapest=cheapest,
         )

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from uuid import uuid4
@@ -17,6 +18,7 @@ from typer import Option
 from suffice.cli.console import print_text, progress_bar, warn
 from suffice.cli.groups import command_words
 from suffice.cli.output import Output
+from suffice.cli.parameters import Setting, given_fields
 from suffice.cli.settings import DEFAULT_KEY
 from suffice.common.files import make_folder, write_file
 from suffice.common.processes import pools_from
@@ -51,17 +53,19 @@ class ClusterOptions:
         ),
     ] = None
     workers: Annotated[
-        int | None, Option("--workers", min=1, help="Processes that work at a time; default: as many as fit.")
+        int | None, Setting("cluster", "workers", min=1, help="Processes that work at a time; default: as many as fit.")
     ] = None
     shards: Annotated[
         int | None,
-        Option("--shards", min=1, help="Default: 4 for each worker; with GPUs 1, as each shard loads the model."),
+        Setting(
+            "cluster", "shards", min=1, help="Default: 4 for each worker; with GPUs 1, as each shard loads the model."
+        ),
     ] = None
     cpus_per_worker: Annotated[
-        float, Option("--cpus-per-worker", min=0, help="Processors that a worker takes, a share allowed.")
+        float, Setting("cluster", "cpus-per-worker", min=0, help="Processors that a worker takes, a share allowed.")
     ] = 1.0
     gpus_per_worker: Annotated[
-        float, Option("--gpus-per-worker", min=0, help="GPUs that a worker takes, a share allowed.")
+        float, Setting("cluster", "gpus-per-worker", min=0, help="GPUs that a worker takes, a share allowed.")
     ] = 0.0
 
     def run(
@@ -130,9 +134,9 @@ class ClusterOptions:
 
     def _is_named(self) -> bool:
         """Return whether a cluster was named; refuse other options without one."""
-        given = [field.name for field in fields(self) if getattr(self, field.name) != field.default]
+        given = list(given_fields(self).values())
         if self.on is None and given:
-            raise DataError(f"--{given[0].replace('_', '-')} is for a cluster, and there is none: give --on ray, too")
+            raise DataError(f"{given[0]} is for a cluster, and there is none: give --on ray, too")
         return self.on is not None
 
     @contextmanager
@@ -141,10 +145,10 @@ class ClusterOptions:
         if not self._is_named():
             yield jobs
             return
-        if jobs is not None or self.shards is not None:
+        if jobs is not None or "shards" in given_fields(self):
             raise DataError(
-                f"--{'jobs' if jobs is not None else 'shards'} does not go with --on here: the parts are those of the recording, "
-                "and --workers says how many of them are read at a time"
+                f"{'--jobs' if jobs is not None else 'shards'} does not go with --on here: the parts are those of the recording, "
+                "and the setting workers says how many of them are read at a time"
             )
         from suffice.loops.clusters.pool import RayPool
 
@@ -195,9 +199,10 @@ def _needs(context: typer.Context, words: Sequence[str], out: Path, marker: Path
     from suffice.loops.clusters.worker import Needs
 
     changing = {str(out), str(context.params.get("cache"))}
-    named = [word for word in dict.fromkeys(words) if word not in changing]
+    values = [word.partition("=")[2] if before == "--set" else word for before, word in pairwise(["", *words])]
+    named = [word for word in dict.fromkeys(values) if word not in changing]
     keys = [str(value) for name, value in context.params.items() if name.endswith("api_key_env") and value is not None]
-    keys += [name for word in words for name in provided("store_variables")(word)]
+    keys += [name for word in values for name in provided("store_variables")(word)]
     return Needs(
         folder=str(Path.cwd()),
         files={word: Path(word).stat().st_size for word in named if _is_path(word) and Path(word).is_file()},

@@ -15,6 +15,7 @@ from suffice.cli.live import show_live
 from suffice.cli.local import DeviceName, json_object
 from suffice.cli.output import Output
 from suffice.cli.panel import PanelOptions, require_contexts
+from suffice.cli.parameters import Setting
 from suffice.cli.recording import RecordOptions
 from suffice.common.provided import provided
 from suffice.loops import DraftingLoop
@@ -33,10 +34,12 @@ class Writer(models.Endpoint):
     panel: ClassVar[str] = "Writer"
 
     model: Annotated[str, Option("--model", help="The writer's name at its endpoint.")]
-    max_tokens: Annotated[int, Option("--max-tokens", min=1, help="Most tokens per draft or critique.")] = 512
-    api: Annotated[str, Option("--api", help="'chat', or 'completions' (legacy).")] = "chat"
+    max_tokens: Annotated[int, Setting("endpoint", "max-tokens", min=1, help="Most tokens per draft or critique.")] = (
+        512
+    )
+    api: Annotated[str, Setting("endpoint", "api", help="'chat', or 'completions' (legacy).")] = "chat"
     cache: Annotated[
-        Path | None, Option("--cache", help="A response cache (sqlite); the same request is then paid once.")
+        Path | None, Setting("endpoint", "cache", help="A response cache (sqlite); the same request is then paid once.")
     ] = None
     embedder: models.EmbedderName = "minilm"
     device: DeviceName = None
@@ -50,11 +53,15 @@ class Critic:
 
     critic_model: Annotated[str | None, Option("--critic-model", help="The critic's name; default: the writer.")] = None
     critic_base_url: Annotated[
-        str | None, Option("--critic-base-url", help="The critic's endpoint; default: the writer's.")
+        str | None, Setting("endpoint", "critic-base-url", help="The critic's endpoint; default: the writer's.")
     ] = None
     critic_api_key_env: Annotated[
         str | None,
-        Option("--critic-api-key-env", help="The environment variable of the critic's key; default: the writer's."),
+        Setting(
+            "endpoint",
+            "critic-api-key-env",
+            help="The environment variable of the critic's key; default: the writer's.",
+        ),
     ] = None
 
 
@@ -130,7 +137,7 @@ def drafting_loop(policy: Policy, writer: Writer, critic: Critic, panels: tuple[
             critic.critic_model,
             critic.critic_base_url,
             critic.critic_api_key_env,
-            "--critic-base-url",
+            "--set critic-base-url=URL",
             api=writer.api,
             extra_body=json_object(writer.extra_body),
         )

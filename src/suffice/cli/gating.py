@@ -13,6 +13,7 @@ from typer import Option
 from suffice.cli import models, options
 from suffice.cli.console import warn
 from suffice.cli.local import LocalRun
+from suffice.cli.parameters import Setting
 from suffice.common.provided import provided
 from suffice.errors import DataError
 from suffice.loops.models import Answerer, EndpointEmbedder, Gate
@@ -42,14 +43,15 @@ class GateOptions:
     ] = None
     gate_model: Annotated[
         str | None,
-        Option(
-            "--gate-model",
-            help="The model that reads the question for the gate (folder, hub id, or a name at --gate-base-url); default: with "
+        Setting(
+            "gate",
+            "gate-model",
+            help="The model that reads the question for the gate (folder, hub id, or a name at gate-base-url); default: with "
             "--local the answering model, and for an encoder the one that the probe names.",
         ),
     ] = None
     gate_base_url: Annotated[
-        str | None, Option("--gate-base-url", help="The embeddings endpoint whose states the probe reads.")
+        str | None, Setting("gate", "gate-base-url", help="The embeddings endpoint whose states the probe reads.")
     ] = None
 
     @cached_property
@@ -91,24 +93,20 @@ class GateOptions:
             return self._reflection(answerer)
         if self.gate is not None and self._is_classifier:
             if self.gate_base_url is not None:
-                raise DataError(
-                    "a classifier of questions reads them with a sentence encoder: leave out --gate-base-url"
-                )
+                raise DataError("a classifier of questions reads them with a sentence encoder: leave out gate-base-url")
             return provided("ComplexityGate").load(
                 self.gate, encoder_of(self.gate_model or str(self.reads_with), run.device)
             )
         if self.probe is not None:
             return provided("ProbeGate")(self.probe, self._source(self.probe, answerer, answering, run))
         if self.gate_model is not None or self.gate_base_url is not None:
-            raise DataError("--gate-model and --gate-base-url say what reads questions for a gate: give --gate, too")
+            raise DataError("gate-model and gate-base-url say what reads questions for a gate: give --gate, too")
         return None
 
     def _reflection(self, answerer: Answerer) -> Gate:
         """Return the gate of the answering model's reflection tokens."""
         if self.gate_model is not None or self.gate_base_url is not None:
-            raise DataError(
-                "--gate self-rag reads the answering model itself: leave out --gate-model and --gate-base-url"
-            )
+            raise DataError("--gate self-rag reads the answering model itself: leave out gate-model and gate-base-url")
         if not has_attentions(answerer):
             raise DataError("--gate self-rag reads tokens of a model that runs here: answer with --local")
         return provided("ReflectionGate")(answerer)
@@ -121,7 +119,7 @@ class GateOptions:
             return provided("EncoderStates")(encoder_of(model or card.model, run.device))
         if kind == "endpoint states":
             if self.gate_base_url is None:
-                raise DataError("the probe reads states from an embeddings endpoint: give --gate-base-url")
+                raise DataError("the probe reads states from an embeddings endpoint: give --set gate-base-url=URL")
             at_endpoint = EndpointEmbedder(
                 model or card.model,
                 base_url=self.gate_base_url,
@@ -139,7 +137,7 @@ class GateOptions:
             return answerer
         raise DataError(
             f"the probe reads hidden states of {card.model!r}: answer with it (--local --model PATH), or give its folder "
-            "or hub id as --gate-model"
+            "or hub id as --set gate-model=..."
         )
 
 

@@ -14,10 +14,14 @@ from typing import Annotated, Any, NewType, get_args, get_origin, get_type_hints
 
 from typer import BadParameter
 
+from suffice.cli.parameters import HANDED_ON, SET, SetOption, Setting, SettingParameter
 from suffice.common.files import place
 
 RecordingPath = NewType("RecordingPath", Path)
 """The path of a recording, a file or folder on this machine or at a URL; other paths cannot be URLs."""
+
+APPROVED = ("base-url", "api-key-env")
+"""Ends of the names of settings that need an approval, which the process that hands them on has checked."""
 
 _URL_AS_PATH = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+:/(?=[^/\\])")
 """The form of a URL that was parsed as a local path, which drops one of its slashes."""
@@ -42,9 +46,12 @@ def expanded(function: Callable[..., Any]) -> Callable[..., Any]:
         parameter.replace(annotation=_as_text(parameter.annotation)) if parameter.name in recordings else parameter
         for parameter in listed
     ]
+    if any(_setting(parameter.annotation) for parameter in listed):
+        listed.append(inspect.Parameter(SET, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=SetOption))
 
     @wraps(function)
     def command(**values: Any) -> Any:
+        values.pop(SET, None)
         for name, value in values.items():
             values[name] = _mapped_over(place, value) if name in recordings else _mapped_over(_of_this_machine, value)
         values_of = {
@@ -56,6 +63,18 @@ def expanded(function: Callable[..., Any]) -> Callable[..., Any]:
     command.__dict__["__signature__"] = inspect.Signature(listed)
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in listed}
     return command
+
+
+def settings_of(function: Callable[..., Any]) -> dict[str, Setting]:
+    """Return the parameters of an `expanded` function that are settings."""
+    parameters = inspect.signature(function).parameters.values()
+    found = {parameter.name: _setting(parameter.annotation) for parameter in parameters}
+    return {name: setting for name, setting in found.items() if setting is not None}
+
+
+def _setting(hint: Any) -> Setting | None:
+    declared = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+    return next((one for one in declared if isinstance(one, Setting)), None)
 
 
 def _leaves(hint: Any) -> set[Any]:
@@ -98,9 +117,9 @@ def _options(group: Any) -> Iterator[inspect.Parameter]:
 
 
 def command_line(context: Any, *left_out: str, folders: bool = False) -> str:
-    """Return the command that is running, as it was given."""
+    """Return the command that is running, with the values that it took from `suffice.toml`."""
     words = context.command_path.split()
-    for option, value in _values(context, left_out, {"COMMANDLINE"}):
+    for option, value in _values(context, left_out, hands_on=False):
         is_file = not folders and value is not None and Path(value).is_file()
         words += option if value is None else [*option, Path(value).name if is_file else value]
     return shlex.join(words)
@@ -114,22 +133,35 @@ def command_words(context: Any, *left_out: str) -> list[str]:
     words: list[str] = []
     for level in (context.find_root(), context):
         words += level.command_path.split()[1:] if level is context else []
-        for option, value in _values(level, left_out, {"COMMANDLINE", "DEFAULT_MAP", "ENVIRONMENT"}):
+        for option, value in _values(level, left_out, hands_on=True):
             words += option if value is None else [*option, value]
     return words
 
 
-def _values(
-    context: Any, left_out: Collection[str], sources: Collection[str]
-) -> Iterator[tuple[list[str], str | None]]:
-    """Yield the given options of a command with their values; None for an option without a value."""
+def _values(context: Any, left_out: Collection[str], *, hands_on: bool) -> Iterator[tuple[list[str], str | None]]:
+    """Yield the given options and settings of a command with their values; None for an option without a value.
+
+    Args:
+        context: The command.
+        left_out: Parameters to leave out.
+        hands_on: Whether another process gets them: with those of the environment, and settings of the file marked as such.
+    """
+    sources = {"COMMANDLINE", "DEFAULT_MAP", *(["ENVIRONMENT"] if hands_on else [])}
     for parameter in context.command.params:
         source = context.get_parameter_source(parameter.name)
-        if source is None or source.name not in sources or parameter.name in left_out:
+        if source is None or source.name not in sources or parameter.name in {*left_out, SET}:
             continue
         value = context.params[parameter.name]
+        values = value if isinstance(value, (list, tuple)) else [value]
+        if isinstance(parameter, SettingParameter):
+            name = parameter.setting.name
+            is_default = hands_on and source.name == "DEFAULT_MAP" and not name.endswith(APPROVED)
+            for one in values:
+                text = str(one).lower() if isinstance(one, bool) else str(one)
+                yield ["--set"], f"{name}{HANDED_ON * is_default}={text}"
+            continue
         option = [] if parameter.param_type_name == "argument" else [parameter.opts[0]]
-        for one in value if isinstance(value, (list, tuple)) else [value]:
+        for one in values:
             if isinstance(one, bool):
                 yield (option if one else [parameter.secondary_opts[0]]), None
             else:

@@ -15,6 +15,7 @@ from suffice.cli.console import warn
 from suffice.cli.groups import RecordingPath
 from suffice.cli.local import DeviceName
 from suffice.cli.output import Output, Screen
+from suffice.cli.parameters import Setting
 from suffice.cli.runs import where_pairs
 from suffice.common.files import quoted
 from suffice.common.tables import counted
@@ -96,8 +97,8 @@ def import_command(
     ] = False,
     normalizer: Annotated[
         str | None,
-        typer.Option(
-            "--normalizer", help=f"How answers are compared: {', '.join(NORMALIZERS)}; default: by the golds."
+        Setting(
+            "sampling", "normalizer", help=f"How answers are compared: {', '.join(NORMALIZERS)}; default: by the golds."
         ),
     ] = None,
     where: Annotated[
@@ -167,7 +168,7 @@ def _embedder(
         )
     used = models.build_embedder(name, device) if embed or "embedder" in takes else None
     if embed and used is None:
-        raise DataError("--embed needs an embedder, but --embedder is none: leave one of them out")
+        raise DataError("--embed needs an embedder, but the setting embedder is none: leave one of them out")
     return used
 
 

@@ -12,6 +12,7 @@ from suffice.cli import models
 from suffice.cli.approvals import Approval, approvals_here
 from suffice.cli.console import number
 from suffice.cli.output import Output, Screen
+from suffice.cli.parameters import Setting
 from suffice.cli.settings import FILE
 from suffice.common.display import facts_table
 from suffice.common.tables import Column, Table
@@ -81,7 +82,7 @@ def doctor(
     endpoint: models.Examined,
     output: Output,
     repeats: Annotated[int, typer.Option("--repeats", min=1, help="Prompts of the determinism probe.")] = 20,
-    workers: Annotated[int, typer.Option("--workers", min=1, help="Requests sent at once.")] = 4,
+    workers: Annotated[int, Setting("cluster", "workers", min=1, help="Requests sent at once.")] = 4,
 ) -> None:
     """A few short requests show log-probabilities, reuse of prefixes, concurrency and noise.
 

@@ -18,6 +18,7 @@ from suffice.cli.cluster import ClusterOptions
 from suffice.cli.console import number, progress_bar
 from suffice.cli.groups import RecordingPath
 from suffice.cli.output import Output, Screen
+from suffice.cli.parameters import Setting, from_file
 from suffice.common.files import quoted
 from suffice.common.provided import provided
 from suffice.common.tables import Column, Table, counted
@@ -57,14 +58,16 @@ class Judging(models.Endpoint):
         str | None,
         Option("--corpus", help="The corpus that was searched, or the address of a store, instead of --dataset."),
     ] = None
-    concurrency: Annotated[int, Option("--concurrency", min=1, help="Calls in flight.")] = 8
-    max_tokens: Annotated[int, Option("--max-tokens", min=1, help="Most tokens per reply.")] = 2048
+    concurrency: Annotated[int, Setting("recording", "concurrency", min=1, help="Calls in flight.")] = 8
+    max_tokens: Annotated[int, Setting("endpoint", "max-tokens", min=1, help="Most tokens per reply.")] = 2048
     cache: Annotated[
-        Path | None, Option("--cache", help="Keeps the paid replies (sqlite); default: OUT.judged.sqlite.")
+        Path | None, Setting("endpoint", "cache", help="Keeps the paid replies (sqlite); default: OUT.judged.sqlite.")
     ] = None
-    attempts: Annotated[int, Option("--attempts", min=1, help="The most attempts to get a readable reply.")] = ATTEMPTS
+    attempts: Annotated[
+        int, Setting("drafts", "attempts", min=1, help="The most attempts to get a readable reply.")
+    ] = ATTEMPTS
     retry_unreadable: Annotated[
-        bool, Option("--retry-unreadable", help="Ask again if all kept replies are unreadable.")
+        bool, Setting("drafts", "retry-unreadable", help="Ask again if all kept replies are unreadable.")
     ] = False
 
     @property
@@ -79,9 +82,9 @@ class Judging(models.Endpoint):
             raise DataError(f"{self.model!r} reads spans and cannot judge: name a language model and its --base-url")
         prompt = PROMPTS["answer_first"]
         chat = self.chat(cache=None, prompt=prompt, api="chat", max_tokens=self.max_tokens, top_logprobs=None)
-        if shard is not None and self.cache is not None:
+        if shard is not None and self.cache is not None and not from_file("cache"):
             raise DataError(
-                "--cache is one file, and each shard keeps its replies in its own: leave it out with --shard"
+                "the setting cache is one file, and each shard keeps its replies in its own: leave it out with --shard"
             )
         kept = self.kept if shard is None else shard.beside(self.out, ".sqlite")
         kept.parent.mkdir(parents=True, exist_ok=True)
@@ -153,13 +156,13 @@ def judge_command(
     judging: Judging,
     cluster: ClusterOptions,
     output: Output,
-    marks: Annotated[str, Option("--marks", help=f"Comma-separated: {', '.join(MARKS)}.")] = ",".join(MARKS),
+    marks: Annotated[str, Setting("drafts", "marks", help=f"Comma-separated: {', '.join(MARKS)}.")] = ",".join(MARKS),
     weights: options.MarkWeights = "",
     repeat: Annotated[
         int, Option("--repeat", min=1, help="Judge each draft of a sample this often, to measure noise.")
     ] = 1,
     sample: Annotated[int, Option("--sample", min=1, help="Drafts in the sample.")] = 50,
-    seed: Annotated[int, Option("--seed", help="Draws the sample.")] = 0,
+    seed: Annotated[int, Setting("statistics", "seed", help="Draws the sample.")] = 0,
     shard: options.ShardOption = None,
 ) -> None:
     """Run the same command again after a failure: replies that came are kept.
@@ -210,7 +213,7 @@ def judge_command(
 
 
 def parse_weights(text: str) -> Mapping[str, float] | None:
-    """Parse `--weights`; None if it is not given."""
+    """Parse the setting `weights`; None if it is not given."""
     if not text:
         return None
     weights = {}
@@ -219,7 +222,7 @@ def parse_weights(text: str) -> Mapping[str, float] | None:
         try:
             weights[name.strip()] = float(value)
         except ValueError:
-            raise DataError(f"--weights is given as MARK=WEIGHT,..., not {item!r}") from None
+            raise DataError(f"weights is given as MARK=WEIGHT,..., not {item!r}") from None
     return weights
 
 
@@ -237,7 +240,7 @@ def _marks_table(judged: RecordingMarks) -> Table:
     if judged.unreadable > _MANY_UNREADABLE:
         notes.append(
             f"WARNING: in {judged.unreadable:.1%} of the questions a mark is undefined because no reply could be read; what "
-            "leaves these questions out selects by the judge's failures. Ask again with --retry-unreadable, or use "
+            "leaves these questions out selects by the judge's failures. Ask again with --set retry-unreadable=true, or use "
             "another judge"
         )
     sampled = judged.parts[0].noise

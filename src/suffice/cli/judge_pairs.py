@@ -16,6 +16,7 @@ from suffice.cli.judge import Judging
 from suffice.cli.local import DeviceName
 from suffice.cli.models import build_embedder
 from suffice.cli.output import Output, Screen
+from suffice.cli.parameters import Setting
 from suffice.common.files import quoted
 from suffice.common.tables import Column, Table
 from suffice.errors import DataError
@@ -49,7 +50,7 @@ def judge_gold_command(
         str, typer.Option("--measures", help=f"Comma-separated: {', '.join(REFERENCES)}.")
     ] = "token_f1,rouge_l",
     embedder: Annotated[
-        str, typer.Option("--embedder", help="For embedding_similarity: 'minilm', or a sentence-transformers id.")
+        str, Setting("drafts", "embedder", help="For embedding_similarity: 'minilm', or a sentence-transformers id.")
     ] = "minilm",
     device: DeviceName = None,
     score: Annotated[
@@ -69,7 +70,7 @@ def judge_gold_command(
     if "embedding_similarity" in names:
         used = build_embedder(embedder, device)
         if used is None:
-            raise DataError("embedding_similarity needs an embedder, but --embedder is none: name one")
+            raise DataError("embedding_similarity needs an embedder, but the setting embedder is none: name one")
         embeds = used.embed
     if score is not None and score not in names:
         raise DataError(f"--score {score!r} is not measured; --measures has: {', '.join(names)}")

@@ -51,7 +51,7 @@ def _require_known(loop: LiveLoop) -> None:
         raise UnknownSignalError(
             f"the policy {loop.policy.label!r} reads {unknown[0]!r}, and nothing here measures it."
             f"{did_you_mean(unknown[0], known)} `suffice data signals` lists what a rule may read; the marks of a panel "
-            "(suffice draft answer --judge-model NAME --marks ...) may be read by their names"
+            "(suffice draft answer --judge-model NAME --set marks=...) may be read by their names"
         )
 
 

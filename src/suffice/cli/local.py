@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from typer import BadParameter, Option
+from typer import BadParameter
 
 from suffice.cli.console import quiet_bars
+from suffice.cli.parameters import Setting, given_fields
 from suffice.common.json_text import load_json
 from suffice.common.provided import provided
 from suffice.errors import DataError
@@ -19,7 +20,7 @@ from suffice.loops.models.prompts import prompt as built_in_prompt
 
 DeviceName = Annotated[
     str | None,
-    Option("--device", help="Torch's device for models on this machine; default: a GPU if there is one."),
+    Setting("local", "device", help="Torch's device for models on this machine; default: a GPU if there is one."),
 ]
 
 
@@ -30,17 +31,18 @@ class LocalRun:
     panel: ClassVar[str] = "Local model"
 
     device: DeviceName = None
-    dtype: Annotated[str, Option("--dtype", help="auto (as stored), float32, bfloat16 or float16.")] = "auto"
+    dtype: Annotated[str, Setting("local", "dtype", help="auto (as stored), float32, bfloat16 or float16.")] = "auto"
     batch_size: Annotated[
-        int, Option("--batch-size", min=1, help="Most prompts of one pass; halved where memory runs out.")
+        int, Setting("local", "batch-size", min=1, help="Most prompts of one pass; halved where memory runs out.")
     ] = 16
     revision: Annotated[
-        str | None, Option("--revision", help="The revision of a hub id; any option takes ID@REVISION, too.")
+        str | None, Setting("local", "revision", help="The revision of a hub id; any option takes ID@REVISION, too.")
     ] = None
     template_args: Annotated[
         str,
-        Option(
-            "--template-args",
+        Setting(
+            "local",
+            "template-args",
             help="Variables of the model's chat template, as JSON, for instance to switch thinking off: "
             "'{\"enable_thinking\": false}'.",
         ),
@@ -52,13 +54,13 @@ class LocalRun:
         Args:
             model: The folder, `ID` or `ID@REVISION`.
             prompt: Turns a question into messages.
-            is_main: Whether `--revision` is about this model.
+            is_main: Whether the setting `revision` is about this model.
             **settings: Further arguments of `TransformersModel`.
         """
         quiet_bars()
         name, revision = hub_name(model, self.revision if is_main else None)
         variables = {
-            **json_object(self.template_args, "--template-args"),
+            **json_object(self.template_args, "template-args"),
             **settings.pop("chat_template_kwargs", {}),
         }
         return provided("TransformersModel")(
@@ -82,14 +84,9 @@ class LocalRun:
         Raises:
             DataError: There is such an option.
         """
-        unused = [
-            field.name
-            for field in fields(self)
-            if getattr(self, field.name) != field.default and field.name not in useful
-        ]
+        unused = [option for field, option in given_fields(self).items() if field not in useful]
         if unused:
-            option = f"--{unused[0].replace('_', '-')}"
-            raise DataError(f"{option} is for a model that runs on this machine, and there is none: {remedy}")
+            raise DataError(f"{unused[0]} is for a model that runs on this machine, and there is none: {remedy}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +94,10 @@ class LocalModel(LocalRun):
     """Options for running a causal language model on this machine, and the text of its prompt."""
 
     instructions: Annotated[
-        str, Option("--instructions", help=f"The text of the prompt, one of: {', '.join((*PROMPTS, *PAPER_PROMPTS))}.")
+        str,
+        Setting(
+            "local", "instructions", help=f"The text of the prompt, one of: {', '.join((*PROMPTS, *PAPER_PROMPTS))}."
+        ),
     ] = "answer_first"
 
     def load(self, model: str, layers: Sequence[int | str], **settings: Any) -> Any:
@@ -122,11 +122,11 @@ def hub_name(text: str, revision: str | None = None) -> tuple[str, str | None]:
     if not at or Path(text).exists():
         return text, revision
     if revision is not None and revision != own:
-        raise DataError(f"{text!r} names the revision {own!r}, and --revision {revision!r}: give one of them")
+        raise DataError(f"{text!r} names the revision {own!r}, and the setting revision {revision!r}: give one of them")
     return name, own
 
 
-def json_object(text: str, option: str = "--extra-body") -> Mapping[str, Any]:
+def json_object(text: str, option: str = "extra-body") -> Mapping[str, Any]:
     """Parse the value of an option that is a JSON object."""
     try:
         value = load_json(text)

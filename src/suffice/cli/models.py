@@ -13,6 +13,7 @@ from typer import BadParameter, Option
 
 from suffice.cli.extensions import is_in_file, object_in_file
 from suffice.cli.local import LocalRun, hub_name, json_object
+from suffice.cli.parameters import Setting, from_file, given_fields
 from suffice.cli.settings import DEFAULT_KEY, check_key_variable
 from suffice.common.provided import provided
 from suffice.errors import DataError
@@ -43,8 +44,9 @@ __all__ = [
 
 EmbedderName = Annotated[
     str,
-    Option(
-        "--embedder",
+    Setting(
+        "drafts",
+        "embedder",
         help="The embedder for semantic_distance: 'minilm' (in the package), a sentence-transformers id, or 'none'.",
     ),
 ]
@@ -67,37 +69,45 @@ class Endpoint:
     api_key_env: Annotated[
         str, Option("--api-key-env", help="The environment variable that holds the API key; never the key itself.")
     ] = DEFAULT_KEY
-    max_tokens: Annotated[int, Option("--max-tokens", min=1, help="Most tokens per reply.")] = 64
+    max_tokens: Annotated[int, Setting("endpoint", "max-tokens", min=1, help="Most tokens per reply.")] = 64
     timeout: Annotated[
         float,
-        Option(
-            "--timeout", min=0.1, help="Longest silence of the endpoint, seconds; one reply may take ten times that."
+        Setting(
+            "endpoint",
+            "timeout",
+            min=0.1,
+            help="Longest silence of the endpoint, seconds; one reply may take ten times that.",
         ),
     ] = 120.0
     extra_body: Annotated[
         str,
-        Option(
-            "--extra-body",
+        Setting(
+            "endpoint",
+            "extra-body",
             help="More fields of each request, as JSON, for instance to switch thinking off: "
             '\'{"chat_template_kwargs": {"enable_thinking": false}}\'. No secrets: they are recorded.',
         ),
     ] = "{}"
     requests_per_minute: Annotated[
         int | None,
-        Option(
-            "--requests-per-minute", min=1, help="Most requests in a minute, spread evenly, of all models together."
+        Setting(
+            "endpoint",
+            "requests-per-minute",
+            min=1,
+            help="Most requests in a minute, spread evenly, of all models together.",
         ),
     ] = None
     tokens_per_minute: Annotated[
         int | None,
-        Option(
-            "--tokens-per-minute",
+        Setting(
+            "endpoint",
+            "tokens-per-minute",
             min=1,
             help="Most tokens in a minute, of prompts and replies, of all models together.",
         ),
     ] = None
     max_in_flight: Annotated[
-        int | None, Option("--max-in-flight", min=1, help="Most requests at once, of all models together.")
+        int | None, Setting("endpoint", "max-in-flight", min=1, help="Most requests at once, of all models together.")
     ] = None
 
     @cached_property
@@ -146,11 +156,12 @@ class Examined(Endpoint):
     prompt: Annotated[str, Option("--prompt", help=f"One of: {', '.join((*PROMPTS, *PAPER_PROMPTS))}.")] = (
         "answer_first"
     )
-    api: Annotated[str, Option("--api", help="'chat', or 'completions' (legacy).")] = "chat"
+    api: Annotated[str, Setting("endpoint", "api", help="'chat', or 'completions' (legacy).")] = "chat"
     answer_position: Annotated[
         str | None,
-        Option(
-            "--answer-position",
+        Setting(
+            "endpoint",
+            "answer-position",
             help="The place of the answer in a reply: marker:TEXT, json:FIELD, tool:FIELD or start (default: marker:Answer:).",
         ),
     ] = None
@@ -181,11 +192,12 @@ class Examined(Endpoint):
         if getattr(self, "local", False):
             return self._local(run, prompt, position, logprobs=logprobs, layer=layer)
         if self.model == "span-reader" and self.base_url is None:
-            body = json_object(self.extra_body)
-            if body or (position or AnswerPosition()) != AnswerPosition():
+            body = json_object(self.extra_body) and not from_file("extra_body")
+            is_elsewhere = (position or AnswerPosition()) != AnswerPosition() and not from_file("answer_position")
+            if body or is_elsewhere:
                 raise DataError(
                     "the embedded span reader has no request and no reply to read: leave out "
-                    f"{'--extra-body' if body else '--answer-position'}, or give --base-url"
+                    f"{'extra-body' if body else 'answer-position'}, or give --base-url"
                 )
             return provided("SpanReaderModel")()
         return self.chat(
@@ -198,9 +210,9 @@ class Examined(Endpoint):
 
     def _own(self) -> Answerer:
         """Return the model that a file of the user's defines."""
-        for item in fields(Examined):
-            if item.name != "model" and getattr(self, item.name) != item.default:
-                option = f"--{item.name.replace('_', '-')}"
+        examined = {item.name for item in fields(Examined)} - {"model"}
+        for field, option in given_fields(self).items():
+            if field in examined:
                 raise DataError(f"{option} is for a model at an endpoint, and {self.model!r} is code: leave it out")
         if getattr(self, "local", False):
             raise DataError(f"--local opens a folder or hub id, and {self.model!r} is code: leave it out")
@@ -221,12 +233,10 @@ class Examined(Endpoint):
         variables = body.pop("chat_template_kwargs", {})
         if body or not isinstance(variables, dict):
             raise DataError(
-                f"--extra-body {self.extra_body!r}: with --local the only field is chat_template_kwargs, a JSON object"
+                f"extra-body {self.extra_body!r}: with --local the only field is chat_template_kwargs, a JSON object"
             )
-        if variables and json_object(run.template_args, "--template-args"):
-            raise DataError(
-                "--template-args and --extra-body both set variables of the chat template: give one of them"
-            )
+        if variables and json_object(run.template_args, "template-args"):
+            raise DataError("template-args and extra-body both set variables of the chat template: give one of them")
         return run.open(
             self.model,
             prompt,
@@ -253,11 +263,13 @@ class Answering(Examined):
         bool, Option("--local", help="--model is a folder or hub id of a causal language model, and runs here (torch).")
     ] = False
     logprobs: Annotated[
-        bool, Option("--logprobs/--no-logprobs", help="Ask for log-probabilities; rules on margins need them.")
+        bool, Setting("endpoint", "logprobs", help="Ask for log-probabilities; rules on margins need them.")
     ] = True
     cache: Annotated[
         Path | None,
-        Option("--cache", help="A cache of replies and rankings (sqlite); the same request is then paid once."),
+        Setting(
+            "endpoint", "cache", help="A cache of replies and rankings (sqlite); the same request is then paid once."
+        ),
     ] = None
 
 
@@ -271,17 +283,21 @@ class Judge:
         str | None, Option("--judge-model", help="A model that marks how well the passages entail the answer.")
     ] = None
     judge_base_url: Annotated[
-        str | None, Option("--judge-base-url", help="The judge's endpoint; default: that of the model.")
+        str | None, Setting("endpoint", "judge-base-url", help="The judge's endpoint; default: that of the model.")
     ] = None
     judge_api_key_env: Annotated[
         str | None,
-        Option("--judge-api-key-env", help="The environment variable of the judge's API key; default: the model's."),
+        Setting(
+            "endpoint",
+            "judge-api-key-env",
+            help="The environment variable of the judge's API key; default: the model's.",
+        ),
     ] = None
 
     def chat(self, endpoint: Endpoint, **settings: Any) -> ChatModel:
         """Return the judge's model."""
         return endpoint.other(
-            self.judge_model, self.judge_base_url, self.judge_api_key_env, "--judge-base-url", **settings
+            self.judge_model, self.judge_base_url, self.judge_api_key_env, "--set judge-base-url=URL", **settings
         )
 
 
@@ -293,12 +309,17 @@ class Signals(Judge):
 
     rerank_signal: Annotated[
         str | None,
-        Option("--rerank-signal", help="A cross-encoder (id or path) that scores each new passage: rerank_score."),
+        Setting(
+            "recording",
+            "rerank-signal",
+            help="A cross-encoder (id or path) that scores each new passage: rerank_score.",
+        ),
     ] = None
     own_signal: Annotated[
         list[str] | None,
-        Option(
-            "--own-signal",
+        Setting(
+            "recording",
+            "own-signal",
             help="With --local, a signal from the model's own passes at each round: sample_spread (SeaKR), new_confidence "
             "(CtrlA) or critique_score (Self-RAG). May be repeated.",
         ),
@@ -310,7 +331,7 @@ class Signals(Judge):
         return (*listed, *([] if self.judge_model is None else [EntailmentJudge(self.chat(endpoint))]))
 
     def own(self, answerer: Answerer) -> tuple[Enricher, ...]:
-        """Return the enrichers that measure `--own-signal` by passes of the model that answers.
+        """Return the enrichers that measure the setting `own-signal` by passes of the model that answers.
 
         Raises:
             BadParameter: Another signal is named.
@@ -319,9 +340,9 @@ class Signals(Judge):
         names = list(dict.fromkeys(self.own_signal or ()))
         unknown = [name for name in names if name not in OWN_SIGNALS]
         if unknown:
-            raise BadParameter(f"{unknown[0]!r}; allowed: {', '.join(OWN_SIGNALS)}", param_hint="--own-signal")
+            raise BadParameter(f"{unknown[0]!r}; allowed: {', '.join(OWN_SIGNALS)}", param_hint="own-signal")
         if names and not has_attentions(answerer):
-            raise DataError(f"--own-signal {names[0]} reads passes of a model that runs here: answer with --local")
+            raise DataError(f"own-signal {names[0]} reads passes of a model that runs here: answer with --local")
         return tuple(OWN_SIGNALS[name](answerer) for name in names)
 
 
@@ -346,7 +367,7 @@ OWN_SIGNALS: Mapping[str, Callable[[Any], Enricher]] = {
 
 
 def answer_position(text: str | None) -> AnswerPosition | None:
-    """Parse `--answer-position`; None if it was not given.
+    """Parse the setting `answer-position`; None if it was not given.
 
     >>> answer_position("json:city")
     AnswerPosition(kind='json', text='city', span=None)
@@ -358,7 +379,7 @@ def answer_position(text: str | None) -> AnswerPosition | None:
         return None
     kind, _, where = text.partition(":")
     if kind not in ("marker", "json", "tool", "start", "whole"):
-        raise BadParameter(f"{text!r}: the kinds are marker, json, tool, start, whole", param_hint="--answer-position")
+        raise BadParameter(f"{text!r}: the kinds are marker, json, tool, start, whole", param_hint="answer-position")
     return AnswerPosition(cast("PositionKind", kind), where)
 
 

@@ -13,6 +13,7 @@ from suffice.cli.cluster import ClusterOptions
 from suffice.cli.console import progress_bar
 from suffice.cli.groups import RecordingPath
 from suffice.cli.output import Output, Screen
+from suffice.cli.parameters import Setting, from_file
 from suffice.common.files import quoted
 from suffice.evaluation.replay import (
     LEDGERS,
@@ -47,13 +48,15 @@ def calibrate_command(
     rule: Annotated[
         str | None, typer.Option("--rule", help="The rule of the policy: a name or its text; default: tasr.")
     ] = None,
-    method: Annotated[str, typer.Option("--method", help="'isotonic' or 'platt'.")] = "isotonic",
-    per_round: Annotated[bool, typer.Option("--per-round/--global", help="One map per round, or one for all.")] = True,
+    method: Annotated[str, Setting("calibration", "method", help="'isotonic' or 'platt'.")] = "isotonic",
+    per_round: Annotated[
+        bool, Setting("calibration", "per-round", off="global", help="One map per round; false: one for all.")
+    ] = True,
     target: Annotated[
         str, typer.Option("--target", help="'em', 'f1 > 0.5', 'agreement' (no gold answers), or a column in [0, 1].")
     ] = "em",
     unseen_round: Annotated[
-        str, typer.Option("--unseen-round", help="At a round not fitted: 'error' or 'nearest'.")
+        str, Setting("calibration", "unseen-round", help="At a round not fitted: 'error' or 'nearest'.")
     ] = ("error"),
     selector: options.SelectorText = "last",
     signal_name: Annotated[
@@ -72,14 +75,21 @@ def calibrate_command(
     ] = None,
     trace: Annotated[
         float,
-        typer.Option(
-            "--trace", min=0.0, max=1.0, help="With --learn-stop: lambda of its targets; 0 = dynamic programme."
+        Setting(
+            "calibration",
+            "trace",
+            min=0.0,
+            max=1.0,
+            help="With --learn-stop: lambda of its targets; 0 = dynamic programme.",
         ),
     ] = 0.0,
     round_price: Annotated[
         float,
-        typer.Option(
-            "--round-price", min=0.0, help="With --learn-stop: what one more round costs, in units of --target."
+        Setting(
+            "calibration",
+            "round-price",
+            min=0.0,
+            help="With --learn-stop: what one more round costs, in units of --target.",
         ),
     ] = 0.0,
 ) -> None:
@@ -88,18 +98,18 @@ def calibrate_command(
     Example: suffice calibrate tune.parquet -o policy.json --rule tasr
     """
     how: dict[str, Any] = {
-        "method": options.allowed(method, ("isotonic", "platt"), "--method"),
+        "method": options.allowed(method, ("isotonic", "platt"), "method"),
         "per_round": per_round,
         "target": target,
-        "unseen_round": options.allowed(unseen_round, ("error", "nearest"), "--unseen-round"),
+        "unseen_round": options.allowed(unseen_round, ("error", "nearest"), "unseen-round"),
         "selector": parse_selector(selector),
         "source": signal_name,
         **options.start_of(start_round, [rule or "tasr"]),
     }
     summary: CalibrationSummary | StopValues
     if learn is None:
-        if trace or round_price:
-            raise typer.BadParameter("goes with --learn-stop", param_hint="--trace" if trace else "--round-price")
+        if (trace and not from_file("trace")) or (round_price and not from_file("round_price")):
+            raise typer.BadParameter("goes with --learn-stop", param_hint="trace" if trace else "round-price")
         policy, summary = calibrate(read_recording(path), rule=rule or "tasr", **how)
     elif rule is not None:
         raise typer.BadParameter("--learn-stop makes the rule: give one of them", param_hint="--rule")
@@ -136,7 +146,7 @@ def replay_command(
         int | None, typer.Option("--max-rounds", min=1, help="The highest round of the rules; default: that recorded.")
     ] = None,
     interval: Annotated[
-        str, typer.Option("--interval", help=f"Method of the intervals: {', '.join(INTERVALS)}.")
+        str, Setting("statistics", "interval", help=f"Method of the intervals: {', '.join(INTERVALS)}.")
     ] = DEFAULT_INTERVAL,
     cost: Annotated[
         str, typer.Option("--cost", help=f"The cost that 'cheapest' and 'dominated' compare: {', '.join(COSTS)}.")
@@ -144,11 +154,15 @@ def replay_command(
     ledger: options.LedgerName = "live",
     orders: Annotated[
         int | None,
-        typer.Option("--orders", min=1, help="For independent samples: average over this many orders; default: 100."),
+        Setting(
+            "statistics", "orders", min=1, help="For independent samples: average over this many orders; default: 100."
+        ),
     ] = None,
     wave: Annotated[
         int | None,
-        typer.Option("--wave", min=1, help="For independent samples: charge as if this many were requested at once."),
+        Setting(
+            "sampling", "wave", min=1, help="For independent samples: charge as if this many were requested at once."
+        ),
     ] = None,
     stream: Annotated[
         bool,
@@ -169,8 +183,8 @@ def replay_command(
 
     Example: suffice replay run.parquet --rule answer_stable
     """
-    options.allowed(interval, INTERVALS, "--interval")
-    options.allowed(ledger, LEDGERS, "--ledger")
+    options.allowed(interval, INTERVALS, "interval")
+    options.allowed(ledger, LEDGERS, "ledger")
     pricing.price()  # refuses two answers before anything is read
     policies = compared.files()
     if not stream and jobs is not None:
@@ -196,8 +210,8 @@ def replay_command(
         "wave": wave,
     }
     if stream:
-        if orders is not None:
-            raise typer.BadParameter("goes without --stream", param_hint="--orders")
+        if orders is not None and not from_file("orders"):
+            raise typer.BadParameter("goes without --stream", param_hint="orders")
         with cluster.parts(jobs) as at_once, progress_bar("replay", quiet=output.as_json) as progress:
             result = replay_stream(path, policies, **how, jobs=at_once, on_progress=progress)
     else:

@@ -6,7 +6,7 @@ What they build is imported where it is built, so that a command that reads a re
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -14,6 +14,7 @@ from typer import Argument, BadParameter, Option
 
 from suffice.cli.console import progress_bar, warn
 from suffice.cli.groups import RecordingPath
+from suffice.cli.parameters import Setting, from_file, given_fields
 from suffice.common.provided import provided
 from suffice.data import BUNDLED_QUESTIONS
 from suffice.errors import DataError, NotFoundError
@@ -58,9 +59,11 @@ Quality = Annotated[
 ]
 MaxRounds = Annotated[int, Option("--max-rounds", min=1, help="The highest round R.")]
 Candidates = Annotated[
-    int, Option("--candidates", min=1, help="How many of the retriever's best passages --reranker orders.")
+    int, Setting("retrieval", "candidates", min=1, help="How many of the retriever's best passages --reranker orders.")
 ]
-AllowUnread = Annotated[bool, Option("--allow-unread", help="Succeed even if no answer can be read from any reply.")]
+AllowUnread = Annotated[
+    bool, Setting("recording", "allow-unread", help="Succeed even if no answer can be read from any reply.")
+]
 StartRound = Annotated[
     int | None,
     Option(
@@ -84,13 +87,14 @@ Baseline = Annotated[
 Dataset = Annotated[str, Argument(help=f"Questions: {DATASET}.")]
 LedgerName = Annotated[
     str,
-    Option(
-        "--ledger",
+    Setting(
+        "statistics",
+        "ledger",
         help="'live': judges are charged where the rule reads them; 'published': as Semantic Early-Stopping counted.",
     ),
 ]
 Margins = Annotated[
-    list[float] | None, Option("--margin", help="For non-inferiority and equivalence; may be repeated.")
+    list[float] | None, Setting("statistics", "margin", help="For non-inferiority and equivalence; may be repeated.")
 ]
 Prices = Annotated[
     Path | None,
@@ -98,7 +102,9 @@ Prices = Annotated[
 ]
 Recorded = Annotated[RecordingPath, Argument(metavar="RECORDING", help="Recorded rounds.")]
 SelectorText = Annotated[str, Option("--selector", help="Which seen round's answer to return.")]
-MarkWeights = Annotated[str, Option("--weights", help="Of the information score, as MARK=WEIGHT,...; default: equal.")]
+MarkWeights = Annotated[
+    str, Setting("drafts", "weights", help="Of the information score, as MARK=WEIGHT,...; default: equal.")
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,9 +161,9 @@ class ResamplingOptions:
 
     panel: ClassVar[str] = "Resampling"
 
-    resamples: Annotated[int, Option("--resamples", min=1, help="Bootstrap draws.")] = 1000
-    seed: Annotated[int, Option("--seed", min=0, help="Seed of everything that is drawn.")] = 42
-    level: Annotated[float, Option("--level", min=0.5, max=0.9999, help="Coverage of intervals.")] = 0.95
+    resamples: Annotated[int, Setting("statistics", "resamples", min=1, help="Bootstrap draws.")] = 1000
+    seed: Annotated[int, Setting("statistics", "seed", min=0, help="Seed of everything that is drawn.")] = 42
+    level: Annotated[float, Setting("statistics", "level", min=0.5, max=0.9999, help="Coverage of intervals.")] = 0.95
 
     @property
     def value(self) -> Resampling:
@@ -178,7 +184,8 @@ class TuneQuestions:
         Option("--tune", help="A recording of tune questions; without it the questions are split by id hash."),
     ] = None
     tune_share: Annotated[
-        float | None, Option("--tune-share", help="Share of tune questions in that split, between 0 and 1.")
+        float | None,
+        Setting("statistics", "tune-share", help="Share of tune questions in that split, between 0 and 1."),
     ] = None
 
     def given(self) -> dict[str, Any]:
@@ -190,13 +197,11 @@ class TuneQuestions:
         """Return the same with the path of the tune questions, which are then read part by part."""
         share = self.tune_share
         if share is not None and not 0 < share < 1:
-            raise BadParameter(f"{share!r}; allowed: between 0 and 1", param_hint="--tune-share")
-        if share is not None and self.tune is not None:
-            raise BadParameter(
-                "--tune says which questions are for tuning: give one of them", param_hint="--tune-share"
-            )
+            raise BadParameter(f"{share!r}; allowed: between 0 and 1", param_hint="tune-share")
+        if share is not None and self.tune is not None and not from_file("tune_share"):
+            raise BadParameter("--tune says which questions are for tuning: give one of them", param_hint="tune-share")
         tune = {} if self.tune is None else {"tune": self.tune}
-        return tune if share is None else {"tune_share": share}
+        return tune if share is None or tune else {"tune_share": share}
 
 
 _OF_DENSE = (
@@ -228,14 +233,17 @@ class PassageEncoder:
         ),
     ] = None
     similarity: Annotated[
-        Literal["cosine", "dot"], Option("--similarity", help="With --dense: cosine, or the inner product (dot).")
+        Literal["cosine", "dot"],
+        Setting("retrieval", "similarity", help="With --dense: cosine, or the inner product (dot)."),
     ] = "cosine"
     passage_prefix: Annotated[
-        str, Option("--passage-prefix", help="With --dense: text before a passage ('passage: ').")
+        str, Setting("retrieval", "passage-prefix", help="With --dense: text before a passage ('passage: ').")
     ] = ""
-    dense_batch: Annotated[int, Option("--dense-batch", min=1, help="With --dense: texts of one pass.")] = 32
+    dense_batch: Annotated[int, Setting("retrieval", "dense-batch", min=1, help="With --dense: texts of one pass.")] = (
+        32
+    )
     dense_dtype: Annotated[
-        str, Option("--dense-dtype", help="With --dense: auto (as stored), float32, bfloat16 or float16.")
+        str, Setting("retrieval", "dense-dtype", help="With --dense: auto (as stored), float32, bfloat16 or float16.")
     ] = "auto"
 
     def settings(self, model: str, device: str | None) -> dict[str, Any]:
@@ -259,8 +267,7 @@ class PassageEncoder:
         Raises:
             DataError: There are some, and no `--dense`.
         """
-        own = [item for item in fields(self) if item.name in _OF_DENSE and getattr(self, item.name) != item.default]
-        names = [f"--{item.name.replace('_', '-')}" for item in own]
+        names = [option for field, option in given_fields(self).items() if field in _OF_DENSE]
         if self.dense is None and names:
             raise DataError(f"{names[0]} is for --dense, and there is none: give it, too")
         return names
@@ -282,10 +289,11 @@ class Search(PassageEncoder):
         ),
     ] = None
     question_encoder: Annotated[
-        str | None, Option("--question-encoder", help="With --dense: another model for questions, as DPR has.")
+        str | None,
+        Setting("retrieval", "question-encoder", help="With --dense: another model for questions, as DPR has."),
     ] = None
     question_prefix: Annotated[
-        str, Option("--question-prefix", help="With --dense: text before a question ('query: ').")
+        str, Setting("retrieval", "question-prefix", help="With --dense: text before a question ('query: ').")
     ] = ""
 
     def retriever(self, device: str | None = None) -> Retriever | AsyncRetriever:

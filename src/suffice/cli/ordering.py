@@ -9,6 +9,7 @@ from typer import Option
 from suffice.cli import options
 from suffice.cli.groups import RecordingPath
 from suffice.cli.output import Output, Screen
+from suffice.cli.parameters import Setting
 from suffice.common.files import quoted
 from suffice.common.tables import counted
 from suffice.evaluation.replay import order_panel
@@ -27,7 +28,8 @@ def order_command(
         str | None, Option("--metric", help="The metric of accuracy, a column in [0, 1]; default: the recording's own.")
     ] = None,
     tune_share: Annotated[
-        float, Option("--tune-share", help="Share of the questions that choose the order and are left out.")
+        float,
+        Setting("statistics", "tune-share", help="Share of the questions that choose the order and are left out."),
     ] = 0.3,
     prices: options.Prices = None,
 ) -> None:

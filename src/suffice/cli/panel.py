@@ -10,6 +10,7 @@ from typer import Option
 from suffice.cli import models, options
 from suffice.cli.judge import parse_weights
 from suffice.cli.local import json_object
+from suffice.cli.parameters import Setting
 from suffice.errors import DataError
 from suffice.loops.judges import MARKS, JudgeModel, Panel
 from suffice.loops.judges.marks import SCORE
@@ -29,7 +30,7 @@ class PanelOptions(models.Judge):
         Option("--judge-model", help="A model that marks drafts, for rules as semantic_full: information_score."),
     ] = None
     marks: Annotated[
-        str, Option("--marks", help=f"Marks that the judge gives, comma-separated: {', '.join(LIVE_MARKS)}.")
+        str, Setting("drafts", "marks", help=f"Marks that the judge gives, comma-separated: {', '.join(LIVE_MARKS)}.")
     ] = ",".join(LIVE_MARKS)
     weights: options.MarkWeights = ""
 
@@ -41,13 +42,13 @@ class PanelOptions(models.Judge):
         with_gold = [mark for mark in wanted if mark in MARKS and mark not in LIVE_MARKS]
         if with_gold:
             raise DataError(
-                f"{with_gold[0]!r} is marked by the gold answer, which no live loop has: leave it out of --marks, and mark "
+                f"{with_gold[0]!r} is marked by the gold answer, which no live loop has: leave it out of marks, and mark "
                 "the recording with `suffice judge drafts`"
             )
         if len(wanted) < 2:  # noqa: PLR2004
             raise DataError(
-                f"{SCORE} is the mean of two marks or more, not of {self.marks!r}: name them with --marks, and give one of "
-                "them all the weight with --weights MARK=1 if only that counts"
+                f"{SCORE} is the mean of two marks or more, not of {self.marks!r}: name them with --set marks=..., and give one of "
+                "them all the weight with --set weights=MARK=1 if only that counts"
             )
         chat = self.chat(endpoint, extra_body=json_object(endpoint.extra_body))
         asks = JudgeModel(chat, cache=chat.cache, max_tokens=_MAX_TOKENS)
@@ -61,5 +62,5 @@ def require_contexts(panels: tuple[Panel, ...], where: str) -> None:
         if wanting:
             raise DataError(
                 f"the judge marks {', '.join(wanting)} by contexts, and there are none: {where}, or give what needs none "
-                "all the weight (--weights answer_relevancy=1)"
+                "all the weight (--set weights=answer_relevancy=1)"
             )

@@ -19,6 +19,7 @@ from suffice.cli.gating import GateOptions, note_fitted, require_used
 from suffice.cli.groups import RecordingPath
 from suffice.cli.local import LocalRun
 from suffice.cli.output import Output, Screen
+from suffice.cli.parameters import Setting
 from suffice.cli.querying import LoopOptions
 from suffice.cli.show import money, recording_progress
 from suffice.common.files import quoted
@@ -46,8 +47,10 @@ class RecordOptions:
     shard: options.ShardOption = None
     journal: Annotated[
         Path | None,
-        Option(
-            "--journal", help="If -o is a URL: the folder of the journal on this machine; default: in the user's cache."
+        Setting(
+            "recording",
+            "journal",
+            help="If -o is a URL: the folder of the journal on this machine; default: in the user's cache.",
         ),
     ] = None
     limit: options.Limit = None
@@ -56,7 +59,12 @@ class RecordOptions:
     )
     concurrency: Annotated[
         int | None,
-        Option("--concurrency", min=1, help="Questions in flight; default: 8, with --local as many as --batch-size."),
+        Setting(
+            "recording",
+            "concurrency",
+            min=1,
+            help="Questions in flight; default: 8, with --local as many as batch-size.",
+        ),
     ] = None
     prices: options.Prices = None
     allow_unread: options.AllowUnread = False
@@ -108,7 +116,7 @@ class RecordOptions:
             loop: The models.
             priced_models: The model of each component, for prices.
             output: How to print.
-            at_once: Questions in flight if `--concurrency` does not say it.
+            at_once: Questions in flight if `concurrency` does not say it.
             batches: Where requests go instead of the endpoint; at the prices of batches.
             **more: Others of `record`.
         """
@@ -184,10 +192,14 @@ def record_command(
     max_rounds: options.MaxRounds = 5,
     round_zero: Annotated[bool, Option("--round-zero", help="Record the model alone as round 0, too.")] = False,
     parallel_rounds: Annotated[
-        bool, Option("--parallel-rounds", help="Send a question's rounds together; cached costs are then modelled.")
+        bool,
+        Setting(
+            "recording", "parallel-rounds", help="Send a question's rounds together; cached costs are then modelled."
+        ),
     ] = False,
     fit_overlap_on: Annotated[
-        str | None, Option("--fit-overlap-on", help="A data set of tune questions: its passages weigh `overlap`.")
+        str | None,
+        Setting("recording", "fit-overlap-on", help="A data set of tune questions: its passages weigh `overlap`."),
     ] = None,
 ) -> None:
     """All rounds are recorded, so that any rule can be replayed. Run the same command again to resume.

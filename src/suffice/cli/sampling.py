@@ -17,6 +17,7 @@ from suffice.cli.console import warn
 from suffice.cli.live import show_live
 from suffice.cli.local import json_object
 from suffice.cli.output import Output
+from suffice.cli.parameters import Setting, from_file
 from suffice.cli.recording import RecordOptions
 from suffice.common.provided import provided
 from suffice.errors import DataError
@@ -34,8 +35,9 @@ _RULE, _SELECTOR, _MOST = "lead(3)", "majority_of_samples", 10
 _Most = Annotated[int | None, Option("--samples", min=1, help=f"The largest number of samples; default: {_MOST}.")]
 _ComparedBy = Annotated[
     str | None,
-    Option(
-        "--normalizer",
+    Setting(
+        "sampling",
+        "normalizer",
         help=f"How answers are compared: {', '.join(NORMALIZERS)}; default: by the golds, {DEFAULT_NORMALIZER} without any.",
     ),
 ]
@@ -54,12 +56,12 @@ class _Sampled(models.Examined):
         ),
     ]
     prompt: Annotated[str, Option("--prompt", help=f"{', '.join(PROMPTS)}; several in turn: a,b.")] = "step_by_step"
-    max_tokens: Annotated[int, Option("--max-tokens", min=1, help="Most tokens per reply.")] = 512
+    max_tokens: Annotated[int, Setting("endpoint", "max-tokens", min=1, help="Most tokens per reply.")] = 512
     logprobs: Annotated[
-        bool, Option("--logprobs/--no-logprobs", help="Ask for log-probabilities; weighted votes need them.")
+        bool, Setting("endpoint", "logprobs", help="Ask for log-probabilities; weighted votes need them.")
     ] = False
     cache: Annotated[
-        Path | None, Option("--cache", help="A response cache (sqlite); the same sample is then paid once.")
+        Path | None, Setting("endpoint", "cache", help="A response cache (sqlite); the same sample is then paid once.")
     ] = None
 
     @property
@@ -115,11 +117,17 @@ class _Sampling:
 
     panel: ClassVar[str] = "Sampling"
 
-    temperature: Annotated[float, Option("--temperature", min=0.0, help="Sampling temperature.")] = 0.7
-    seed: Annotated[int, Option("--seed", min=0, help="The seed from which those of samples are derived.")] = 0
-    no_seed: Annotated[bool, Option("--no-seed", help="Send no seeds, for endpoints that refuse them.")] = False
-    wave: Annotated[int, Option("--wave", min=1, help="Number of samples requested at once.")] = 1
-    use_n: Annotated[bool, Option("--use-n", help="Request a wave as several choices of one request (n).")] = False
+    temperature: Annotated[float, Setting("sampling", "temperature", min=0.0, help="Sampling temperature.")] = 0.7
+    seed: Annotated[
+        int, Setting("sampling", "seed", min=0, help="The seed from which those of samples are derived.")
+    ] = 0
+    no_seed: Annotated[bool, Setting("sampling", "no-seed", help="Send no seeds, for endpoints that refuse them.")] = (
+        False
+    )
+    wave: Annotated[int, Setting("sampling", "wave", min=1, help="Number of samples requested at once.")] = 1
+    use_n: Annotated[
+        bool, Setting("sampling", "use-n", help="Request a wave as several choices of one request (n).")
+    ] = False
 
     def loop(self, sampled: _Sampled, chats: list[ChatModel], policy: Policy) -> SamplingLoop:
         """Return the loop that the options describe."""
@@ -159,9 +167,16 @@ def sample_command(
     Example: suffice sample answer "Where is it?" --model M --base-url URL
     """
     if policy is not None:
-        theirs = {"--rule": rule, "--selector": selector, "--samples": samples, "--normalizer": normalizer}
-        theirs["--answer-position"] = sampled.answer_position
-        given = next((name for name, value in theirs.items() if value is not None), None)
+        theirs = {"--rule": rule, "--selector": selector, "--samples": samples, "normalizer": normalizer}
+        theirs["answer-position"] = sampled.answer_position
+        given = next(
+            (
+                name
+                for name, value in theirs.items()
+                if value is not None and not from_file(name.strip("-").replace("-", "_"))
+            ),
+            None,
+        )
         if given is not None:
             raise BadParameter("the policy says that: leave it out", param_hint=given)
         decides = options.load_policy(policy)
@@ -231,5 +246,5 @@ def _by_golds(golds: list[str]) -> str:
     """Return the normalizer that fits the gold answers, and print a note on it."""
     name = guess_normalizer(golds)
     why = "which reads all gold answers" if golds else "since there are no gold answers"
-    warn(f"note: answers are compared as {name!r}, {why}; --normalizer says otherwise")
+    warn(f"note: answers are compared as {name!r}, {why}; --set normalizer=NAME says otherwise")
     return name

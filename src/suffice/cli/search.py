@@ -13,6 +13,7 @@ from suffice.cli.cluster import ClusterOptions
 from suffice.cli.console import progress_bar
 from suffice.cli.groups import RecordingPath, command_line
 from suffice.cli.output import Output, Screen
+from suffice.cli.parameters import Setting
 from suffice.common.files import quoted
 from suffice.errors import DataError
 from suffice.evaluation.search import PRESETS, read_space, search, write_rules
@@ -23,7 +24,9 @@ from suffice.recordings import read_recording
 class _Resampling(options.ResamplingOptions):
     """Options for intervals by resampling."""
 
-    resamples: Annotated[int, typer.Option("--resamples", min=0, help="Bootstrap draws; 0 = no intervals.")] = 1000
+    resamples: Annotated[int, Setting("statistics", "resamples", min=0, help="Bootstrap draws; 0 = no intervals.")] = (
+        1000
+    )
 
 
 def search_command(
@@ -52,14 +55,14 @@ def search_command(
     ] = None,
     patience: Annotated[
         list[int] | None,
-        typer.Option("--patience", min=1, help="Try every rule with this many rounds in a row; may be repeated."),
+        Setting("search", "patience", min=1, help="Try every rule with this many rounds in a row; may be repeated."),
     ] = None,
     target: Annotated[
         str | None, typer.Option("--target", help="The outcome that calibrators predict; default: em.")
     ] = None,
     orders: Annotated[
         int | None,
-        typer.Option("--orders", min=1, help="For independent samples: orders of each question; default: 10."),
+        Setting("statistics", "orders", min=1, help="For independent samples: orders of each question; default: 10."),
     ] = None,
     jobs: Annotated[
         int | None,
@@ -69,7 +72,7 @@ def search_command(
             help="Read the recording part by part in this many processes, each with one part in memory.",
         ),
     ] = None,
-    folds: Annotated[int, typer.Option("--folds", min=2, help="Folds of the cross-fitted estimate.")] = 5,
+    folds: Annotated[int, Setting("search", "folds", min=2, help="Folds of the cross-fitted estimate.")] = 5,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="All rules as parquet, one row for those that stop alike.")
     ] = None,

@@ -1,15 +1,14 @@
-"""`suffice.toml`: values that commands take for options which are not given."""
+"""`suffice.toml`: values that commands take for what the command line does not give."""
 
 from __future__ import annotations
 
 import json
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from suffice.cli.console import warn
 from suffice.cli.extensions import is_in_file
 from suffice.errors import DataError, NotFoundError, SchemaError, did_you_mean
 
@@ -25,7 +24,27 @@ KEYS: Mapping[str, str] = {
     "prices": "USD per million tokens: 'list', or a TOML or JSON file.",
     "max-loss": "The largest mean loss that you would accept; 0.02 is two points.",
 }
-"""What the file may say, with its meaning."""
+"""What the file may say outside its tables, with its meaning."""
+
+TABLES: Mapping[str, str] = {
+    "endpoint": "Requests to models, their limits, and the cache of replies.",
+    "local": "Models on this machine.",
+    "cluster": "Workers of a Ray cluster.",
+    "recording": "How questions are recorded.",
+    "retrieval": "Passages, their vectors and their index.",
+    "sampling": "Independent samples.",
+    "drafts": "Drafts, their embeddings and their marks.",
+    "statistics": "Intervals, margins and what is charged.",
+    "calibration": "Calibrators, and rules that are learned.",
+    "search": "The search for a rule.",
+    "certificate": "Certificates.",
+    "watch": "Deployed policies that are watched.",
+    "service": "Limits of `suffice serve`.",
+    "gate": "Gates and their training.",
+    "reranker": "Preferences, and the training of rerankers.",
+    "papers": "Protocols of the papers, and demonstrations.",
+}
+"""The tables of the file, with what their settings are about; `suffice COMMAND --help` lists those of a command."""
 
 SECRETS_STAY_OUT = " Keys are never written to files: name their environment variable in api-key-env."
 """What a message adds about an unknown key that may hold a secret."""
@@ -39,15 +58,12 @@ KEY_ENDING = "_API_KEY"
 _KEY_LENGTH = 20
 _KEY_STARTS = ("sk_", "hf_", "gsk_", "AIza", "key_", "pk_", "nvapi", "xai_")
 
-_ENDPOINT = ("base-url", "model", "api-key-env")
-"""Keys that belong together: where one is given on the command line, the file's are left alone."""
-
 
 def read_settings(path: Path = FILE) -> dict[str, Any]:
-    """Return what the file says; nothing where there is none.
+    """Return what the file says; nothing where there is none.  Its tables are checked when a command takes a setting from one.
 
     Raises:
-        SchemaError: It is not TOML, or says what no command takes.
+        SchemaError: It is not TOML, or has an unknown key.
         DataError: A value is of another kind.
         NotFoundError: It cannot be read.
     """
@@ -60,10 +76,14 @@ def read_settings(path: Path = FILE) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SchemaError(f"{path} is not TOML: {error}") from None
     for key, value in data.items():
+        if isinstance(value, dict) and key not in KEYS:
+            _check_table(value, f"{path}: [{key}]")
+            continue
         if key not in KEYS:
             secret = SECRETS_STAY_OUT * ("key" in key or "token" in key)
             raise SchemaError(
-                f"{path} says {key!r}, which no command takes.{secret}{did_you_mean(key, KEYS)} It may say: {', '.join(KEYS)}"
+                f"{path} says {key!r}, which no command takes.{secret}{did_you_mean(key, KEYS)} It may say: {', '.join(KEYS)}; "
+                f"settings stand in tables: {', '.join(f'[{table}]' for table in TABLES)}"
             )
         if not isinstance(value, str if key != "max-loss" else int | float) or isinstance(value, bool):
             raise DataError(f"{path}: {key} must be {'a number' if key == 'max-loss' else 'text'}, not {value!r}")
@@ -75,6 +95,19 @@ def read_settings(path: Path = FILE) -> dict[str, Any]:
         check_key_variable(data["api-key-env"], f"{path}: api-key-env")
         check_named_by_file(data["api-key-env"])
     return data
+
+
+def _check_table(table: Mapping[str, Any], where: str) -> None:
+    """Refuse what a file that may come from somebody else may not say: code, keys, and variables that may hold other secrets."""
+    for key, value in table.items():
+        texts = [text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)]
+        if any(map(is_in_file, texts)):
+            raise DataError(
+                f"{where}: {key} names code, {value!r}, and the file may come from somebody else: give --set {key}=... yourself"
+            )
+        if key.endswith("api-key-env") and isinstance(value, str):
+            check_key_variable(value, f"{where}: {key}")
+            check_named_by_file(value)
 
 
 def check_named_by_file(name: str) -> None:
@@ -97,48 +130,12 @@ def check_key_variable(name: str, where: str) -> None:
         )
 
 
-def defaults_of(command: Any, arguments: Sequence[str], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what parameters of a command are where its arguments do not give them, by the names of the parameters.
-
-    Args:
-        command: The command; an option has the name of its key, an argument is called so.
-        arguments: What the user gave it.
-        settings: What the file says.
-    """
-    given = {word.removeprefix("--").partition("=")[0] for word in arguments if word.startswith("--")}
-    parameters = {_key_of(parameter): parameter.name for parameter in command.params}
-    left_out = set(_ENDPOINT) if given & set(_ENDPOINT) or "base-url" not in parameters else set()
-    if "model" in given:  # without an endpoint it says what tokens cost
-        left_out.add("prices")
-    return {parameters[key]: value for key, value in settings.items() if key in parameters and key not in left_out}
-
-
-def _key_of(parameter: Any) -> str:
-    """Return the key of an option, its first name, or of an argument, what help calls it."""
-    name = parameter.metavar or parameter.name if parameter.param_type_name == "argument" else parameter.opts[0]
-    return str(name).removeprefix("--").lower()
-
-
-def is_from_file(context: Any, parameter: str) -> bool:
-    """Return whether the value of a running command's parameter comes from the file."""
-    return getattr(context.get_parameter_source(parameter), "name", "") == "DEFAULT_MAP"
-
-
-def note_settings(context: Any) -> None:
-    """Say on standard error which values of a command that is about to run come from the file."""
-    values = [
-        f"{_key_of(parameter)} {context.params[parameter.name]}"
-        for parameter in context.command.params
-        if is_from_file(context, parameter.name)
-    ]
-    if values:
-        warn(f"note: from {FILE}: {', '.join(values)}")
-
-
 def settings_text(settings: Mapping[str, Any]) -> str:
     """Return the file's text; keys without a value are there as comments."""
     lines = ["# What suffice takes where an option is not given; options win.", ""]
     for key, meaning in KEYS.items():
         value = settings.get(key)
         lines += [f"# {meaning}", f"# {key} =" if value is None else f"{key} = {json.dumps(value)}", ""]
+    lines += ["# Settings of commands, which their --help lists, stand in tables below; --set NAME=VALUE wins.", ""]
+    lines += ["# [endpoint]", "# timeout = 60", ""]
     return "\n".join(lines)

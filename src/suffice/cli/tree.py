@@ -20,10 +20,21 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from suffice.cli.approvals import check_approved
-from suffice.cli.groups import expanded
-from suffice.cli.settings import defaults_of, note_settings, read_settings
+from suffice.cli.groups import expanded, settings_of
+from suffice.cli.parameters import (
+    SettingParameter,
+    check_set,
+    defaults_of,
+    note_settings,
+    replacement,
+    settings_in,
+    taking_from_file,
+)
+from suffice.cli.settings import read_settings
 from suffice.common.provided import by_name, load_entry, package_of
 from suffice.errors import DataError, MissingExtraError, did_you_mean
+
+_UsageError: Any = typer.BadParameter.__base__  # typer's name for this class differs between versions
 
 COMMANDS = "suffice.commands"
 """The group of entry points."""
@@ -251,7 +262,7 @@ class Group(TyperGroup):
         if name in self.list_commands(ctx):
             command = command_at(f"{self.place} {name}".strip())
             if name != "init" and not {"--help", "-h"} & set(rest):  # help must work even if the file is wrong
-                ctx.default_map = {name: defaults_of(command, rest, read_settings())}
+                ctx.default_map = {name: defaults_of(command, rest, read_settings(), every_setting)}
             return name, command, rest
         if not ctx.resilient_parsing:
             words = f"{self.place} {name}".strip()
@@ -262,13 +273,27 @@ class Group(TyperGroup):
 
 
 class Command(TyperCommand):
-    """A command that reports the values it takes from `suffice.toml`."""
+    """A command whose settings come from `suffice.toml` or `--set`, and which reports the values that it takes from the file."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments; where an unknown option is the old one of a setting, say how the setting is given."""
+        words = list(args)
+        try:
+            rest = super().parse_args(ctx, args)
+        except _UsageError as error:
+            advice = replacement(self, getattr(error, "option_name", None) or "", words)
+            if advice:
+                ctx.fail(advice)
+            raise
+        check_set(ctx)
+        return rest
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
         note_settings(ctx)
         check_approved(ctx)
-        return super().invoke(ctx)
+        with taking_from_file(ctx):
+            return super().invoke(ctx)
 
 
 def _above(words: str) -> str:
@@ -318,6 +343,15 @@ def commands() -> Iterator[tuple[str, Any]]:
         yield words, command_at(words)
 
 
+def every_setting() -> dict[str, set[str]]:
+    """Return the names of the settings of all commands, by table; every command is imported."""
+    tables: dict[str, set[str]] = {}
+    for _, command in commands():
+        for name, parameter in settings_in(command.params).items():
+            tables.setdefault(parameter.setting.table, set()).add(name)
+    return tables
+
+
 @cache
 def command_at(words: str) -> Any:
     """Return the command or group at a place, ready to run.
@@ -352,13 +386,19 @@ def command_at(words: str) -> Any:
         raise DataError(
             f"the command {below[0]!r} of {packages} lies below {words!r}, which is no group: uninstall that package"
         )
+    parsed = expanded(function or _nothing)
     if function is None or below:
         bare = function is not None
-        app.callback(invoke_without_command=bare, no_args_is_help=not bare, **texts)(expanded(function or _nothing))
+        app.callback(invoke_without_command=bare, no_args_is_help=not bare, **texts)(parsed)
     else:
-        app.command(name, cls=Command, **texts)(expanded(function))
+        app.command(name, cls=Command, **texts)(parsed)
     command = cast("Any", typer.main.get_command(app))
     command.name = name
+    settings = settings_of(parsed)
+    for parameter in command.params:
+        if parameter.name in settings:
+            SettingParameter.of(parameter, settings[parameter.name])
+    command.params.sort(key=lambda one: isinstance(one, SettingParameter))  # help lists them last
     return command
 
 

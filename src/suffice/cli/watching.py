@@ -14,8 +14,8 @@ from suffice.cli import options
 from suffice.cli.console import print_text, status
 from suffice.cli.groups import RecordingPath
 from suffice.cli.output import Output, Screen
+from suffice.cli.parameters import Setting, is_from_file
 from suffice.cli.runs import Where, chosen_loop, tune_of_loop
-from suffice.cli.settings import is_from_file
 from suffice.common.display.svg import check_charts_extra
 from suffice.common.files import quoted, write_file
 from suffice.common.tables import counted
@@ -75,22 +75,24 @@ class _Judged:
     ] = None
     deadline: Annotated[
         str | None,
-        Option(
-            "--deadline",
+        Setting(
+            "watch",
+            "deadline",
             help="Deadline of signals and audits: 30m, 36h, 7d; younger requests wait. Default: 1h for audits; signals need one.",
         ),
     ] = None
     gold_deadline: Annotated[
         str | None,
-        Option(
-            "--gold-deadline",
+        Setting(
+            "watch",
+            "gold-deadline",
             help="Deadline of gold answers and marks; audits wait for them. Default: 7d. The alarm counts later ones as no loss.",
         ),
     ] = None
     since: Annotated[
         str | None, Option("--since", help="Leave out requests before this time: 2026-05-01T12:00:00Z.")
     ] = None
-    window: Annotated[int, Option("--window", min=1, help="Requests of a window.")] = 500
+    window: Annotated[int, Setting("watch", "window", min=1, help="Requests of a window.")] = 500
     risk: Annotated[float, Option("--risk", help="The risk of ever raising a false alarm.")] = 0.05
 
 
@@ -248,13 +250,17 @@ def _same_watch(path: Path, policy_path: Path, tune: Path | None, judged: _Judge
         "--metric": judged.metric,
         "--max-loss": max_loss,
         "--signal": judged.signal,
-        "--deadline": judged.deadline,
-        "--gold-deadline": judged.gold_deadline,
         "--since": judged.since,
-        "--window": None if judged.window == _Judged.window else judged.window,
         "--risk": None if judged.risk == _Judged.risk else judged.risk,
     }
-    options_text = " ".join(f"{name} {quoted(str(value))}" for name, value in given.items() if value is not None)
+    settings = {
+        "deadline": judged.deadline,
+        "gold-deadline": judged.gold_deadline,
+        "window": None if judged.window == _Judged.window else judged.window,
+    }
+    words = [f"{name} {quoted(str(value))}" for name, value in given.items() if value is not None]
+    words += [f"--set {quoted(f'{name}={value}')}" for name, value in settings.items() if value is not None]
+    options_text = " ".join(words)
     return f"suffice watch {quoted(path)} {options_text}"
 
 

@@ -304,7 +304,7 @@ def _how_compared(run: PartedRun, options: Mapping[str, Any], notes: list[str]) 
     if "normalizer" not in options and normalizer == DEFAULT_NORMALIZER:
         return {}
     if "normalizer" not in options:
-        compared += f"; --normalizer {DEFAULT_NORMALIZER} compares them as in question answering"
+        compared += f"; --set normalizer={DEFAULT_NORMALIZER} compares them as in question answering"
     if normalizer != DEFAULT_NORMALIZER:
         notes.append(compared)
         if MATCH in run.schema.names and any(True for _ in run.texts("golds")):
@@ -319,7 +319,7 @@ def _guessed_normalizer(run: PartedRun, notes: list[str]) -> tuple[str, str]:
     if not is_available() and any(map(looks_mathematical, golds)):
         notes.append(
             "the gold answers look like LaTeX: to compare expressions by their value, pip install 'suffice[math]' and import with "
-            "--normalizer math"
+            "--set normalizer=math"
         )
     if any(True for _ in golds):
         return normalizer, "which reads all gold answers"

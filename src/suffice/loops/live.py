@@ -86,7 +86,7 @@ class LiveLoop(ABC):
     """True if a round does not depend on earlier rounds."""
 
     unread_remedy: ClassVar[str] = (
-        "Raise --max-tokens (max_tokens) if replies are cut off or still thinking, or switch thinking off: --extra-body "
+        "Raise max-tokens (--set max-tokens=512, max_tokens) if replies are cut off or still thinking, or switch thinking off: --set extra-body="
         '\'{"chat_template_kwargs": {"enable_thinking": false}}\' (extra_body). `suffice doctor` shows replies.'
     )
     """Advice if no answer can be read from the replies."""

@@ -92,7 +92,7 @@ class RecordSummary(Displayed):
         reasons = ", ".join(f"{reason}: {n:,}" for reason, n in self.cut.items())
         return (
             f"{counted(sum(self.cut.values()), 'reply was', 'replies were')} cut ({reasons}): a cut reply is no answer. Where "
-            "it is the limit of tokens, raise --max-tokens (max_tokens)"
+            "it is the limit of tokens, raise max-tokens (--set max-tokens=512, max_tokens)"
         )
 
     def tables(self) -> list[Table]:

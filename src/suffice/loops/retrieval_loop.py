@@ -45,7 +45,7 @@ class RetrievalLoop(LiveLoop):
 
     independent_rounds: ClassVar[bool] = True
     unread_remedy: ClassVar[str] = (
-        f"Choose another --prompt (prompt) or --answer-position (position) for replies of another form. {LiveLoop.unread_remedy}"
+        f"Choose another --prompt (prompt) or answer-position (position) for replies of another form. {LiveLoop.unread_remedy}"
     )
 
     model: Answerer

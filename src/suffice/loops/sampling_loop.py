@@ -331,7 +331,7 @@ def _with_advice(error: ModelError) -> ModelError:
     """Add advice to the error of a request for several choices, which the endpoint may not support."""
     if type(error) is not ModelError or error.retryable:
         return error
-    return ModelError(f"{error}. If it refuses several choices (n), leave out use_n (--use-n)")
+    return ModelError(f"{error}. If it refuses several choices (n), leave out use_n (--set use-n=true)")
 
 
 def _in_turn(names: Any) -> str:

@@ -69,6 +69,6 @@ class ReadReplies:
         raise ModelError(
             f"no answer could be read: none of the {self.replies} replies to the first {self.questions} questions contains an "
             f"answer; the last one is {example}. {self.remedy} The replies are kept in {str(self.journal)!r}, and the same "
-            "command resumes from them; for other settings record to another file, or delete this one. --allow-unread "
+            "command resumes from them; for other settings record to another file, or delete this one. --set allow-unread=true "
             "(allow_unread) records all replies"
         )

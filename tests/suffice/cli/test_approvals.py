@@ -19,7 +19,7 @@ from tests.support.endpoint import Endpoint, nobody
 
 ELSEWHERE = "http://example.invalid:8443/v1"
 ORIGIN = "http://example.invalid:8443"
-RECORD = ("record", "q.jsonl", "-o", "run.parquet", "--limit", 1, "--timeout", 5)
+RECORD = ("record", "q.jsonl", "-o", "run.parquet", "--limit", 1, "--set=timeout=5")
 
 
 @pytest.fixture
@@ -194,13 +194,27 @@ def test_nothing_is_asked_without_a_key_or_with_an_endpoint_option(folder, sent,
 def test_approval_is_asked_for_the_key_of_a_judge_without_endpoint(folder, sent):
     settings(folder)
     assert cli("init", "--approve").code == 0
-    judge = ("--judge-model", "j", "--judge-api-key-env", "MINE_API_KEY")
+    judge = ("--judge-model", "j", "--set=judge-api-key-env=MINE_API_KEY")
     refused = " ".join(cli(*RECORD, *judge).error.split())
     assert f"key in MINE_API_KEY to {ORIGIN}" in refused
     assert "init --approve" not in refused  # it approves what the file says, and the file does not name this variable
     with nobody() as address:
-        assert cli(*RECORD, *judge, "--judge-base-url", address).code == 1
+        assert cli(*RECORD, *judge, f"--set=judge-base-url={address}").code == 1
     assert (ORIGIN, "Bearer mine-secret") not in sent.taken()
+
+
+def test_the_endpoint_of_a_judge_in_a_table_is_asked_for_and_approved(folder, sent):
+    (folder / "suffice.toml").write_text(f'[endpoint]\njudge-base-url = "{ELSEWHERE}"\n')
+    with nobody() as address:
+        judged = (*RECORD, "--base-url", address, "--model", "m", "--judge-model", "j")
+        refused = cli(*judged)
+        assert refused.code == 2
+        assert f"key in OPENAI_API_KEY to {ORIGIN}" in " ".join(refused.error.split())
+        assert sent.taken() == set()
+        assert cli("init", "--approve", "--json").json["approved"] == [
+            {"folder": str(folder), "origin": ORIGIN, "variable": "OPENAI_API_KEY"}
+        ]
+        assert "which you have not approved" not in cli(*judged).error
 
 
 def test_what_init_writes_is_approved(folder, sent):

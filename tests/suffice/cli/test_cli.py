@@ -136,12 +136,12 @@ def test_shell_completion_knows_the_tree():
         (["gate", "nonsense"], "nonsense"),
         (["record"], "'dataset'"),
         (["record", "q.jsonl"], "'--out'"),
-        (["record", "q.jsonl", "-o", "r.parquet", "--concurrency", "0"], "'--concurrency'"),
+        (["record", "q.jsonl", "-o", "r.parquet", "--set=concurrency=0"], "--set concurrency"),
         (["record", "q.jsonl", "-o", "r.parquet", "--limit", "0"], "'--limit'"),
         (["replay"], "RECORDING"),
-        (["replay", "r.parquet", "--level", "2"], "'--level'"),
-        (["calibrate", "r.parquet", "-o", "p.json", "--method", "magic"], "'magic'; allowed"),
-        (["calibrate", "r.parquet", "-o", "p.json", "--unseen-round", "x"], "'x'; allowed"),
+        (["replay", "r.parquet", "--set=level=2"], "--set level"),
+        (["calibrate", "r.parquet", "-o", "p.json", "--set=method=magic"], "'magic'; allowed"),
+        (["calibrate", "r.parquet", "-o", "p.json", "--set=unseen-round=x"], "'x'; allowed"),
         (["answer", "Where?"], "--corpus"),
         (["demo", "--dataset", "squad"], "'squad'; allowed"),
         (["import", "x", "--kind", "pickle", "-o", "r.parquet"], "'pickle' is not a known format"),
@@ -172,8 +172,8 @@ replay R --baseline nosuch
 replay R --cost nosuch
 replay R --selector nosuch
 replay R --prices MISSING
-replay R --interval nosuch
-replay R --ledger nosuch
+replay R --set interval=nosuch
+replay R --set ledger=nosuch
 replay --stream MISSING --rule full
 calibrate MISSING -o x.json
 calibrate R -o x.json --target nosuch
@@ -183,15 +183,15 @@ search R --space nosuch
 search R --metric nosuch
 certify R --max-loss 0.1 --policy MISSING
 certify R --max-loss 0.1 --rules MISSING
-certify R --max-loss 0.1 --rules MISSING --loss nosuch
+certify R --max-loss 0.1 --rules MISSING --set loss=nosuch
 diagnose MISSING
 diagnose R --metric nosuch
 report MISSING
 report R --rule nosuch
 record MISSING -o x.parquet
 record hotpotqa_tune -o x.parquet --prompt nosuch
-record hotpotqa_tune -o x.parquet --answer-position nosuch
-record hotpotqa_tune -o x.parquet --extra-body nosuch
+record hotpotqa_tune -o x.parquet --set answer-position=nosuch
+record hotpotqa_tune -o x.parquet --set extra-body=nosuch
 answer Where? --corpus MISSING
 index MISSING -o x
 draft record MISSING -o x.parquet --model m
@@ -248,7 +248,7 @@ def test_json_is_strict_and_alone_on_standard_output(arguments, recorded, tmp_pa
 def test_a_pipe_gets_no_escape_codes_even_with_forced_colours(recorded):
     for environment in ({}, {"NO_COLOR": "1"}, {"TERM": "dumb"}):
         done = subprocess.run(
-            [sys.executable, "-m", "suffice", "replay", str(recorded), "--resamples", "50"],
+            [sys.executable, "-m", "suffice", "replay", str(recorded), "--set=resamples=50"],
             capture_output=True,
             text=True,
             env={**os.environ, **environment},
@@ -277,7 +277,7 @@ def test_an_interrupted_recording_is_130_and_the_same_command_goes_on(inherited,
     path = dataset(tmp_path / "q.jsonl", n=6)
     with Endpoint(reply, allow=6) as endpoint:
         arguments = ["record", str(path), "-o", str(tmp_path / "r.parquet"), "--base-url", endpoint.url, "--model", "m"]
-        command = [sys.executable, "-m", "suffice", *arguments, "--concurrency", "1"]
+        command = [sys.executable, "-m", "suffice", *arguments, "--set=concurrency=1"]
         child = subprocess.Popen(
             [sys.executable, "-c", INHERIT.format(inherited), *command], stderr=subprocess.PIPE, text=True
         )
@@ -316,20 +316,22 @@ def test_calibrate_and_replay_chain_through_files(recorded, tmp_path):
     assert fitted["policy"] == str(policy)
     loaded = Policy.load(policy)
     assert loaded.depends["model"] == "m"
-    result = cli("replay", recorded, "--policy", policy, "--rule", "answer_stable", "--resamples", "100", "--json").json
+    result = cli(
+        "replay", recorded, "--policy", policy, "--rule", "answer_stable", "--set=resamples=100", "--json"
+    ).json
     labels = [row["label"] for row in result["rows"]]
     assert loaded.label in labels
     kinds = {row["kind"] for row in result["rows"]}
     assert kinds == {"rule", "random", "fixed", "oracle"}
     assert {"fixed_k(1)", "fixed_k(5)", "oracle_best", "oracle_earliest", "answer_stable_guarded"} <= set(labels)
-    shown = cli("replay", recorded, "--policy", policy, "--resamples", "100").out
+    shown = cli("replay", recorded, "--policy", policy, "--set=resamples=100").out
     assert "selected here" in shown
 
 
 def test_a_replay_fits_one_screen_and_details_print_the_rest(recorded, tmp_path):
     policy = tmp_path / "p.json"
     assert cli("calibrate", recorded, "-o", policy).code == 0
-    arguments = ("replay", recorded, "--policy", policy, "--rule", "answer_stable", "--resamples", "50")
+    arguments = ("replay", recorded, "--policy", policy, "--rule", "answer_stable", "--set=resamples=50")
     short, whole = (cli(*arguments, *more).out.splitlines() for more in ((), ("--details",)))
     assert len(short) <= 40
     assert max(len(line.rstrip()) for line in short if not line.startswith(("note:", "tasr", "next:"))) <= 100
@@ -346,7 +348,7 @@ def test_replay_compares_with_any_baseline_metric_and_price(recorded, tmp_path):
     prices.write_text("[m]\nuncached = 1.0\ncached = 0.1\noutput = 2.0\n")
     result = cli(
         *("replay", recorded, "--rule", "fixed_k(2)", "--baseline", "full", "--metric", "em", "--metric", "agreement"),
-        *("--resamples", "50", "--level", "0.9", "--margin", "0.05", "--json"),
+        *("--set=resamples=50", "--set=level=0.9", "--set=margin=0.05", "--json"),
     ).json
     assert result["metrics"][:2] == ["em", "agreement"]
     wrong = cli("replay", recorded, "--prices", tmp_path / "none.toml")
@@ -404,7 +406,9 @@ def test_every_command_that_reads_a_recording_rejects_other_files(recorded, tmp_
             with Endpoint(reply) as endpoint:
                 before = path.read_bytes()
                 questions = dataset(tmp_path / "q.jsonl")
-                told = cli("record", questions, "-o", path, "--base-url", endpoint.url, "--model", "m", "--no-logprobs")
+                told = cli(
+                    "record", questions, "-o", path, "--base-url", endpoint.url, "--model", "m", "--set=logprobs=false"
+                )
                 assert told.error
                 assert (path.read_bytes(), endpoint.requests) == (before, [])
 
@@ -413,7 +417,7 @@ def test_signals_that_are_undefined_everywhere_are_refused(recorded, tmp_path):
     nothing = {"answer_margin": float("nan"), "verbal_confidence": None, "answer_stable": float("inf")}
     path = rewritten(recorded, tmp_path / "r.parquet", **nothing)
     for rule in ("answer_margin > 0", "answer_stable"):
-        assert "undefined" in cli("replay", path, "--rule", rule, "--resamples", "20").error
+        assert "undefined" in cli("replay", path, "--rule", rule, "--set=resamples=20").error
     assert "answer_margin" in cli("calibrate", path, "-o", tmp_path / "p.json", "--rule", "margin").error
 
 
@@ -422,7 +426,7 @@ def test_empty_answers_and_a_megabyte_are_ordinary_rows(recorded, tmp_path):
         return [None, "", "  ", "The The", "x" * 1_000_000][(row["round"] - 1 + int(row["question_id"][1:])) % 5]
 
     path = rewritten(recorded, tmp_path / "r.parquet", answer=answer)
-    result = cli("replay", path, "--rule", "answer_stable", "--resamples", "20", "--metric", "agreement", "--json")
+    result = cli("replay", path, "--rule", "answer_stable", "--set=resamples=20", "--metric", "agreement", "--json")
     assert result.code == 0
     assert result.json["n"] == 40
 
@@ -503,7 +507,7 @@ def test_any_table_is_imported_with_a_column_map(tmp_path):
     names = {"question_id": "qid", "round": "step", "answer": "ans", "golds": "gold", "sureness": "sure"}
     columns = [part for ours, theirs in names.items() for part in ("--column", f"{ours}={theirs}")]
     assert cli("import", source, "-o", tmp_path / "r.parquet", *columns).code == 0
-    result = cli("replay", tmp_path / "r.parquet", "--rule", "sureness >= 0.5", "--resamples", "20", "--json").json
+    result = cli("replay", tmp_path / "r.parquet", "--rule", "sureness >= 0.5", "--set=resamples=20", "--json").json
     (row,) = [row for row in result["rows"] if row["kind"] == "rule"]
     assert (row["calls"]["mean"], row["metrics"]["em"]) == (2, 1)
     wrong = [part.replace("round=step", "round=none") for part in columns]
@@ -523,7 +527,7 @@ def test_reflexion_is_marked_censored_and_clustered(tmp_path):
     assert done["censored"] > 0
     assert done["clusters"] < done["trajectories"]
     shown = cli(
-        "replay", tmp_path / "r.parquet", "--rule", "fixed_k(3)", "--baseline", "fixed_k(1)", "--resamples", "50"
+        "replay", tmp_path / "r.parquet", "--rule", "fixed_k(3)", "--baseline", "fixed_k(1)", "--set=resamples=50"
     )
     assert shown.code == 0, shown.err
     assert "†" in shown.out
@@ -554,7 +558,7 @@ def test_a_rule_runs_on_an_unguarded_recording_and_says_so(tmp_path):
         for q in range(3) for r in (1, 2, 3)
     ]  # fmt: skip
     write_recording(tmp_path / "r.parquet", rows)
-    replayed = cli("replay", tmp_path / "r.parquet", "--rule", "answer_stable", "--resamples", "10")
+    replayed = cli("replay", tmp_path / "r.parquet", "--rule", "answer_stable", "--set=resamples=10")
     assert replayed.code == 0, replayed.err
     assert "no column 'abstained' was recorded: answer_stable is not shown without stops on refusals" in replayed.err
     guarded = [{**row, "abstained": 0.0} for row in rows]

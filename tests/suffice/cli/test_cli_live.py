@@ -21,7 +21,7 @@ LOGPROBS = re.compile("log-?prob")
 def record(endpoint, folder, *more, questions=None):
     return cli(
         *("record", questions or folder / "q.jsonl", "-o", folder / "r.parquet", "--base-url", endpoint.url),
-        *("--model", "m", "--concurrency", "1", *more),
+        *("--model", "m", "--set=concurrency=1", *more),
     )
 
 
@@ -50,7 +50,7 @@ def test_record_writes_a_recording_and_says_what_it_spent(folder):
     recording = read_recording(folder / "r.parquet")
     assert recording.metadata["cache_state"] == "live"
     with Endpoint(reply) as endpoint:
-        again = record(endpoint, folder, "--json", "--no-logprobs")
+        again = record(endpoint, folder, "--json", "--set=logprobs=false")
         assert "another configuration" in again.error
         assert endpoint.requests == []
 
@@ -70,8 +70,18 @@ def test_record_with_round_zero_limit_prices_overlap_and_parallel_rounds(folder)
     (folder / "prices.toml").write_text("[m]\nuncached = 1.0\ncached = 0.5\noutput = 2.0\n")
     with Endpoint(reply) as endpoint:
         told = record(
-            *(endpoint, folder, "--json", "--round-zero", "--limit", "2", "--max-rounds", "3", "--parallel-rounds"),
-            *("--prices", folder / "prices.toml", "--fit-overlap-on", folder / "q.jsonl"),
+            *(
+                endpoint,
+                folder,
+                "--json",
+                "--round-zero",
+                "--limit",
+                "2",
+                "--max-rounds",
+                "3",
+                "--set=parallel-rounds=true",
+            ),
+            *("--prices", folder / "prices.toml", f"--set=fit-overlap-on={folder / 'q.jsonl'}"),
         ).json
     assert told["usd"] > 0
     recording = read_recording(folder / "r.parquet")
@@ -84,7 +94,7 @@ FAULTS = ["429", "500", "503", "html", "half", "empty", "list", "gateway", "drop
 ATTEMPTS = dict.fromkeys(("429", "500", "503", "drop", "hang"), 5) | dict.fromkeys(
     ("html", "half", "empty", "list", "gateway"), 1
 )
-PATIENCE = dict.fromkeys(FAULTS, ()) | {"hang": ("--timeout", "60")}
+PATIENCE = dict.fromkeys(FAULTS, ()) | {"hang": ("--set=timeout=60",)}
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -134,9 +144,9 @@ def test_an_endpoint_without_logprobs_is_told_before_the_first_question(folder):
         with Endpoint(reply, logprobs=mood) as endpoint:
             told = record(endpoint, folder)
             assert LOGPROBS.search(told.error)
-            assert "--no-logprobs" in told.error
+            assert "--set logprobs=false" in told.error
             assert len(endpoint.requests) == 1
-            assert record(endpoint, folder, "--no-logprobs", "-o", folder / f"{mood}.parquet").code == 0
+            assert record(endpoint, folder, "--set=logprobs=false", "-o", folder / f"{mood}.parquet").code == 0
 
 
 def test_nothing_is_reachable_or_named(folder, monkeypatch):
@@ -146,13 +156,13 @@ def test_nothing_is_reachable_or_named(folder, monkeypatch):
     arguments = ["record", folder / "q.jsonl", "-o", folder / "r.parquet", "--model", "m"]
     assert "cannot be reached" in cli(*arguments, "--base-url", "http://127.0.0.1:9/v1").error
     assert "base_url" in cli(*arguments, "--base-url", "ftp://x").error
-    for option, value, says in [
+    for *words, says in [
         ("--prompt", "poem", "unknown prompt 'poem'"),
-        ("--extra-body", "{", "'{' is not JSON"),
-        ("--extra-body", "[]", "expected a JSON object"),
-        ("--api", "soap", "api must be one of"),
+        ("--set=extra-body={", "'{' is not JSON"),
+        ("--set=extra-body=[]", "expected a JSON object"),
+        ("--set=api=soap", "api must be one of"),
     ]:
-        assert says in cli(*arguments, "--base-url", "http://127.0.0.1:9/v1", option, value).error
+        assert says in cli(*arguments, "--base-url", "http://127.0.0.1:9/v1", *words).error
     assert not (folder / "r.parquet").exists()
 
 
@@ -169,7 +179,7 @@ def test_odd_questions_are_recorded_or_fail_alone(folder):
     assert recording.question_ids == ["q0", "q1", "q2"]
     assert not any(recording.answers.ravel())
     assert (
-        cli("replay", folder / "r.parquet", "--rule", "fixed_k(1)", "--metric", "agreement", "--resamples", "20").code
+        cli("replay", folder / "r.parquet", "--rule", "fixed_k(1)", "--metric", "agreement", "--set=resamples=20").code
         == 0
     )
     assert (
@@ -181,7 +191,7 @@ def test_a_response_cache_pays_once(folder):
     with Endpoint(reply) as endpoint:
         spent = [
             record(
-                endpoint, folder, "--cache", folder / "cache.sqlite", "-o", folder / f"{name}.parquet", "--json"
+                endpoint, folder, f"--set=cache={folder / 'cache.sqlite'}", "-o", folder / f"{name}.parquet", "--json"
             ).json
             for name in ("a", "b")
         ]
@@ -194,7 +204,14 @@ def test_a_response_cache_pays_once(folder):
 def test_a_judge_and_a_cross_encoder_are_recorded_and_named(folder, monkeypatch):
     monkeypatch.setattr("suffice_gates.rerank.load_cross_encoder", lambda *_: Words())
     with Endpoint(reply) as endpoint, Endpoint("Mark: 4") as judge:
-        more = ("--judge-model", "j", "--judge-base-url", judge.url, "--rerank-signal", "words", "--max-rounds", "2")
+        more = (
+            "--judge-model",
+            "j",
+            f"--set=judge-base-url={judge.url}",
+            "--set=rerank-signal=words",
+            "--max-rounds",
+            "2",
+        )
         assert record(endpoint, folder, *more).code == 0
         assert len(judge.requests) == 6
         plain = record(endpoint, folder, "--judge-model", "m", "--max-rounds", "1", "-o", folder / "same.parquet")
@@ -272,7 +289,7 @@ def test_a_policy_on_margins_without_margins_is_refused_before_questions(mood, p
         assert LOGPROBS.search(cli(*arguments).error)
         assert len(endpoint.requests) == 1  # the probe
         assert ASKED not in endpoint.requests[0].prompt
-        assert LOGPROBS.search(cli(*arguments, "--no-logprobs").error)
+        assert LOGPROBS.search(cli(*arguments, "--set=logprobs=false").error)
         assert len(endpoint.requests) == 1
 
 
@@ -283,7 +300,7 @@ def test_a_rule_on_a_judge_needs_one_and_asks_it_lazily(tmp_path):
         arguments = ("answer", ASKED, "--corpus", docs, "--rule", rule, "--base-url", endpoint.url, "--model", "m")
         assert "judge" in cli(*arguments).error
         assert endpoint.requests == []
-        told = cli(*arguments, "--judge-model", "j", "--judge-base-url", judge.url, "--json").json
+        told = cli(*arguments, "--judge-model", "j", f"--set=judge-base-url={judge.url}", "--json").json
         assert (told["stop_round"], told["signals"]["judge_entailment"]) == (2, 5)
         assert (len(endpoint.requests), len(judge.requests)) == (2, 1)
         assert told["costs"]["judge:entailment"]["calls"] == 1

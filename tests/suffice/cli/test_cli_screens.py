@@ -18,7 +18,7 @@ from tests.support.cli_tools import cli, corpus, dataset, question, reply
 from tests.support.endpoint import Endpoint
 
 ALL = dict(commands())
-QUICK = "--resamples 50"
+QUICK = "--set resamples=50"
 CALLS = [
     "calibrate tune.parquet -o fitted.json",
     f"replay eval.parquet --policy policy.json --rule answer_stable {QUICK}",

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from suffice.cli.main import app
+from suffice.cli.parameters import settings_in
 from suffice.cli.tree import commands
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -33,18 +34,20 @@ FOREIGN = {
     **dict.fromkeys(("--kills", "--loggers"), "benchmarks.(part|shard|ray)_kills"),
     **dict.fromkeys(("--passages", "--limit-gb"), "benchmarks.bench_index"),
     "--tiny": "benchmarks.gpu",
+    "--top": "longest",
     **dict.fromkeys(("--job-name", "--array", "--requeue", "--cpus-per-task", "--mem"), "sbatch"),
     "--source": "scripts/similar_drafts.py",
 }
 """Options of other programs and variables of style sheets, with what a text must name beside them."""
 
 _OPTION = re.compile(r"(?<![\w-])(?<!var\()--[a-z][a-z0-9]*(?:-[a-z0-9]+)*(?![\w-])")
+_SET = re.compile(r"(?<![\w-])--set[ =]([a-z][a-z0-9]*(?:-[a-z0-9]+)*)=")
 _CALL = re.compile(r"\bsuffice ((?:[a-z]+(?:-[a-z]+)* +)+)([^`]*?)(?=`|$|;|\. )", re.MULTILINE)
 
 
 def options_of(command):
     own = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
-    return own | {"--help", "-h"}
+    return own | {"--help", "-h"} | {f"--set {name}" for name in settings_in(command.params)}
 
 
 COMMANDS = {(): options_of(app)} | {tuple(words.split()): options_of(command) for words, command in commands()}
@@ -67,10 +70,15 @@ def texts(path):
     return found
 
 
+def named(text):
+    """Return the options and settings that a text names."""
+    return [*_OPTION.findall(text), *(f"--set {name}" for name in _SET.findall(text))]
+
+
 def wrong(text):
-    """Return the options in a text that do not exist, or not for the command that the text gives them to."""
+    """Return the options and settings in a text that do not exist, or not for the command that the text gives them to."""
     found = []
-    for name in _OPTION.findall(text):
+    for name in named(text):
         program = FOREIGN.get(name)
         if name not in KNOWN and (program is None or not re.search(program, text)):
             found.append(name)
@@ -79,7 +87,7 @@ def wrong(text):
         while called and called not in COMMANDS:
             called = called[:-1]
         if called:
-            found += [f"{' '.join(called)} {name}" for name in _OPTION.findall(rest) if name not in COMMANDS[called]]
+            found += [f"{' '.join(called)} {name}" for name in named(rest) if name not in COMMANDS[called]]
     return found
 
 
@@ -98,17 +106,19 @@ def test_a_command_s_own_messages_name_its_own_options():
         known = own.get(".".join(path.relative_to(ROOT / "src").with_suffix("").parts))
         for line, text in texts(path) if known and path.stem not in {"main", "tree"} else ():
             if "suffice " not in text:
-                assert set(_OPTION.findall(text)) <= known, f"{path.name}:{line}"
+                assert set(named(text)) <= known, f"{path.name}:{line}"
 
 
 def test_the_check_sees_what_does_not_exist():
     assert wrong("read with --errors replace") == ["--errors"]
     assert wrong("run `suffice record DATA --policy p.json`") == ["record --policy"]
-    assert wrong("run `suffice answer Q --policy p.json`; --no-logprobs helps") == []
+    assert wrong("run `suffice answer Q --policy p.json`; --no-wait helps") == []
     assert wrong("$ suffice paper tasr --cells c.toml\n$ suffice replay r --nosuch 3") == [
         "--nosuch",
         "replay --nosuch",
     ]
-    assert wrong("$ suffice demo tiny-model tiny\nsuffice record DATA --rerank-signal r") == []
+    assert wrong("$ suffice demo tiny-model tiny\nsuffice record DATA --reranker r") == []
+    assert wrong("give --set nosuch=3") == ["--set nosuch"]
+    assert wrong("$ suffice data show p.json --set resamples=3") == ["data show --set", "data show --set resamples"]
     assert wrong("serve with --pooling last") == ["--pooling"]
     assert wrong("llama.cpp: --pooling last; color: var(--accent)") == []

@@ -42,8 +42,8 @@ def test_one_question_is_sampled_until_the_vote_is_settled(endpoint):
 
 def test_what_a_wave_requested_beyond_the_stop_is_shown():
     with Endpoint("Answer: Oslo", holds=lambda body: sample_of(body)[1] == 3) as endpoint:
-        told = cli("sample", "answer", TOWER, *at(endpoint), "--rule", "lead(2)", "--wave", 3)
-        shown = cli("sample", "answer", TOWER, *at(endpoint), "--rule", "lead(2)", "--wave", 3, "--json").json
+        told = cli("sample", "answer", TOWER, *at(endpoint), "--rule", "lead(2)", "--set=wave=3")
+        shown = cli("sample", "answer", TOWER, *at(endpoint), "--rule", "lead(2)", "--set=wave=3", "--json").json
     assert "note: requested beyond the stop: 1 sample, 1 cancelled in flight, whose tokens are unknown" in told.words
     assert "calls: 2 generator, 1 surplus; - tokens" in told.out
     assert shown["cancelled"] == 1
@@ -61,16 +61,16 @@ def test_a_policy_file_decides_and_says_everything_else(endpoint, tmp_path):
     policy.save(tmp_path / "p.json")
     arguments = ("sample", "answer", TOWER, *at(endpoint), "--policy", tmp_path / "p.json")
     assert cli(*arguments, "--json").json["stop_round"] == 5
-    for option, value in (
-        ("--rule", "lead(3)"),
-        ("--selector", "last"),
-        ("--samples", 3),
-        ("--normalizer", "number"),
-        ("--answer-position", "start"),
+    for name, *words in (
+        ("--rule", "--rule", "lead(3)"),
+        ("--selector", "--selector", "last"),
+        ("--samples", "--samples", 3),
+        ("normalizer", "--set=normalizer=number"),
+        ("answer-position", "--set=answer-position=start"),
     ):
-        refused = cli(*arguments, option, value)
+        refused = cli(*arguments, *words)
         assert refused.code == 2
-        assert option in refused.error
+        assert name in refused.error
 
 
 def test_contexts_choices_seeds_and_temperature_reach_the_endpoint(tmp_path):
@@ -78,14 +78,14 @@ def test_contexts_choices_seeds_and_temperature_reach_the_endpoint(tmp_path):
     with Endpoint(several) as endpoint:
         told = cli(
             *("sample", "answer", TOWER, *at(endpoint), "--contexts", folder, "--samples", 6, "--rule", "never()"),
-            *("--wave", 3, "--use-n", "--temperature", 1.1, "--json"),
+            *("--set=wave=3", "--set=use-n=true", "--set=temperature=1.1", "--json"),
         ).json
         assert [request.body["n"] for request in endpoint.requests] == [3, 3]
         assert {request.body["temperature"] for request in endpoint.requests} == {1.1}
         assert all("Passage 1" in request.prompt for request in endpoint.requests)
         assert told["costs"]["generator"]["calls"] == pytest.approx(2)
     with Endpoint("Answer: Oslo") as endpoint:
-        arguments = (*at(endpoint, "a,b"), "--prompt", "answer_first,no_confidence", "--no-seed", "--json")
+        arguments = (*at(endpoint, "a,b"), "--prompt", "answer_first,no_confidence", "--set=no-seed=true", "--json")
         shown = cli("sample", "answer", TOWER, *arguments).json
         assert [r["labels"]["model"] for r in shown["rounds"]] == ["a", "b", "a"]
         assert [r["labels"]["prompt_id"] for r in shown["rounds"]] == ["answer_first@1"] * 2 + ["no_confidence@1"]
@@ -96,12 +96,12 @@ def test_contexts_choices_seeds_and_temperature_reach_the_endpoint(tmp_path):
 
 def test_what_cannot_work_is_refused_before_the_first_call(endpoint, tmp_path):
     for arguments, message in (
-        (("--temperature", 0), "10 samples at temperature 0, which are all equal"),
+        (("--set=temperature=0",), "10 samples at temperature 0, which are all equal"),
         (("--selector", "last"), "returns the last sample"),
-        (("--use-n",), "give wave=N"),
-        (("--normalizer", "nubmer"), "did you mean 'number'"),
+        (("--set=use-n=true",), "give wave=N"),
+        (("--set=normalizer=nubmer",), "did you mean 'number'"),
         (("--rule", "weighted_vote_lead >= 2"), "calibrator"),
-        (("--wave", 0), "--wave"),
+        (("--set=wave=0",), "wave"),
     ):
         refused = cli("sample", "answer", TOWER, *at(endpoint), *arguments)
         assert refused.code in (1, 2), arguments
@@ -110,13 +110,13 @@ def test_what_cannot_work_is_refused_before_the_first_call(endpoint, tmp_path):
     assert "needs an endpoint" in cli("sample", "answer", TOWER, "--model", "m").error
     out = tmp_path / "r.parquet"
     file = tower(tmp_path / "q.jsonl")
-    assert "at temperature 0" in cli("sample", "record", file, "-o", out, *at(endpoint), "--temperature", 0).error
+    assert "at temperature 0" in cli("sample", "record", file, "-o", out, *at(endpoint), "--set=temperature=0").error
     assert endpoint.requests == []
 
 
 def test_samples_are_recorded_and_replayed(endpoint, tmp_path):
     file, out = tower(tmp_path / "q.jsonl"), tmp_path / "r.parquet"
-    arguments = ("sample", "record", file, "-o", out, *at(endpoint), "--samples", SAMPLES, "--wave", 4)
+    arguments = ("sample", "record", file, "-o", out, *at(endpoint), "--samples", SAMPLES, "--set=wave=4")
     told = cli(*arguments, "--json")
     assert (told.json["questions"], told.json["rounds"], told.json["calls"]) == (3, 24, 24)
     assert "answers are compared as 'qa', which reads all gold answers" in told.err
@@ -125,7 +125,7 @@ def test_samples_are_recorded_and_replayed(endpoint, tmp_path):
     assert recording.exchangeable
     shown = cli("replay", out, "--baseline", "full", "--json").json
     assert {"lead(3)", "adaptive_consistency"} <= {row["label"] for row in shown["rows"]}
-    waves = cli("replay", out, "--baseline", "full", "--wave", 4, "--json").json
+    waves = cli("replay", out, "--baseline", "full", "--set=wave=4", "--json").json
     calls = [{row["label"]: row["calls"]["mean"] for row in rows["rows"]} for rows in (shown, waves)]
     assert calls[0]["lead(3)"] < calls[1]["lead(3)"] <= SAMPLES
     assert any("4 at once" in note for note in waves["notes"])

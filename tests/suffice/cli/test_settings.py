@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
+from pathlib import Path
 
 import pytest
+from typer import Context
 
-from suffice.cli.settings import KEYS, settings_text
-from suffice.cli.tree import commands
+from suffice.cli.groups import command_line, command_words
+from suffice.cli.parameters import is_from_file, settings_in
+from suffice.cli.settings import KEYS, TABLES, settings_text
+from suffice.cli.tree import Group, command_at, commands, every_setting
 from suffice.recordings import write_recording
 from tests.suffice.verdicts.test_decide import converged_at_2, log_of
 from tests.support.cli_tools import cli
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
@@ -128,3 +135,108 @@ def test_init_refuses_what_commands_would_refuse(folder, options, code, message)
 
 def test_the_text_of_no_settings_is_a_file_of_comments():
     assert tomllib.loads(settings_text({})) == {}
+
+
+def test_settings_come_from_tables_and_the_command_line_wins(folder):
+    (folder / "suffice.toml").write_text("[statistics]\nresamples = 30\nlevel = 0.9\nmargin = [0.01, 0.05]\n")
+    replay = ("replay", "logs.parquet", "--metric", "quality", "--rule", "answer_stable", "--json")
+    done = cli(*replay)
+    assert "note: from suffice.toml: margin 0.01,0.05, resamples 30, level 0.9" in done.err.replace("\n", " ")
+    assert (done.json["n_resamples"], done.json["level"]) == (30, 0.9)
+    other = cli(*replay, "--set", "resamples=40", "--set=margin=0.1", "--set", "margin=0.2").json
+    assert (other["n_resamples"], other["level"]) == (40, 0.9)
+    margins = {item["margin"] for row in other["rows"] for item in row["margins"]}
+    assert margins == {0.1, 0.2}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[statistics]\nresample = 3", "did you mean 'resamples'"),
+        ("[endpoint]\nresamples = 3", "stands under [statistics], not under [endpoint]"),
+        ("[statistic]\nresamples = 3", "stands under [statistics]"),
+        ("[statistic]\nreasmples = 3", "did you mean 'statistics'"),
+        ('[statistics]\nresamples = "many"', "resamples under [statistics] in suffice.toml"),
+        ("[statistics]\nresamples = true", "resamples under [statistics] in suffice.toml"),
+        ("[statistics]\nresamples = 0", "resamples under [statistics] in suffice.toml"),
+        ("resamples = 3", "settings stand in tables"),
+        ('[drafts]\nembedder = "words.py:Words"', "names code"),
+        ('[endpoint]\njudge-api-key-env = "HOME"', "_API_KEY"),
+    ],
+)
+def test_a_wrong_setting_of_the_file_is_refused(folder, text, message):
+    (folder / "suffice.toml").write_text(text)
+    # A table of other commands is checked when one of them runs.
+    command = ("record", "q.jsonl", "-o", "r") if "[endpoint]" in text else ("replay", "logs.parquet")
+    assert message.lower() in " ".join(cli(*command).error.split()).lower()
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("resample=3", "Did you mean 'resamples'"),
+        ("resamples", "write --set resamples=VALUE"),
+        ("resamples=many", "--set resamples"),
+        ("level=2", "--set level"),
+        ("rule=lead(3)", "It is an option: --rule"),
+    ],
+)
+def test_a_wrong_setting_of_the_command_line_is_refused(folder, value, message):
+    refused = cli("replay", "logs.parquet", "--set", value)
+    assert (refused.code, message in refused.error) == (2, True), refused
+
+
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        (["record", "q", "-o", "r", "--timeout", "60"], "--set timeout=60, or timeout = 60 under [endpoint]"),
+        (["record", "q", "-o", "r", "--dtype=float16"], '--set dtype=float16, or dtype = "float16" under [local]'),
+        (["record", "q", "-o", "r", "--no-logprobs"], "--set logprobs=false, or logprobs = false under [endpoint]"),
+        (["calibrate", "r", "-o", "p", "--global"], "--set per-round=false, or per-round = false under [calibration]"),
+    ],
+)
+def test_a_former_option_says_what_to_give_instead(folder, words, advice):
+    refused = cli(*words)
+    assert (refused.code, f"is a setting now: {advice} in suffice.toml" in refused.error) == (2, True), refused
+
+
+def test_a_setting_of_the_file_without_a_use_is_left_alone(folder):
+    (folder / "suffice.toml").write_text('[cluster]\nworkers = 4\n[local]\ndtype = "float16"\n[gate]\nlr = 0.1\n')
+    replay = ("replay", "logs.parquet", "--metric", "quality", "--rule", "answer_stable", "--set=resamples=20")
+    assert cli(*replay).code == 0
+    assert "workers is for a cluster" in cli("search", "logs.parquet", "--set", "workers=4").error
+
+
+def test_other_processes_get_settings_of_the_file_and_the_command_line(folder):
+    command = command_at("replay")
+    words = ["logs.parquet", "--set", "resamples=20", "--rule", "a >= 1"]
+    above = Context(Group(name="suffice"), info_name="suffice")
+    context = command.make_context(
+        "replay", words, parent=above, default_map={"level": 0.9, "margin": [0.1, 0.2], "path": "other.parquet"}
+    )
+    given = ["--set", "margin?=0.1", "--set", "margin?=0.2", "--set", "resamples=20", "--set", "level?=0.9"]
+    assert command_words(context) == ["replay", "logs.parquet", "--rule", "a >= 1", *given]
+    again = command.make_context("replay", command_words(context)[1:], parent=above)
+    values = (again.params["level"], list(again.params["margin"]), again.params["resamples"])
+    assert values == (0.9, [0.1, 0.2], 20)
+    assert [name for name in again.params if is_from_file(again, name)] == ["margin", "level"]
+    assert command_line(context).startswith("suffice replay logs.parquet --rule 'a >= 1' --set margin=0.1")
+
+
+def test_the_text_of_every_default_is_the_default():
+    for words, command in commands():
+        for name, parameter in settings_in(command.params).items():
+            if isinstance(parameter.default, bool | int | float | str):
+                text = str(parameter.default)
+                value = parameter.process_value(Context(command), text)
+                assert value == parameter.default, f"{words}: {name}"
+
+
+def test_the_page_lists_every_table_with_its_settings():
+    page = (ROOT / "docs" / "reference" / "command-line.md").read_text("utf-8")
+    listed = {
+        table: set(re.findall(r"`([a-z0-9-]+)`", names))
+        for table, names in re.findall(r"^\| `\[(\w+)\]` \| .* \| (.*) \|$", page, re.MULTILINE)
+    }
+    assert listed == every_setting()
+    assert list(listed) == list(TABLES)

@@ -76,7 +76,7 @@ def test_an_index_is_built_without_importing_from_the_folder(program, folder):
 def test_parts_are_worked_on_by_processes_that_import_nothing_from_the_folder(program, folder):
     replayed = run(program, folder, "replay", "parts", "--rule", "answer_stable", "--stream", "--jobs", 2, "--json")
     assert json.loads(replayed)
-    run(program, folder, "search", "parts", "--jobs", 2, "--resamples", 20, "--metric", "em", "--json")
+    run(program, folder, "search", "parts", "--jobs", 2, "--set=resamples=20", "--metric", "em", "--json")
 
 
 @pytest.mark.whole
@@ -92,8 +92,7 @@ def test_the_parser_of_expressions_imports_nothing_from_the_folder(program, fold
         "import",
         "samples.jsonl",
         "--samples",
-        "--normalizer",
-        "math",
+        "--set=normalizer=math",
         "--log-golds",
         "keep",
         "-o",
@@ -130,7 +129,7 @@ def test_workers_of_a_cluster_import_nothing_from_the_folder(program, folder):
     dataset(folder / "q.jsonl", n=2)
     with Endpoint(reply, usage="plain") as endpoint:
         words = ("record", "q.jsonl", "--model", "m", "--base-url", endpoint.url, "--max-rounds", 1, "-o", "out")
-        done = json.loads(run(program, folder, *words, "--on", "ray", "--workers", 1, "--shards", 1, "--json"))
+        done = json.loads(run(program, folder, *words, "--on", "ray", "--set=workers=1", "--set=shards=1", "--json"))
         assert done["questions"] == 2
         run(program, folder, "doctor", "--model", "m", "--base-url", endpoint.url, "--repeats", 1, "--json")
 
@@ -147,8 +146,7 @@ def test_the_package_run_as_a_module_imports_nothing_more_from_the_folder(progra
         "parts",
         "--jobs",
         2,
-        "--resamples",
-        20,
+        "--set=resamples=20",
         "--json",
     )
 

@@ -48,8 +48,7 @@ def test_a_named_key_variable_that_is_not_there_sends_no_other_key(value, tmp_pa
                 *at,
                 "--judge-model",
                 "j",
-                "--judge-api-key-env",
-                "TOGETHER_KEY",
+                "--set=judge-api-key-env=TOGETHER_KEY",
             ),
             ("answer", "Where is tower 1?", "--corpus", tmp_path, *at, "--api-key-env", "TOGETHER_KEY"),
             ("doctor", *at, "--api-key-env", "TOGETHER_KEY"),
@@ -60,8 +59,7 @@ def test_a_named_key_variable_that_is_not_there_sends_no_other_key(value, tmp_pa
                 *at,
                 "--critic-model",
                 "c",
-                "--critic-api-key-env",
-                "TOGETHER_KEY",
+                "--set=critic-api-key-env=TOGETHER_KEY",
             ),
             ("draft", "record", data, "-o", tmp_path / "r.parquet", *at, "--api-key-env", "TOGETHER_KEY"),
             ("gate", "states", data, "-o", tmp_path / "s.states", *at, "--api-key-env", "TOGETHER_KEY"),
@@ -235,7 +233,7 @@ def test_no_text_from_elsewhere_gives_orders_to_a_terminal(tmp_path):
         at = ("--base-url", endpoint.url, "--model", f"m{ESCAPES}")
         shown = [
             cli("answer", f"Where is tower 1?{ESCAPES}", "--corpus", corpus, *at),
-            cli("draft", "answer", "Where?", "--contexts", corpus, *at, "--max-rounds", "2", "--embedder", "none"),
+            cli("draft", "answer", "Where?", "--contexts", corpus, *at, "--max-rounds", "2", "--set=embedder=none"),
             cli("doctor", *at),
             cli("replay", tmp_path / "r.parquet", "--rule", "round >= 1", "--metric", "em"),
             cli("replay", tmp_path / "r.parquet", "--rule", ESCAPES),
@@ -244,7 +242,7 @@ def test_no_text_from_elsewhere_gives_orders_to_a_terminal(tmp_path):
         as_json = cli("answer", "Where is tower 1?", "--corpus", corpus, *at, "--json")
     with Endpoint(fault="echo") as endpoint:
         at = ("--base-url", endpoint.url, "--model", "m")
-        shown.append(cli("--debug", "doctor", *at, "--extra-body", json.dumps({"x": ESCAPES})))
+        shown.append(cli("--debug", "doctor", *at, f"--set=extra-body={json.dumps({'x': ESCAPES})}"))
     for result in [*shown, as_json]:
         assert unseen(result.out + result.err) == [], result
     assert as_json.json["answer"].startswith("\x1b]0;OWNED")

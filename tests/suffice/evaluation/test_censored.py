@@ -119,7 +119,7 @@ def test_replay_refuses_a_baseline_that_never_ran(cut, baseline):
 
 
 def test_the_command_marks_every_row_and_prints_no_false_gain(cut, cut_path):
-    arguments = ("replay", cut_path, "--rule", RULE, "--rule", FULL, "--metric", "em", "--resamples", "50")
+    arguments = ("replay", cut_path, "--rule", RULE, "--rule", FULL, "--metric", "em", "--set=resamples=50")
     short, printed = cli(*arguments), cli(*arguments, "--details")
     assert short.code == printed.code == 0
     no_false_gain(cut, short.out)
@@ -139,7 +139,7 @@ def test_a_stream_has_the_bounds_of_replay(cut, cut_path):
     assert_same_replay(streamed, replay(cut.cut, [RULE, FULL], **how), apart=("data_hash",))
     with pytest.raises(CensoredError, match="past"):
         replay_stream(cut_path, RULE, **how, baseline=FULL)
-    printed = cli("replay", "--stream", cut_path, "--rule", RULE, "--metric", "em", "--resamples", "20")
+    printed = cli("replay", "--stream", cut_path, "--rule", RULE, "--metric", "em", "--set=resamples=20")
     assert printed.code == 0
     no_false_gain(cut, printed.out)
 
@@ -158,7 +158,7 @@ def test_certify_refuses_what_never_ran(cut, cut_path):
 @pytest.mark.parametrize("form", ["md", "latex", "csv"])
 def test_a_report_marks_bounds_and_says_so_in_its_first_sentence(cut, cut_path, form):
     told = cli(
-        "report", cut_path, "--rule", FULL, "--rule", RULE, "--metric", "em", "--resamples", "20", "--format", form
+        "report", cut_path, "--rule", FULL, "--rule", RULE, "--metric", "em", "--set=resamples=20", "--format", form
     )
     assert told.code == 0, told.err
     no_false_gain(cut, told.out)
@@ -168,7 +168,7 @@ def test_a_report_marks_bounds_and_says_so_in_its_first_sentence(cut, cut_path, 
 
 def test_the_page_omits_points_that_never_ran_and_says_so(cut, cut_path):
     out = cut_path.parent / "report.html"
-    told = cli("report", cut_path, "--rule", FULL, "--metric", "em", "--resamples", "20", "-o", out, "--json")
+    told = cli("report", cut_path, "--rule", FULL, "--metric", "em", "--set=resamples=20", "-o", out, "--json")
     (cell,) = told.json["cells"]
     (headline,) = cell["headlines"]
     assert "full† reaches EM between 18.0 and 71.2 with at least 0.47 model calls" in headline["sentence"]
@@ -208,9 +208,9 @@ def test_a_log_with_an_unmarked_cut_is_reported_or_refused(cut, tmp_path):
     write_recording(path, build_table(rows, kinds={"p_known": "signal"}), cut.cut.metadata)
     family.write_text(RULE)
     told = f"{cut.heads.sum()} recorded questions ended before round 1 and not by a rule: no answer here"
-    assert told in cli("replay", path, "--rule", RULE, "--metric", "em", "--resamples", "20").out
+    assert told in cli("replay", path, "--rule", RULE, "--metric", "em", "--set=resamples=20").out
     assert f"full: {told}" in cli("certify", path, "--rules", family, "--metric", "em", "--max-loss", "0.1").out
-    refused = cli("gate", "compare", path, "--column", "p_known", "--no-questions", "--resamples", "20")
+    refused = cli("gate", "compare", path, "--column", "p_known", "--no-questions", "--set=resamples=20")
     assert refused.code != 0
     assert "answered both ways" in refused.err
 
@@ -227,7 +227,7 @@ def test_agreement_on_a_cut_log_never_claims_the_full_budget(tmp_path):
     family.write_text("fixed_k(1)")
     how = ("--metric", "agreement", "--baseline", "fixed_k(2)")
     for command in (
-        ("replay", path, "--rule", "fixed_k(1)", "--resamples", "10"),
+        ("replay", path, "--rule", "fixed_k(1)", "--set=resamples=10"),
         ("replay", "--stream", path, "--rule", "fixed_k(1)"),
         ("certify", path, "--rules", family, "--max-loss", "0.9"),
     ):

@@ -178,19 +178,18 @@ def test_the_command_takes_the_convention(tmp_path):
         FULL,
         "--metric",
         "information_score",
-        "--resamples",
-        10,
+        "--set=resamples=10",
     )
-    told = cli(*arguments, "--ledger", "published", "--json").json
+    told = cli(*arguments, "--set=ledger=published", "--json").json
     by_label = {row["label"]: row["costs"]["tokens"] for row in told["rows"]}
     assert (told["ledger"], by_label[FULL], by_label["oracle_best"]) == ("published", 3450.0, 4025.0)
-    shown = cli(*arguments, "--ledger", "published").out
+    shown = cli(*arguments, "--set=ledger=published").out
     assert "note: charged as Semantic Early-Stopping published it" in shown
     heading = next(line.split() for line in shown.splitlines() if line.startswith("policy  "))
     assert heading == ["policy", "INFORMATION_SCORE", "vs", "fixed_k(3)", "calls"]  # a long rule leaves them their room
     assert "charged as" not in cli(*arguments).out
-    assert "ledger: published" in cli(*arguments, "--ledger", "published", "--details").out
-    assert "allowed: live, published" in cli(*arguments, "--ledger", "other").error
+    assert "ledger: published" in cli(*arguments, "--set=ledger=published", "--details").out
+    assert "allowed: live, published" in cli(*arguments, "--set=ledger=other").error
 
 
 def test_a_charge_of_shares_is_the_mean_of_its_charges():

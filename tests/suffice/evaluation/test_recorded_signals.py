@@ -79,7 +79,7 @@ EVERY = {
 @pytest.mark.parametrize("way", EVERY)
 @pytest.mark.parametrize(
     ("rule", "advice"),
-    [("semantic(0.05)", "--embedder minilm"), ("answer_stabel >= 1", "'answer_stable'")],
+    [("semantic(0.05)", "embedder=minilm"), ("answer_stabel >= 1", "'answer_stable'")],
     ids=["undefined in every round", "misspelt"],
 )
 def test_an_undefined_or_misspelt_signal_is_an_error_with_advice(way, rule, advice, tmp_path):
@@ -228,8 +228,7 @@ def test_search_refuses_signals_that_the_searched_questions_lack(tmp_path):
         tmp_path / "tune.parquet",
         "--space",
         "available",
-        "--resamples",
-        20,
+        "--set=resamples=20",
     )
     assert "overlap" in done.error
 

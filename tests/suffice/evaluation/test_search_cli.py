@@ -23,7 +23,7 @@ def recordings(tmp_path_factory):
 
 
 def test_the_command_prints_what_the_function_finds(recordings, tmp_path):
-    arguments = ["search", recordings / "eval.parquet", "--tune", recordings / "tune.parquet", "--resamples", 50]
+    arguments = ["search", recordings / "eval.parquet", "--tune", recordings / "tune.parquet", "--set=resamples=50"]
     files = ["-o", tmp_path / "rules.parquet", "--policy", tmp_path / "policy.json"]
     found = cli(*arguments, "--json", *files)
     assert (found.code, found.err) == (0, "")
@@ -55,9 +55,9 @@ def test_patience_and_rounds_replace_those_of_the_space(recordings, tmp_path):
     (tmp_path / "one.toml").write_text(
         '[[blocks]]\nform = "or"\n[[blocks.literals]]\nsignal = "overlap"\nthresholds = [0.3, 0.5]\n'
     )
-    arguments = ["search", recordings / "eval.parquet", "--space", tmp_path / "one.toml", "--json", "--resamples", 0]
+    arguments = ["search", recordings / "eval.parquet", "--space", tmp_path / "one.toml", "--json", "--set=resamples=0"]
     assert cli(*arguments).json["n_rules"] == 2
-    assert cli(*arguments, "--patience", 1, "--patience", 2, "--max-rounds", 3).json["n_rules"] == 4
+    assert cli(*arguments, "--set=patience=1", "--set=patience=2", "--max-rounds", 3).json["n_rules"] == 4
     assert "round 9" in cli(*arguments, "--max-rounds", 9).error
 
 
@@ -67,7 +67,7 @@ def test_patience_and_rounds_replace_those_of_the_space(recordings, tmp_path):
         (["--space", "nothing"], "there is no space 'nothing'"),
         (["--space", "nothing.toml"], "cannot be read"),
         (["--space", "tasr-dnf-876"], "needs the columns calibrated_confidence, and"),
-        (["--tune-share", "1.5"], "allowed: between 0 and 1"),
+        (["--set=tune-share=1.5"], "allowed: between 0 and 1"),
         (["--metric", "rouge"], "no metric 'rouge'"),
         (["--baseline", "nonsense"], "is not a rule"),
         (["--budget", "0.1", "--policy", "p.json"], "no rule needs at most 0.1 mean calls on tune"),
@@ -78,8 +78,8 @@ def test_wrong_input_says_what_is_wrong(recordings, arguments, message):
 
 
 def test_a_search_is_the_same_every_time_and_another_with_another_seed(recordings):
-    arguments = ["search", recordings / "eval.parquet", "--resamples", 50, "--json"]
+    arguments = ["search", recordings / "eval.parquet", "--set=resamples=50", "--json"]
     first = cli(*arguments)
     assert first.out == cli(*arguments).out
     assert np.array_equal(first.json["n"], 40 - first.json["n_tune"])
-    assert first.out != cli(*arguments, "--seed", 1).out
+    assert first.out != cli(*arguments, "--set=seed=1").out

@@ -563,13 +563,13 @@ def test_agreement_counts_searched_questions_without_an_answer(tmp_path):
 
 @pytest.mark.whole
 def test_the_command_searches_parts_in_processes(parts, tmp_path):
-    arguments = ["search", parts, "--resamples", 40, "--json"]
+    arguments = ["search", parts, "--set=resamples=40", "--json"]
     alone = cli(*arguments, "--jobs", 1)
     assert (alone.code, alone.err) == (0, "")
     several = cli(*arguments, "--jobs", 2, "--policy", tmp_path / "policy.json")
     assert several.json == alone.json
     assert alone.json == json.loads(json.dumps(search(parts, resampling=FEW).to_dict()))
-    plain = cli("search", parts, "--resamples", 40, "--jobs", 1, "--details")
+    plain = cli("search", parts, "--set=resamples=40", "--jobs", 1, "--details")
     for words in ("nested, selected on", "the intervals of rules are t intervals", "cross-fitted"):
         assert words in plain.out
 

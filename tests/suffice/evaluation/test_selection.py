@@ -219,13 +219,13 @@ def test_the_select_command_fits_on_tune_and_writes_the_policy(tmp_path, capsys)
         write_recording(tmp_path / f"{name}.parquet", rows(40, seed, prefix=name))
     command = ["data", "selectors", str(tmp_path / "eval.parquet"), "--tune", str(tmp_path / "tune.parquet")]
     with pytest.raises(SystemExit) as left:
-        run([*command, "--json", "--out", str(tmp_path / "policy.json"), "--resamples", "50"])
+        run([*command, "--json", "--out", str(tmp_path / "policy.json"), "--set=resamples=50"])
     assert left.value.code == 0
     told = json.loads(capsys.readouterr().out)
     assert {row["rule"] for row in told["rows"]} == {"fixed_k(3)", "full"}  # answer_stable is not here
     assert str(Policy.load(tmp_path / "policy.json").selector) == told["fit"]["selector"]
     with pytest.raises(SystemExit) as left:
-        run([*command, "--rule", "full", "--selector", "max_answer_margin", "--resamples", "50"])
+        run([*command, "--rule", "full", "--selector", "max_answer_margin", "--set=resamples=50"])
     assert left.value.code == 0
     shown = capsys.readouterr().out
     headings, row = (line.split() for line in shown.splitlines()[1:3])
@@ -262,7 +262,7 @@ def test_the_select_command_offers_draft_selectors_and_counts_judge_calls(tmp_pa
         "--rule",
         "full",
     ]
-    command += ["--metric", "target_sentiment", "--resamples", "50"]
+    command += ["--metric", "target_sentiment", "--set=resamples=50"]
     with pytest.raises(SystemExit) as left:
         run([*command, "--judge", "target_sentiment", "--json"])
     assert left.value.code == 0

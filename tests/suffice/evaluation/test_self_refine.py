@@ -165,7 +165,7 @@ def test_an_empty_draft_is_no_answer_and_never_near(tmp_path):
 def test_the_command_embeds_unless_told_not_to(tmp_path):
     path = written(tmp_path / "x.jsonl", [draft(attempt=a) for a in (0, 1)])
     for embedder, known in (("minilm", True), ("none", False)):
-        done = cli("import", path, "-o", tmp_path / "x.parquet", "--embedder", embedder, "--json")
+        done = cli("import", path, "-o", tmp_path / "x.parquet", f"--set=embedder={embedder}", "--json")
         assert done.code == 0, done
         made = read_recording(tmp_path / "x.parquet")
         assert np.isfinite(made.column("semantic_distance")[0, 1]) == known

@@ -58,7 +58,7 @@ def path(tmp_path_factory):
 
 def test_replay_certify_and_report_start_at_round_0_on_request(path, tmp_path):
     rule = "verbal_confidence >= 5"
-    base = ("--rule", rule, "--resamples", "2", "--json")
+    base = ("--rule", rule, "--set=resamples=2", "--json")
     usual = cli("replay", path, *base).json["rows"][0]
     early = cli("replay", path, *base, "--start-round", "0").json["rows"][0]
     assert "0" not in usual["stop_rounds"]
@@ -66,7 +66,7 @@ def test_replay_certify_and_report_start_at_round_0_on_request(path, tmp_path):
     reported = cli("report", path, *base, "--start-round", "0", "-o", tmp_path / "r.html").json
     assert reported["cells"][0]["replay"]["rows"][0]["stop_rounds"]["0"] == early["stop_rounds"]["0"]
     (tmp_path / "rules.txt").write_text(f"{rule}\n")
-    options = ("--rules", tmp_path / "rules.txt", "--max-loss", "0.5", "--loss", "harm", "--json")
+    options = ("--rules", tmp_path / "rules.txt", "--max-loss", "0.5", "--set=loss=harm", "--json")
     certified = cli("certify", path, *options, "--start-round", "0", "-o", tmp_path / "p.json")
     assert certified.code == 0, certified.err
     assert Policy.load(tmp_path / "p.json").start_round == 0

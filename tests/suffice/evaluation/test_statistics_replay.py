@@ -182,14 +182,14 @@ def test_the_command_line_shows_tests_and_takes_an_interval(tmp_path):
 
     path = tmp_path / "r.parquet"
     write_recording(path, recording().table)
-    arguments = ("replay", path, "--rule", "round >= 1", "--rule", "round >= 2", "--resamples", "50")
-    shown = cli(*arguments, "--margin", "0.02", "--margin", "0.5", "--details").out
+    arguments = ("replay", path, "--rule", "round >= 1", "--rule", "round >= 2", "--set=resamples=50")
+    shown = cli(*arguments, "--set=margin=0.02", "--set=margin=0.5", "--details").out
     assert "Holm's correction, policies: 2" in shown
     assert "shown above" in shown
-    found = cli(*arguments, "--interval", "percentile", "--json").json
+    found = cli(*arguments, "--set=interval=percentile", "--json").json
     assert found["interval"] == "percentile"
     assert all(0 <= row["deltas"]["em"]["p"] <= row["deltas"]["em"]["p_holm"] <= 1 for row in found["rows"][:2])
     assert found["rows"][2]["deltas"]["em"]["p_holm"] is None
-    wrong = cli(*arguments, "--interval", "jackknife")
+    wrong = cli(*arguments, "--set=interval=jackknife")
     assert wrong.code == 2
     assert "'jackknife'" in wrong.error

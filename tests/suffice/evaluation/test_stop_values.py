@@ -225,12 +225,12 @@ def test_the_command_learns_shows_and_saves_the_same_policy(tmp_path):
     write_recording(path, recording.table)
     out = tmp_path / "policy.json"
     asked = ("calibrate", path, "-o", out, "--learn-stop", "middle, high", "--target", "f1")
-    shown = cli(*asked, "--trace", "0.5", "--round-price", "0.01", "--json").json
+    shown = cli(*asked, "--set=trace=0.5", "--set=round-price=0.01", "--json").json
     policy, values = learn_stop(recording, ["middle", "high"], metric="f1", trace=0.5, price=0.01)
     assert Policy.load(out).rule == policy.rule
     assert shown["rounds"][0]["stop"] == pytest.approx(values.rounds[0].stop)
     assert "Q(continue)" in cli(*asked).out
-    for wrong in (["--rule", "tasr", "--learn-stop", "high"], ["--trace", "0.5"], ["--round-price", "1"]):
+    for wrong in (["--rule", "tasr", "--learn-stop", "high"], ["--set=trace=0.5"], ["--set=round-price=1"]):
         assert cli("calibrate", path, "-o", out, *wrong).code == 2
 
 

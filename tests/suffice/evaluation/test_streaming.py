@@ -352,13 +352,12 @@ def test_the_command_streams_a_rule_or_a_policy(folder, capsys):
         "f1",
         "--selector",
         "majority",
-        "--interval",
-        "bca",
+        "--set=interval=bca",
     )
     shown = [cli(*several, *more, "--json").json for more in ((), ("--stream",))]
     assert shown[0]["rows"] == shown[1]["rows"]
     for wrong, says in (
         (["--rule", "full", "--prices", "list", "--model", "gpt-4o"], "give one of them"),
-        (["--rule", "full", "--orders", "3"], "goes without --stream"),
+        (["--rule", "full", "--set=orders=3"], "goes without --stream"),
     ):
         assert says in cli("replay", "--stream", path, *wrong).error

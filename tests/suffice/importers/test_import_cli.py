@@ -166,7 +166,7 @@ def test_imported_answers_can_be_embedded(tmp_path):
     assert recording.column("semantic_distance")[1:, 2] == pytest.approx(0, abs=1e-5)
     assert (recording.column("semantic_distance")[1:, 1] > 0.01).all()
     assert recording.metadata["depends"]["embedder"]["id"]
-    assert "--embed" in load(source, "--embed", "--embedder", "none").error
+    assert "--embed" in load(source, "--embed", "--set=embedder=none").error
 
 
 def copied(path, n=8, **golds):

@@ -205,7 +205,7 @@ def test_numbers_of_a_loop_are_compared_as_numbers_in_replay_and_live(tmp_path):
     np.testing.assert_array_equal(recording.column("match"), [[0, 1, 1], [0, 1, 1], [0, 1, 1], [1, 0, 0]])
     assert [item.match for item in summary.by_round] == [0.25, 0.75, 0.75]
     (note,) = [note for note in summary.notes if "compared as" in note]
-    assert "'number', which reads all gold answers; --normalizer qa compares them as in question answering" in note
+    assert "'number', which reads all gold answers; --set normalizer=qa compares them as in question answering" in note
     result = replay(recording, "answer_stable", baseline="full")
     assert result.metrics == ("match",)
     # By question answering, -5 and 5 are one answer, as are 10.5 and 105: all would stop at round 2.

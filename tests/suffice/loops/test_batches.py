@@ -630,7 +630,9 @@ def test_the_command_records_at_half_the_price(tmp_path, live):
         batched = recorded(endpoint, path, "--batch", "--prices", prices, "--json").json
         assert rows_of(path) == live[0]
         assert sum("completions" in request.path for request in endpoint.requests) == 1  # that log-probabilities come
-        dear = recorded(endpoint, tmp_path / "live.parquet", "--parallel-rounds", "--prices", prices, "--json").json
+        dear = recorded(
+            endpoint, tmp_path / "live.parquet", "--set=parallel-rounds=true", "--prices", prices, "--json"
+        ).json
         assert batched["usd"] == pytest.approx(dear["usd"] / 2)
         assert "pending" not in dear
         assert batched["pending"] == 0
@@ -646,7 +648,7 @@ def test_the_command_records_at_half_the_price(tmp_path, live):
         assert "`batch`" in shown
         again = recorded(endpoint, tmp_path / "s.parquet", "--batch", "--prices", prices).out
         assert "at the prices of batches" in again
-    replayed = cli("replay", path, "--rule", "answer_stable", "--resamples", 20)
+    replayed = cli("replay", path, "--rule", "answer_stable", "--set=resamples=20")
     assert replayed.code == 0
     assert "recorded in batches" in replayed.out + replayed.err
     assert "as recorded, in batches" not in cli("data", "costs", tmp_path / "live.parquet").out
@@ -657,7 +659,10 @@ def test_what_was_recorded_without_batches_cost_the_whole_price(tmp_path):
     prices, options = tmp_path / "prices.json", ["--prices", tmp_path / "prices.json", "--json"]
     prices.write_text(json.dumps({"m": {"uncached": 2.0, "cached": 1.0, "output": 10.0}}))
     with server() as endpoint:
-        for name, ways in (("a", ["--batch", "--parallel-rounds"]), ("b", ["--parallel-rounds", "--batch"])):
+        for name, ways in (
+            ("a", ["--batch", "--set=parallel-rounds=true"]),
+            ("b", ["--set=parallel-rounds=true", "--batch"]),
+        ):
             paths = [tmp_path / f"{name}.parquet", tmp_path / name, tmp_path / name]
             shards = [[], ["--shard", "1/2"], ["--shard", "2/2"]]
             spent = [

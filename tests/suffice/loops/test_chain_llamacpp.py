@@ -38,7 +38,7 @@ def chain(server, tmp_path_factory):
         ]
         (folder / f"{split}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
         arguments = ("record", folder / f"{split}.jsonl", "-o", folder / f"{split}.parquet", "--base-url", server.url)
-        done = cli(*arguments, "--model", "tiny", "--max-tokens", 24, "--concurrency", 1)
+        done = cli(*arguments, "--model", "tiny", "--set=max-tokens=24", "--set=concurrency=1")
         assert done.code == 0, done
     assert cli("calibrate", folder / "tune.parquet", "-o", folder / "tasr.json", "--rule", "tasr").code == 0
     return folder
@@ -89,7 +89,7 @@ def test_replay_equals_a_live_run_question_by_question(chain, server, rule):
 
 
 def test_replay_by_the_command_line_shows_the_policy_beside_every_baseline(chain):
-    told = cli("replay", chain / "eval.parquet", "--policy", chain / "tasr.json", "--resamples", 100, "--json").json
+    told = cli("replay", chain / "eval.parquet", "--policy", chain / "tasr.json", "--set=resamples=100", "--json").json
     rows = {row["label"]: row for row in told["rows"]}
     assert 2 <= rows["tasr"]["calls"]["mean"] < ROUNDS
     assert {"fixed_k(1)", "fixed_k(5)", "oracle_best", "tasr_guarded"} <= set(rows)
@@ -104,7 +104,7 @@ def test_answer_runs_the_same_policy_over_a_folder(chain, server, tmp_path):
         (docs / f"{passage.title}.txt").write_text(passage.text)
     told = cli(
         *("answer", question.question, "--corpus", docs, "--policy", chain / "tasr.json", "--base-url", server.url),
-        *("--model", "tiny", "--max-tokens", 24, "--json"),
+        *("--model", "tiny", "--set=max-tokens=24", "--json"),
     ).json
     assert told["reason"] in ("rule", "max_rounds")
     assert told["answer"]

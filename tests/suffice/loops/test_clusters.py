@@ -46,7 +46,7 @@ def test_shards_on_a_cluster_are_the_recording_of_one_process(cluster, tmp_path,
     with Endpoint(reply, usage="plain") as endpoint:
         assert cli(*words_for(endpoint, "-o", "one.parquet")).code == 0
         alone = len(endpoint.requests)
-        many = cli(*words_for(endpoint, "-o", "many", "--on", "ray", "--workers", 2, "--shards", 3, "--json"))
+        many = cli(*words_for(endpoint, "-o", "many", "--on", "ray", "--set=workers=2", "--set=shards=3", "--json"))
         assert many.code == 0, many
         assert len(endpoint.requests) - alone == 120 + 3  # a call of each shard examines the endpoint
         assert many.json["calls"] == 120
@@ -62,24 +62,29 @@ def test_shards_on_a_cluster_are_the_recording_of_one_process(cluster, tmp_path,
         times = []
         endpoint.reply = lambda body: (times.append(time.monotonic()), reply(body))[1]
         endpoint.most_running = 0
-        limits = ("--requests-per-minute", 3000, "--max-in-flight", 3)
-        assert cli(*words_for(endpoint, "-o", "paced", "--on", "ray", "--workers", 2, "--shards", 2, *limits)).code == 0
+        limits = ("--set=requests-per-minute=3000", "--set=max-in-flight=3")
+        assert (
+            cli(*words_for(endpoint, "-o", "paced", "--on", "ray", "--set=workers=2", "--set=shards=2", *limits)).code
+            == 0
+        )
         assert columns_of(Path("paced")) == columns_of(Path("one.parquet"))
         assert endpoint.most_running <= 3
         assert len(times) == 120 + 2
         assert max(times) - min(times) > 0.9 * 121 / 50
         alone += 122
 
-        # A wrong configuration ends all at once, with its own words; without --shards the folder says how many there are.
-        other = cli(*words_for(endpoint, "-o", "many", "--on", "ray", "--workers", 2, "--prompt", "step_by_step"))
+        # A wrong configuration ends all at once, with its own words; without the setting shards the folder says how many there are.
+        other = cli(*words_for(endpoint, "-o", "many", "--on", "ray", "--set=workers=2", "--prompt", "step_by_step"))
         assert "another configuration" in other.error
         assert "shard " in other.error
         assert len(endpoint.requests) - alone <= 120 + 3 + 2
-        refused = cli(*words_for(endpoint, "-o", "none", "--on", "ray", "--workers", 2, "--api-key-env", "ABSENT_KEY"))
+        refused = cli(
+            *words_for(endpoint, "-o", "none", "--on", "ray", "--set=workers=2", "--api-key-env", "ABSENT_KEY")
+        )
         assert "'ABSENT_KEY'" in refused.error
         monkeypatch.setenv("ABSENT_KEY", "here alone")
         elsewhere = cli(
-            *words_for(endpoint, "-o", "none", "--on", "ray", "--workers", 2, "--api-key-env", "ABSENT_KEY")
+            *words_for(endpoint, "-o", "none", "--on", "ray", "--set=workers=2", "--api-key-env", "ABSENT_KEY")
         )
         assert "'ABSENT_KEY'" in elsewhere.error
         assert "here alone" not in elsewhere.err
@@ -94,10 +99,10 @@ def test_parts_are_replayed_and_searched_on_a_cluster(cluster, tmp_path, monkeyp
             assert cli(*words_for(endpoint, "-o", "many", "--shard", shard)).code == 0
     sent, submit = [], RayPool.submit
     monkeypatch.setattr(RayPool, "submit", lambda pool, *words: (sent.append(words), submit(pool, *words))[1])
-    on_ray = ("--on", "ray", "--workers", 2)
+    on_ray = ("--on", "ray", "--set=workers=2")
     replay = ("replay", "many", "--rule", "answer_stable", "--stream", "--json")
     assert cli(*replay, *on_ray).json == cli(*replay, "--jobs", 1).json
-    search = ("search", "many", "--resamples", 20, "--json")
+    search = ("search", "many", "--set=resamples=20", "--json")
     there, here = cli(*search, *on_ray), cli(*search, "--jobs", 1)
     assert (there.code, here.code) == (0, 0), there
     assert there.json == here.json
@@ -112,8 +117,8 @@ def test_parts_are_replayed_and_searched_on_a_cluster(cluster, tmp_path, monkeyp
 def test_parts_on_a_cluster_need_a_stream_and_no_jobs(tmp_path, cut_path):
     assert "goes with --stream" in cli("replay", cut_path, "--on", "ray").error
     assert "go with --on" in cli("search", cut_path, "--on", "ray", "--jobs", 2).error
-    assert "go with --on" in cli("search", cut_path, "--on", "ray", "--shards", 2).error
-    assert "give --on ray" in cli("search", cut_path, "--workers", 2).error
+    assert "go with --on" in cli("search", cut_path, "--on", "ray", "--set=shards=2").error
+    assert "give --on ray" in cli("search", cut_path, "--set=workers=2").error
 
 
 @pytest.mark.whole
@@ -133,12 +138,11 @@ def test_drafts_are_judged_on_a_cluster(cluster, tmp_path, monkeypatch):
             "j",
             "--base-url",
             endpoint.url,
-            "--marks",
-            "answer_relevancy",
+            "--set=marks=answer_relevancy",
         ]
         alone = cli(*words, "-o", "one.parquet", "--json")
         asked = len(endpoint.requests)
-        many = cli(*words, "-o", "many.parquet", "--on", "ray", "--workers", 2, "--shards", 2, "--json")
+        many = cli(*words, "-o", "many.parquet", "--on", "ray", "--set=workers=2", "--set=shards=2", "--json")
         assert (alone.code, many.code) == (0, 0), many
         assert len(endpoint.requests) == 2 * asked
     assert many.json["marks"] == alone.json["marks"]
@@ -153,10 +157,10 @@ def test_states_are_read_on_a_cluster(cluster, tmp_path, monkeypatch):
     dataset(tmp_path / "q.jsonl", n=8)
     words = ["gate", "states", "q.jsonl", "--encoder", "minilm"]
     assert cli(*words, "-o", "one.states").code == 0
-    many = cli(*words, "-o", "many.states", "--on", "ray", "--workers", 2, "--shards", 2, "--json").json
+    many = cli(*words, "-o", "many.states", "--on", "ray", "--set=workers=2", "--set=shards=2", "--json").json
     assert (many["stored"], many["read"], many["path"]) == (8, 8, "many.states")
     assert read_states("many.states").ids == read_states("one.states").ids
-    again = cli(*words, "-o", "many.states", "--on", "ray", "--workers", 1)
+    again = cli(*words, "-o", "many.states", "--on", "ray", "--set=workers=1")
     assert "many.states: 8 states" in again.words
     assert "this run: 0 prompts" in again.words
     assert "suffice gate train many.states" in again.words
@@ -174,7 +178,7 @@ def test_options_of_a_cluster_need_one(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     dataset(tmp_path / "q.jsonl")
     words = ["record", "q.jsonl", "--model", "m", "--base-url", "http://127.0.0.1:9/v1", "-o"]
-    assert "--on ray" in cli(*words, "r", "--workers", 2).error
+    assert "--on ray" in cli(*words, "r", "--set=workers=2").error
     assert "of the two" in cli(*words, "r", "--on", "ray", "--shard", "1/2").error
     for alone in (["--batch-file", "b.jsonl"], ["--batch", "--no-wait"]):
         assert "for one process" in cli(*words, "r", "--on", "ray", *alone).error
@@ -316,20 +320,18 @@ def test_words_for_workers_hold_what_the_settings_file_says(tmp_path, monkeypatc
         "q.jsonl",
         "-o",
         "r",
-        "--no-logprobs",
+        "--set=logprobs=false",
         "--on",
         "ray",
-        "--workers",
-        3,
-        "--gpus-per-worker",
-        0.5,
+        "--set=workers=3",
+        "--set=gpus-per-worker=0.5",
         "--json",
     ]
     assert cli("--extension", "json", *words).error.endswith("error: enough\n")
     ((cluster, job),) = jobs
     endpoint = ["--model", "m", "--base-url", "http://127.0.0.1:9/v1"]
     assert job.words[:6] == ["--extension", "json", "record", "q.jsonl", "--out", "r"]
-    assert sorted(job.words[6:]) == sorted([*endpoint, "--no-logprobs", "--json"])
+    assert sorted(job.words[6:]) == sorted([*endpoint, "--set", "logprobs=false", "--json"])
     assert (cluster.workers, cluster.gpus, job.n_shards) == (3, 0.5, None)
     assert dict(job.needs.files) == {"q.jsonl": (tmp_path / "q.jsonl").stat().st_size}
     assert not list(Path("r").iterdir())  # the marker is gone

@@ -390,7 +390,7 @@ def test_the_command_line_records_and_drafts(tmp_path):
         failed = cli("draft", "record", file, "-o", tmp_path / "f.parquet", "--model", "m", "--base-url", endpoint.url)
     assert failed.code == 1
     assert "needs an endpoint" in cli("draft", "answer", "Where?", "--model", "m").error
-    assert "--critic-base-url" not in cli("draft", "answer", "Where?", "--model", "m").error
+    assert "critic-base-url" not in cli("draft", "answer", "Where?", "--model", "m").error
 
 
 def marked(body):
@@ -414,7 +414,7 @@ def test_the_whole_cascade_runs_from_the_command_line_and_its_recording_replays(
     file = dataset(
         tmp_path / "q.jsonl", {"id": "a", "question": "Where?", "answers": ["Oslo"], "paragraphs": paragraphs}
     )
-    judge = ("--judge-model", "j", "--marks", "faithfulness,answer_relevancy")
+    judge = ("--judge-model", "j", "--set=marks=faithfulness,answer_relevancy")
     with Endpoint(marked) as endpoint:
         model = ("--model", "m", "--base-url", endpoint.url)
         told = cli(
@@ -430,7 +430,7 @@ def test_the_whole_cascade_runs_from_the_command_line_and_its_recording_replays(
     assert recording.column("information_score").tolist() == [[0.875] * 3]
     replayed = cli(
         *("replay", tmp_path / "r.parquet", "--rule", "semantic_full(0.000001)", "--metric", "information_score"),
-        *("--resamples", 10, "--json"),
+        *("--set=resamples=10", "--json"),
     ).json
     row = next(row for row in replayed["rows"] if row["kind"] == "rule")
     assert row["components"]["judge:information_score"]["calls"] == 4
@@ -458,9 +458,9 @@ def test_a_rule_on_one_mark_pays_for_the_panel_live_and_replayed(tmp_path):
     [
         ((), "--judge-model NAME"),
         (("--judge-model", "j"), "--contexts"),
-        (("--judge-model", "j", "--marks", "answer_relevancy"), "two marks or more"),
-        (("--judge-model", "j", "--marks", "context_recall,faithfulness"), "gold answer"),
-        (("--embedder", "none", "--rule", "semantic(0.1)"), "--embedder minilm"),
+        (("--judge-model", "j", "--set=marks=answer_relevancy"), "two marks or more"),
+        (("--judge-model", "j", "--set=marks=context_recall,faithfulness"), "gold answer"),
+        (("--set=embedder=none", "--rule", "semantic(0.1)"), "--set embedder=minilm"),
     ],
 )
 def test_what_a_cascade_lacks_is_an_error_before_the_first_call(options, says):
@@ -484,7 +484,7 @@ def test_what_a_cascade_lacks_is_an_error_before_the_first_call(options, says):
     ("rule", "options", "says"),
     [
         ("answer_stabel >= 1", (), "Did you mean 'answer_stable'?"),
-        ("faithfulness >= 0.5", (), "--judge-model NAME --marks"),
+        ("faithfulness >= 0.5", (), "--judge-model NAME --set marks"),
         ("faithfulnes >= 0.5", ("--judge-model", "j"), "Did you mean 'faithfulness'?"),
     ],
 )
@@ -514,6 +514,6 @@ def test_without_contexts_a_mark_that_needs_none_may_have_all_the_weight():
                 "--rule",
                 "semantic_full(0.000001)",
             ),
-            *("--judge-model", "j", "--weights", "answer_relevancy=1", "--json"),
+            *("--judge-model", "j", "--set=weights=answer_relevancy=1", "--json"),
         ).json
     assert (told["stop_round"], told["fired"]) == (2, "information_gain <= 0")

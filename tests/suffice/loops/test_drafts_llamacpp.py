@@ -186,7 +186,7 @@ def test_the_command_judges_over_the_same_server(chat, brief, tmp_path):
         "--model",
         "tiny",
     )
-    told = cli(*arguments, "--marks", "answer_relevancy", "--extra-body", json.dumps(brief), "--json").json
+    told = cli(*arguments, "--set=marks=answer_relevancy", f"--set=extra-body={json.dumps(brief)}", "--json").json
     assert (told["requests"], told["asked"], told["failed"]) == (2, 2, [])
     assert np.isfinite(read_recording(tmp_path / "j.parquet").column("answer_relevancy")).all()
 

@@ -432,7 +432,7 @@ def test_a_request_larger_than_the_tokens_of_a_minute_is_noted_once(caplog, monk
         finished(limits.turn(250.0, blocking=True))
     (note,) = caplog.messages
     assert "about 250 tokens" in note
-    assert "tokens_per_minute (--tokens-per-minute) is 100: the next one waits for about 2 minutes" in note
+    assert "tokens_per_minute (--set tokens-per-minute=...) is 100: the next one waits for about 2 minutes" in note
 
 
 def test_what_replies_report_is_settled_with_later_requests():

@@ -238,8 +238,8 @@ def test_the_command_writes_the_column_and_goes_on_after_a_failure(path, tmp_pat
     monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
     out = tmp_path / "pairs.parquet"
     with Endpoint(likes("Norway"), fault=["500"] * 30) as endpoint:
-        arguments = ("judge", "pairs", path, "-o", out, "--base-url", endpoint.url, "--model", "j", "--timeout", 600)
-        failed = cli(*arguments, "--concurrency", 1)
+        arguments = ("judge", "pairs", path, "-o", out, "--base-url", endpoint.url, "--model", "j", "--set=timeout=600")
+        failed = cli(*arguments, "--set=concurrency=1")
     assert failed.code == 1
     assert not out.exists()
     assert "run the same command again" in failed.words

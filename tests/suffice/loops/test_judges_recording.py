@@ -183,18 +183,18 @@ def test_a_judge_that_is_unreadable_now_and_then_loses_no_question(path, tmp_pat
 
 
 def test_the_command_reports_questions_the_judge_lost_and_can_repeat_them(path, tmp_path):
-    arguments = ("judge", "drafts", path, "--model", "j", "--marks", "answer_relevancy", "-o", tmp_path / "o.parquet")
+    arguments = ("judge", "drafts", path, "--model", "j", "--set=marks=answer_relevancy", "-o", tmp_path / "o.parquet")
     moods = ["curt"]
     with Endpoint(lambda body: "Fine." if moods[-1] == "curt" else grade(body)) as endpoint:
-        arguments += ("--base-url", endpoint.url, "--attempts", 2)
+        arguments += ("--base-url", endpoint.url, "--set=attempts=2")
         told = cli(*arguments)
         assert len(endpoint.requests) == 8
         assert "WARNING: in 100.0% of the questions" in told.out.replace("\n", " ")
-        assert "--retry-unreadable" in told.out
+        assert "--set retry-unreadable=true" in told.words
         assert "4 requests took more than one reply" in told.out
         moods.append("willing")
         assert cli(*arguments, "--json").json["asked"] == 0
-        told = cli(*arguments, "--retry-unreadable", "--json").json
+        told = cli(*arguments, "--set=retry-unreadable=true", "--json").json
         assert (told["asked"], told["repeated"], told["unreadable"]) == (4, 4, 0.0)
 
 
@@ -307,20 +307,20 @@ def test_the_command_adds_the_marks_and_prints_the_noise_beside_them(path, tmp_p
 
 def test_the_command_says_that_noise_was_not_measured(path, tmp_path):
     with Endpoint(grade) as endpoint:
-        done = judge(path, endpoint, tmp_path / "o.parquet", "--marks", "answer_relevancy")
+        done = judge(path, endpoint, tmp_path / "o.parquet", "--set=marks=answer_relevancy")
     assert "noise was not measured" in done.out
 
 
 def test_the_command_goes_on_where_a_failure_stopped_it(path, tmp_path):
     out = tmp_path / "out.parquet"
     with Endpoint(grade, fault=["401"]) as endpoint:
-        assert "key" in judge(path, endpoint, out, "--concurrency", "1").error
+        assert "key" in judge(path, endpoint, out, "--set=concurrency=1").error
     with Endpoint(grade, fault=[None, "half", None, "half"]) as endpoint:
-        failed = judge(path, endpoint, out, "--marks", "answer_relevancy")
+        failed = judge(path, endpoint, out, "--set=marks=answer_relevancy")
         assert failed.code == 1
         assert "run the same command again" in failed.out.replace("\n", " ")
         assert not out.exists()
-        assert judge(path, endpoint, out, "--marks", "answer_relevancy").code == 0
+        assert judge(path, endpoint, out, "--set=marks=answer_relevancy").code == 0
         assert len(endpoint.requests) == 4 + 2
     assert out.exists()
 
@@ -328,13 +328,13 @@ def test_the_command_goes_on_where_a_failure_stopped_it(path, tmp_path):
 def test_weights_of_ones_own_and_wrong_options(path, tmp_path):
     with Endpoint(grade) as endpoint:
         out = tmp_path / "o.parquet"
-        two = ("--marks", "faithfulness,answer_relevancy", "--weights")
-        assert judge(path, endpoint, out, *two, "faithfulness=1").code == 0
+        two = ("--set=marks=faithfulness,answer_relevancy", "--set")
+        assert judge(path, endpoint, out, *two, "weights=faithfulness=1").code == 0
         read = read_recording(out)
         assert read.column("information_score")[0].tolist() == read.column("faithfulness")[0].tolist()
-        assert "MARK=WEIGHT" in judge(path, endpoint, out, *two, "faithfulness").error
-        assert "add up" in judge(path, endpoint, out, *two, "faithfulness=2").error
-        assert "unknown mark 'truth'" in judge(path, endpoint, out, "--marks", "truth").error
+        assert "MARK=WEIGHT" in judge(path, endpoint, out, *two, "weights=faithfulness").error
+        assert "add up" in judge(path, endpoint, out, *two, "weights=faithfulness=2").error
+        assert "unknown mark 'truth'" in judge(path, endpoint, out, "--set=marks=truth").error
     assert "reads spans" in cli("judge", "drafts", path, "--model", "span-reader", "-o", tmp_path / "o.parquet").error
 
 
@@ -358,7 +358,7 @@ def test_shards_judge_what_one_process_judges(path, tmp_path, repeat):
         if not name.endswith(".seconds"):
             assert together.table.column(name).to_pylist() == marked.table.column(name).to_pylist(), name
     assert not list(tmp_path.glob("many.parquet.part-*"))
-    refused = judge(path, endpoint, tmp_path / "o.parquet", "--shard", "1/2", "--cache", tmp_path / "c.sqlite")
+    refused = judge(path, endpoint, tmp_path / "o.parquet", "--shard", "1/2", f"--set=cache={tmp_path / 'c.sqlite'}")
     assert "each shard" in refused.error
 
 

@@ -12,8 +12,8 @@ from tests.support.endpoint import Endpoint
 
 
 def record(endpoint, questions, out, *more, command=("record",)):
-    quiet = () if command == ("draft", "record") else ("--no-logprobs",)
-    address = ("--base-url", endpoint.url, "--model", "m", "--concurrency", "1")
+    quiet = () if command == ("draft", "record") else ("--set=logprobs=false",)
+    address = ("--base-url", endpoint.url, "--model", "m", "--set=concurrency=1")
     return cli(*command, questions, "-o", out, *address, *quiet, *more)
 
 
@@ -60,9 +60,9 @@ def test_record_stops_after_eight_questions_of_which_nothing_was_read(said, show
             "8 questions",
             shown,
             "--prompt",
-            "--answer-position",
-            "--max-tokens",
-            "--allow-unread",
+            "answer-position",
+            "max-tokens",
+            "--set allow-unread=true",
         ):
             assert part in told
         assert "enable_thinking" in told
@@ -109,11 +109,11 @@ def test_cut_replies_are_rounds_without_an_answer_and_are_counted(tmp_path):
 
     questions, out = dataset(tmp_path / "q.jsonl", n=5), tmp_path / "r.parquet"
     with Endpoint(reply) as endpoint:
-        done = record(endpoint, questions, out, "--max-rounds", 2, "--no-logprobs")
-        again = record(endpoint, questions, out, "--max-rounds", 2, "--no-logprobs", "--json").json
+        done = record(endpoint, questions, out, "--max-rounds", 2, "--set=logprobs=false")
+        again = record(endpoint, questions, out, "--max-rounds", 2, "--set=logprobs=false", "--json").json
     assert done.code == 0
     assert "6 replies were cut (content_filter: 2, error: 2, length: 2): a cut reply is no answer" in done.out
-    assert "--max-tokens" in done.out
+    assert "--set max-tokens=512" in done.out
     assert (again["unread"], again["cut"]) == (6, {"content_filter": 2, "error": 2, "length": 2})
     recording = read_recording(out)
     by_question = dict(zip(recording.question_ids, recording.answers.tolist(), strict=True))
@@ -134,14 +134,14 @@ def test_a_short_recording_of_which_nothing_was_read_is_not_a_success(tmp_path):
         assert len(endpoint.requests) == 15
         assert (done.code, "15 of 15 replies hold no answer" in done.out) == (1, True)
         assert "--prompt" in done.out
-        meant = record(endpoint, questions, tmp_path / "r.parquet", "--allow-unread")
+        meant = record(endpoint, questions, tmp_path / "r.parquet", "--set=allow-unread=true")
     assert (meant.code, "15 of 15" in meant.out) == (0, True)
 
 
 def test_nothing_stops_a_recording_that_is_meant_to_go_on(tmp_path):
     questions = dataset(tmp_path / "q.jsonl", n=12)
     with Endpoint(PROSE) as endpoint:
-        done = record(endpoint, questions, tmp_path / "r.parquet", "--max-rounds", 1, "--allow-unread")
+        done = record(endpoint, questions, tmp_path / "r.parquet", "--max-rounds", 1, "--set=allow-unread=true")
     assert (done.code, read_recording(tmp_path / "r.parquet").shape) == (0, (12, 1))
 
 
@@ -150,7 +150,7 @@ def test_drafts_that_are_never_written_stop_a_recording_too(tmp_path):
     with Endpoint(lambda body: THINKING) as endpoint:
         told = record(endpoint, questions, tmp_path / "d.parquet", "--max-rounds", 1, command=("draft", "record")).error
     assert "8 questions" in told
-    assert "--max-tokens" in told
+    assert "--set max-tokens=512" in told
     assert "--prompt" not in told
 
 
@@ -166,10 +166,12 @@ def test_drafts_that_are_never_written_stop_a_recording_too(tmp_path):
 def test_the_answers_position_is_an_option(position, said, tmp_path):
     questions = dataset(tmp_path / "q.jsonl", n=2)
     with Endpoint(said) as endpoint:
-        done = record(endpoint, questions, tmp_path / "r.parquet", "--max-rounds", 1, "--answer-position", position)
+        done = record(
+            endpoint, questions, tmp_path / "r.parquet", "--max-rounds", 1, f"--set=answer-position={position}"
+        )
     assert done.code == 0
     assert set(read_recording(tmp_path / "r.parquet").objects("answer")[:, 0]) == {"Oslo"}
-    wrong = record(endpoint, questions, tmp_path / "x.parquet", "--answer-position", "xml:answer")
+    wrong = record(endpoint, questions, tmp_path / "x.parquet", "--set=answer-position=xml:answer")
     assert "marker, json, tool, start" in wrong.error
 
 
@@ -212,19 +214,19 @@ def test_a_local_model_reads_only_template_variables_from_extra_body(tmp_path):
     words.save_pretrained(folder)
     questions = dataset(tmp_path / "q.jsonl", n=1)
     local = ("record", questions, "-o", tmp_path / "r.parquet", "--local", "--model", folder, "--max-rounds", 1)
-    assert "chat_template_kwargs" in cli(*local, "--extra-body", '{"top_k": 1}').error
-    told = cli(*local, "--extra-body", '{"chat_template_kwargs": {"enable_thinkin": true}}').error
+    assert "chat_template_kwargs" in cli(*local, '--set=extra-body={"top_k": 1}').error
+    told = cli(*local, '--set=extra-body={"chat_template_kwargs": {"enable_thinkin": true}}').error
     assert "does not use 'enable_thinkin'" in told
-    on = ("--extra-body", '{"chat_template_kwargs": {"enable_thinking": true}}', "--max-tokens", 2)
-    assert cli(*local, *on, "--answer-position", "start", "--allow-unread").code == 0
+    on = ('--set=extra-body={"chat_template_kwargs": {"enable_thinking": true}}', "--set=max-tokens=2")
+    assert cli(*local, *on, "--set=answer-position=start", "--set=allow-unread=true").code == 0
 
 
 def test_options_that_a_model_does_not_have_are_refused(tmp_path):
     questions = dataset(tmp_path / "q.jsonl", n=2)
     for options, said in (
         (("--prompt", "nosuch"), "unknown prompt 'nosuch'; choose one of answer_first, "),
-        (("--extra-body", "{bad"), "is not JSON"),
-        (("--extra-body", '{"a": 1}'), "has no request"),
-        (("--answer-position", "json"), "has no request"),
+        (("--set=extra-body={bad",), "is not JSON"),
+        (('--set=extra-body={"a": 1}',), "has no request"),
+        (("--set=answer-position=json",), "has no request"),
     ):
         assert said in cli("record", questions, "-o", tmp_path / "r.parquet", *options).error

@@ -74,3 +74,11 @@ def test_an_account_that_names_what_is_not_there_is_a_line():
 def test_an_account_that_says_too_little_is_refused(text):
     with pytest.raises(SystemExit, match="why"):
         account(f"[[account]]\n{text}")
+
+
+def test_an_option_that_is_a_setting_now_has_one_account():
+    now = {"commands": {"suffice": {}, "suffice replay": {"path": {}, "setting stream": {"table": "statistics"}}}}
+    now |= {name: NEW[name] for name in NEW if name != "commands"}
+    settings = entry("option *", "renamed", "setting *")
+    assert unaccounted(GONE, [settings], now) == ["name replay"]
+    assert GONE[0] in unaccounted(GONE, [settings], NEW)

@@ -359,7 +359,7 @@ def test_an_importer_of_two_packages_is_refused(site, tmp_path):
         (["--model", "{}/absent.py:Model"], "absent.py"),
         (["--model", "{}/mine.py:Absent"], "Absent"),
         (["--model", "{}/mine.py:Bare"], "fingerprint"),
-        (["--model", "{}/mine.py:Bare", "--max-tokens", "9"], "--max-tokens"),
+        (["--model", "{}/mine.py:Bare", "--set=max-tokens=9"], "max-tokens"),
         (["--model", "{}/mine.py:Bare", "--local"], "--local"),
     ],
 )

@@ -254,11 +254,11 @@ def test_the_base_install_imports_replays_fits_certifies_searches_and_reports(tm
     policy = tmp_path / "policy.json"
     commands = [
         ["import", path, "-o", out, "--log-golds", "keep"],
-        ["calibrate", out, "--rule", "p_correct > 0.4", "--method", "platt", "-o", policy],
-        ["replay", out, "--policy", policy, "--resamples", "20"],
+        ["calibrate", out, "--rule", "p_correct > 0.4", "--set=method=platt", "-o", policy],
+        ["replay", out, "--policy", policy, "--set=resamples=20"],
         ["certify", out, "--rules", family, "--max-loss", "0.9"],
-        ["search", out, "--resamples", "20", "--budget", "5"],
-        ["report", out, "--policy", policy, "--resamples", "20", "-o", tmp_path / "page.html"],
+        ["search", out, "--set=resamples=20", "--budget", "5"],
+        ["report", out, "--policy", policy, "--set=resamples=20", "-o", tmp_path / "page.html"],
         ["demo", "--out", tmp_path / "demo"],
         ["record", "hotpotqa_eval", "-o", tmp_path / "s.parquet"],
         [

@@ -169,14 +169,14 @@ def test_a_stream_and_a_diagnosis_compare_votes_with_fixed_budget_votes(recordin
 def test_the_command_has_a_selector_and_a_highest_round(recording, tmp_path):
     path = tmp_path / "r.parquet"
     write_recording(path, recording.table)
-    how = ("--metric", "em", "--resamples", "20", "--selector", "majority", "--max-rounds", "4", "--baseline", "full")
+    how = ("--metric", "em", "--set=resamples=20", "--selector", "majority", "--max-rounds", "4", "--baseline", "full")
     result = cli("replay", path, "--rule", RULE, *how, "--json").json
     row = result["rows"][0]
     assert (row["label"], row["baseline"]) == ("vote_lead >= 2, majority", "fixed_k(10), majority")
     assert max(map(int, row["stop_rounds"])) == 4
     assert " vs fixed_k(10), majority); " in cli("replay", path, "--rule", RULE, *how).out.splitlines()[0]
     assert "Δem vs fixed_k(10), majority" in cli("replay", path, "--rule", RULE, *how, "--details").out
-    report = cli("report", path, "--rule", RULE, "--metric", "em", "--resamples", "20", "--format", "md")
+    report = cli("report", path, "--rule", RULE, "--metric", "em", "--set=resamples=20", "--format", "md")
     assert report.code == 0
 
 

@@ -114,7 +114,7 @@ def test_drafts_of_one_split_are_recorded_from_its_contexts(tmp_path):
             "--base-url",
             endpoint.url,
         )
-        done = cli(*arguments, "--model", "m", "--max-rounds", 2, "--embedder", "none")
+        done = cli(*arguments, "--model", "m", "--max-rounds", 2, "--set=embedder=none")
         asked = [json.dumps(request.body) for request in endpoint.requests]
     assert done.code == 0, done
     recording = read_recording(tmp_path / "dev.parquet")

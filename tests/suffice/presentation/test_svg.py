@@ -105,8 +105,8 @@ def test_what_vega_does_not_draw_is_an_error():
     "command",
     [
         ("watch", "no-log", "--policy", "no-policy.json", "--plot", "loss.svg"),
-        ("paper", "protocol", "no-recording", "--figures", "figures"),
-        ("paper", "tasr", "no-folder", "--figures", "figures"),
+        ("paper", "protocol", "no-recording", "--set=figures=figures"),
+        ("paper", "tasr", "no-folder", "--set=figures=figures"),
         ("demo", "watch", "--out", "demo", "--markdown", "page.md"),
     ],
 )

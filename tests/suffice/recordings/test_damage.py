@@ -354,7 +354,7 @@ def test_an_unwritable_place_is_never_an_internal_error(tmp_path):
         for out in (tmp_path / "file" / "x.parquet", tmp_path / "folder.parquet", tmp_path / ("x" * 300)):
             for command in (
                 ("record", data, "-o", out, *at),
-                ("record", data, "-o", tmp_path / "r2.parquet", *at, "--cache", out),
+                ("record", data, "-o", tmp_path / "r2.parquet", *at, f"--set=cache={out}"),
                 ("import", log, "-o", out),
                 ("calibrate", tmp_path / "r.parquet", "-o", out, "--rule", "tasr"),
                 ("report", tmp_path / "r.parquet", "-o", out),
@@ -413,8 +413,8 @@ def test_half_a_character_is_replaced_wherever_it_comes_in(tmp_path):
     ]
     data.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     with Endpoint(lambda body: {"choices": [{"message": {"content": "Answer: Oslo \ud800"}}]}) as endpoint:
-        at = ("--base-url", endpoint.url, "--model", "m", "--no-logprobs", "--max-rounds", "2")
-        told = cli("record", data, "-o", tmp_path / "r.parquet", *at, "--cache", tmp_path / "c")
+        at = ("--base-url", endpoint.url, "--model", "m", "--set=logprobs=false", "--max-rounds", "2")
+        told = cli("record", data, "-o", tmp_path / "r.parquet", *at, f"--set=cache={tmp_path / 'c'}")
         assert told.code == 0, told
         answer = cli("answer", "Where\udce4 is it?", "--corpus", corpus_of(tmp_path), *at)
         assert answer.code == 0, answer

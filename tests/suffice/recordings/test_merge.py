@@ -153,7 +153,7 @@ def test_an_unfinished_recording_is_refused(shards, tmp_path):
 def test_two_prompts_recorded_at_an_endpoint_become_one_recording(tmp_path):
     file = dataset(tmp_path / "q.jsonl", n=4)
     with Endpoint("Confidence: 4\nAnswer: Oslo") as endpoint:
-        at = ("--base-url", endpoint.url, "--model", "m", "--no-logprobs", "--max-rounds", 2)
+        at = ("--base-url", endpoint.url, "--model", "m", "--set=logprobs=false", "--max-rounds", 2)
         for prompt in ("answer_first", "confidence_first"):
             for name, more in (("half", ("--limit", 2)), ("all", ())):
                 out = tmp_path / f"{prompt}-{name}.parquet"
@@ -182,8 +182,8 @@ def test_two_prompts_recorded_at_an_endpoint_become_one_recording(tmp_path):
 def test_prompts_with_other_places_of_the_answer_are_refused(tmp_path):
     file = dataset(tmp_path / "q.jsonl", n=2)
     with Endpoint("Answer: Oslo") as endpoint:
-        at = ("--base-url", endpoint.url, "--model", "m", "--no-logprobs", "--max-rounds", 1)
-        for name, more in (("a", ()), ("b", ("--answer-position", "start"))):
+        at = ("--base-url", endpoint.url, "--model", "m", "--set=logprobs=false", "--max-rounds", 1)
+        for name, more in (("a", ()), ("b", ("--set=answer-position=start",))):
             assert cli("record", file, "-o", tmp_path / name, *at, *more).code == 0
     assert "answer_position" in cli("merge", tmp_path / "c", tmp_path / "a", tmp_path / "b").error
 
@@ -217,9 +217,9 @@ def test_the_published_space_of_two_prompts_is_reached_from_the_command_line(tmp
     files = sorted(tmp_path.glob("*_first-*.parquet"))
     assert len(files) == 4
     assert cli("merge", tmp_path / "all.parquet", *files).code == 0
-    found = cli("search", tmp_path / "all.parquet", "--space", "tasr-381", "--resamples", 1, "--json").json
+    found = cli("search", tmp_path / "all.parquet", "--space", "tasr-381", "--set=resamples=1", "--json").json
     assert found["n_rules"] == 381
-    alone = cli("search", tmp_path / "answer_first-0.parquet", "--space", "tasr-381", "--resamples", 1)
+    alone = cli("search", tmp_path / "answer_first-0.parquet", "--space", "tasr-381", "--set=resamples=1")
     assert "confidence_first" in alone.error
 
 

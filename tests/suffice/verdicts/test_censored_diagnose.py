@@ -35,7 +35,7 @@ def test_gates_refuse_questions_whose_retrieval_never_ran(cut, cut_path):
     with pytest.raises(CensoredError, match=f"{cut.heads.sum()} of {len(cut.heads)}"):
         GateEvaluation(cut.cut, metrics=("em",), resampling=Resampling(n_resamples=10))
     refused = cli(
-        "gate", "compare", cut_path, "--column", "p_known", "--no-questions", "--metric", "em", "--resamples", "20"
+        "gate", "compare", cut_path, "--column", "p_known", "--no-questions", "--metric", "em", "--set=resamples=20"
     )
     assert refused.code == 1
     assert "full width" in refused.error
@@ -77,7 +77,7 @@ def test_selectors_ignore_the_best_round_where_some_never_ran():
 
 
 def test_diagnose_prints_no_false_gain(cut, cut_path):
-    options = ("--metric", "em", "--quality", "em", "--types", "question_type", "--resamples", "20")
+    options = ("--metric", "em", "--quality", "em", "--types", "question_type", "--set=resamples=20")
     for rule in ("full", "fixed_k(1)", RULE):
         short = cli("diagnose", cut_path, "--rule", rule, *options)
         no_false_gain(cut, short.out)

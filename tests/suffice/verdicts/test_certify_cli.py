@@ -127,7 +127,7 @@ def test_a_list_of_rules_and_policies_from_a_file(folder):
         (folder / "policy.json").read_text().replace("p_correct > 0.25", "p_correct > 0.3")
     )
     options = ("--max-loss", 0.1, "--rules", folder / "rules.txt", "--json")
-    told = certify(folder, *options, "--procedure", "bonferroni", "--loss", "harm", "--cheapest", "tokens")
+    told = certify(folder, *options, "--set=procedure=bonferroni", "--set=loss=harm", "--set=cheapest=tokens")
     assert told.code == 0, told
     assert len(told.json["sequence"]) == 3
     assert told.json["certificate"]["loss"] == "harm"
@@ -153,11 +153,11 @@ def test_a_policy_file_is_a_baseline(folder):
         (("--max-loss", "0"), 1, "largest loss"),
         (("--max-loss", "1"), 1, "largest loss"),
         (("--max-loss", "nan"), 1, "largest loss"),
-        (("--max-loss", "0.1", "--confidence", "1"), 1, "confidence"),
-        (("--max-loss", "0.1", "--confidence", "95"), 1, "confidence"),
-        (("--max-loss", "0.1", "--loss", "gross"), 2, "net, harm"),
-        (("--max-loss", "0.1", "--procedure", "holm"), 2, "bonferroni"),
-        (("--max-loss", "0.1", "--cheapest", "money"), 2, "calls, tokens"),
+        (("--max-loss", "0.1", "--set=confidence=1"), 1, "confidence"),
+        (("--max-loss", "0.1", "--set=confidence=95"), 1, "confidence"),
+        (("--max-loss", "0.1", "--set=loss=gross"), 2, "net, harm"),
+        (("--max-loss", "0.1", "--set=procedure=holm"), 2, "bonferroni"),
+        (("--max-loss", "0.1", "--set=cheapest=money"), 2, "calls, tokens"),
         (("--max-loss", "0.1", "--metric", "bleu"), 2, "no metric"),
         (("--max-loss", "0.1", "--path", "overlap=0:1:3"), 2, "0 thresholds on 'overlap'"),
         (("--max-loss", "0.1", "--path", "p_correct"), 2, "--tune"),

@@ -117,7 +117,7 @@ def test_the_command_line_judges_multiple_choice_by_exact_match(tmp_path):
     path = tmp_path / "r.parquet"
     write_recording(path, rows())
     accuracy = 100 * np.mean(recording().column("em")[:, 1])
-    quick = ("--rule", "fixed_k(2)", "--resamples", "2")
+    quick = ("--rule", "fixed_k(2)", "--set=resamples=2")
     told = cli("replay", path, *quick)
     assert f"em {accuracy:.1f}" in told.out
     assert "judge multiple choice by em" in told.out or "single letters" in told.out
@@ -128,4 +128,4 @@ def test_the_command_line_judges_multiple_choice_by_exact_match(tmp_path):
     assert cli("report", path, *quick, "--json", "-o", tmp_path / "r.html").json["cells"][0]["replay"]["metrics"] == [
         "em"
     ]
-    assert cli("search", path, "--resamples", "0", "--json").json["metric"] == "em"
+    assert cli("search", path, "--set=resamples=0", "--json").json["metric"] == "em"

@@ -121,7 +121,7 @@ def test_votes_that_the_normalizer_cannot_read_are_no_evidence():
     advice = decide(log, metric="right", orders=2)
     assert advice.verdict == "cannot be judged"
     assert "92 % of the answers cannot be read" in advice.sentence
-    assert "--normalizer" in advice.sentence
+    assert "--set normalizer" in advice.sentence
 
 
 def test_gold_answers_that_are_missing_are_no_evidence():

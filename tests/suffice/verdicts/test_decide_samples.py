@@ -139,7 +139,7 @@ def test_the_command_takes_orders(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     recording = bundled_recording(DATES)
     write_recording("dates.parquet", recording.table, recording.metadata)
-    told = cli("decide", "dates.parquet", "--orders", "5", "--max-loss", "0.05")
+    told = cli("decide", "dates.parquet", "--set=orders=5", "--max-loss", "0.05")
     assert told.code == 0, told.err
     assert told.out.startswith("Stop asking when ")
     assert "5 random orders" in told.words

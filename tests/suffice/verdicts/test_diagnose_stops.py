@@ -461,7 +461,7 @@ def test_the_command_prints_tables_and_json(tmp_path, capsys):
 
     def told(*more: str) -> tuple[int, str]:
         with pytest.raises(SystemExit) as ended:
-            run(["diagnose", path, "--tune", tune, "--rule", "tasr", "--resamples", "50", *more])
+            run(["diagnose", path, "--tune", tune, "--rule", "tasr", "--set=resamples=50", *more])
         return ended.value.code or 0, capsys.readouterr().out
 
     code, out = told("--json", "--cells", tune)

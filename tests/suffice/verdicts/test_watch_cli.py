@@ -116,7 +116,7 @@ def test_what_has_moved_exits_with_3_and_prints_the_commands(folder, tmp_path):
 def test_the_next_command_asks_the_same_again(folder, tmp_path):
     policy = tmp_path / "policy.json"
     Policy.load(folder / "policy.json").save(policy)
-    text = "--metric agreement --max-loss 0.05 --since 2026-01-01 --deadline 2h --window 400 --risk 0.04"
+    text = "--metric agreement --max-loss 0.05 --since 2026-01-01 --risk 0.04 --set deadline=2h --set window=400"
     given = text.split()
     shown = cli("watch", folder / "broken.parquet", "--policy", policy, *given, "--json").json
     words = shown["next"].split()
@@ -166,14 +166,14 @@ def test_a_file_of_user_signals_is_read_as_csv_or_json_lines(folder, tmp_path):
     (tmp_path / "s.jsonl").write_text("".join(json.dumps({"question_id": n, "time": t + 5}) + "\n" for n, t in rows))
     results = [
         watched(
-            folder, "healthy", "--signal", tmp_path / f"s.{form}", "--deadline", "2h", "--max-loss", 0.1, "--json"
+            folder, "healthy", "--signal", tmp_path / f"s.{form}", "--set=deadline=2h", "--max-loss", 0.1, "--json"
         ).json
         for form in ("csv", "jsonl")
     ]
     assert {**results[0], "next": ""} == {**results[1], "next": ""}
     assert results[0]["whole"]["mean"] == pytest.approx(0.25)
     assert results[0]["status"] == "fall back"
-    assert "36h" in watched(folder, "healthy", "--deadline", "soon").error
+    assert "36h" in watched(folder, "healthy", "--set=deadline=soon").error
     assert watched(folder, "healthy", "--since", "2026-01-01T10:00:00Z", "--json").json["n"] == 1400
 
 
@@ -243,7 +243,7 @@ def test_the_demo_prints_the_true_loss_both_sentences_and_a_page(tmp_path, monke
         log = questions_of(n, n)
         write_recording(tmp_path / f"hotpotqa_{split}.parquet", log.table, log.metadata)
     page = tmp_path / "page.md"
-    arguments = ("demo", "watch", "-o", tmp_path, "--requests", 400, "--audit-rate", 0.4)
+    arguments = ("demo", "watch", "-o", tmp_path, "--set=requests=400", "--set=audit-rate=0.4")
     shown = cli(*arguments, "--markdown", page)
     assert (shown.code, shown.err) == (0, "")
     for words in (
@@ -255,7 +255,7 @@ def test_the_demo_prints_the_true_loss_both_sentences_and_a_page(tmp_path, monke
         assert words in shown.words, words
     assert len(shown.out.splitlines()) <= 40
     text = page.read_text()
-    assert "suffice demo watch --requests 400 --audit-rate 0.4" in text
+    assert "suffice demo watch --set requests=400 --set audit-rate=0.4" in text
     assert "](page.svg)" in text
     assert "alarm" in page.with_suffix(".svg").read_text()
     assert str(Policy.load(tmp_path / "full-width.policy.json").rule) == "never()"

@@ -13,6 +13,7 @@ import typer
 
 from suffice.cli.console import print_text, progress_bar
 from suffice.cli.output import Screen
+from suffice.cli.parameters import Setting
 from suffice.common.display.svg import check_charts_extra
 from suffice.common.tables import FORMATS, counted, render
 from suffice.errors import DataError
@@ -33,7 +34,7 @@ def _figures_folder(folder: Path | None) -> Path | None:
 
 FiguresOption = Annotated[
     Path | None,
-    typer.Option("--figures", help="Draw the figures as SVG files in this folder.", callback=_figures_folder),
+    Setting("papers", "figures", help="Draw the figures as SVG files in this folder.", callback=_figures_folder),
 ]
 OutOption = Annotated[Path | None, typer.Option("--out", "-o", help="Write to this file instead of standard output.")]
 

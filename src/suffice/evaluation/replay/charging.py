@@ -27,7 +27,7 @@ class Charging:
     """A convention of charging.
 
     Attributes:
-        name: What `--ledger` calls it.
+        name: What the setting `ledger` calls it.
         note: A note to show with its figures; empty for the default convention.
         of_policy: Returns the rounds in which a policy pays for calls on demand, by component, each of the view's
             shape.  A component that it does not name is paid in every visited round if it belongs to the loop, and

@@ -18,7 +18,7 @@ from suffice.recordings.recording import Recording
 
 _SIGNAL_REMEDIES: Mapping[str, str] = MappingProxyType(
     {
-        "embedding": "embed the drafts (`suffice draft record --embedder minilm`)",
+        "embedding": "embed the drafts (`suffice draft record --set embedder=minilm`)",
         "feedback": "record with a critic (`suffice draft record`)",
         "information_score": "let judges mark the drafts (`suffice judge drafts`)",
         "judge": "let a judge mark the rounds (`suffice record --judge-model NAME`)",
@@ -27,11 +27,11 @@ _SIGNAL_REMEDIES: Mapping[str, str] = MappingProxyType(
         "complexity": "record round 0 behind a classifier of questions (`suffice record --round-zero --gate FOLDER`)",
         "p_enough": "record with probes that read the replies (enrichers=(ReplyProbes(...),))",
         "p_retrieve": "record round 0 behind a model with Self-RAG's tokens (gate=ReflectionGate(...))",
-        "critique_score": "record with a model that has Self-RAG's tokens (`suffice record --local --own-signal critique_score`)",
-        "sample_spread": "record with samples of a local model (`suffice record --local --own-signal sample_spread`)",
-        "new_confidence": "record with the states of a local model (`suffice record --local --own-signal new_confidence`)",
+        "critique_score": "record with a model that has Self-RAG's tokens (`suffice record --local --set own-signal=critique_score`)",
+        "sample_spread": "record with samples of a local model (`suffice record --local --set own-signal=sample_spread`)",
+        "new_confidence": "record with the states of a local model (`suffice record --local --set own-signal=new_confidence`)",
         "p_known": "record round 0 behind a gate (`suffice record --round-zero --gate PROBE`)",
-        "reranker": "record with a reranker (`suffice record --rerank-signal MODEL`)",
+        "reranker": "record with a reranker (`suffice record --set rerank-signal=MODEL`)",
         "verbal_confidence": "record with a prompt that asks for a confidence (`suffice record --prompt NAME`)",
     }
 )

@@ -107,7 +107,7 @@ class Cluster:
         if self.is_started_here and places < (self.workers or 1):
             raise DataError(
                 f"{self.workers or 1} workers with {self.cpus:g} processors and {self.gpus:g} GPUs each do not fit on this "
-                f"machine, which has place for {places}: fewer workers, or smaller shares with --gpus-per-worker"
+                f"machine, which has place for {places}: fewer workers, or smaller shares with --set gpus-per-worker=0.5"
             )
         return self.workers or max(places, 1)
 

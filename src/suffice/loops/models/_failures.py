@@ -51,7 +51,7 @@ def status_failure(
         return ModelError(f"{report}.{wait} Try again later, with less concurrency", retryable=True)
     if wants_logprobs and "logprob" in detail.lower():
         return LogprobsUnavailableError(
-            f"{report}. Set top_logprobs to a number that the endpoint allows, or turn it off (--no-logprobs, top_logprobs=None)"
+            f"{report}. Set top_logprobs to a number that the endpoint allows, or turn it off (--set logprobs=false, top_logprobs=None)"
         )
     return ModelError(f"{report}. Check base_url, model and parameters")
 

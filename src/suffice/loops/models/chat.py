@@ -30,9 +30,7 @@ from suffice.policy.rounds import Passage, Reply
 from suffice.policy.signals.margins import LOGPROB_NEEDS
 from suffice.policy.signals.position import AnswerPosition
 
-_WITHOUT_LOGPROBS = (
-    "use another endpoint, or turn them off (--no-logprobs, top_logprobs=None), which leaves answer_margin undefined"
-)
+_WITHOUT_LOGPROBS = "use another endpoint, or turn them off (--set logprobs=false, top_logprobs=None), which leaves answer_margin undefined"
 _PINNED_FIELDS = ("kind", "endpoint", "api", "model", "temperature", "seed", "extra_body")
 
 

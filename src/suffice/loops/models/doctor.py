@@ -23,8 +23,8 @@ LogprobsKind = Literal["raw", "processed", "none", "unknown"]
 
 _SAMPLES = 2
 _UNREAD_NOTE = (
-    "no answer could be read from the replies: choose another --prompt or --answer-position, raise --max-tokens if they "
-    "are cut off or still thinking, or switch thinking off with --extra-body "
+    "no answer could be read from the replies: choose another --prompt or answer-position, raise max-tokens if they "
+    "are cut off or still thinking, or switch thinking off with --set extra-body="
     '\'{"chat_template_kwargs": {"enable_thinking": false}}\''
 )
 _ALTERNATIVES = (20, 5, MIN_ALTERNATIVES)

@@ -213,7 +213,7 @@ class _Owed:
             is_first, self._noted = not self._noted, True
         if is_first:
             _LIMITS_LOG.warning(
-                "a request is expected to take about %.0f tokens, and tokens_per_minute (--tokens-per-minute) is %d: the next one "
+                "a request is expected to take about %.0f tokens, and tokens_per_minute (--set tokens-per-minute=...) is %d: the next one "
                 "waits for about %.0f minutes",
                 tokens,
                 limit,

@@ -26,13 +26,13 @@ REMEDIES: Mapping[str, str] = MappingProxyType(
         ),
         "p_enough": "Let probes read the replies of a local model (enrichers=(ReplyProbes(...),))",
         "p_retrieve": "Put a model with Self-RAG's tokens in front (RetrievalLoop(gate=ReflectionGate(...)))",
-        "critique_score": "Let a model with Self-RAG's tokens judge itself (--local --own-signal critique_score, enrichers=(SelfCritique(...),))",
-        "sample_spread": "Sample a local model (--local --own-signal sample_spread, enrichers=(SampleSpread(...),))",
-        "new_confidence": "Watch the states of a local model (--local --own-signal new_confidence, enrichers=(ConfidenceMonitor(...),))",
+        "critique_score": "Let a model with Self-RAG's tokens judge itself (--local --set own-signal=critique_score, enrichers=(SelfCritique(...),))",
+        "sample_spread": "Sample a local model (--local --set own-signal=sample_spread, enrichers=(SampleSpread(...),))",
+        "new_confidence": "Watch the states of a local model (--local --set own-signal=new_confidence, enrichers=(ConfidenceMonitor(...),))",
         "difficulty": "Give each question its difficulty (a column, or enrichers=(KnownDifficulty(...),))",
         "judge": "Give a judge (suffice answer --judge-model NAME, or enrichers=(EntailmentJudge(...),))",
-        "reranker": "Give a cross-encoder (suffice answer --rerank-signal ID, or enrichers=(CrossEncoderScorer(...),))",
-        "embedding": "Have drafts embedded (suffice draft answer --embedder minilm, or enrichers=(DraftEmbedder(MiniLM()),))",
+        "reranker": "Give a cross-encoder (suffice answer --set rerank-signal=ID, or enrichers=(CrossEncoderScorer(...),))",
+        "embedding": "Have drafts embedded (suffice draft answer --set embedder=minilm, or enrichers=(DraftEmbedder(MiniLM()),))",
     }
 )
 """Advice for needs that model endpoints do not meet, by the terms of `Signal.needs`."""

@@ -69,7 +69,7 @@ def signalled_losses(
     if deadline <= 0:
         raise DataError(
             "a user signal needs a deadline, the time after which a request without a complaint counts as good: "
-            "deadline=7 * 86400, or --deadline 7d"
+            "deadline=7 * 86400, or --set deadline=7d"
         )
     if given and not {item.request for item in given} & {*(names or heard.place_of)}:
         raise DataError(

@@ -9,6 +9,7 @@ import typer
 
 from suffice.cli.gating import encoder_of
 from suffice.cli.output import Output, Screen
+from suffice.cli.parameters import Setting
 from suffice.common.files import quoted
 from suffice_gates.commands.compare_gates import read_answers
 from suffice_gates.gates import BUNDLED_ANSWERS, fit_complexity
@@ -33,7 +34,7 @@ def classify_command(
     ] = "em",
     multi_hop: Annotated[
         bool,
-        typer.Option("--multi-hop/--single-hop", help="Label of a question that no way answered rightly."),
+        Setting("gate", "multi-hop", off="single-hop", help="Label of a question that no way answered rightly."),
     ] = True,
 ) -> None:
     """Fit a gate on labels: the cheapest way that answers a question rightly, with no, one or all retrievals.

@@ -13,6 +13,7 @@ from suffice.cli import options
 from suffice.cli.console import warn
 from suffice.cli.local import LocalRun
 from suffice.cli.output import Output, Screen
+from suffice.cli.parameters import Setting
 from suffice.common.provided import provided
 from suffice.common.tables import render
 from suffice.errors import DataError
@@ -84,8 +85,10 @@ def compare_gates_command(
     prompt: Annotated[
         str, typer.Option("--prompt", help=f"With --model, one of: {', '.join(PROMPTS)}.")
     ] = "answer_first",
-    max_tokens: Annotated[int, typer.Option("--max-tokens", min=1, help="With --model: most tokens of a reply.")] = 64,
-    samples: Annotated[int, typer.Option("--samples", min=2, help="With --model: sampled answers per question.")] = 10,
+    max_tokens: Annotated[
+        int, Setting("endpoint", "max-tokens", min=1, help="With --model: most tokens of a reply.")
+    ] = 64,
+    samples: Annotated[int, Setting("gate", "samples", min=2, help="With --model: sampled answers per question.")] = 10,
     rate: Annotated[
         float | None,
         typer.Option("--rate", min=0.0, max=1.0, help="Choose thresholds by this retrieval rate instead of quality."),
@@ -93,7 +96,9 @@ def compare_gates_command(
     metric: Annotated[
         list[str] | None, typer.Option("--metric", help="Columns in [0, 1]; the first is the quality. May be repeated.")
     ] = None,
-    margin: Annotated[float, typer.Option("--margin", help="Margin of non-inferiority to always retrieving.")] = 0.02,
+    margin: Annotated[
+        float, Setting("statistics", "margin", help="Margin of non-inferiority to always retrieving.")
+    ] = 0.02,
     markdown: options.Markdown = None,
 ) -> None:
     """Compare gates, which answer some questions without retrieval.

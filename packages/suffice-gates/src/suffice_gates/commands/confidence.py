@@ -6,17 +6,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-from typer import BadParameter, Option
+from typer import BadParameter
 
 from suffice.cli.local import LocalModel
+from suffice.cli.parameters import Setting
 from suffice.errors import DataError
 from suffice_gates.models import TransformersModel
 from suffice_gates.probes import Probe, ProbeConfidence
 
 AllowPrompt = Annotated[
     list[str] | None,
-    Option(
-        "--allow-prompt",
+    Setting(
+        "gate",
+        "allow-prompt",
         help="'rag': use the probe with passages although it was fitted on questions alone, as the paper does.",
     ),
 ]
@@ -28,7 +30,7 @@ def open_confidence(
     """Open a local model and its probe; return the confidence and the model."""
     unknown = sorted(set(allow) - {"qa", "rag"})
     if unknown:
-        raise BadParameter(f"{unknown[0]!r} is not a prompt; allowed: 'rag', 'qa'", param_hint="--allow-prompt")
+        raise BadParameter(f"{unknown[0]!r} is not a prompt; allowed: 'rag', 'qa'", param_hint="allow-prompt")
     trained_probe = Probe.load(probe)
     trained_probe.card.check_prompt("rag", allow=allow)  # checked before a model is loaded
     if trained_probe.card.layer is None:

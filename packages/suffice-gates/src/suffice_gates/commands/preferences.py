@@ -14,6 +14,7 @@ from suffice.cli.console import progress_bar
 from suffice.cli.gating import note_fitted
 from suffice.cli.local import LocalModel
 from suffice.cli.output import Output, Screen
+from suffice.cli.parameters import Setting
 from suffice.common.files import quoted
 from suffice.common.tables import counted
 from suffice.loops.retrieval import AsyncRetriever, Question, Retriever, load_questions
@@ -40,20 +41,22 @@ def preferences_command(
     output: Output,
     allow_prompt: AllowPrompt = None,
     candidates: Annotated[
-        int, typer.Option("--candidates", min=2, help="Candidate passages per question, the retriever's best.")
+        int, Setting("reranker", "candidates", min=2, help="Candidate passages per question, the retriever's best.")
     ] = 8,
-    k: Annotated[int, typer.Option("--k", min=1, help="Most positives, and most negatives, per question.")] = 5,
+    k: Annotated[int, Setting("reranker", "k", min=1, help="Most positives, and most negatives, per question.")] = 5,
     line_prompt: Annotated[
-        str, typer.Option("--line-prompt", help="The field `prompt` of every line, for rerankers that are LLMs.")
+        str, Setting("reranker", "line-prompt", help="The field `prompt` of every line, for rerankers that are LLMs.")
     ] = PROMPT,
     shift: Annotated[
         int,
-        typer.Option("--shift", min=0, help="Number of questions to measure the probe on under both prompts; 0: none."),
+        Setting(
+            "reranker", "shift", min=0, help="Number of questions to measure the probe on under both prompts; 0: none."
+        ),
     ] = 200,
     label_rule: Annotated[
-        str, typer.Option("--label-rule", help="With --shift: when an answer is right: em, contains or f1>=T.")
+        str, Setting("reranker", "label-rule", help="With shift: when an answer is right: em, contains or f1>=T.")
     ] = "contains",
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the passages of --shift.")] = 0,
+    seed: Annotated[int, Setting("reranker", "seed", min=0, help="Seed of the passages of shift.")] = 0,
     limit: options.Limit = None,
     shard: options.ShardOption = None,
 ) -> None:

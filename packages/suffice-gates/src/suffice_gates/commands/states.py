@@ -13,6 +13,7 @@ from suffice.cli.cluster import ClusterOptions
 from suffice.cli.console import number, progress_bar
 from suffice.cli.local import LocalModel, json_object
 from suffice.cli.output import Output, Screen
+from suffice.cli.parameters import Setting, from_file
 from suffice.common.files import quoted
 from suffice.errors import DataError
 from suffice.loops.models import EndpointEmbedder
@@ -70,10 +71,10 @@ def states_command(
         typer.Option("--dataset", help="With --prompt rag and a recording: the questions with their passages."),
     ] = None,
     template: Annotated[
-        str, typer.Option("--template", help="At an endpoint: its chat template, with {system}, {user} and {prefill}.")
+        str, Setting("gate", "template", help="At an endpoint: its chat template, with {system}, {user} and {prefill}.")
     ] = RAW,
     extra_body: Annotated[
-        str, typer.Option("--extra-body", help="At an endpoint: more fields of each request, as JSON; no secrets.")
+        str, Setting("endpoint", "extra-body", help="At an endpoint: more fields of each request, as JSON; no secrets.")
     ] = "{}",
     api_key_env: Annotated[
         str, typer.Option("--api-key-env", help="The environment variable that holds the API key.")
@@ -141,8 +142,8 @@ def _check_place(
         raise DataError(
             f"--layers {layers!r} chooses among the layers of a model that runs here; {gives}: leave it out"
         )
-    if base_url is None and json_object(extra_body):
-        raise DataError(f"--extra-body {extra_body!r} goes to an endpoint, and there is none: give --base-url, too")
+    if base_url is None and json_object(extra_body) and not from_file("extra_body"):
+        raise DataError(f"extra-body {extra_body!r} goes to an endpoint, and there is none: give --base-url, too")
     if base_url is not None or encoder is not None:
         place = ("device",) if encoder is not None else ()
         local.refuse_unused("leave it out, or give --model without --base-url", "batch_size", "instructions", *place)

@@ -10,6 +10,7 @@ import typer
 
 from suffice.cli.console import status
 from suffice.cli.output import Output, Screen
+from suffice.cli.parameters import Setting, from_file
 from suffice.common.files import json_lines, quoted
 from suffice.errors import DataError
 from suffice.recordings import is_recording, read_recording
@@ -27,32 +28,31 @@ class _ProbeTraining:
     panel: ClassVar[str] = "Training"
 
     hidden: Annotated[
-        str, typer.Option("--hidden", help="Comma-separated widths between the layers; empty = one layer.")
+        str, Setting("gate", "hidden", help="Comma-separated widths between the layers; empty = one layer.")
     ] = ",".join(map(str, HIDDEN))
     dropout: Annotated[
-        float, typer.Option("--dropout", help="Share of each hidden layer dropped in a step, in [0, 1).")
+        float, Setting("gate", "dropout", help="Share of each hidden layer dropped in a step, in [0, 1).")
     ] = 0.5
-    lr: Annotated[float, typer.Option("--lr", help="Learning rate.")] = 5e-5
-    epochs: Annotated[int, typer.Option("--epochs", min=1, help="Most epochs (the paper: 30, and 100).")] = 100
+    lr: Annotated[float, Setting("gate", "lr", help="Learning rate.")] = 5e-5
+    epochs: Annotated[int, Setting("gate", "epochs", min=1, help="Most epochs (the paper: 30, and 100).")] = 100
     patience: Annotated[
-        int, typer.Option("--patience", min=0, help="Epochs without a better dev loss before it stops; 0 = never stop.")
+        int,
+        Setting("gate", "patience", min=0, help="Epochs without a better dev loss before it stops; 0 = never stop."),
     ] = 10
-    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Questions per step.")] = 32
-    weight_decay: Annotated[float, typer.Option("--weight-decay", min=0, help="Decoupled weight decay.")] = 0.0
+    batch_size: Annotated[int, Setting("local", "batch-size", min=1, help="Questions per step.")] = 32
+    weight_decay: Annotated[float, Setting("gate", "weight-decay", min=0, help="Decoupled weight decay.")] = 0.0
     standardize: Annotated[
         bool,
-        typer.Option(
-            "--standardize/--no-standardize", help="Scale states by mean and deviation, stored with the probe."
-        ),
+        Setting("gate", "standardize", help="Scale states by mean and deviation, stored with the probe."),
     ] = True
     balanced: Annotated[
-        bool, typer.Option("--balanced/--unbalanced", help="As many known as unknown questions in each epoch.")
+        bool, Setting("gate", "balanced", off="unbalanced", help="As many known as unknown questions in each epoch.")
     ] = True
-    device: Annotated[str, typer.Option("--device", help="Where to train, as torch names it.")] = "cpu"
+    device: Annotated[str, Setting("local", "device", help="Where to train, as torch names it.")] = "cpu"
 
     def settings(self) -> ProbeSettings:
         """Return the options as `ProbeSettings`."""
-        parsed = {"hidden": _whole_numbers("--hidden", self.hidden), "patience": self.patience or None}
+        parsed = {"hidden": _whole_numbers("hidden", self.hidden), "patience": self.patience or None}
         return ProbeSettings(**{**asdict(self), **parsed})
 
 
@@ -68,39 +68,39 @@ def train_probe_command(
     training: _ProbeTraining,
     output: Output,
     rule: Annotated[
-        str, typer.Option("--label-rule", help="When an answer is right: em, contains, f1>=T, or COLUMN>=T (a judge).")
+        str, Setting("gate", "label-rule", help="When an answer is right: em, contains, f1>=T, or COLUMN>=T (a judge).")
     ] = "em",
     least: Annotated[
         float,
-        typer.Option("--least", help="Least share of a question's several answers that must be right, in (0, 1]."),
+        Setting("gate", "least", help="Least share of a question's several answers that must be right, in (0, 1]."),
     ] = 0.5,
     kind: Annotated[Literal["mlp", "logistic"], typer.Option("--kind", help="The network, or a linear one.")] = "mlp",
     layer: Annotated[int | None, typer.Option("--layer", help="Only this layer.")] = None,
     layers: Annotated[
         str | None,
-        typer.Option("--layers", help="Comma-separated layers to try; default: all stored ones."),
+        Setting("gate", "layers", help="Comma-separated layers to try; default: all stored ones."),
     ] = None,
-    seeds: Annotated[str, typer.Option("--seeds", help="Comma-separated seeds; the best on dev is kept.")] = "0",
+    seeds: Annotated[str, Setting("gate", "seeds", help="Comma-separated seeds; the best on dev is kept.")] = "0",
     calibration: Annotated[
         str, typer.Option("--calibration", help=f"Fitted on dev: {', '.join(CALIBRATIONS)}.")
     ] = "none",
     train_size: Annotated[
-        int | None, typer.Option("--train-size", min=2, help="Questions to fit on (the paper: 2000); default: all.")
+        int | None, Setting("gate", "train-size", min=2, help="Questions to fit on (the paper: 2000); default: all.")
     ] = None,
     curve: Annotated[
-        str | None, typer.Option("--curve", help="Comma-separated sizes of the training set to measure besides.")
+        str | None, Setting("gate", "curve", help="Comma-separated sizes of the training set to measure besides.")
     ] = None,
-    dev_share: Annotated[float, typer.Option("--dev-share", help="Share of dev questions, by id hash.")] = 0.2,
-    test_share: Annotated[float, typer.Option("--test-share", help="Share of test questions, by id hash.")] = 0.2,
-    salt: Annotated[str, typer.Option("--split-salt", help="Salt of the split; another text gives another one.")] = "",
+    dev_share: Annotated[float, Setting("gate", "dev-share", help="Share of dev questions, by id hash.")] = 0.2,
+    test_share: Annotated[float, Setting("gate", "test-share", help="Share of test questions, by id hash.")] = 0.2,
+    salt: Annotated[str, Setting("gate", "split-salt", help="Salt of the split; another text gives another one.")] = "",
     rag_states: Annotated[
         Path | None, typer.Option("--rag-states", help="States of the prompt with passages, measured separately.")
     ] = None,
     rag_round: Annotated[
-        int, typer.Option("--rag-round", min=1, help="The round of --labels whose answers had those passages.")
+        int, Setting("gate", "rag-round", min=1, help="The round of --labels whose answers had those passages.")
     ] = 3,
     train_on_rag: Annotated[
-        bool, typer.Option("--train-on-rag", help="Fit on both prompts; the probe is then valid for both.")
+        bool, Setting("gate", "train-on-rag", help="Fit on both prompts; the probe is then valid for both.")
     ] = False,
 ) -> None:
     """Train a probe: select it on dev, measure it once on test, and store it without code.
@@ -123,11 +123,11 @@ def train_probe_command(
             split,
             kind=kind,
             layers=_layers(layer, layers),
-            seeds=_whole_numbers("--seeds", seeds),
+            seeds=_whole_numbers("seeds", seeds),
             calibration=calibration,
             settings=settings,
             train_size=train_size,
-            curve=_whole_numbers("--curve", curve or ""),
+            curve=_whole_numbers("curve", curve or ""),
             other=other,
             train_on_both=train_on_rag,
             on_step=report,
@@ -174,11 +174,11 @@ def _whole_numbers(option: str, text: str) -> tuple[int, ...]:
 
 
 def _layers(layer: int | None, layers: str | None) -> tuple[int, ...] | None:
-    if layer is not None and layers is not None:
-        raise typer.BadParameter("give one of --layer and --layers", param_hint="--layers")
+    if layer is not None and layers is not None and not from_file("layers"):
+        raise typer.BadParameter("give --layer or the setting layers, not both", param_hint="--layer")
     if layer is not None:
         return (layer,)
-    return None if layers is None else _whole_numbers("--layers", layers)
+    return None if layers is None else _whole_numbers("layers", layers)
 
 
 def _probe_screen(run: ProbeRun, out: Path, about: dict[str, Any]) -> Screen:

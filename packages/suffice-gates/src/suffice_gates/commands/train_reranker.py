@@ -14,6 +14,7 @@ from suffice.cli import models, options
 from suffice.cli.console import quiet_bars
 from suffice.cli.local import LocalRun, hub_name
 from suffice.cli.output import Output, Screen
+from suffice.cli.parameters import Setting
 from suffice.common.files import quoted
 from suffice.errors import DataError
 from suffice.evaluation.statistics import Resampling
@@ -37,7 +38,7 @@ class _Answering(models.Answering):
     panel: ClassVar[str] = "Answers to --questions"
 
     logprobs: Annotated[
-        bool, typer.Option("--logprobs/--no-logprobs", help="Ask for log-probabilities; nothing here reads them.")
+        bool, Setting("endpoint", "logprobs", help="Ask for log-probabilities; nothing here reads them.")
     ] = False
 
 
@@ -47,7 +48,7 @@ class _BaseRun(LocalRun):
 
     revision: Annotated[
         str | None,
-        typer.Option("--revision", help="Revision of --base at the hub; or write ID@REVISION in any option."),
+        Setting("local", "revision", help="Revision of --base at the hub; or write ID@REVISION in any option."),
     ] = None
 
 
@@ -57,49 +58,52 @@ class _RerankerTraining:
 
     panel: ClassVar[str] = "Training"
 
-    learning_rate: Annotated[float, typer.Option("--lr", help="Largest learning rate.")] = (
+    learning_rate: Annotated[float, Setting("reranker", "lr", help="Largest learning rate.")] = (
         _RERANKER_DEFAULTS.learning_rate
     )
-    weight_decay: Annotated[float, typer.Option("--weight-decay", help="Weight decay of AdamW.")] = (
+    weight_decay: Annotated[float, Setting("reranker", "weight-decay", help="Weight decay of AdamW.")] = (
         _RERANKER_DEFAULTS.weight_decay
     )
-    query_tokens: Annotated[int, typer.Option("--query-tokens", help="Longest question.")] = (
+    query_tokens: Annotated[int, Setting("reranker", "query-tokens", help="Longest question.")] = (
         _RERANKER_DEFAULTS.query_tokens
     )
-    passage_tokens: Annotated[int, typer.Option("--passage-tokens", help="Longest passage.")] = (
+    passage_tokens: Annotated[int, Setting("reranker", "passage-tokens", help="Longest passage.")] = (
         _RERANKER_DEFAULTS.passage_tokens
     )
     batch: Annotated[
-        int, typer.Option("--batch", help="Rows per step and device: each a positive with its negatives.")
+        int, Setting("reranker", "batch", help="Rows per step and device: each a positive with its negatives.")
     ] = _RERANKER_DEFAULTS.batch
     accumulate: Annotated[
         int | None,
-        typer.Option("--accumulate", help="Parts into which a batch is cut; default: as many as --memory demands."),
+        Setting("reranker", "accumulate", help="Parts into which a batch is cut; default: as many as memory demands."),
     ] = _RERANKER_DEFAULTS.accumulate
     memory: Annotated[
-        float, typer.Option("--memory", help="GiB of the device that training may take; sets --accumulate.")
+        float, Setting("reranker", "memory", help="GiB of the device that training may take; sets accumulate.")
     ] = _RERANKER_DEFAULTS.memory
     checkpointing: Annotated[
-        bool, typer.Option("--checkpointing", help="Compute layers again in the backward pass: less memory, slower.")
+        bool,
+        Setting("reranker", "checkpointing", help="Compute layers again in the backward pass: less memory, slower."),
     ] = _RERANKER_DEFAULTS.checkpointing
-    epochs: Annotated[float, typer.Option("--epochs", help="Passes over the data.")] = _RERANKER_DEFAULTS.epochs
-    temperature: Annotated[float, typer.Option("--temperature", help="Temperature of InfoNCE.")] = (
+    epochs: Annotated[float, Setting("reranker", "epochs", help="Passes over the data.")] = _RERANKER_DEFAULTS.epochs
+    temperature: Annotated[float, Setting("reranker", "temperature", help="Temperature of InfoNCE.")] = (
         _RERANKER_DEFAULTS.temperature
     )
-    negatives: Annotated[int, typer.Option("--negatives", help="Most given negatives.")] = _RERANKER_DEFAULTS.negatives
-    in_batch: Annotated[int, typer.Option("--in-batch", help="Most further negatives from the batch.")] = (
+    negatives: Annotated[int, Setting("reranker", "negatives", help="Most given negatives.")] = (
+        _RERANKER_DEFAULTS.negatives
+    )
+    in_batch: Annotated[int, Setting("reranker", "in-batch", help="Most further negatives from the batch.")] = (
         _RERANKER_DEFAULTS.in_batch
     )
-    warmup: Annotated[float, typer.Option("--warmup", help="Share of the steps in which the learning rate rises.")] = (
-        _RERANKER_DEFAULTS.warmup
-    )
-    evaluations: Annotated[int, typer.Option("--evaluations", help="Evaluations and checkpoints per epoch.")] = (
+    warmup: Annotated[
+        float, Setting("reranker", "warmup", help="Share of the steps in which the learning rate rises.")
+    ] = _RERANKER_DEFAULTS.warmup
+    evaluations: Annotated[int, Setting("reranker", "evaluations", help="Evaluations and checkpoints per epoch.")] = (
         _RERANKER_DEFAULTS.evaluations
     )
     patience: Annotated[
-        int, typer.Option("--patience", help="Evaluations without a better MRR on dev before it stops.")
+        int, Setting("reranker", "patience", help="Evaluations without a better MRR on dev before it stops.")
     ] = _RERANKER_DEFAULTS.patience
-    precision: Annotated[str, typer.Option("--precision", help="auto, fp32, bf16 or fp16.")] = (
+    precision: Annotated[str, Setting("reranker", "precision", help="auto, fp32, bf16 or fp16.")] = (
         _RERANKER_DEFAULTS.precision
     )
 
@@ -119,7 +123,7 @@ def train_reranker_command(
         Path | None, typer.Option("--test", help="Preferences to report on, before and after training; default: --dev.")
     ] = None,
     seed: Annotated[
-        int, typer.Option("--seed", min=0, help="Seed of row order, dropout, a new head and resamples.")
+        int, Setting("reranker", "seed", min=0, help="Seed of row order, dropout, a new head and resamples.")
     ] = 0,
     questions: Annotated[
         str | None, typer.Option("--questions", help="Answer these in both orders, too: quality before and after.")

@@ -118,7 +118,7 @@ class ProbeCard:
         if prompt not in self.prompts and prompt not in allow:
             raise ConfigMismatchError(
                 f"the probe was fitted on states of the prompts {', '.join(self.prompts)}, not on {prompt!r}, so its "
-                f"output there is a guess: train it on both, or allow the prompt (--allow-prompt {prompt}, allow=({prompt!r},)) "
+                f"output there is a guess: train it on both, or allow the prompt (--set allow-prompt={prompt}, allow=({prompt!r},)) "
                 "and report its AUROC and ECE there"
             )
 

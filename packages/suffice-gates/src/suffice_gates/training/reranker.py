@@ -217,7 +217,7 @@ def _in_more_parts(chosen: RerankerSettings, trainer: Any, model: str, lack: str
     if parts is None or trainer.args.world_size > 1:
         raise ModelError(
             f"memory does not suffice to train {model!r} with {chosen.batch // (chosen.accumulate or 1)} row(s) at a "
-            f"time ({lack}): use --checkpointing, fewer --negatives, shorter --passage-tokens or a smaller --batch"
+            f"time ({lack}): --set checkpointing=true, or fewer negatives, shorter passage-tokens or a smaller batch"
         )
     return replace(chosen, accumulate=parts)
 

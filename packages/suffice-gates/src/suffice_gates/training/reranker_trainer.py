@@ -187,7 +187,7 @@ def in_parts(settings: RerankerSettings, estimate: MemoryEstimate | None) -> tup
     )
     if total <= MOST_OF * settings.memory:
         return chosen, (said,)
-    advice = "use --checkpointing, fewer --negatives or --passage-tokens, or a smaller --batch"
+    advice = "--set checkpointing=true, or fewer negatives or passage-tokens, or a smaller batch"
     return chosen, (f"{said}: more than {MOST_OF:.0%} of {settings.memory:g} GiB. If it does not fit, {advice}",)
 
 

@@ -12,6 +12,7 @@ import typer
 from suffice.cli import options
 from suffice.cli.local import LocalModel
 from suffice.cli.output import Output
+from suffice.cli.parameters import Setting
 from suffice.errors import DataError
 from suffice.evaluation.statistics import Resampling
 from suffice.loops.retrieval import load_questions
@@ -60,62 +61,68 @@ def cbdr_command(
         list[str] | None, typer.Option("--other", help="Another cross-encoder to compare; may be given again.")
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first questions of each file.")] = None,
-    layers: Annotated[str, typer.Option("--layers", help="Layers to probe: middle, last, or numbers.")] = "middle,last",
-    epochs: Annotated[str, typer.Option("--epochs", help="Epochs of the probes; each is tried.")] = _spelled(
+    layers: Annotated[
+        str, Setting("papers", "layers", help="Layers to probe: middle, last, or numbers.")
+    ] = "middle,last",
+    epochs: Annotated[str, Setting("papers", "epochs", help="Epochs of the probes; each is tried.")] = _spelled(
         _CBDR_DEFAULTS.epochs
     ),
-    hidden: Annotated[str, typer.Option("--hidden", help="Widths between the probe's layers.")] = _spelled(HIDDEN),
-    dropout: Annotated[float, typer.Option("--dropout", help="Of the probe.")] = _CBDR_DEFAULTS.probe.dropout,
-    lr: Annotated[float, typer.Option("--lr", help="The probe's learning rate.")] = _CBDR_DEFAULTS.probe.lr,
-    train_size: Annotated[int, typer.Option("--train-size", min=2, help="Questions to fit a probe on.")] = (
+    hidden: Annotated[str, Setting("papers", "hidden", help="Widths between the probe's layers.")] = _spelled(HIDDEN),
+    dropout: Annotated[float, Setting("papers", "dropout", help="Of the probe.")] = _CBDR_DEFAULTS.probe.dropout,
+    lr: Annotated[float, Setting("papers", "lr", help="The probe's learning rate.")] = _CBDR_DEFAULTS.probe.lr,
+    train_size: Annotated[int, Setting("papers", "train-size", min=2, help="Questions to fit a probe on.")] = (
         _CBDR_DEFAULTS.train_size
     ),
-    label: Annotated[str, typer.Option("--label", help="When an answer is right: em, contains or f1>=T.")] = (
+    label: Annotated[str, Setting("papers", "label", help="When an answer is right: em, contains or f1>=T.")] = (
         _CBDR_DEFAULTS.label
     ),
     candidates: Annotated[
-        int, typer.Option("--candidates", min=2, help="Contexts a question.")
+        int, Setting("papers", "candidates", min=2, help="Contexts a question.")
     ] = _CBDR_DEFAULTS.candidates,
-    top: Annotated[str, typer.Option("--top", help="Numbers of passages for an answer; each is tried.")] = _spelled(
+    top: Annotated[str, Setting("papers", "top", help="Numbers of passages for an answer; each is tried.")] = _spelled(
         _CBDR_DEFAULTS.depths
     ),
-    betas: Annotated[str, typer.Option("--betas", help="Thresholds of the gate.")] = _spelled(_CBDR_DEFAULTS.betas),
-    reranker_lr: Annotated[float, typer.Option("--reranker-lr", help="Of the reranker.")] = (
+    betas: Annotated[str, Setting("papers", "betas", help="Thresholds of the gate.")] = _spelled(_CBDR_DEFAULTS.betas),
+    reranker_lr: Annotated[float, Setting("papers", "reranker-lr", help="Of the reranker.")] = (
         _CBDR_DEFAULTS.reranker.learning_rate
     ),
-    reranker_epochs: Annotated[float, typer.Option("--reranker-epochs", help="Of the reranker.")] = (
+    reranker_epochs: Annotated[float, Setting("papers", "reranker-epochs", help="Of the reranker.")] = (
         _CBDR_DEFAULTS.reranker.epochs
     ),
     batch: Annotated[
-        int, typer.Option("--reranker-batch", min=1, help="Positives a step.")
+        int, Setting("papers", "reranker-batch", min=1, help="Positives a step.")
     ] = _CBDR_DEFAULTS.reranker.batch,
     accumulate: Annotated[
         int | None,
-        typer.Option("--accumulate", help="Parts of a reranker batch; default: as many as --memory demands."),
+        Setting("papers", "accumulate", help="Parts of a reranker batch; default: as many as memory demands."),
     ] = _CBDR_DEFAULTS.reranker.accumulate,
-    memory: Annotated[float, typer.Option("--memory", help="GiB that training the reranker may take.")] = (
+    memory: Annotated[float, Setting("papers", "memory", help="GiB that training the reranker may take.")] = (
         _CBDR_DEFAULTS.reranker.memory
     ),
     checkpointing: Annotated[
-        bool, typer.Option("--checkpointing", help="Compute the reranker's layers again: less memory, slower.")
+        bool, Setting("papers", "checkpointing", help="Compute the reranker's layers again: less memory, slower.")
     ] = _CBDR_DEFAULTS.reranker.checkpointing,
-    precision: Annotated[str, typer.Option("--precision", help="Reranker precision: auto, fp32, bf16 or fp16.")] = (
+    precision: Annotated[str, Setting("papers", "precision", help="Reranker precision: auto, fp32, bf16 or fp16.")] = (
         _CBDR_DEFAULTS.reranker.precision
     ),
     test_share: Annotated[
-        float, typer.Option("--test-share", help="Share of test questions, on which all figures are measured.")
+        float, Setting("papers", "test-share", help="Share of test questions, on which all figures are measured.")
     ] = _CBDR_DEFAULTS.test,
     prefer_share: Annotated[
         float,
-        typer.Option("--prefer-share", help="Share of the other questions for the reranker; the probe gets the rest."),
+        Setting(
+            "papers", "prefer-share", help="Share of the other questions for the reranker; the probe gets the rest."
+        ),
     ] = _CBDR_DEFAULTS.prefer,
     shift: Annotated[
         int,
-        typer.Option("--shift", min=1, help="Most test questions to measure the probe on under both prompts."),
+        Setting("papers", "shift", min=1, help="Most test questions to measure the probe on under both prompts."),
     ] = _CBDR_DEFAULTS.shift,
-    max_tokens: Annotated[int, typer.Option("--max-tokens", min=1, help="Most tokens per reply.")] = 64,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of training and draws.")] = _CBDR_DEFAULTS.seed,
-    resamples: Annotated[int, typer.Option("--resamples", min=1, help="Bootstrap draws.")] = (
+    max_tokens: Annotated[int, Setting("endpoint", "max-tokens", min=1, help="Most tokens per reply.")] = 64,
+    seed: Annotated[
+        int, Setting("statistics", "seed", min=0, help="Seed of training and draws.")
+    ] = _CBDR_DEFAULTS.seed,
+    resamples: Annotated[int, Setting("statistics", "resamples", min=1, help="Bootstrap draws.")] = (
         _CBDR_DEFAULTS.resampling.n_resamples
     ),
     form: FormatOption = "table",
@@ -131,13 +138,13 @@ def cbdr_command(
     form = checked_form("json" if output.as_json else form, out)
     settings = replace(
         _CBDR_DEFAULTS,
-        epochs=_integer_list(epochs, "--epochs"),
-        probe=ProbeSettings(hidden=_integer_list(hidden, "--hidden"), dropout=dropout, lr=lr, patience=None),
+        epochs=_integer_list(epochs, "epochs"),
+        probe=ProbeSettings(hidden=_integer_list(hidden, "hidden"), dropout=dropout, lr=lr, patience=None),
         train_size=train_size,
         label=label,
         candidates=candidates,
-        depths=_integer_list(top, "--top"),
-        betas=_number_list(betas, "--betas"),
+        depths=_integer_list(top, "top"),
+        betas=_number_list(betas, "betas"),
         test=test_share,
         prefer=prefer_share,
         shift=shift,

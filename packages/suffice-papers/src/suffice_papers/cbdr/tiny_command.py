@@ -10,6 +10,7 @@ import typer
 
 from suffice.cli.console import progress_bar, quiet_bars
 from suffice.cli.output import Output, Screen
+from suffice.cli.parameters import Setting
 from suffice.common.files import quoted
 from suffice.errors import DataError
 from suffice_papers.cbdr.known_world import known_world, known_world_page, known_world_tables
@@ -21,11 +22,11 @@ from suffice_papers.cbdr.world import EXPOSURES
 def tiny_model_command(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder of the model; created if missing.")],
     output: Output,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the world and of the training.")] = 0,
-    threads: Annotated[int, typer.Option("--threads", min=1, help="Processor threads.")] = 1,
+    seed: Annotated[int, Setting("papers", "seed", min=0, help="Seed of the world and of the training.")] = 0,
+    threads: Annotated[int, Setting("papers", "threads", min=1, help="Processor threads.")] = 1,
     measure: Annotated[
         int,
-        typer.Option("--measure", min=0, help="Number of seeds, from --seed on, to train and measure."),
+        typer.Option("--measure", min=0, help="Number of seeds, from seed on, to train and measure."),
     ] = 0,
     markdown: Annotated[
         Path | None, typer.Option("--markdown", help="With --measure: also write the tables to this Markdown file.")

@@ -10,6 +10,7 @@ import typer
 
 from suffice.cli.local import LocalModel
 from suffice.cli.output import Output, Screen
+from suffice.cli.parameters import Setting
 from suffice.common.tables import Column, Table
 from suffice.errors import DataError
 from suffice.loops.retrieval import BUNDLED_QUESTIONS, load_questions
@@ -34,12 +35,14 @@ def transfer_check_command(
     output: Output,
     allow_prompt: AllowPrompt = None,
     most: Annotated[
-        int, typer.Option("--sets", min=2, help="Questions with three contexts each (the paper: 100).")
+        int, Setting("papers", "sets", min=2, help="Questions with three contexts each (the paper: 100).")
     ] = 100,
     characters: Annotated[
-        int, typer.Option("--characters", min=1, help="Length of a context, whole sentences (the paper: 200).")
+        int, Setting("papers", "characters", min=1, help="Length of a context, whole sentences (the paper: 200).")
     ] = 200,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of irrelevant passages, resamples and signs.")] = 0,
+    seed: Annotated[
+        int, Setting("statistics", "seed", min=0, help="Seed of irrelevant passages, resamples and signs.")
+    ] = 0,
 ) -> None:
     """Compare the effect of contexts on each model's confidence.
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import numpy as np
-import typer
 
 from suffice._version import __version__
 from suffice.cli import options
 from suffice.cli.console import status
 from suffice.cli.output import Output, Screen
+from suffice.cli.parameters import Setting
 from suffice.common.tables import Column, Table, render
 from suffice.errors import DataError
 from suffice.evaluation.replay import policy_for
@@ -94,7 +94,7 @@ _VOTES = (
 
 def demo_samples(
     output: Output,
-    orders: Annotated[int, typer.Option("--orders", min=1, help="Random orders to average figures over.")] = 100,
+    orders: Annotated[int, Setting("statistics", "orders", min=1, help="Random orders to average figures over.")] = 100,
     markdown: options.Markdown = None,
 ) -> None:
     """Stop votes among independent answers early.
@@ -308,7 +308,7 @@ def _summary(outcomes: Sequence[_Outcome], orders: int) -> Table:
 
 
 def _page(tables: Sequence[Table], sentences: Sequence[str], orders: int) -> str:
-    command = f"suffice demo samples --orders {orders} --markdown docs/results/samples.md"
+    command = f"suffice demo samples --set orders={orders} --markdown docs/results/samples.md"
     written = f"Written by `{command}` (suffice {__version__}), seed 42. {_CREDITS}"
     return "\n\n".join(
         [

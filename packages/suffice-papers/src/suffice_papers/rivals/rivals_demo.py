@@ -14,6 +14,7 @@ from suffice._version import __version__
 from suffice.cli import options
 from suffice.cli.console import progress_bar, quiet_bars, status
 from suffice.cli.output import Output, Screen
+from suffice.cli.parameters import Setting
 from suffice.common.files import quoted
 from suffice.common.tables import Column, Table, render
 from suffice.errors import DataError
@@ -46,9 +47,9 @@ def demo_rivals(
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the model and the recordings.")] = Path(
         "suffice-rivals"
     ),
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the world and of the training.")] = 0,
-    steps: Annotated[int, typer.Option("--steps", min=1, help="Training steps.")] = STEPS,
-    threads: Annotated[int, typer.Option("--threads", min=1, help="Processor threads.")] = 1,
+    seed: Annotated[int, Setting("papers", "seed", min=0, help="Seed of the world and of the training.")] = 0,
+    steps: Annotated[int, Setting("papers", "steps", min=1, help="Training steps.")] = STEPS,
+    threads: Annotated[int, Setting("papers", "threads", min=1, help="Processor threads.")] = 1,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first questions.")] = None,
     markdown: options.Markdown = None,
 ) -> None:
@@ -174,7 +175,7 @@ def _headline(lines: Sequence[RivalLine]) -> str:
 def _rivals_page(bench: Bench, tables: Sequence[Table], sentences: Sequence[str], seed: int, limit: int | None) -> str:
     steps = json.loads((bench.folder / "facts.json").read_text(encoding="utf-8"))["steps"]
     part = "" if limit is None else f" --limit {limit}"
-    command = f"suffice demo rivals --seed {seed} --steps {steps}{part} --markdown docs/results/rivals.md"
+    command = f"suffice demo rivals --set seed={seed} --set steps={steps}{part} --markdown docs/results/rivals.md"
     written = (
         f"Written by `{command}` (suffice {__version__}), resampling seed 42, questions {dataset_hash(bench.evaluation)}. "
         "[How to run them](../how-to/rivals.md)."

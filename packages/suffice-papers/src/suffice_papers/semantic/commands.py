@@ -13,6 +13,7 @@ from suffice.cli import options
 from suffice.cli.console import status
 from suffice.cli.groups import RecordingPath, command_line
 from suffice.cli.output import Output, Screen
+from suffice.cli.parameters import Setting, from_file
 from suffice.common.display import Chart
 from suffice.common.files import quoted, write_file
 from suffice.common.tables import FORMATS, render
@@ -54,13 +55,14 @@ def protocol_command(
         typer.Option("--dev", help="A recording of other questions, for selecting eps and patience."),
     ] = None,
     dev_share: Annotated[
-        float, typer.Option("--dev-share", help="Without --dev: the share of questions to select on, by id hash.")
+        float, Setting("papers", "dev-share", help="Without --dev: the share of questions to select on, by id hash.")
     ] = 0.25,
     eps: Annotated[
-        float | None, typer.Option("--eps", help="A threshold of the distance, fixed beforehand instead of selected.")
+        float | None,
+        Setting("papers", "eps", help="A threshold of the distance, fixed beforehand instead of selected."),
     ] = None,
     patience: Annotated[
-        int | None, typer.Option("--patience", min=1, help="With --eps: number of rounds in a row; default 2.")
+        int | None, Setting("papers", "patience", min=1, help="With eps: number of rounds in a row; default 2.")
     ] = None,
     preset: Annotated[
         str | None, typer.Option("--preset", help="'bge': the published 0.06 and 2, for bge-small-en-v1.5 only.")
@@ -70,15 +72,17 @@ def protocol_command(
         typer.Option("--metric", help="The quality: a column in [0, 1], or agreement; default: information_score."),
     ] = None,
     tolerance: Annotated[
-        float, typer.Option("--tolerance", help="Largest accepted loss of mean quality on dev.")
+        float, Setting("papers", "tolerance", help="Largest accepted loss of mean quality on dev.")
     ] = 0.02,
     margin: Annotated[
-        list[float] | None, typer.Option("--margin", help="Margin of non-inferiority and equivalence; may be repeated.")
+        list[float] | None,
+        Setting("statistics", "margin", help="Margin of non-inferiority and equivalence; may be repeated."),
     ] = None,
     ledger: Annotated[
         str,
-        typer.Option(
-            "--ledger",
+        Setting(
+            "statistics",
+            "ledger",
             help="'live' charges judges if the rule reads them; 'published' as Semantic Early-Stopping does.",
         ),
     ] = "live",
@@ -98,8 +102,10 @@ def protocol_command(
 
     Example: suffice paper protocol self_refine_gpt4
     """
-    options.allowed(ledger, LEDGERS, "--ledger")
+    options.allowed(ledger, LEDGERS, "ledger")
     options.allowed(preset or "bge", _PRESETS, "--preset")
+    if from_file("eps") and (dev is not None or preset is not None):
+        eps = None
     _check_choice(dev, eps, preset, patience)
     _check_ending(out)
     with status("replaying"):
@@ -186,11 +192,9 @@ def _page_or_tables(protocol: SemanticProtocol, out: Path, name: str) -> str:
 
 def _check_choice(dev: Path | None, eps: float | None, preset: str | None, patience: int | None) -> None:
     if sum(option is not None for option in (dev, eps, preset)) > 1:
-        raise typer.BadParameter(
-            "choose one: --dev selects, --eps fixes, --preset takes the published", param_hint="--eps"
-        )
-    if patience is not None and eps is None:
-        raise typer.BadParameter("it goes with --eps; otherwise it is selected", param_hint="--patience")
+        raise typer.BadParameter("choose one: --dev selects, eps fixes, --preset takes the published", param_hint="eps")
+    if patience is not None and eps is None and not from_file("patience"):
+        raise typer.BadParameter("it goes with eps; otherwise it is selected", param_hint="patience")
 
 
 def _check_ending(out: Path | None) -> None:

@@ -103,7 +103,7 @@ def read_drafts(recording: Recording, metric: str, *, ledger: str = "live") -> D
             "no question has a second draft, so there is nothing to stop: record with --max-rounds 2 or more"
             if single
             else f"the recording has no {DISTANCE!r}: the drafts were not embedded. Record them with "
-            "`suffice draft record --embedder minilm`, or import the distances as a column of this name"
+            "`suffice draft record --set embedder=minilm`, or import the distances as a column of this name"
         )
     if "answer" not in recording.table.column_names:
         raise DataError(
@@ -126,7 +126,7 @@ def read_drafts(recording: Recording, metric: str, *, ledger: str = "live") -> D
             f"{n_unusable} of {len(usable)} questions are left out of every policy alike: {metric} was not measured at every "
             "round at which one may stop"
         )
-        remedy = "The others are a selection: measure these, too (`suffice judge drafts --retry-unreadable`)"
+        remedy = "The others are a selection: measure these, too (`suffice judge drafts --set retry-unreadable=true`)"
         notes.append(f"WARNING: {note}. {remedy}" if n_unusable > _LARGE_SHARE * len(usable) else note)
         prepared = replace(prepared, recording=whole.select(usable))
     recording = prepared.recording
@@ -173,7 +173,7 @@ def split_drafts(recording: Recording, share: float) -> tuple[Recording, Recordi
     dev = hash_places(dividing_names(recording)) < share
     if dev.all() or not dev.any():
         raise DataError(
-            f"of {len(dev)} questions {int(dev.sum())} fall to dev by their id hash: record more, change --dev-share "
+            f"of {len(dev)} questions {int(dev.sum())} fall to dev by their id hash: record more, change dev-share "
             f"({share!r}), or record dev questions apart and give --dev"
         )
     return recording.select(~dev), recording.select(dev)

@@ -280,7 +280,7 @@ def _tokens_table(published: PublishedSemantic) -> Table:
             *(note for split in published.splits.values() for note in _judge_notes(split)),
             (
                 "the author's published harness adds up writer, critic and judge over all rounds up to the stop, embeddings "
-                "free: what `suffice replay --ledger published` does; it charges a repeated draft's marks each time, our "
+                "free: what `suffice replay --set ledger=published` does; it charges a repeated draft's marks each time, our "
                 "recordings once"
             ),
         ),

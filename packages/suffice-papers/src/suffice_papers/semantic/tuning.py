@@ -149,7 +149,7 @@ def published(recording: Recording) -> Tuned:
         named = "no embedder" if embedder is None else f"the embedder {embedder.get('id')!r}"
         raise ConfigMismatchError(
             f"the published threshold {BGE_EPS} belongs to {_BGE}, and the recording names {named}: distances have "
-            "another scale there. Select on dev questions (--dev, --dev-share), or fix --eps beforehand"
+            "another scale there. Select on dev questions (--dev, or a share: --set dev-share=0.3), or fix eps beforehand (--set eps=...)"
         )
     return Tuned(eps=BGE_EPS, patience=BGE_PATIENCE, how=f"published for {_BGE}", embedder=embedder)
 

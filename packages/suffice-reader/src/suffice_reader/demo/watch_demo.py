@@ -18,6 +18,7 @@ from suffice.cli import options
 from suffice.cli.certify import certify_path
 from suffice.cli.console import print_json, say, status
 from suffice.cli.output import Output, Screen
+from suffice.cli.parameters import Setting
 from suffice.common.display.svg import check_charts_extra
 from suffice.common.files import quoted, write_file
 from suffice.common.results import jsonable
@@ -55,10 +56,11 @@ def demo_watch(
         "suffice-demo"
     ),
     requests: Annotated[
-        int, typer.Option("--requests", min=100, help="Requests before the fault; as many follow after it.")
+        int, Setting("papers", "requests", min=100, help="Requests before the fault; as many follow after it.")
     ] = 5000,
     audit_rate: Annotated[
-        float, typer.Option("--audit-rate", min=0.001, max=1.0, help="Share of requests that run on after the answer.")
+        float,
+        Setting("papers", "audit-rate", min=0.001, max=1.0, help="Share of requests that run on after the answer."),
     ] = 0.1,
     markdown: options.Markdown = None,
 ) -> None:
@@ -351,9 +353,7 @@ def _runs_table(runs: Sequence[WatchedRun]) -> Table:
 
 def _head_of_page(sentences: Sequence[str], picture: Path, requests: int, audit_rate: float) -> list[str]:
     """Return the paragraphs of the page above its tables."""
-    command = (
-        f"suffice demo watch --requests {requests} --audit-rate {audit_rate:g} --markdown docs/results/watch-demo.md"
-    )
+    command = f"suffice demo watch --set requests={requests} --set audit-rate={audit_rate:g} --markdown docs/results/watch-demo.md"
     return [
         "# A deployed rule that breaks",
         f"Written by `{command}` (suffice {__version__}).",

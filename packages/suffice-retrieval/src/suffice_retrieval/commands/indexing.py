@@ -12,6 +12,7 @@ from suffice.cli.console import progress_bar
 from suffice.cli.local import DeviceName
 from suffice.cli.options import PassageEncoder
 from suffice.cli.output import Output, Screen
+from suffice.cli.parameters import Setting, from_file
 from suffice.common.files import quoted
 from suffice.common.tables import counted
 from suffice.loops.retrieval.bm25 import K1, B
@@ -28,12 +29,14 @@ class Encoding(PassageEncoder):
         str | None, Option("--dense", help="Encode passages with a sentence-transformers model (id or path).")
     ] = None
     dense_store: Annotated[
-        Literal["float32", "float16"], Option("--dense-store", help="With --dense: type of the vectors on disk.")
+        Literal["float32", "float16"],
+        Setting("retrieval", "dense-store", help="With --dense: type of the vectors on disk."),
     ] = "float32"
     approximate: Annotated[
         float | None,
-        Option(
-            "--approximate",
+        Setting(
+            "retrieval",
+            "approximate",
             help="With --dense: search approximately (FAISS), so that this share of the ten best passages is in the result, "
             "such as 0.95. Default: every vector is compared.",
         ),
@@ -91,11 +94,15 @@ def index_command(
     ] = None,
     k1: Annotated[
         float | None,
-        Option("--k1", min=0, help=f"BM25's saturation of the term frequency, {K1:g} if not given (bm25s)."),
+        Setting(
+            "retrieval", "k1", min=0, help=f"BM25's saturation of the term frequency, {K1:g} if not given (bm25s)."
+        ),
     ] = None,
     b: Annotated[
         float | None,
-        Option("--b", min=0, max=1, help=f"BM25's share of length normalisation, {B:g} if not given (bm25s)."),
+        Setting(
+            "retrieval", "b", min=0, max=1, help=f"BM25's share of length normalisation, {B:g} if not given (bm25s)."
+        ),
     ] = None,
 ) -> None:
     """Read a corpus once, and write an index with its passages; a search reads only the parts that it needs.
@@ -106,8 +113,8 @@ def index_command(
     """
     encoding.of_dense()
     if encoding.dense is not None:
-        for option, value in (("--engine", engine), ("--k1", k1), ("--b", b)):
-            if value is not None:
+        for option, value in (("--engine", engine), ("k1", k1), ("b", b)):
+            if value is not None and not from_file(option):
                 raise BadParameter("is for BM25, and --dense makes an index of vectors", param_hint=option)
         encoding.write(corpus, out, encoding.dense, output)
         return

@@ -65,7 +65,7 @@ def open_engine(
 
 def _embedder(dense: str, settings: dict[str, Any], options: Collection[str]) -> QuestionEmbedder:
     """Return the embedder of questions: the packaged one, an endpoint's, or one of sentence-transformers."""
-    of_passages = sorted({"--passage-prefix", "--similarity"} & set(options))
+    of_passages = sorted({"passage-prefix", "similarity"} & set(options))
     if of_passages:
         raise DataError(
             f"{of_passages[0]} is for passages that are encoded here: a store has its vectors (distance= in its address)"

@@ -412,7 +412,7 @@ def _add_approximate(retriever: DenseRetriever, directory: Path, recall: float, 
     settings = ApproximateSearch.build(directory / APPROXIMATE_FILE, retriever.vectors, recall=recall, seed=seed)
     if settings.recall < recall:
         _DENSE_LOG.warning(
-            "%s: the approximate search finds %.3f of the %d best passages, not %g; search exactly (without --approximate)",
+            "%s: the approximate search finds %.3f of the %d best passages, not %g; search exactly (without the setting approximate)",
             *(directory, settings.recall, RECALL_K, recall),
         )
     stored.used.append(APPROXIMATE_FILE)

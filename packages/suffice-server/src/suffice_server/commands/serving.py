@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar
 from typer import Argument, Option
 
 from suffice.cli.console import say
+from suffice.cli.parameters import Setting
 from suffice.common.tables import counted
 from suffice.errors import DataError
 from suffice.policy.session import Audit
@@ -44,7 +45,7 @@ class Kept:
         float | None, Option("--audit-rate", help="Share of questions that go on after the stop; needs --log.")
     ] = None
     watch_every: Annotated[
-        float, Option("--watch-every", min=0, help="Seconds between judgements of the log; 0 = on request.")
+        float, Setting("service", "watch-every", min=0, help="Seconds between judgements of the log; 0 = on request.")
     ] = 300.0
     sessions: Annotated[
         Path | None, Option("--sessions", help="A file for sessions; default: in --log, else in memory.")
@@ -57,11 +58,11 @@ class LimitOptions:
 
     panel: ClassVar[str] = "Limits"
 
-    body: Annotated[int, Option("--max-body", min=1, help="Largest body of a request, bytes.")] = 4 << 20
-    requests: Annotated[int, Option("--max-requests", min=1, help="Requests in flight.")] = 256
-    rounds: Annotated[int, Option("--max-rounds", min=1, help="Rounds in a request.")] = 1000
-    sessions_open: Annotated[int, Option("--max-sessions", min=1, help="Sessions that are open.")] = 10_000
-    ttl: Annotated[float, Option("--ttl", min=1, help="Seconds until an idle session is forgotten.")] = 3600.0
+    body: Annotated[int, Setting("service", "max-body", min=1, help="Largest body of a request, bytes.")] = 4 << 20
+    requests: Annotated[int, Setting("service", "max-requests", min=1, help="Requests in flight.")] = 256
+    rounds: Annotated[int, Setting("service", "max-rounds", min=1, help="Rounds in a request.")] = 1000
+    sessions_open: Annotated[int, Setting("service", "max-sessions", min=1, help="Sessions that are open.")] = 10_000
+    ttl: Annotated[float, Setting("service", "ttl", min=1, help="Seconds until an idle session is forgotten.")] = 3600.0
 
 
 def serve_command(

@@ -308,7 +308,7 @@ class Workbench:
         more += ["--model", draft.model] if draft.model else ["--prices", LIST_PRICES] if self.prices() else []
         more += ["--baseline", str(baseline)] if baseline else []
         draws = self._resampling.n_resamples
-        more += [] if draws == Resampling().n_resamples else ["--resamples", str(draws)]
+        more += [] if draws == Resampling().n_resamples else ["--set", f"resamples={draws}"]
         commands = {"These figures": shlex.join(["suffice", "replay", str(path), *rule, *more])}
         if draft.fitted is None:
             fit = [part for part in _pairs(draft.options()) if part[0] != "--max-rounds"]

@@ -203,7 +203,7 @@ def test_approval_is_asked_for_the_key_of_a_judge_without_endpoint(folder, sent)
     assert (ORIGIN, "Bearer mine-secret") not in sent.taken()
 
 
-def test_the_endpoint_of_a_judge_in_a_table_is_asked_for_and_approved(folder, sent):
+def test_a_judge_endpoint_in_a_table_is_asked_for_and_approved(folder, sent):
     (folder / "suffice.toml").write_text(f'[endpoint]\njudge-base-url = "{ELSEWHERE}"\n')
     with nobody() as address:
         judged = (*RECORD, "--base-url", address, "--model", "m", "--judge-model", "j")

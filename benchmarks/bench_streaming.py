@@ -2,10 +2,10 @@
 
 300,000 questions x 5 rounds with answers, three signals, seven columns of costs and F1, in row groups of a million rows, with
 checksums.  TASR is replayed beside every baseline by one process, whose peak memory is its own, at a fifth of the rows and at
-all of them.  Beside it, in the same process and by turns, pyarrow reads the same columns of the same rows from the same
-file, and lays out every column of numbers as float64, one row for each question: without a check, without a rule, with text
-left as it is ("bare"), and with answers and ends as arrays, too ("arrays").  Asserted first: on a small file the figures
-are those of `replay`.
+all of them; "passes" is the same without intervals and tests.  Beside it, in the same process and by turns, pyarrow reads the
+same columns of the same rows from the same file, and lays out every column of numbers as float64, one row for each question:
+without a check, without a rule, with text left as it is ("bare"), and with answers and ends as arrays, too ("arrays").
+Asserted first: on a small file the figures are those of a recording in memory.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from suffice.evaluation.replay import replay
-from suffice.evaluation.replay.streaming import replay_stream
+from suffice.evaluation.replay.blocks import Source
 from suffice.evaluation.statistics import Resampling
 from suffice.recordings import read_recording
 from suffice.recordings.opened import write_tables
@@ -37,8 +37,8 @@ TARGET_MB, TARGET_GROWTH = 1000.0, 1.15
 _CHILD = """
 import json, resource, sys, time
 import numpy as np, pyarrow as pa, pyarrow.parquet as pq
+from suffice.evaluation.replay import Replayer, replay
 from suffice.evaluation.replay.blocks import Source
-from suffice.evaluation.replay.streaming import replay_stream
 
 path, rounds = sys.argv[1], int(sys.argv[2])
 columns = Source(path).columns({"answer_stable", "p_correct"}, ("f1",))
@@ -50,7 +50,10 @@ def bare(texts=()):
         tables["question_id"] = batch.column("question_id").take(pa.array(np.arange(0, batch.num_rows, rounds)))
 
 def ours():
-    return replay_stream(path, "tasr", metrics=("f1",))
+    return replay(Source(path), "tasr", metrics=("f1",), jobs=1)
+
+def passes():
+    Replayer(Source(path), metrics=("f1",), jobs=1).compare("tasr").result(intervals=False)
 
 def arrays():
     bare(("answer", "end"))
@@ -59,7 +62,7 @@ result = ours()
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 times = {}
 for _ in range(2):
-    for run in (ours, bare, arrays):
+    for run in (ours, passes, bare, arrays):
         began = time.perf_counter(), time.process_time()
         run()
         now = time.perf_counter(), time.process_time()
@@ -112,7 +115,7 @@ def check(folder: Path) -> None:
     write(path, 500)
     how: dict[str, Any] = {"metrics": ("f1",), "resampling": Resampling(n_resamples=10)}
     expected = replay(read_recording(path), ["tasr"], **how)
-    found = replay_stream(path, "tasr", **how, block_rows=333)
+    found = replay(Source(path), "tasr", **how, block_rows=333, jobs=1)
     for mine, other in zip(found.rows, expected.rows, strict=True):
         assert mine.label == other.label
         assert math.isclose(mine.metrics["f1"], other.metrics["f1"], rel_tol=1e-12)
@@ -148,16 +151,18 @@ def run() -> dict[str, Any]:
     growth = large["ours"][1] / large["n_rows"] / (small["ours"][1] / small["n_rows"])
     print(f"processor time per round grows by {growth:.2f} from a fifth to all (target at most {TARGET_GROWTH})")
     peak, cpu = large["peak_kb"] / 1000, large["ours"][1]
-    ratios = {name: cpu / large[name][1] for name in ("bare", "arrays")}
-    for name, ratio in ratios.items():
-        print(f"pyarrow alone, {name}: {large[name][1]:.2f} s of processor, ratio {ratio:.2f}")
+    ratios = {name: cpu / large[name][1] for name in ("passes", "bare", "arrays")}
+    print(f"both passes without intervals: {large['passes'][1]:.2f} s of processor, ratio {ratios['passes']:.2f}")
+    for name in ("bare", "arrays"):
+        print(f"pyarrow alone, {name}: {large[name][1]:.2f} s of processor, ratio {ratios[name]:.2f}")
     return {
         "name": "streaming",
         "ours": cpu,
         "peer": large["bare"][1],
         "ratio": ratios["bare"],
+        "ratio_passes": ratios["passes"],
         "ratio_arrays": ratios["arrays"],
-        "seconds": {name: large[name][0] for name in ("ours", "bare", "arrays")},
+        "seconds": {name: large[name][0] for name in ("ours", "passes", "bare", "arrays")},
         "peak_mb": peak,
         "small": {"processor": small["ours"][1], "peak_mb": small["peak_kb"] / 1000, "rows": small["n_rows"]},
         "growth_per_row": growth,

@@ -18,8 +18,7 @@ import numpy as np
 
 from benchmarks.bench_replay import interleaved
 from suffice.evaluation.replay import policy_for, replay
-from suffice.evaluation.replay.by_stop import run_all
-from suffice.evaluation.replay.orders import drawn_orders
+from suffice.evaluation.replay.orders import drawn_orders, run_all
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.statistics import Intervals, paired_bootstrap
 from suffice.policy.rounds import Floats

@@ -24,7 +24,7 @@ from benchmarks.advice import upper_limit
 from suffice import Policy, decide
 from suffice.common.tables import Column, Table, render
 from suffice.evaluation.replay import policy_for
-from suffice.evaluation.replay.by_stop import run_all
+from suffice.evaluation.replay.orders import run_all
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.policy.rounds import Floats
 from suffice.policy.seen import id_hash

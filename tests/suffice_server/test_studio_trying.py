@@ -109,7 +109,7 @@ def test_an_edit_replays_its_own_rule_alone(bench, monkeypatch):
         pass
     replayed = []
     monkeypatch.setattr(
-        "suffice.evaluation.replay.by_stop.run_policy",
+        "suffice.evaluation.replay.orders.run_policy",
         lambda prepared, policy, **named: replayed.append(policy.label) or run_policy(prepared, policy, **named),
     )
     for _ in bench.stages(RuleDraft(rule="p_correct > 0.77"), never_superseded):

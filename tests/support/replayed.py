@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
-from suffice.evaluation.replay import ReplayResult
+from suffice.evaluation.replay import ReplayResult, replay
+from suffice.evaluation.replay.blocks import Source
 
-__all__ = ["assert_same_replay"]
+__all__ = ["assert_same_replay", "replay_in_blocks"]
+
+
+def replay_in_blocks(path: str | Path, policies: Any, **how: Any) -> ReplayResult:
+    """Replay a recording on disk in blocks, however small it is, in this process."""
+    return replay(Source(path), policies, **{"jobs": 1, **how})
 
 
 def assert_same_replay(one: ReplayResult, other: ReplayResult, *, apart: tuple[str, ...] = ()) -> None:

@@ -119,7 +119,7 @@ def run(arguments: list[str] | None = None) -> None:
     except MemoryError:
         _complain(
             "error: this takes more memory than there is. Take fewer questions: a part of the file, or of the recording "
-            "(Recording.select); `suffice replay --stream` reads a recording block by block",
+            "(Recording.select); `suffice replay` and `suffice search` read a large recording block by block",
             debug,
         )
         code = 1

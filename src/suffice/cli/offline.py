@@ -25,14 +25,13 @@ from suffice.evaluation.replay import (
     policy_for,
 )
 from suffice.evaluation.replay import replay as evaluate
-from suffice.evaluation.replay.blocks import Source
 from suffice.evaluation.replay.guarded import with_guarded
+from suffice.evaluation.replay.parts import opened
 from suffice.evaluation.replay.result import COSTS
-from suffice.evaluation.replay.streaming import replay_stream
 from suffice.evaluation.replay.tables import replay_notes, replay_tables
 from suffice.evaluation.statistics import DEFAULT_INTERVAL, INTERVALS
 from suffice.policy.rules import parse_selector
-from suffice.recordings import read_recording
+from suffice.recordings import Recording, read_recording
 
 TEXT_RULES = ("answer_stable",)
 """The rule to replay if neither a rule nor a policy is given; it needs only the answers' text."""
@@ -164,22 +163,16 @@ def replay_command(
             "sampling", "wave", min=1, help="For independent samples: charge as if this many were requested at once."
         ),
     ] = None,
-    stream: Annotated[
-        bool,
-        typer.Option(
-            "--stream", help="Read the recording block by block; it may exceed the memory. The figures stay the same."
-        ),
-    ] = False,
     jobs: Annotated[
         int | None,
         typer.Option(
             "--jobs",
             min=1,
-            help="With --stream: processes. [default: one for every 4 million rounds, up to all processors]",
+            help="Processes that read the recording. [default: one for every 4 million rounds, up to all processors]",
         ),
     ] = None,
 ) -> None:
-    """The result is exact, and no call is made. With --stream the recording need not fit into memory; the figures are the same.
+    """The result is exact, and no call is made. The recording need not fit into memory.
 
     Example: suffice replay run.parquet --rule answer_stable
     """
@@ -187,11 +180,8 @@ def replay_command(
     options.allowed(ledger, LEDGERS, "ledger")
     pricing.price()  # refuses two answers before anything is read
     policies = compared.files()
-    if not stream and jobs is not None:
-        raise typer.BadParameter("goes with --stream", param_hint="--jobs")
-    if not stream and cluster.on is not None:
-        raise typer.BadParameter("goes with --stream", param_hint="--on")
-    recording = Source(path).empty() if stream else read_recording(path)
+    source = opened(path, in_blocks=jobs is not None or cluster.on is not None)
+    recording = source if isinstance(source, Recording) else source.empty()
     texts = compared.rule or (() if policies else SAMPLE_RULES if recording.independent else TEXT_RULES)
     changes = options.start_of(compared.start_round, texts)
     changes |= {} if max_rounds is None else {"max_rounds": max_rounds}
@@ -209,13 +199,8 @@ def replay_command(
         "ledger": ledger,
         "wave": wave,
     }
-    if stream:
-        if orders is not None and not from_file("orders"):
-            raise typer.BadParameter("goes without --stream", param_hint="orders")
-        with cluster.parts(jobs) as at_once, progress_bar("replay", quiet=output.as_json) as progress:
-            result = replay_stream(path, policies, **how, jobs=at_once, on_progress=progress)
-    else:
-        result = evaluate(recording, policies, **how, orders=orders)
+    with cluster.parts(jobs) as at_once, progress_bar("replay", quiet=output.as_json) as progress:
+        result = evaluate(source, policies, **how, orders=orders, jobs=at_once, on_progress=progress)
     then = f"suffice report {quoted(path)} -o report.html"
     if recording.exchangeable:
         then = f"suffice certify {quoted(path)} --rules RULES --max-loss 0.01"

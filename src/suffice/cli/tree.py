@@ -208,7 +208,7 @@ RENAMED = {
     "selectors": "data selectors",
     "prices": "data prices",
     "costs": "data costs",
-    "stream": "replay --stream",
+    "stream": "replay",
     "tiny-model": "demo tiny-model",
     "transfer-check": "paper transfer",
     "protocol semantic": "paper protocol",

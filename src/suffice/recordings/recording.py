@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from copy import copy
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -309,18 +308,28 @@ class Recording(Displayed):
         return part
 
     def reordered(self, places: npt.NDArray[np.int64]) -> Recording:
-        """Return the recording with the rounds of each question in another order.
+        """Return the recording with the rounds of each question in another order, or in several.
 
         Args:
-            places: The new position of each round, shape ``(n_questions, n_rounds)``: a permutation of each question's rounds.
+            places: The new position of each round, shape ``(n_orders * n_questions, n_rounds)``: permutations of each
+                question's rounds.  Of several orders each has all questions, which then have their ids several times.
         """
-        column = places[self._row, self._column]
+        n = len(places) // self.shape[0]
+        row = (self._row + self.shape[0] * np.arange(n)[:, None]).ravel()
+        column = places[row, np.tile(self._column, n)]
+        table = self.table if n == 1 else pa.concat_tables([self.table] * n)
         numbers = pa.chunked_array([pa.array(column + self.index[0])])
-        table = self.table.set_column(self.table.column_names.index("round"), "round", numbers)
-        other = copy(self)
-        for name in ("answers", "data_hash", "_answer_ids", "_computed"):  # cached in the old order
-            vars(other).pop(name, None)
-        vars(other).update(_column=column, table=table)
+        other = object.__new__(Recording)
+        vars(other).update(
+            table=table.set_column(table.column_names.index("round"), "round", numbers),
+            metadata=self.metadata,
+            index=self.index,
+            question_ids=[*self.question_ids] * n,
+            seen=np.tile(self.seen, (n, 1)),
+            ends=np.tile(self.ends, n),
+            _row=row,
+            _column=column,
+        )
         return other
 
     @cached_property

@@ -18,8 +18,7 @@ from suffice.common.tables import counted
 from suffice.errors import CensoredError
 from suffice.evaluation.replay import dividing_names
 from suffice.evaluation.replay.baselines import Run
-from suffice.evaluation.replay.by_stop import run_all
-from suffice.evaluation.replay.orders import mean_runs, seed_of_names
+from suffice.evaluation.replay.orders import mean_runs, run_all, seed_of_names
 from suffice.evaluation.replay.outcomes import is_agreement
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.statistics import Units, hash_order
@@ -286,7 +285,7 @@ class LossAccount:
         def replayed(one: PreparedRecording) -> list[Run]:
             assert not isinstance(baseline, Policy)
             run = baseline(one)
-            values.append(run.values[metric][None])
+            values.append(run.values[metric].reshape(one.n_orders, -1))
             return [run]
 
         if isinstance(baseline, Policy):

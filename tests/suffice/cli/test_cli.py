@@ -174,7 +174,7 @@ replay R --selector nosuch
 replay R --prices MISSING
 replay R --set interval=nosuch
 replay R --set ledger=nosuch
-replay --stream MISSING --rule full
+replay MISSING --rule full
 calibrate MISSING -o x.json
 calibrate R -o x.json --target nosuch
 calibrate R -o x.json --signal nosuch
@@ -571,10 +571,10 @@ def test_a_rule_runs_on_an_unguarded_recording_and_says_so(tmp_path):
 
 
 def test_too_little_memory_is_a_sentence(tmp_path, monkeypatch):
-    def too_large(path):
+    def too_large(path, **how):
         raise MemoryError(path)
 
-    monkeypatch.setattr("suffice.cli.offline.read_recording", too_large)
+    monkeypatch.setattr("suffice.cli.offline.opened", too_large)
     told = cli("replay", tmp_path / "r.parquet", "--rule", "answer_stable")
     assert told.code == 1
     assert "takes more memory than there is. Take fewer questions" in told.err

@@ -22,7 +22,7 @@ QUICK = "--set resamples=50"
 CALLS = [
     "calibrate tune.parquet -o fitted.json",
     f"replay eval.parquet --policy policy.json --rule answer_stable {QUICK}",
-    "replay eval.parquet --policy policy.json --stream",
+    "replay eval.parquet --policy policy.json",
     f"diagnose eval.parquet --tune tune.parquet --rule tasr {QUICK}",
     f"diagnose eval.parquet {QUICK}",
     f"report eval.parquet --policy policy.json {QUICK}",

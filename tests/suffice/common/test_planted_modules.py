@@ -74,7 +74,7 @@ def test_an_index_is_built_without_importing_from_the_folder(program, folder):
 
 @pytest.mark.whole
 def test_parts_are_worked_on_by_processes_that_import_nothing_from_the_folder(program, folder):
-    replayed = run(program, folder, "replay", "parts", "--rule", "answer_stable", "--stream", "--jobs", 2, "--json")
+    replayed = run(program, folder, "replay", "parts", "--rule", "answer_stable", "--jobs", 2, "--json")
     assert json.loads(replayed)
     run(program, folder, "search", "parts", "--jobs", 2, "--set=resamples=20", "--metric", "em", "--json")
 
@@ -155,7 +155,7 @@ def test_the_package_run_as_a_module_imports_nothing_more_from_the_folder(progra
 def test_a_module_named_in_a_command_is_imported_by_path_in_processes(program, folder):
     (folder / "rising.py").write_text(RISING)
     rule = ("--rule", "(rising(p_correct)) & (round >= 3)")
-    words = ("--extension", "rising.py", "replay", "parts", *rule, "--stream", "--json")
+    words = ("--extension", "rising.py", "replay", "parts", *rule, "--json")
     assert json.loads(run(program, folder, *words, "--jobs", 2)) == json.loads(
         run(program, folder, *words, "--jobs", 1)
     )

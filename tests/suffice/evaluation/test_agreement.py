@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from suffice.errors import UnknownSignalError
 from suffice.evaluation.replay import policy_for, reads_round_0, replay
-from suffice.evaluation.replay.streaming import replay_stream
 from suffice.evaluation.search import FORMS, Block, Explorer, Literal, Space
 from suffice.evaluation.search.data import Questions
 from suffice.evaluation.search.passes import Checks
@@ -22,6 +21,7 @@ from suffice.policy.session import Policy, Session, stops
 from suffice.policy.signals import Idf
 from suffice.recordings.recording import Recording, write_recording
 from suffice.verdicts.certificates import Claim, listed, measure_losses
+from tests.support.replayed import replay_in_blocks
 from tests.support.strategies import CALIBRATOR, NAN, RECORDED, RULE_SIGNALS, Trajectory, record, recorded, rules
 
 TEXTS = (
@@ -113,12 +113,12 @@ def check(folder, trajectories: list[Trajectory], recording: Recording, text: st
         ]
     except UnknownSignalError:  # what the rule reads is undefined in every round: refused whichever way in
         with pytest.raises(UnknownSignalError):
-            replay_stream(path, policy, metrics=("f1",), baseline="fixed_k(1)")
+            replay_in_blocks(path, policy, metrics=("f1",), baseline="fixed_k(1)")
         with pytest.raises(UnknownSignalError):
             measure_losses(recording, [policy], Claim(epsilon=0.5, metric=PLACE))
         return
     assert row.stop_rounds == pytest.approx(shares(expected))
-    streamed = replay_stream(path, policy, metrics=("f1",), baseline="fixed_k(1)", block_rows=3)
+    streamed = replay_in_blocks(path, policy, metrics=("f1",), baseline="fixed_k(1)", block_rows=3)
     assert streamed.rows[0].stop_rounds == pytest.approx(shares(expected))
     if text == "full":
         return

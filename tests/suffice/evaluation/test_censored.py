@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from suffice.errors import CensoredError, UnknownSignalError
-from suffice.evaluation.replay import policy_for, replay, replay_stream
+from suffice.evaluation.replay import policy_for, replay
 from suffice.evaluation.replay.tables import stops_table
 from suffice.evaluation.search import search
 from suffice.evaluation.statistics import Resampling
@@ -24,7 +24,7 @@ from suffice.verdicts.certificates.losses import measure_losses
 from tests.support import strategies as drawn
 from tests.support.cli_tools import cli
 from tests.support.coin import RULE, no_false_gain
-from tests.support.replayed import assert_same_replay
+from tests.support.replayed import assert_same_replay, replay_in_blocks
 from tests.support.strategies import Trajectory
 
 FULL = "full"
@@ -134,12 +134,12 @@ def test_the_command_marks_every_row_and_prints_no_false_gain(cut, cut_path):
 
 def test_a_stream_has_the_bounds_of_replay(cut, cut_path):
     how = {"metrics": ("em",), "resampling": Resampling(n_resamples=20)}
-    streamed = replay_stream(cut_path, [RULE, FULL], **how, block_rows=7)
+    streamed = replay_in_blocks(cut_path, [RULE, FULL], **how, block_rows=7)
     assert streamed.row(FULL).censored
     assert_same_replay(streamed, replay(cut.cut, [RULE, FULL], **how), apart=("data_hash",))
     with pytest.raises(CensoredError, match="past"):
-        replay_stream(cut_path, RULE, **how, baseline=FULL)
-    printed = cli("replay", "--stream", cut_path, "--rule", RULE, "--metric", "em", "--set=resamples=20")
+        replay_in_blocks(cut_path, RULE, **how, baseline=FULL)
+    printed = cli("replay", cut_path, "--rule", RULE, "--metric", "em", "--set=resamples=20")
     assert printed.code == 0
     no_false_gain(cut, printed.out)
 
@@ -228,7 +228,7 @@ def test_agreement_on_a_cut_log_never_claims_the_full_budget(tmp_path):
     how = ("--metric", "agreement", "--baseline", "fixed_k(2)")
     for command in (
         ("replay", path, "--rule", "fixed_k(1)", "--set=resamples=10"),
-        ("replay", "--stream", path, "--rule", "fixed_k(1)"),
+        ("replay", path, "--rule", "fixed_k(1)"),
         ("certify", path, "--rules", family, "--max-loss", "0.9"),
     ):
         printed = cli(*command, *how)

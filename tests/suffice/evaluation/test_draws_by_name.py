@@ -16,7 +16,7 @@ from suffice.evaluation.statistics import (
     DrawnSums,
     KeyedWeights,
     Resampling,
-    keyed_signs,
+    keyed_bits,
     keys_of,
     max_statistic,
     permutation_tests,
@@ -60,7 +60,7 @@ def test_unrelated_questions_change_no_draw():
     both = Resampling(n_resamples=50).draws([*NAMES, *(f"more {i}" for i in range(30))])
     alone = Resampling(n_resamples=50).draws(NAMES)
     assert np.array_equal(both.by_row[:, :N], alone.by_row)
-    assert np.array_equal(keyed_signs(both.keys, 70, seed=2)[:, :N], keyed_signs(alone.keys, 70, seed=2))
+    assert np.array_equal(keyed_bits(both.keys, 70, seed=2)[:N], keyed_bits(alone.keys, 70, seed=2))
 
 
 @given(cuts=st.sets(st.integers(1, N - 1), max_size=5))
@@ -92,15 +92,15 @@ def test_the_draws_of_a_name_are_the_same_everywhere():
         [1, 1, 1, 3, 1, 0, 0, 2, 2, 2, 1, 0],
         [4, 1, 2, 1, 1, 1, 2, 3, 2, 1, 2, 1],
     ]
-    assert keyed_signs(keys_of(["q1", "q2"]), 12, seed=42).astype(int).T.tolist() == [
-        [1, -1, -1, 1, -1, -1, 1, 1, 1, -1, 1, 1],
-        [1, 1, 1, -1, 1, -1, -1, 1, -1, -1, -1, 1],
+    assert keyed_bits(keys_of(["q1", "q2"]), 12, seed=42).tolist() == [
+        [1, 0, 0, 1, 0, 0, 1, 1, 1, 0, 1, 1],
+        [1, 1, 1, 0, 1, 0, 0, 1, 0, 0, 0, 1],
     ]
 
 
 def test_signs_are_even_and_unrelated_to_weights():
     keys = keys_of(f"question {i}" for i in range(400))
-    signs, weights = keyed_signs(keys, 500, seed=1), poisson_weights(keys, 500, seed=1)
+    signs, weights = 2.0 * keyed_bits(keys, 500, seed=1).T - 1, poisson_weights(keys, 500, seed=1)
     assert set(np.unique(signs)) == {-1.0, 1.0}
     assert abs(signs.mean()) < 5 / np.sqrt(signs.size)
     assert abs(np.corrcoef(signs.ravel(), weights.ravel())[0, 1]) < 5 / np.sqrt(signs.size)

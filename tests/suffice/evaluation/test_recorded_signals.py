@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from suffice.errors import SufficeError, UnknownSignalError
-from suffice.evaluation.replay import calibrate, policy_for, replay, replay_stream
+from suffice.evaluation.replay import calibrate, policy_for, replay
 from suffice.evaluation.statistics import Resampling
 from suffice.policy.rounds import COST_KINDS
 from suffice.policy.rules import parse_rule, parse_selector
@@ -22,6 +22,7 @@ from suffice.verdicts.diagnostics import compare_selectors, diagnose
 from suffice_gates.gates import GateEvaluation, column_gate, compare_gates
 from suffice_gates.gates.compare import ScoredGate
 from tests.support.cli_tools import cli
+from tests.support.replayed import replay_in_blocks
 from tests.support.shared import recording_of
 
 ANSWERS = [["b", "a", "a"], ["a", "a", "b"], ["b", "b", "a"], ["a", "b", "b"]]
@@ -48,7 +49,7 @@ def replayed(of: Recording, item):
 
 def streamed(of: Recording, item, folder):
     write_recording(folder / "r.parquet", of.table, of.metadata)
-    return replay_stream(folder / "r.parquet", item, resampling=Resampling(n_resamples=20))
+    return replay_in_blocks(folder / "r.parquet", item, resampling=Resampling(n_resamples=20))
 
 
 def test_only_signals_with_a_value_are_named_as_those_that_there_are():
@@ -129,7 +130,7 @@ def test_a_part_of_a_file_may_lack_what_another_part_has(tmp_path):
     own = [[None] * 3] * 3 + [[0.1, 0.9, 0.9]]
     of = recording(own=own)
     write_recording(tmp_path / "r.parquet", of.table, of.metadata)
-    found = replay_stream(tmp_path / "r.parquet", "own > 0.5", block_rows=3)
+    found = replay_in_blocks(tmp_path / "r.parquet", "own > 0.5", block_rows=3)
     assert found.rows[0].stop_rounds == {2: 0.25, 3: 0.75}
     assert "own is undefined in 75 % of rounds (9 of 12)" in found.rows[0].notes
 
@@ -193,7 +194,7 @@ def test_a_calibrator_of_an_unknown_model_is_marked_wherever_it_is_applied(fitte
     of = recording(depends=applied_to, answer_margin=MARGINS)
     write_recording(tmp_path / "r.parquet", of.table, of.metadata)
     replayed_notes = replayed(of, policy).rows[0].notes
-    streamed_notes = replay_stream(tmp_path / "r.parquet", policy).rows[0].notes
+    streamed_notes = replay_in_blocks(tmp_path / "r.parquet", policy).rows[0].notes
     certified = certify(of, listed([policy], policy), Claim(epsilon=0.5)).measured.notes
     told = make_report({"r": of}, [policy]).cells[0]
     reported = (*told.headlines[0].caveats, *told.result.rows[0].notes)

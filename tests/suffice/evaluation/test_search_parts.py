@@ -9,7 +9,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from suffice.errors import CensoredError, ConfigMismatchError, DataError, SchemaError, UnknownSignalError
-from suffice.evaluation.replay import replay, replay_stream
+from suffice.evaluation.replay import replay
 from suffice.evaluation.search import Block, Literal, Space, search, split, write_rules
 from suffice.evaluation.search.estimates import difference_columns_of
 from suffice.evaluation.search.sums import RuleSums, UnitSums
@@ -30,6 +30,7 @@ from tests.suffice.evaluation.test_search import (
     space,
 )
 from tests.support.cli_tools import cli
+from tests.support.replayed import replay_in_blocks
 
 FEW = Resampling(n_resamples=40)
 
@@ -428,7 +429,7 @@ def test_a_part_without_rows_changes_nothing(rows, tmp_path):
     expected = search(folder, resampling=FEW)
     write_recording(folder / "part-0009.parquet", read_recording(folder / "part-0000.parquet").table.slice(0, 0))
     assert_same(search(folder, resampling=FEW), expected)
-    assert replay_stream(folder, "fixed_k(2)").n == read_recording(folder).shape[0] == 70
+    assert replay_in_blocks(folder, "fixed_k(2)").n == read_recording(folder).shape[0] == 70
 
 
 def test_a_part_without_the_metric_is_named(rows, tmp_path):

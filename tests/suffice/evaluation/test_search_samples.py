@@ -8,8 +8,9 @@ import pytest
 from suffice import Resampling, replay, search
 from suffice.errors import DataError
 from suffice.evaluation.replay import seen_from, seen_in
+from suffice.evaluation.replay.orders import drawn_orders
 from suffice.evaluation.search import Block, Literal, Space
-from suffice.evaluation.search.orders import in_orders, keyed_orders
+from suffice.evaluation.search.orders import in_orders
 from suffice.policy.seen import Seen
 from suffice.recordings import Recording, bundled_recording
 
@@ -32,19 +33,19 @@ def test_a_question_in_many_orders_is_one_cluster(dates):
     assert set(recording.clusters.tolist()) == set(dates.question_ids)
     assert recording.independent
     assert not recording.exchangeable
-    for number, places in enumerate(keyed_orders(dates, 3, 7)):
+    for number, places in enumerate(drawn_orders(dates, 3, 7)):
         part = slice(number * 369, (number + 1) * 369)
         assert recording.answers[part].tolist() == dates.reordered(places).answers.tolist()
     assert seen_from(recording).ids == seen_from(dates).ids
 
 
 def test_the_order_of_a_question_follows_from_its_name(dates):
-    orders = keyed_orders(dates, 20, 7)
+    orders = [*drawn_orders(dates, 20, 7)]
     assert (np.sort(orders[0], axis=1) == np.arange(10)).all()
     first = np.array([places[0] for places in orders])
     assert len(np.unique(first, axis=0)) == 20
     some = np.arange(369) % 5 == 2
-    for places, other in zip(orders, keyed_orders(dates.select(some), 20, 7), strict=True):
+    for places, other in zip(orders, drawn_orders(dates.select(some), 20, 7), strict=True):
         assert np.array_equal(places[some], other)
     shares = np.array(orders).reshape(-1, 10)
     assert abs(np.corrcoef(shares[:, 0], shares[:, 1])[0, 1] + 1 / 9) < 0.05

@@ -23,15 +23,16 @@ from suffice.errors import (
     UnknownSignalError,
 )
 from suffice.evaluation.replay import Price, policy_for, replay
-from suffice.evaluation.replay.streaming import replay_stream
+from suffice.evaluation.replay.parts import FileParts
 from suffice.evaluation.replay.tables import replay_notes
 from suffice.evaluation.statistics import Resampling
 from suffice.policy.rules import parse_selector
 from suffice.recordings.recording import Recording, read_recording, write_recording
 from tests.support import strategies as drawn
 from tests.support.cli_tools import cli
-from tests.support.replayed import assert_same_replay
+from tests.support.replayed import assert_same_replay, replay_in_blocks
 
+over = FileParts.over
 PRICE = Price(uncached=1.0, cached=0.5, output=2.0)
 FEW = Resampling(n_resamples=50)
 
@@ -61,9 +62,9 @@ def test_streamed_figures_are_those_of_replay_whatever_the_blocks(folder, data, 
     except SufficeError as error:
         # Which question a message names depends on where the parts begin.
         with pytest.raises(type(error)):
-            replay_stream(path, [policy, "round >= 2"], **how, block_rows=block_rows)
+            replay_in_blocks(path, [policy, "round >= 2"], **how, block_rows=block_rows)
         return
-    found = replay_stream(path, [policy, "round >= 2"], **how, block_rows=block_rows)
+    found = replay_in_blocks(path, [policy, "round >= 2"], **how, block_rows=block_rows)
     assert_same_replay(found, expected)
 
 
@@ -93,7 +94,7 @@ def written(folder, data, name="s.parquet"):
 def test_intervals_are_those_of_the_draws_by_name(folder):
     path = written(folder, rows(50))
     how = Resampling(level=0.9, seed=3)
-    result = replay_stream(path, "score_gap > 0.7", metrics=["f1"], block_rows=16, resampling=how)
+    result = replay_in_blocks(path, "score_gap > 0.7", metrics=["f1"], block_rows=16, resampling=how)
     recording = read_recording(path)
     f1, score_gap = recording.column("f1"), recording.column("score_gap")
     stop = np.where((score_gap > 0.7).any(axis=1), np.argmax(score_gap > 0.7, axis=1), 3)
@@ -107,21 +108,23 @@ def test_any_selector_streams(folder, selector):
     path = written(folder, rows(20))
     policy = policy_for(read_recording(path), "fixed_k(4)", selector=parse_selector(selector), name="p")
     how = {"metrics": ("f1",), "resampling": FEW}
-    assert_same_replay(replay_stream(path, policy, **how, block_rows=9), replay(read_recording(path), [policy], **how))
+    assert_same_replay(
+        replay_in_blocks(path, policy, **how, block_rows=9), replay(read_recording(path), [policy], **how)
+    )
 
 
 def test_one_question_and_costs_alone_are_enough(folder):
-    result = replay_stream(written(folder, rows(1)), "full", metrics=["f1"])
+    result = replay_in_blocks(written(folder, rows(1)), "full", metrics=["f1"])
     assert result.n == 1
     assert math.isnan(result.rows[0].deltas["f1"].low)
-    assert replay_stream(written(folder, rows(2)), "full", metrics=()).rows[0].costs["calls"] == 4
+    assert replay_in_blocks(written(folder, rows(2)), "full", metrics=()).rows[0].costs["calls"] == 4
 
 
 def test_agreement_needs_no_gold_answers(folder):
     path = written(folder, [{k: v for k, v in row.items() if k != "f1"} for row in rows(9)])
     how = {"metrics": ("agreement",), "resampling": FEW}
     assert_same_replay(
-        replay_stream(path, "fixed_k(2)", **how, block_rows=7), replay(read_recording(path), "fixed_k(2)", **how)
+        replay_in_blocks(path, "fixed_k(2)", **how, block_rows=7), replay(read_recording(path), "fixed_k(2)", **how)
     )
 
 
@@ -129,10 +132,10 @@ def test_questions_whose_rows_lie_apart_are_refused(folder):
     data = rows(9)
     shuffled = written(folder, [*data[:2], *data[4:], *data[2:4]])
     with pytest.raises(DataError, match="follow|lacks"):
-        replay_stream(shuffled, "full", block_rows=8)
+        replay_in_blocks(shuffled, "full", block_rows=8)
     twice = [{**row, "question_id": "q0"} if row["question_id"] == "q8" else row for row in data]
     with pytest.raises(DataError, match="sort"):
-        replay_stream(written(folder, twice), "full", block_rows=8)
+        replay_in_blocks(written(folder, twice), "full", block_rows=8)
 
 
 def test_a_missing_or_doubled_round_is_told_with_its_question(folder):
@@ -141,14 +144,14 @@ def test_a_missing_or_doubled_round_is_told_with_its_question(folder):
         [*rows(4), rows(4)[-1]],
     ):
         with pytest.raises(DataError, match="'q3'"):
-            replay_stream(written(folder, broken), "full", block_rows=8)
+            replay_in_blocks(written(folder, broken), "full", block_rows=8)
 
 
 def test_rows_of_a_question_in_any_order_are_the_same_rows(folder):
     data = rows(8)
     turned = [data[4 * q + r] for q in range(8) for r in (2, 0, 3, 1)]
     one, other = (
-        replay_stream(written(folder, d), "score_gap > 0.5", metrics=["f1"], block_rows=5) for d in (data, turned)
+        replay_in_blocks(written(folder, d), "score_gap > 0.5", metrics=["f1"], block_rows=5) for d in (data, turned)
     )
     assert_same_replay(one, other, apart=("data_hash",))
 
@@ -161,7 +164,7 @@ def test_repeated_questions_are_drawn_as_in_memory(folder, by):
         row[by] = f"c{number}" if by == "cluster" else f"Where is tower {number}?"
     path = written(folder, data)
     how = {"metrics": ["f1"], "resampling": FEW}
-    result = replay_stream(path, "score_gap > 0.7", **how, block_rows=16)
+    result = replay_in_blocks(path, "score_gap > 0.7", **how, block_rows=16)
     assert (result.n, result.n_clusters) == (90, 30)
     assert_same_replay(result, replay(read_recording(path), "score_gap > 0.7", **how))
 
@@ -172,16 +175,39 @@ def test_two_clusters_of_one_text_are_noted_as_in_memory(folder):
     ]
     path = written(folder, data)
     how = {"metrics": ["f1"], "resampling": FEW}
-    result = replay_stream(path, "full", **how, block_rows=8)
+    result = replay_in_blocks(path, "full", **how, block_rows=8)
     assert any("12 questions have 10 texts" in note for note in result.notes)
     assert_same_replay(result, replay(read_recording(path), "full", **how))
 
 
-def test_samples_are_refused_in_one_sentence(folder):
+@pytest.mark.parametrize("by", ["", "cluster", "question"])
+def test_samples_stream_as_in_memory(folder, by):
+    data = [row | {"answer": f"a{(3 * number + row['round'] ** 2) % 4}"} for number, row in enumerate(rows(40))]
+    for row in data if by else ():
+        row[by] = f"c{int(row['question_id'][1:]) % 15}"
     path = folder / "samples.parquet"
-    write_recording(path, rows(4), {"exchangeable": True}, kinds={"score_gap": "signal"})
-    with pytest.raises(DataError, match="--stream"):
-        replay_stream(path, "full")
+    write_recording(path, data, {"exchangeable": True}, kinds={"score_gap": "signal"})
+    how = {"metrics": ("f1",), "resampling": FEW, "orders": 7, "prices": PRICE}
+    asked = ["lead(2)", "score_gap > 0.7", "lead(1) & score_gap > 0.4"]
+    assert_same_replay(replay_in_blocks(path, asked, **how, block_rows=9), replay(read_recording(path), asked, **how))
+
+
+def test_several_prompts_stream_as_in_memory(folder):
+    data = [row | {"prompt": "short" if row["question_id"] < "q3" else "long"} for row in rows(30)]
+    path = written(folder, data)
+    how = {"metrics": ("f1",), "resampling": FEW}
+    found = replay_in_blocks(path, "score_gap > 0.5", **how, block_rows=9)
+    assert_same_replay(found, replay(read_recording(path), "score_gap > 0.5", **how))
+
+
+def test_a_large_file_streams_by_itself(folder, monkeypatch):
+    path, seen = written(folder, rows(20)), []
+    monkeypatch.setattr(FileParts, "over", lambda *asked, **more: (seen.append(asked), over(*asked, **more))[1])
+    whole = replay(path, "full", metrics=["f1"], resampling=FEW)
+    assert not seen
+    monkeypatch.setattr("suffice.evaluation.replay.parts.MEMORY_ROWS", 50)
+    assert_same_replay(replay(path, "full", metrics=["f1"], resampling=FEW, block_rows=8), whole)
+    assert seen
 
 
 @pytest.mark.parametrize(
@@ -194,43 +220,43 @@ def test_samples_are_refused_in_one_sentence(folder):
 )
 def test_bad_arguments_are_refused(folder, rule, options, error, word):
     with pytest.raises(error, match=word):
-        replay_stream(written(folder, rows(3)), rule, **options)
+        replay_in_blocks(written(folder, rows(3)), rule, **options)
 
 
 def test_bad_files_are_refused(folder):
     path = written(folder, rows(3))
     with pytest.raises(DataError, match="exist"):
-        replay_stream(folder / "none.parquet", "full")
+        replay_in_blocks(folder / "none.parquet", "full")
     (folder / "broken.parquet").write_bytes(b"PAR1 no")
     with pytest.raises(SchemaError, match="parquet"):
-        replay_stream(folder / "broken.parquet", "full")
+        replay_in_blocks(folder / "broken.parquet", "full")
     pq.write_table(pa.table({"question_id": ["a"], "round": [1]}), folder / "foreign.parquet")
     with pytest.raises(SchemaError, match="not a recording"):
-        replay_stream(folder / "foreign.parquet", "full")
+        replay_in_blocks(folder / "foreign.parquet", "full")
     empty = Recording(read_recording(path).table).table.slice(0, 0)
     write_recording(folder / "empty.parquet", empty)
     with pytest.raises(DataError, match="no rounds"):
-        replay_stream(folder / "empty.parquet", "full")
+        replay_in_blocks(folder / "empty.parquet", "full")
 
 
 def test_an_unmeasured_stop_is_refused(folder):
     data = [{**row, "f1": row["f1"] if row["round"] == 4 else None} for row in rows(3)]
     with pytest.raises(CensoredError, match="not measured"):
-        replay_stream(written(folder, data), "fixed_k(2)", metrics=["f1"], baseline="fixed_k(4)")
+        replay_in_blocks(written(folder, data), "fixed_k(2)", metrics=["f1"], baseline="fixed_k(4)")
 
 
 def test_multiple_choice_streams_by_exact_match_unless_told_otherwise_and_says_so(folder):
     golds = [{**row, "golds": ["a"], "answer": "a", "em": 1.0, "f1": 0.0} for row in rows(9)]
     path = written(folder, golds, "choice.parquet")
-    found = replay_stream(path, "fixed_k(2)", block_rows=8)
+    found = replay_in_blocks(path, "fixed_k(2)", block_rows=8)
     assert found.rows[0].metrics == {"em": 1.0}
     assert_same_replay(found, replay(read_recording(path), "fixed_k(2)"))
     for metrics in (None, ("f1",), ("em",)):
-        assert any("single letters" in note for note in replay_stream(path, "full", metrics=metrics).notes)
-    assert replay_stream(path, "full", metrics=()).rows[0].metrics == {}
+        assert any("single letters" in note for note in replay_in_blocks(path, "full", metrics=metrics).notes)
+    assert replay_in_blocks(path, "full", metrics=()).rows[0].metrics == {}
     # Without gold answers, what the scores themselves tell.
     path = written(folder, [{k: v for k, v in row.items() if k != "golds"} for row in golds], "scores.parquet")
-    assert any("judge multiple choice by em" in note for note in replay_stream(path, "full").notes)
+    assert any("judge multiple choice by em" in note for note in replay_in_blocks(path, "full").notes)
 
 
 def test_whether_questions_are_multiple_choice_does_not_depend_on_the_parts(tmp_path):
@@ -243,17 +269,19 @@ def test_whether_questions_are_multiple_choice_does_not_depend_on_the_parts(tmp_
         part = data[4 * q : 4 * q + 4]
         write_recording(tmp_path / "parts" / f"part-{q:04}.parquet", part, kinds={"score_gap": "signal"})
     for name in ("one.parquet", "parts"):
-        assert replay_stream(tmp_path / name, "full").metrics == ("f1", "em"), name
+        assert replay_in_blocks(tmp_path / name, "full").metrics == ("f1", "em"), name
 
 
 def test_a_longer_policy_streams_only_where_the_evidence_ran_out(folder):
     path = written(folder, rows(9))
     policy = replace(policy_for(read_recording(path), "score_gap > 0.7", name="p"), max_rounds=9)
     with pytest.raises(ConfigMismatchError, match="round 9"):
-        replay_stream(path, policy, block_rows=7)
+        replay_in_blocks(path, policy, block_rows=7)
     path = written(folder, [{**row, "end": "exhausted"} for row in rows(9)])
     how = {"metrics": ("f1",), "resampling": FEW}
-    assert_same_replay(replay_stream(path, policy, **how, block_rows=7), replay(read_recording(path), [policy], **how))
+    assert_same_replay(
+        replay_in_blocks(path, policy, **how, block_rows=7), replay(read_recording(path), [policy], **how)
+    )
 
 
 def test_a_gate_that_no_rule_reads_is_charged_as_in_memory(folder):
@@ -261,7 +289,7 @@ def test_a_gate_that_no_rule_reads_is_charged_as_in_memory(folder):
     path = written(folder, data, "gated.parquet")
     policy = policy_for(read_recording(path), "score_gap > 0.7", start_round=0, name="p")
     how = {"metrics": ("f1",), "baseline": "fixed_k(2)", "resampling": FEW}
-    streamed = replay_stream(path, policy, **how, block_rows=9)
+    streamed = replay_in_blocks(path, policy, **how, block_rows=9)
     assert_same_replay(streamed, replay(read_recording(path), [policy], **how))
     assert "the gate's own cost was not recorded, and counts as nothing" in streamed.notes
 
@@ -273,7 +301,7 @@ def test_the_models_of_a_panel_have_prices_of_their_own(folder):
     write_recording(path, data, {"independent": True}, kinds={"score_gap": "signal"})
     prices = {f"m{i}": Price(uncached=i, cached=i, output=i) for i in range(1, 5)}
     how = {"metrics": ("f1",), "prices": prices, "resampling": FEW}
-    streamed = replay_stream(path, "fixed_k(2)", **how, block_rows=9)
+    streamed = replay_in_blocks(path, "fixed_k(2)", **how, block_rows=9)
     assert_same_replay(streamed, replay(read_recording(path), ["fixed_k(2)"], **how))
     assert any("the best single model" in note for note in streamed.notes)
     assert streamed.rows[0].costs["money"] == pytest.approx(90e-6)
@@ -286,14 +314,14 @@ def test_a_stream_says_what_is_left_out_and_what_is_unknown(folder):
         row["end"] = {"q1": "failed", "q2": "rule"}.get(row["question_id"], row["end"])
     path = written(folder, data, "notes.parquet")
     how = {"metrics": ("f1",), "baseline": "fixed_k(2)", "resampling": FEW}
-    found = replay_stream(path, "fixed_k(1)", **how, block_rows=7)
+    found = replay_in_blocks(path, "fixed_k(1)", **how, block_rows=7)
     assert_same_replay(found, replay(read_recording(path), ["fixed_k(1)"], **how))
     retrieval = "retrieval: calls, seconds not recorded; the seconds are without them"
     censored = "censored: a rule ended 1 of 8 recorded questions early; what a policy would have answered in rounds that never ran is unknown"
     assert {retrieval, censored, "1 question failed while recording: left out of every row alike"} <= {*found.notes}
     assert any(
         note.startswith("one question")
-        for note in replay_stream(written(folder, rows(1)), "full", metrics=["f1"]).notes
+        for note in replay_in_blocks(written(folder, rows(1)), "full", metrics=["f1"]).notes
     )
 
 
@@ -307,7 +335,7 @@ def test_a_stream_says_which_questions_ended_before_the_first_round(folder):
     write_recording(path, rows)
     [note] = [
         note
-        for note in replay_stream(path, "round >= 2", metrics=("em",), baseline="fixed_k(1)", block_rows=4)
+        for note in replay_in_blocks(path, "round >= 2", metrics=("em",), baseline="fixed_k(1)", block_rows=4)
         .rows[0]
         .notes
         if "ended" in note
@@ -321,22 +349,20 @@ def test_the_command_prices_components_by_the_models_that_the_recording_names(fo
     path, prices = folder / "priced.parquet", folder / "prices.json"
     write_recording(path, [row | tokens for row in rows(5)], {"config": {"model": {"model": "m"}}})
     prices.write_text(json.dumps({"m": {"uncached": 1.0, "cached": 0.5, "output": 2.0}}))
-    result = cli(
-        "replay", path, "--stream", "--rule", "round >= 2", "--metric", "f1", "--prices", prices, "--json"
-    ).json
+    result = cli("replay", path, "--rule", "round >= 2", "--metric", "f1", "--prices", prices, "--json").json
     assert result["rows"][0]["costs"]["money"] == pytest.approx(2 * 100 * 3.5e-6)
     prices.write_text(json.dumps({"other": {"uncached": 1.0, "cached": 0.5, "output": 2.0}}))
-    assert "prices neither" in cli("replay", path, "--stream", "--rule", "round >= 2", "--prices", prices).error
+    assert "prices neither" in cli("replay", path, "--rule", "round >= 2", "--prices", prices).error
 
 
-def test_the_command_streams_a_rule_or_a_policy(folder, capsys):
+def test_the_command_streams_a_rule_or_a_policy(folder, capsys, monkeypatch):
     path = written(folder, rows(20))
     policy = policy_for(read_recording(path), "score_gap > 0.5", name="mine")
     policy.save(folder / "p.json")
     told = []
     for chosen in (("--rule", "score_gap > 0.5"), ("--policy", str(folder / "p.json"))):
         with pytest.raises(SystemExit) as left:
-            run(["replay", "--stream", str(path), "--metric", "f1", *chosen, "--json"])
+            run(["replay", str(path), "--metric", "f1", *chosen, "--json"])
         assert left.value.code == 0
         told.append(json.loads(capsys.readouterr().out))
     assert told[0]["rows"][0]["deltas"] == told[1]["rows"][0]["deltas"]
@@ -354,10 +380,8 @@ def test_the_command_streams_a_rule_or_a_policy(folder, capsys):
         "majority",
         "--set=interval=bca",
     )
-    shown = [cli(*several, *more, "--json").json for more in ((), ("--stream",))]
+    shown = [cli(*several, "--json").json]
+    monkeypatch.setattr("suffice.evaluation.replay.parts.MEMORY_ROWS", 8)
+    shown.append(cli(*several, "--json").json)
     assert shown[0]["rows"] == shown[1]["rows"]
-    for wrong, says in (
-        (["--rule", "full", "--prices", "list", "--model", "gpt-4o"], "give one of them"),
-        (["--rule", "full", "--set=orders=3"], "goes without --stream"),
-    ):
-        assert says in cli("replay", "--stream", path, *wrong).error
+    assert "give one of them" in cli("replay", path, "--rule", "full", "--prices", "list", "--model", "gpt-4o").error

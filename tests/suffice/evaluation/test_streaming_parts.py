@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import shutil
 from functools import reduce
 from operator import add
 
@@ -15,15 +14,14 @@ from hypothesis import strategies as st
 
 from suffice.cli.main import run
 from suffice.errors import SchemaError
-from suffice.evaluation.replay import replay, streaming
+from suffice.evaluation.replay import parts, replay
 from suffice.evaluation.replay.blocks import Source
-from suffice.evaluation.replay.streaming import replay_stream
 from suffice.evaluation.statistics import Resampling
 from suffice.recordings.digest import DIGEST_KEY, ColumnDigest
 from suffice.recordings.opened import write_tables
 from suffice.recordings.recording import read_recording, write_recording
 from suffice.recordings.text_keys import text_keys
-from tests.support.replayed import assert_same_replay
+from tests.support.replayed import assert_same_replay, replay_in_blocks
 
 FEW = Resampling(n_resamples=50)
 
@@ -67,10 +65,10 @@ def test_pieces_of_a_file_whose_questions_straddle_row_groups_are_the_file(
     path = tmp_path_factory.mktemp("pieces") / "r.parquet"
     rows = questions(n)
     in_row_groups(path, rows, [cut for cut in cuts if cut < len(rows)])
-    whole = replay_stream(path, "score_gap > 0.7", baseline="fixed_k(1)", resampling=FEW)
+    whole = replay_in_blocks(path, "score_gap > 0.7", baseline="fixed_k(1)", resampling=FEW)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(streaming, "PIECE_ROWS", piece_rows)
-        some = replay_stream(path, "score_gap > 0.7", baseline="fixed_k(1)", resampling=FEW, block_rows=block_rows)
+        patch.setattr(parts, "PIECE_ROWS", piece_rows)
+        some = replay_in_blocks(path, "score_gap > 0.7", baseline="fixed_k(1)", resampling=FEW, block_rows=block_rows)
     assert_same_replay(some, whole)
 
 
@@ -87,11 +85,11 @@ def test_a_damaged_column_shows_when_its_pieces_are_added(tmp_path, monkeypatch)
                 table = table.set_column(column, table.schema.field("f1"), pa.array(values, pa.float64()))
             writer.write_table(table)
         writer.add_key_value_metadata({DIGEST_KEY: file.metadata.metadata[DIGEST_KEY]})
-    monkeypatch.setattr(streaming, "PIECE_ROWS", 6)
+    monkeypatch.setattr(parts, "PIECE_ROWS", 6)
     assert len(Source(path).pieces(["question_id"], 6)) == 3
-    replay_stream(path, "full", baseline="fixed_k(1)")
+    replay_in_blocks(path, "full", baseline="fixed_k(1)")
     with pytest.raises(SchemaError, match="checksum"):
-        replay_stream(changed, "full", baseline="fixed_k(1)")
+        replay_in_blocks(changed, "full", baseline="fixed_k(1)")
 
 
 @settings(max_examples=60, deadline=None)
@@ -133,8 +131,8 @@ def test_a_cut_question_has_bounds_in_any_piece(tmp_path, monkeypatch):
     rows[-1]["end"] = rows[-2]["end"] = rows[-3]["end"] = rows[-4]["end"] = "rule"
     del rows[-1]
     in_row_groups(tmp_path / "r.parquet", rows, [8, 16])
-    monkeypatch.setattr(streaming, "PIECE_ROWS", 4)
-    found = replay_stream(tmp_path / "r.parquet", "full", baseline="fixed_k(1)", block_rows=3)
+    monkeypatch.setattr(parts, "PIECE_ROWS", 4)
+    found = replay_in_blocks(tmp_path / "r.parquet", "full", baseline="fixed_k(1)", block_rows=3)
     assert found.rows[0].n_censored == 1
     assert_same_replay(found, replay(read_recording(tmp_path / "r.parquet"), "full", baseline="fixed_k(1)"))
 
@@ -149,7 +147,7 @@ def test_processes_give_the_figures_of_one(tmp_path, capsys):
         write_recording(folder / f"part-{part}.parquet", own, kinds={"score_gap": "signal"})
     results = []
     for jobs in ("1", "2"):
-        command = ["replay", str(folder), "--stream", "--rule", "score_gap > 0.7", "--baseline", "fixed_k(1)"]
+        command = ["replay", str(folder), "--rule", "score_gap > 0.7", "--baseline", "fixed_k(1)"]
         with pytest.raises(SystemExit) as left:
             run([*command, "--jobs", jobs, "--json"])
         assert left.value.code == 0
@@ -159,10 +157,6 @@ def test_processes_give_the_figures_of_one(tmp_path, capsys):
     damaged = folder / "part-1.parquet"
     damaged.write_bytes(damaged.read_bytes()[:-200] + bytes(200))
     with pytest.raises(SystemExit) as left:
-        run(["replay", str(folder), "--stream", "--rule", "full", "--jobs", "2"])
+        run(["replay", str(folder), "--rule", "full", "--jobs", "2"])
     assert left.value.code == 1
     assert "part-1.parquet" in capsys.readouterr().err
-    shutil.rmtree(folder)
-    with pytest.raises(SystemExit):
-        run(["replay", str(folder), "--rule", "full", "--jobs", "2"])
-    assert "goes with --stream" in capsys.readouterr().err

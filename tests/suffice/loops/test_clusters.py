@@ -100,7 +100,7 @@ def test_parts_are_replayed_and_searched_on_a_cluster(cluster, tmp_path, monkeyp
     sent, submit = [], RayPool.submit
     monkeypatch.setattr(RayPool, "submit", lambda pool, *words: (sent.append(words), submit(pool, *words))[1])
     on_ray = ("--on", "ray", "--set=workers=2")
-    replay = ("replay", "many", "--rule", "answer_stable", "--stream", "--json")
+    replay = ("replay", "many", "--rule", "answer_stable", "--json")
     assert cli(*replay, *on_ray).json == cli(*replay, "--jobs", 1).json
     search = ("search", "many", "--set=resamples=20", "--json")
     there, here = cli(*search, *on_ray), cli(*search, "--jobs", 1)
@@ -114,8 +114,7 @@ def test_parts_are_replayed_and_searched_on_a_cluster(cluster, tmp_path, monkeyp
     assert "2 parts at a time, on a Ray cluster of 2 nodes" in there.err
 
 
-def test_parts_on_a_cluster_need_a_stream_and_no_jobs(tmp_path, cut_path):
-    assert "goes with --stream" in cli("replay", cut_path, "--on", "ray").error
+def test_parts_on_a_cluster_take_no_jobs(tmp_path, cut_path):
     assert "go with --on" in cli("search", cut_path, "--on", "ray", "--jobs", 2).error
     assert "go with --on" in cli("search", cut_path, "--on", "ray", "--set=shards=2").error
     assert "give --on ray" in cli("search", cut_path, "--set=workers=2").error

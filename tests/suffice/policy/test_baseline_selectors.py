@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from suffice.errors import DataError
-from suffice.evaluation.replay import policy_for, replay, replay_stream
+from suffice.evaluation.replay import policy_for, replay
 from suffice.evaluation.statistics import Resampling
 from suffice.policy.calibration import Calibrator
 from suffice.policy.rules import parse_selector
@@ -19,6 +19,7 @@ from suffice.verdicts.certificates import Claim
 from suffice.verdicts.certificates.losses import measure_losses
 from suffice.verdicts.diagnostics import diagnose
 from tests.support.cli_tools import cli
+from tests.support.replayed import replay_in_blocks
 from tests.support.shared import recording_of
 
 RULE = "vote_lead >= 2"
@@ -155,7 +156,7 @@ def test_a_certificate_compares_a_vote_with_the_full_vote(recording):
 def test_a_stream_and_a_diagnosis_compare_votes_with_fixed_budget_votes(recording, tmp_path):
     write_recording(tmp_path / "r.parquet", recording.table)
     ours = policy(recording, "majority")
-    streamed = replay_stream(tmp_path / "r.parquet", ours, metrics=("em",), baseline="full")
+    streamed = replay_in_blocks(tmp_path / "r.parquet", ours, metrics=("em",), baseline="full")
     assert streamed.baseline == f"fixed_k({ROUNDS}), majority"
     assert streamed.row(streamed.baseline).metrics["em"] == pytest.approx(voted(ROUNDS))
     rows = [{**row, "question_type": "any"} for row in recording.table.to_pylist()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from suffice import Policy, Round, Session, replay
 from suffice.errors import DataError
-from suffice.evaluation.replay.orders import drawn_orders
+from suffice.evaluation.replay.orders import PreparedOrders, drawn_orders
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.policy.embedding import MeaningClusters
 from suffice.policy.normalizers import NORMALIZERS, Grouping, match, register_normalizer
@@ -84,7 +85,9 @@ def test_a_live_vote_over_clusters_is_its_replay_in_every_order(rows, rule, sele
     prepared = PreparedRecording.of(Recording(table))
     prepared.stops(policy)  # what is kept of the stored order must not count in another one
     (places,) = drawn_orders(prepared.recording, 1, seed)
-    moved = prepared.reordered(places)
+    moved = replace(prepared, recording=prepared.recording.reordered(places))
+    both = PreparedOrders.of_base(prepared, [places, places])
+    assert both.stops(policy).rounds.tolist() == 2 * moved.stops(policy).rounds.tolist()
     for other in (prepared, moved):
         stopped = other.stops(policy)
         for q, answers in enumerate(other.recording.answers.tolist()):

@@ -9,7 +9,7 @@ import pytest
 
 from suffice import Policy, ScriptedModel
 from suffice.errors import ConfigMismatchError, DataError, SchemaError
-from suffice.evaluation.replay import calibrate, policy_for, replay, replay_stream, selected_on
+from suffice.evaluation.replay import calibrate, policy_for, replay, selected_on
 from suffice.evaluation.search import search
 from suffice.evaluation.statistics import Resampling
 from suffice.loops import RetrievalLoop, record
@@ -27,6 +27,7 @@ from suffice_gates.rerank import RERANKER_CARD, CrossEncoderScorer, Reranked
 from tests.support.certify_tools import planted
 from tests.support.cli_tools import cli
 from tests.support.gating import ScriptedGate
+from tests.support.replayed import replay_in_blocks
 
 N = 40
 LOOSE = Claim(epsilon=0.9)
@@ -164,7 +165,7 @@ def test_a_stream_marks_what_replay_marks_whatever_the_blocks(leaky, tmp_path):
     write_recording(path, leaky.table, leaky.metadata)
     result = replay(leaky, [GATED], resampling=Resampling(n_resamples=2))
     for rows in (3, 1000):
-        streamed = replay_stream(path, GATED, block_rows=rows, baseline="fixed_k(1)")
+        streamed = replay_in_blocks(path, GATED, block_rows=rows, baseline="fixed_k(1)")
         assert streamed.rows[0].n_selected == result.rows[0].n_selected == 30
         assert [note for note in streamed.notes if "the gate" in note] == [n for n in result.notes if "the gate" in n]
 

@@ -17,7 +17,6 @@ from safetensors.numpy import save
 
 from suffice import Policy, Reply, RetrievalLoop, ScriptedModel, read_recording, record
 from suffice.errors import AuthenticationFailedError, DataError, ModelError, SchemaError, SufficeError
-from suffice.evaluation.replay.streaming import replay_stream
 from suffice.loops.retrieval import InMemoryRetriever
 from suffice.recordings import Journal, ResponseCache, write_recording
 from suffice.recordings.digest import ColumnDigest
@@ -26,6 +25,7 @@ from suffice_gates.models import StateWriter, read_states
 from tests.suffice.loops.test_record import scripted
 from tests.support.cli_tools import cli, dataset, reply
 from tests.support.endpoint import Endpoint
+from tests.support.replayed import replay_in_blocks
 
 VOLATILE = ("recorded_at", "cost.generator.seconds", "cost.retrieval.seconds")
 HUGE = 10**400
@@ -111,7 +111,7 @@ def test_a_damaged_recording_is_streamed_as_it_was_or_not_at_all(tmp_path):
     recorded(path)
 
     def figures():
-        result = replay_stream(path, "answer_margin > 0.5", metrics=["em"], baseline="fixed_k(2)")
+        result = replay_in_blocks(path, "answer_margin > 0.5", metrics=["em"], baseline="fixed_k(2)")
         return repr([(row.metrics, row.costs, row.stop_rounds) for row in result.rows])
 
     right = figures()

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from suffice import Audit, Policy, Recorder, Resampling, read_recording, replay
 from suffice.errors import BusyError, ConfigMismatchError, DataError, NotFoundError, SchemaError
-from suffice.evaluation.replay.streaming import replay_stream
 from suffice.recordings import (
     bundled_recording,
     compact_recording,
@@ -32,7 +31,7 @@ from suffice.recordings.parts import part_paths
 from suffice.recordings.recording import open_recording
 from suffice.recordings.round_journal import RoundJournal, SealedError
 from tests.support.cli_tools import cli
-from tests.support.replayed import assert_same_replay
+from tests.support.replayed import assert_same_replay, replay_in_blocks
 
 
 @pytest.fixture
@@ -214,7 +213,7 @@ def test_a_repeated_question_is_numbered_in_order_of_time(log):
     recorder.close()
     assert answers(log) == {"q": ["a"], "q#2": ["b"], "q#3": ["c"], "q#2#2": ["d"]}
     assert read_recording(log).clusters.tolist() == ["q", "q", "q", "q#2"]
-    streamed = replay_stream(log, "full", metrics=(), baseline="fixed_k(1)")
+    streamed = replay_in_blocks(log, "full", metrics=(), baseline="fixed_k(1)")
     assert (streamed.n, streamed.n_clusters) == (4, 2)
 
 
@@ -243,7 +242,7 @@ def test_a_run_that_is_in_two_parts_counts_once(log):
     assert answers(log) == {"q1": ["a", "b"], "q2": ["a", "b"]}
     assert read_recording(log).table.num_rows == 4
     assert read_recording(log).metadata["failed"] == {}
-    assert replay_stream(log, "answer_stable", metrics=()).n == 2
+    assert replay_in_blocks(log, "answer_stable", metrics=()).n == 2
 
 
 def parts_of(folder, table, assigned, metadata=None):
@@ -328,7 +327,7 @@ def test_a_stream_over_parts_sums_what_one_file_does(tmp_path_factory, data):
     whole = parts_of(folder / "whole", table, [0] * n)
     block_rows = data.draw(st.integers(1, 9))
     one, some = (
-        replay_stream(path, "answer_margin > 0.5", metrics=["f1"], baseline="fixed_k(1)", block_rows=block_rows)
+        replay_in_blocks(path, "answer_margin > 0.5", metrics=["f1"], baseline="fixed_k(1)", block_rows=block_rows)
         for path in (whole, parts)
     )
     assert_same_replay(some, one, apart=("data_hash",))  # the hash tells the order of the rows
@@ -641,7 +640,7 @@ def test_commands_read_a_folder_as_the_file_into_which_it_is_merged(tmp_path, mo
         outputs.append(result.out.replace("log.parquet", "log"))
         Path("decision.json").unlink(missing_ok=True)
     assert outputs[0] == outputs[1]
-    assert cli("replay", "log", "--rule", "semantic(0.03)", "--metric", "target_sentiment", "--stream").code == 0
+    assert cli("replay", "log", "--rule", "semantic(0.03)", "--metric", "target_sentiment").code == 0
 
 
 @pytest.mark.parametrize("command", ["replay", "decide", "diagnose", "report"])
@@ -696,9 +695,9 @@ def test_an_audit_that_ended_on_another_machine_is_not_lost(log, monkeypatch):
     recording = read_recording(log)
     assert (recording.question_ids, recording.ends.tolist()) == (["q1"], ["exhausted"])
     assert recording.column("stop_round")[0, 0] == 2
-    assert replay_stream(log, "answer_stable", metrics=(), baseline="fixed_k(1)").n == 1
+    assert replay_in_blocks(log, "answer_stable", metrics=(), baseline="fixed_k(1)").n == 1
     run.observe("a")  # the loop of the first machine goes on, and is killed: what ended counts, however short
     recorder.close()
-    assert replay_stream(log, "full", metrics=(), baseline="fixed_k(1)").rows[0].stop_rounds == {2: 1.0}
+    assert replay_in_blocks(log, "full", metrics=(), baseline="fixed_k(1)").rows[0].stop_rounds == {2: 1.0}
     compact_recording(log, idle_s=0)
     assert read_recording(log).ends.tolist() == ["exhausted"]

@@ -18,7 +18,6 @@ from suffice import Policy, Recorder, ScriptedModel, read_recording, record
 from suffice.common.files import is_url, make_folder, place, replacing, write_file
 from suffice.common.tables import render
 from suffice.errors import ConfigMismatchError, DataError, MissingExtraError, NotFoundError, SchemaError
-from suffice.evaluation.replay.streaming import replay_stream
 from suffice.evaluation.search import Block, Literal, Space, search
 from suffice.recordings import is_recording, merge_recordings, recording_files, write_recording
 from suffice.recordings.recording import open_recording
@@ -28,7 +27,7 @@ from tests.suffice.recordings.test_shards import answering, columns_of, loop, qu
 from tests.support import recording
 from tests.support.cli_tools import cli
 from tests.support.endpoint import Endpoint
-from tests.support.replayed import assert_same_replay
+from tests.support.replayed import assert_same_replay, replay_in_blocks
 
 
 @pytest.fixture
@@ -108,7 +107,7 @@ def test_a_folder_of_shards_at_a_url_is_the_same_recording(shards, bucket):
     assert is_recording(bucket)
     assert columns_of(bucket) == columns_of(shards)
     assert read_recording(bucket).metadata == read_recording(shards).metadata
-    streams = [replay_stream(path, "answer_stable", metrics=("agreement",)) for path in (bucket, shards)]
+    streams = [replay_in_blocks(path, "answer_stable", metrics=("agreement",)) for path in (bucket, shards)]
     assert_same_replay(*streams)
     (place(bucket) / "part-0002-of-0003.parquet").unlink()
     with pytest.raises(SchemaError, match=r"part-0002-of-0003\.parquet"):
@@ -220,7 +219,7 @@ def test_every_command_takes_the_url_of_a_recording_and_refuses_another_one(shar
     assert columns_of(f"{bucket}/one.parquet") == columns_of(shards)
     for command in (
         ["replay", f"{bucket}/shards", "--rule", "answer_stable", "--metric", "agreement"],
-        ["replay", f"{bucket}/shards", "--rule", "answer_stable", "--metric", "agreement", "--stream"],
+        ["replay", f"{bucket}/shards", "--rule", "answer_stable", "--metric", "agreement"],
         ["report", f"{bucket}/one.parquet", "--rule", "answer_stable", "--metric", "agreement", "-o", "report.html"],
     ):
         result = cli(*command)

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from suffice import Passage, Policy, RetrievalLoop, ScriptedModel, read_recording, record, replay
 from suffice.errors import ConfigMismatchError, DataError, SchemaError
-from suffice.evaluation.replay.streaming import replay_stream
 from suffice.loops.retrieval import PoolBM25, Question, load_questions, load_share
 from suffice.recordings import compact_recording, merge_recordings, write_recording
 from suffice.recordings.recording import open_recording
@@ -25,6 +24,7 @@ from suffice.recordings.sharded import MANIFEST_FILE, complete_shards
 from suffice.recordings.shards import DATASET_INDEX, Shard, listed_shards, n_shards_at, shard_files_beside
 from tests.support.cli_tools import cli
 from tests.support.endpoint import Endpoint
+from tests.support.replayed import replay_in_blocks
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "shards"
 CLOCKS = ("recorded_at", "seconds")
@@ -157,7 +157,7 @@ def test_shards_by_xargs_equal_the_recording_of_one_process(tmp_path):
         assert columns_of(tmp_path / name) == columns_of(tmp_path / "one.parquet")
     results = [replay(read_recording(tmp_path / name), ["answer_stable"]).to_dict() for name in names]
     assert len({json.dumps(result["rows"][0]["deltas"]["f1"]) for result in results}) == 1
-    streams = [replay_stream(tmp_path / name, "answer_stable") for name in names]
+    streams = [replay_in_blocks(tmp_path / name, "answer_stable") for name in names]
     for stream in streams:
         assert [row.metrics for row in stream.rows] == [row.metrics for row in streams[0].rows]  # times are measured
 

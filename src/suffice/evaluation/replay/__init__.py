@@ -7,7 +7,6 @@ from suffice.common.lazy import lazy_face
 if TYPE_CHECKING:
     from suffice.evaluation.replay.charging import LEDGERS, LIVE, Charging
     from suffice.evaluation.replay.checks import check_policy, policy_for, reads_round_0
-    from suffice.evaluation.replay.compared import ComparedRuns
     from suffice.evaluation.replay.costs import CostTable, Ledger
     from suffice.evaluation.replay.costs_by_round import RoundCosts, round_costs
     from suffice.evaluation.replay.evaluate import replay, replay_matrix
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
         prices_of,
     )
     from suffice.evaluation.replay.replayed_rows import Row, Spread
-    from suffice.evaluation.replay.replayer import Replayer
+    from suffice.evaluation.replay.replayer import ComparedRuns, Replayer
     from suffice.evaluation.replay.result import ReplayResult
     from suffice.evaluation.replay.selected import (
         Selected,
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
         tuned_on,
     )
     from suffice.evaluation.replay.stop_values import RoundValues, StopValues, learn_stop
-    from suffice.evaluation.replay.streaming import replay_stream
     from suffice.evaluation.replay.sweep import equivalent_thresholds, even_thresholds
 
 __all__ = [
@@ -79,7 +77,6 @@ __all__ = [
     "reads_round_0",
     "replay",
     "replay_matrix",
-    "replay_stream",
     "round_costs",
     "seen_by",
     "seen_from",
@@ -93,7 +90,6 @@ __getattr__, __dir__ = lazy_face(
     {
         "charging": ("LEDGERS", "LIVE", "Charging"),
         "checks": ("check_policy", "policy_for", "reads_round_0"),
-        "compared": ("ComparedRuns",),
         "costs": ("CostTable", "Ledger"),
         "costs_by_round": ("RoundCosts", "round_costs"),
         "evaluate": ("replay", "replay_matrix"),
@@ -102,11 +98,10 @@ __getattr__, __dir__ = lazy_face(
         "panels": ("OrderedPanel", "PanelMember", "order_panel"),
         "prices": ("ListPrice", "Price", "component_prices", "list_price", "list_prices", "load_prices", "prices_of"),
         "replayed_rows": ("Row", "Spread"),
-        "replayer": ("Replayer",),
+        "replayer": ("ComparedRuns", "Replayer"),
         "result": ("ReplayResult",),
         "selected": ("Selected", "dividing_names", "seen_by", "seen_from", "seen_in", "selected_on", "tuned_on"),
         "stop_values": ("RoundValues", "StopValues", "learn_stop"),
-        "streaming": ("replay_stream",),
         "sweep": ("equivalent_thresholds", "even_thresholds"),
     },
 )

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from suffice.common.tables import counted
+from suffice.evaluation.replay.by_stop import looked_up
 from suffice.evaluation.replay.costs import Ledger
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.replay.recorded import run_notes
@@ -35,7 +36,7 @@ class Run:
         ledger: Operational costs; a lower bound where `unrun`.
         calls: Support and weights of the distribution of calls over questions, for quantiles.
         stop_rounds: Share of all questions that stop at each round; those of `unrun` are in none.
-        reasons: Number of questions by reason of their stop; empty where no reason is known.
+        reasons: Number of questions by reason of their stop, a mean over orders; empty where no reason is known.
         selector: The name of the selector of its answers, which is part of a baseline's label; "" where no selector is
             used.
         policy: The policy that decided; None for oracles.
@@ -56,7 +57,7 @@ class Run:
     ledger: Ledger
     calls: tuple[Floats, Floats]
     stop_rounds: Mapping[int, float]
-    reasons: Mapping[str, int]
+    reasons: Mapping[str, float]
     selector: str = ""
     policy: Policy | None = None
     oracle_seen: Mapping[str, float] | None = None
@@ -101,13 +102,16 @@ def _stopped_run(
     policy: Policy,
     stopped: Stops,
     unrun: Mask,
-    reasons: Mapping[str, int],
+    reasons: Mapping[str, float],
     *,
     label: str,
     kind: str,
 ) -> Run:
-    ledger = prepared.costs.charge(prepared.charging.policy_masks(prepared.costs, policy, stopped), policy.max_rounds)
-    values = prepared.expected_values(stopped, policy.selector)
+    masks = prepared.charging.demanded(prepared.costs, policy, stopped)
+    ledger = prepared.costs_by_stop(policy).ledger(lambda sums: looked_up(sums, stopped.position), masks)
+    outcomes = prepared.outcomes_by_stop(policy)
+    values = {name: looked_up(metric, stopped.position) for name, metric in outcomes.values.items()}
+    best = {name: looked_up(metric, stopped.position) for name, metric in outcomes.best.items()}
     return Run(
         label=label or policy.label,
         kind=kind,
@@ -120,10 +124,10 @@ def _stopped_run(
         reasons=reasons,
         selector=str(policy.selector),
         policy=policy,
-        oracle_seen=_oracle_seen(prepared, stopped, unrun),
+        oracle_seen={name: float(np.where(unrun, np.nan, seen).mean()) for name, seen in best.items()},
         rounds=stopped.rounds,
         answer_rounds=stopped.answer_rounds,
-        notes=run_notes(policy, int(((stopped.position < 0) & ~unrun).sum())),
+        notes=run_notes(policy, int(((stopped.position < 0) & ~unrun).sum()) // prepared.n_orders),
     )
 
 
@@ -135,17 +139,6 @@ def stop_shares(rounds: Positions, unrun: Mask) -> dict[int, float]:
     """Return the share of all questions that stop at each round; questions without a stop (-1) and those of `unrun` count at no round."""
     counts = np.bincount(rounds[~unrun] + 1).tolist()  # -1 = there was no round
     return {r - 1: count / len(rounds) for r, count in enumerate(counts) if count}
-
-
-def _oracle_seen(prepared: PreparedRecording, stopped: Stops, unrun: Mask) -> dict[str, float]:
-    """Return the mean of each metric with the best round among those seen: what a perfect selector would reach."""
-    charged = stopped.charged()
-    means = {}
-    for name, metric in prepared.metrics.items():
-        seen = np.where(charged, prepared.in_view(metric, stopped.view), -np.inf)
-        best = np.where(charged.any(axis=1), seen.max(axis=1, initial=-np.inf), 0.0)
-        means[name] = float(np.where(unrun, np.nan, best).mean())
-    return means
 
 
 def fixed_budget(prepared: PreparedRecording, k: int, like: Policy | None = None) -> Run:
@@ -223,7 +216,7 @@ def single_answer(prepared: PreparedRecording, at: Mask, label: str, note: str) 
         stop_rounds=stop_shares(rounds, np.zeros(len(known), dtype=np.bool_)),
         reasons={},
         rounds=rounds,
-        notes=(note, *missing_note(int((~known).sum()))),
+        notes=(note, *missing_note(int((~known).sum()) // prepared.n_orders)),
     )
 
 

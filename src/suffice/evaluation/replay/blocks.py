@@ -109,19 +109,6 @@ class Source:
         """Return the blocks of whole questions that begin in a piece."""
         return BlockReader(self, piece_tables(self._opened, piece, rows, columns), rows)
 
-    def every_block(self, columns: list[str], rows: int) -> Iterator[RecordingBlock]:
-        """Yield the blocks of all pieces, and check them against the checksums in the files.
-
-        Raises:
-            SchemaError: The file is damaged; a damaged column is reported after the last block at the latest.
-        """
-        read = []
-        for piece in self.pieces(columns, self.n_rows):
-            reader = self.blocks(piece, columns, rows)
-            yield from reader
-            read.append((piece, reader.facts))
-        self.check(read)
-
     def block(self, table: pa.Table, starts: npt.NDArray[np.int64]) -> RecordingBlock:
         """Return rows as a block; `starts` are the first rows of its questions."""
         return RecordingBlock(table, self.header, self.index, starts)
@@ -129,16 +116,6 @@ class Source:
     def tables(self, rows: int, column: str) -> Iterator[pa.Table]:
         """Yield one column in tables of at most `rows` rows."""
         return self._opened.tables(rows, [column])
-
-    def first_blocks(self, columns: list[str], rows: int) -> list[RecordingBlock]:
-        """Return the first blocks of whole questions, together at least `rows` rows, or all blocks."""
-        blocks: list[RecordingBlock] = []
-        for piece in self.pieces(columns, rows):
-            for block in self.blocks(piece, columns, rows):
-                blocks.append(block)
-                if sum(each.table.num_rows for each in blocks) >= rows:
-                    return blocks
-        return blocks
 
     def check_grouped(self, keys: Sequence[npt.NDArray[np.uint64]], rows: int) -> None:
         """Raise a `DataError` if the rows of a question do not follow each other.
@@ -158,7 +135,7 @@ class Source:
                 if name in names:
                     raise DataError(
                         f"the rows of question {name!r} in {str(self.path)!r} do not follow each other: sort the recording by "
-                        "question_id and round, or use `replay`"
+                        "question_id and round, or replay what `read_recording` returns, which holds it in memory"
                     )
                 names.add(name)
             last = table.column("question_id")[-1]
@@ -307,23 +284,6 @@ class RecordingBlock(Recording):
     def keys(self) -> npt.NDArray[np.uint64]:
         """The keys of the questions, see `text_keys`."""
         return text_keys(self.table.column("question_id"), self._starts)
-
-    @property
-    def names_of_clusters(self) -> pa.Array:
-        """The cluster of each question as a column: the value at its first round, or the question's id if that is missing."""
-        if "cluster" not in self.table.column_names:
-            return self.names_of_questions
-        first = self._starts if self._is_regular else np.flatnonzero(self._column == 0)
-        clusters = self.table.column("cluster").take(pa.array(first)).combine_chunks()
-        return pc.coalesce(clusters, self.names_of_questions)
-
-    @property
-    def repeats(self) -> bool:
-        """True if a question belongs to a cluster with another name than its own."""
-        if "cluster" not in self.table.column_names:
-            return False
-        ids, clusters = self.table.column("question_id"), self.table.column("cluster")
-        return not (clusters.equals(ids) or pc.all(pc.equal(clusters, ids), min_count=0).as_py())
 
     @cached_property
     def question_ids(self) -> list[str]:  # type: ignore[override]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from suffice.errors import NotFoundError
-from suffice.evaluation.replay.costs import GATE, GENERATOR, CostTable, loop_masks, widen
+from suffice.evaluation.replay.costs import GATE, GENERATOR, CostTable
 from suffice.policy.calibration import CALIBRATED
 from suffice.policy.rounds import Mask, Positions, Rounds
 from suffice.policy.session import Policy, Stops
@@ -52,17 +52,21 @@ class Charging:
             policy: The policy.
             stopped: Its stops.
         """
-        view, visited = stopped.view, stopped.charged()
-        masks = loop_masks(table, view, stopped.position, visited)
+        masks = dict.fromkeys(table.components, np.zeros(table.seen.shape, dtype=np.bool_))
+        masks |= dict.fromkeys(table.loop, widen(table, stopped.view, stopped.charged()))
+        return masks | self.demanded(table, policy, stopped)
+
+    def demanded(self, table: CostTable, policy: Policy, stopped: Stops) -> dict[str, Mask]:
+        """Return the masks of `policy_masks` for the components whose calls depend on more than the round of the stop.
+
+        A component that it does not name is paid in every visited round if it belongs to the loop, and otherwise never.
+        """
         needs = self.of_policy(table, policy, stopped)
-        for component in table.components:
-            if component in needs or component not in masks:
-                masks[component] = widen(table, view, needs.get(component, np.zeros_like(visited)))
-        if table.gated and GENERATOR in table.components and view.index[0] == 0:
-            answered = answered_closed_book(table, policy, stopped)
-            masks[GENERATOR] = masks[GENERATOR].copy()
-            masks[GENERATOR][:, int(-table.index[0])] |= answered & visited[:, 0]
-        return masks
+        if table.gated and GENERATOR in table.components and stopped.view.index[0] == 0:
+            answers = stopped.charged()
+            answers[:, 0] &= (stopped.position == 0) | answered_closed_book(table, policy, stopped)
+            needs = {GENERATOR: answers, **needs}
+        return {name: widen(table, stopped.view, mask) for name, mask in needs.items()}
 
     def oracle_masks(self, table: CostTable, view: Rounds, position: Positions, metric: str) -> dict[str, Mask]:
         """Return masks of the rounds that an oracle pays for if it stops at `position`, by component, of the recording's shape.
@@ -77,6 +81,27 @@ class Charging:
         visited = view.seen & (np.arange(len(view)) <= position[:, None])
         needs = self.of_oracle(table, metric, visited)
         return masks | {name: widen(table, view, mask) for name, mask in needs.items()}
+
+
+def loop_masks(table: CostTable, view: Rounds, position: Positions) -> dict[str, Mask]:
+    """Return the rounds paid by a policy that reads no signal and stops at `position`: those of the loop and its evidence."""
+    visited = view.seen & (np.arange(len(view)) <= position[:, None])
+    masks = dict.fromkeys(table.loop, visited)
+    if table.gated and GENERATOR in masks and view.index[0] == 0:
+        answers = visited.copy()
+        answers[:, 0] &= position == 0  # the closed-book answer is paid only if the gate returns it
+        masks[GENERATOR] = answers
+    return {component: widen(table, view, mask) for component, mask in masks.items()}
+
+
+def widen(table: CostTable, view: Rounds, mask: Mask) -> Mask:
+    """Extend a mask over the view's rounds to all recorded rounds, shape ``(n_questions, n_rounds)``."""
+    if mask.shape == table.seen.shape:
+        return mask
+    wide = np.zeros(table.seen.shape, dtype=np.bool_)
+    offset = int(view.index[0] - table.index[0])
+    wide[:, offset : offset + len(view)] = mask
+    return wide
 
 
 def _component(name: str, policy: Policy | None, measured_by: Mapping[str, str]) -> tuple[str, str]:

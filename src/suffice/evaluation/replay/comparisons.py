@@ -31,8 +31,13 @@ def paired_differences(
     deltas: list[dict[str, PairedResult]] = [{} for _ in runs]
     own, base = [_quantities(run) for run in runs], [_quantities(run) for run in references]
     policies = {k for k in range(n_policies) if runs[k] is not references[k]}
-    for name in base[0]:
-        rows = {k: mine[name] - other[name] for k, (mine, other) in enumerate(zip(own, base, strict=True))}
+    differences = {
+        name: {k: mine[name] - other[name] for k, (mine, other) in enumerate(zip(own, base, strict=True))}
+        for name in base[0]
+    }
+    every = [row for rows in differences.values() for row in rows.values()]
+    draws.anticipate([row for row in every if not np.isnan(row).any()])
+    for name, rows in differences.items():
         family = policies if tests and name in references[0].worst else None
         for k, result in draws.compare(rows, family=family).items():
             deltas[k][name] = result

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, reduce
-from operator import add
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +13,7 @@ import pyarrow.compute as pc
 from suffice.evaluation.replay.cost_gaps import CostGaps
 from suffice.evaluation.replay.prices import Price
 from suffice.evaluation.replay.waves import due_in_waves, wave_note, wave_of
-from suffice.policy.rounds import COST_KINDS, Floats, Mask, Rounds
+from suffice.policy.rounds import COST_KINDS, Floats, Mask
 from suffice.policy.signals import EMBEDDING, LOOP_COMPONENTS, RERANKING, RETRIEVAL, SIGNALS, member_component
 from suffice.recordings.recording import Recording
 from suffice.recordings.schema import BATCH_NOTE, cost_column
@@ -138,7 +137,7 @@ class CostTable:
         self.loop = tuple(c for c in self.components if not _is_on_demand(c, set(self.measured_by.values())))
         self.gated = GATE in charged or bool(gate_signals(recording))
         self._nothing: Floats = np.zeros(self.seen.shape)
-        self._sums: dict[tuple[tuple[str, ...], str], Floats | None] = {}
+        self._unknown: dict[tuple[str, str], bool] = {}
         self._everywhere: Mask = np.ones(self.seen.shape, dtype=np.bool_)
         self._due = self._when_called(recorded)
         self.columns = {
@@ -280,7 +279,7 @@ class CostTable:
             costs[component] = {
                 kind: np.zeros(len(column))
                 if share is self._nothing or column is self._nothing
-                else _over(share, self.due(component, kind, column, until=until))
+                else over_rounds(share, self.due(component, kind, column, until=until))
                 for kind, column in columns.items()
             }
             money = money + self.money_of(component, costs[component])
@@ -308,51 +307,10 @@ class CostTable:
             if known is not None and component in known:
                 calls = calls + known[component]
             elif component in masks:
-                calls = calls + _over(
+                calls = calls + over_rounds(
                     np.asarray(masks[component], dtype=np.float64), self.due(component, "calls", column, until=until)
                 )
         return calls
-
-    def totals(self, masks: Mapping[str, Mask], highest: int | None = None) -> dict[str, Floats]:
-        """Return each of `COSTS` in the rounds in `masks`, shape ``(n_questions,)``; the same as `Ledger.spent` of `charge`.
-
-        Faster than `charge`: columns of components that are paid in the same rounds are added once for all policies.
-        """
-        if self.wave != 1 or self._prices is not None:
-            ledger = self.charge(masks, highest)
-            return {cost: ledger.spent(cost) for cost in COSTS}
-        names = tuple(self.columns)
-        nothing = np.zeros(len(self.seen))
-        result = dict.fromkeys(("calls", "tokens", "seconds"), nothing)
-        groups: dict[int, list[str]] = {}
-        for name in names:
-            if name in masks:
-                groups.setdefault(id(masks[name]), []).append(name)
-        shares = {key: np.asarray(masks[some[0]], dtype=np.float64) for key, some in groups.items()}
-        for key, some in groups.items():
-            for cost in result:
-                column = self._together(tuple(some), cost)
-                result[cost] = result[cost] if column is None else result[cost] + _over(shares[key], column)
-        unknown = np.full(len(self.seen), np.nan)
-        retrievals = unknown
-        if RETRIEVAL in self.columns:
-            key, column = id(masks.get(RETRIEVAL)), self.columns[RETRIEVAL]["calls"]
-            retrievals = _over(shares[key], column) if RETRIEVAL in masks else nothing
-        return {**result, "money": unknown, "retrievals": retrievals}
-
-    def _together(self, components: tuple[str, ...], cost: str) -> Floats | None:
-        """Return the sum of a cost over components, shape ``(n_questions, n_rounds)``; None if there is nothing to add."""
-        if (components, cost) not in self._sums:
-            kinds = TOKEN_KINDS if cost == "tokens" else (cost,)
-            columns = [
-                self.call_columns[name] if cost == "calls" else self.columns[name][kind]
-                for name in components
-                for kind in kinds
-                if cost != "calls" or name in self.call_columns
-            ]
-            columns = [column for column in columns if column is not self._nothing]
-            self._sums[components, cost] = reduce(add, columns) if columns else None
-        return self._sums[components, cost]
 
     def until(self, index: npt.NDArray[np.int64], highest: int | None) -> int | None:
         """Return the number of the rounds `index` up to `highest`, which may be requested; None = all.
@@ -391,6 +349,12 @@ class CostTable:
         added = due_in_waves(together, kind, self.wave, before, until)
         return np.asarray(np.where(column == 0, 0.0, column * (added / np.where(together == 0, 1.0, together))))
 
+    def is_unknown(self, component: str, kind: str) -> bool:
+        """Return whether a cost is unknown in every recorded round."""
+        if (component, kind) not in self._unknown:
+            self._unknown[component, kind] = bool(np.isnan(self.columns[component][kind][self.seen]).all())
+        return self._unknown[component, kind]
+
     def money_of(self, component: str, costs: Mapping[str, Floats]) -> Floats:
         """Return the money for these tokens of a component, USD, same shape; NaN where a price or a count is unknown."""
         uncached, cached, output = (costs[kind] for kind in TOKEN_KINDS)
@@ -420,7 +384,7 @@ class CostTable:
         return next((self._prices[name] for name in names if name in self._prices), None)
 
 
-def _over(share: Floats, column: Floats) -> Floats:
+def over_rounds(share: Floats, column: Floats) -> Floats:
     """Return the sums of a column over rounds, weighted by `share`, shape ``(n_questions,)``; NaN if a value that counts is unknown."""
     # A product is several times as fast as summing np.where, but NaN times 0 is NaN: unknown values outside of the mask
     # are handled below.
@@ -445,26 +409,3 @@ def shared_prefix(prompt: Floats, index: npt.NDArray[np.int64]) -> tuple[Floats,
     # The closed-book prompt shares no prefix with the next one, and a first round finds nothing in the cache.
     shared[:, index <= 1] = 0.0
     return prompt - shared, shared
-
-
-def loop_masks(
-    table: CostTable, view: Rounds, position: npt.NDArray[np.int64], visited: Mask | None = None
-) -> dict[str, Mask]:
-    """Return the rounds paid by a policy that reads no signal and stops at `position`: those of the loop and its evidence."""
-    visited = view.seen & (np.arange(len(view)) <= position[:, None]) if visited is None else visited
-    masks = dict.fromkeys(table.loop, visited)
-    if table.gated and GENERATOR in masks and view.index[0] == 0:
-        answers = visited.copy()
-        answers[:, 0] &= position == 0  # the closed-book answer is paid only if the gate returns it
-        masks[GENERATOR] = answers
-    return {component: widen(table, view, mask) for component, mask in masks.items()}
-
-
-def widen(table: CostTable, view: Rounds, mask: Mask) -> Mask:
-    """Extend a mask over the view's rounds to all recorded rounds, shape ``(n_questions, n_rounds)``."""
-    if mask.shape == table.seen.shape:
-        return mask
-    wide = np.zeros(table.seen.shape, dtype=np.bool_)
-    offset = int(view.index[0] - table.index[0])
-    wide[:, offset : offset + len(view)] = mask
-    return wide

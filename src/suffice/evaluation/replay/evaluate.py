@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from suffice.evaluation.replay.blocks import Source
 from suffice.evaluation.replay.charging import LIVE
+from suffice.evaluation.replay.parts import BLOCK_ROWS, Progress
 from suffice.evaluation.replay.prices import Price
 from suffice.evaluation.replay.replayer import Replayer
 from suffice.evaluation.replay.result import ReplayResult
@@ -19,7 +22,7 @@ from suffice.recordings.recording import Recording
 
 
 def replay(
-    recording: Recording,
+    recording: Recording | Source | str | Path,
     policies: Policy | Rule | str | Sequence[Policy | Rule | str],
     *,
     metrics: str | Sequence[str] | None = None,
@@ -31,6 +34,9 @@ def replay(
     ledger: str = LIVE.name,
     orders: int | None = None,
     wave: int | None = None,
+    block_rows: int = BLOCK_ROWS,
+    jobs: int | None = None,
+    on_progress: Progress | None = None,
 ) -> ReplayResult:
     """Evaluate policies on recorded rounds, without calling a model.
 
@@ -46,7 +52,8 @@ def replay(
     semantic(0.03): target_sentiment 97.1 (-0.7 [-2.8, +1.4] vs fixed_k(3)); 7.37 calls; dominated by fixed_k(2)
 
     Args:
-        recording: Recorded rounds.
+        recording: Recorded rounds, or their path.  A large file is read in blocks of whole questions, whose rows must
+            follow each other; figures are the same.  About a kilobyte stays in memory for each question.
         policies: One or several policies; a rule or its text stands for a policy with the recording's own settings.
         metrics: Columns in [0, 1], or `agreement`, see `outcome`; the first is the quality.  None = `f1` and
             `em`, for multiple choice `em` alone; empty for costs and stops alone.
@@ -63,15 +70,21 @@ def replay(
             rounds that follow one another.
         wave: Number of samples requested at once, which decides costs and seconds, see `SamplingLoop`.  The last wave
             ends with the recording, even if a policy has a lower cap.  None = as recorded.
+        block_rows: Of a file, rows that are decided at once.
+        jobs: Of a file, number of processes that read its parts, or ranges of row groups; with a number a small file is
+            read in blocks, too.  None = one for every `PIECE_ROWS` rows, at most one for each processor.
+        on_progress: Called with the number of pieces of a file that were read, and their total over all passes.
 
     Raises:
         DataError: A metric is missing, there is nothing to compare, or a method of intervals, cost or ledger is
-            unknown.
+            unknown; or the rows of a question in a large file do not follow each other.
         CensoredError: A policy stops where no answer was recorded, or the baseline goes on past what was recorded.
         ConfigMismatchError: A policy was made for another model, retriever or prompt.
         UnknownSignalError: A policy reads a signal that was not recorded.
         NotFittedError: A policy lacks fitted state.
         RuleSyntaxError: A text is not a rule.
+        SchemaError: The file is not a recording.
+        WorkerDiedError: A process was killed.
     """
     replayer = Replayer(
         recording,
@@ -83,6 +96,9 @@ def replay(
         ledger=ledger,
         orders=orders,
         wave=wave,
+        block_rows=block_rows,
+        jobs=jobs,
+        on_progress=on_progress,
     )
     return replayer.compare(policies, baseline).result()
 

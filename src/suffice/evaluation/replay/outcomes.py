@@ -6,21 +6,26 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 
 from suffice.errors import DataError, NotFoundError
 from suffice.policy.metrics import METRICS, Metric, answer_key, f1
 from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH
 from suffice.policy.rounds import Floats, Mask, Positions, Rounds
 from suffice.policy.rules import Selector
-from suffice.policy.rules.selectors import answered
+from suffice.policy.rules.selectors import Last, answered
 from suffice.recordings.recording import Recording
 
 AGREEMENT = ("agreement", "agreement_em", "agreement_f1")
 """Metrics that compare with the answer of the full-budget run: they measure sameness, not truth."""
 
 _ABOVE = re.compile(r"\s*(?P<name>[A-Za-z_]\w*)\s*(?P<comparison>>=|>)\s*(?P<value>[0-9.]+)\s*")
+
+_PAIRS = 1 << 23
+"""Pairs of rounds of one question that are compared at once; memory is proportional to it."""
 
 _LETTER = re.compile(r"[\W_]*[A-Za-z][\W_]*")
 
@@ -235,7 +240,9 @@ def _scored(recording: Recording, metric: Metric) -> Floats:
 def _agreement(recording: Recording, *, tokens: bool) -> Floats:
     """Compare every answer with the last non-blank one of its trajectory; a missing answer agrees with a missing one."""
     if "answer" not in recording.table.column_names:
-        raise DataError("agreement compares answers, and the recording has no column 'answer': use a metric column")
+        raise DataError(
+            "agreement compares answers, and the recording has no answers (no column 'answer'): use a metric column"
+        )
     if recording.independent:
         if tokens:
             raise DataError("agreement_f1 compares words with one answer, and of samples many count: use 'agreement'")
@@ -275,10 +282,36 @@ def answers_by_stop(selector: Selector, view: Rounds) -> Positions:
     """
     last = view.seen.sum(axis=-1) - 1
     stop = np.minimum(np.arange(len(view)), last[:, None])
-    # With an additional axis for the stops, each answer is normalised once instead of once for each stop.
-    columns = {name: view[name][:, None, :] for name in selector.signals}
-    answers = None if view.answers is None else view.answers[:, None, :]
-    return selector.select(Rounds(columns, view.index, view.seen[:, None, :], answers, view.normalizer), stop)
+    given = answered(view)
+    if selector == Last():
+        return _latest(given)
+    answers: Positions = np.empty(stop.shape, dtype=np.int64)
+    some = max(1, _PAIRS // len(view) ** 2)
+    for first in range(0, len(stop), some):
+        part = slice(first, first + some)
+        # With an additional axis for the stops, each answer is normalised once instead of once for each stop.
+        columns = {name: view[name][part, None, :] for name in selector.signals}
+        rounds = Rounds(
+            columns,
+            view.index,
+            view.seen[part, None, :],
+            partial(_with_stops, view, part),
+            view.normalizer,
+            answered=given[part, None, :],
+        )
+        answers[part] = selector.select(rounds, stop[part])
+    return answers
+
+
+def _with_stops(view: Rounds, part: slice) -> npt.NDArray[np.object_]:
+    """Return some questions' answers with an axis for the stops."""
+    assert view.answers is not None
+    return view.answers[part, None, :]
+
+
+def _latest(given: Mask) -> Positions:
+    """Return the position of the latest answer up to each round, shape of `given`; -1 for none."""
+    return np.maximum.accumulate(np.where(given, np.arange(given.shape[1]), -1), axis=1)
 
 
 def values_by_stop(answers: Positions, seen: Mask, metric: Floats) -> Floats:
@@ -309,8 +342,7 @@ def expected_by_stop(selector: Selector, view: Rounds, metric: Floats) -> Floats
 
     def of_last() -> Floats:
         """Return the metric of a stop before the first vote, which returns the last answer."""
-        latest = np.maximum.accumulate(np.where(answered(view), np.arange(len(view)), -1), axis=1)
-        return values_by_stop(latest, view.seen, metric)
+        return values_by_stop(_latest(answered(view)), view.seen, metric)
 
     means = selector.means_by_stop(view, metric, of_last)
     return values_by_stop(answers_by_stop(selector, view), view.seen, metric) if means is None else means

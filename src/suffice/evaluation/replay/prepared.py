@@ -8,17 +8,18 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from suffice.errors import DataError
+from suffice.evaluation.replay.by_stop import CostsByStop, OutcomesByStop
 from suffice.evaluation.replay.charging import LIVE, Charging, charging_of
 from suffice.evaluation.replay.costs import CostTable
 from suffice.evaluation.replay.outcomes import outcome
 from suffice.evaluation.replay.prices import Price
-from suffice.policy.normalizers import ANSWER_ID, NORMALIZERS, Grouping
 from suffice.policy.rounds import Floats, Mask, Positions, Rounds
-from suffice.policy.rules import Selector
+from suffice.policy.rules import Never
+from suffice.policy.rules.selectors import answered
 from suffice.policy.session import Policy, Stops, stops
+from suffice.policy.signals.votes import vote_signal
 from suffice.recordings.recording import Recording
 
 if TYPE_CHECKING:
@@ -111,31 +112,67 @@ class PreparedRecording:
     def _columns(self) -> dict[str, Floats]:
         return dict(self.added)
 
+    def column(self, name: str) -> Floats:
+        """Return a column for policies to read, shape ``(n_questions, n_rounds)``; cached."""
+        if name not in self._columns:
+            self._columns[name] = self._loaded(name)
+        return self._columns[name]
+
+    def _loaded(self, name: str) -> Floats:
+        return self.recording.column(name)
+
+    def gives(self, name: str) -> bool:
+        """Return whether `column` can give a name: one that was added or recorded, or can be computed from the rounds."""
+        return name in self._columns or self.recording.gives(name)
+
     def rounds(self, columns: Iterable[str]) -> Rounds:
-        """Return columns in the form that policies read; those that were neither recorded nor can be computed are left out."""
-        known = [name for name in columns if name in self._columns or self.recording.gives(name)]
-        for name in known:
-            if name not in self._columns:
-                self._columns[name] = self.recording.column(name)
-        return self.recording.view({name: self._columns[name] for name in known})
+        """Return columns in the form that policies read; those that `gives` does not know are left out."""
+        return self._viewed({name: self.column(name) for name in columns if self.gives(name)})
+
+    def _viewed(self, columns: Mapping[str, Floats]) -> Rounds:
+        rounds = self.recording.view(columns)
+        if rounds.answered is None and self._known_answers:
+            rounds.answered = self.answered
+        return rounds
+
+    @cached_property
+    def answered(self) -> Mask:
+        """Mask of the rounds with an answer, shape ``(n_questions, n_rounds)``."""
+        return answered(self.recording.view({}))
+
+    @property
+    def _known_answers(self) -> bool:
+        """Whether the rounds with an answer were looked up."""
+        return "answered" in vars(self)
+
+    def answer_ids(self, normalizer: str) -> Floats:
+        """Return the number of each answer among the distinct ones of its question, see `Recording.answer_ids`."""
+        return self.recording.answer_ids(normalizer)
 
     def raw(self, policy: Policy) -> Rounds:
-        """Return the raw columns of a policy's view; answers are normalised once for all policies with the same normalizer."""
+        """Return the raw columns of a policy's view; answers are compared, and votes counted, once for all policies."""
         name = policy.answer_column
-        if name is not None and name not in self._columns and "answer" in self.recording.table.column_names:
-            self._columns[name] = self.recording.answer_ids(policy.normalizer)
-        return self.rounds((*policy.raw_columns, *filter(None, [name])))
+        if name is None or "answer" not in self.recording.table.column_names:
+            return self.rounds(policy.raw_columns)
+        if name not in self._columns:
+            self._columns[name] = self.answer_ids(policy.normalizer)
+        raw = self.rounds((*policy.raw_columns, name))
+        first = max(0, policy.start_round - int(raw.index[0]))
+        votes = {column: self._votes(signal, name, first) for column, signal in policy.vote_columns.items()}
+        return self._viewed({**raw.columns, **votes})
 
-    def reordered(self, places: npt.NDArray[np.int64]) -> PreparedRecording:
-        """Return the same recording with each question's rounds in another order, see `Recording.reordered`."""
-        other = replace(self, recording=self.recording.reordered(places))
-        # Grouping normalizers depend on the order of the answers, so their columns cannot be reordered.
-        depends = {f"{ANSWER_ID}.{name}" for name, item in NORMALIZERS.items() if isinstance(item, Grouping)}
-        vars(other).update(
-            _columns={name: moved(column, places) for name, column in self._columns.items() if name not in depends},
-            metrics={name: moved(values, places) for name, values in self.metrics.items()},
-        )
-        return other
+    def _votes(self, signal: str, answers: str, first: int) -> Floats:
+        """Return a signal of `VOTES` that counts from a position on; NaN before."""
+        key = (signal, answers, first)
+        if key not in self._vote_columns:
+            votes = np.full(self.recording.shape, np.nan)
+            votes[:, first:] = vote_signal(signal, self._columns[answers][:, first:])
+            self._vote_columns[key] = votes
+        return self._vote_columns[key]
+
+    @cached_property
+    def _vote_columns(self) -> dict[tuple[str, str, int], Floats]:
+        return {}
 
     def view(self, policy: Policy) -> Rounds:
         """Return the view of a policy, see `Policy.view`."""
@@ -155,6 +192,11 @@ class PreparedRecording:
         return self.recording.shape[0]
 
     @property
+    def n_orders(self) -> int:
+        """Number of orders in which each question is there; see `suffice.evaluation.replay.orders`."""
+        return 1
+
+    @property
     def highest(self) -> int:
         """The highest recorded round."""
         return int(self.recording.index[-1])
@@ -169,18 +211,34 @@ class PreparedRecording:
         offset = int(view.index[0] - self.recording.index[0])
         return metric[:, offset : offset + len(view)]
 
-    def expected_values(self, stopped: Stops, selector: Selector) -> dict[str, Floats]:
-        """Return the metrics of the answers that a policy returns; the expected value if its selector draws among several."""
-        values = self.values(stopped.view, stopped.position, stopped.answer_position)
-        shares = selector.shares(stopped.view, stopped.position)
-        if shares is None:
-            return values
-        return {
-            name: np.where(
-                shares.any(axis=1), _expectation(shares, self.in_view(self.metrics[name], stopped.view)), own
-            )
-            for name, own in values.items()
-        }
+    def outcomes_by_stop(self, policy: Policy) -> OutcomesByStop:
+        """Return the metrics of a stop at each round, from the policy's start round on; shared by policies with its selector."""
+        like, start = replace(answering_like(policy), name=""), policy.start_round
+        for other, first, outcomes in self._outcomes:
+            if other == like and first == start:
+                return outcomes
+        if self.metric_names and "answer" in self.recording.table.column_names:
+            _ = self.answered  # looked up once for all views
+        view = self.view(replace(like, rule=Never(), start_round=start, max_rounds=max(self.highest, start, 1)))
+        metrics = {name: self.in_view(metric, view) for name, metric in self.metrics.items()}
+        self._outcomes.append((like, start, OutcomesByStop.of(like.selector, view, metrics)))
+        return self._outcomes[-1][2]
+
+    @cached_property
+    def _outcomes(self) -> list[tuple[Policy, int, OutcomesByStop]]:
+        return []
+
+    def costs_by_stop(self, policy: Policy) -> CostsByStop:
+        """Return the costs up to each round, from the policy's start round on."""
+        # The highest round decides where the last wave of requests ends, and nothing else.
+        key = (policy.start_round, policy.max_rounds if self.costs.wave > 1 else self.highest)
+        if key not in self._costs:
+            self._costs[key] = CostsByStop(self.costs, *key)
+        return self._costs[key]
+
+    @cached_property
+    def _costs(self) -> dict[tuple[int, int], CostsByStop]:
+        return {}
 
     def values(self, view: Rounds, stop: Positions, answer: Positions) -> dict[str, Floats]:
         """Return the metrics of the answers returned by stops at `stop`; see `values_by_stop`."""
@@ -192,13 +250,17 @@ class PreparedRecording:
         }
 
 
-def moved(column: Floats, places: npt.NDArray[np.int64]) -> Floats:
-    """Return a column with each question's rounds in another order, see `Recording.reordered`."""
-    out = np.empty_like(column)
-    np.put_along_axis(out, places, column, axis=1)
-    return out
+def answering_like(policy: Policy) -> Policy:
+    """Return a policy with the selector of another one and the fitted state that the selector reads.
 
-
-def _expectation(shares: Floats, metric: Floats) -> Floats:
-    """Return the means of a metric over the rounds with these shares, shape ``(n_questions,)``; NaN where one is unknown."""
-    return np.asarray(np.where(shares > 0, shares * metric, 0.0).sum(axis=1))
+    Its name is the suffix for labels of baselines with that selector: empty for `last`.
+    """
+    names = policy.selector.signals
+    text = str(policy.selector)
+    return Policy(
+        selector=policy.selector,
+        calibrators=tuple(calibrator for calibrator in policy.calibrators if calibrator.output in names),
+        state={name: state for name, state in policy.state.items() if name in names},
+        normalizer=policy.normalizer,
+        name="" if text == "last" else f", {text}",
+    )

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from suffice.common.tables import counted
 from suffice.evaluation.replay.baselines import Run, stop_shares
-from suffice.evaluation.replay.outcomes import answers_by_stop, expected_by_stop
+from suffice.evaluation.replay.costs import over_rounds
+from suffice.evaluation.replay.outcomes import answers_by_stop
 from suffice.evaluation.replay.prepared import PreparedRecording
-from suffice.policy.rounds import Floats, Mask, Positions, Rounds
-from suffice.policy.rules import Selector
+from suffice.policy.rounds import Floats, Positions, Rounds
 from suffice.policy.session import Policy, Stops
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dealt:
-    """Counts of a policy's stops by the number of rounds of the questions, for `random_stop`; counts of other questions can be added.
+    """Counts of a policy's stops by order and number of rounds of the questions, for `random_stop`; counts of other questions can be added.
 
     Attributes:
-        size: Number of questions with each number of rounds, shape ``(n_rounds + 1,)``; a question cut by a rule counts
-            as if it had all rounds.
-        paid: Number of these that stop at each round, shape ``(n_rounds + 1, n_rounds)``.
+        size: Number of questions with each number of rounds in each order, shape ``(n_orders * (n_rounds + 1),)``; a
+            question cut by a rule counts as if it had all rounds.
+        paid: Number of these that stop at each round, shape ``(n_orders * (n_rounds + 1), n_rounds)``.
         known: Number of these stops that do not need rounds that never ran, same shape.
-        unrun: Number of questions that need such rounds, shape ``(n_rounds + 1,)``.
+        unrun: Number of questions that need such rounds, shape of `size`.
         rounds: The sum of their stop rounds, same shape.
         cut: Whether a rule cut any question.
     """
@@ -44,20 +43,40 @@ class Dealt:
         ends, width = prepared.recording.ends, len(stopped.view)
         code, unrun = _exchanged(prepared, policy, stopped), stopped.unrun(ends, policy.max_rounds)
         place = code * width + np.maximum(stopped.position, 0)
-        shape = (width + 1, width)
+        n = prepared.n_orders * (width + 1)
 
         def counted_at(places: Positions) -> Positions:
-            return np.bincount(places, minlength=shape[0] * shape[1]).reshape(shape)
+            return np.bincount(places, minlength=n * width).reshape(n, width)
 
-        rounds = np.zeros(width + 1, dtype=np.int64)
-        np.add.at(rounds, code, stopped.rounds)
         return cls(
-            size=np.bincount(code, minlength=width + 1),
+            size=np.bincount(code, minlength=n),
             paid=counted_at(place),
             known=counted_at(place[~unrun]),
-            unrun=np.bincount(code[unrun], minlength=width + 1),
-            rounds=rounds,
+            unrun=np.bincount(code[unrun], minlength=n),
+            rounds=np.bincount(code, weights=stopped.rounds, minlength=n).astype(np.int64),
             cut=bool(stopped.cut(ends, policy.max_rounds).any()),
+        )
+
+    @classmethod
+    def in_turn(cls, blocks: Sequence[Dealt]) -> Dealt:
+        """Return the stops of the same questions in the orders of several blocks."""
+        names = ("size", "paid", "known", "unrun", "rounds")
+        return cls(
+            **{name: np.concatenate([getattr(block, name) for block in blocks]) for name in names},
+            cut=any(block.cut for block in blocks),
+        )
+
+    def of_orders(self, orders: slice) -> Dealt:
+        """Return the stops in some of the orders."""
+        n = self.paid.shape[1] + 1
+        part = slice(orders.start * n, orders.stop * n)
+        return replace(
+            self,
+            size=self.size[part],
+            paid=self.paid[part],
+            known=self.known[part],
+            unrun=self.unrun[part],
+            rounds=self.rounds[part],
         )
 
     def __add__(self, other: Dealt) -> Dealt:
@@ -71,9 +90,10 @@ class Dealt:
         )
 
     @property
-    def strata(self) -> Strata:
-        """The sizes of the non-empty strata."""
-        return Strata(np.zeros(0, dtype=np.int64), self.size[self.size > 0])
+    def sizes(self) -> Positions:
+        """The sizes of the non-empty groups of questions with as many rounds, which are the same in every order."""
+        size = self.size[: self.paid.shape[1] + 1]
+        return size[size > 0]
 
     def shares(self, counts: Positions, code: Positions) -> Floats:
         """Return, for each question, the mean over its stratum of `counts`."""
@@ -83,9 +103,12 @@ class Dealt:
 
 
 def _exchanged(prepared: PreparedRecording, policy: Policy, stopped: Stops) -> Positions:
-    """Return the number of rounds of each question, shape ``(n_questions,)``; stops are exchanged among questions of equal number."""
-    cut = stopped.cut(prepared.recording.ends, policy.max_rounds)
-    return np.where(cut, len(stopped.view), stopped.view.seen.sum(axis=-1)).astype(np.int64)
+    """Number the groups of questions whose stops are exchanged, shape ``(n_questions,)``: those of one order with as many rounds."""
+    cut, width = stopped.cut(prepared.recording.ends, policy.max_rounds), len(stopped.view)
+    length = np.where(cut, width, stopped.view.seen.sum(axis=-1)).astype(np.int64)
+    if prepared.n_orders == 1:
+        return length
+    return length + (width + 1) * np.repeat(np.arange(prepared.n_orders), len(length) // prepared.n_orders)
 
 
 def random_stop(prepared: PreparedRecording, policy: Policy, stopped: Stops, dealt: Dealt | None = None) -> Run:
@@ -113,31 +136,21 @@ def random_stop(prepared: PreparedRecording, policy: Policy, stopped: Stops, dea
     ran = (np.arange(len(view)) < length[:, None]) | ~cut[:, None]
     known = np.where(ran, shared, 0.0)
     missing = every.shares(every.unrun, code) + np.where(ran, 0.0, shared).sum(axis=1)
-    answers = answers_by_stop(policy.selector, view)
-    worst = {
-        name: np.where(
-            known > 0, known * expected_by_stop(policy.selector, view, prepared.in_view(metric, view)), 0.0
-        ).sum(1)
-        for name, metric in prepared.metrics.items()
-    }
-    shares: dict[str, Floats] = {}
-    support, weights = [], []
-    last = length - 1
-    # A question without rounds is charged nothing, wherever the others stop.
-    for k in np.flatnonzero(paid.any(axis=0)).tolist():
-        masks = _blind_masks(prepared, policy.selector, view, np.minimum(k, last), answers[:, k])
-        for component, mask in masks.items():
-            shares[component] = shares.get(component, 0.0) + paid[:, k, None] * mask
-        support.append(prepared.costs.calls(masks, policy.max_rounds))
-        weights.append(paid[:, k])
+    outcomes = prepared.outcomes_by_stop(policy).values
+    worst = {name: over_rounds(known, values[:, : len(view)]) for name, values in outcomes.items()}
+    masks, extra = _blind_masks(prepared, policy, view, paid)
+    by_stop = prepared.costs_by_stop(policy)
+    ledger = by_stop.ledger(lambda sums: over_rounds(paid, sums[:, : len(view)]), masks)
+    calls = by_stop.calls(masks)[:, : len(view)] + extra
+    some = np.flatnonzero(paid.any(axis=0))
     return Run(
         label=f"random({policy.label})",
         kind="random",
         worst=worst,
         best={name: values + missing for name, values in worst.items()} if missing.any() else worst,
         unrun=missing > 0,
-        ledger=prepared.costs.charge(shares, policy.max_rounds),
-        calls=(np.concatenate(support), np.concatenate(weights)),
+        ledger=ledger,
+        calls=(calls[:, some].ravel(), paid[:, some].ravel()),
         # Over all questions the shares are the policy's own unless rounds are missing; over some of them they are
         # expected values.
         stop_rounds=stop_shares(stopped.rounds, stopped.unrun(ends, policy.max_rounds))
@@ -146,45 +159,29 @@ def random_stop(prepared: PreparedRecording, policy: Policy, stopped: Stops, dea
         reasons={},
         selector=str(policy.selector),
         rounds=every.shares(every.rounds, code),
-        notes=twin_notes(every.strata, cut=every.cut),
+        notes=twin_notes(every.sizes, cut=every.cut),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Strata:
-    """Groups of questions that may exchange their stops: the stratum of each question, and the size of each stratum."""
-
-    code: npt.NDArray[np.int64]
-    size: npt.NDArray[np.int64]
-
-    def means(self, values: Mask | Positions) -> Floats:
-        """Return, for each question, the mean over its stratum, shape of `values`, ``(n_questions, n)``."""
-        totals = np.zeros((len(self.size), values.shape[1]))
-        np.add.at(totals, self.code, values)
-        means: Floats = (totals / self.size[:, None])[self.code]
-        return means
-
-
-def strata_of(length: Positions) -> Strata:
-    """Group questions by their number of rounds."""
-    _, code, size = np.unique(length, return_inverse=True, return_counts=True)
-    return Strata(code, size)
 
 
 def _dealt_shares(view: Rounds, known: Floats) -> dict[int, float]:
     return {int(r): float(known[:, k].mean()) for k, r in enumerate(view.index) if known[:, k].any()}
 
 
-def twin_notes(strata: Strata, *, cut: bool) -> tuple[str, ...]:
-    """Return the notes on a random twin."""
+def twin_notes(sizes: Positions, *, cut: bool) -> tuple[str, ...]:
+    """Return the notes on a random twin.
+
+    Args:
+        sizes: Sizes of the groups of questions with as many rounds.
+        cut: Whether a rule cut any question.
+    """
     notes = ["exact expectation over random permutations of the rule's own stop rounds"]
-    if len(strata.size) > 1:
+    if len(sizes) > 1:
         notes[0] += ", among questions with as many recorded rounds"
     if cut:
         notes[0] += (
             "; questions that a rule cut take part at full width, and what they are dealt beyond that is unknown"
         )
-    alone = int((strata.size == 1).sum())
+    alone = int((sizes == 1).sum())
     if alone:
         notes.append(
             f"in {counted(alone, 'question')} it stops as the rule does: no other question has as many recorded rounds"
@@ -193,9 +190,33 @@ def twin_notes(strata: Strata, *, cut: bool) -> tuple[str, ...]:
 
 
 def _blind_masks(
-    prepared: PreparedRecording, selector: Selector, view: Rounds, stop: Positions, answer: Positions
-) -> Mapping[str, Mask]:
-    """Return the rounds paid, by component, by a stop at `stop` that reads no signals except those of the selector."""
-    blind = Stops(view=view, position=stop, answer_position=answer, fired=stop >= 0)
-    policy = Policy(selector=selector, start_round=int(view.index[0]))
-    return prepared.charging.policy_masks(prepared.costs, policy, blind)
+    prepared: PreparedRecording, policy: Policy, view: Rounds, paid: Floats
+) -> tuple[dict[str, Floats], Floats]:
+    """Return the expected rounds of calls on demand of stops that read no signals except those of the selector.
+
+    Args:
+        prepared: The recording.
+        policy: The policy.
+        view: Its view.
+        paid: Share of each stop, shape ``(n_questions, n_rounds)``.
+
+    Returns:
+        The share in which each round is paid, by component; and the calls of these components up to a stop at each round.
+    """
+    blind = Policy(selector=policy.selector, start_round=int(view.index[0]))
+    last, answers = view.seen.sum(axis=-1) - 1, None
+    masks: dict[str, Floats] = {}
+    calls = np.zeros(paid.shape)
+    # A question without rounds is charged nothing, wherever the others stop.
+    for k in np.flatnonzero(paid.any(axis=0)).tolist():
+        stop = np.minimum(k, last)
+        if answers is None and prepared.costs.gated:
+            answers = answers_by_stop(policy.selector, view)
+        answer = stop if answers is None else answers[:, k]  # without a gate, costs do not depend on the answer
+        stopped = Stops(view=view, position=stop, answer_position=answer, fired=stop >= 0)
+        demanded = prepared.charging.demanded(prepared.costs, blind, stopped)
+        for component, mask in demanded.items():
+            masks[component] = masks.get(component, 0.0) + paid[:, k, None] * mask
+        if demanded:
+            calls[:, k] = prepared.costs.calls(demanded, policy.max_rounds)
+    return masks, calls

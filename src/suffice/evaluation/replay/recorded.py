@@ -57,7 +57,8 @@ def check_recorded(
     """
     _check_columns(policy, recording)
     if definedness is not None:
-        return (*definedness.checked(), *_unknown_models(policy, recording))
+        known = recording if recording.table.num_rows else None
+        return (*definedness.checked(known), *_unknown_models(policy, recording))
     definedness = Definedness(policy)
     if not part:
         raw = recording.rounds(policy.raw_columns)
@@ -98,12 +99,6 @@ class Definedness:
             possible = view.seen & np.array([known is None or known.may_exist(r) for r in view.index.tolist()])
             self._possible[name] += int(np.count_nonzero(possible))
             self._defined[name] += int(np.count_nonzero(possible & ~np.isnan(view[name])))
-
-    def merge(self, other: Definedness) -> None:
-        """Add the counts of other rounds."""
-        self._rounds |= other._rounds
-        self._possible.update(other._possible)
-        self._defined.update(other._defined)
 
     def checked(self, recording: Recording | None = None) -> tuple[str, ...]:
         """Return the share of rounds without a value, for each signal that lacks some.

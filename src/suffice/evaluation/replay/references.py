@@ -21,7 +21,7 @@ from suffice.evaluation.replay.baselines import (
 from suffice.evaluation.replay.checks import policy_for
 from suffice.evaluation.replay.outcomes import outcome
 from suffice.evaluation.replay.panels import best_single_run
-from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.replay.prepared import PreparedRecording, answering_like
 from suffice.policy.rounds import Mask
 from suffice.policy.rules import Rule, parse_rule
 from suffice.policy.session import Policy
@@ -54,22 +54,6 @@ class Questions(Protocol):
 
     def is_measured_at_the_end_alone(self, metric: str, /) -> bool:
         """Return whether a metric was measured in the last round of questions, and in no earlier one."""
-
-
-def answering_like(policy: Policy) -> Policy:
-    """Return a policy with the selector of another one and the fitted state that the selector reads.
-
-    Its name is the suffix for labels of baselines with that selector: empty for `last`.
-    """
-    names = policy.selector.signals
-    text = str(policy.selector)
-    return Policy(
-        selector=policy.selector,
-        calibrators=tuple(calibrator for calibrator in policy.calibrators if calibrator.output in names),
-        state={name: state for name, state in policy.state.items() if name in names},
-        normalizer=policy.normalizer,
-        name="" if text == "last" else f", {text}",
-    )
 
 
 def selectors_in_use(policies: Sequence[Policy]) -> dict[str, Policy]:

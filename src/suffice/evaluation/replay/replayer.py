@@ -1,32 +1,65 @@
-"""Many replays of one recording: everything that does not depend on the policies is computed once."""
+"""Replays of one recording, in memory or on disk: everything that does not depend on the policies is computed once.
+
+There are two passes over the questions.  The first looks at what the second needs to know of all of them: which figures were
+recorded, and where each policy stops, since a random twin gives every question the stops of the others.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial, reduce
+from operator import add
+from pathlib import Path
 
 from suffice.evaluation.replay.baselines import Run
-from suffice.evaluation.replay.by_stop import run_all
-from suffice.evaluation.replay.charging import LIVE
+from suffice.evaluation.replay.blocks import Source
+from suffice.evaluation.replay.charging import LIVE, charging_of
 from suffice.evaluation.replay.checks import check_policy, policy_for
-from suffice.evaluation.replay.compared import ComparedRuns, Comparison, Replayed, companions, labelled, marked
-from suffice.evaluation.replay.orders import mean_runs, n_orders
-from suffice.evaluation.replay.outcomes import default_metrics
+from suffice.evaluation.replay.compared import companions, labelled, row_of
+from suffice.evaluation.replay.comparisons import margin_tests, mean_differences, paired_differences
+from suffice.evaluation.replay.joining import joined_run, with_stops_of
+from suffice.evaluation.replay.orders import n_orders, order_note
+from suffice.evaluation.replay.outcomes import MultipleChoice, default_metrics
+from suffice.evaluation.replay.parts import (
+    BLOCK_ROWS,
+    FileParts,
+    MemoryParts,
+    Parts,
+    Progress,
+    check_block_rows,
+    opened,
+    usable_jobs,
+)
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.replay.prices import Price
-from suffice.evaluation.replay.references import baseline_runs, fixed_policies, selectors_in_use
-from suffice.evaluation.replay.selected import selected_on
+from suffice.evaluation.replay.random_twins import Dealt
+from suffice.evaluation.replay.references import (
+    fixed_policies,
+    refuse_unmeasured,
+    selector_names,
+    selectors_in_use,
+    with_references,
+)
+from suffice.evaluation.replay.replay_passes import BaselinePass, Looked, LookPass, RowsPass, joined_groups, nothing
+from suffice.evaluation.replay.result import ReplayResult
+from suffice.evaluation.replay.rivals import Rival, check_cost, find_rivals
+from suffice.evaluation.replay.selected import Selected
 from suffice.evaluation.replay.whole import Facts, Whole
-from suffice.evaluation.statistics import Resampling
+from suffice.evaluation.statistics import Draws, Resampling, Units, undefined_notes
+from suffice.policy.normalizers import MATCH
 from suffice.policy.rules import Rule
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
 
 __all__ = ["ComparedRuns", "Replayer"]
 
+_TEXTS = ("question", "cluster", "golds")
 
-class Replayer(Comparison):
+Policies = Policy | Rule | str | Sequence[Policy | Rule | str]
+
+
+class Replayer:
     """Replays policies on one recording repeatedly; metrics, baselines and draws are cached.
 
     `replay` does one comparison with a new replayer; its documentation describes the arguments and errors.
@@ -39,14 +72,13 @@ class Replayer(Comparison):
     semantic(0.06): target_sentiment 97.8 (+0.0 [-1.5, +1.5] vs fixed_k(3)); 6.49 calls; dominated by fixed_k(2)
 
     Attributes:
-        prepared: The recording without its failed questions.
-        metrics: The metrics; the first one is the quality.
-        resampling, margins, cost, ledger, data_hash: See `replay`.
+        metrics: The metrics; the first one is the quality.  Of a file the default ones are known after a comparison.
+        resampling, margins, cost, ledger: See `replay`.
     """
 
     def __init__(
         self,
-        recording: Recording,
+        recording: Recording | Source | str | Path,
         *,
         metrics: str | Sequence[str] | None = None,
         resampling: Resampling = Resampling(),
@@ -56,24 +88,44 @@ class Replayer(Comparison):
         ledger: str = LIVE.name,
         orders: int | None = None,
         wave: int | None = None,
+        block_rows: int = BLOCK_ROWS,
+        jobs: int | None = None,
+        on_progress: Progress | None = None,
     ) -> None:
-        prepared = PreparedRecording.of(recording, prices=prices, ledger=ledger, samples=True, wave=wave)
-        metrics = [metrics] if isinstance(metrics, str) else metrics
-        complete = prepared.recording
-        self.metrics = companions(complete, default_metrics(complete) if metrics is None else metrics)
-        self.prepared = prepared.with_metrics(self.metrics)
+        check_block_rows(block_rows)
+        charging_of(ledger)
         self.resampling, self.margins, self.cost, self.ledger = resampling, tuple(margins), cost, ledger
-        self.data_hash = recording.data_hash
         self._orders = orders
-        self._runs: list[tuple[Policy, str, Run]] = []
-        self._others: list[tuple[tuple[dict[str, Policy], int], list[Run]]] = []
+        self._runs: list[tuple[Policy, str, int, Run]] = []
+        self._others: list[tuple[tuple[dict[str, Policy], int, int], list[Run]]] = []
+        source = recording
+        if isinstance(source, str | Path):
+            source = opened(source, in_blocks=jobs is not None)
+        named = [metrics] if isinstance(metrics, str) else metrics
+        self._parts: Parts
+        if isinstance(source, Recording):
+            prepared = PreparedRecording.of(source, prices=prices, ledger=ledger, samples=True, wave=wave)
+            complete = prepared.recording
+            self.metrics = companions(complete, default_metrics(complete) if named is None else named)
+            self._parts = MemoryParts(prepared=prepared.with_metrics(self.metrics), whole=source)
+            return
+        head = source.empty()
+        candidates = (MATCH,) if MATCH in head.names("metric") else ("f1", "em")
+        self.metrics = candidates if named is None else companions(head, named)
+        self._parts = FileParts(
+            source=source,
+            metrics=self.metrics,
+            prices=prices,
+            ledger=ledger,
+            wave=wave,
+            block_rows=block_rows,
+            jobs=usable_jobs(jobs, source),
+            on_progress=on_progress,
+            undecided=named is None,
+        )
 
     def compare(
-        self,
-        policies: Policy | Rule | str | Sequence[Policy | Rule | str],
-        baseline: str | Policy | None = None,
-        *,
-        check: Callable[[], None] = lambda: None,
+        self, policies: Policies, baseline: str | Policy | None = None, *, check: Callable[[], None] = nothing
     ) -> ComparedRuns:
         """Replay policies beside every baseline.
 
@@ -82,81 +134,233 @@ class Replayer(Comparison):
             baseline: See `replay`.
             check: Called from time to time; an exception that it raises ends the comparison.
         """
-        prepared, complete = self.prepared, self.prepared.recording
-        items = [policies] if isinstance(policies, str | Rule | Policy) else policies
-        replayed = labelled(
-            [item if isinstance(item, Policy) else policy_for(complete, item, name=str(item)) for item in items]
-        )
-        notes = {policy.label: check_policy(policy, complete) for policy in replayed}
-        selectors = selectors_in_use(replayed)
-        n = n_orders(complete, self._orders, replayed)
-        fixed = fixed_policies(prepared.highest, selectors)
-        missing = [policy for _, policy in fixed if self._run_of(policy, "fixed") is None]
-        kinds = ["rule"] * len(replayed) + ["fixed"] * len(missing)
+        replayed, n, looked = self._looked(policies)
+        whole, head = self.whole, self._parts.head
+        notes = {
+            policy.label: check_policy(policy, head, definedness=known)
+            for policy, known in zip(replayed, looked.definedness, strict=True)
+        }
+        selectors, own = selectors_in_use(replayed), selector_names(replayed)
         check()
-        runs, twins = run_all(
-            prepared,
-            [*replayed, *missing],
-            n,
-            self.resampling.seed,
-            kinds=kinds,
-            twinned=range(len(replayed)),
-            each=lambda _: check(),
-        )
-        self._runs += zip(missing, kinds[len(replayed) :], runs[len(replayed) :], strict=True)
+        runs, twins, others = self._replayed(replayed, selectors, n, looked.dealt, check)
         check()
-
-        def run_of(policy: Policy, kind: str) -> Run:
-            check_policy(policy, complete)
-            return marked(self._run(policy, kind, n), complete)
-
-        return self.compared(
-            replayed,
-            Replayed(
-                policies=[marked(run, complete) for run in runs[: len(replayed)]],
-                twins=[twins[place] for place in range(len(replayed))],
-                others=[marked(run, complete) for run in self._other_baselines(replayed, selectors, n)],
-                fixed=[
-                    marked(replace(self._run(policy, "fixed", n), selector=name), complete) for name, policy in fixed
-                ],
-            ),
-            baseline,
-            notes=notes,
-            run_of=run_of,
-            selected=selected_on(replayed, complete),
+        fixed = [
+            replace(self._run(policy, "fixed", n), selector=name)
+            for name, policy in fixed_policies(whole.highest, selectors)
+        ]
+        for run in runs:
+            refuse_unmeasured(whole, run, self.metrics)
+        ordered, references = with_references(
+            whole,
+            [
+                *(
+                    replace(run, selector=name, notes=run.notes + notes[run.label])
+                    for run, name in zip(runs, own, strict=True)
+                ),
+                *(replace(run, selector=name) for run, name in zip(twins, own, strict=True)),
+                *(run for run in others if run.kind != "oracle"),
+                *fixed,
+                *(run for run in others if run.kind == "oracle"),
+            ],
+            selectors,
+            baseline=baseline,
+            metrics=self.metrics,
+            run_of=partial(self._run, n=n),
+        )
+        check_cost(ordered, self.cost)
+        return ComparedRuns(
+            replayer=self,
+            policies=replayed,
+            runs=tuple(ordered),
+            references=tuple(references),
+            rivals=tuple(find_rivals(ordered, ordered, self.metrics, self.cost)),
+            selected=Selected.joined(looked.selected),
             n_orders=n,
         )
 
     @cached_property
     def whole(self) -> Whole:
         """All questions."""
-        facts = Facts.of(self.prepared, self.metrics)
-        return Whole(
-            recording=self.prepared.recording, facts=(facts,), charging=self.prepared.charging, metrics=self.metrics
-        )
+        if isinstance(self._parts, MemoryParts):
+            facts: tuple[Facts, ...] = (Facts.of(self._parts.prepared, self.metrics),)
+        else:
+            facts = self._facts
+        return Whole(recording=self._parts.head, facts=facts, charging=charging_of(self.ledger), metrics=self.metrics)
 
-    def _run_of(self, policy: Policy, kind: str) -> Run | None:
-        return next((run for other, of, run in self._runs if of == kind and other == policy), None)
+    @cached_property
+    def data_hash(self) -> str:
+        """Hash of the recording."""
+        return self._parts.data_hash
+
+    @cached_property
+    def draws(self) -> Draws:
+        """The bootstrap draws that all comparisons share."""
+        return self.resampling.draws(self.whole.clusters)
+
+    @cached_property
+    def units(self) -> Units:
+        """The units of resampling: questions, or their clusters."""
+        return Units.of(self.whole.n, self.whole.clusters)
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """Notes on the recording, for every replay of it."""
+        return (*self.whole.notes, *undefined_notes(len(set(self.whole.clusters)), self.resampling.n_resamples))
+
+    def _asked(self, policies: Policies) -> tuple[Policy, ...]:
+        """Return the given policies and rules as policies for the recording."""
+        head = self._parts.head
+        items = [policies] if isinstance(policies, str | Rule | Policy) else policies
+        asked = labelled(
+            [item if isinstance(item, Policy) else policy_for(head, item, name=str(item)) for item in items]
+        )
+        for policy in asked:
+            check_policy(policy, head, part=True)
+        return tuple(asked)
+
+    def _looked(self, policies: Policies) -> tuple[tuple[Policy, ...], int, Looked]:
+        """Do the first pass; return the policies, the number of orders, and what was seen."""
+        asked, parts = self._asked(policies), self._parts
+        n = n_orders(parts.head, self._orders, asked)
+        look = LookPass(policies=asked, metrics=self.metrics, n_orders=n, seed=self.resampling.seed)
+        if not isinstance(parts, FileParts):
+            (blocked,) = parts.over(look, asked)
+            assert blocked.result is not None
+            return asked, n, blocked.result
+        look = replace(look, of_part=True)
+        charged = any(name.startswith("cost.retrieval.") for name in parts.source.schema.names)
+        done = parts.over(look, asked, more=(*_TEXTS, *([] if charged else ["passage_ids"])))
+        looked = reduce(add, (each.result for each in done if each.result is not None), Looked())
+        if looked.facts and looked.highest < int(parts.head.index[-1]):
+            # The highest rounds belong only to questions that failed, and are left out like them.
+            self._parts = replace(parts, highest=looked.highest)
+            return self._looked(policies)
+        parts.source.check_grouped([each.keys for each in done], parts.block_rows)
+        if parts.undecided:
+            choice = reduce(add, (part.choice for part in looked.facts), MultipleChoice())
+            self.metrics = companions(parts.head, default_metrics(parts.head, choice))
+            self._parts = replace(parts, metrics=self.metrics, undecided=False)
+        self._facts = (*looked.facts, *(Facts(n_failed=each.n_failed) for each in done if each.result is None))
+        n_orders(parts.head, self._orders, asked, cut=self.whole.cut)  # raises if a rule ended samples
+        return asked, n, looked
+
+    def _replayed(
+        self,
+        policies: Sequence[Policy],
+        selectors: Mapping[str, Policy],
+        n: int,
+        dealt: Sequence[Dealt],
+        check: Callable[[], None],
+    ) -> tuple[list[Run], list[Run], list[Run]]:
+        """Return the runs of policies, their random twins, and every baseline but the fixed budgets, whose runs are cached."""
+        fixed = [policy for _, policy in fixed_policies(self.whole.highest, selectors)]
+        start = min((policy.start_round for policy in policies), default=1)
+        key = (dict(selectors), start, n)
+        known = next((runs for other, runs in self._others if other == key), None)
+        rows = RowsPass(
+            policies=tuple(policies),
+            fixed=tuple(policy for policy in fixed if self._known(policy, "fixed", n) is None),
+            selectors=None if known is not None else key[0],
+            metrics=self.metrics,
+            available=self.whole.available(start),
+            start=start,
+            n_orders=n,
+            seed=self.resampling.seed,
+            dealt=tuple(dealt),
+            check=check if isinstance(self._parts, MemoryParts) else nothing,
+        )
+        runs, twins, others, new = joined_groups(self._parts.over(rows, policies, part=1))
+        self._runs += [(policy, "fixed", n, run) for policy, run in zip(rows.fixed, new, strict=True)]
+        if known is None:
+            self._others.append((key, others))
+        if dealt:
+            twins = [with_stops_of(twin, run) for twin, run in zip(twins, runs, strict=True)]
+        return runs, twins, others if known is None else known
+
+    def _known(self, policy: Policy, kind: str, n: int) -> Run | None:
+        return next((run for other, *of, run in self._runs if of == [kind, n] and other == policy), None)
 
     def _run(self, policy: Policy, kind: str, n: int) -> Run:
         """Return the run of a baseline; cached."""
-        run = self._run_of(policy, kind)
+        run = self._known(policy, kind, n)
         if run is None:
-            run = run_all(self.prepared, [policy], n, self.resampling.seed, kinds=[kind])[0][0]
-            self._runs.append((policy, kind, run))
+            head = self._parts.head
+            check_policy(policy, head, part=True)
+            one = BaselinePass(policy=policy, kind=kind, n_orders=n, seed=self.resampling.seed)
+            done = [each.result for each in self._parts.over(one, [policy], part=1) if each.result is not None]
+            check_policy(policy, head, definedness=reduce(add, (definedness for _, definedness in done)))
+            run = joined_run([run for run, _ in done])
+            self._runs.append((policy, kind, n, run))
         return run
 
-    def _other_baselines(self, policies: Sequence[Policy], selectors: dict[str, Policy], n: int) -> list[Run]:
-        """Return every baseline except fixed budgets, for these selectors and this first round."""
-        start = min((policy.start_round for policy in policies), default=1)
-        key, available = (selectors, start), self.whole.available(start)
-        for other, runs in self._others:
-            if other == key:
-                return runs
 
-        def runs_of(prepared: PreparedRecording) -> list[Run]:
-            return baseline_runs(prepared, selectors, self.metrics, available, start)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedRuns:
+    """Replayed policies and baselines with means, costs and stops, before intervals are computed.
 
-        runs = mean_runs(self.prepared, n, self.resampling.seed, runs_of)
-        self._others.append((key, runs))
-        return runs
+    Attributes:
+        replayer: The settings that all rows share.
+        policies: The policies.
+        runs: The runs of the policies, in their order, then those of the baselines.
+        references: The run that each is compared with.
+        rivals: For each run, the cheaper fixed_k or random run that does as well.
+        selected: Questions that something was fitted on.
+        n_orders: Number of orders that figures are means over.
+    """
+
+    replayer: Replayer
+    policies: tuple[Policy, ...]
+    runs: tuple[Run, ...]
+    references: tuple[Run, ...]
+    rivals: tuple[Rival, ...]
+    selected: Selected
+    n_orders: int
+
+    def result(self, *, intervals: bool = True, tests: bool = True) -> ReplayResult:
+        """Return the result.
+
+        Args:
+            intervals: Whether to compute intervals of differences, which takes most of the time; without them their
+                ends are NaN.
+            tests: Whether to test differences and margins; only with intervals.
+        """
+        replayer, metrics = self.replayer, self.replayer.metrics
+        whole = replayer.whole
+        resampling = replayer.resampling
+        if intervals:
+            deltas = paired_differences(
+                self.runs, self.references, replayer.draws, n_policies=len(self.policies), tests=tests
+            )
+        else:
+            resampling = replace(resampling, n_resamples=0)
+            deltas = mean_differences(self.runs, self.references, replayer.units, level=resampling.level)
+        rows = [
+            row_of(
+                whole,
+                run,
+                other,
+                deltas=differences,
+                tests=margin_tests(run, other, metrics, replayer.margins, replayer.draws)
+                if intervals and tests
+                else (),
+                rival=rival,
+            )
+            for run, other, differences, rival in zip(self.runs, self.references, deltas, self.rivals, strict=True)
+        ]
+        return ReplayResult(
+            rows=tuple(rows),
+            metrics=metrics,
+            baseline=self.references[0].label,
+            n=whole.n,
+            n_clusters=replayer.units.n_units,
+            n_failed=whole.n_failed,
+            resampling=resampling,
+            cost=replayer.cost,
+            ledger=replayer.ledger,
+            data_hash=replayer.data_hash,
+            notes=(
+                *([order_note(self.n_orders, resampling.seed)] if self.n_orders > 1 else ()),
+                *replayer.notes,
+                *self.selected.notes,
+            ),
+        )

@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from suffice.errors import CensoredError, ConfigMismatchError, DataError, UnknownSignalError
 from suffice.evaluation.replay import CostTable, check_policy, policy_for, reads_round_0, selected_on
-from suffice.evaluation.replay.charging import answered_closed_book
-from suffice.evaluation.replay.costs import TOKEN_KINDS, loop_masks
+from suffice.evaluation.replay.charging import answered_closed_book, loop_masks
+from suffice.evaluation.replay.costs import TOKEN_KINDS
 from suffice.evaluation.replay.outcomes import answers_by_stop, expected_by_stop
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.replay.selected import Selected

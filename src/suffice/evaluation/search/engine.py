@@ -50,6 +50,7 @@ from suffice.evaluation.search.result import SearchResult
 from suffice.evaluation.search.sources import (
     MemorySource,
     SearchSource,
+    check_jobs,
     columns_of_metric,
     is_clustered,
     source_of,
@@ -122,8 +123,7 @@ def search(
         resampling: Settings of the intervals; with 0 resamples there are no intervals and no estimate of optimism.  Its
             seed draws folds and split.
         folds: Number of folds of the cross-fitted estimate.
-        progress: Called with parts done and parts in all, in each
-            pass over them.
+        progress: Called with parts done and parts in all, in each pass over them.
         orders: Number of random orders of each question's independent samples, as rows of one cluster; None = 10.
         jobs: Processes that read the parts of a path.
 
@@ -137,10 +137,7 @@ def search(
     check_streamed(resampling)
     recordings = tuple(source_of(each) for each in (recording, tune) if each is not None)
     is_on_disk = all(each.is_on_disk for each in recordings)
-    if jobs > 1 and any(isinstance(each, MemorySource) for each in recordings):
-        raise DataError(
-            "a recording in memory is searched in this process: give its path to search its parts in several"
-        )
+    check_jobs(recordings, jobs)
     if folds < 1:
         raise DataError(f"the cross-fitted estimate needs folds, not {folds!r}; allowed: >= 2")
     exchangeable = recordings[0].empty().exchangeable

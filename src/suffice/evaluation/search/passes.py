@@ -123,7 +123,7 @@ class Checks:
         self.notes |= other.notes
         for key, counts in other.definedness.items():
             if key in self.definedness:
-                self.definedness[key].merge(counts)
+                self.definedness[key] += counts
             else:
                 self.definedness[key] = counts
         self.selected += other.selected

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from suffice.errors import DataError
 from suffice.evaluation.replay.blocks import BlockReader, PieceFacts, RecordingBlock, Source
 from suffice.evaluation.replay.costs import gate_signals
 from suffice.recordings.computed import source_columns
@@ -114,6 +115,14 @@ def source_of(recording: Recording | str | Path) -> SearchSource | MemorySource:
     if isinstance(recording, Recording):
         return MemorySource(recording.table, recording.metadata, recording.index)
     return SearchSource(recording)
+
+
+def check_jobs(sources: Sequence[SearchSource | MemorySource], jobs: int) -> None:
+    """Raise a `DataError` if several processes shall read a recording in memory."""
+    if jobs > 1 and any(isinstance(each, MemorySource) for each in sources):
+        raise DataError(
+            "a recording in memory is searched in this process: give its path to search its parts in several"
+        )
 
 
 def is_clustered(schema: pa.Schema) -> bool:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from suffice.evaluation.statistics.keyed import (
         KeyedWeights,
         Keys,
+        keyed_bits,
         keyed_numbers,
-        keyed_signs,
         keys_of,
         poisson_weights,
     )
@@ -85,8 +85,8 @@ __all__ = [
     "hoeffding_bentkus_p_value",
     "holm",
     "holm_within",
+    "keyed_bits",
     "keyed_numbers",
-    "keyed_signs",
     "keys_of",
     "max_statistic",
     "net_p_value",
@@ -121,7 +121,7 @@ __getattr__, __dir__ = lazy_face(
             "wilcoxon_test",
         ),
         "intervals": ("DEFAULT_INTERVAL", "INTERVALS", "Intervals", "paired_bootstrap", "paired_t"),
-        "keyed": ("KeyedWeights", "Keys", "keyed_numbers", "keyed_signs", "keys_of", "poisson_weights"),
+        "keyed": ("KeyedWeights", "Keys", "keyed_bits", "keyed_numbers", "keys_of", "poisson_weights"),
         "margins": ("MarginTest", "equivalence", "non_inferiority"),
         "paired": ("FEW_NONZERO", "ONE_UNIT", "PairedResult", "paired_results", "undefined_notes"),
         "pvalues": ("betting_p_value", "hoeffding_bentkus_p_value", "net_p_value"),

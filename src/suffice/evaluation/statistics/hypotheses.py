@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from suffice.errors import DataError
 from suffice.evaluation.statistics.bootstrap import blocks
-from suffice.evaluation.statistics.keyed import Keys, keyed_signs
+from suffice.evaluation.statistics.keyed import Keys, keyed_bits
 from suffice.evaluation.statistics.rounding import ROUNDING
 from suffice.evaluation.statistics.units import Clusters, paired_rows, standard_errors
 from suffice.policy.rounds import Floats
@@ -131,10 +131,10 @@ def _signs_by_place(n_units: int, rng: np.random.Generator) -> Signed:
 
 def _signs_by_name(keys: Keys, seed: int) -> Signed:
     def signed(sums: Floats, n_resamples: int) -> Iterator[Floats]:
-        totals = np.zeros((len(sums), n_resamples))
+        positive = np.zeros((len(sums), n_resamples))
         for units in blocks(len(keys), n_resamples):
-            totals += sums[:, units] @ keyed_signs(keys[units], n_resamples, seed=seed).T
-        yield totals
+            positive += sums[:, units] @ keyed_bits(keys[units], n_resamples, seed=seed).astype(np.float64)
+        yield 2 * positive - sums.sum(axis=-1, keepdims=True)
 
     return signed
 

@@ -27,8 +27,8 @@ _SIGNS = 0x51675
 """Added to a seed, so that signs do not depend on the weights of the same seed."""
 
 _BITS = 64
-_UNITS_AT_ONCE = 2**13
-"""Units whose weights `KeyedWeights` holds at once."""
+_UNITS_AT_ONCE = 2**10
+"""Units whose weights are generated at once, few enough for the cache of a processor."""
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -65,14 +65,24 @@ def _mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     return values
 
 
-def _poisson_counts() -> npt.NDArray[np.uint8]:
-    """Return the Poisson(1) count of each number of 16 bits: inversion, exact to 2**-17."""
+def _poisson_ends() -> npt.NDArray[np.uint16]:
+    """Return the numbers of 16 bits from which on a Poisson(1) count is at least 1, 2, ...: inversion, exact to 2**-17."""
     probabilities = np.array([math.exp(-1) / math.factorial(k) for k in range(12)])
     ends = np.rint(np.cumsum(probabilities) * 2**16)
-    return np.searchsorted(ends, np.arange(2**16), side="right").astype(np.uint8)
+    return np.asarray(ends[ends < 2**16], dtype=np.uint16)
 
 
-_COUNTS = _poisson_counts()
+_ENDS = _poisson_ends()
+
+
+def _counts(keys: Keys, n_resamples: int, seed: int) -> npt.NDArray[np.uint8]:
+    """Return how often each question is drawn, shape ``(n_questions, n_resamples)``."""
+    numbers = keyed_numbers(keys, -(-n_resamples // 4), seed=seed).astype("<u8", copy=False)  # four from each number
+    drawn = numbers.view("<u2")[:, :n_resamples]
+    counts = np.zeros(drawn.shape, dtype=np.uint8)
+    for end in _ENDS:
+        counts += drawn >= end
+    return counts
 
 
 def poisson_weights(keys: Keys, n_resamples: int, *, seed: int) -> Floats:
@@ -94,20 +104,21 @@ def poisson_weights(keys: Keys, n_resamples: int, *, seed: int) -> Floats:
     """
     if n_resamples < 1:
         raise DataError(f"a bootstrap needs resamples, not {n_resamples!r}; allowed: >= 1")
-    numbers = keyed_numbers(keys, -(-n_resamples // 4), seed=seed).astype("<u8")  # four weights from each number
-    weights = _COUNTS.take(numbers.view("<u2"))[:, :n_resamples]
-    return np.ascontiguousarray(weights.T, dtype=np.float64)
+    weights = np.empty((n_resamples, len(keys)))
+    for start in range(0, len(keys), _UNITS_AT_ONCE):
+        part = slice(start, start + _UNITS_AT_ONCE)
+        weights[:, part] = _counts(keys[part], n_resamples, seed).T
+    return weights
 
 
-def keyed_signs(keys: Keys, n: int, *, seed: int) -> Floats:
-    """Return `n` random signs for each key, shape ``(n, n_keys)``, each -1 or 1; those of a key do not depend on other keys.
+def keyed_bits(keys: Keys, n: int, *, seed: int) -> npt.NDArray[np.uint8]:
+    """Return `n` random bits for each key, shape ``(n_keys, n)``; those of a key do not depend on other keys.
 
-    >>> keyed_signs(keys_of(["a", "b"]), 3, seed=1).shape
-    (3, 2)
+    >>> keyed_bits(keys_of(["a", "b"]), 3, seed=1).shape
+    (2, 3)
     """
-    numbers = keyed_numbers(keys, -(-n // _BITS), seed=seed + _SIGNS).astype("<u8")
-    bits = np.unpackbits(numbers.view(np.uint8), axis=1, bitorder="little")[:, :n]
-    return np.ascontiguousarray(2.0 * bits.T - 1.0)
+    numbers = keyed_numbers(keys, -(-n // _BITS), seed=seed + _SIGNS).astype("<u8", copy=False)
+    return np.unpackbits(numbers.view(np.uint8), axis=1, bitorder="little")[:, :n]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,12 +141,12 @@ class KeyedWeights:
 
     def sums(self, rows: Floats) -> Floats:
         """Return the weighted sum of each row of values in every draw, ``(..., n_units)`` to ``(..., n_resamples)``."""
-        flat = rows.reshape(-1, rows.shape[-1])
+        shape, flat = rows.shape[:-1], rows.reshape(-1, rows.shape[-1])
         names = [hashlib.sha256(np.ascontiguousarray(row).data).digest() for row in flat]
         new = [place for place, name in enumerate(names) if name not in self._known]
-        total = np.zeros((len(new), self.n_resamples))
+        rows, total = flat[new], np.zeros((len(new), self.n_resamples))
         for start in range(0, len(self.keys), _UNITS_AT_ONCE) if new else ():
             part = slice(start, start + _UNITS_AT_ONCE)
-            total += flat[new, part] @ poisson_weights(self.keys[part], self.n_resamples, seed=self.seed).T
+            total += rows[:, part] @ _counts(self.keys[part], self.n_resamples, self.seed).astype(np.float64)
         self._known.update({names[place]: sums for place, sums in zip(new, total, strict=True)})
-        return np.stack([self._known[name] for name in names]).reshape(*rows.shape[:-1], self.n_resamples)
+        return np.stack([self._known[name] for name in names]).reshape(*shape, self.n_resamples)

@@ -142,7 +142,7 @@ def both_margin_tests(
     weights: Weights,
     clusters: Clusters = None,
     level: float = 0.95,
-    names: Clusters = None,
+    order: npt.NDArray[np.int64] | None = None,
 ) -> tuple[tuple[MarginTest, MarginTest], ...]:
     """Return `non_inferiority` and `equivalence` at each margin, on the same resampled means.
 
@@ -152,14 +152,14 @@ def both_margin_tests(
         weights: See there.
         clusters: See there.
         level: See there.
-        names: The name of each row's unit, even if each row is its own unit; bets follow the order of the names'
-            hashes.  None = use row numbers as names.
+        order: The order of the units in which bets are placed, see `bets_in_order`; None = by the hashes of `clusters`, or
+            of row numbers.
     """
     check_level(level)
     (row,), units = paired_rows(np.ravel(differences), clusters)
     means = np.concatenate([block for _, block in resampled_means(row[None, :], weights, units)])
     resampled = tuple(float(bound[0]) for bound in quantiles(means, (1 - level, level)))
-    exact = _Betting.on(row, units, clusters if names is None else names, level)
+    exact = _Betting.on(row, units, bets_in_order(clusters, len(row)) if order is None else order, level)
     return tuple(
         (
             _margin_test("non_inferiority", row, units, resampled, exact, margin=margin, clusters=clusters),
@@ -167,6 +167,16 @@ def both_margin_tests(
         )
         for margin in margins
     )
+
+
+def bets_in_order(names: Clusters, n_rows: int) -> npt.NDArray[np.int64]:
+    """Return the order of units by the hashes of their names, in which an exact test bets on them.
+
+    Args:
+        names: The name of each row's unit; None = each row is its own unit, named by its number.
+        n_rows: Rows.
+    """
+    return hash_order(list(range(n_rows) if names is None else names), salt=_ORDER_SALT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,12 +199,11 @@ class _Betting:
         return round(1 - self.level, 12)  # rounded, because 1 - 0.95 is slightly more than 0.05
 
     @classmethod
-    def on(cls, row: Floats, units: Units, names: Clusters, level: float) -> _Betting:
-        """Return the test of differences, shape ``(n_rows,)``."""
+    def on(cls, row: Floats, units: Units, order: npt.NDArray[np.int64], level: float) -> _Betting:
+        """Return the test of differences, shape ``(n_rows,)``, with bets on the units in this order."""
         losses = -units.sums(row) / units.sizes
         if np.abs(losses).max() > 1:
             return cls(losses=None, level=level)
-        order = hash_order(list(range(len(row)) if names is None else names), salt=_ORDER_SALT)
         betting = cls(losses=losses[order], level=level)
         return replace(betting, shown_above=(betting._smallest(both=False), betting._smallest(both=True)))
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from suffice.common.results import Inlined
 from suffice.errors import DataError
@@ -15,15 +16,15 @@ from suffice.evaluation.statistics.corrections import holm
 from suffice.evaluation.statistics.hypotheses import permutation_tests
 from suffice.evaluation.statistics.intervals import DEFAULT_INTERVAL, INTERVALS, Intervals, paired_bootstrap
 from suffice.evaluation.statistics.keyed import KeyedWeights, Keys, keys_of, poisson_weights
-from suffice.evaluation.statistics.margins import MarginTest, both_margin_tests
+from suffice.evaluation.statistics.margins import MarginTest, bets_in_order, both_margin_tests
 from suffice.evaluation.statistics.paired import PairedResult, paired_results
 from suffice.evaluation.statistics.units import Clusters, Units, check_level
 from suffice.policy.rounds import Floats
 
 Key = TypeVar("Key", bound=Hashable)
 
-_MOST_WEIGHTS = 2**26
-"""Most weights that are kept in memory (512 MiB); more are generated anew for each product."""
+_MOST_WEIGHTS = 2**23
+"""Most weights that are kept in memory (64 MiB); more are generated anew for each product, which then is faster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +123,7 @@ class Draws:
     units: Units
     weights: Weights
     keys: Keys | None = None
+    _known: dict[str, npt.NDArray[np.int64]] = field(default_factory=dict, repr=False)
 
     @property
     def by_row(self) -> Floats:
@@ -178,9 +180,21 @@ class Draws:
     def margins(self, delta: Floats, margins: Sequence[float]) -> tuple[tuple[MarginTest, MarginTest], ...]:
         """Return non-inferiority and equivalence at each margin; see `non_inferiority` and `equivalence`."""
         how = self.resampling
+        if "order" not in self._known:
+            self._known["order"] = bets_in_order(self.clusters if self.names is None else self.names, len(delta))
         return both_margin_tests(
-            delta, margins, weights=self.weights, clusters=self.clusters, level=how.level, names=self.names
+            delta,
+            margins,
+            weights=self.weights,
+            clusters=self.clusters,
+            level=how.level,
+            order=self._known["order"],
         )
+
+    def anticipate(self, deltas: Sequence[Floats]) -> None:
+        """Draw differences that are compared next, at once, if weights are generated anew each time."""
+        if isinstance(self.weights, KeyedWeights) and deltas:
+            self.weights.sums(np.vstack([self.units.sizes, self.units.sums(np.stack(deltas))]))
 
     def sums(self, rows: Floats) -> Floats:
         """Return the resampled sum of each row of values, shape ``(..., n_rows)`` to ``(..., n_resamples)``."""

@@ -15,9 +15,9 @@ from suffice.errors import DataError
 from suffice.evaluation.replay import check_policy
 from suffice.evaluation.replay.baselines import Run, recorded_run
 from suffice.evaluation.replay.orders import n_orders
-from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.replay.prepared import PreparedRecording, answering_like
 from suffice.evaluation.replay.prices import Price
-from suffice.evaluation.replay.references import answering_like, baseline_policy
+from suffice.evaluation.replay.references import baseline_policy
 from suffice.policy.rounds import Floats, Mask, Positions
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording

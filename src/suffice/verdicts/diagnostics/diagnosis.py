@@ -15,8 +15,8 @@ from suffice.errors import DataError
 from suffice.evaluation.replay import calibrate, check_policy, policy_for, seen_from, seen_in, selected_on
 from suffice.evaluation.replay.baselines import RECORDED, Run, recorded_run, run_policy
 from suffice.evaluation.replay.outcomes import choice_note, default_metrics
-from suffice.evaluation.replay.prepared import PreparedRecording
-from suffice.evaluation.replay.references import answering_like, baseline_policy
+from suffice.evaluation.replay.prepared import PreparedRecording, answering_like
+from suffice.evaluation.replay.references import baseline_policy
 from suffice.evaluation.results import Evaluation
 from suffice.evaluation.statistics import Resampling, undefined_notes
 from suffice.policy.calibration import CALIBRATED

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from suffice.common.tables import counted
 from suffice.errors import DataError, RuleSyntaxError
 from suffice.evaluation.replay.outcomes import default_metrics, has_outcome, is_agreement, outcome
-from suffice.evaluation.replay.prepared import PreparedRecording
-from suffice.evaluation.replay.references import answering_like, baseline_policy
+from suffice.evaluation.replay.prepared import PreparedRecording, answering_like
+from suffice.evaluation.replay.references import baseline_policy
 from suffice.policy.rounds import Floats, Mask
 from suffice.policy.rules import Never
 from suffice.policy.session import Policy, Stops, stops

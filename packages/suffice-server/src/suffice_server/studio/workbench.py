@@ -204,7 +204,7 @@ class Workbench:
                     compared = replayer.compare(policy, draft.baseline, check=check)
                 check()
                 result = compared.result(intervals=intervals, tests=False)
-            highest = replayer.prepared.highest
+            highest = replayer.whole.highest
             yield Tryout(policy=policy, result=result, highest=highest, final=intervals, deployable=deployable)
 
     def _replayer(self, draft: RuleDraft, *, few: bool) -> Replayer:

@@ -1,0 +1,159 @@
+"""The passes of a replay over its questions, as work on one block of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import add
+
+from suffice.evaluation.replay.baselines import Run
+from suffice.evaluation.replay.compared import marked
+from suffice.evaluation.replay.joining import joined_run
+from suffice.evaluation.replay.orders import dealt_in_orders, mean_runs, run_all
+from suffice.evaluation.replay.parts import Blocked
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.replay.random_twins import Dealt
+from suffice.evaluation.replay.recorded import Definedness
+from suffice.evaluation.replay.references import Available, baseline_runs
+from suffice.evaluation.replay.selected import Selected, selected_on
+from suffice.evaluation.replay.whole import Facts
+from suffice.policy.session import Policy
+
+
+def nothing() -> None:
+    """Do nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looked:
+    """What the first pass saw of some questions; what it saw of others can be added.
+
+    Attributes:
+        facts: About the questions; empty in memory.
+        dealt: The stops of each policy; empty in memory.
+        definedness: Counts of defined signals, for each policy.
+        selected: Questions that something was fitted on, by block.
+        highest: The highest round.
+    """
+
+    facts: tuple[Facts, ...] = ()
+    dealt: tuple[Dealt, ...] = ()
+    definedness: tuple[Definedness, ...] = ()
+    selected: tuple[Selected, ...] = ()
+    highest: int = 0
+
+    def __add__(self, other: Looked) -> Looked:
+        return Looked(
+            facts=(*self.facts, *other.facts),
+            dealt=tuple(map(add, self.dealt, other.dealt)) if self.dealt else other.dealt,
+            definedness=tuple(map(add, self.definedness, other.definedness)) if self.definedness else other.definedness,
+            selected=(*self.selected, *other.selected),
+            highest=max(self.highest, other.highest),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LookPass:
+    """The first pass.
+
+    Attributes:
+        policies: The policies.
+        metrics: The metrics that may be needed.
+        n_orders: Number of orders.
+        seed: Of the orders.
+        of_part: Whether it gets some questions at a time, so that stops and facts must be added up.
+    """
+
+    policies: tuple[Policy, ...]
+    metrics: tuple[str, ...]
+    n_orders: int
+    seed: int
+    of_part: bool = False
+
+    def __call__(self, prepared: PreparedRecording) -> Looked:
+        """Look at some questions."""
+        recording, definedness = prepared.recording, []
+        for policy in self.policies:
+            definedness.append(Definedness(policy))
+            definedness[-1].add(prepared.view(policy))
+        selected = (selected_on(self.policies, recording),)
+        if not self.of_part:
+            return Looked(definedness=tuple(definedness), selected=selected)
+        return Looked(
+            facts=(Facts.of(prepared, self.metrics),),
+            dealt=tuple(dealt_in_orders(prepared, policy, self.n_orders, self.seed) for policy in self.policies),
+            definedness=tuple(definedness),
+            selected=selected,
+            highest=int(recording.index[recording.seen.any(axis=0)][-1]),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowsPass:
+    """The second pass: replays every row of the table.
+
+    Attributes:
+        policies, fixed: The policies, and the fixed budgets.
+        selectors, metrics, available, start: See `baseline_runs`; None = no other baselines.
+        n_orders, seed: Number of orders, and their seed.
+        dealt: The stops of each policy on all questions; empty if it gets all of them at once.
+        check: Called from time to time.
+    """
+
+    policies: tuple[Policy, ...]
+    fixed: tuple[Policy, ...]
+    selectors: Mapping[str, Policy] | None
+    metrics: tuple[str, ...]
+    available: Available
+    start: int
+    n_orders: int
+    seed: int
+    dealt: tuple[Dealt, ...]
+    check: Callable[[], None]
+
+    def __call__(self, prepared: PreparedRecording) -> list[list[Run]]:
+        """Return the runs of policies, twins, other baselines and fixed budgets on some questions."""
+        n, recording, selectors = len(self.policies), prepared.recording, self.selectors
+        runs, twins = run_all(
+            prepared,
+            [*self.policies, *self.fixed],
+            self.n_orders,
+            self.seed,
+            kinds=["rule"] * n + ["fixed"] * len(self.fixed),
+            twinned=range(n),
+            dealt=dict(enumerate(self.dealt)) if self.dealt else None,
+            each=lambda _: self.check(),
+        )
+        others: list[Run] = []
+        if selectors is not None:
+            others = mean_runs(
+                prepared,
+                self.n_orders,
+                self.seed,
+                lambda block: baseline_runs(block, selectors, self.metrics, self.available, self.start),
+            )
+        groups = (runs[:n], [twins[place] for place in range(n)], others, runs[n:])
+        return [[marked(run, recording) for run in some] for some in groups]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaselinePass:
+    """A further pass: replays one more baseline."""
+
+    policy: Policy
+    kind: str
+    n_orders: int
+    seed: int
+
+    def __call__(self, prepared: PreparedRecording) -> tuple[Run, Definedness]:
+        """Return its run on some questions, and the definedness of its signals."""
+        definedness = Definedness(self.policy)
+        definedness.add(prepared.view(self.policy))
+        runs, _ = run_all(prepared, [self.policy], self.n_orders, self.seed, kinds=[self.kind])
+        return marked(runs[0], prepared.recording), definedness
+
+
+def joined_groups(blocks: Sequence[Blocked[list[list[Run]]]]) -> list[list[Run]]:
+    """Join the groups of runs of all blocks; blocks without questions have no runs."""
+    known = [block.result for block in blocks if block.result is not None]
+    return [[joined_run(parts) for parts in zip(*some, strict=True)] for some in zip(*known, strict=True)]

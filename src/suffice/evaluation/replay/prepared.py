@@ -142,7 +142,7 @@ class PreparedRecording:
 
     @property
     def _known_answers(self) -> bool:
-        """Whether the rounds with an answer were looked up."""
+        """True once the rounds with an answer were looked up."""
         return "answered" in vars(self)
 
     def answer_ids(self, normalizer: str) -> Floats:

@@ -26,7 +26,7 @@ def nothing() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looked:
-    """What the first pass saw of some questions; what it saw of others can be added.
+    """Facts that the first pass found in some questions; those of other questions can be added.
 
     Attributes:
         facts: About the questions; empty in memory.

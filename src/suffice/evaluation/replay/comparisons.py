@@ -9,6 +9,7 @@ import numpy as np
 
 from suffice.evaluation.replay.baselines import Run
 from suffice.evaluation.statistics import Draws, MarginTest, PairedResult, Units
+from suffice.evaluation.statistics.rounding import difference
 from suffice.policy.rounds import Floats
 
 _INTERVAL_COSTS = ("calls", "tokens")
@@ -32,7 +33,7 @@ def paired_differences(
     own, base = [_quantities(run) for run in runs], [_quantities(run) for run in references]
     policies = {k for k in range(n_policies) if runs[k] is not references[k]}
     differences = {
-        name: {k: mine[name] - other[name] for k, (mine, other) in enumerate(zip(own, base, strict=True))}
+        name: {k: difference(mine[name], other[name]) for k, (mine, other) in enumerate(zip(own, base, strict=True))}
         for name in base[0]
     }
     every = [row for rows in differences.values() for row in rows.values()]
@@ -50,7 +51,7 @@ def mean_differences(
     """Return the paired differences that are known, without intervals and tests."""
     deltas = []
     for own, base in ((_quantities(run), _quantities(other)) for run, other in zip(runs, references, strict=True)):
-        rows = {name: values - base[name] for name, values in own.items()}
+        rows = {name: difference(values, base[name]) for name, values in own.items()}
         deltas.append(
             {name: _mean_difference(delta, units, level) for name, delta in rows.items() if not np.isnan(delta).any()}
         )
@@ -76,10 +77,10 @@ def margin_tests(
     """Return non-inferiority and equivalence of the first metric at each margin; empty if the metric is unknown."""
     if not metrics or run is reference:
         return ()
-    difference = run.values[metrics[0]] - reference.values[metrics[0]]
-    if np.isnan(difference).any():
+    delta = difference(run.values[metrics[0]], reference.values[metrics[0]])
+    if np.isnan(delta).any():
         return ()
-    return tuple(test for pair in draws.margins(difference, margins) for test in pair)
+    return tuple(test for pair in draws.margins(delta, margins) for test in pair)
 
 
 def difference_bounds(run: Run, reference: Run) -> dict[str, tuple[float, float]]:

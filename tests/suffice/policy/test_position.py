@@ -417,6 +417,21 @@ SPELLINGS = {
 }
 
 
+@pytest.mark.parametrize(
+    ("token", "spelled"),
+    [
+        (Token(" Oslo"), b" Oslo"),
+        (Token("\u0120Oslo"), b" Oslo"),
+        (Token("\u2581Oslo"), b" Oslo"),
+        (Token("<0xC3>"), b"\xc3"),
+        (Token("\u4e16"), "\u4e16".encode()),
+        (Token("x", raw=b"y"), b"y"),
+    ],
+)
+def test_a_token_spells_its_bytes_in_every_vocabulary(token, spelled):
+    assert token_bytes(token) == spelled
+
+
 @pytest.mark.parametrize("spelling", SPELLINGS)
 @settings(deadline=None)
 @given(text=REPLIES, widths=CUTS)

@@ -65,6 +65,7 @@ class PartedRun:
         self._embedder, self._folder = embedder, folder
         self._parts: list[Path | pa.Table] = []
         self._schemas: list[pa.Schema] = []
+        self._fields: dict[str, pa.Field] = {}
         self._kinds: dict[str, str] = {}
         self._counts: dict[str, ColumnCount] = {}
         self._clusters: list[npt.NDArray[np.int64]] = []
@@ -88,7 +89,12 @@ class PartedRun:
         self._clusters.append(np.array([*map(hash, {*columns.clusters})], dtype=np.int64))
         self.longest = max(self.longest, int(columns.lengths.max()))
         self._kinds |= columns.kinds
-        self._schemas.append(table.schema)
+        # The type of a column without any value is a guess: other parts may know it.
+        self._schemas.append(
+            pa.schema([field for field in table.schema if table.column(field.name).null_count < len(table)])
+        )
+        for field in table.schema:
+            self._fields.setdefault(field.name, field)
         if self._folder is None:
             self._parts.append(table)
         else:
@@ -107,8 +113,9 @@ class PartedRun:
     @property
     def schema(self) -> pa.Schema:
         """The columns of all parts."""
-        schema = pa.unify_schemas(self._schemas, promote_options="permissive")
-        return pa.schema([schema.field(name) for name in ordered_names(schema.names, self._kinds)])
+        known = pa.unify_schemas(self._schemas, promote_options="permissive")
+        fields = self._fields | {field.name: field for field in known}
+        return pa.schema([fields[name] for name in ordered_names(fields, self._kinds)])
 
     @property
     def n_clusters(self) -> int:

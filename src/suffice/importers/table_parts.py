@@ -101,7 +101,10 @@ class PartedTable(TableSource):
             self._guess_from_sample()
         except SchemaError:  # the first rows may all be of one round
             self._sample += one_run_each(deque(records_of(path), PART), lists=self._listed)
-            self._guess_from_sample()
+            try:
+                self._guess_from_sample()
+            except SchemaError:  # the rounds of a question may be far apart, and only all rows show them
+                raise UnevenError from None
         scan = self._scan()
         while self._further:
             if len(self._sample) > PART + _FURTHER:
@@ -260,7 +263,7 @@ class PartedTable(TableSource):
     def _gather(self, scan: _Scan) -> None:
         """Gather the rows of each question on disk; questions are in the order of their first rows."""
         codes, first = np.unique(scan.codes, return_index=True)
-        n_files = -(-scan.rows // PART)
+        n_files = min(-(-scan.rows // PART), len(codes))
         places = np.empty(len(codes), dtype=np.int64)
         places[np.argsort(first)] = np.arange(len(codes)) * n_files // len(codes)
         pending: dict[int, _RecordList] = {}

@@ -390,3 +390,35 @@ def test_a_non_numeric_round_is_refused_in_parts_too(tmp_path, in_parts):
     in_parts()
     with pytest.raises(DataError, match="a number"):
         import_recording(path, out=tmp_path / "out.parquet")
+
+
+@pytest.mark.parametrize("known", [lambda q: q >= 30, lambda q: q < 30], ids=["late", "early"])
+def test_a_column_without_values_in_one_part_has_the_others_type(known, tmp_path, both):
+    table = [
+        {
+            "id": q,
+            "step": r,
+            "answer": "a",
+            "conf": 0.5 if known(q) else None,
+            "nothing": None,
+            "word": "x" * known(q) or None,
+        }
+        for q in range(N)
+        for r in (1, 2)
+    ]
+    both(lines(tmp_path / "log.jsonl", table))
+    schema = read_recording(tmp_path / "parts.parquet").table.schema
+    types = {name.removeprefix("imported_"): schema.field(name).type for name in schema.names}
+    assert (types["conf"], types["word"]) == (pa.float64(), pa.string())
+
+
+def test_passes_over_all_questions_without_numbers_are_read_in_one_piece(tmp_path, in_parts):
+    in_parts()
+    passes = [{"id": q, "answer": "ab"[(q + r) % 2]} for r in range(3) for q in range(N)]
+    summary = import_recording(lines(tmp_path / "log.jsonl", passes), out=tmp_path / "r.parquet")
+    assert (summary.trajectories, summary.rounds) == (N, 3)
+
+
+def test_few_scattered_questions_of_many_rounds_are_gathered(tmp_path, both):
+    table = [{"id": q, "step": r, "answer": "ab"[q * r % 2]} for r in range(1, 61) for q in range(3)]
+    assert both(lines(tmp_path / "log.jsonl", table)).trajectories == 3

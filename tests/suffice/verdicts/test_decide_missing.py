@@ -17,7 +17,7 @@ from suffice.recordings import Recording
 from suffice.recordings.audits import uncut
 from suffice.recordings.schema import build_table
 from suffice.verdicts.decisions import Advice
-from suffice.verdicts.decisions.losses import measure_candidates
+from suffice.verdicts.decisions.losses import Totals, measure_candidates
 from tests.support.cli_tools import cli
 
 N, CAP = 700, 3
@@ -172,25 +172,27 @@ def test_failed_questions_stand_in_the_sentence_of_the_advice(tmp_path):
     assert "failed" not in none.sentence
 
 
-def test_printed_means_leave_out_failed_questions_as_certify_does():
-    def recording(failing: int) -> Recording:
-        rows = [
-            {
-                "question_id": f"q{q}-{copy}",
-                "cluster": f"q{q}",
-                "round": r,
-                "answer": "a",
-                "score": 1.0,
-                "end": "failed" if q % 10 == 0 and copy < failing else "max_rounds",
-            }
-            for q in range(200)
-            for copy in range(2)
-            for r in (1, 2, 3)
-        ]
-        return Recording(build_table(rows, {"score": "metric"}))
+def partly_failed(failing: int, first: int = 0, n: int = 200) -> Recording:
+    """Return a recording with two rows of each question, of which `failing` failed in every tenth question."""
+    rows = [
+        {
+            "question_id": f"q{q}-{copy}",
+            "cluster": f"q{q}",
+            "round": r,
+            "answer": "a",
+            "score": 1.0,
+            "end": "failed" if q % 10 == 0 and copy < failing else "max_rounds",
+        }
+        for q in range(first, first + n)
+        for copy in range(2)
+        for r in (1, 2, 3)
+    ]
+    return Recording(build_table(rows, {"score": "metric"}))
 
+
+def test_printed_means_leave_out_failed_questions_as_certify_does():
     for failing in (1, 2):
-        advice = decide(recording(failing), metric="score", max_loss=0.2)
+        advice = decide(partly_failed(failing), metric="score", max_loss=0.2)
         totals = advice.trial.totals
         assert totals.failed > 0
         assert totals.n_recorded == totals.n - (totals.failed if failing == 2 else 0)
@@ -199,3 +201,33 @@ def test_printed_means_leave_out_failed_questions_as_certify_does():
         assert advice.figures[0].change[0] == pytest.approx(-totals.failed / totals.n * failing / 2)
         again = Advice.from_dict(advice.to_dict()).trial.totals
         assert again.n_recorded == totals.n_recorded
+
+
+def test_continued_sums_of_an_earlier_release_stay_means():
+    """Release 0.4 counted each failed row as 0, and did not write how many questions have another one."""
+    stored = decide(partly_failed(1), metric="score", max_loss=0.2).to_dict()
+    totals = stored["trial"]["totals"]
+    n, failed = totals["n"], totals["failed"]
+    del totals["n_recorded"]
+    kept = 1 - 0.5 * failed / n
+    totals["values"] = [kept * value for value in totals["values"]]
+    totals["costs"]["calls"] = [kept * calls for calls in totals["costs"]["calls"]]
+    old = Advice.from_dict(stored)
+    assert old.figures[0].value == pytest.approx(kept)
+    assert any("failed recordings count as 0" in note for note in old.notes)
+    more = decide(partly_failed(1, first=200), previous=old)
+    assert more.n > n
+    new = Advice.from_dict(more.to_dict())
+    for advice in (more, new):
+        mean = (kept * n + advice.n - n) / advice.n
+        assert [figures.value for figures in advice.figures] == pytest.approx([mean] * len(advice.figures))
+        assert advice.table().rows[0][1] == pytest.approx(3 * mean)
+        assert sum("failed recordings count as 0" in note for note in advice.notes) == 1
+    assert not any("failed recordings" in note for note in decide(partly_failed(1), metric="score", max_loss=0.2).notes)
+
+
+def test_a_decision_states_of_how_many_questions_something_is_recorded():
+    totals = decide(partly_failed(2), metric="score", max_loss=0.2).trial.totals
+    stored = totals.to_dict()
+    assert (stored["n_recorded"], Totals.from_dict(stored).n_recorded) == (totals.n - totals.failed,) * 2
+    assert "n_recorded" not in decide(partly_failed(0), metric="score", max_loss=0.2).trial.totals.to_dict()

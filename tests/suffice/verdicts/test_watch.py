@@ -238,6 +238,17 @@ def test_the_sentence_says_of_how_many_audits_the_loss_is_unknown():
     assert result.sentence.count(f"{result.n_lost} audits of {result.n_drawn} got lost") == 1
 
 
+@pytest.mark.parametrize("policy", ["no bound", "suspended"])
+def test_lost_audits_alone_are_not_said_to_be_none(policy):
+    log = production_log(300, loss=lambda _: 1.0, lost=lambda _: True)
+    result = watch(log.select(log.seen.sum(axis=-1) < 3), certified())  # the others ran to the end by themselves
+    assert (result.n_audited, result.n_unknown > 0) == (0, True)
+    bare = replace(result, question=replace(result.question, bound=None))
+    other = bare if policy == "no bound" else replace(result, suspended="a reason")
+    assert f"the outcome of each audit so far ({result.n_unknown}) is unknown" in other.sentence
+    assert "no request was audited" not in other.sentence
+
+
 def test_golds_that_are_missing_are_counted_and_asked_for_without_a_risk():
     log = without_gold(production_log(400, loss=lambda number: 1.0 - number % 2), lambda number: number % 2 == 0)
     result = watch(log, certified())

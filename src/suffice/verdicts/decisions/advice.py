@@ -197,11 +197,9 @@ class Advice(Result):
                 f"decision version {data.get('version')!r} is not readable; this release reads {', '.join(map(str, _READ))}"
             )
         try:
-            return cls(
-                trial=Trial.from_dict(data["trial"]),
-                rounds_text=str(data["rounds_text"]),
-                notes=tuple(map(str, data["notes"])),
-            )
+            trial = Trial.from_dict(data["trial"])
+            notes = dict.fromkeys([*map(str, data["notes"]), *trial.notes])
+            return cls(trial=trial, rounds_text=str(data["rounds_text"]), notes=tuple(notes))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise SchemaError(f"a decision file does not read: {error!r}") from None
 

@@ -135,7 +135,7 @@ class Totals:
         sums = {name: jsonable(getattr(self, name).tolist()) for name in _SUMS}
         counts = {"n": self.n, "squared": self.squared, "unknown": self.unknown, "failed": self.failed}
         counts["unexplained"] = self.unexplained
-        if self.n_recorded != self.n - self.failed:  # some rows of a question failed, and others did not
+        if self.failed:  # else equal to `n`
             counts["n_recorded"] = self.n_recorded
         return {**counts, **sums, "costs": costs}
 
@@ -144,7 +144,7 @@ class Totals:
         """Return the sums that `to_dict` wrote."""
         numbers: dict[str, Any] = {name: int(data[name]) for name in ("n", "unknown", "failed")}
         numbers["unexplained"] = int(data.get("unexplained", 0))  # decisions from before 0.4 have none
-        numbers["n_recorded"] = int(data.get("n_recorded", numbers["n"] - numbers["failed"]))
+        numbers["n_recorded"] = int(data.get("n_recorded", numbers["n"]))  # see `means_note`
         sums: dict[str, Any] = {name: np.asarray(data[name], dtype=np.float64) for name in _SUMS}
         nothing_known = np.full(sums["values"].shape, np.nan)
         costs = {
@@ -152,6 +152,18 @@ class Totals:
             for name, known in data["costs"].items()
         }
         return cls(**numbers, **sums, squared=float(data["squared"]), costs=costs)
+
+
+def means_note(totals: Mapping[str, Any]) -> list[str]:
+    """Return a note on the means of stored sums, if release 0.4 wrote them: there, rows that failed count as 0."""
+    n, failed = int(totals["n"]), int(totals["failed"])
+    if not failed or "n_recorded" in totals:
+        return []
+    note = (
+        f"an earlier release judged {counted(n, 'question')}, of which {failed:,} failed at least once: in the printed means of "
+        "quality and costs their failed recordings count as 0. Losses and the verdict are not affected"
+    )
+    return [note]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from suffice.policy.seen import Seen
 from suffice.policy.session import Policy
 from suffice.verdicts.decisions.answer_counts import AnswerCounts, why_blind
 from suffice.verdicts.decisions.candidates import is_fixed_budget
-from suffice.verdicts.decisions.losses import SAVABLE, SLACK, Measured, Totals
+from suffice.verdicts.decisions.losses import SAVABLE, SLACK, Measured, Totals, means_note
 from suffice.verdicts.decisions.same_loop import LoopStops
 from suffice.verdicts.decisions.wealth import Wealth
 
@@ -334,7 +334,7 @@ class Trial:
                 **{name: data[name] for name in _PLAIN},
                 orders=int(data.get("orders", 1)),
                 loop=LoopStops.from_dict(data["loop"]),
-                notes=tuple(map(str, data["notes"])),
+                notes=(*map(str, data["notes"]), *means_note(data["totals"])),
                 candidates=tuple(Policy.from_dict(item) for item in data["candidates"]),
                 sequence=tuple(int(place) for place in data["sequence"]),
                 tune=Seen.from_dict(data["tune"]) or Seen(),

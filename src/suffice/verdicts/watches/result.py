@@ -184,6 +184,8 @@ class WatchResult(Result):
     def _loss_text(self) -> str:
         """Return the loss since deployment in words, and of how many audits it is unknown."""
         if not self.whole.n_audited:
+            if self.n_unknown:
+                return f"not known: the outcome of each audit so far ({self.n_unknown:,}) is unknown"
             return "not known: no request was audited"
         is_signal = self.question.metric == USER_SIGNAL
         noun, plural = (

@@ -46,7 +46,7 @@ def test_a_passage_with_the_fact_raises_confidence_more_than_another(world, conf
 def test_a_probe_of_questions_alone_is_refused_with_passages_unless_allowed(world):
     model, tune, _ = world
     probe = linear_probe(model, tune[:80], ("qa",))
-    with pytest.raises(ConfigMismatchError, match="allow-prompt rag"):
+    with pytest.raises(ConfigMismatchError, match="allow-prompt=rag"):
         ProbeConfidence(probe, model).of(["Name the home of X."], [[Passage(passage_id="1", title="", text="x")]])
     allowed = ProbeConfidence(probe, model, allow=("rag",))
     assert 0 <= allowed.of(["Name the home of X."], [[Passage(passage_id="1", title="", text="x")]])[0] <= 1

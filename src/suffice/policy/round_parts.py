@@ -107,7 +107,7 @@ def added_costs(*each: Mapping[str, Cost]) -> dict[str, Cost]:
     """Add costs by component.
 
     >>> added_costs({"retrieval": Cost(calls=1)}, {"retrieval": Cost(calls=1)})["retrieval"].calls
-    2
+    2.0
     """
     total: dict[str, Cost] = {}
     for costs in each:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tomllib
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,10 +14,19 @@ from suffice.cli.approvals import Approval, approvals_file, wanted
 from suffice.cli.approvals import approve as store_approvals
 from suffice.cli.console import warn
 from suffice.cli.output import Output, Screen
-from suffice.cli.settings import FILE, KEYS, check_key_variable, check_named_by_file, read_settings, settings_text
+from suffice.cli.settings import (
+    FILE,
+    KEYS,
+    check_key_variable,
+    check_named_by_file,
+    check_settings,
+    read_settings,
+    settings_text,
+    tables_text,
+)
 from suffice.common.files import write_file
 from suffice.common.results import jsonable
-from suffice.errors import DataError, NotFoundError
+from suffice.errors import DataError, NotFoundError, SchemaError
 from suffice.evaluation.replay import list_price
 
 _QUESTIONS = {
@@ -38,7 +48,9 @@ def init_command(
     recording: Annotated[str | None, typer.Option("--recording", help=KEYS["recording"])] = None,
     prices: Annotated[str | None, typer.Option("--prices", help=KEYS["prices"])] = None,
     max_loss: Annotated[float | None, typer.Option("--max-loss", help=KEYS["max-loss"])] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the keys of a file that is there; its tables stay.")
+    ] = False,
     approve: Annotated[
         bool,
         typer.Option(
@@ -71,8 +83,9 @@ def init_command(
         settings = _asked()
     _check(settings)
     approvals = wanted(settings)
-    write_file(FILE, settings_text(settings))
-    read_settings()
+    text = settings_text(settings, _kept_tables())
+    check_settings(tomllib.loads(text))
+    write_file(FILE, text)
     try:
         store_approvals(approvals)
     except DataError as error:
@@ -83,6 +96,17 @@ def init_command(
     sentences = [f"{FILE}: {said or 'no values yet, every key as a comment'}", *_sentences(approvals)]
     data = {"file": str(FILE), "settings": jsonable(settings), "approved": [asdict(one) for one in approvals]}
     output.show(data, Screen(sentences=sentences, then=then))
+
+
+def _kept_tables() -> str:
+    """Return the text of the tables of the existing file; empty if there is none, or none that can be read."""
+    if not FILE.exists():
+        return ""
+    try:
+        return tables_text(FILE.read_text("utf-8"))
+    except (SchemaError, UnicodeDecodeError):
+        warn(f"note: the former {FILE} was not TOML: nothing of it is kept")
+        return ""
 
 
 def _approve_file(settings: dict[str, Any], output: Output, *, overwrite: bool) -> None:

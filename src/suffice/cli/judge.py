@@ -58,7 +58,7 @@ class Judging(models.Endpoint):
         str | None,
         Option("--corpus", help="The corpus that was searched, or the address of a store, instead of --dataset."),
     ] = None
-    concurrency: Annotated[int, Setting("recording", "concurrency", min=1, help="Calls in flight.")] = 8
+    concurrency: Annotated[int, Setting("record", "concurrency", min=1, help="Calls in flight.")] = 8
     max_tokens: Annotated[int, Setting("endpoint", "max-tokens", min=1, help="Most tokens per reply.")] = 2048
     cache: Annotated[
         Path | None, Setting("endpoint", "cache", help="Keeps the paid replies (sqlite); default: OUT.judged.sqlite.")

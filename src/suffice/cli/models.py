@@ -310,7 +310,7 @@ class Signals(Judge):
     rerank_signal: Annotated[
         str | None,
         Setting(
-            "recording",
+            "record",
             "rerank-signal",
             help="A cross-encoder (id or path) that scores each new passage: rerank_score.",
         ),
@@ -318,7 +318,7 @@ class Signals(Judge):
     own_signal: Annotated[
         list[str] | None,
         Setting(
-            "recording",
+            "record",
             "own-signal",
             help="With --local, a signal from the model's own passes at each round: sample_spread (SeaKR), new_confidence "
             "(CtrlA) or critique_score (Self-RAG). May be repeated.",

@@ -62,7 +62,7 @@ Candidates = Annotated[
     int, Setting("retrieval", "candidates", min=1, help="How many of the retriever's best passages --reranker orders.")
 ]
 AllowUnread = Annotated[
-    bool, Setting("recording", "allow-unread", help="Succeed even if no answer can be read from any reply.")
+    bool, Setting("record", "allow-unread", help="Succeed even if no answer can be read from any reply.")
 ]
 StartRound = Annotated[
     int | None,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -20,7 +21,7 @@ from typer.core import TyperOption
 from typer.models import OptionInfo
 
 from suffice.cli.console import warn
-from suffice.cli.settings import FILE, TABLES
+from suffice.cli.settings import FILE, KEYS, TABLES, read_settings, secrets_advice
 from suffice.common.files import quoted
 from suffice.errors import SchemaError, did_you_mean
 from suffice.loops.clusters.sink import current_sink
@@ -30,6 +31,9 @@ _ENDPOINT = ("base-url", "model", "api-key-env")
 
 SET = "set_values"
 """The parameter of `--set`."""
+
+_FORMER_NAMES = {"rerank": "rerank-signal"}
+"""Names of former options of settings that differ from the settings' names."""
 
 HANDED_ON = "?"
 """The end of a name after `--set` whose value a command took from `suffice.toml` and hands on to another process.
@@ -106,9 +110,14 @@ class SettingParameter(TyperOption):
         try:
             return super().process_value(ctx, value)
         except BadParameter as error:
-            table = f"[{self.setting.table}]"
-            error.param_hint = f"{self.setting.name} under {table} in {FILE}" if is_of_file else f"--set {self.opts[0]}"
+            error.param_hint = self.place(ctx)
             raise
+
+    def place(self, ctx: Any) -> str:
+        """Return where the value was given, as a message names it."""
+        name = self.setting.name
+        is_of_file = is_from_file(ctx, str(self.name))
+        return f"{name} under [{self.setting.table}] in {FILE}" if is_of_file else f"--set {name}"
 
 
 def settings_in(parameters: Sequence[Any]) -> dict[str, SettingParameter]:
@@ -116,35 +125,52 @@ def settings_in(parameters: Sequence[Any]) -> dict[str, SettingParameter]:
     return {one.setting.name: one for one in parameters if isinstance(one, SettingParameter)}
 
 
+def name_place(context: Any, error: BadParameter) -> None:
+    """Let an error of a running command about the value of a setting name the place where it was given."""
+    parameter = settings_in(context.command.params).get(str(error.param_hint))
+    if parameter is not None:
+        error.param_hint = parameter.place(context)
+
+
 def check_set(context: Any) -> None:
-    """Refuse values of `--set` that are of no setting of a command."""
+    """Refuse values of `--set` that are of no setting of a command, and several of a setting that takes one."""
     known = settings_in(context.command.params)
+    seen: set[str] = set()
     for text in context.params.get(SET) or ():
         name, equals, _ = text.partition("=")
         name = name.removesuffix(HANDED_ON)
         if name not in known:
             option = f"--{name.removeprefix('--')}"
             is_option = any(option in one.opts for one in context.command.params)
-            advice = f" It is an option: {option}" if is_option else f"{did_you_mean(name, known)}"
+            advice = f" It is an option: {option}." if is_option else f"{did_you_mean(name, known)}"
             context.fail(f"--set {text!r}: there is no setting {name!r}.{advice} Settings here: {', '.join(known)}")
         if not equals:
             context.fail(f"--set {text!r}: write --set {name}=VALUE")
+        key = text.partition("=")[0]
+        if key in seen and not known[name].multiple:
+            context.fail(f"--set {name} is given more than once, and it takes one value")
+        seen.add(key)
 
 
 def replacement(command: Any, option: str, arguments: Sequence[str]) -> str:
-    """Say how a setting is given whose old option was typed; empty if the option was none of a setting.
+    """Say what to give instead of a former option; empty if it was none, or not of this command.
 
     Args:
         command: The command.
         option: The unknown option.
         arguments: All arguments, from which the value is taken.
     """
+    typed = option.removeprefix("--")
+    if (command.name, typed) == ("replay", "stream"):
+        return f"{option} is no option any more: replay reads a large recording in blocks by itself; leave it out"
+    today = _FORMER_NAMES.get(typed, typed)
     for name, parameter in settings_in(command.params).items():
         is_switch = isinstance(parameter.default, bool)
-        if option == f"--{name}" or (is_switch and option == parameter.setting.off):
+        if today == name or (is_switch and option == parameter.setting.off):
             after = dict(pairwise(arguments)).get(option, "VALUE")
             after = next((word.partition("=")[2] for word in arguments if word.startswith(f"{option}=")), after)
-            value = ("true" if option == f"--{name}" else "false") if is_switch else after
+            after = "VALUE" if after.startswith("-") and not _is_toml(after) else after  # the next option
+            value = ("true" if today == name else "false") if is_switch else after
             shown = value if _is_toml(value) else json.dumps(value, ensure_ascii=False)
             return (
                 f"{option} is a setting now: --set {quoted(f'{name}={value}')}, or {name} = {shown} under "
@@ -214,17 +240,25 @@ def defaults_of(
     left_out = set(_ENDPOINT) if given & set(_ENDPOINT) or "base-url" not in parameters else set()
     if "model" in given:  # without an endpoint it says what tokens cost
         left_out.add("prices")
-    defaults = {parameters[key]: value for key, value in file.items() if key in parameters and key not in left_out}
+    defaults = {
+        parameters[key]: value
+        for key, value in file.items()
+        if key in parameters
+        and key not in left_out
+        and not isinstance(value, dict)  # a table may be called like an option
+    }
     own = settings_in(command.params)
     tables = {one.setting.table for one in own.values()}
     for table, values in file.items():
         if not isinstance(values, dict) or (table not in tables and table in TABLES):
             continue  # a table of other commands is checked when one of them runs
+        if not values and table not in TABLES:
+            _check_known(table, "", every_setting(), own)
         for name, value in values.items():
             if name in own and own[name].setting.table == table:
                 defaults[str(own[name].name)] = _as_parameter(own[name], value)
             else:
-                _check_known(table, name, every_setting())
+                _check_known(table, name, every_setting(), own)
     return defaults
 
 
@@ -237,20 +271,29 @@ def _as_parameter(parameter: SettingParameter, value: Any) -> Any:
     return value
 
 
-def _check_known(table: str, name: str, known: Mapping[str, set[str]]) -> None:
-    """Refuse a setting that no command takes from a table."""
-    if name in known.get(table, ()):
+def _check_known(table: str, name: str, known: Mapping[str, set[str]], own: Mapping[str, SettingParameter]) -> None:
+    """Refuse a setting that no command takes from a table, or a table that no command has.
+
+    Args:
+        table: The table.
+        name: The setting's name; empty if the table is empty.
+        known: The settings of all commands, by table.
+        own: The settings of the running command.
+    """
+    if name in known.get(table, ()) or (table in known and not name):
         return
-    tables = [other for other in known if name in known[other]]
-    if tables:
-        raise SchemaError(f"{FILE}: {name} stands under [{tables[0]}], not under [{table}]")
+    near = "" if table in known else did_you_mean(table, known)
+    tables = [own[name].setting.table] if name in own else [other for other in known if name in known[other]]
+    if tables and not near:
+        places = " or ".join(f"[{other}]" for other in tables)
+        raise SchemaError(f"{FILE}: {name} stands under {places}, not under [{table}]")
     if table not in known:
-        raise SchemaError(
-            f"{FILE}: there is no table [{table}].{did_you_mean(table, known)} Tables: {', '.join(known)}"
-        )
+        raise SchemaError(f"{FILE}: there is no table [{table}].{near} Tables: {', '.join(known)}")
+    if name in KEYS:
+        raise SchemaError(f"{FILE}: {name} stands at the top of the file, above all tables, not under [{table}]")
     raise SchemaError(
-        f"{FILE}: [{table}] says {name!r}, which no command takes.{did_you_mean(name, known[table])} It may say: "
-        f"{', '.join(sorted(known[table]))}"
+        f"{FILE}: [{table}] says {name!r}, which no command takes.{secrets_advice(name)}{did_you_mean(name, known[table])} "
+        f"It may say: {', '.join(sorted(known[table]))}"
     )
 
 
@@ -267,14 +310,26 @@ def is_from_file(context: Any, parameter: str) -> bool:
 
 def note_settings(context: Any) -> None:
     """Say on standard error which values of a command that is about to run come from the file."""
-    values = [
-        f"{_key_of(parameter)} {_shown(context.params[parameter.name])}"
-        for parameter in context.command.params
-        if is_from_file(context, parameter.name)
-    ]
-    if values and current_sink() is None:  # in a worker, the driver has said so
-        warn(f"note: from {FILE}: {', '.join(values)}")
+    parameters = [one for one in context.command.params if is_from_file(context, one.name)]
+    if not parameters or current_sink() is not None:  # in a worker, the driver has said so
+        return
+    tables = [table for table in read_settings().values() if isinstance(table, dict)]
+    times = Counter(name for table in tables for name in table)
+    values = []
+    for parameter in parameters:
+        key = _key_of(parameter)
+        if isinstance(parameter, SettingParameter) and times[key] > 1:
+            key = f"[{parameter.setting.table}] {key}"
+        values.append(f"{key} {_shown(context.params[parameter.name])}")
+    warn(f"note: from {FILE}: {', '.join(values)}")
 
 
 def _shown(value: Any) -> str:
-    return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+    """Return the text of a value without what may be a secret: a URL's password and query, and the inside of JSON."""
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(_shown, value))
+    text = str(value)
+    if text.lstrip().startswith("{"):
+        return "{...}"
+    text = re.sub(r"://[^/@\s,]*(:[^@\s,]*)?@", "://...@", text)
+    return re.sub(r"(://[^?\s,]*\?)[^\s,]*", r"\1...", text)

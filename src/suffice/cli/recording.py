@@ -48,7 +48,7 @@ class RecordOptions:
     journal: Annotated[
         Path | None,
         Setting(
-            "recording",
+            "record",
             "journal",
             help="If -o is a URL: the folder of the journal on this machine; default: in the user's cache.",
         ),
@@ -60,7 +60,7 @@ class RecordOptions:
     concurrency: Annotated[
         int | None,
         Setting(
-            "recording",
+            "record",
             "concurrency",
             min=1,
             help="Questions in flight; default: 8, with --local as many as batch-size.",
@@ -193,13 +193,11 @@ def record_command(
     round_zero: Annotated[bool, Option("--round-zero", help="Record the model alone as round 0, too.")] = False,
     parallel_rounds: Annotated[
         bool,
-        Setting(
-            "recording", "parallel-rounds", help="Send a question's rounds together; cached costs are then modelled."
-        ),
+        Setting("record", "parallel-rounds", help="Send a question's rounds together; cached costs are then modelled."),
     ] = False,
     fit_overlap_on: Annotated[
         str | None,
-        Setting("recording", "fit-overlap-on", help="A data set of tune questions: its passages weigh `overlap`."),
+        Setting("record", "fit-overlap-on", help="A data set of tune questions: its passages weigh `overlap`."),
     ] = None,
 ) -> None:
     """All rounds are recorded, so that any rule can be replayed. Run the same command again to resume.

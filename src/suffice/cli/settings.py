@@ -30,7 +30,7 @@ TABLES: Mapping[str, str] = {
     "endpoint": "Requests to models, their limits, and the cache of replies.",
     "local": "Models on this machine.",
     "cluster": "Workers of a Ray cluster.",
-    "recording": "How questions are recorded.",
+    "record": "How questions are recorded.",
     "retrieval": "Passages, their vectors and their index.",
     "sampling": "Independent samples.",
     "drafts": "Drafts, their embeddings and their marks.",
@@ -56,6 +56,12 @@ KEY_ENDING = "_API_KEY"
 """How the name of every variable ends that a file may name."""
 
 _KEY_LENGTH = 20
+_PASSWORD = re.compile(r"://[^/@\s]*:[^/@\s]*@")
+_LOGIN = re.compile(r"://[^/@\s]*@")
+_SECRET_NAME = re.compile(
+    r"(?i)^token$|(^|[-_])(api[-_]?key|secret|password|credentials?|authorization|bearer|(access|auth)[-_]?token)($|[-_])"
+)
+_JSON_TEXTS = re.compile(r'"([^"]+)"\s*:\s*"')
 _KEY_STARTS = ("sk_", "hf_", "gsk_", "AIza", "key_", "pk_", "nvapi", "xai_")
 
 
@@ -75,18 +81,25 @@ def read_settings(path: Path = FILE) -> dict[str, Any]:
         raise NotFoundError(f"{path} cannot be read: {error.strerror or error}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SchemaError(f"{path} is not TOML: {error}") from None
+    check_settings(data, path)
+    return data
+
+
+def check_settings(data: Mapping[str, Any], path: Path = FILE) -> None:
+    """Raise as `read_settings` does for what a file says."""
     for key, value in data.items():
         if isinstance(value, dict) and key not in KEYS:
             _check_table(value, f"{path}: [{key}]")
             continue
         if key not in KEYS:
-            secret = SECRETS_STAY_OUT * ("key" in key or "token" in key)
             raise SchemaError(
-                f"{path} says {key!r}, which no command takes.{secret}{did_you_mean(key, KEYS)} It may say: {', '.join(KEYS)}; "
+                f"{path} says {key!r}, which no command takes.{secrets_advice(key)}{did_you_mean(key, KEYS)} It may say: {', '.join(KEYS)}; "
                 f"settings stand in tables: {', '.join(f'[{table}]' for table in TABLES)}"
             )
         if not isinstance(value, str if key != "max-loss" else int | float) or isinstance(value, bool):
-            raise DataError(f"{path}: {key} must be {'a number' if key == 'max-loss' else 'text'}, not {value!r}")
+            wrong = "a table" if isinstance(value, dict) else "a list" if isinstance(value, list) else repr(value)
+            raise DataError(f"{path}: {key} must be {'a number' if key == 'max-loss' else 'text'}, not {wrong}")
+        _check_no_secret(key, value, f"{path}: {key}")
     if is_in_file(data.get("model", "")):
         raise DataError(
             f"{path}: model names code, {data['model']!r}, and the file may come from somebody else: give --model yourself"
@@ -94,7 +107,11 @@ def read_settings(path: Path = FILE) -> dict[str, Any]:
     if "api-key-env" in data:
         check_key_variable(data["api-key-env"], f"{path}: api-key-env")
         check_named_by_file(data["api-key-env"])
-    return data
+
+
+def secrets_advice(key: str) -> str:
+    """Return what a message adds about an unknown key: where secrets belong, if it may hold one."""
+    return SECRETS_STAY_OUT * ("key" in key or "token" in key)
 
 
 def _check_table(table: Mapping[str, Any], where: str) -> None:
@@ -108,6 +125,25 @@ def _check_table(table: Mapping[str, Any], where: str) -> None:
         if key.endswith("api-key-env") and isinstance(value, str):
             check_key_variable(value, f"{where}: {key}")
             check_named_by_file(value)
+        _check_no_secret(key, value, f"{where}: {key}")
+
+
+def _check_no_secret(key: str, value: Any, where: str) -> None:
+    """Refuse a password in a URL and a secret in a nested table, and do not repeat it."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            if isinstance(inner, str) and _SECRET_NAME.search(name):
+                raise DataError(f"{where}: {name} may hold a key.{SECRETS_STAY_OUT}")
+            _check_no_secret(name, inner, f"{where}: {name}")
+    elif isinstance(value, list):
+        for inner in value:
+            _check_no_secret(key, inner, where)
+    elif isinstance(value, str):
+        if (_LOGIN if key.endswith("base-url") else _PASSWORD).search(value):
+            raise DataError(f"{where} holds a password.{SECRETS_STAY_OUT}")
+        for name in _JSON_TEXTS.findall(value) if value.lstrip().startswith("{") else ():
+            if _SECRET_NAME.search(name):
+                raise DataError(f"{where}: {name} may hold a key.{SECRETS_STAY_OUT}")
 
 
 def check_named_by_file(name: str) -> None:
@@ -130,12 +166,40 @@ def check_key_variable(name: str, where: str) -> None:
         )
 
 
-def settings_text(settings: Mapping[str, Any]) -> str:
-    """Return the file's text; keys without a value are there as comments."""
+def settings_text(settings: Mapping[str, Any], tables: str = "") -> str:
+    """Return the file's text; keys without a value are there as comments.
+
+    Args:
+        settings: Values of keys.
+        tables: The text of its tables; empty = an example as a comment.
+    """
     lines = ["# What suffice takes where an option is not given; options win.", ""]
     for key, meaning in KEYS.items():
         value = settings.get(key)
         lines += [f"# {meaning}", f"# {key} =" if value is None else f"{key} = {json.dumps(value)}", ""]
     lines += ["# Settings of commands, which their --help lists, stand in tables below; --set NAME=VALUE wins.", ""]
-    lines += ["# [endpoint]", "# timeout = 60", ""]
-    return "\n".join(lines)
+    return "\n".join([*lines, tables or "# [endpoint]\n# timeout = 60\n"])
+
+
+def tables_text(text: str) -> str:
+    """Return the part of a file's text that holds its tables, from the first one's header to the end.
+
+    Raises:
+        SchemaError: It is not TOML.
+        DataError: A table stands above that part, as `statistics.seed = 1` or `statistics = {seed = 1}`.
+    """
+    header = re.search(r"^[ \t]*\[", text, re.MULTILINE)
+    part = "" if header is None else text[header.start() :]
+    try:
+        tables = {key: value for key, value in tomllib.loads(text).items() if isinstance(value, dict)}
+    except tomllib.TOMLDecodeError as error:
+        raise SchemaError(f"{FILE} is not TOML: {error}") from None
+    try:
+        is_whole = tomllib.loads(part) == tables
+    except tomllib.TOMLDecodeError:  # the header was a line of a text
+        is_whole = False
+    if not is_whole:
+        raise DataError(
+            f"{FILE} has tables that have no header of their own, as [{next(iter(tables), 'x')}]: edit the file"
+        )
+    return part

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from suffice.cli.parameters import (
     SettingParameter,
     check_set,
     defaults_of,
+    name_place,
     note_settings,
     replacement,
     settings_in,
@@ -216,9 +216,6 @@ RENAMED = {
 }
 """Commands' names in 0.3, which still work in this version."""
 
-_OPTIONS = {"rerank": "rerank-signal"}
-"""Options of `answer` and `record` in 0.3, without their dashes."""
-
 _FORMER = {"draft": "draft answer", "judge": "judge drafts"}
 """Commands of 0.3 that are groups now; after them, a word may be an argument instead of a subcommand."""
 
@@ -284,6 +281,7 @@ class Command(TyperCommand):
             advice = replacement(self, getattr(error, "option_name", None) or "", words)
             if advice:
                 ctx.fail(advice)
+            error.ctx = error.ctx or ctx
             raise
         check_set(ctx)
         return rest
@@ -292,8 +290,12 @@ class Command(TyperCommand):
         """Run the command."""
         note_settings(ctx)
         check_approved(ctx)
-        with taking_from_file(ctx):
-            return super().invoke(ctx)
+        try:
+            with taking_from_file(ctx):
+                return super().invoke(ctx)
+        except typer.BadParameter as error:
+            name_place(ctx, error)
+            raise
 
 
 def _above(words: str) -> str:
@@ -321,11 +323,6 @@ def _places() -> list[str]:
 def _today(args: list[str]) -> list[str]:
     """Replace names of 0.3 in arguments by the present ones, with a note on standard error."""
     first = args[0]
-    for option, now in _OPTIONS.items() if first in {"answer", "record"} else ():
-        renamed = [re.sub(f"^--{option}(?=$|=)", f"--{now}", word) for word in args]
-        if renamed != args:
-            sys.stderr.write(f"note: the option {option} is now {now}; the old name goes with the next version\n")
-            args = renamed
     old = next((words for words in (" ".join(args[:2]), first) if words in RENAMED), None)
     if old is not None:
         new, rest = RENAMED[old], args[len(old.split()) :]

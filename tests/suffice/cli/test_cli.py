@@ -223,12 +223,6 @@ def test_a_missing_file_or_unknown_name_is_a_usage_error_everywhere(arguments, r
     assert (result.code, bool(result.error), result.out) == (2, True, "")
 
 
-def test_the_old_name_of_the_signal_of_a_reranker_is_told(tmp_path):
-    result = cli("record", tmp_path / "none.jsonl", "-o", tmp_path / "r.parquet", "--rerank", "x")
-    assert "option rerank is now rerank-signal" in result.err
-    assert "No such option" not in result.err
-
-
 @pytest.mark.parametrize(
     "arguments", [["data", "signals"], ["replay", "{r}"], ["calibrate", "{r}", "-o", "{d}/p.json"]]
 )

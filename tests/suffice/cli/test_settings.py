@@ -10,14 +10,34 @@ import pytest
 from typer import Context
 
 from suffice.cli.groups import command_line, command_words
-from suffice.cli.parameters import is_from_file, settings_in
-from suffice.cli.settings import KEYS, TABLES, settings_text
+from suffice.cli.parameters import defaults_of, is_from_file, settings_in
+from suffice.cli.settings import KEYS, TABLES, read_settings, settings_text
 from suffice.cli.tree import Group, command_at, commands, every_setting
 from suffice.recordings import write_recording
 from tests.suffice.verdicts.test_decide import converged_at_2, log_of
 from tests.support.cli_tools import cli
 
 ROOT = Path(__file__).resolve().parents[3]
+
+SETTING_OF = {
+    "endpoint": "timeout = 60",
+    "local": 'device = "cpu"',
+    "cluster": "workers = 4",
+    "record": "concurrency = 4",
+    "retrieval": "k1 = 1.2",
+    "sampling": "seed = 1",
+    "drafts": "attempts = 2",
+    "statistics": "level = 0.9",
+    "calibration": "per-round = false",
+    "search": "folds = 3",
+    "certificate": "confidence = 0.9",
+    "watch": "window = 50",
+    "service": "ttl = 60",
+    "gate": "epochs = 3",
+    "reranker": "lr = 1e-5",
+    "papers": "seed = 1",
+}
+"""A valid line of every table."""
 
 
 @pytest.fixture
@@ -36,6 +56,26 @@ def test_every_key_is_an_option_or_argument_of_some_command():
             argument = parameter.param_type_name == "argument"
             names |= {(parameter.metavar or parameter.name).lower()} if argument else set(parameter.opts)
     assert {key for key in KEYS if key not in names and f"--{key}" not in names} == set()
+
+
+def test_every_table_has_a_line_here_and_no_name_of_a_key():
+    assert list(SETTING_OF) == list(TABLES)
+    assert TABLES.keys() & KEYS.keys() == set()
+
+
+@pytest.mark.parametrize("words", [words for words, command in commands() if command.params])
+@pytest.mark.parametrize("table", TABLES)
+def test_a_table_leaves_every_other_parameter_of_a_command_alone(tmp_path, table, words):
+    file = tmp_path / "suffice.toml"
+    file.write_text(f"[{table}]\n{SETTING_OF[table]}\n")
+    command, name = command_at(words), SETTING_OF[table].split(" = ")[0]
+    defaults = defaults_of(command, [], read_settings(file), every_setting)
+    own = settings_in(command.params).get(name)
+    if own is None or own.setting.table != table:
+        assert defaults == {}
+        return
+    assert list(defaults) == [own.name]
+    own.process_value(Context(command), defaults[own.name])
 
 
 def test_values_of_the_file_are_taken_and_named_and_options_win(folder):
@@ -73,6 +113,15 @@ def test_the_endpoint_of_the_file_is_one_thing(folder, monkeypatch):
         ('api-key-env = "sk-secret"', "may be the key itself"),
         ("max-loss = true", "max-loss must be a number, not True"),
         ("model = 3", "model must be text, not 3"),
+        ("[recording]\nconcurrency = 4", "recording must be text, not a table"),
+        ('base-url = "https://u:secret@host/v1"', "base-url holds a password"),
+        ('base-url = "https://secret@host/v1"', "base-url holds a password"),
+        ('recording = "sftp://u:secret@host/r.parquet"', "recording holds a password"),
+        ('[endpoint]\njudge-base-url = "https://u:secret@host/v1"', "judge-base-url holds a password"),
+        ('[endpoint]\nextra-body = {api_key = "secret"}', "extra-body: api_key may hold a key"),
+        ('[endpoint]\nextra-body = {a = [{Authorization = "secret"}]}', "Authorization may hold a key"),
+        ('[endpoint]\nextra-body = \'{"api_key": "secret"}\'', "api_key may hold a key"),
+        ("[drafts]\nmarks = 'redis://u:secret@host/0'", "marks holds a password"),
         ("model = ", "is not TOML"),
     ],
 )
@@ -81,8 +130,25 @@ def test_a_wrong_file_is_refused_and_a_secret_is_not_repeated(folder, text, mess
     refused = cli("decide", "logs.parquet", "--metric", "quality")
     assert refused.code == 1
     assert message.lower() in refused.error.lower()
+    assert "note: from" not in refused.error
     assert "secret" not in refused.error
     assert cli("decide", "--help").code == 0
+
+
+def test_the_note_shows_neither_queries_of_urls_nor_the_inside_of_json(folder):
+    (folder / "suffice.toml").write_text(
+        'base-url = "http://127.0.0.1:9/v1?sig=word"\nmodel = "m"\n[endpoint]\nextra-body = {a = "word", max_token = "x"}\n'
+    )
+    note = cli("answer", "Who?", "--corpus", "none.jsonl", "--policy", "none.json").err
+    assert "base-url http://127.0.0.1:9/v1?..., extra-body {...}" in " ".join(note.split())
+    assert "word" not in note
+
+
+def test_the_note_names_the_table_of_a_name_in_several(folder):
+    (folder / "suffice.toml").write_text("[statistics]\nseed = 7\nlevel = 0.9\nresamples = 20\n[papers]\nseed = 8\n")
+    note = cli("replay", "logs.parquet", "--metric", "quality", "--rule", "answer_stable", "--json").err
+    assert "[statistics] seed 7" in " ".join(note.split())
+    assert ", level 0.9" in " ".join(note.split())
 
 
 def test_init_writes_what_its_options_say_and_the_other_keys_as_comments(folder):
@@ -93,6 +159,21 @@ def test_init_writes_what_its_options_say_and_the_other_keys_as_comments(folder)
     assert "# prices =" in (folder / "suffice.toml").read_text("utf-8")
     assert "--overwrite" in cli("init", "--max-loss", "0.1").error
     assert cli("init", "--max-loss", "0.1", "--overwrite").code == 0
+
+
+def test_init_keeps_the_tables_of_the_file_that_it_replaces(folder):
+    file = folder / "suffice.toml"
+    file.write_text("max-loss = 0.3\n[statistics]  # mine\nseed = 7\n\n[endpoint]\nextra-body = {a = 1}\n")
+    assert cli("init", "--model", "m", "--overwrite").code == 0
+    kept = {"statistics": {"seed": 7}, "endpoint": {"extra-body": {"a": 1}}}
+    assert tomllib.loads(file.read_text()) == {"model": "m", **kept}
+    assert "# mine" in file.read_text()
+    file.write_text("statistics.seed = 7\n")
+    assert "[statistics]" in cli("init", "--model", "m", "--overwrite").error
+    assert file.read_text() == "statistics.seed = 7\n"
+    file.write_text("model = \n[statistics]\n")
+    assert "nothing of it is kept" in " ".join(cli("init", "--model", "m", "--overwrite").err.split())
+    assert tomllib.loads(file.read_text()) == {"model": "m"}
 
 
 @pytest.mark.parametrize("key", ["sk-secret-0001", "hf_secret", "secret0SECRET1secret2SECRET3", "two words"])
@@ -154,7 +235,14 @@ def test_settings_come_from_tables_and_the_command_line_wins(folder):
     [
         ("[statistics]\nresample = 3", "did you mean 'resamples'"),
         ("[endpoint]\nresamples = 3", "stands under [statistics], not under [endpoint]"),
-        ("[statistic]\nresamples = 3", "stands under [statistics]"),
+        ("[statistic]\nresamples = 3", "did you mean 'statistics'"),
+        ("[statistic]\nseed = 1", "did you mean 'statistics'"),
+        ("[foo]\nseed = 1", "seed stands under [statistics], not under [foo]"),
+        ("[foo]\nlr = 1", "lr stands under [papers] or [gate] or [reranker], not under [foo]"),
+        ("[foo]", "there is no table [foo]"),
+        ('[endpoint]\nmodel = "m"', "model stands at the top of the file, above all tables"),
+        ('[endpoint]\napi-key = "k"', "name their environment variable in api-key-env"),
+        ('[statistics]\ninterval = "x"', "interval under [statistics] in suffice.toml"),
         ("[statistic]\nreasmples = 3", "did you mean 'statistics'"),
         ('[statistics]\nresamples = "many"', "resamples under [statistics] in suffice.toml"),
         ("[statistics]\nresamples = true", "resamples under [statistics] in suffice.toml"),
@@ -178,12 +266,19 @@ def test_a_wrong_setting_of_the_file_is_refused(folder, text, message):
         ("resamples", "write --set resamples=VALUE"),
         ("resamples=many", "--set resamples"),
         ("level=2", "--set level"),
-        ("rule=lead(3)", "It is an option: --rule"),
+        ("rule=lead(3)", "It is an option: --rule. Settings here"),
+        ("interval=x", "--set interval"),
     ],
 )
 def test_a_wrong_setting_of_the_command_line_is_refused(folder, value, message):
     refused = cli("replay", "logs.parquet", "--set", value)
     assert (refused.code, message in refused.error) == (2, True), refused
+
+
+def test_a_setting_of_one_value_is_given_once(folder):
+    replay = ("replay", "logs.parquet", "--metric", "quality")
+    assert "--set seed is given more than once" in cli(*replay, "--set", "seed=1", "--set", "seed=2").error
+    assert "`suffice replay --help`" in cli(*replay, "--set").error
 
 
 @pytest.mark.parametrize(
@@ -192,12 +287,18 @@ def test_a_wrong_setting_of_the_command_line_is_refused(folder, value, message):
         (["record", "q", "-o", "r", "--timeout", "60"], "--set timeout=60, or timeout = 60 under [endpoint]"),
         (["record", "q", "-o", "r", "--dtype=float16"], '--set dtype=float16, or dtype = "float16" under [local]'),
         (["record", "q", "-o", "r", "--no-logprobs"], "--set logprobs=false, or logprobs = false under [endpoint]"),
+        (["replay", "r", "--seed", "--json"], '--set seed=VALUE, or seed = "VALUE" under [statistics]'),
+        (["record", "q", "-o", "r", "--rerank", "m"], '--set rerank-signal=m, or rerank-signal = "m" under [record]'),
         (["calibrate", "r", "-o", "p", "--global"], "--set per-round=false, or per-round = false under [calibration]"),
     ],
 )
 def test_a_former_option_says_what_to_give_instead(folder, words, advice):
     refused = cli(*words)
     assert (refused.code, f"is a setting now: {advice} in suffice.toml" in refused.error) == (2, True), refused
+
+
+def test_the_former_option_of_streamed_replays_is_explained(folder):
+    assert "in blocks by itself" in cli("replay", "logs.parquet", "--stream").error
 
 
 def test_a_setting_of_the_file_without_a_use_is_left_alone(folder):

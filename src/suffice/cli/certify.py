@@ -34,6 +34,7 @@ from suffice.verdicts.certificates import (
     Family,
     certify,
     listed,
+    metric_of,
     path_values,
     threshold_path,
 )
@@ -124,7 +125,7 @@ def certify_command(
         result.policy.save(written)
     then = f"{command_line(context, 'details', folders=True)} -o certified.json"
     if result.policy is None:
-        then = f"suffice replay {quoted(path)}"
+        then = f"suffice replay {quoted(path)}{options.metric_words(metric)}"
     elif written is not None:
         then = f'suffice answer "QUESTION" --corpus FOLDER --policy {written}'
     lost = ["nothing is certified, so no policy is written"] if out is not None and written is None else []
@@ -222,7 +223,8 @@ def show_command(
                 0, f"SUSPENDED: {policy.suspended}. What the certificate says below does not hold any more."
             )
         notes = [*(f"It assumes: {line}" for line in ASSUMES), *(f"It breaks with: {line}" for line in BREAKS)]
-    then = f"suffice certify FRESH.parquet --max-loss 0.02 --policy {quoted(path)}"
+    words = options.metric_words(metric_of(policy))
+    then = f"suffice certify FRESH.parquet --max-loss 0.02 --policy {quoted(path)}{words}"
     if state == "valid":
         then = f'suffice answer "QUESTION" --corpus FOLDER --policy {path}'
     data = {

@@ -20,6 +20,7 @@ from suffice.hosts.lines import own_lines
 from suffice.hosts.runs import REPLY_NEEDS
 from suffice.policy.session import Policy
 from suffice.policy.signals import REMEDIES, SIGNALS, AnswerPosition
+from suffice.verdicts.certificates import metric_of
 from suffice.verdicts.decisions import Advice
 from suffice.verdicts.decisions.advice import FORMAT
 
@@ -67,7 +68,7 @@ def deploy_command(
     else:
         policy = options.load_policy(path)
         sentence, target = f"{policy.label}: {policy.rule}, at most {policy.max_rounds} rounds.", out or path
-        then = f"suffice replay FRESH.parquet --policy {quoted(target)}"
+        then = f"suffice replay FRESH.parquet --policy {quoted(target)}{options.metric_words(metric_of(policy))}"
         notes = []
     policy.check()
     position = models.answer_position(answer_position)

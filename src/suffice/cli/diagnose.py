@@ -13,7 +13,7 @@ from suffice.cli.console import status
 from suffice.cli.groups import RecordingPath
 from suffice.cli.output import Output, Screen
 from suffice.common.files import quoted
-from suffice.evaluation.replay.outcomes import outcome
+from suffice.evaluation.replay.outcomes import needed_metric, outcome
 from suffice.recordings import read_recording
 from suffice.verdicts.diagnostics import diagnose
 
@@ -72,9 +72,10 @@ def diagnose_command(
             name=path.stem,
             resampling=resampling.value,
         )
-    then = f"suffice report {quoted(path)} -o report.html"
+    words = options.metric_words(quality or metric or needed_metric(recording))
+    then = f"suffice report {quoted(path)} -o report.html{words}"
     if policy is None and rule is None:
-        then = f"suffice diagnose {quoted(path)} --rule answer_stable"
+        then = f"suffice diagnose {quoted(path)} --rule answer_stable{options.metric_words(metric)}"
     output.show(result.to_dict(), Screen(tables=result.tables(), notes=result.notes, aside=_SIGNAL_DETAILS, then=then))
 
 

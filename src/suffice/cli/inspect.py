@@ -157,8 +157,11 @@ def _endpoint_screen(
         ", ".join(name for name, verdict in verdicts.items() if verdict == kind) or "none"
         for kind in ("yes", "after calibration")
     )
+    sentence = f"Rules that can run there: {run}; after calibration: {fitted}"
+    if not report.reachable:
+        sentence = f"{report.endpoint} is unreachable or refuses requests (see the note), so no rule can be examined"
     return Screen(
-        sentences=[f"Rules that can run there: {run}; after calibration: {fitted}"],
+        sentences=[sentence],
         tables=[
             facts_table("Endpoint", facts),
             Table(title="Replies", columns=(Column("asked"), Column("replied"), Column("read")), rows=samples),

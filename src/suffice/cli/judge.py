@@ -23,6 +23,7 @@ from suffice.common.files import quoted
 from suffice.common.provided import provided
 from suffice.common.tables import Column, Table, counted
 from suffice.errors import DataError
+from suffice.evaluation.replay.outcomes import needed_metric
 from suffice.loops.judges import ATTEMPTS, MARKS, JudgeModel, Panel, RecordingMarks, judge_recording, with_marks
 from suffice.loops.models import PROMPTS
 from suffice.loops.retrieval import load_questions
@@ -143,7 +144,9 @@ class Judging(models.Endpoint):
                 ]
             )
         else:
-            screen = Screen(sentences=[sentence], tables=[table], then=f"suffice replay {quoted(self.out)}")
+            metric = needed_metric(read_recording(self.out))
+            then = f"suffice replay {quoted(self.out)}{options.metric_words(metric)}"
+            screen = Screen(sentences=[sentence], tables=[table], then=then)
         path = None if failed else str(self.out)
         output.show({"path": path, "cache": str(self.kept), **data, "table": table.to_dict()}, screen)
         if failed:

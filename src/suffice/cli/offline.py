@@ -26,6 +26,7 @@ from suffice.evaluation.replay import (
 )
 from suffice.evaluation.replay import replay as evaluate
 from suffice.evaluation.replay.guarded import with_guarded
+from suffice.evaluation.replay.outcomes import needed_metric
 from suffice.evaluation.replay.parts import opened
 from suffice.evaluation.replay.result import COSTS
 from suffice.evaluation.replay.tables import replay_notes, replay_tables
@@ -105,24 +106,23 @@ def calibrate_command(
         "source": signal_name,
         **options.start_of(start_round, [rule or "tasr"]),
     }
+    recording = read_recording(path)
     summary: CalibrationSummary | StopValues
     if learn is None:
         if (trace and not from_file("trace")) or (round_price and not from_file("round_price")):
             raise typer.BadParameter("goes with --learn-stop", param_hint="trace" if trace else "round-price")
-        policy, summary = calibrate(read_recording(path), rule=rule or "tasr", **how)
+        policy, summary = calibrate(recording, rule=rule or "tasr", **how)
     elif rule is not None:
         raise typer.BadParameter("--learn-stop makes the rule: give one of them", param_hint="--rule")
     else:
         signals = options.split_names(learn)
-        policy, summary = learn_stop(
-            read_recording(path), signals, metric=target, trace=trace, price=round_price, **how
-        )
+        policy, summary = learn_stop(recording, signals, metric=target, trace=trace, price=round_price, **how)
     policy.save(out)
     screen = Screen(
         tables=summary.tables(),
         notes=summary.notes,
         files={"policy": out},
-        then=f"suffice replay OTHER.parquet --policy {quoted(out)}",
+        then=f"suffice replay OTHER.parquet --policy {quoted(out)}{options.metric_words(needed_metric(recording))}",
     )
     output.show({"policy": str(out), **summary.to_dict()}, screen)
 
@@ -201,9 +201,10 @@ def replay_command(
     }
     with cluster.parts(jobs) as at_once, progress_bar("replay", quiet=output.as_json) as progress:
         result = evaluate(source, policies, **how, orders=orders, jobs=at_once, on_progress=progress)
-    then = f"suffice report {quoted(path)} -o report.html"
+    named = compared.metric or ()
+    then = f"suffice report {quoted(path)} -o report.html{options.metric_words(*named)}"
     if recording.exchangeable:
-        then = f"suffice certify {quoted(path)} --rules RULES --max-loss 0.01"
+        then = f"suffice certify {quoted(path)} --rules RULES --max-loss 0.01{options.metric_words(*named[:1])}"
     output.show(result.to_dict(), replay_screen(result, then=then))
 
 

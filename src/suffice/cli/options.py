@@ -15,6 +15,7 @@ from typer import Argument, BadParameter, Option
 from suffice.cli.console import progress_bar, warn
 from suffice.cli.groups import RecordingPath
 from suffice.cli.parameters import Setting, from_file, given_fields
+from suffice.common.files import quoted
 from suffice.common.provided import provided
 from suffice.data import BUNDLED_QUESTIONS
 from suffice.errors import DataError, NotFoundError
@@ -105,6 +106,11 @@ SelectorText = Annotated[str, Option("--selector", help="Which seen round's answ
 MarkWeights = Annotated[
     str, Setting("drafts", "weights", help="Of the information score, as MARK=WEIGHT,...; default: equal.")
 ]
+
+
+def metric_words(*metrics: str | None) -> str:
+    """Return the options of a printed command that name metrics, after a space; empty without a metric."""
+    return "".join(f" --metric {quoted(metric)}" for metric in metrics if metric is not None)
 
 
 @dataclass(frozen=True, kw_only=True)

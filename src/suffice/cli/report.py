@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 
 from suffice.cli import options
@@ -19,7 +20,7 @@ from suffice.common.files import check_file, quoted, write_file
 from suffice.common.tables import FORMATS, render
 from suffice.evaluation.replay import calibrate, policy_for, prices_of
 from suffice.evaluation.replay.guarded import with_guarded
-from suffice.evaluation.replay.outcomes import default_metrics
+from suffice.evaluation.replay.outcomes import default_metrics, outcome
 from suffice.policy.calibration import CALIBRATED
 from suffice.policy.rules import parse_rule
 from suffice.policy.session import Policy
@@ -92,23 +93,32 @@ def report_command(
         return
     data = {"report": None if target is None else str(target), **report.to_dict()}
     replace(output, as_json=output.as_json or target is None).show(
-        data, _report_screen(report, target, paths[0], compared.policy)
+        data, _report_screen(report, target, _next_command(paths[0], next(iter(recordings.values())), compared))
     )
 
 
-def _report_screen(report: Report, target: Path | None, path: Path, policies: list[Path] | None) -> Screen:
+def _report_screen(report: Report, target: Path | None, then: str) -> Screen:
     sentences, notes = [], []
     for cell in report.cells:
         first = cell.headlines[0]
         sentences.append(first.sentence)
         notes += [*first.caveats, *(headline.certificate for headline in cell.headlines if headline.certificate)]
     size = 0.0 if target is None else target.stat().st_size / 1e6
-    then = f"suffice diagnose {quoted(path)}"
-    if policies:
-        then = f"suffice certify FRESH.parquet --max-loss 0.02 --policy {quoted(policies[0])}"
     return Screen(
         sentences=sentences, notes=notes, files={"report": f"{target} ({size:.1f} MB; it needs no network)"}, then=then
     )
+
+
+def _next_command(path: Path, recording: Recording, compared: options.Compared) -> str:
+    """Return the next command, with the metric that was named: to diagnose, with a threshold if it is not 0 or 1."""
+    metric = compared.metric[0] if compared.metric else None
+    if compared.policy:
+        words = options.metric_words(metric)
+        return f"suffice certify FRESH.parquet --max-loss 0.02 --policy {quoted(compared.policy[0])}{words}"
+    values = np.zeros(1) if metric is None else outcome(recording, metric)
+    if not np.isin(values[np.isfinite(values)], (0, 1)).all():
+        metric = f"{metric} > 0.5"
+    return f"suffice diagnose {quoted(path)}{options.metric_words(metric)}"
 
 
 def _recordings_of(paths: Sequence[Path]) -> dict[str, Recording]:

@@ -112,8 +112,8 @@ def search_command(
             )
         result.chosen.policy.save(policy)
     sentences = [] if result.chosen is None else [f"selected on tune: {result.chosen.headline}"]
-    then = f"{command_line(context, 'details', folders=True)} --policy policy.json"
+    then = "" if result.chosen is None else f"{command_line(context, 'details', folders=True)} --policy policy.json"
     if policy is not None:
-        then = f"suffice certify FRESH.parquet --max-loss 0.02 --policy {quoted(policy)}"
+        then = f"suffice certify FRESH.parquet --max-loss 0.02 --policy {quoted(policy)}{options.metric_words(metric)}"
     screen = Screen(sentences=sentences, tables=result.tables(), files={"rules": out, "policy": policy}, then=then)
     output.show(result.to_dict(), screen)

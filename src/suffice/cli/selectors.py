@@ -65,6 +65,7 @@ def selectors_command(
     Example: suffice data selectors eval.parquet --tune tune.parquet
     """
     tune_recording = read_recording(tune)
+    words = options.metric_words(metric)
     metric = metric or default_metrics(tune_recording)[0]
     base = _with_calibrators(tune_recording)
     policies = [_stopping_policy(tune_recording, base, text) for text in rule or _USUAL_RULES]
@@ -96,9 +97,9 @@ def selectors_command(
         replace(policies[0], selector=fit.policy.selector).save(out)
     data = {"fit": fit, **result.to_dict(), "judged": judged}
     tables = [item.table() for item in (result, *judged, *([] if fit is None else [fit]))]
-    then = f"suffice data selectors {quoted(path)} --tune {quoted(tune)} -o policy.json"
+    then = f"suffice data selectors {quoted(path)} --tune {quoted(tune)} -o policy.json{words}"
     if out is not None:
-        then = f"suffice replay {quoted(path)} --policy {quoted(out)}"
+        then = f"suffice replay {quoted(path)} --policy {quoted(out)}{words}"
     output.show(data, Screen(tables=tables, aside=_SELECTOR_DETAILS, files={"policy": out}, then=then))
 
 

@@ -191,6 +191,36 @@ def has_outcome(recording: Recording, name: str) -> bool:
     return name in AGREEMENT or name in columns or (name in METRICS and {"answer", "golds"} <= columns)
 
 
+def measured_quality(recording: Recording) -> str:
+    """Return F1, or EM for multiple choice, where answers can be scored; else a metric that was measured, else agreement."""
+    for name in default_metrics(recording):
+        if has_outcome(recording, name) and np.isfinite(outcome(recording, name)).any():
+            return name
+    return next(iter(measured_metrics(recording)), "agreement")
+
+
+def needed_metric(recording: Recording) -> str | None:
+    """Return the metric that commands must be given because the default was not measured; None if it was."""
+    metric = measured_quality(recording)
+    return None if metric == default_metrics(recording)[0] else metric
+
+
+def measured_metrics(recording: Recording) -> list[str]:
+    """Return the metrics that some round has; of a recording that was read without its rounds, those that it names."""
+    names = recording.names("metric")
+    if not len(recording.question_ids):
+        return list(names)
+    return [name for name in names if np.isfinite(recording.column(name)).any()]
+
+
+def other_metrics(recorded: Iterable[str], metric: str) -> str:
+    """Return the metrics that can be used instead of one that was not measured, in words."""
+    name = metric.split(">", maxsplit=1)[0].strip()
+    others = [other for other in recorded if other != name]
+    first = f"{', '.join(others)} (recorded), or " if others else ""
+    return f"{first}'agreement', which needs no gold answers"
+
+
 def outcome(recording: Recording, name: str) -> Floats:
     """Return a metric at every round, shape ``(n_questions, n_rounds)``, in [0, 1]; NaN where not measured.
 

@@ -19,7 +19,7 @@ from suffice.evaluation.replay.baselines import (
     recorded_run,
 )
 from suffice.evaluation.replay.checks import policy_for
-from suffice.evaluation.replay.outcomes import outcome
+from suffice.evaluation.replay.outcomes import measured_metrics, other_metrics, outcome
 from suffice.evaluation.replay.panels import best_single_run
 from suffice.evaluation.replay.prepared import PreparedRecording, answering_like
 from suffice.policy.rounds import Mask
@@ -228,9 +228,8 @@ def refuse_unmeasured(whole: Questions, run: Run, metrics: Sequence[str]) -> Non
                 f"{what}: answers exist only at the last round of this recording, so an earlier stop has no answer to "
                 "score. Replay stops and costs alone with metrics=(), or record answers at every round"
             )
-        raise DataError(
-            f"{what}. Drop those questions (Recording.select), or use another metric: 'agreement' needs no gold answers"
-        )
+        use = "Use" if unknown.all() else "Drop those questions (Recording.select), or use"
+        raise DataError(f"{what}. {use} another metric: {other_metrics(measured_metrics(whole.recording), name)}")
 
 
 def _refuse_unknown(whole: Questions, run: Run) -> None:

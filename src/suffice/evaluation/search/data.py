@@ -14,7 +14,7 @@ from suffice.errors import CensoredError, ConfigMismatchError, DataError, Unknow
 from suffice.evaluation.replay import CostTable, check_policy, policy_for, reads_round_0, selected_on
 from suffice.evaluation.replay.charging import answered_closed_book, loop_masks
 from suffice.evaluation.replay.costs import TOKEN_KINDS
-from suffice.evaluation.replay.outcomes import answers_by_stop, expected_by_stop
+from suffice.evaluation.replay.outcomes import answers_by_stop, expected_by_stop, other_metrics
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.replay.selected import Selected
 from suffice.evaluation.statistics import Keys, keys_of
@@ -126,6 +126,7 @@ class Questions:
         *,
         metric: str,
         baseline: str,
+        recorded: Sequence[str] = (),
     ) -> Questions:
         """Prepare recorded questions for a search; they may be only some of a recording.
 
@@ -134,6 +135,7 @@ class Questions:
             policies: By prompt: fitted state, and a rule that reads every signal of the search.
             metric: The quality: a column in [0, 1] or `agreement`.
             baseline: A rule's text, `fixed_k(3)` or `full`; each prompt has its own baseline.
+            recorded: The metrics on record, some of which may not have been read; errors name them.
 
         Raises:
             DataError: The metric is missing or was not measured, or a prompt has a question twice.
@@ -149,7 +151,7 @@ class Questions:
             policy_notes = {start: check_policy(reading, complete, part=True) for start, reading in readers.items()}
             gated_notes = [note for note in policy_notes.get(0, ()) if note not in policy_notes[1]]
             notes += [*policy_notes[1], *(f"{note} (from round 0 on)" for note in gated_notes)]
-            sides[prompt] = _side(prepared, readers, policy_of_baseline(complete, policy, baseline))
+            sides[prompt] = _side(prepared, readers, policy_of_baseline(complete, policy, baseline), recorded)
             clusters[prompt], names = complete.clusters, complete.question_ids
         if len(sides) == 1:
             (own,) = clusters.values()
@@ -274,10 +276,12 @@ def reading(signals: Sequence[str]) -> Rule:
     return reduce(or_, (Threshold(name, ">", 0.0) for name in signals)) if signals else Never()
 
 
-def _side(prepared: PreparedRecording, readers: Mapping[int, Policy], baseline: Policy) -> Side:
+def _side(
+    prepared: PreparedRecording, readers: Mapping[int, Policy], baseline: Policy, recorded: Sequence[str]
+) -> Side:
     stopped = prepared.stops(baseline)
     views = {baseline.start_round: stopped.view, **{start: prepared.view(policy) for start, policy in readers.items()}}
-    outcomes = {start: _stop_tables(prepared, view) for start, view in views.items()}
+    outcomes = {start: _stop_tables(prepared, view, recorded) for start, view in views.items()}
     tables, paid = outcomes[baseline.start_round]
     place = np.maximum(stopped.position, 0)
     if paid is not None:
@@ -324,13 +328,15 @@ def policy_of_baseline(recording: Recording, policy: Policy, baseline: str) -> P
     return against
 
 
-def _stop_tables(prepared: PreparedRecording, view: Rounds) -> tuple[dict[str, Floats], Mask | None]:
+def _stop_tables(
+    prepared: PreparedRecording, view: Rounds, recorded: Sequence[str]
+) -> tuple[dict[str, Floats], Mask | None]:
     """Return `Side.tables` and `Side.paid`."""
     recording, costs = prepared.recording, prepared.costs
     ((metric, measured),) = prepared.metrics.items()
     selector = MajorityOfSamples() if recording.independent else Last()
     quality = expected_by_stop(selector, view, prepared.in_view(measured, view))
-    _refuse_unmeasured(recording, quality, view, metric)
+    _refuse_unmeasured(recording, quality, view, metric, recorded)
     masks = loop_masks(costs, view, np.full(len(view.seen), len(view)))
     tables = {"quality": quality, "calls": np.zeros(recording.shape), "tokens": np.zeros(recording.shape)}
     closed = dict.fromkeys(("quality", "calls", "tokens"), np.zeros((len(view.seen), 1)))
@@ -364,7 +370,9 @@ def _due(component: str, column: Floats) -> Floats:
     return np.pad(column, ((0, 0), (1, 0)))[:, :-1] if component == CRITIC else column
 
 
-def _refuse_unmeasured(recording: Recording, quality: Floats, view: Rounds, metric: str) -> None:
+def _refuse_unmeasured(
+    recording: Recording, quality: Floats, view: Rounds, metric: str, recorded: Sequence[str]
+) -> None:
     unknown = np.isnan(quality) & view.seen
     if not unknown.any():
         return
@@ -376,9 +384,8 @@ def _refuse_unmeasured(recording: Recording, quality: Floats, view: Rounds, metr
     measured = ~np.isnan(quality) & view.seen
     if measured.any() and not (measured[:, :-1] & view.seen[:, 1:]).any():
         raise CensoredError(f"{what}: answers exist only at the last round. Record answers at every round")
-    raise DataError(
-        f"{what}. Drop those questions (Recording.select), or use another metric: 'agreement' needs no golds"
-    )
+    use = "Drop those questions (Recording.select), or use" if measured.any() else "Use"
+    raise DataError(f"{what}. {use} another metric: {other_metrics(recorded, metric)}")
 
 
 def _paired(

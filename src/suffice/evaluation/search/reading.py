@@ -185,7 +185,8 @@ class SearchReading:
             none = np.empty(0, dtype=np.uint64)
             names = np.empty(0, dtype=object)
             return Questions(sides={}, clusters=names, keys=none, units=none, left_out=len(clusters))
-        return Questions.of(there, self.policies, metric=goal.metric, baseline=goal.baseline)
+        recorded = self.recordings[place.recording].empty().names("metric")
+        return Questions.of(there, self.policies, metric=goal.metric, baseline=goal.baseline, recorded=recorded)
 
     def searched_sums(self, n_rules: int) -> RuleSums:
         """Return empty sums of rules for searched questions; folds and errors are only kept if there are draws."""

@@ -207,6 +207,15 @@ _FIELD_TYPES: dict[str, type | tuple[type, ...]] = {
 _SHARE_IN_POINTS = Column("points", ".1f", scale=100)
 
 
+def metric_of(policy: Policy) -> str | None:
+    """Return the metric by which a policy was certified, decided on or selected; None if its file names none."""
+    sources = [policy.certificate, *(policy.provenance.get(step) for step in ("decision", "search", "ranker"))]
+    for source in sources:
+        if isinstance(source, Mapping) and isinstance(source.get("metric"), str):
+            return str(source["metric"])
+    return None
+
+
 def figures_text(figures: Mapping[str, float | None], metric: str) -> str:
     """Return the figures of a policy beside those of its baseline, in one line.
 

@@ -14,7 +14,13 @@ from suffice.errors import ConfigMismatchError, DataError
 from suffice.evaluation.replay import check_policy, dividing_names, outcome
 from suffice.evaluation.replay.baselines import Run, closed_book, fixed_policy, oracle_best, oracle_earliest
 from suffice.evaluation.replay.orders import n_orders, order_note
-from suffice.evaluation.replay.outcomes import agreement_note, choice_notes, is_agreement
+from suffice.evaluation.replay.outcomes import (
+    agreement_note,
+    choice_notes,
+    is_agreement,
+    measured_metrics,
+    other_metrics,
+)
 from suffice.evaluation.replay.panels import best_single_note
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.replay.references import baseline_policy, selectors_in_use
@@ -186,13 +192,14 @@ def measure_losses(
         rivals_by: One of `COST_NAMES`: compare each policy with fixed budgets and its random twin by this cost, too.
 
     Raises:
-        DataError: The metric is missing or leaves [0, 1].
+        DataError: The metric is missing, was measured in no round, or leaves [0, 1].
         CensoredError: The baseline needs rounds that were not recorded because a rule ended the question.
         ConfigMismatchError: A policy belongs to another model, prompt or retriever than the recording.
         NotFittedError: A policy reads a calibrated signal and has no calibrator.
     """
     prepared = PreparedRecording.of(recording, [claim.metric], samples=True)
     complete = prepared.recording
+    _check_measured(complete, claim.metric)
     claim = claim.averaged_over(complete, policies)
     baseline = _baseline_of(complete, claim, policies)
     notes = [note for policy in policies for note in _checked(policy, complete)]
@@ -249,6 +256,15 @@ def measure_losses(
             if loss.twin is not None
         ),
     )
+
+
+def _check_measured(recording: Recording, metric: str) -> None:
+    """Raise if no round has the metric: every loss would then be the largest that is possible."""
+    if not np.isfinite(outcome(recording, metric)).any():
+        raise DataError(
+            f"{metric!r} was not measured in any round of this recording, so no loss of it can be bounded. Use another "
+            f"metric: {other_metrics(measured_metrics(recording), metric)}"
+        )
 
 
 def _checked(policy: Policy, recording: Recording) -> tuple[str, ...]:

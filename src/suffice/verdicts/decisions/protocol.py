@@ -15,9 +15,9 @@ from suffice.evaluation.replay.orders import n_orders
 from suffice.evaluation.replay.outcomes import (
     agreement_note,
     choice_notes,
-    default_metrics,
     has_outcome,
     is_agreement,
+    measured_quality,
     outcome,
     unanswered,
 )
@@ -152,7 +152,7 @@ def _begun(
     baseline, loop = declared["baseline"], LoopStops.of(recording)
     logged = _logged(recording, baseline, declared["leave_out_failed"], notes)
     stated = declared.pop("metric", None)
-    metric = stated or _default_metric(logged)
+    metric = stated or measured_quality(logged)
     if _is_of_answers(metric, logged):
         _require_answers(logged)
     if int(logged.index[-1]) <= 1:
@@ -313,15 +313,6 @@ def _check_options(max_loss: float, alpha: float, cost: str, tune_share: float) 
             raise DataError(f"{name} must lie between 0 and 1, both excluded, not {value!r}")
     if cost not in SAVABLE:
         raise DataError(f"{cost!r} cannot be saved here; allowed: {', '.join(SAVABLE)}")
-
-
-def _default_metric(recording: Recording) -> str:
-    """Return F1, or EM for multiple choice, where answers can be scored; else agreement."""
-    for name in default_metrics(recording):
-        if has_outcome(recording, name) and np.isfinite(outcome(recording, name)).any():
-            return name
-    measured_here = (name for name in recording.names("metric") if np.isfinite(recording.column(name)).any())
-    return next(measured_here, "agreement")
 
 
 def _metric_notes(recording: Recording, metric: str, selector: Selector, *, stated: bool) -> list[str]:

@@ -29,7 +29,7 @@ from suffice.recordings import Recording, read_recording
 from suffice.recordings.parts import part_paths
 from suffice.recordings.round_journal import RoundJournal
 from suffice.recordings.schema import META_KEY
-from suffice.verdicts.certificates import Certificate
+from suffice.verdicts.certificates import Certificate, metric_of
 from suffice.verdicts.decisions import Advice
 from suffice.verdicts.decisions.advice import FORMAT as DECISION_FORMAT
 
@@ -309,7 +309,9 @@ def _policy(path: Path) -> Description:
     policy = loaded_policy(path)
     state = certificate_state(policy)
     line = f"{policy.rule}, rounds {policy.start_round} to {policy.max_rounds}, {policy.selector}"
-    then = f"suffice certify FRESH.parquet --policy {quoted(path)} --max-loss 0.02"
+    metric = metric_of(policy)
+    words = "" if metric is None else f" --metric {quoted(metric)}"
+    then = f"suffice certify FRESH.parquet --policy {quoted(path)} --max-loss 0.02{words}"
     if state == "valid":
         then = f"suffice deploy {quoted(path)}"
     return Description(kind="policy", line=line, state=state, next=then, page="policy", digest=policy.digest)

@@ -1,0 +1,107 @@
+"""The printed next step runs as printed, on a recording whose rounds have a score and no gold answers."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from suffice.policy.session import Policy
+from suffice.recordings import read_recording, write_recording
+from tests.support.cli_tools import cli
+
+LOGS = Path(__file__).parents[3] / "examples" / "logs.jsonl"
+QUICK = ("--set", "resamples=50")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    base = tmp_path_factory.mktemp("scores")
+    assert cli("import", LOGS, "-o", base / "L.parquet").code == 0
+    whole = read_recording(base / "L.parquet")
+    even = np.arange(len(whole.question_ids)) % 2 == 0
+    for name, chosen in (("a", even), ("FRESH", ~even)):
+        half = whole.select(chosen)
+        write_recording(base / f"{name}.parquet", half.table, half.metadata)
+    searched = cli(
+        "search", base / "a.parquet", "--metric", "score", "--budget", "5", "--policy", base / "sp.json", *QUICK
+    )
+    assert searched.code == 0, searched.err
+    return base
+
+
+@pytest.fixture
+def work(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+
+
+def next_step(printed):
+    """Return the words of the command that is printed as the next."""
+    step = printed.out.rpartition("next: suffice ")[2].partition("\n\n")[0]
+    assert step, printed
+    return shlex.split(step)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"search a.parquet --metric score --budget 5 --policy again.json {' '.join(QUICK)}",
+        "report a.parquet --metric score --policy sp.json -o page.html",
+        "report a.parquet --metric score -o page.html",
+        "replay a.parquet --metric score --set resamples=50",
+        "replay a.parquet --metric score --metric agreement --set resamples=50",
+        "certify FRESH.parquet --metric score --max-loss 0.001 --policy sp.json",
+        "diagnose a.parquet --metric score",
+        "diagnose a.parquet --metric score --rule answer_stable",
+        "diagnose a.parquet --rule answer_stable",
+        "data show sp.json",
+        "deploy sp.json",
+        "calibrate a.parquet --rule answer_stable --target score -o calibrated.json",
+    ],
+)
+def test_the_printed_next_step_runs_as_printed(work, line):
+    first = cli(*shlex.split(line))
+    assert first.code == int(line.startswith("certify")), first
+    step = [word.replace("OTHER.parquet", "FRESH.parquet") for word in next_step(first)]
+    second = cli(*step)
+    assert second.code == 0, (step, second)
+    assert "no number of questions" not in second.words
+    assert "--metric" in step or step == ["diagnose", "a.parquet", "--rule", "answer_stable"]
+
+
+def test_the_next_step_after_a_search_certifies_the_policy(work):
+    step = next_step(cli("data", "show", "sp.json"))
+    assert step[-2:] == ["--metric", "score"]
+    assert cli(*step).words.startswith("certified")
+
+
+@pytest.mark.parametrize("call", ["replay a.parquet", "search a.parquet --set resamples=50"])
+def test_an_unmeasured_default_metric_names_the_recorded_ones(work, call):
+    error = cli(*shlex.split(call)).error
+    assert "score (recorded)" in " ".join(error.split())
+    assert "Drop those" not in error
+
+
+def test_certify_refuses_a_metric_that_no_round_has(work):
+    error = " ".join(cli("certify", "FRESH.parquet", "--max-loss", "0.02", "--policy", "sp.json").error.split())
+    assert "'f1' was not measured in any round" in error
+    assert "score (recorded)" in error
+
+
+def test_a_search_without_a_choice_prints_no_next_step(work):
+    searched = cli("search", "a.parquet", "--metric", "score", "--budget", "0.5", *QUICK)
+    assert searched.code == 0, searched
+    assert "next:" not in searched.out
+
+
+def test_a_doctor_without_an_endpoint_says_so_first():
+    examined = cli("doctor", "--model", "m", "--base-url", "http://127.0.0.1:9/v1")
+    assert examined.code == 1
+    assert "unreachable" in examined.out.splitlines()[0]
+
+
+def test_a_policy_of_no_metric_prints_none(work):
+    Policy(rule="answer_stable >= 1").save("plain.json")
+    assert "--metric" not in next_step(cli("data", "show", "plain.json"))

@@ -29,6 +29,8 @@ from suffice.recordings.schema import ASSUMED_END, PINNED_LABELS, column_kind
 
 __all__ = [
     "Recording",
+    "check_ends",
+    "checked_rounds",
     "column_values",
     "is_recording",
     "open_recording",
@@ -87,9 +89,7 @@ class Recording(Displayed):
             q = int(np.argmax(gap))
             missing = sorted(set(self.index[: int(last[q])].tolist()) - set(self.index[self.seen[q]].tolist()))
             raise DataError(f"question {self.question_ids[q]!r} lacks round {missing[0]}: rounds must have no gaps")
-        unknown = set(self.ends.tolist()) - _KNOWN_ENDS
-        if unknown:
-            raise DataError(f"unknown end {sorted(map(str, unknown))!r}; allowed: {', '.join(sorted(_KNOWN_ENDS))}")
+        check_ends(self.ends.tolist())
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -347,8 +347,19 @@ def column_values(column: pa.ChunkedArray) -> npt.NDArray[Any]:
     return np.asarray((column.chunk(0) if column.num_chunks == 1 else column).to_numpy(zero_copy_only=False))
 
 
-def _identities(table: pa.Table) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
-    """Return the question and the round of each row, shape ``(n_rows,)``."""
+def check_ends(ends: Iterable[Any]) -> None:
+    """Raise a `DataError` if the reason why a trajectory ends is none of those allowed."""
+    unknown = set(ends) - _KNOWN_ENDS
+    if unknown:
+        raise DataError(f"unknown end {sorted(map(str, unknown))!r}; allowed: {', '.join(sorted(_KNOWN_ENDS))}")
+
+
+def checked_rounds(table: pa.Table) -> npt.NDArray[np.int64]:
+    """Return the round of each row, shape ``(n_rows,)``.
+
+    Raises:
+        SchemaError: A row has no whole number as its round, or no text as the id of its question.
+    """
     ids, rounds = table.column("question_id"), table.column("round")
     if not (pa.types.is_string(ids.type) or pa.types.is_large_string(ids.type)) or ids.null_count:
         raise SchemaError(
@@ -362,12 +373,17 @@ def _identities(table: pa.Table) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64
         raise SchemaError(
             f"the column 'round' must contain a whole number in every row; {integers.null_count} are missing"
         )
-    numbers = integers.to_numpy()
+    return np.asarray(integers.to_numpy())
+
+
+def _identities(table: pa.Table) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+    """Return the question and the round of each row, shape ``(n_rows,)``."""
+    numbers = checked_rounds(table)
     if (
         numbers.max() > table.num_rows + _FEW
     ):  # smaller gaps are reported with their question later; the array for this one would be too large
         raise DataError(f"round {numbers.max()} appears in a table of {table.num_rows} rows: rounds must have no gaps")
-    return ids.to_numpy(zero_copy_only=False), numbers
+    return table.column("question_id").to_numpy(zero_copy_only=False), numbers
 
 
 def is_recording(path: str | Path) -> bool:

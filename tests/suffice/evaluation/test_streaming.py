@@ -22,11 +22,13 @@ from suffice.errors import (
     SufficeError,
     UnknownSignalError,
 )
-from suffice.evaluation.replay import Price, policy_for, replay
+from suffice.evaluation.replay import Price, ReplayResult, policy_for, replay
 from suffice.evaluation.replay.parts import FileParts
 from suffice.evaluation.replay.tables import replay_notes
 from suffice.evaluation.statistics import Resampling
 from suffice.policy.rules import parse_selector
+from suffice.policy.seen import Seen
+from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording, read_recording, write_recording
 from tests.support import strategies as drawn
 from tests.support.cli_tools import cli
@@ -34,6 +36,7 @@ from tests.support.replayed import assert_same_replay, replay_in_blocks
 
 over = FileParts.over
 PRICE = Price(uncached=1.0, cached=0.5, output=2.0)
+PRICE_OF_ALL = Price(uncached=100.0, cached=50.0, output=200.0)
 FEW = Resampling(n_resamples=50)
 
 
@@ -42,7 +45,33 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("streams")
 
 
-@settings(max_examples=40, deadline=None)
+@st.composite
+def varied(draw, table: pa.Table) -> tuple[list[dict], dict]:
+    """Rows of a table as other hosts record them, with their metadata: panels, fitted models, golds alone, bad ends."""
+    data, metadata = table.to_pylist(), {}
+    names = sorted({row["question_id"] for row in data})
+    if draw(st.booleans()):
+        metadata["independent"] = True
+        models = draw(st.sampled_from([("A",), ("A", "B"), ("A", "B", "C", None)]))
+        data = [row | {"model": draw(st.sampled_from(models))} for row in data]
+    if draw(st.booleans()):
+        data = [row | {"question": f"Who is {row['question_id']}?"} for row in data]
+        seen = Seen.of(["elsewhere"], [f"who is {name}" for name in draw(st.sets(st.sampled_from(names), min_size=1))])
+        metadata["fitted"] = {draw(st.sampled_from(["retriever", "judge:entailment"])): seen.to_dict()}
+    scored = draw(st.sampled_from(["as recorded", "golds alone", "multiple choice"]))
+    if scored == "golds alone":
+        left_out = draw(st.sampled_from([("em",), ("em", "f1")]))
+        data = [{**row, "golds": drawn.GOLDS} for row in data]
+        data = [{name: value for name, value in row.items() if name not in left_out} for row in data]
+    if scored == "multiple choice":
+        data = [row | {"em": 1.0, "f1": 0.0} for row in data]
+    if draw(st.sampled_from([*[False] * 9, True])):
+        bad, end = draw(st.sampled_from(names)), draw(st.sampled_from(["Failed", None]))
+        data = [row | {"end": end} if row["question_id"] == bad else row for row in data]
+    return data, metadata
+
+
+@settings(max_examples=80, deadline=None)
 @given(
     drawn.recorded(start=1, ends=("max_rounds", "exhausted", "rule", "failed"), max_questions=6),
     st.data(),
@@ -50,21 +79,25 @@ def folder(tmp_path_factory):
     st.integers(1, 7),
 )
 def test_streamed_figures_are_those_of_replay_whatever_the_blocks(folder, data, more, block_rows, group_rows):
-    policy = more.draw(drawn.policies(data.recording))
+    policy = more.draw(drawn.policies(data.recording, replayable=more.draw(st.booleans())))
+    # A rule becomes a policy that knows what the recording was fitted on; a policy alone does not.
+    asked = more.draw(st.sampled_from([[policy], [policy, "round >= 2"]]))
     baseline = more.draw(st.sampled_from([None, "fixed_k(1)", "full", "recorded", "oracle_best"]))
+    metrics = more.draw(st.sampled_from([("f1", "em"), ("f1",), ("em",), (), None]))
     path = folder / "r.parquet"
-    write_recording(path, data.recording.table)
+    write_recording(path, *more.draw(varied(data.recording.table)), kinds={"own_judge": "signal"})
     grouped = pq.read_table(path)
     pq.write_table(grouped, path, row_group_size=group_rows)
-    how = {"metrics": ("f1", "em"), "baseline": baseline, "prices": PRICE, "resampling": FEW}
+    prices = more.draw(st.sampled_from([PRICE, {"A": PRICE, "B": PRICE_OF_ALL, "generator": PRICE_OF_ALL}]))
+    how = {"metrics": metrics, "baseline": baseline, "prices": prices, "resampling": FEW}
     try:
-        expected = replay(read_recording(path), [policy, "round >= 2"], **how)
+        expected = replay(read_recording(path), asked, **how)
     except SufficeError as error:
         # Which question a message names depends on where the parts begin.
         with pytest.raises(type(error)):
-            replay_in_blocks(path, [policy, "round >= 2"], **how, block_rows=block_rows)
+            replay_in_blocks(path, asked, **how, block_rows=block_rows)
         return
-    found = replay_in_blocks(path, [policy, "round >= 2"], **how, block_rows=block_rows)
+    found = replay_in_blocks(path, asked, **how, block_rows=block_rows)
     assert_same_replay(found, expected)
 
 
@@ -89,6 +122,69 @@ def written(folder, data, name="s.parquet"):
     path = folder / name
     write_recording(path, data, kinds={"score_gap": "signal"})
     return path
+
+
+def assert_same_in_blocks(path, rule: str | Policy, **how) -> ReplayResult:
+    expected = replay(read_recording(path), rule, resampling=FEW, **how)
+    assert_same_replay(replay_in_blocks(path, rule, resampling=FEW, block_rows=7, **how), expected)
+    return expected
+
+
+@pytest.mark.parametrize("component", ["judge:own", "retriever"])
+def test_questions_that_a_model_was_fitted_on_are_marked_in_blocks(folder, component):
+    data = [row | {"question": f"Who is {row['question_id']}?"} for row in rows(9)]
+    seen = Seen.of(["elsewhere"], ["who is q1", "who is q8"])
+    metadata = {"fitted": {component: seen.to_dict()}, "signal_components": {"score_gap": "judge:own"}}
+    write_recording(folder / "fitted.parquet", data, metadata, kinds={"score_gap": "signal"})
+    policy = Policy(rule="score_gap > 0.5", max_rounds=4)
+    found = assert_same_in_blocks(folder / "fitted.parquet", policy, metrics=["f1"])
+    assert found.rows[0].n_selected == 2
+
+
+def test_a_block_with_one_model_of_a_panel_has_its_costs(folder):
+    tokens = {f"cost.generator.{kind}_tokens": 10.0 for kind in ("uncached", "cached", "output")}
+    data = [{**row, **tokens, "model": "ABCD"[row["round"] - 1]} for row in rows(9)]
+    data = [*data[:-4], {**data[-4], "end": "exhausted"}]
+    write_recording(folder / "one.parquet", data, {"independent": True}, kinds={"score_gap": "signal"})
+    prices = {"A": PRICE, "B": PRICE, "generator": PRICE_OF_ALL}
+    found = assert_same_in_blocks(folder / "one.parquet", "fixed_k(2)", metrics=["f1"], prices=prices)
+    assert found.rows[0].costs["money"] == pytest.approx(35e-6 * 17 / 9)
+
+
+@pytest.mark.parametrize("metrics", [("f1",), ()])
+def test_golds_alone_give_the_earliest_oracle_in_blocks(folder, metrics):
+    path = written(folder, [row | {"golds": ["a1"]} for row in rows(9)])
+    assert "oracle_earliest" in [row.label for row in assert_same_in_blocks(path, "full", metrics=metrics).rows]
+
+
+@pytest.mark.parametrize(
+    ("changed", "error", "word"),
+    [
+        ({"end": "Failed"}, DataError, "unknown end"),
+        ({"end": None}, DataError, "unknown end"),
+        ({"question_id": None}, SchemaError, "1 missing"),
+        ({"round": None}, SchemaError, "whole number"),
+    ],
+)
+def test_blocks_refuse_rows_that_memory_refuses(folder, changed, error, word):
+    path = written(folder, rows(5))
+    table = pa.Table.from_pylist([*rows(4), rows(5)[16] | changed, *rows(5)[17:]], read_recording(path).table.schema)
+    write_recording(path, table)
+    for read in (read_recording, lambda path: replay_in_blocks(path, "full", metrics=["f1"], block_rows=7)):
+        with pytest.raises(error, match=word):
+            read(path)
+
+
+def test_ids_that_are_no_text_are_refused(folder):
+    table = read_recording(written(folder, rows(3))).table
+    write_recording(folder / "numbers.parquet", table.set_column(0, "question_id", pa.array([*range(12)])))
+    with pytest.raises(SchemaError, match="int64"):
+        replay_in_blocks(folder / "numbers.parquet", "full")
+
+
+def test_multiple_choice_is_noted_in_blocks_where_only_em_is_asked(folder):
+    path = written(folder, [row | {"em": 1.0, "f1": 0.0} for row in rows(9)])
+    assert any("judge multiple choice" in note for note in assert_same_in_blocks(path, "full", metrics=["em"]).notes)
 
 
 def test_intervals_are_those_of_the_draws_by_name(folder):

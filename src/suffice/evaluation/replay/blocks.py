@@ -29,7 +29,7 @@ from suffice.recordings.pieces import (
     piece_tables,
     pieces_of,
 )
-from suffice.recordings.recording import Recording, column_values, open_recording
+from suffice.recordings.recording import Recording, check_ends, checked_rounds, column_values, open_recording
 from suffice.recordings.schema import column_kind
 from suffice.recordings.text_keys import text_bytes, text_keys
 
@@ -44,7 +44,7 @@ class Source:
 
     Raises:
         DataError: There is no such file, it has no rows, or its rounds do not start at 0 or 1.
-        SchemaError: The file is not a recording, or its header is damaged.
+        SchemaError: The file is not a recording, its header is damaged, or the ids of its questions are not text.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -55,6 +55,7 @@ class Source:
                 raise SchemaError(f"a recording needs the column {name!r}; there are: {', '.join(self.schema.names)}")
         if opened.n_rows == 0:
             raise DataError("the recording has no rounds")
+        checked_rounds(self.schema.empty_table())
         self.index = self._index()
 
     def _index(self) -> npt.NDArray[np.int64]:
@@ -189,6 +190,7 @@ class BlockReader:
             self._digests = digests
             if not stored.num_rows:
                 continue
+            checked_rounds(stored)
             self._look_at(stored.column("round"))
             starts = run_starts(stored.column("question_id"))
             first, last = 0, int(starts[-1])
@@ -337,9 +339,12 @@ class RecordingBlock(Recording):
         content = content[places[0] : places[-1]]
         if length and (np.diff(places) == length).all() and (content[length:] == content[:-length]).all():
             one = content[:length].tobytes().decode()  # in most blocks all ends are of one kind
+            check_ends([one])
             return np.array([one], dtype=object), np.zeros(len(self._starts), dtype=np.int64)
         ends = self.table.column("end").take(pa.array(self._starts)).combine_chunks().dictionary_encode("encode")
-        return np.array(ends.dictionary.to_pylist(), dtype=object), ends.indices.to_numpy()
+        names = ends.dictionary.to_pylist()
+        check_ends(names)
+        return np.array(names, dtype=object), ends.indices.to_numpy()
 
     @cached_property
     def ends(self) -> npt.NDArray[np.object_]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -103,6 +103,7 @@ class CostTable:
         recording: Recorded rounds.
         prices: One price for all language models, or prices by component; None = money is NaN.
         wave: Number of samples requested at once; None = as recorded.
+        models: The models of a panel, if `recording` has only some of its questions; None = those in `recording`.
 
     Attributes:
         components: Components in the recording, sorted.
@@ -115,10 +116,15 @@ class CostTable:
         reported_inputs: The uncached and cached tokens that the endpoint reported, by component; `columns` may have
             modelled ones instead.
         gaps: Costs that are missing or modelled.
+        models: The models of a panel, in the order of their first answers; empty for other recordings.
     """
 
     def __init__(
-        self, recording: Recording, prices: Price | Mapping[str, Price] | None = None, wave: int | None = None
+        self,
+        recording: Recording,
+        prices: Price | Mapping[str, Price] | None = None,
+        wave: int | None = None,
+        models: Sequence[str] | None = None,
     ) -> None:
         self.seen = recording.seen
         self.index = recording.index
@@ -151,8 +157,9 @@ class CostTable:
         if self.gated and GATE not in charged:
             of_components.append("the gate's own cost was not recorded, and counts as nothing")
         self.call_columns, uncounted = self._call_columns()
+        self.models: tuple[str, ...] = ()
         if recording.independent and not recording.exchangeable:
-            self._by_model(recording)
+            self._by_model(recording, models)
         self.reported_inputs = {
             component: (columns["uncached_tokens"], columns["cached_tokens"])
             for component, columns in self.columns.items()
@@ -241,19 +248,22 @@ class CostTable:
                 columns[component] = np.where(unknown, 1.0 if component == loop[0] else 0.0, columns[component])
         return columns, int(unknown.sum())
 
-    def _by_model(self, recording: Recording) -> None:
+    def _by_model(self, recording: Recording, known: Sequence[str] | None) -> None:
         """Split the generator of a panel into one component for each model, since their prices and calls differ."""
-        models = recording.objects("model") if "model" in recording.names("label") else np.empty((0, 0), dtype=object)
-        names = [name for name in dict.fromkeys(models.reshape(-1).tolist()) if name is not None]
-        if GENERATOR not in self.columns or len(names) < 2:  # noqa: PLR2004
+        if GENERATOR not in self.columns or "model" not in recording.names("label"):
+            return
+        models = recording.objects("model")
+        names = dict.fromkeys(models.reshape(-1).tolist()) if known is None else known
+        self.models = tuple(name for name in names if name is not None)
+        if len(self.models) < 2:  # noqa: PLR2004
             return
         columns, calls = self.columns.pop(GENERATOR), self.call_columns.pop(GENERATOR)
-        for name in names:
+        for name in self.models:
             component, own = member_component(name), models == name
             self.columns[component] = {kind: np.where(own, column, 0.0) for kind, column in columns.items()}
             self.call_columns[component] = np.where(own, calls, 0.0)
         self.components = tuple(sorted(self.columns))
-        self.loop = (*(name for name in self.loop if name != GENERATOR), *map(member_component, names))
+        self.loop = (*(name for name in self.loop if name != GENERATOR), *map(member_component, self.models))
 
     @cached_property
     def loop_seconds(self) -> Floats:

@@ -53,7 +53,7 @@ def replay(
 
     Args:
         recording: Recorded rounds, or their path.  A large file is read in blocks of whole questions, whose rows must
-            follow each other; figures are the same.  About a kilobyte stays in memory for each question.
+            follow each other; figures are the same.  A few kilobytes stay in memory for each question.
         policies: One or several policies; a rule or its text stands for a policy with the recording's own settings.
         metrics: Columns in [0, 1], or `agreement`, see `outcome`; the first is the quality.  None = `f1` and
             `em`, for multiple choice `em` alone; empty for costs and stops alone.

@@ -59,7 +59,9 @@ class PreparedOrders(PreparedRecording):
     def of_base(cls, base: PreparedRecording, orders: Sequence[npt.NDArray[np.int64]]) -> PreparedOrders:
         """Return a recording in these orders."""
         places = np.concatenate(orders)
-        shared = {name: getattr(base, name) for name in ("n_failed", "metric_names", "prices", "charging", "wave")}
+        shared = {
+            name: getattr(base, name) for name in ("n_failed", "metric_names", "prices", "charging", "wave", "models")
+        }
         return cls(recording=base.recording.reordered(places), base=base, places=places, **shared)
 
     @property

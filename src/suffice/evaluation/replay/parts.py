@@ -132,6 +132,7 @@ class FileParts(Parts):
         jobs: Number of processes.
         undecided: Whether the metrics are candidates, among which the first pass decides, so that one may be missing.
         highest: The highest round of questions that did not fail; None = the highest recorded one.
+        models: The models of all questions that did not fail; None = each block only knows its own.
     """
 
     source: Source
@@ -144,6 +145,7 @@ class FileParts(Parts):
     on_progress: Progress | None
     undecided: bool = False
     highest: int | None = None
+    models: tuple[str, ...] | None = None
 
     @cached_property
     def head(self) -> RecordingBlock:
@@ -189,7 +191,7 @@ class FileParts(Parts):
         prepared = PreparedRecording.of(
             block, metrics, prices=self.prices, ledger=self.ledger, samples=True, wave=self.wave
         )
-        return replace(prepared, n_failed=n_failed)
+        return replace(prepared, n_failed=n_failed, models=self.models)
 
     def check(self, policy: Policy, block: RecordingBlock) -> None:
         """Raise if a policy goes on past the recorded rounds of a block; other checks do not depend on the rows."""
@@ -200,9 +202,11 @@ class FileParts(Parts):
     def _columns(self, read: Sequence[Policy], more: Sequence[str]) -> list[str]:
         """Return the columns that must be read for policies, and those of `more` that were recorded."""
         signals = {column for policy in read for column in policy.raw_columns}
-        names = self.source.schema.names
-        wanted = {*more, "em", "stop_round", *(["question", "cluster"] if any(map(_is_fitted, read)) else [])}
-        if any(name not in names for name in self.metrics):
+        names, header = self.source.schema.names, self.source.header
+        wanted = {*more, "em", "stop_round"}
+        if header.get("fitted") or header.get("state") or any(map(_is_fitted, read)):
+            wanted |= {"question", "cluster"}  # compared with the questions that something was fitted on
+        if any(name not in names for name in (*self.metrics, "em")):
             wanted.add("golds")  # a metric that was not recorded is computed from these
         if self.head.independent:
             wanted |= {"member", "model"}

@@ -37,6 +37,7 @@ class PreparedRecording:
         prices: For all language models, or by component; None = money is NaN.
         charging: The convention that says which calls a policy pays for.
         wave: Number of samples requested at once; None = as recorded.
+        models: See `CostTable`.
         added: Further columns for policies to read, shape ``(n_questions, n_rounds)``; they replace recorded ones of
             the same name.
     """
@@ -47,6 +48,7 @@ class PreparedRecording:
     prices: Price | Mapping[str, Price] | None = None
     charging: Charging = LIVE
     wave: int | None = None
+    models: tuple[str, ...] | None = None
     added: Mapping[str, Floats] = field(default_factory=dict)
 
     @classmethod
@@ -106,7 +108,7 @@ class PreparedRecording:
     @cached_property
     def costs(self) -> CostTable:
         """The recorded costs."""
-        return CostTable(self.recording, self.prices, self.wave)
+        return CostTable(self.recording, self.prices, self.wave, self.models)
 
     @cached_property
     def _columns(self) -> dict[str, Floats]:

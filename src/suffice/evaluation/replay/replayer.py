@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
+from itertools import chain
 from operator import add
 from pathlib import Path
 
@@ -54,7 +55,8 @@ from suffice.recordings.recording import Recording
 
 __all__ = ["ComparedRuns", "Replayer"]
 
-_TEXTS = ("question", "cluster", "golds")
+_LOOKED_AT = ("question", "cluster", "golds", "em", "f1")
+"""Columns behind the notes on all questions, whatever the policies and metrics read."""
 
 Policies = Policy | Rule | str | Sequence[Policy | Rule | str]
 
@@ -229,11 +231,16 @@ class Replayer:
             return asked, n, blocked.result
         look = replace(look, of_part=True)
         charged = any(name.startswith("cost.retrieval.") for name in parts.source.schema.names)
-        done = parts.over(look, asked, more=(*_TEXTS, *([] if charged else ["passage_ids"])))
+        done = parts.over(look, asked, more=(*_LOOKED_AT, *([] if charged else ["passage_ids"])))
         looked = reduce(add, (each.result for each in done if each.result is not None), Looked())
         if looked.facts and looked.highest < int(parts.head.index[-1]):
             # The highest rounds belong only to questions that failed, and are left out like them.
             self._parts = replace(parts, highest=looked.highest)
+            return self._looked(policies)
+        models = tuple(dict.fromkeys(chain.from_iterable(part.models for part in looked.facts)))
+        if parts.models is None and any(set(part.models) != {*models} for part in looked.facts):
+            # Costs are by model wherever the whole recording has several models, and some blocks do not have all.
+            self._parts = replace(parts, models=models)
             return self._looked(policies)
         parts.source.check_grouped([each.keys for each in done], parts.block_rows)
         if parts.undecided:

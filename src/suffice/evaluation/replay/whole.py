@@ -54,6 +54,7 @@ class Facts:
         agreement: Counts of the answers that agreement compares with; None if it is not measured.
         measured: By metric, whether it was measured in some round, and whether in one before the last.
         panel: For a panel, the columns that name the model of each answer, and the metrics; else empty.
+        models: See `CostTable`.
     """
 
     ids: Sequence[str] = ()
@@ -68,6 +69,7 @@ class Facts:
     agreement: AgreementBasis | None = None
     measured: Mapping[str, tuple[bool, bool]] = field(default_factory=dict)
     panel: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+    models: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, prepared: PreparedRecording, metrics: Sequence[str]) -> Facts:
@@ -94,6 +96,7 @@ class Facts:
             agreement=AgreementBasis.of(recording) if any(map(is_agreement, metrics)) else None,
             measured={name: _measured(prepared, name) for name in {*metrics, "em"} if has_outcome(recording, name)},
             panel=panel_columns(recording, metrics),
+            models=prepared.costs.models,
         )
 
     @property

@@ -109,8 +109,8 @@ def test_cut_replies_are_rounds_without_an_answer_and_are_counted(tmp_path):
 
     questions, out = dataset(tmp_path / "q.jsonl", n=5), tmp_path / "r.parquet"
     with Endpoint(reply) as endpoint:
-        done = record(endpoint, questions, out, "--max-rounds", 2, "--set=logprobs=false")
-        again = record(endpoint, questions, out, "--max-rounds", 2, "--set=logprobs=false", "--json").json
+        done = record(endpoint, questions, out, "--max-rounds", 2)
+        again = record(endpoint, questions, out, "--max-rounds", 2, "--json").json
     assert done.code == 0
     assert "6 replies were cut (content_filter: 2, error: 2, length: 2): a cut reply is no answer" in done.out
     assert "--set max-tokens=512" in done.out

@@ -32,6 +32,11 @@ _ENDPOINT = ("base-url", "model", "api-key-env")
 SET = "set_values"
 """The parameter of `--set`."""
 
+_DROPPED: Mapping[tuple[str, str], str] = {
+    ("replay", "stream"): "replay reads a large recording in blocks by itself",
+}
+"""Why an option of a command went without a replacement."""
+
 _FORMER_NAMES = {"rerank": "rerank-signal"}
 """Names of former options of settings that differ from the settings' names."""
 
@@ -161,8 +166,8 @@ def replacement(command: Any, option: str, arguments: Sequence[str]) -> str:
         arguments: All arguments, from which the value is taken.
     """
     typed = option.removeprefix("--")
-    if (command.name, typed) == ("replay", "stream"):
-        return f"{option} is no option any more: replay reads a large recording in blocks by itself; leave it out"
+    if reason := _DROPPED.get((command.name, typed)):
+        return f"{option} is no option any more: {reason}; leave it out"
     today = _FORMER_NAMES.get(typed, typed)
     for name, parameter in settings_in(command.params).items():
         is_switch = isinstance(parameter.default, bool)

@@ -22,7 +22,7 @@ from suffice.common.tables import counted
 from suffice.errors import DataError
 from suffice.importers.records import records_of
 from suffice.policy.session import Policy
-from suffice.recordings import read_recording, write_recording
+from suffice.recordings import Recording, read_recording, write_recording
 from suffice.verdicts.watches import (
     GOLD_DEADLINE,
     WatchResult,
@@ -126,6 +126,26 @@ class _Written:
         str | None, Option("--prometheus", help="Figures as Prometheus reads them: a file, or - for standard output.")
     ] = None
 
+    def files(
+        self, result: WatchResult, log: Recording, policy: Policy, since: float | None
+    ) -> dict[str, Path | str | None]:
+        """Write what was asked for, and return the files by what they are."""
+        files: dict[str, Path | str | None] = {}
+        if self.audited is not None:
+            audited = audited_recording(log, policy, since=since)
+            write_recording(self.audited, audited.table, audited.metadata)
+            files["audited requests"] = self.audited
+        if result.rang and self.fallback is not None:
+            full_width(policy).save(self.fallback)
+            files["policy to fall back to"] = self.fallback
+        if self.plot is not None:
+            result.plot().save(self.plot)
+            files["plot"] = self.plot
+        if self.prometheus not in (None, "-"):
+            write_file(self.prometheus, prometheus_text(result))
+            files["figures"] = self.prometheus
+        return files
+
 
 def watch_command(
     context: typer.Context,
@@ -179,26 +199,12 @@ def watch_command(
             alpha=judged.risk,
         )
         export_metrics(result)
-    files: dict[str, Path | str | None] = {}
-    notes: list[str] = []
-    if written.audited is not None:
-        audited = audited_recording(log, policy, since=since)
-        write_recording(written.audited, audited.table, audited.metadata)
-        files["audited requests"] = written.audited
-        notes += _audited_notes(result, written.audited)
-    if result.rang and written.fallback is not None:
-        full_width(policy).save(written.fallback)
-        files["policy to fall back to"] = written.fallback
+    files = written.files(result, log, policy, since)
+    notes = [] if written.audited is None else _audited_notes(result, written.audited)
     notes += _suspend(result, policy, policy_path) if written.suspend else []
-    if written.plot is not None:
-        result.plot().save(written.plot)
-        files["plot"] = written.plot
     if written.prometheus == "-":
         print_text(prometheus_text(result))
     else:
-        if written.prometheus is not None:
-            write_file(written.prometheus, prometheus_text(result))
-            files["figures"] = written.prometheus
         again = _same_watch(path, policy_path, tune, judged, max_loss=None if from_file else judged.max_loss)
         again += "".join(f" --where {quoted(item)}" for item in where or ())
         then = _next_command(result, again, policy_path, policy, written)

@@ -57,7 +57,9 @@ class _Claimed:
     ] = "full"
     leave_out_failed: Annotated[
         bool,
-        typer.Option("--leave-out-failed", help="Leave out questions that failed; otherwise they count as lost."),
+        Setting(
+            "statistics", "leave-out-failed", help="Leave out questions that failed; otherwise they count as lost."
+        ),
     ] = False
     orders: Annotated[
         int | None,

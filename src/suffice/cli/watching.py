@@ -93,7 +93,7 @@ class _Judged:
         str | None, Option("--since", help="Leave out requests before this time: 2026-05-01T12:00:00Z.")
     ] = None
     window: Annotated[int, Setting("watch", "window", min=1, help="Requests of a window.")] = 500
-    risk: Annotated[float, Option("--risk", help="The risk of ever raising a false alarm.")] = 0.05
+    risk: Annotated[float, Setting("watch", "risk", help="The risk of ever raising a false alarm.")] = 0.05
 
 
 def _plot_path(path: Path | None) -> Path | None:
@@ -257,11 +257,11 @@ def _same_watch(path: Path, policy_path: Path, tune: Path | None, judged: _Judge
         "--max-loss": max_loss,
         "--signal": judged.signal,
         "--since": judged.since,
-        "--risk": None if judged.risk == _Judged.risk else judged.risk,
     }
     settings = {
         "deadline": judged.deadline,
         "gold-deadline": judged.gold_deadline,
+        "risk": None if judged.risk == _Judged.risk else judged.risk,
         "window": None if judged.window == _Judged.window else judged.window,
     }
     words = [f"{name} {quoted(str(value))}" for name, value in given.items() if value is not None]

@@ -127,7 +127,7 @@ def states_command(
         Literal["qa", "rag"], typer.Option("--prompt", help="The question alone, or with its passages.")
     ] = "qa",
     passages: Annotated[
-        int, typer.Option("--passages", min=1, help="With --prompt rag: passages, in the rounds' order.")
+        int, Setting("gate", "passages", min=1, help="With --prompt rag: passages, in the rounds' order.")
     ] = 3,
     dataset: Annotated[
         str | None,

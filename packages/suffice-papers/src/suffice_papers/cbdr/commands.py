@@ -180,12 +180,14 @@ def cbdr_command(
     output: Output,
     folder: Annotated[Path, typer.Option("--work", help="The folder of states, probes, data and the reranker.")],
     reranker: Annotated[
-        str, typer.Option("--reranker", help="The cross-encoder to align: a folder or hub id.")
+        str, Setting("papers", "reranker", help="The cross-encoder to align: a folder or hub id.")
     ] = "BAAI/bge-reranker-v2-m3",
     other: Annotated[
-        list[str] | None, typer.Option("--other", help="Another cross-encoder to compare; may be given again.")
+        list[str] | None, Setting("papers", "other", help="Another cross-encoder to compare; may be given again.")
     ] = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first questions of each file.")] = None,
+    limit: Annotated[
+        int | None, Setting("papers", "limit", min=1, help="Only the first questions of each file.")
+    ] = None,
     max_tokens: Annotated[int, Setting("endpoint", "max-tokens", min=1, help="Most tokens per reply.")] = 64,
     form: FormatOption = "table",
     out: OutOption = None,
@@ -216,7 +218,7 @@ def cbdr_command(
         model=target.id,
         reranker=reranker,
         data=", ".join(Path(spec).name for spec in data),
-        command=shlex.join(["suffice", "paper", "cbdr", "--model", model, "--reranker", reranker, "..."]),
+        command=shlex.join(["suffice", "paper", "cbdr", "--model", model, "--set", f"reranker={reranker}", "..."]),
     )
     then = f"suffice gate train {folder}/{QA} --labels RECORDING -o probe"
     print_paper(paper, form, out, details=output.details, then=then, figures=figures)

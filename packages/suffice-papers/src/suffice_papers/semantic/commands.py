@@ -60,7 +60,7 @@ class _Selection:
         int | None, Setting("papers", "patience", min=1, help="With eps: number of rounds in a row; default 2.")
     ] = None
     preset: Annotated[
-        str | None, typer.Option("--preset", help="'bge': the published 0.06 and 2, for bge-small-en-v1.5 only.")
+        str | None, Setting("papers", "preset", help="'bge': the published 0.06 and 2, for bge-small-en-v1.5 only.")
     ] = None
     tolerance: Annotated[
         float, Setting("papers", "tolerance", help="Largest accepted loss of mean quality on dev.")
@@ -68,23 +68,24 @@ class _Selection:
 
     def check(self) -> None:
         """Raise where options contradict each other."""
-        options.allowed(self.preset or "bge", _PRESETS, "--preset")
-        if sum(option is not None for option in (self.dev, self.fixed_eps(), self.preset)) > 1:
+        options.allowed(self.preset or "bge", _PRESETS, "preset")
+        if sum(choice is not None for choice in (self.dev, self.eps, self.preset)) > 1:
             raise typer.BadParameter(
-                "choose one: --dev selects, eps fixes, --preset takes the published", param_hint="eps"
+                "choose one: --dev selects, eps fixes, preset takes the published", param_hint="eps"
             )
-        if self.patience is not None and self.fixed_eps() is None and not from_file("patience"):
+        if self.patience is not None and self.eps is None and not from_file("patience"):
             raise typer.BadParameter("it goes with eps; otherwise it is selected", param_hint="patience")
 
-    def fixed_eps(self) -> float | None:
-        """Return the fixed threshold, if any; an option that selects wins over the file's."""
-        return None if from_file("eps") and (self.dev is not None or self.preset is not None) else self.eps
+    def typed(self) -> _Selection:
+        """Return it without a choice of `suffice.toml` beside one of the command line."""
+        eps, preset = None if from_file("eps") else self.eps, None if from_file("preset") else self.preset
+        is_typed = any(choice is not None for choice in (self.dev, eps, preset))
+        return replace(self, eps=eps, preset=preset) if is_typed else self
 
     def tuned(self, recording: Recording, metric: str | None) -> tuple[Recording, Tuned]:
         """Return the test questions, and the parameters: given, published, or selected on dev questions."""
-        eps = self.fixed_eps()
-        if eps is not None:
-            return recording, given(eps, self.patience or BGE_PATIENCE)
+        if self.eps is not None:
+            return recording, given(self.eps, self.patience or BGE_PATIENCE)
         if self.preset is not None:
             return recording, published(recording)
         dev = None if self.dev is None else _named_recording(self.dev)
@@ -137,6 +138,7 @@ def protocol_command(
     Example: suffice paper protocol self_refine_gpt4
     """
     options.allowed(ledger, LEDGERS, "ledger")
+    selection = selection.typed()
     selection.check()
     _check_ending(out)
     with status("replaying"):

@@ -80,7 +80,7 @@ def diagnose_command(
 
 
 def _cell_names(paths: Sequence[Path]) -> list[str]:
-    """Return a name for each cell: the file's, with its folder's where several files share it."""
+    """Return a name for each cell: the file's name, with its folder's if several files share the name."""
     stems = [path.stem for path in paths]
     return [
         f"{path.parent.name}/{stem}" if stems.count(stem) > 1 else stem for path, stem in zip(paths, stems, strict=True)

@@ -1,6 +1,6 @@
-"""Options that several commands share, in groups, and what they build.
+"""Options that several commands share, in groups, and functions that build objects from them.
 
-What they build is imported where it is built, so that a command that reads a recording loads neither models nor retrieval.
+These functions import what they need, so that a command that reads a recording loads neither models nor retrieval.
 """
 
 from __future__ import annotations
@@ -109,13 +109,13 @@ MarkWeights = Annotated[
 
 
 def metric_words(*metrics: str | None) -> str:
-    """Return the options of a printed command that name metrics, after a space; empty without a metric."""
+    """Return the metric options for a printed command, after a space; empty without a metric."""
     return "".join(f" --metric {quoted(metric)}" for metric in metrics if metric is not None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """Policies, and what they are compared by."""
+    """Options for the policies to compare, and for the comparison."""
 
     panel: ClassVar[str] = "What is compared"
 
@@ -131,17 +131,17 @@ class Compared:
 
     @property
     def margins(self) -> tuple[float, ...]:
-        """The margins; 2 points by default."""
+        """The margins of the tests; 2 points by default."""
         return tuple(self.margin or (0.02,))
 
     def files(self) -> list[Policy]:
-        """Return the policies of the files."""
+        """Return the policies in the given files."""
         return [load_policy(file) for file in self.policy or ()]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pricing:
-    """Prices of tokens."""
+    """Options for the prices of tokens."""
 
     panel: ClassVar[str] = "Prices"
 
@@ -151,7 +151,7 @@ class Pricing:
     ] = None
 
     def price(self) -> Price | None:
-        """Return the price of `--model`."""
+        """Return the price of the model `--model`; None without the option."""
         if self.prices is not None and self.model is not None:
             raise BadParameter("--prices says what tokens cost, too: give one of them", param_hint="--model")
         return None if self.model is None else list_price(self.model).price
@@ -163,7 +163,7 @@ class Pricing:
 
 @dataclass(frozen=True, kw_only=True)
 class ResamplingOptions:
-    """Draws, seed and level of intervals."""
+    """Options for the draws, seed and level of intervals."""
 
     panel: ClassVar[str] = "Resampling"
 
@@ -173,7 +173,7 @@ class ResamplingOptions:
 
     @property
     def value(self) -> Resampling:
-        """The same values as the library's `Resampling`."""
+        """The options as the library's `Resampling`."""
         from suffice.evaluation.statistics import Resampling
 
         return Resampling(n_resamples=self.resamples, seed=self.seed, level=self.level)
@@ -181,7 +181,7 @@ class ResamplingOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class TuneQuestions:
-    """The questions that are used to choose, and so are not used to judge."""
+    """Options for the questions that are used to choose, and therefore not to judge."""
 
     panel: ClassVar[str] = "Tune questions"
 
@@ -195,12 +195,12 @@ class TuneQuestions:
     ] = None
 
     def given(self) -> dict[str, Any]:
-        """Return what was given, as arguments of functions of the library."""
+        """Return the given options as arguments of the library's functions."""
         given = self.given_paths()
         return {**given, "tune": read_recording(self.tune)} if self.tune is not None else given
 
     def given_paths(self) -> dict[str, Any]:
-        """Return the same with the path of the tune questions, which are then read part by part."""
+        """Return the given options as arguments, with the path of tune questions, which are then read in parts."""
         share = self.tune_share
         if share is not None and not 0 < share < 1:
             raise BadParameter(f"{share!r}; allowed: between 0 and 1", param_hint="tune-share")
@@ -226,7 +226,7 @@ _OF_DENSE = (
 
 @dataclass(frozen=True, kw_only=True)
 class PassageEncoder:
-    """The model that turns passages into vectors."""
+    """Options for the model that encodes passages as vectors."""
 
     panel: ClassVar[str] = "Vectors"
 
@@ -268,10 +268,10 @@ class PassageEncoder:
         }
 
     def of_dense(self) -> list[str]:
-        """Return the options that were given and that only `--dense` uses.
+        """Return the given options that only `--dense` uses.
 
         Raises:
-            DataError: There are some, and no `--dense`.
+            DataError: Such options were given without `--dense`.
         """
         names = [option for field, option in given_fields(self).items() if field in _OF_DENSE]
         if self.dense is None and names:
@@ -281,7 +281,7 @@ class PassageEncoder:
 
 @dataclass(frozen=True, kw_only=True)
 class Search(PassageEncoder):
-    """The corpus, index or store that is searched."""
+    """Options for the corpus, index or store that is searched."""
 
     panel: ClassVar[str] = "Retrieval"
 
@@ -303,10 +303,10 @@ class Search(PassageEncoder):
     ] = ""
 
     def retriever(self, device: str | None = None) -> Retriever | AsyncRetriever:
-        """Return the retriever; without a corpus it ranks each question's own passages.
+        """Build the retriever; without a corpus it ranks each question's own passages.
 
         Args:
-            device: Where its models run.
+            device: The device on which its models run.
         """
         from suffice.loops.retrieval import PoolBM25
 
@@ -347,7 +347,7 @@ class Search(PassageEncoder):
 
 @dataclass(frozen=True, kw_only=True)
 class Retrieval(Search):
-    """The corpus that is searched, and the order in which passages are revealed."""
+    """Options for the corpus that is searched, and for the order in which passages are revealed."""
 
     reranker: Annotated[
         str | None, Option("--reranker", help="A cross-encoder (id or path) that orders the retriever's best passages.")
@@ -355,11 +355,11 @@ class Retrieval(Search):
     candidates: Candidates = 20
 
     def retriever(self, device: str | None = None, cache: Path | None = None) -> Retriever | AsyncRetriever:
-        """Return the retriever, with the reranker's order if there is one; see `Search.retriever`.
+        """Build the retriever, with the reranker's order if there is a reranker; see `Search.retriever`.
 
         Args:
-            device: Where its models run.
-            cache: The file that keeps rankings, where one costs more than a look into it.
+            device: The device on which its models run.
+            cache: The file in which rankings are cached, if a ranking costs more than reading it.
         """
         from suffice.cli.models import cross_encoder
         from suffice.loops.retrieval.ranking import is_pinned
@@ -386,19 +386,19 @@ class Retrieval(Search):
 
 
 def allowed(value: str, choices: Collection[str], option: str) -> Any:
-    """Return a value that is one of the choices."""
+    """Return a value if it is one of the choices; raise otherwise."""
     if value not in choices:
         raise BadParameter(f"{value!r}; allowed: {', '.join(choices)}", param_hint=option)
     return value
 
 
 def split_names(text: str) -> list[str]:
-    """Return comma-separated names."""
+    """Split comma-separated names."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def start_of(start_round: int | None, rules: Sequence[str] | None) -> dict[str, Any]:
-    """Return what `--start-round` changes in the policies of rules."""
+    """Return the arguments that `--start-round` adds to the policies of rules."""
     if start_round is None:
         return {}
     if not rules:
@@ -410,7 +410,7 @@ def start_of(start_round: int | None, rules: Sequence[str] | None) -> dict[str, 
 
 
 def read_baseline(text: str | None) -> str | Policy | None:
-    """Return the value of `--baseline`: a policy if it names a file."""
+    """Return the value of `--baseline`, as a policy if it names a file."""
     return load_policy(text) if text is not None and Path(text).suffix == ".json" else text
 
 
@@ -422,7 +422,7 @@ def load_policy(path: str | Path) -> Policy:
 
 
 def overlap_state(dataset: str | None) -> dict[str, FittedState]:
-    """Return the inverse document frequencies that `overlap` needs, fitted on the passages of a data set."""
+    """Return the inverse document frequencies for the signal `overlap`, fitted on a data set's passages."""
     if dataset is None:
         return {}
     from suffice.loops.retrieval import load_questions
@@ -431,6 +431,6 @@ def overlap_state(dataset: str | None) -> dict[str, FittedState]:
 
 
 def idf_state(questions: Sequence[Question]) -> dict[str, FittedState]:
-    """Return the inverse document frequencies that `overlap` needs, fitted on the passages of questions."""
+    """Return the inverse document frequencies for the signal `overlap`, fitted on the questions' passages."""
     seen = Seen.of([item.question_id for item in questions], [item.question for item in questions])
     return {"overlap": Idf.fit((f"{p.title} {p.text}" for item in questions for p in item.passages), seen)}

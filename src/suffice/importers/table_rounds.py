@@ -215,7 +215,7 @@ class _Rows:
         return result
 
     def _firsts(self, ours: str, starts: Sequence[int]) -> list[str | None]:
-        """Return a text of each question: that of its first row."""
+        """Return one text for each question: the value in its first row."""
         values = self._texts(ours)
         return [values[start] for start in starts]
 
@@ -259,7 +259,10 @@ class _Rows:
         return costs, signals, metrics
 
     def _signal(self, name: str, theirs: str) -> Floats:
-        """Return a signal's values, or raise: out of range they would be undefined, and a rule that reads them would never fire."""
+        """Return a signal's values; raise if one is out of range.
+
+        Otherwise it would be undefined, and a rule that reads it would never fire.
+        """
         strict = self._grid.strict
 
         def read(value: Any, ours: str, where: str) -> float:

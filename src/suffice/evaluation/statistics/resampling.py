@@ -192,7 +192,7 @@ class Draws:
         )
 
     def anticipate(self, deltas: Sequence[Floats]) -> None:
-        """Compute the draws of differences that are compared next in one pass, if weights are generated anew each time."""
+        """Compute the draws of the differences that are compared next in one pass, if weights are not stored."""
         if isinstance(self.weights, KeyedWeights) and deltas:
             self.weights.sums(np.vstack([self.units.sizes, self.units.sums(np.stack(deltas))]))
 

@@ -134,7 +134,7 @@ def _encoder_states(name: str, device: str | None) -> EncoderStates:
 def _check_place(
     local: LocalModel, base_url: str | None, encoder: str | None, *, layers: str | None, extra_body: str
 ) -> None:
-    """Refuse options that the chosen source of states would ignore."""
+    """Raise if options were given that the chosen source of states ignores."""
     if layers is not None and (base_url is not None or encoder is not None):
         gives = (
             "an embeddings endpoint gives the state that leaves the last layer" if base_url else "an encoder has none"

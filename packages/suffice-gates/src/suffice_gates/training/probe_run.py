@@ -66,7 +66,7 @@ class Candidate:
         seed: Seed of the training.
         best_epoch: The epoch of its weights; 0 for the logistic regression.
         dev_auroc: Area under the ROC curve on dev, the criterion of the choice.
-        test_auroc: The same on test; None for candidates at other layers than the chosen one.
+        test_auroc: Area under the ROC curve on test; None for candidates at other layers than the chosen one.
     """
 
     kind: str

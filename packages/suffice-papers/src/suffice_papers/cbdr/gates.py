@@ -1,4 +1,4 @@
-"""The gates of CBDR's pipeline: all thresholds of all probes beside label-blind gates, in every order of passages."""
+"""The gates of CBDR's pipeline: all thresholds of all probes, compared with label-blind gates."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def gate_points(
     betas: Sequence[float],
     seed: int,
 ) -> dict[int, tuple[GatePoint, ...]]:
-    """Return by depth: never, every gate, random gates at the rates of the best probe's gates, always, and perfect.
+    """Return the points by depth: never, every gate, random gates with the best probe's rates, always, perfect.
 
     The differences between gates and always retrieving have p-values adjusted by Holm over all probes, betas and depths.
     Label-blind gates are compared in every order of passages, because another order may give a better one.
@@ -88,7 +88,7 @@ def _tested_gates(
 
 
 def _rivalled(point: GatePoint, evaluation: GateEvaluation, orders: Mapping[str, GateEvaluation]) -> GatePoint:
-    """Add to a point the dominating label-blind gate with the lowest retrieval rate over all orders."""
+    """Add the dominating label-blind gate with the lowest retrieval rate over all orders to a point."""
     rivals = [(point.label_blind_rate, point.dominated_by)]
     for name, other in orders.items():
         needed, label = other.label_blind(point.metrics[evaluation.metrics[0]], point.retrieval_rate)

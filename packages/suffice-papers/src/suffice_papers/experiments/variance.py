@@ -58,7 +58,7 @@ def repeated(values: Floats, resampling: Resampling, clusters: Clusters = None) 
         clusters: The unit of each question; None if each is its own.
 
     Raises:
-        DataError: Another shape.
+        DataError: The values have another shape.
     """
     from scipy.stats import t
 

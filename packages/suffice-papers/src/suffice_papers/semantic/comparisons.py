@@ -30,7 +30,7 @@ class PolicyDifference(PairedResult):
     Attributes:
         d_z: Cohen's d_z; NaN if the pairs do not vary.
         p_wilcoxon: Two-sided p-value of Wilcoxon's signed-rank test.
-        p_wilcoxon_holm: The same, adjusted over the family; NaN outside the family.
+        p_wilcoxon_holm: `p_wilcoxon` adjusted over the family; NaN outside the family.
     """
 
     d_z: float
@@ -135,7 +135,7 @@ def compare(
 
 
 def _policy_family(replayed: Replayed) -> tuple[str, ...]:
-    """Return the labels that Holm's correction counts: equal policies once, and none that equals the baseline."""
+    """Return the labels that Holm's correction counts: equal policies once, and none equal to the baseline."""
     family = [label for label, run in replayed.runs.items() if run.kind == "fixed" and label != replayed.baseline]
     for label in (label for label in CELLS if label in MAIN and label in replayed.policies):
         if not {replayed.baseline, *family} & set(replayed.equal_by_construction(label)):

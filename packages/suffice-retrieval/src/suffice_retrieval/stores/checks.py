@@ -12,7 +12,7 @@ _SHOWN_NAMES = 20
 
 
 def not_among(what: str, name: str, known: Iterable[str], advice: str = "") -> NoReturn:
-    """Raise for a name that a store lacks; the message lists those that it has.
+    """Raise for a passage store without any passage that can be found.
 
     Raises:
         NotFoundError: Always.

@@ -110,7 +110,7 @@ class DecisionLog:
             change(run)
 
     def close(self) -> None:
-        """Compact finished recordings; open questions stay in journals, which are parts of their recordings."""
+        """Compact finished recordings; open questions stay in the journals, which belong to their recordings."""
         with self._lock:
             for recorder in self._recorders.values():
                 try:

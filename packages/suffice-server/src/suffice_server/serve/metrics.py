@@ -52,7 +52,7 @@ class Metrics:
             Gauge(name, about, registry=self.registry).set_function(value)
 
     def stopped(self, named: NamedPolicy, decision: Decision, *, audited: bool) -> None:
-        """Count a question that stopped."""
+        """Count a request by its operation, status and duration."""
         self._stops.labels(named.name, decision.reason).inc()
         if decision.reason == "rule" and decision.stop_round is not None:
             self._saved.labels(named.name).inc(named.policy.max_rounds - decision.stop_round)
@@ -64,7 +64,7 @@ class Metrics:
         self._requests.labels(operation, str(status)).observe(seconds)
 
     def turned_away(self, status: int) -> None:
-        """Count a request that was refused for its token, host or origin, or for lack of capacity."""
+        """Count a request that was rejected for its token, host or origin, or for lack of capacity."""
         self._refusals.labels(str(status)).inc()
 
     def text(self) -> bytes:

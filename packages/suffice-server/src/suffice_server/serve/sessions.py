@@ -39,7 +39,7 @@ class StoredSession:
     """A session as it is stored.
 
     Attributes:
-        version: Number of writes; a writer that read an older version is refused.
+        version: Number of writes; a write based on an older version is rejected.
         expires: Time of its removal, seconds since 1970.
         digest: Digest of its policy.
         state: JSON-ready values.
@@ -194,7 +194,7 @@ class SessionStore:
         return [row[0] for row in rows]
 
     def remove(self, name: str) -> None:
-        """Forget a session."""
+        """Remove a session."""
         with self._writing() as database:
             database.execute("DELETE FROM sessions WHERE id = ?", (name,))
 

@@ -1,4 +1,4 @@
-"""`suffice diagnose`: what a recording shows about its signals, calibrators and stops, without a call."""
+"""`suffice diagnose`: examine a recording's signals, calibrators and stops, without a call."""
 
 from __future__ import annotations
 

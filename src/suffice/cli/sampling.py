@@ -69,7 +69,7 @@ class _Sampled(models.Examined):
         """The models, each with its own endpoint, in the order in which they are asked.
 
         Raises:
-            DataError: One name stands for models at different endpoints.
+            DataError: One name is used for models at different endpoints.
         """
         members = [
             (match["name"], match["url"]) if (match := _AT_URL.fullmatch(text)) else (text, None)

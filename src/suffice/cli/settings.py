@@ -190,7 +190,7 @@ def tables_text(text: str) -> str:
     """Return the part of a file's text with its tables, from the first table's header to the end.
 
     Raises:
-        SchemaError: It is not TOML.
+        SchemaError: The text is not TOML.
         DataError: A table is defined above that part, as `statistics.seed = 1` or `statistics = {seed = 1}`.
     """
     header = re.search(r"^[ \t]*\[", text, re.MULTILINE)

@@ -43,7 +43,7 @@ def load_json(text: str) -> Any:
     {'answer': 'Oslo \ufffd'}
 
     Raises:
-        ValueError: It is not JSON, is nested too deeply, or holds a whole number of thousands of digits.
+        ValueError: The text is not JSON, is nested too deeply, or holds a whole number of thousands of digits.
     """
     try:
         value = json.loads(text)
@@ -127,7 +127,7 @@ def array_items(chunks: Iterable[str]) -> Iterator[Any]:
     [{'a': 1}, {'a': 2}]
 
     Raises:
-        ValueError: It is not a JSON array, or is nested too deeply.
+        ValueError: The text is not a JSON array, or is nested too deeply.
     """
     decoder, text, before, enough = json.JSONDecoder(), "", "", 0
     for chunk in chain(chunks, [""]):

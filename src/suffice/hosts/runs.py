@@ -93,12 +93,12 @@ class QuestionRun:
 
     @property
     def decision(self) -> Decision | None:
-        """The final decision; None while the loop goes on."""
+        """The final decision; None while the loop continues."""
         return self.session.decision
 
     @property
     def text(self) -> str:
-        """The reply of the round whose answer is returned; empty while the loop goes on or if no reply has an answer."""
+        """The reply of the round whose answer is returned; empty while the loop continues, or if no reply has an answer."""
         decision = self.decision
         if decision is None or decision.answer_round is None:
             return ""

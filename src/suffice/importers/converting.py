@@ -60,7 +60,7 @@ class Conversion(Result):
         path: The file with the questions.
         card: A file next to it that describes the origin of the questions.
         form: The name of the question set's form.
-        title: The set that has this form; empty for questions that `load_questions` reads as they are.
+        title: The set that has this form; empty for questions that `load_questions` reads without conversion.
         licence: The set's licence; empty if unknown.
         n_rows: Number of rows of the source.
         n_questions: Number of questions written.

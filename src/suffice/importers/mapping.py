@@ -23,7 +23,7 @@ class Mapped:
 
     Attributes:
         options: The user's options, by parameter of `import_recording`.
-        confirmed: The file's column for each of ours, as guessed and confirmed.
+        confirmed: The file's column for each of this library's columns that was guessed and confirmed.
     """
 
     options: dict[str, Any]

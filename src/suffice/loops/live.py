@@ -254,7 +254,7 @@ class LiveLoop(ABC):
         """Answer one question; if a model fails, return the best answer so far instead of raising.
 
         Raises:
-            AuthenticationFailedError: The endpoint refused the credentials: nothing was or will be answered.
+            AuthenticationFailedError: The endpoint refused the credentials, so no question can be answered.
         """
         if self.is_async:
             return run_blocking(self.run_async(question, passages))

@@ -1,4 +1,4 @@
-"""Reduce a log to what its loop did by itself: no audit rounds, and its own stops as ends."""
+"""Reduce a log to its loop's own behaviour: no audit rounds, and its own stops as ends."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ class _Part:
 
 
 def merge_recordings(out: str | Path, paths: Sequence[str | Path]) -> MergeSummary:
-    """Join recordings of one configuration and write them as one; the files themselves stay as they are.
+    """Join recordings of one configuration and write them as one; the files themselves stay unchanged.
 
     Files of one prompt must have different questions. If the same questions were recorded with several prompts, each
     run of a question gets its own id, ``ID@PROMPT``, and the question's id as the common `cluster`. Costs stay in their

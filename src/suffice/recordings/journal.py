@@ -187,7 +187,7 @@ class Journal:
         return self._replies.keys() | self._finished.keys()
 
     def copy_to(self, path: Path) -> None:
-        """Write a copy of the file as it is now."""
+        """Write a copy of the file in its present state."""
         try:
             shutil.copyfile(self.path, path)
         except OSError as error:

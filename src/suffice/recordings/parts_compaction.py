@@ -62,7 +62,7 @@ def compact_recording(folder: str | Path, *, idle_s: float = _IDLE_S, large_rows
     Args:
         folder: The recording.
         idle_s: Seconds without a write after which a journal counts as ended.
-        large_rows: Parts with this many rows stay as they are.
+        large_rows: Parts with at least this many rows stay unchanged.
 
     Raises:
         ConfigMismatchError: Parts were recorded with different settings.

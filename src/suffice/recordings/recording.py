@@ -420,7 +420,7 @@ def read_recording(path: str | Path) -> Recording:
 
     Raises:
         DataError: The file is missing, or its rows contradict each other.
-        SchemaError: It is corrupt, truncated or damaged, not a recording, or of another version.
+        SchemaError: The file is corrupt, truncated or damaged, not a recording, or of another version.
     """
     with open_recording(path) as opened, reaching(path):
         return Recording(opened.table(), opened.metadata)

@@ -37,8 +37,8 @@ class StoredRows:
         ends: The reason for each question's end, in the order of the file.
 
     Raises:
-        DataError: Its rows contradict each other, or the disk is full.
-        SchemaError: It is corrupt, truncated or damaged, or lacks a required column.
+        DataError: The rows contradict each other, or the disk is full.
+        SchemaError: The file is corrupt, truncated or damaged, or lacks a required column.
     """
 
     def __init__(self, path: Path, opened: OpenRecording) -> None:

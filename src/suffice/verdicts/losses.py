@@ -283,7 +283,7 @@ class LossAccount:
             remedy: Advice that the error message gives.
 
         Raises:
-            CensoredError: The baseline goes on past what was recorded.
+            CensoredError: The baseline needs rounds that were not recorded.
         """
         metric, seed, values = prepared.metric_names[0], seed_of_names(prepared.recording), []
 

@@ -32,7 +32,7 @@ def picture(spec: Mapping[str, Any]) -> str:
 
     Raises:
         MissingExtraError: The extra `charts` is not installed.
-        ValueError: It is not a chart that Vega-Lite draws.
+        ValueError: The specification is not a chart that Vega-Lite can draw.
     """
     check_charts_extra()
     import vl_convert

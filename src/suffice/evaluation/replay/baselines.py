@@ -43,7 +43,7 @@ class Run:
         oracle_seen: Mean metrics by name, if the best seen round were returned.
         rounds: The round of each stop: the last recorded one where `unrun`, -1 without rounds, and for `random` the
             expected round.
-        answer_rounds: The round of each returned answer, -1 where there is none; None if a question has no single
+        answer_rounds: The round of each returned answer, -1 without one; None if a question has no single
             answer, as for `random`.
         n_selected: Number of questions that the policy was fitted or selected on; 0 if this was not checked.
         notes: Notes for the reader.

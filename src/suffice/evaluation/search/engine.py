@@ -113,7 +113,7 @@ def search(
         recording: The questions that are searched; also the tune questions where `tune` is None.
         space: A space, the name of a preset, or `available`.
         tune: Tune questions, recorded alike; None = `tune_share` of the recording's, drawn by id hash and seed.
-        tune_share: In (0, 1).
+        tune_share: Share of the tune questions, in (0, 1).
         patience: Replaces the patience of the space; None = keep it.
         max_rounds: Replaces the highest rounds of the space; None = keep them.
         metric: The quality: a column in [0, 1] or `agreement`; None = `f1`, and `em` for multiple choice.

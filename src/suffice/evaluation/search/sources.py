@@ -31,7 +31,7 @@ class SearchSource(Source):
 
     Raises:
         DataError: There is no such recording, or it has no rows.
-        SchemaError: It is not a recording, or is damaged.
+        SchemaError: The file is not a recording, or is damaged.
     """
 
     def reader(self, piece: Piece, columns: Iterable[str]) -> BlockReader:

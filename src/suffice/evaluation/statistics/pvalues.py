@@ -117,7 +117,7 @@ def net_p_value(losses: npt.ArrayLike, epsilon: float, *, level: float = 0.05) -
         level: The significance level of the decision.
 
     Raises:
-        DataError: As `betting_p_value`.
+        DataError: See `betting_p_value`.
     """
     losses = np.asarray(losses, dtype=np.float64)
     _check_range(losses, -1.0, 1.0, "losses")

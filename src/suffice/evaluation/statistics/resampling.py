@@ -152,7 +152,7 @@ class Draws:
         """Return the mean of each paired difference; differences with an unknown value (NaN) are left out.
 
         Args:
-            deltas: By name, shape ``(n_rows,)``.
+            deltas: The paired differences by name, shape ``(n_rows,)``.
             family: Names of the differences that Holm's correction covers.  If it is given, every difference has a
                 permutation test; None = no tests.
         """

@@ -134,10 +134,10 @@ class ConfidenceSequence:
         """Return the states after each of these observations, along a new last axis, for a plot.
 
         Args:
-            values: As in `observe`.
+            values: See `observe`.
 
         Raises:
-            DataError: As `observe`.
+            DataError: See `observe`.
         """
         observations = np.asarray(values, dtype=np.float64)
         if not ((observations >= self.low) & (observations <= self.high)).all():  # also where undefined

@@ -40,7 +40,7 @@ class Session:
 
     A policy without its signals never stops the loop, so the session reports what is missing: at the first round with
     an answer at which a signal may exist, or, for a signal with a call of its own (a judge, an embedder, a critic),
-    where the rule reads it.  The round counts nevertheless: `end` returns the best answer, and the loop may go on.  A
+    where the rule reads it.  The round still counts: `end` returns the best answer, and the loop may continue.  A
     signal that was present once may later be undefined without an error, as one reply may lack what others have.
 
     Args:
@@ -51,7 +51,7 @@ class Session:
             None = unknown.
         capabilities: The capabilities of the model and the measurements, as named in `Signal.needs`, which
             `Policy.check` checks at once; rounds are then only checked for a host's own signals.  None = unknown.
-        audit: The share of questions that go on after the stop; None = none.
+        audit: The share of questions that continue after the stop; None = no audit.
         shadow: Policies that decide on the same rounds and change nothing, see `shadows`.
         question_id: Names the question; an audit draws by it.
 
@@ -133,7 +133,7 @@ class Session:
 
     @property
     def decision(self) -> Decision | None:
-        """The final decision; None while the loop goes on."""
+        """The final decision; None while the loop continues."""
         return self._decision
 
     @property

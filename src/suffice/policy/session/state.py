@@ -25,7 +25,7 @@ class SessionState:
         missing: The reaction to a round that lacks a signal which the policy reads.
         unproven: The signals that no round has been required to contain so far.
         rounds: The observed rounds.
-        decision: The final decision; None while the loop goes on.
+        decision: The final decision; None while the loop continues.
         draw: Whether an audit drew the question; None without one.
         ended: The reason why the host ended the question, or its audit; None if it did not.
         shadow: The policies that decide beside it.

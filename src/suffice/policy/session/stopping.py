@@ -36,7 +36,7 @@ class Stops:
 
     @property
     def answer_rounds(self) -> npt.NDArray[np.int64]:
-        """The round of each returned answer; -1 where there is none."""
+        """The round of each returned answer; -1 without one."""
         return np.where(self.answer_position >= 0, self.view.index[self.answer_position], -1)
 
     def charged(self) -> Mask:

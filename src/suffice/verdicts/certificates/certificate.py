@@ -73,7 +73,7 @@ class Certificate(Result):
         question_ids: Hashes of the ids of the certification questions, sorted.
         question_texts: Hashes of their normalised texts, sorted; empty where the texts were not recorded.
         notes: Notes for the reader.
-        versions: Of the software.
+        versions: Versions of the software.
         leave_out_failed: True to leave out failed questions (certificates from before 0.4 do); False to count each as
             lost.
         seed: Seed of the betting order in certificates from before 0.4; None = order by the hash of the questions'

@@ -176,7 +176,7 @@ class MeasuredLosses:
         """Return each policy's cost, one of `COST_NAMES`, shape ``(n_policies, n_questions)``, and the baseline's.
 
         Raises:
-            DataError: It was not recorded everywhere.
+            DataError: The cost was not recorded for every question.
         """
         ours, theirs = self.costs[cost], self.baseline_costs[cost]
         if np.isnan(ours).any() or np.isnan(theirs).any():

@@ -51,7 +51,7 @@ def rejected(p_values: npt.ArrayLike, delta: float, procedure: ProcedureName) ->
     [True, False, False, True]
 
     Args:
-        p_values: In test order, shape ``(..., m)``.
+        p_values: The p-values in test order, shape ``(..., m)``.
         delta: Family-wise error, in (0, 1).
         procedure: One of `PROCEDURES`.
     """

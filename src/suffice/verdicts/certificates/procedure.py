@@ -61,7 +61,7 @@ class Certification(Result):
         family: The tested policies, in this order.
         procedure: The procedure by which several tests share delta.
         level: The largest p-value that still certifies a policy.
-        p_values: Of each policy, shape ``(n_policies,)``.
+        p_values: The p-value of each policy, shape ``(n_policies,)``.
         reference: Hoeffding-Bentkus p-values. For net losses they are computed on (L + 1) / 2 and serve as a comparison
             only; for harm they equal `p_values`.
         certified: Mask of the certified policies, same shape.

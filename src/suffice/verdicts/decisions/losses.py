@@ -224,12 +224,12 @@ def measure_candidates(
         policies: The candidates, all with one selector.
         baseline: `recorded` for the logged loop itself, or a rule (`fixed_k(5)`, `full`).
         metric: See `suffice.evaluation.replay.outcome`.
-        prices: For money; None = unknown.
+        prices: Prices, to compute money; None = unknown.
         with_twins: Positions of the candidates that are compared with stopping at random.
         orders: Number of random orders of a question's independent samples over which its loss is averaged.
 
     Raises:
-        CensoredError: The baseline goes on past what was recorded.
+        CensoredError: The baseline needs rounds that were not recorded.
         DataError: The baseline is a budget that no question has.
     """
     account = _account(recording, policies, baseline, metric, prices=prices, orders=orders)

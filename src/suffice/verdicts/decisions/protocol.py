@@ -91,8 +91,8 @@ def decide(
         baseline: The baseline of differences: `recorded` (None), the logged loop itself, or a rule (`fixed_k(5)`).
         selector: The selector of candidates and baseline; None = `last`, of independent samples their majority.
         tune: Tune questions, recorded alike; None = `tune_share` of the recording's, by the hash of their names.
-        tune_share: In (0, 1); None = 0.3.
-        prices: For money, one for all language models or by component.
+        tune_share: Share of the tune questions, in (0, 1); None = 0.3.
+        prices: Prices, to compute money: one for all language models, or by component.
         leave_out_failed: True to leave out questions whose recording failed, with a note.  False counts them as lost,
             because a candidate may change what made them fail.
         previous: An earlier advice on the same loop.  Its declaration holds, and new questions add to its evidence.
@@ -101,9 +101,9 @@ def decide(
 
     Raises:
         DataError: There is nothing to decide, a metric or cost is unknown, or an option is outside its range.
-        CensoredError: The baseline goes on past what was recorded.
+        CensoredError: The baseline needs rounds that were not recorded.
         ConfigMismatchError: The recording belongs to another loop than the earlier advice.
-        UnsettledError: It holds several loops, for instance of two models: `recording.where(model=...)` chooses one.
+        UnsettledError: The recording holds several loops, such as two models: `recording.where(model=...)` chooses one.
         UnknownSignalError: A candidate reads a signal that the questions of the verdict lack.
     """
     given: dict[str, Any] = {"metric": metric, "max_loss": max_loss, "alpha": alpha, "cost": cost, "baseline": baseline}

@@ -46,7 +46,7 @@ class Wealth:
     (True, 400)
 
     Attributes:
-        bound: In (0, 1), the unit of the losses.
+        bound: The bound on the mean loss, in (0, 1).
         side: `below` to show that the mean loss is smaller than the bound, `above` that it is larger.
         log_capital: Logarithm of each gambler's capital, if it had started at 1, shape ``(n_candidates, n_stakes)``.
         log_highest: Logarithm of the highest wealth so far, at least 0, shape ``(n_candidates,)``.

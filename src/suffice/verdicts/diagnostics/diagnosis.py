@@ -41,7 +41,7 @@ class Diagnosis(Evaluation):
     """The diagnostics of one recording.
 
     Attributes:
-        parts: By name, in the order of the report: `signals`, `correlations`, `drift`, `calibration`, one ``sweep
+        parts: The results by name, in the order of the report: `signals`, `correlations`, `drift`, `calibration`, one ``sweep
             LITERAL`` for each threshold that can be varied, `types`, `premature`, `floor`, `cells`; those whose inputs
             are missing are left out.
         metric: The metric that says which answers are right.

@@ -104,7 +104,7 @@ def compare_floor(
 
     Args:
         prepared: The recording.
-        policy: For instance TASR: ``(answer_stable >= 1) & (p_correct > 0.25)``.
+        policy: A policy with such a floor, for instance TASR: ``(answer_stable >= 1) & (p_correct > 0.25)``.
         metric: The metric that says which answers are right.
         resampling: Settings of the intervals.
     """

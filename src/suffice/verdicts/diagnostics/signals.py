@@ -79,7 +79,7 @@ class SignalTable(Result):
 
     Attributes:
         signals: Over all recorded rounds.
-        by_round: The same at each round.
+        by_round: The summaries for each round.
         metric: The metric that says which answers are right.
         n_units: Number of questions (or clusters), which are the units of resampling.
         resampling: Settings of the intervals; those of d are bootstrapped.
@@ -182,7 +182,7 @@ def summarise_signals(
     Args:
         recording: The recording, which names the unit of each signal.
         rows: The recorded rounds.
-        d_draws: From `draw_d` of all signals in the order of `rows.columns`.
+        d_draws: Result of `draw_d` for all signals in the order of `rows.columns`.
         metric: The metric that says which answers are right, for titles.
         resampling: How `d_draws` were drawn; its level is that of all intervals.
     """

@@ -35,7 +35,7 @@ def gate_points(
     Label-blind gates are compared in every order of passages, because another order may give a better one.
 
     Args:
-        benches: By depth, the test questions with the gate's own reranker and the probability of every probe.
+        benches: Test questions by depth, with the gate's own reranker and the probability of every probe.
         others: The same questions with another order of the passages, by name of the order and depth.
         probes: Layer and epochs of each probe.
         best: Layer and epochs of the probe whose rates the random gates get.

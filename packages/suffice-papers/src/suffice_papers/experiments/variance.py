@@ -109,7 +109,7 @@ class RunValues:
     """Figures of one run by question.
 
     Attributes:
-        values: By key, each of shape ``(n_questions,)``.
+        values: The figures by key, each of shape ``(n_questions,)``.
         questions: Their ids.
         clusters: The unit of each question.
     """

@@ -127,7 +127,7 @@ def corpus_of(path: str | Path, errors: Decoding = "skip") -> Corpus:
     Raises:
         NotFoundError: There is no such file or folder.
         DataError: Its form is not known, or there are several.
-        MissingExtraError: It needs the library `datasets`, which is not installed.
+        MissingExtraError: The corpus needs the library `datasets`, which is not installed.
     """
     if str(path).startswith(HUB):
         return _hub(str(path))

@@ -286,7 +286,7 @@ class Dragin(ChainMethod):
 
     The model continues the chain without passages.  At the first token whose RIND is above theta the text is cut; the query
     consists of the `n` tokens of question and chain that this token attends to most, as words in their order; and the model
-    goes on from there with passages, for one sentence.  Without such a token the whole reply stays.
+    continues from there with passages, for one sentence.  Without such a token the whole reply stays.
 
     Attributes:
         theta: Threshold of RIND.  It has no default, because this measure has another scale than the published

@@ -332,7 +332,7 @@ class _RoundCalls:
         self.costs = added_costs(self.costs, reply.costs)
 
     def _call(self, action: Action) -> Call:
-        """Return the call for an action; calls of one kind are numbered, since a journal needs unique parts per round."""
+        """Return the call for an action; calls of one kind are numbered, since a journal needs unique parts."""
         kind = action.part if isinstance(action, Ask) else RETRIEVAL if isinstance(action, Lookup) else "reading"
         self.parts[kind] = self.parts.get(kind, 0) + 1
         part = kind if self.parts[kind] == 1 else f"{kind}:{self.parts[kind]}"

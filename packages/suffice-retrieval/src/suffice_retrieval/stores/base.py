@@ -385,7 +385,7 @@ class Store(ABC):
         """
 
     async def look_up(self, client: Any, ids: list[str]) -> list[Hit]:
-        """Return the passages with given ids, in any order, with any score; by default, raise since it is unsupported."""
+        """Return the passages with given ids, in any order, with any score; raise if the store cannot."""
         del client
         raise DataError(f"{self.place} does not look passages up by their ids, so {len(ids):,} texts are not known")
 

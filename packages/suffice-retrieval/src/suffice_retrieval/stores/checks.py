@@ -48,7 +48,7 @@ def checked_choice(value: str, name: str, choices: Sequence[str]) -> str:
     """Return a value if it is one of the choices.
 
     Raises:
-        DataError: It is not.
+        DataError: The value is none of the choices.
     """
     if value not in choices:
         raise DataError(f"{name} is {value!r}; allowed: {', '.join(choices)}")

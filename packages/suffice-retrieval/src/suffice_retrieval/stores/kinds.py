@@ -109,7 +109,7 @@ class StoreAddress:
         """Remove an argument from `arguments` and return it.
 
         Raises:
-            DataError: It was not given.
+            DataError: The argument was not given.
         """
         value: str | None = self.arguments.pop(name, None)
         if not value:

@@ -46,7 +46,7 @@ class Fields:
 
     @property
     def parts(self) -> tuple[str | None, str | None, str]:
-        """The fields of id, title and text; None where there is none."""
+        """The fields of id, title and text; None for a missing one."""
         return self.passage_id, self.title, self.text
 
     @property
@@ -86,7 +86,7 @@ class StoreOptions(TypedDict, total=False):
         version: Your name for the present version of the passages, which a recording stores; rankings of a named
             version may be cached.
         timeout_s: Longest time of one search, 30 seconds if not given.
-        retries: The most repetitions of a search after a lost connection or an overload, 2 if not given.
+        retries: Largest number of repetitions of a search after a lost connection or an overload, 2 if not given.
     """
 
     embedder: QuestionEmbedder | None

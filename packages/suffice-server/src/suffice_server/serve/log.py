@@ -57,7 +57,7 @@ class DecisionLog:
 
     Args:
         folder: The folder that contains these recordings.
-        audit: The share of questions that go on after the stop; None for no audit.
+        audit: The share of questions that continue after the stop; None = no audit.
     """
 
     def __init__(self, folder: Path, audit: Audit | None = None) -> None:

@@ -52,7 +52,7 @@ class Metrics:
             Gauge(name, about, registry=self.registry).set_function(value)
 
     def stopped(self, named: NamedPolicy, decision: Decision, *, audited: bool) -> None:
-        """Count a request by its operation, status and duration."""
+        """Count a question that stopped."""
         self._stops.labels(named.name, decision.reason).inc()
         if decision.reason == "rule" and decision.stop_round is not None:
             self._saved.labels(named.name).inc(named.policy.max_rounds - decision.stop_round)
@@ -60,7 +60,7 @@ class Metrics:
             self._audits.labels(named.name).inc()
 
     def requested(self, operation: str, status: int, seconds: float) -> None:
-        """Count a request."""
+        """Count a request by its operation, status and duration."""
         self._requests.labels(operation, str(status)).observe(seconds)
 
     def turned_away(self, status: int) -> None:

@@ -36,7 +36,7 @@ _MAKE_ROOM = "DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE ov
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSession:
-    """A session as it is stored.
+    """A stored session.
 
     Attributes:
         version: Number of writes; a write based on an older version is rejected.

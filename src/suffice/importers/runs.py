@@ -205,7 +205,10 @@ class RunColumns:
         ]
 
     def choice(self) -> Run | None:
-        """Return `file`, `columns` or `number`, with names of columns; None for one run, or indistinguishable runs."""
+        """Return how runs are distinguished: by `file`, `columns` (with their names) or `number`.
+
+        None for a single run, or if runs cannot be distinguished.
+        """
         if not self._clash:
             return None
         if self._ways:

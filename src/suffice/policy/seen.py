@@ -94,7 +94,9 @@ class Seen:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any] | None) -> Seen | None:
-        """Read the hashes that `to_dict` wrote, possibly into a larger object; None if there are none.
+        """Read the hashes that `to_dict` wrote; None if there are none.
+
+        `data` may have further keys.
 
         Raises:
             SchemaError: The hashes are not lists of text.

@@ -169,7 +169,7 @@ def _old(path: Any) -> SchemaError:
 
 
 def check_age(path: Path) -> None:
-    """Raise a `SchemaError` if release 0.4.0 or older left files beside a journal, which only it can read."""
+    """Raise a `SchemaError` if there are journal files of release 0.4.0 or older, which this release cannot read."""
     wal = path.with_name(path.name + "-wal")
     if wal.exists() and wal.stat().st_size:
         raise _old(path)

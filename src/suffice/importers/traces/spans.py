@@ -105,10 +105,10 @@ class TraceSpan:
     """One step of a trace.
 
     Attributes:
-        trace: Its trace; spans of several files may share one.
-        span: Its id; "" if it has none.
-        parent: The id of the span around it; "" at the root.
-        name: The emitter's name for it.
+        trace: The id of the trace; spans of several files may share one.
+        span: The id of the span; "" if it has none.
+        parent: The id of the enclosing span; "" at the root.
+        name: The name of the step, as given by its emitter.
         kind: `chat` for one call of a model; steps of other kinds are left out.
         where: The file, for messages.
         start: Time in nanoseconds since 1970; None if the log does not say.
@@ -117,7 +117,7 @@ class TraceSpan:
         reply: The model's reply.
         failed: True if the step ended in an error.
         scores: Scores of this step, by name.
-        ids: Short values by attribute, among which the id of the conversation is looked up; not stored.
+        ids: Short values by attribute, which may contain the id of the conversation; not stored.
     """
 
     trace: str

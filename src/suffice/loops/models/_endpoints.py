@@ -248,7 +248,7 @@ class Endpoints:
 
 
 async def _after_closing(result: None) -> None:
-    """Do nothing, for awaiting a response that was closed without blocking the event loop."""
+    """Do nothing; it makes a response's blocking close awaitable."""
 
 
 def _retry_after(response: Any) -> float | None:

@@ -82,7 +82,10 @@ CALLED: dict[type, str] = {}
 
 
 def spelled_call(value: Any) -> str:
-    """Return a dataclass as a call of its registered name, with its fields as arguments and rules in parentheses."""
+    """Return the text of a dataclass as a call: its registered name, with its fields as arguments.
+
+    Rules among the fields are put in parentheses.
+    """
     arguments = [getattr(value, item.name) for item in fields(value)] if is_dataclass(value) else []
     texts = (f"({item})" if isinstance(item, Rule) else str(item) for item in arguments)
     return f"{CALLED.get(type(value), type(value).__name__)}({', '.join(texts)})"

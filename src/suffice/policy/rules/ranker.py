@@ -103,7 +103,10 @@ class Ranked(Selector):
 
 
 def _feature(term: Term, rounds: Rounds, candidates: Mask, among: Mask) -> Floats:
-    """Return one feature; `among` marks which candidates give the same answer as each round, ``(..., n, n)``."""
+    """Return one feature at every round.
+
+    `among` marks, for each round, the candidates with the same answer, shape ``(..., n, n)``.
+    """
     if term.name == "votes":
         share: Floats = total(among.astype(np.float64)) / np.maximum(candidates.sum(axis=-1, keepdims=True), 1)
         return share

@@ -105,7 +105,9 @@ class Selector(ABC):
         return None
 
     def means_by_stop(self, rounds: Rounds, values: Floats, otherwise: Callable[[], Floats]) -> Floats | None:
-        """Return the expected value of the answer that a stop at each round returns; None as for `shares`.
+        """Return the expected value of the answer that a stop at each round returns.
+
+        None if `shares` returns None, since `select` is then deterministic.
 
         Args:
             rounds: See `select`, shape ``(n, n_rounds)``.

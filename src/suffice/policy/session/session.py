@@ -39,9 +39,10 @@ class Session:
     'The Tempest'
 
     A policy without its signals never stops the loop, so the session reports what is missing: at the first round with
-    an answer at which a signal may exist, or, for a signal with a call of its own (a judge, an embedder, a critic),
-    where the rule reads it.  The round still counts: `end` returns the best answer, and the loop may continue.  A
-    signal that was present once may later be undefined without an error, as one reply may lack what others have.
+    an answer at which the signal may exist, or, if the signal needs an extra call (a judge, an embedder, a critic), at
+    the round where the rule reads it.  The round still counts: `end` returns the best answer, and the loop may
+    continue.  A signal that was present once may later be undefined without an error, because single replies may lack
+    data that the others have.
 
     Args:
         policy: A policy, a policy file (a path, or text that ends in ``.json``), or a rule or its text.

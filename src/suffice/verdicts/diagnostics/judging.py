@@ -173,9 +173,9 @@ class JudgeUntil(Ordered):
 class Halving(Ordered):
     """Successive halving: a selector keeps the better half without a call, then each stage judges the rest once.
 
-    Every stage keeps the better half (rounded up) by the mean of the marks so far, ties by the selector's order, until
-    one is left or there are no more repeated marks.  With only one mark for each draft, as in a cache, there is only
-    one stage.  Source: sequential halving, Karnin, Koren and Somekh (2013), with a first stage that costs nothing.
+    Every stage keeps the better half (rounded up) by the mean of the marks so far, with ties in the selector's order,
+    until one draft is left or no repeated marks remain.  With only one mark for each draft, as in a cache, there is
+    only one stage.  Source: sequential halving, Karnin, Koren and Somekh (2013), with a first stage that costs nothing.
     """
 
     def _choose(self, view: Rounds, candidates: Mask, marks: Floats) -> tuple[Positions, Counts]:

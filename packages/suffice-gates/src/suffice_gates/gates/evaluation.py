@@ -231,7 +231,7 @@ class GateEvaluation:
         )
 
     def _p_random(self, direct: Mask) -> float:
-        """Return the two-sided p-value of the gain of these direct answers, against equally many random ones."""
+        """Test whether the questions answered directly gain more than random ones; return the two-sided p-value."""
         k = int(direct.sum())
         if k in (0, self.n):
             return math.nan

@@ -47,7 +47,7 @@ class LabelledStates:
 
     @property
     def layers(self) -> tuple[int | None, ...]:
-        """The stored layers; None alone for a source without layers."""
+        """The stored layers; a single None for a source without layers."""
         return tuple(self.states.header.get("layers") or (None,))
 
     @property

@@ -45,8 +45,8 @@ class Margin:
     Attributes:
         non_inferior: The one-sided test, which the paper calls TOST.
         equivalent: The test of both sides (TOST).
-        p_non_inferior: One-sided p-value of the t method, adjusted; NaN outside of the family.
-        p_equivalent: The larger of the two, adjusted; NaN outside of the family.
+        p_non_inferior: One-sided p-value of the t method, adjusted; NaN outside the family.
+        p_equivalent: The larger of the two one-sided p-values of TOST, adjusted; NaN outside the family.
     """
 
     non_inferior: MarginTest

@@ -197,7 +197,7 @@ class _Rows:
         )
 
     def _indices(self, ids: Sequence[str], starts: Positions, lengths: Positions, numbers: Floats) -> Positions:
-        """Return the index of each round; those of a question count from 0 or 1 without gaps."""
+        """Return the index of each round; a question's rounds count from 0 or 1 without gaps."""
         grid = self._grid
         lowest = int(numbers.min()) if grid.lowest is None else grid.lowest
         self._settle_first_round(lowest)

@@ -30,9 +30,9 @@ class BatchProgress:
 
     Attributes:
         batches: Number of submitted batches.
-        ended: Number of those that have ended.
-        requests: Number of requests in those that have not.
-        done: Number of these requests that the endpoint has answered.
+        ended: Number of submitted batches that have ended.
+        requests: Number of requests in the batches that have not ended.
+        done: Number of requests in these batches that the endpoint has already answered.
     """
 
     batches: int

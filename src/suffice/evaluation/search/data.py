@@ -358,7 +358,7 @@ def _stop_tables(
 
 
 def _columns(costs: CostTable, component: str) -> Iterator[tuple[str, Floats]]:
-    """Yield the columns that add to calls and to tokens, each ``(n_questions, n_rounds)`` of the recording."""
+    """Yield a component's columns of calls and tokens, ``(n_questions, n_rounds)``, each with its unit."""
     if component in costs.call_columns:
         yield "calls", costs.call_columns[component]
     for kind in TOKEN_KINDS:

@@ -30,7 +30,7 @@ class Units:
 
     @classmethod
     def of(cls, n_rows: int, clusters: Clusters = None) -> Units:
-        """Return the units of `n_rows` rows; `clusters` names each row's cluster, None = all differ.
+        """Return the units of `n_rows` rows; without `clusters`, each row is a cluster of its own.
 
         >>> Units.of(3, ["a", "b", "a"]).sizes.tolist()
         [2.0, 1.0]

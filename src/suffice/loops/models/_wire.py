@@ -163,9 +163,9 @@ def parse(
 ) -> tuple[Completion, ...]:
     """Parse the body of a reply with status 200 into completions, one for each choice.
 
-    Each is charged an equal share of the call and of the tokens, which an endpoint reports in total, but the seconds of
-    the whole call.  If the endpoint counts only the first choice (llama.cpp), output tokens are unknown unless all came
-    with log-probabilities.
+    Each completion is charged an equal share of the call and of the tokens, which an endpoint reports in total, but the
+    seconds of the whole call.  If the endpoint counts only the first choice (llama.cpp), output tokens are unknown
+    unless every choice has log-probabilities.
 
     Raises:
         ModelError: The body is not a completion.

@@ -212,7 +212,7 @@ def _values(value: Any, scaled: str = "") -> str | None:
 
     Args:
         value: The expression.
-        scaled: Which multiples of the expression get the same key: `any`, `positive` ones, or "" for none.
+        scaled: The multiples of the expression that get its key: `any`, `positive` ones only, or "" for none.
     """
     value = _exact(value)
     names = sorted(value.free_symbols, key=str)

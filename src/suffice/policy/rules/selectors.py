@@ -162,7 +162,7 @@ class Last(Selector):
 
 
 def _at_stop(rounds: Rounds, stop: Positions) -> Rounds:
-    """Return each question's round at the stop, with its answer, shape ``(n_questions, 1)``; the first for -1."""
+    """Return the round at each question's stop, shape ``(n_questions, 1)``; stop -1 gives the first round."""
     at = np.maximum(stop, 0)[:, None]
     return rounds.derived({}).taken(lambda values: np.take_along_axis(values, at, axis=1), rounds.index[:1])
 

@@ -157,8 +157,8 @@ def _changes(values: Floats, tables: Sequence[npt.NDArray[Any]]) -> Floats:
 
     Args:
         values: The signal at each question's rounds, ascending, NaN last, shape ``(n_questions, n_rounds)``.
-        tables: For each question the outcome between every two neighbouring values of its own, shape ``(n_questions,
-            n_rounds + 1)``, without NaN.
+        tables: Outcomes, shape ``(n_questions, n_rounds + 1)``, without NaN.  Column j holds a question's outcome if j
+            of its values lie below the threshold.
     """
     each, others = values[:, :, None], values[:, None, :]
     # A question is in region j where j of its values lie below the threshold: just below a value, and just above it.

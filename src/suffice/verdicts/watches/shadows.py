@@ -19,16 +19,16 @@ _NORMAL_95 = 1.959964
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShadowFigures:
-    """One shadow beside the policy.
+    """The figures of one shadow policy, compared with the policy that decides.
 
     Attributes:
-        n: Requests on which its stop is known, because the rounds that it wanted ran.
-        unknown: Requests on which it would have gone on past the rounds that ran.
-        stop: Its mean stop round on audited requests, all of which ran far enough.
-        own_stop: The policy's mean stop round on these.
-        n_audited: Audited requests on which both are judged.
-        loss: Its mean loss on these, with a 95 % interval that treats requests as independent.
-        own_loss: The policy's mean loss on these, with such an interval.
+        n: Number of requests that ran enough rounds to know the shadow's stop.
+        unknown: Number of requests that ended before the shadow would have stopped.
+        stop: The shadow's mean stop round on audited requests, which run every round.
+        own_stop: The policy's mean stop round on the same requests.
+        n_audited: Number of audited requests on which both policies' answers are judged.
+        loss: The shadow's mean loss on these requests, with a 95 % interval that treats requests as independent.
+        own_loss: The policy's mean loss on these requests, with such an interval.
         difference: The shadow's loss minus the policy's, with such an interval.
     """
 

@@ -38,7 +38,7 @@ def gate_points(
         benches: Test questions by depth, with the gate's own reranker and the probability of every probe.
         others: The same questions with another order of the passages, by name of the order and depth.
         probes: Layer and epochs of each probe.
-        best: Layer and epochs of the probe whose rates the random gates get.
+        best: Layer and epochs of the best probe; the random gates retrieve as often as its gates.
         betas: Thresholds of the gate.
         seed: Seed of the random signs of the tests.
     """

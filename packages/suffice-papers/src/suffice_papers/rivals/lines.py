@@ -67,7 +67,7 @@ def line_of(name: str, kind: str, recording: Recording, policy: Policy) -> Rival
         name: Name in the table.
         kind: `method`, `gate` or another kind.
         recording: Recorded rounds of the method, or of a loop with the gate in front.
-        policy: The policy that stops it; for the method's own end, `Policy()` with the recorded rounds.
+        policy: The policy that stops the method; `Policy()` keeps the rounds at which the method itself ended.
 
     Raises:
         DataError: Questions failed while recording.

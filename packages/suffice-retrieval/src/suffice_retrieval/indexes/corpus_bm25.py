@@ -40,7 +40,7 @@ def passages_hash(passages: Iterable[Passage]) -> str:
 
 
 class CorpusBM25:
-    """BM25 over the passages of a corpus, with the words of `PoolBM25`; bm25s also has its formula, in 32 bits.
+    """BM25 over the passages of a corpus, which splits texts into words and scores them as `PoolBM25` does, in 32 bits.
 
     The constructor indexes passages in memory with bm25s; `build` writes the index of a corpus of any size to a folder.
 

@@ -167,7 +167,7 @@ def _table_of(part: Path | pa.Table, columns: list[str] | None = None) -> pa.Tab
 
 
 class PartTexts(Collection[str]):
-    """The answers, or the gold answers, of a run in parts, without blank texts; parts are read again each time."""
+    """The answers or gold answers of a run in parts, without blank texts; every iteration reads the parts again."""
 
     def __init__(self, parts: Sequence[Path | pa.Table], name: str) -> None:
         self._parts, self._name = parts, name

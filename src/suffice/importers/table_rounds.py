@@ -154,7 +154,7 @@ class _Rows:
         return [str(name) for name in places], codes, numbers
 
     def _refuse_copies(self, codes: Positions, numbers: Floats, order: Positions) -> None:
-        """Raise if a question has a round twice; the texts of two questions tell them apart."""
+        """Raise if a question has a round twice; the error says whether the two rows have different question texts."""
         copies = np.flatnonzero((np.diff(codes) == 0) & (np.diff(numbers) == 0))
         if not len(copies):
             return

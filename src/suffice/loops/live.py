@@ -298,7 +298,7 @@ def check_position(policy: Policy, model: Answerer) -> None:
 
 
 def fitted_of(parts: Mapping[str, object]) -> dict[str, Seen | None]:
-    """Return the fitting questions of components by name, from their non-empty `seen` attributes."""
+    """Return the questions on which each component was fitted, by name, from their non-empty `seen` attributes."""
     records: dict[str, Seen | None] = {name: getattr(part, "seen", Seen()) for name, part in parts.items()}
     return {name: record for name, record in records.items() if record is None or record}
 

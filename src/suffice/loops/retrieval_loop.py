@@ -67,7 +67,7 @@ class RetrievalLoop(LiveLoop):
 
     @property
     def fitted(self) -> dict[str, Seen | None]:
-        """The fitting questions of enrichers, retriever and gate; None for a gate without such a record."""
+        """The questions on which enrichers, retriever and gate were fitted; None for a gate without such a record."""
         gates = {} if self.gate is None else {GATE: getattr(self.gate, "seen", None)}
         return {**super().fitted, **fitted_of({"retriever": self.retriever}), **gates}
 

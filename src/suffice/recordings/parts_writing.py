@@ -189,7 +189,7 @@ class RecordedFolder:
                     _log.warning("%s: its questions stay in its journal for now: %s", journal.recording, error)
 
     def holding(self, run: str) -> RoundJournal | None:
-        """Return the journal of an open question: a local part's, or one of this process with a copy of it."""
+        """Return the journal with an open question: a local part's own, or a local copy of another machine's."""
         for part in reversed(part_paths(self.path)):
             journal = RoundJournal(part, is_part=True)
             with suppress(SchemaError, SealedError):

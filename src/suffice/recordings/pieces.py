@@ -27,7 +27,7 @@ class Piece:
     Attributes:
         file: The position of the file among the parts.
         groups: The row groups.
-        name: The file, with the row groups unless it has no others.
+        name: The path of the file, and its row groups if the file has more than these.
     """
 
     file: int

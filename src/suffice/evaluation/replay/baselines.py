@@ -256,8 +256,7 @@ def oracle_best(prepared: PreparedRecording, metric: Floats, start_round: int = 
         prepared: The recording.
         metric: The metric that it maximises, at every recorded round, shape ``(n_questions, n_rounds)``.
         start_round: The first round that counts.
-        name: The name of the metric, from which a convention of charging derives the judge; empty if no judge measures
-            it.
+        name: The name of the metric, by which the judge's calls are charged; empty if no judge measures it.
     """
     view = prepared.view(Policy(start_round=start_round, max_rounds=prepared.highest))
     known = np.where(view.seen & ~np.isnan(prepared.in_view(metric, view)), prepared.in_view(metric, view), -np.inf)

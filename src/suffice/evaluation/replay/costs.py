@@ -202,6 +202,9 @@ class CostTable:
     def _when_called(self, recorded: Mapping[tuple[str, str], Floats]) -> dict[str, Mask]:
         """Return the rounds in which each component may have been called.
 
+        A component was not called in a round that has costs of other components but none of its own: as in a live
+        session, a host that reports some costs of a round implies that the other components cost nothing.
+
         These are all rounds except those where costs are known, but only those of other components.
 
         As in a live session, a host that reports some costs of a round implies that the other components cost nothing.

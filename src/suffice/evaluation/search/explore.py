@@ -96,7 +96,7 @@ class Section:
         return self.family.sizes(codes) + (len("patience((), 9)") if patience > 1 else 0)
 
     def number(self, variant: int) -> int:
-        """Return the number, in the space, of a variant's first rule."""
+        """Return the number that the first rule of a variant has in the space."""
         return self.start + variant * self.family.count
 
 

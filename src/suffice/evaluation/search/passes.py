@@ -181,9 +181,9 @@ class Comparisons:
     """The rules that are compared with the baseline, question by question.
 
     Attributes:
-        rules: Numbers of rules, by name.
+        rules: The number of each compared rule in the space, by the rule's name.
         by_fold: The number of the rule that is evaluated on each fold; empty = not compared.
-        named: The name of `tasr` for each prompt on which it is compared.
+        named: The name under which `tasr` is compared, by prompt.
     """
 
     rules: dict[str, int]

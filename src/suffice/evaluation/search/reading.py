@@ -114,7 +114,7 @@ class SearchReading:
         return replace(self, together={}, kept={})
 
     def stored(self, place: PlacedPiece, columns: Iterable[str]) -> Iterator[RecordingBlock]:
-        """Yield the questions of a piece in blocks, without a file's questions that are held in memory."""
+        """Yield the questions of a piece in blocks, except those that are held in memory already."""
         reader = self._source(place).reader(place.piece, columns)
         apart = None if place.is_together else self.apart.get(place.recording)
         for block in reader:

@@ -66,7 +66,7 @@ def _percentile(block: Resampled, tail: float) -> tuple[Floats, Floats]:
 
 
 def _expanded(block: Resampled, tail: float) -> tuple[Floats, Floats]:
-    """Return the percentile interval, widened like a t interval compared with a normal one (variance over n)."""
+    """Return the percentile interval, expanded because it is too narrow in small samples; see `expanded_tail`."""
     tail = expanded_tail(tail, block.units.n_units)
     return quantiles(block.means, (tail, 1 - tail))
 

@@ -258,7 +258,7 @@ def _no_answer(span: TraceSpan, *, by_tool: bool) -> str:
 
 
 def _repeats(spans: Sequence[TraceSpan]) -> dict[int, str]:
-    """Return the model calls that were logged twice, inside or around another call, by `id`, with the reason."""
+    """Return why a model call repeats the one inside or around it, by `id`, for calls that were logged twice."""
     by_id = {(span.trace, span.span): span for span in spans if span.span}
     repeats: dict[int, str] = {}
     inner: dict[int, list[TraceSpan]] = {}

@@ -126,7 +126,7 @@ class Trial:
         marks: Mapping[str, str] | None = None,
         answers: AnswerCounts | None = None,
     ) -> Trial:
-        """Add the evidence of further units; the trial bets on them in the order that they contain."""
+        """Add the evidence of further units; the trial bets on them in the order `units.order`."""
         both = [counts for counts in (self.answers, answers) if counts is not None]
         return replace(
             self,
@@ -375,7 +375,7 @@ class Trial:
 def frontier(losses: Floats, costs: Floats, baseline: float) -> tuple[int, ...]:
     """Return the positions of the candidates worth testing, from expensive to cheap.
 
-    A candidate is worth testing if no other one loses no more at no higher cost.
+    A candidate is worth testing if it is cheaper than the baseline, and no cheaper candidate loses as little.
 
     >>> frontier(np.array([0.0, 0.01, 0.02, 0.3]), np.array([4.0, 3.0, 3.5, 5.0]), 5.0)
     (0, 1)

@@ -1,4 +1,4 @@
-"""The calibration of fitted signals on new questions, by round and by calibrator, beside the rule's quality and calls."""
+"""The calibration of fitted signals on new questions, by round and calibrator, with the rule's quality and calls."""
 
 from __future__ import annotations
 

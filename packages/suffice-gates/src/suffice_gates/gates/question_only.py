@@ -182,7 +182,7 @@ def fit_gate(
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """Tune questions as numbers, with their classes."""
+    """The vectors of tune questions, with their classes."""
 
     read: Reader
     values: Floats

@@ -167,7 +167,7 @@ def floor_table(cells: Sequence[CellRuns], resampling: Resampling) -> Table:
 
 
 def _floors(prepared: PreparedRecording, policy: Policy, floor: Threshold) -> tuple[Any, Any]:
-    """Return the quality and calls of the policy's own floor, and of the best floor that needs no more calls."""
+    """Return quality and calls with the policy's own floor, and with the best floor of at most as many calls."""
     points = sweep_threshold(prepared, policy, floor, metric=_SWEPT_METRIC).points
     own = next(point for point in points if point.own)
     allowed = [point for point in points if point.calls <= own.calls + ROUNDING and not math.isnan(point.quality)]

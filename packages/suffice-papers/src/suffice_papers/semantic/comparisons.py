@@ -144,7 +144,7 @@ def _policy_family(replayed: Replayed) -> tuple[str, ...]:
 
 
 def _differ(values: Floats, baseline: Floats) -> Floats:
-    """Return the paired differences, with 0 for those within rounding."""
+    """Return the paired differences; those smaller than rounding errors become 0."""
     delta = values - baseline
     return np.where(np.abs(delta) <= ROUNDING * np.maximum(1.0, np.abs(baseline)), 0.0, delta)
 

@@ -117,7 +117,7 @@ class QueryLoop(LiveLoop):
 
     @property
     def fitted(self) -> dict[str, Seen | None]:
-        """The fitting questions of enrichers and retriever."""
+        """The questions on which enrichers and retriever were fitted."""
         return {**super().fitted, **fitted_of({"retriever": self.retriever})}
 
     @property

@@ -188,7 +188,7 @@ def _as_json(value: Any) -> Any:
 
 
 def _json_records(path: Path, value: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the objects of a list, of an object's one list, or of an object by key."""
+    """Yield the objects of a list, of the only list in an object, or of an object whose values are objects."""
     if isinstance(value, dict):
         shared, value = _listed(path, value)
     else:

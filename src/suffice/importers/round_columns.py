@@ -46,9 +46,11 @@ class RoundColumns:
         objects: Other values by field of `Round`, if any round has them: passages, tokens, scores, embeddings.
         metrics: Metrics by name, in [0, 1]; NaN = unknown.
         signals: Measured values by name; NaN = undefined.
-        measured: Mask of the rounds in which a signal was measured, by name, unless it was in all; in others it is computed.
+        measured: Mask of the rounds in which a signal was measured, by name; signals measured in all rounds are
+            missing.
         costs: Costs by column of the recording; NaN = unknown.
-        called: Mask of the rounds in which a component was called, by its name, unless it was in all.
+        called: Mask of the rounds in which a component was called, by name; components called in all rounds are
+            missing.
         extras: The other columns of the files, by name.
         is_scored: True if the metrics are complete; otherwise missing metrics are computed from gold answers.
         has_answers: True if a missing answer means that the round had none; False if answers are unknown.

@@ -106,7 +106,7 @@ class RecordedFolder:
         self._forget()
 
     def _forget(self) -> None:
-        """Begin without parts after a fork."""
+        """Begin without parts, also after a fork, since the earlier parts belong to the parent process."""
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._current: RoundJournal | None = None

@@ -267,7 +267,7 @@ def _comparison_sums(
 
 
 def family_in(reading: SearchReading, space: Space, numbers: Positions, place: PlacedPiece) -> tuple[Floats, Floats]:
-    """Return, for every draw, the sums of differences of many rules, and the number of rows."""
+    """Return, for each bootstrap draw, the sums of the differences of many rules, and the number of rows."""
     n_resamples = reading.resampling.n_resamples
     drawn, sizes = np.zeros((len(numbers), n_resamples)), np.zeros(n_resamples)
     for questions in reading.questions(place, tune=False):

@@ -219,7 +219,7 @@ def compare_cells(
 
 
 def _with_floor(rule: Rule | None) -> tuple[Rule, Threshold]:
-    """Return a rule with its only lower bound on `p_correct`; if it has none, TASR with the bound of TASR."""
+    """Return a rule with its only lower bound on `p_correct`; a rule without one is replaced by TASR with its bound."""
     bounds = [] if rule is None else [item for item in thresholds(rule) if item.name == CALIBRATED_NAME]
     if rule is not None and len(bounds) == 1 and bounds[0].comparison in (">", ">="):
         return rule, bounds[0]

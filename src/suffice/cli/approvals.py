@@ -57,7 +57,7 @@ class Approval:
 
 
 def is_loopback(url: str) -> bool:
-    """Return whether an address of `checked_url` can only be this machine.
+    """Return whether an address, as `checked_url` returns it, can only be this machine.
 
     >>> is_loopback("http://127.0.0.1:8000/v1"), is_loopback("http://127.0.0.1.evil.com/v1")
     (True, False)

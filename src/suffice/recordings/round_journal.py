@@ -64,7 +64,7 @@ class JournalContent:
     Attributes:
         metadata: The configuration that the recording depends on.
         questions: The questions, in the order in which they began.
-        file_rows: The smallest number of rows that the recording's file must have, since they were moved there.
+        file_rows: Number of rows of the recording's file after questions were last moved there; a file with fewer is old.
     """
 
     metadata: Mapping[str, Any]

@@ -280,8 +280,8 @@ def _run_at(
 
     It is charged for the judge of `metric`, if the metric has one.
 
-    Where `unrun`, an oracle that had seen the missing rounds would have at least this value of `aim`; its other metrics
-    are unknown.
+    For the questions in the mask `unrun`, later rounds are missing: the metric `aim` is then a lower bound of the
+    oracle's value with these rounds, and the other metrics are unknown.
     """
     masks = prepared.charging.oracle_masks(prepared.costs, view, position, metric)
     ledger = prepared.costs.charge(masks)

@@ -84,9 +84,9 @@ def margin_tests(
 
 
 def difference_bounds(run: Run, reference: Run) -> dict[str, tuple[float, float]]:
-    """Return bounds of the mean differences that are unknown because rounds never ran, by name.
+    """Return the lower and upper bound of each mean difference that is unknown because rounds never ran.
 
-    Of costs only the lower bound is known.
+    The bounds are listed by metric and by cost; the upper bound of a cost is infinite.
     """
     if run.exact:
         return {}

@@ -146,8 +146,7 @@ def learn_stop(
         metric: The metric of an answer's value, in [0, 1]; None = F1 (EM for multiple choice).
         trace: The parameter lambda, in [0, 1].
         price: Cost of one more round, in units of the metric.
-        ridge: Penalty of the squared weights of standardised
-            signals, above 0.
+        ridge: Penalty of the squared weights of standardised signals, above 0.
         calibration: Further arguments of `calibrate`: `selector`, `start_round`, `max_rounds`, `name`, ...; calibrated
             signals are fitted to the metric unless `target` is given.
 

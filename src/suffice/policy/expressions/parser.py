@@ -171,7 +171,7 @@ def _parts(opening: str, keys: list[str | None], closing: str) -> str | None:
 
 
 def _condition(value: Any) -> str | None:
-    """Return the key of inequalities; with one variable, it is that of the set of numbers that satisfy them."""
+    """Return the key of inequalities; if they have one variable, the key of the set of its values that satisfy them."""
     if value in (sympy.true, sympy.false):
         return f"word {str(value).lower()}"
     if len(value.free_symbols) == 1:

@@ -21,7 +21,7 @@ from suffice.policy.signals.votes import VOTES, answer_ids, vote_signal, weights
 
 
 class Derivation:
-    """Base of `Policy`, which has the attributes: it derives the columns that the policy reads from raw ones."""
+    """The base class of `Policy` that computes the columns which a policy reads from the recorded columns."""
 
     calibrators: tuple[Calibrator, ...]
     state: Mapping[str, FittedState]

@@ -68,19 +68,15 @@ def watch(
         log: Recorded by `Recorder` with this policy and an `Audit`.
         policy: The policy; its certificate, if it is about the same loss, is checked.
         tune: Recorded rounds that the policy was fitted on; the log's signals are compared with a replay of these.
-        metric: The metric that may be lost: one of the log (which needs gold answers or a judge's marks), or
-            `agreement`, which needs neither; None = that of the certificate if the log has it, else gold answers, else
-            agreement with the full run.
+        metric: A metric of the log, or `agreement`, which needs neither gold answers nor marks; None = that of the
+            certificate if the log has it, else gold answers, else agreement with the full run.
         max_loss: The largest accepted mean loss; None = that of the certificate.
-        signal: Later signals from users.  If given, they replace the loss against the full run, on all requests whose
-            deadline has passed.
-        deadline: Seconds that signals and audits may take.  Until then a request (or audit) is pending, and so are all
-            later ones; afterwards a missing signal is late and a missing audit is lost.  None = an hour for audits;
-            user signals need a deadline of their own.
-        gold_deadline: Seconds after a request that its gold answer, or a judge's mark, may take; until then the request
-            is pending.  Afterwards its loss counts within its bounds, like that of a lost audit.  A later gold answer
-            still counts and can only raise the evidence, so an alarm that has rung stays on.  Agreement needs no gold
-            answers.
+        signal: Later signals from users; they replace the loss, on all requests whose deadline has passed.
+        deadline: Seconds that signals and audits may take.  Until then a request is pending, and so are all later ones;
+            afterwards a signal is late and an audit lost.  None = an hour for audits; user signals need a deadline.
+        gold_deadline: Seconds that a gold answer, or a judge's mark, may take; until then the request is pending.
+            Afterwards its loss counts within its bounds, like that of a lost audit.  A later gold answer still counts
+            and can only raise the evidence, so an alarm that has rung stays on.
         now: The time, seconds since 1970; None = the clock's.
         since: Leave out requests before this time.
         window: Number of requests in a window.

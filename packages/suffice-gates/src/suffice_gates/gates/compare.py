@@ -132,7 +132,7 @@ class GateComparison(Evaluation):
     chosen: str
 
     def tables(self) -> Sequence[Table]:
-        """Return the table of gates side by side, and the table of what their scores predict."""
+        """Return the table that compares gates, and the table of how well their scores predict known answers."""
         return [comparison_table(self), knowledge_table(self)]
 
     @property

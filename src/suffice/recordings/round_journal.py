@@ -285,7 +285,7 @@ class RoundJournal(RoundWriter):
 
 @dataclass(slots=True)
 class _Known:
-    """What a writing process knows of its journal, so that it need not read the file again.
+    """A writing process's knowledge of its journal, so that it need not read the file again.
 
     Attributes:
         identity: The identity of the file.

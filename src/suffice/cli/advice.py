@@ -23,7 +23,7 @@ _OUT = Path("decision.json")
 
 @dataclass(frozen=True, kw_only=True)
 class _Declared:
-    """Options declared before the first verdict; they hold for all later questions."""
+    """Options that are declared before the first verdict and hold for all later questions."""
 
     panel: ClassVar[str] = "What is declared once"
 

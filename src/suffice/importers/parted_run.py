@@ -41,10 +41,10 @@ class PartedRun:
 
     Attributes:
         notes: Caveats for results.
-        readings: The meaning of the files' columns.
+        readings: The meaning of each of the files' columns.
         depends: The configuration on which signals depend.
         ends: Number of trajectories by the reason for their end.
-        longest: The most rounds of one trajectory.
+        longest: The largest number of rounds of a trajectory.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class PartedRun:
     def write(
         self, out: Path, metadata: Mapping[str, Any], normalizer: str
     ) -> tuple[tuple[ColumnCount, ...], tuple[RoundMeans, ...]]:
-        """Write the recording, one part in memory at a time; add the metric `match` if it has a normalizer of its own.
+        """Write the recording with one part in memory at a time; add the metric `match` for another normalizer.
 
         Returns:
             Counts of defined, removed and clipped values by column, and means by round.
@@ -167,7 +167,7 @@ def _table_of(part: Path | pa.Table, columns: list[str] | None = None) -> pa.Tab
 
 
 class PartTexts(Collection[str]):
-    """The answers, or the gold answers, of a run in parts, without blank texts; parts are read anew each time."""
+    """The answers or gold answers of a run in parts, without blank texts; every iteration reads the parts again."""
 
     def __init__(self, parts: Sequence[Path | pa.Table], name: str) -> None:
         self._parts, self._name = parts, name
@@ -197,7 +197,7 @@ class _Means:
         self._known = Counter[tuple[str, int]]()
 
     def add(self, table: pa.Table) -> pa.Table:
-        """Count a part, and return it."""
+        """Add a part to the means, and return the part."""
         rounds = table.column("round").to_numpy()
         for r in np.unique(rounds).tolist():
             self._rows[r] += int((rounds == r).sum())
@@ -240,9 +240,9 @@ def run_of_table(
     embedder: Embedder | None = None,
     announce: Callable[[], None] = lambda: None,
 ) -> PartedRun:
-    """Read a table as a run; a large one part by part, with its columns guessed from the first rows.
+    """Read a table as a run; a large table part by part, with its columns guessed from the first rows.
 
-    `folder` makes an empty folder for the parts, and `announce` is called before a table is read in one piece.
+    `folder` creates an empty folder for the parts, and `announce` is called before a table is read as a whole.
     """
     table: TableSource | None = None
     place, how = None, []
@@ -268,7 +268,7 @@ def run_of_table(
 def run_of_trajectories(
     imported: ImportedRun, golds: str | Path | None = None, embedder: Embedder | None = None
 ) -> PartedRun:
-    """Convert a run of trajectories to a run of one part; join gold answers of a file, and embed the answers."""
+    """Convert trajectories to a run of one part, with gold answers joined from a file and embedded answers."""
     run = PartedRun(imported.source, golds=golds, embedder=embedder)
     run.add(columns_of(imported.trajectories))
     return run.describe(imported.notes, imported.readings, imported.depends)

@@ -1,4 +1,4 @@
-"""The candidates for advice: every fixed budget, and the rules that the recorded signals allow."""
+"""The candidates for advice: every fixed budget, and every rule whose signals were recorded."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _QUANTILES = (0.25, 0.5)
 def candidates(
     tune: Recording, metric: str, selector: Selector, *, highest: int, start_round: int = 1
 ) -> tuple[tuple[Policy, ...], tuple[str, ...]]:
-    """Return the policies that may be advised, and notes on the rules that the recording does not allow.
+    """Return the policies that may be advised, and notes on rules that lack recorded signals.
 
     They depend only on the recorded columns and on tune questions, where calibrators and thresholds are fitted.
 
@@ -62,7 +62,7 @@ def candidates(
 
 
 def change_text(policy: Policy, highest: int | None) -> str:
-    """Return the change that a policy means for the loop, beginning with a verb.
+    """Return how a policy would change the loop, as text beginning with a verb.
 
     >>> change_text(Policy(rule=fixed_k(3), max_rounds=3), 5), change_text(Policy(rule=fixed_k(3), max_rounds=3), None)
     ('lower the cap from 5 to 3', 'lower the cap to 3')
@@ -85,7 +85,7 @@ def change_text(policy: Policy, highest: int | None) -> str:
 
 
 def is_fixed_budget(policy: Policy) -> bool:
-    """Return whether a candidate is only a smaller cap.
+    """Return whether a candidate only lowers the loop's cap.
 
     >>> is_fixed_budget(Policy(rule=fixed_k(3), max_rounds=3)), is_fixed_budget(Policy(rule="tasr"))
     (True, False)
@@ -103,7 +103,7 @@ def is_vote(policy: Policy) -> bool:
 
 
 def _vote_change(policy: Policy, highest: int | None) -> str:
-    """Return `change_text` of a vote."""
+    """Return `change_text` for a candidate that votes."""
     rule = policy.rule
     if is_fixed_budget(policy):
         return f"ask for {counted(policy.max_rounds, 'sample')}{'' if highest is None else f' instead of {highest}'}"
@@ -120,7 +120,7 @@ def _vote_change(policy: Policy, highest: int | None) -> str:
 
 
 def _votes(highest: int) -> Iterator[str]:
-    """Yield the text of each rule that stops a vote among at most `highest` samples."""
+    """Yield the texts of the rules that stop a vote among at most `highest` samples."""
     yield f"settled({highest})"
     yield from (f"lead({k})" for k in _LEADS if k < highest)
     yield "adaptive_consistency"
@@ -128,7 +128,7 @@ def _votes(highest: int) -> Iterator[str]:
 
 
 def _signals_with_values(tune: Recording) -> set[str]:
-    """Return the signals that have a value somewhere."""
+    """Return the signals that are defined in at least one round."""
     return {name for name in tune.names("signal") if np.isfinite(tune.column(name)).any()}
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from suffice.common.files import quoted
 from suffice.errors import UnsettledError
 from suffice.importers.answer_or_gold import refuse_gold_as_answer
 from suffice.importers.grid import OWN_COLUMNS, cell_number, is_cost
@@ -295,11 +296,14 @@ class _Guess:
             top = [name for name in names if "." not in name] or names
             distinct = [name for i, name in enumerate(top) if not any(self._same(name, other) for other in top[:i])]
             if len(distinct) > 1:
-                raise UnsettledError(
-                    f"{' and '.join(map(repr, distinct))} may be the answer",
-                    "columns",
-                    {f"--column answer={name}": ({"answer": name}, f"{name!r} is the answer") for name in distinct},
-                )
+                choices: dict[str, tuple[Any, str]] = {
+                    f"--column answer={name}": ({"answer": name}, f"{name!r} is the answer") for name in distinct
+                }
+                if "round" not in self.result.columns:
+                    joined = ",".join(distinct)
+                    meaning = "they are the answers of successive rounds, in this order"
+                    choices[f"--column rounds={quoted(joined)}"] = ({"rounds": joined}, meaning)
+                raise UnsettledError(f"{' and '.join(map(repr, distinct))} may be the answer", "columns", choices)
             if distinct:
                 self.read("answer", distinct[0])
                 if usual is PARSED_ANSWERS and self.lacks("text"):

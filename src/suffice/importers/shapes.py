@@ -65,13 +65,7 @@ def unfold(records: Sequence[Record], rounds: str | None, *, is_long: Callable[[
     records = one_run_each(records)
     lists = _list_fields(records)
     if rounds is not None:
-        if rounds not in _fields(records):
-            raise SchemaError(
-                f"{records[0].where}: no field {rounds!r} (for {ROUNDS!r}); there are: {', '.join(_fields(records))}"
-            )
-        is_list = rounds in lists and _items_are(records, rounds, (str, int, float, bool))
-        shape = _rows_of_items(records, [rounds, *(_alike(records, rounds, lists) if is_list else [])])
-        return replace(shape, is_ordered=True)
+        return _in_named_field(records, rounds, lists)
     rows = [_flat_record(item) for item in records]
     if is_long(rows):
         return _as_it_is(rows)
@@ -94,6 +88,20 @@ def unfold(records: Sequence[Record], rounds: str | None, *, is_long: Callable[[
     if len(panels) == 1:
         return replace(_rows_of_items(records, panels), is_ordered=_are_numbered(records, panels[0]))
     return _widened(rows)
+
+
+def _in_named_field(records: Sequence[Record], rounds: str, lists: Sequence[str]) -> Shape:
+    """Return the rounds of the field that the user names, or, of several columns, one round each."""
+    names = [name.strip() for name in rounds.split(",")]
+    if len(names) > 1 and {*names} <= {*_fields(rows := [_flat_record(item) for item in records])}:
+        return _rows_of_families(rows, {"answer": dict(enumerate(names, start=1))}, "answer", is_ordered=True)
+    if rounds not in _fields(records):
+        raise SchemaError(
+            f"{records[0].where}: no field {rounds!r} (for {ROUNDS!r}); there are: {', '.join(_fields(records))}"
+        )
+    is_list = rounds in lists and _items_are(records, rounds, (str, int, float, bool))
+    shape = _rows_of_items(records, [rounds, *(_alike(records, rounds, lists) if is_list else [])])
+    return replace(shape, is_ordered=True)
 
 
 def _as_it_is(rows: list[Record]) -> Shape:
@@ -315,6 +323,14 @@ def _widened(records: list[Record]) -> Shape:
     if not leads:
         return _as_it_is(records)
     lead = max(leads, key=lambda stem: (len(families[stem]), stem == "" or plain_name(stem) in ANSWERS))
+    ordered = all(any(word in plain_name(name) for word in ORDER_WORDS) for name in families[lead].values())
+    return _rows_of_families(records, families, lead, is_ordered=ordered)
+
+
+def _rows_of_families(
+    records: list[Record], families: Mapping[str, Mapping[int, str]], lead: str, *, is_ordered: bool
+) -> Shape:
+    """Return a row for each number of the columns of the family `lead`, with those of the other families."""
     numbers = list(families[lead])
     parts = {stem: family for stem, family in families.items() if set(family) <= set(numbers)}
     used = {name for family in parts.values() for name in family.values()}
@@ -344,7 +360,7 @@ def _widened(records: list[Record]) -> Shape:
         },
         skipped=skipped,
         outer=_outer_names(rows, own),
-        is_ordered=all(any(word in plain_name(name) for word in ORDER_WORDS) for name in families[lead].values()),
+        is_ordered=is_ordered,
         read=read,
     )
 

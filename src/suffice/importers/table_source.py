@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from suffice.errors import DataError, SchemaError
 from suffice.importers.answer_or_gold import FEW
 from suffice.importers.grid import Grid
 from suffice.importers.guesses import ColumnMap, guess_columns, is_long
-from suffice.importers.names import is_round_name, plain_name
+from suffice.importers.names import ANSWERS, is_round_name, plain_name
 from suffice.importers.records import Record, records_of
 from suffice.importers.round_columns import RoundColumns
 from suffice.importers.runs import (
@@ -164,14 +165,27 @@ def refuse_other_files(path: Path, files: set[str], with_rounds: set[str], how: 
         )
 
 
+def _answer_columns(rows: Sequence[Record], plan: ColumnMap) -> str:
+    """Return the columns that may be the answers of successive rounds, as an option takes them."""
+    used = {*plan.columns.values()} - {plan.columns.get("answer")}
+    words = {word for name in ANSWERS for word in (name, name.rpartition("_")[2])}
+    names = [
+        name
+        for name in column_names(rows)
+        if name not in used and not words.isdisjoint(re.split(r"[_.]", plain_name(name)))
+    ]
+    return ",".join(names) if len(names) > 1 else "FIRST,SECOND"
+
+
 def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, *, first_round: int | None, ended: End | None) -> Grid:
     """Return the settings for reading the rows of a table."""
     if "round" not in plan.columns and "question_id" in plan.columns:
         raise SchemaError(
             f"{path}: there is one row for each {plan.columns['question_id']!r}, and no list or numbered columns with several rounds; "
             f"there are: {', '.join(column_names(rows))}. If several rows are the rounds of one question, --column "
-            "question_id=COLUMN names it; if a field lists them, --column rounds=FIELD. A log of last answers alone has nothing "
-            "to stop earlier: log the answer of every round"
+            f"question_id=COLUMN names it; if a field lists them, --column rounds=FIELD; if columns hold one answer each, "
+            f"--column rounds={_answer_columns(rows, plan)}. A log of last answers alone has nothing to stop earlier: log the "
+            "answer of every round"
         )
     grid = Grid(
         columns=plan.columns,

@@ -303,7 +303,7 @@ def _saved_text(trial: Trial, place: int) -> str:
     for name in ("calls", "tokens"):
         share = float(trial.totals.saving(name)[place])
         if name != trial.cost and np.isfinite(share):
-            more.append(f"{_percent(share)} of the {name}")
+            more.append(f"{_percent(share)} of the {name}" if share >= 0 else f"for {_percent(-share)} more {name}")
     spent = trial.totals.costs["money"]
     if np.isfinite(spent).all() and spent[-1]:
         more.append(f"USD {1000 * (spent[-1] - spent[place]) / trial.totals.n_recorded:,.2f} per 1,000 questions")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from suffice.common.tables import Column, Table
+from suffice.verdicts.decisions.gates import RETRIEVALS
 from suffice.verdicts.decisions.trial import Trial
 
 _INTERVAL_LETTERS = 15
@@ -109,7 +110,11 @@ def candidate_figures(trial: Trial) -> list[CandidateFigures]:
             else "not tested",
             value=float(totals.values[place] / n),
             change=(float(0.0 - mean[place]), float(0.0 - high[place]), float(0.0 - low[place])),
-            spent={name: float(sums[place] / n) for name, sums in totals.costs.items()},
+            spent={
+                name: float(sums[place] / n)
+                for name, sums in totals.costs.items()
+                if name != RETRIEVALS or np.isfinite(sums).all()  # most loops have no round 0
+            },
             saving=float(saving[place]),
             tested=place in trial.sequence,
             needed=trial.questions_needed(place) if place in trial.sequence else None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
 
@@ -21,9 +21,10 @@ from suffice.evaluation.replay.references import baseline_policy
 from suffice.policy.rounds import Floats, Mask, Positions
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
+from suffice.verdicts.decisions.gates import RETRIEVALS, begins_closed_book
 from suffice.verdicts.losses import Baseline, LossAccount, Questions
 
-SAVABLE = ("calls", "tokens", "money")
+SAVABLE = ("calls", "tokens", "money", RETRIEVALS)
 SLACK = 1e-12
 """The difference up to which two means are equal, since they are sums in another order."""
 _Z = 1.959964  # two-sided 95 %
@@ -34,6 +35,7 @@ _COST_REMEDIES = {
     "calls": "log every round",
     "tokens": "log cost.generator.uncached_tokens, cost.generator.cached_tokens and cost.generator.output_tokens",
     "money": "log the tokens (cost.generator.uncached_tokens, ...), and give prices of every component (prices=..., --prices FILE)",
+    RETRIEVALS: "record round 0, the model alone, beside the rounds with evidence",
 }
 
 
@@ -132,6 +134,8 @@ class Totals:
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values; an unknown cost is None."""
         costs = {name: None if np.isnan(sums).any() else sums.tolist() for name, sums in self.costs.items()}
+        if costs[RETRIEVALS] is None:  # most loops have no round 0
+            del costs[RETRIEVALS]
         sums = {name: jsonable(getattr(self, name).tolist()) for name in _SUMS}
         counts = {"n": self.n, "squared": self.squared, "unknown": self.unknown, "failed": self.failed}
         counts["unexplained"] = self.unexplained
@@ -149,7 +153,8 @@ class Totals:
         nothing_known = np.full(sums["values"].shape, np.nan)
         costs = {
             name: nothing_known if known is None else np.asarray(known, dtype=np.float64)
-            for name, known in data["costs"].items()
+            for name in SAVABLE
+            for known in [data["costs"].get(name)]
         }
         return cls(**numbers, **sums, squared=float(data["squared"]), costs=costs)
 
@@ -216,6 +221,7 @@ def measure_candidates(
     prices: Price | Mapping[str, Price] | None = None,
     with_twins: Collection[int] = (),
     orders: int = 1,
+    start_round: int = 1,
 ) -> Measured:
     """Measure the losses of candidates against the baseline.
 
@@ -227,12 +233,14 @@ def measure_candidates(
         prices: Prices, to compute money; None = unknown.
         with_twins: Positions of the candidates that are compared with stopping at random.
         orders: Number of random orders of a question's independent samples over which its loss is averaged.
+        start_round: The first round of the logged loop.
 
     Raises:
         CensoredError: The baseline needs rounds that were not recorded.
         DataError: The baseline is a budget that no question has.
     """
-    account = _account(recording, policies, baseline, metric, prices=prices, orders=orders)
+    account = _account(recording, policies, baseline, metric, prices=prices, orders=orders, start_round=start_round)
+    of_retrieval = begins_closed_book(recording)
     questions, n_candidates = Questions.of(recording), len(policies)
     recorded = questions.of_recorded()
     n_units = questions.units.n_units
@@ -247,7 +255,7 @@ def measure_candidates(
         scores = recorded.means(np.nan_to_num(run.worst[metric]), failed=np.nan)
         values[place] = scores.sum()
         for name in SAVABLE:
-            spent = recorded.means(run.ledger.spent(name), failed=np.nan)
+            spent = recorded.means(_spent(run, name, of_retrieval=of_retrieval), failed=np.nan)
             costs[name][place] = spent.sum()
             unpriced[name] |= np.isnan(spent)
         return scores
@@ -286,6 +294,15 @@ def measure_candidates(
     return Measured(worst=worst, best=best, order=order, totals=totals, unpriced=lacking)
 
 
+def _spent(run: Run, cost: str, *, of_retrieval: bool) -> Floats:
+    """Return a cost of each question, shape ``(n_questions,)``; without a round 0 the number of retrievals is unknown."""
+    if cost != RETRIEVALS:
+        return run.ledger.spent(cost)
+    if run.rounds is None or not of_retrieval:
+        return np.full(len(run.unrun), np.nan)
+    return np.maximum(run.rounds, 0).astype(np.float64)
+
+
 def _account(
     recording: Recording,
     policies: Sequence[Policy],
@@ -294,9 +311,10 @@ def _account(
     *,
     prices: Price | Mapping[str, Price] | None,
     orders: int,
+    start_round: int,
 ) -> LossAccount:
     """Replay the baseline; return the account of losses against it.  See `measure_candidates`."""
-    like, of_log = policies[0], baseline == "recorded"
+    like, of_log = replace(policies[0], start_round=start_round), baseline == "recorded"
     prepared = PreparedRecording.of(recording, [metric], prices=prices, samples=True)
     reference: Baseline = partial(recorded_run, like=answering_like(like), start_round=like.start_round)
     replayed = [*policies]

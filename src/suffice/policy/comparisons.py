@@ -22,7 +22,7 @@ MOST = 0.95
 FEW = 0.01
 """Two normalizers differ if they do for more than this share of the pairs."""
 
-_SPECIFIC = ("boolean", "date", "date_day_first", "letter", "number")
+_SPECIFIC = ("date", "date_day_first", "letter", "number")
 """Normalizers of which one is chosen that reads all gold answers, the first one first."""
 
 _DECIMAL_COMMA = re.compile(r"\s*[-+]?\s*[$€£]?\s*(?:\d{1,3}(?:\.\d{3})+,\d+|\d+,(?:\d{1,2}|\d{4,}))\s*[%€]?\s*")
@@ -148,8 +148,8 @@ def _is_number(text: str) -> bool:
 def guess_normalizer(golds: Iterable[str], answers: Iterable[str] = ()) -> str:
     r"""Return the name of the normalizer that fits, without pairs that could show that another one differs.
 
-    >>> guess_normalizer(["A", "(C)"]), guess_normalizer(["05/01/2021"]), guess_normalizer(["True", "no"])
-    ('letter', 'date', 'boolean')
+    >>> guess_normalizer(["A", "(C)"]), guess_normalizer(["05/01/2021"]), guess_normalizer(["True", "False"])
+    ('letter', 'date', 'qa')
     >>> guess_normalizer(["Oslo", "7"]), guess_normalizer([])
     ('qa', 'qa')
     >>> guess_normalizer(["[1, 2]", "'-'"]), guess_normalizer(["def f(x):\n    return -x"])
@@ -188,7 +188,10 @@ def _by_answers(answers: Iterable[str], pairs: Pairs) -> Comparison:
 def _code_or_words(texts: Collection[str], pairs: Pairs, why: str) -> Comparison:
     if any(map(is_structured, texts)) and _share(is_code, texts) >= MOST:
         return Comparison("literal", why)
-    merged, n = merged_by_words(pairs), len(pairs)
+    n = len(pairs)
+    if _reads_all("boolean", texts) and sum(_differ(DEFAULT_NORMALIZER, "boolean", *pair) for pair in pairs) > FEW * n:
+        return Comparison("boolean", why)
+    merged = merged_by_words(pairs)
     if merged > FEW * n:
         differing = f"{merged:,} of {n:,} pairs"
         return Comparison(

@@ -248,7 +248,7 @@ def test_code_is_compared_as_it_is_written(golds, answers, expected, tmp_path):
 
 
 def test_the_normalizer_is_that_of_question_answering_where_nothing_else_reads_all():
-    assert guess_normalizer(["True", "Oslo"]) == "qa"
+    assert guess_normalizer(["True", "False"]) == "qa"
     assert guess_normalizer(["Oslo", "[2, 5]"]) == "qa"
     assert guess_normalizer([], answers=["It is 5.", "So 7 it is."]) == "qa"
     assert guess_normalizer([], answers=["-5", "$1,200", "12 %", "1/2", "2e3"]) == "number"

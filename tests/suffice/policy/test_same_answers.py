@@ -235,7 +235,9 @@ def test_words_never_compare_programs():
 
 
 def test_the_choice_says_why():
-    assert chosen_normalizer(["yes", "False"]).why == "which reads all gold answers"
+    assert chosen_normalizer(["yes", "False"], pairs=[("true", "yes")]).normalizer == "boolean"
+    assert chosen_normalizer(["yes", "no"], pairs=[("yes", "no")]).normalizer == "qa"  # the metric stays F1
+    assert chosen_normalizer(["yes", "no"]).why == "which reads all gold answers"
     assert chosen_normalizer([]) == chosen_normalizer([], ["Oslo"])
     assert chosen_normalizer([], ["Oslo"]).why == "since there are no golds"
     assert chosen_normalizer([], ["5", "-5"]).why.endswith("reads nearly all answers")

@@ -1,4 +1,4 @@
-"""How the answers of an imported run are compared, and why: by what was said, or by its gold answers and answers."""
+"""Comparison of the answers of an imported run, with the reason: as was said, or by its gold answers and answers."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ Pairs = Collection[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """How the answers of a recording are compared.
+    """The comparison of the answers of a recording.
 
     Attributes:
         normalizer: Its name.

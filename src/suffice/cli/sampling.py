@@ -24,7 +24,8 @@ from suffice.errors import DataError
 from suffice.loops import SamplingLoop
 from suffice.loops.models import PROMPTS, ChatModel
 from suffice.loops.models.prompts import prompt as built_in_prompt
-from suffice.policy.normalizers import DEFAULT_NORMALIZER, NORMALIZERS, guess_normalizer
+from suffice.policy.comparisons import chosen_normalizer
+from suffice.policy.normalizers import DEFAULT_NORMALIZER, NORMALIZERS
 from suffice.policy.rules import parse_rule, parse_selector
 from suffice.policy.session import Policy
 from suffice.policy.signals import LOGPROB_NEEDS, AnswerPosition, member_component
@@ -244,7 +245,6 @@ def record_samples_command(
 
 def _by_golds(golds: list[str]) -> str:
     """Return the normalizer that fits the gold answers, and print a note on it."""
-    name = guess_normalizer(golds)
-    why = "which reads all gold answers" if golds else "since there are no gold answers"
-    warn(f"note: answers are compared as {name!r}, {why}; --set normalizer=NAME says otherwise")
-    return name
+    chosen = chosen_normalizer(golds)
+    warn(f"note: answers are compared as {chosen.normalizer!r}, {chosen.why}; --set normalizer=NAME says otherwise")
+    return chosen.normalizer

@@ -19,6 +19,7 @@ from suffice.common.results import Result
 from suffice.common.tables import Column, Table, counted
 from suffice.errors import DataError, UnsettledError
 from suffice.importers.base import ImportedRun
+from suffice.importers.comparing import comparison_metadata, comparison_notes, comparison_of
 from suffice.importers.importers import importer, kind_of, log_reader
 from suffice.importers.mapping import Mapped, default_out, mapping_path, own_place, read_mapping, write_mapping
 from suffice.importers.parted_run import PartedRun, run_of_table, run_of_trajectories
@@ -28,9 +29,9 @@ from suffice.importers.table_parts import unpacked_size
 from suffice.importers.table_source import TableOptions
 from suffice.importers.tabular import read_tabular
 from suffice.importers.trajectories import ColumnReading
+from suffice.policy.comparisons import Comparison
 from suffice.policy.embedding import Embedder
-from suffice.policy.expressions import is_available, looks_mathematical
-from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH, guess_normalizer, normalizer_of
+from suffice.policy.normalizers import normalizer_of
 from suffice.recordings.recording import Recording, open_recording
 from suffice.recordings.runs import loop_labels, loops_by_label
 
@@ -176,8 +177,9 @@ def import_recording(
         samples: Whether the rounds of a question are independent samples, without an order: the answer is then found by
             voting, and figures are means over random orders.
         normalizer: Decides which answers are the same, one of `suffice.policy.normalizers.NORMALIZERS`; None = the most specific
-            one that reads all gold answers (without any, the answers), else that of question answering.
-        where: For tabular files: values, by the file's column, that rows must have to be read, for instance one model.
+            one that reads all gold answers (without any, the answers), else that of question answering, unless this would merge
+            answers that differ in signs, decimal points or brackets.
+        where: For tabular files: only rows with these values, by the file's column: those of one model, for instance.
         embedder: Embeds the answers, for `semantic_distance`.
         settle: Called with the error if the file can be read in several ways; returns the value for its `parameter`.  None =
             raise the error.
@@ -225,10 +227,11 @@ def _imported(
         notes.append(f"read as last time, by {mapping_path(out)}: {said}")
     with ExitStack() as stack:
         run = _read_run(path, options, embedder, settle, lambda: _part_folder(out, stack))
+        comparison = _comparison(run, options, settle)
         confirmed, was_asked = _confirmed(path, run, stored, confirm)
         notes += [*run.notes, *_left_out_note(path)]
-        metadata = _metadata(run, options, notes)
-        columns, by_round = run.write(out, metadata, metadata.get("normalizer", DEFAULT_NORMALIZER))
+        metadata = _metadata(run, options, comparison, notes)
+        columns, by_round = run.write(out, metadata, comparison.normalizer)
     loops, noted = _loops_of(out)
     notes += noted
     n_clusters = run.n_clusters
@@ -274,24 +277,20 @@ def _confirmed(
     return guesses, True
 
 
-def _metadata(run: PartedRun, options: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
-    """Return the metadata of the recording, and add notes on how answers are compared."""
-    result = {
-        "source": run.source,
-        "notes": notes,
-        "depends": dict(run.depends),
-        "suffice": __version__,
-        **_how_compared(run, options, notes),
-    }
-    if run.readings:
-        result["read_from"] = {item.ours: item.theirs for item in run.readings}
-    return result
+def _comparison(run: PartedRun, options: dict[str, Any], settle: Callable[[UnsettledError], Any] | None) -> Comparison:
+    """Return how answers are compared; add a choice of `settle` to the options."""
+    try:
+        return comparison_of(run, options)
+    except UnsettledError as error:
+        if settle is None:
+            raise
+        options[error.parameter] = settle(error)
+        return comparison_of(run, options)
 
 
-def _how_compared(run: PartedRun, options: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
-    """Return the metadata on the comparison of answers, and add a note on it."""
-    samples = bool(options.get("samples"))
-    if not samples:
+def _metadata(run: PartedRun, options: Mapping[str, Any], comparison: Comparison, notes: list[str]) -> dict[str, Any]:
+    """Return the metadata of the recording; add notes on how answers are compared, which are stored in it, too."""
+    if not options.get("samples"):
         lead = next((item.theirs for item in run.readings if item.ours == "round" and item.how == "shape"), "")
         if any(word in lead.lower() for word in _OFTEN_SAMPLES):
             notes.insert(
@@ -299,39 +298,17 @@ def _how_compared(run: PartedRun, options: Mapping[str, Any], notes: list[str]) 
                 f"{lead.replace('order in', 'the items of')} are read as rounds that follow one another; if they are independent "
                 "samples, import them with --samples",
             )
-    normalizer, why = options.get("normalizer"), "as you said"
-    if normalizer is None and not samples and run.source != "tabular" and log_reader(run.source) is None:
-        return {}  # a published run keeps the comparison of its paper
-    if normalizer is None:
-        normalizer, why = _guessed_normalizer(run, notes)
-    compared = f"answers are compared as {normalizer!r}, {why}"
-    if samples:
-        notes.append(f"the rounds of a question are independent samples; {compared}")
-        return {"exchangeable": True, "normalizer": normalizer}
-    if "normalizer" not in options and normalizer == DEFAULT_NORMALIZER:
-        return {}
-    if "normalizer" not in options:
-        compared += f"; --set normalizer={DEFAULT_NORMALIZER} compares them as in question answering"
-    if normalizer != DEFAULT_NORMALIZER:
-        notes.append(compared)
-        if MATCH in run.schema.names and any(True for _ in run.texts("golds")):
-            notes.append(f"the log's own score {MATCH!r} is replaced by this comparison with the gold answers")
-    return {"normalizer": normalizer}
-
-
-def _guessed_normalizer(run: PartedRun, notes: list[str]) -> tuple[str, str]:
-    """Guess the normalizer from the gold answers, or without these from the answers; also return the reason."""
-    golds, answers = run.texts("golds"), run.texts("answer")
-    normalizer = guess_normalizer(golds, answers)
-    if not is_available() and any(map(looks_mathematical, golds)):
-        notes.append(
-            "the gold answers look like LaTeX: to compare expressions by their value, pip install 'suffice[math]' and import with "
-            "--set normalizer=math"
-        )
-    if any(True for _ in golds):
-        return normalizer, "which reads all gold answers"
-    reads = "" if normalizer == DEFAULT_NORMALIZER else ", and it reads nearly all answers"
-    return normalizer, f"since there are no golds{reads}"
+    notes += comparison_notes(run, options, comparison)
+    result = {
+        "source": run.source,
+        "notes": notes,
+        "depends": dict(run.depends),
+        "suffice": __version__,
+        **comparison_metadata(options, comparison),
+    }
+    if run.readings:
+        result["read_from"] = {item.ours: item.theirs for item in run.readings}
+    return result
 
 
 def _loops_of(out: Path) -> tuple[tuple[str, ...], list[str]]:

@@ -6,6 +6,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -44,7 +45,8 @@ class PartedRun:
         readings: The meaning of each of the files' columns.
         depends: The configuration on which signals depend.
         ends: Number of trajectories by the reason for their end.
-        longest: The largest number of rounds of a trajectory.
+        longest: The most rounds of one trajectory.
+        list_answers: Whether the answers are lists.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class PartedRun:
         self.depends: Mapping[str, Any] = {}
         self.ends = Counter[str]()
         self.longest = 0
+        self.list_answers = False
         self._answers = None if golds is None else GoldAnswers(golds)
         self._embedder, self._folder = embedder, folder
         self._parts: list[Path | pa.Table] = []
@@ -125,6 +128,26 @@ class PartedRun:
     def texts(self, name: Literal["answer", "golds"]) -> PartTexts:
         """Return the answers, or the gold answers, part by part."""
         return PartTexts(self._parts, name)
+
+    def pairs(self, most: int) -> list[tuple[str, str]]:
+        """Return pairs of texts that are compared: the first answers, each with its gold answers and the answer before it."""
+        return [*islice(self._pairs(), most)]
+
+    def _pairs(self) -> Iterator[tuple[str, str]]:
+        for part in self._parts:
+            names = pq.read_schema(part).names if isinstance(part, Path) else part.column_names
+            if "answer" not in names:
+                continue
+            before: tuple[str, str | None] = ("", None)
+            for row in _table_of(
+                part, [name for name in ("question_id", "answer", "golds") if name in names]
+            ).to_pylist():
+                answer = row["answer"] or ""
+                if answer.strip():
+                    yield from ((answer, gold) for gold in row.get("golds") or ())
+                    if before[0] == row["question_id"] and before[1] is not None:
+                        yield before[1], answer
+                    before = row["question_id"], answer
 
     def write(
         self, out: Path, metadata: Mapping[str, Any], normalizer: str
@@ -260,6 +283,7 @@ def run_of_table(
     run = PartedRun("tabular", golds=golds, embedder=embedder, folder=place)
     for columns in table.rounds():
         run.add(columns, table.texts)
+    run.list_answers = table.grid.list_answers
     run.describe(table.notes(), table.plan.readings, table.tally.depends())
     run.notes += how
     return run

@@ -123,8 +123,6 @@ class Tally:
                 "no column is read as the answer: rules and metrics that need answers are undefined; name it with --column "
                 "answer=COLUMN if there is one"
             )
-        if grid.list_answers:
-            notes.append("answers are lists: the order of their items does not count")
         notes += [*self._missing_notes(plan), *plan.notes]
         if self._unmapped:
             notes.append(f"columns that are kept as they are: {', '.join(self._unmapped)}")

@@ -55,7 +55,7 @@ def gate_rules(tune: Recording, metric: str, named: Sequence[str]) -> list[tuple
         if named:
             raise DataError(
                 f"{named[0]!r} cannot decide whether to retrieve, because this recording has no round 0, the answer of the model "
-                "alone. Record it (suffice record --round-zero), or import it as the first round (--first-round 0)"
+                "alone. Record it (suffice record --round-zero); of a log, suffice import --first-round 0 reads the first round so"
             )
         return []
     rules = [("closed_book", fixed_k(0))]

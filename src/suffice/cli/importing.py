@@ -107,6 +107,17 @@ def import_command(
             "--where", metavar="COLUMN=VALUE", help="For tabular files: only rows with this value; repeatable."
         ),
     ] = None,
+    file_is: Annotated[
+        str | None,
+        typer.Option("--file-is", help="For a folder or zip: what a file is, a round, model, run or question."),
+    ] = None,
+    query: Annotated[
+        str | None, typer.Option("--query", help="For SQLite and DuckDB: the SELECT whose rows are the table.")
+    ] = None,
+    pattern: Annotated[
+        str | None,
+        typer.Option("--pattern", help="For prose: a regular expression with named groups, such as (?P<answer>.+)."),
+    ] = None,
     explain: Annotated[
         bool,
         typer.Option("--explain", help="For traces: show how the longest conversation is read, and write nothing."),
@@ -135,6 +146,7 @@ def import_command(
         "ended": ended,
         "key": key,
         "where": where_pairs(where) or None,
+        "file_is": file_is,
     }
     arguments = {name: value for name, value in settings.items() if value is not None}
     used = _embedder(path, kind, embedder, device, arguments, embed=embed)
@@ -149,6 +161,8 @@ def import_command(
         confirm=_accept if yes else _confirm if interactive else None,
         samples=samples,
         normalizer=normalizer,
+        query=query,
+        pattern=pattern,
         **arguments,
     )
     output.show(summary.to_dict(), _import_screen(summary))

@@ -17,12 +17,13 @@ from suffice.common.display import facts_table
 from suffice.common.files import check_file, quoted
 from suffice.common.results import Result
 from suffice.common.tables import Column, Table, counted
-from suffice.errors import DataError, UnsettledError
+from suffice.errors import DataError, SchemaError, SufficeError, UnsettledError
 from suffice.importers.base import ImportedRun
-from suffice.importers.importers import importer, kind_of, log_reader
+from suffice.importers.importers import importer, is_archive_of_data, kind_of, log_reader
 from suffice.importers.mapping import Mapped, default_out, mapping_path, own_place, read_mapping, write_mapping
 from suffice.importers.parted_run import PartedRun, run_of_table, run_of_trajectories
 from suffice.importers.recognise import data_files, left_out
+from suffice.importers.sources import plain_source
 from suffice.importers.summary import ColumnCount, RoundMeans
 from suffice.importers.table_parts import unpacked_size
 from suffice.importers.table_source import TableOptions
@@ -39,11 +40,11 @@ ENOUGH = 20
 
 _OPTIONS = (
     *("kind", "columns", "metrics", "labels", "golds", "log_golds", "first_round", "ended", "key", "samples"),
-    *("normalizer", "where"),
+    *("normalizer", "where", "file_is", "query", "pattern"),
 )
 """Parameters of `import_recording` that say how a source is read; they are kept for its next import."""
 
-_NOT_OF_A_FORMAT = frozenset({"kind", "golds", "samples", "normalizer"})
+_NOT_OF_A_FORMAT = frozenset({"kind", "golds", "samples", "normalizer", "query", "pattern"})
 """Arguments that are not passed to the readers of formats."""
 
 _OFTEN_SAMPLES = ("answers", "samples", "completions", "generations", "candidates", "responses", "predictions")
@@ -142,6 +143,9 @@ def import_recording(
     samples: bool = False,
     normalizer: str | None = None,
     where: Mapping[str, str] | None = None,
+    file_is: Literal["round", "model", "run", "question"] | None = None,
+    query: str | None = None,
+    pattern: str | None = None,
     embedder: Embedder | None = None,
     settle: Callable[[UnsettledError], Any] | None = None,
     confirm: Callable[[PartedRun], bool] | None = None,
@@ -177,6 +181,10 @@ def import_recording(
         normalizer: Decides which answers are the same, one of `suffice.policy.normalizers.NORMALIZERS`; None = the most specific
             one that reads all gold answers (without any, the answers), else that of question answering.
         where: For tabular files: only rows with these values, by the file's column: those of one model, for instance.
+        file_is: For a folder or archive: what a file's name is, a `round`, a `model`, a `run` or a `question`; None = by the names.
+        query: For a SQLite or DuckDB database: the query whose rows are the table; None = its only table.
+        pattern: For prose: a regular expression with named groups, of which `answer` is one, and `question`, `round` and `gold` are
+            others; a match without an answer is a heading for those that follow.
         embedder: Embeds the answers, for `semantic_distance`.
         settle: Called with the error if the file can be read in several ways; returns the value for its `parameter`.  None =
             raise the error.
@@ -402,35 +410,60 @@ def _read_run(
     folder: Callable[[], Path],
 ) -> PartedRun:
     """Read the run; add the choices of `settle` to the options."""
+    while True:
+        place = path
+        try:
+            place = plain_source(
+                path, folder, query=options.get("query"), pattern=options.get("pattern"), is_archive=is_archive_of_data
+            )
+            run = _read_plain(place, options, embedder, folder)
+        except SufficeError as error:
+            _name_source(error, place, path)
+            if settle is None or not isinstance(error, UnsettledError):
+                raise
+            choice = settle(error)
+            before = options.get(error.parameter)
+            options[error.parameter] = {**before, **choice} if isinstance(before, dict) else choice
+        else:
+            if place.is_dir() and run.source == "tabular" and run.longest == 1 and run.n_clusters == run.ends.total():
+                raise SchemaError(
+                    f"{path}: read file by file, each of {run.n_clusters:,} questions has one round, so that nothing can be stopped "
+                    "earlier. If several files answer the same questions, --file-is round, model or run says what a file is, and "
+                    "--column question_id=COLUMN by what the questions are the same"
+                )
+            return run
+
+
+def _name_source(error: SufficeError, place: Path, path: Path) -> None:
+    """Let an error name files by the source, not by the temporary folder to which they were unpacked."""
+    if place != path:
+        hidden = str(place.parent / path.name)
+        error.args = tuple(text.replace(hidden, str(path)) if isinstance(text, str) else text for text in error.args)
+        if isinstance(error, UnsettledError):
+            error.question = error.question.replace(hidden, str(path))
+
+
+def _read_plain(
+    path: Path, options: dict[str, Any], embedder: Embedder | None, folder: Callable[[], Path]
+) -> PartedRun:
     kind = options.get("kind") or kind_of(path)
     read = importer(kind)
     takes = inspect.signature(read).parameters
     wrong = [name for name in options if name not in {*takes, *_NOT_OF_A_FORMAT}]
     if wrong:
         raise DataError(f"files of the format {kind!r} do not take {wrong[0]!r}; leave it out")
-    golds = options.get("golds")
-    while True:
-        arguments = _reader_arguments(options, takes)
-        try:
-            if read is read_tabular:
-                return run_of_table(
-                    path,
-                    TableOptions(**arguments),
-                    folder=folder,
-                    golds=golds,
-                    embedder=embedder,
-                    announce=lambda: _announce_size(path, kind),
-                )
-            _announce_size(path, kind)
-            run = read(path, embedder, **arguments) if "embedder" in takes else read(path, **arguments)
-        except UnsettledError as error:
-            if settle is None:
-                raise
-            choice = settle(error)
-            before = options.get(error.parameter)
-            options[error.parameter] = {**before, **choice} if isinstance(before, dict) else choice
-        else:
-            break
+    golds, arguments = options.get("golds"), _reader_arguments(options, takes)
+    if read is read_tabular:
+        return run_of_table(
+            path,
+            TableOptions(**arguments),
+            folder=folder,
+            golds=golds,
+            embedder=embedder,
+            announce=lambda: _announce_size(path, kind),
+        )
+    _announce_size(path, kind)
+    run = read(path, embedder, **arguments) if "embedder" in takes else read(path, **arguments)
     if not isinstance(run, ImportedRun):
         raise DataError(
             f"the importer of {kind!r} returned {type(run).__name__}; expected an ImportedRun with the trajectories of {path}"

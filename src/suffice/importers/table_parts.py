@@ -14,11 +14,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from suffice.common.files import PACKED
 from suffice.errors import DataError, SchemaError
 from suffice.importers.fields import lists_as_text, one_run_each
 from suffice.importers.grid import cell_text, whole_number
 from suffice.importers.recognise import data_files, head_of, in_one_piece
-from suffice.importers.records import Record, records_of
+from suffice.importers.records import Record
 from suffice.importers.runs import RunColumns, tell_apart
 from suffice.importers.table_source import TableOptions, TableSource, refuse_other_files, with_ids
 from suffice.policy.metrics import normalize_answer
@@ -43,7 +44,7 @@ _RecordList = list[Record]
 
 def unpacked_size(file: Path) -> int:
     """Estimate the uncompressed size of a file in bytes."""
-    return file.stat().st_size * (_PACKED if file.suffix in (".gz", ".parquet", ".eval") else 1)
+    return file.stat().st_size * (_PACKED if file.suffix in (*PACKED, ".parquet", ".eval") else 1)
 
 
 def is_large(path: Path) -> bool:
@@ -89,7 +90,7 @@ class PartedTable(TableSource):
         super().__init__(path, options)
         self._folder = folder
         self._source: Callable[[], Iterable[_RecordList]] = self._adjacent
-        head = list(islice(records_of(path), PART))
+        head = list(islice(self._records(), PART))
         self._listed = lists_as_text(head)
         self._sample = one_run_each(head, lists=self._listed)
         self.texts: set[str] = set()
@@ -100,7 +101,7 @@ class PartedTable(TableSource):
         try:
             self._guess_from_sample()
         except SchemaError:  # the first rows may all be of one round
-            self._sample += one_run_each(deque(records_of(path), PART), lists=self._listed)
+            self._sample += one_run_each(deque(self._records(), PART), lists=self._listed)
             try:
                 self._guess_from_sample()
             except SchemaError:  # the rounds of a question may be far apart, and only all rows show them
@@ -151,7 +152,7 @@ class PartedTable(TableSource):
 
     def _read(self) -> Iterator[_RecordList]:
         """Yield rows with ids."""
-        records, first, self.skipped = records_of(self._path), 1, 0
+        records, first, self.skipped = self._records(), 1, 0
         size = PART // _ROUNDS_A_RECORD if self.shape.how else PART
         while part := [*islice(records, size)]:
             part = one_run_each(part, first, self._listed)
@@ -212,7 +213,7 @@ class PartedTable(TableSource):
         self._low = _lowest(self._rows, self.plan.columns["round"])
         codes, texts = [], []
         longest, lowest, n = 0, math.inf, 0
-        runs = RunColumns(self._rows, self.plan)
+        runs = RunColumns(self._rows, self.plan, self._declared_run)
         for rows, _ in self.parts():
             by_id = self._by_id(rows)
             n += len(rows)

@@ -41,6 +41,26 @@ Pairs = Annotated[
     list[str] | None, typer.Option("--column", help="For tabular files: OURS=THEIRS, for instance round=step.")
 ]
 
+Kind = Annotated[
+    str | None,
+    typer.Option("--kind", help=f"Instead of recognising the format: {', '.join(importer_names())}."),
+]
+Rows = Annotated[
+    list[str] | None,
+    typer.Option("--where", metavar="COLUMN=VALUE", help="For tabular files: only rows with this value; repeatable."),
+]
+FileIs = Annotated[
+    str | None,
+    typer.Option("--file-is", help="For a folder or zip: what a file is, a round, model, run or question."),
+]
+Query = Annotated[
+    str | None, typer.Option("--query", help="For SQLite and DuckDB: the SELECT whose rows are the table.")
+]
+Pattern = Annotated[
+    str | None,
+    typer.Option("--pattern", help="For prose: a regular expression with named groups, such as (?P<answer>.+)."),
+]
+
 
 def import_command(
     paths: Annotated[
@@ -51,10 +71,7 @@ def import_command(
         RecordingPath | None,
         typer.Option("--out", "-o", help="The recording; by default PATH's name with .parquet, here."),
     ] = None,
-    kind: Annotated[
-        str | None,
-        typer.Option("--kind", help=f"Instead of recognising the format: {', '.join(importer_names())}."),
-    ] = None,
+    kind: Kind = None,
     column: Pairs = None,
     metric_column: Annotated[
         list[str] | None,
@@ -101,23 +118,10 @@ def import_command(
             "sampling", "normalizer", help=f"How answers are compared: {', '.join(NORMALIZERS)}; default: by the golds."
         ),
     ] = None,
-    where: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--where", metavar="COLUMN=VALUE", help="For tabular files: only rows with this value; repeatable."
-        ),
-    ] = None,
-    file_is: Annotated[
-        str | None,
-        typer.Option("--file-is", help="For a folder or zip: what a file is, a round, model, run or question."),
-    ] = None,
-    query: Annotated[
-        str | None, typer.Option("--query", help="For SQLite and DuckDB: the SELECT whose rows are the table.")
-    ] = None,
-    pattern: Annotated[
-        str | None,
-        typer.Option("--pattern", help="For prose: a regular expression with named groups, such as (?P<answer>.+)."),
-    ] = None,
+    where: Rows = None,
+    file_is: FileIs = None,
+    query: Query = None,
+    pattern: Pattern = None,
     explain: Annotated[
         bool,
         typer.Option("--explain", help="For traces: show how the longest conversation is read, and write nothing."),

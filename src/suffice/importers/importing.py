@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import logging
 import math
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
@@ -17,15 +16,15 @@ from suffice.common.display import facts_table
 from suffice.common.files import check_file, quoted
 from suffice.common.results import Result
 from suffice.common.tables import Column, Table, counted
-from suffice.errors import DataError, SchemaError, SufficeError, UnsettledError
+from suffice.errors import DataError, SufficeError, UnsettledError
 from suffice.importers.base import ImportedRun
 from suffice.importers.importers import importer, is_archive_of_data, kind_of, log_reader
 from suffice.importers.mapping import Mapped, default_out, mapping_path, own_place, read_mapping, write_mapping
 from suffice.importers.parted_run import PartedRun, run_of_table, run_of_trajectories
-from suffice.importers.recognise import data_files, left_out
-from suffice.importers.sources import plain_source
+from suffice.importers.recognise import left_out
+from suffice.importers.sources import name_source, plain_source, single_rounds
 from suffice.importers.summary import ColumnCount, RoundMeans
-from suffice.importers.table_parts import unpacked_size
+from suffice.importers.table_parts import announce_size
 from suffice.importers.table_source import TableOptions
 from suffice.importers.tabular import read_tabular
 from suffice.importers.trajectories import ColumnReading
@@ -52,10 +51,6 @@ _OFTEN_SAMPLES = ("answers", "samples", "completions", "generations", "candidate
 
 _NAMED = 5
 """The most files that a note names."""
-
-_log = logging.getLogger(__name__)
-_LARGE, _TIMES = 1 << 26, 10
-"""Warn above this size that a source is read in one piece, and the least factor between its memory and its size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -368,22 +363,6 @@ def _left_out_note(path: Path) -> list[str]:
     return [f"files left out of the folder: {', '.join(names[:_NAMED])}{more}"] if names else []
 
 
-def _announce_size(path: Path, kind: str) -> None:
-    """Warn before a large source is read in one piece."""
-    size = sum(unpacked_size(file) for file in data_files(path))
-    if size >= _LARGE:
-        parts = "CSV, parquet, JSON lines and JSON arrays of one shape are read part by part"
-        advice = parts if kind == "tabular" else "import a shorter period if that is too much"
-        megabytes = f"{size / 1e6:,.0f} MB"
-        _log.warning(
-            "%s has %s and is read in one piece, which takes %s times as much memory or more: %s",
-            path,
-            megabytes,
-            _TIMES,
-            advice,
-        )
-
-
 def _part_folder(out: Path, stack: ExitStack) -> Path:
     """Create a folder beside the recording, which is removed when the stack is closed."""
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -418,7 +397,7 @@ def _read_run(
             )
             run = _read_plain(place, options, embedder, folder)
         except SufficeError as error:
-            _name_source(error, place, path)
+            name_source(error, place, path)
             if settle is None or not isinstance(error, UnsettledError):
                 raise
             choice = settle(error)
@@ -426,21 +405,8 @@ def _read_run(
             options[error.parameter] = {**before, **choice} if isinstance(before, dict) else choice
         else:
             if place.is_dir() and run.source == "tabular" and run.longest == 1 and run.n_clusters == run.ends.total():
-                raise SchemaError(
-                    f"{path}: read file by file, each of {run.n_clusters:,} questions has one round, so that nothing can be stopped "
-                    "earlier. If several files answer the same questions, --file-is round, model or run says what a file is, and "
-                    "--column question_id=COLUMN by what the questions are the same"
-                )
+                raise single_rounds(path, run.n_clusters)
             return run
-
-
-def _name_source(error: SufficeError, place: Path, path: Path) -> None:
-    """Let an error name files by the source, not by the temporary folder to which they were unpacked."""
-    if place != path:
-        hidden = str(place.parent / path.name)
-        error.args = tuple(text.replace(hidden, str(path)) if isinstance(text, str) else text for text in error.args)
-        if isinstance(error, UnsettledError):
-            error.question = error.question.replace(hidden, str(path))
 
 
 def _read_plain(
@@ -460,9 +426,9 @@ def _read_plain(
             folder=folder,
             golds=golds,
             embedder=embedder,
-            announce=lambda: _announce_size(path, kind),
+            announce=lambda: announce_size(path, kind),
         )
-    _announce_size(path, kind)
+    announce_size(path, kind)
     run = read(path, embedder, **arguments) if "embedder" in takes else read(path, **arguments)
     if not isinstance(run, ImportedRun):
         raise DataError(

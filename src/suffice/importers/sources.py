@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import quote
 
 from suffice.common.files import decoded, disk_fault, quoted, unpacked
-from suffice.errors import DataError, SchemaError, UnsettledError
+from suffice.errors import DataError, SchemaError, SufficeError, UnsettledError
 
 SQLITE, DUCKDB, _DUCKDB_AT = b"SQLite format 3\x00", b"DUCK", 8
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
@@ -126,6 +126,24 @@ def unzipped(path: Path, folder: Path) -> Path:
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, OSError) as error:
         raise SchemaError(f"{path}: cannot be unpacked ({error}); unpack it yourself, and import the folder") from error
     return target
+
+
+def name_source(error: SufficeError, place: Path, path: Path) -> None:
+    """Let an error name files by the source, not by the temporary folder to which they were unpacked."""
+    if place != path:
+        hidden = str(place.parent / path.name)
+        error.args = tuple(text.replace(hidden, str(path)) if isinstance(text, str) else text for text in error.args)
+        if isinstance(error, UnsettledError):
+            error.question = error.question.replace(hidden, str(path))
+
+
+def single_rounds(path: Path, n_questions: int) -> SchemaError:
+    """Return the error about a folder in which every question has one round and one run."""
+    return SchemaError(
+        f"{path}: read file by file, each of {n_questions:,} questions has one round, so that nothing can be stopped earlier. If several "
+        "files answer the same questions, --file-is round, model or run says what a file is, and --column question_id=COLUMN by what "
+        "the questions are the same"
+    )
 
 
 def _written(file: Path, rows: Iterable[Mapping[str, Any]]) -> Path:

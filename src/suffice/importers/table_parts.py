@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import pickle
 from collections import deque
@@ -37,6 +38,10 @@ _FURTHER = 1_000
 _GATHERED = 5
 """Number of parts in memory while the rows of questions are gathered."""
 
+_log = logging.getLogger(__name__)
+_LARGE_PIECE, _TIMES = 1 << 26, 10
+"""Warn above this size that a source is read in one piece, and the least factor between its memory and its size."""
+
 _NUMERIC = {int, float, type(None)}
 
 _RecordList = list[Record]
@@ -45,6 +50,22 @@ _RecordList = list[Record]
 def unpacked_size(file: Path) -> int:
     """Estimate the uncompressed size of a file in bytes."""
     return file.stat().st_size * (_PACKED if file.suffix in (*PACKED, ".parquet", ".eval") else 1)
+
+
+def announce_size(path: Path, kind: str) -> None:
+    """Warn before a large source is read in one piece."""
+    size = sum(unpacked_size(file) for file in data_files(path))
+    if size >= _LARGE_PIECE:
+        parts = "CSV, parquet, JSON lines and JSON arrays of one shape are read part by part"
+        advice = parts if kind == "tabular" else "import a shorter period if that is too much"
+        megabytes = f"{size / 1e6:,.0f} MB"
+        _log.warning(
+            "%s has %s and is read in one piece, which takes %s times as much memory or more: %s",
+            path,
+            megabytes,
+            _TIMES,
+            advice,
+        )
 
 
 def is_large(path: Path) -> bool:

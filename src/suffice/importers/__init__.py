@@ -5,9 +5,10 @@ your own is one function, registered by name.  The way of a table from ``suffice
 module:
 
 1. `importing`, `mapping`: options, given or kept from the last import of the source; asks what is ambiguous.
-2. `recognise`, `importers`: the beginning of a file -> its format -> the function that reads it.
-3. `records`: files -> records, the rows of a table or the objects of a JSON file.
-4. `fields`, `shapes`: records -> a row for each question and round.
+2. `sources`: an archive, a database or prose -> plain files; `recognise`, `importers`: the beginning of a file -> its format -> the
+   function that reads it.
+3. `records`, `literals`: files -> records, the rows of a table or the objects of a JSON file.
+4. `fields`, `calls`, `shapes`: records -> a row for each question and round.
 5. `names`, `guesses`, `answer_or_gold`, `unread`: rows -> the meaning of their columns, with notes.
 6. `runs`, `table_source`, `table_parts`: rows -> numbered rows of whole questions, all at once or in parts.
 7. `grid`, `table_rounds`, `tally`: numbered rows -> rounds in columns (`round_columns`), with counts for notes.

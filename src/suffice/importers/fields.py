@@ -10,14 +10,15 @@ from functools import lru_cache
 from typing import Any
 
 from suffice.common.syntax import literal_of
-from suffice.importers.names import ANSWERS, IDS, OUTCOME_NAMES, plain_name
+from suffice.importers.calls import call_fields
+from suffice.importers.names import ANSWERS, IDS, OUTCOME_NAMES, plain_name, rounds_in_order
 from suffice.importers.records import ROUND_LISTS, Record
 from suffice.importers.table_columns import TableColumns
 from suffice.importers.traces.payloads import logged_reply
 from suffice.loops.models._wire import is_cut
 
 _RUN_LISTS = frozenset({"agents", "runs", "seeds", "chains", "trajectories"})
-_DEPTH = 4
+_DEPTH = 8
 _PARTS = frozenset(
     {"choices", "object", "created", "created_at", "completed_at", "output", "content", "type", "role", "status"}
     | {"stop_reason", "stop_sequence", "incomplete_details", "error", "system_fingerprint", "service_tier"}
@@ -33,7 +34,7 @@ def flat(values: Mapping[str, Any], depth: int = _DEPTH) -> Mapping[str, Any]:
     >>> flat({"id": 1, "usage": {"input": {"cached": 3}}})
     {'id': 1, 'usage.input.cached': 3}
     """
-    values = _reply_fields(values)
+    values = call_fields(_reply_fields(values))
     if dict not in map(type, values.values()):
         return values
     result: dict[str, Any] = {}
@@ -57,7 +58,7 @@ def one_run_each(records: Iterable[Record], first: int = 1, lists: Collection[st
     names = lists_as_text(records) if lists is None else lists
     result = []
     for read in records:
-        values = _with_lists(read.values, names)
+        values = _straight(_with_lists(read.values, names))
         item = read if values is read.values else replace(read, values=values)
         name = next((name for name in _run_lists(tuple(values)) if _are_lists(values[name])), None)
         if name is None:
@@ -70,6 +71,35 @@ def one_run_each(records: Iterable[Record], first: int = 1, lists: Collection[st
     return [
         item if item.number == number else replace(item, number=number) for number, item in enumerate(result, first)
     ]
+
+
+def _straight(values: Mapping[str, Any], depth: int = _DEPTH) -> Mapping[str, Any]:
+    """Return an object with its rounds as plain lists: objects keyed by the numbers of rounds, and lists of single-item lists.
+
+    >>> _straight({"rounds": {"round_1": {"answer": "Lima"}, "round_2": {"answer": "Oslo"}}, "drafts": [["a"], ["b"]]})
+    {'rounds': [{'answer': 'Lima'}, {'answer': 'Oslo'}], 'drafts': ['a', 'b']}
+    """
+    if {dict, list}.isdisjoint(map(type, values.values())):
+        return values
+    changed = {name: _straight_value(name, value, depth) for name, value in values.items()}
+    return values if all(changed[name] is value for name, value in values.items()) else changed
+
+
+def _straight_value(name: str, value: Any, depth: int) -> Any:
+    if isinstance(value, dict) and depth:
+        if names_rounds(name):
+            may_be_texts = plain_name(name) in ROUND_LISTS
+            rounds = (
+                rounds_in_order(value) if may_be_texts or all(isinstance(v, dict) for v in value.values()) else None
+            )
+            if rounds is not None:
+                return rounds
+        return _straight(value, depth - 1)
+    if isinstance(value, list) and _are_lists(value) and names_rounds(name) and plain_name(name) not in _RUN_LISTS:
+        if all(len(part) == 1 for part in value):
+            return [part[0] for part in value]
+        return value[0] if len(value) == 1 else value
+    return value
 
 
 def _are_lists(value: Any) -> bool:
@@ -132,7 +162,7 @@ def _list_or_text(text: str) -> Any:
 
 def names_rounds(name: str) -> bool:
     """Return whether a field with this name may contain the rounds, or one value for each round."""
-    plain = plain_name(name)
+    plain = plain_name(name).rpartition(".")[2]
     return plain in ROUND_LISTS or single_name(plain) in (*ANSWERS, *OUTCOME_NAMES) or plain in OUTCOME_NAMES
 
 

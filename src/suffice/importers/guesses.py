@@ -161,6 +161,12 @@ def guess_columns(
         if name in shape.outer and (name in OF_ROUNDS or is_cost(name) or name in METRICS or name in SIGNALS):
             continue  # it describes the question, not a round
         if (name in known or is_cost(name)) and name not in said and name not in columns:
+            other = None if name in shown else table.other_meaning(name)
+            if other is not None:
+                result.notes.append(
+                    f"{name!r} has {other!r:.40}, so it is not the column of this name in a recording: it is kept as 'imported_{name}'"
+                )
+                continue
             how = "shape" if name in shown else "its own name"
             result.read(name, name, how, shown.get(name, ""))
     guess = _Guess(table, result, shape, frozenset({*columns, *metrics, *labels}))

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from suffice.common.provided import by_name, load_entry
 from suffice.errors import DataError, MissingExtraError, did_you_mean
 from suffice.importers.base import ImportedRun
-from suffice.importers.recognise import Head, recognise
+from suffice.importers.recognise import Head, head_of, is_archive, recognise
 
 IMPORTERS = "suffice.importers"
 """The group of entry points; each has the name of a format and a function from a path to an `ImportedRun`."""
@@ -97,6 +97,18 @@ def kind_of(path: str | Path) -> str:
             file is already a recording.
         DataError: A file cannot be read, or an importer of an installed package cannot be loaded.
     """
+    others, traces, lacks_papers = _tests()
+    published = f"A published run ({', '.join(OF_PAPERS)})"
+    return recognise(path, others, traces, f". {_missing(published)}" if lacks_papers else "")
+
+
+def is_archive_of_data(path: Path) -> bool:
+    """Return whether a zip file holds data files that no importer reads as one format."""
+    return is_archive(head_of(path), *_tests()[:2])
+
+
+def _tests() -> tuple[dict[str, _Test], dict[str, _Test], bool]:
+    """Return the tests of formats, those of traces, and whether the formats of published runs are missing."""
     traces: dict[str, _Test] = {}
     others: dict[str, _Test] = {}
     entries = by_name(IMPORTERS)  # once: each call reads the metadata of all installed packages
@@ -104,9 +116,7 @@ def kind_of(path: str | Path) -> str:
         read = _REGISTERED.get(name) or _loaded(name, entries[name])
         if hasattr(read, _RECOGNISES):
             (traces if hasattr(read, _LOG_OF) else others)[name] = getattr(read, _RECOGNISES)
-    lacks_papers = not {*OF_PAPERS} <= entries.keys()
-    published = f"A published run ({', '.join(OF_PAPERS)})"
-    return recognise(path, others, traces, f". {_missing(published)}" if lacks_papers else "")
+    return others, traces, not {*OF_PAPERS} <= entries.keys()
 
 
 def _missing(what: str) -> MissingExtraError:

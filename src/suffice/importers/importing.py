@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import logging
 import math
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
@@ -17,15 +16,15 @@ from suffice.common.display import facts_table
 from suffice.common.files import check_file, quoted
 from suffice.common.results import Result
 from suffice.common.tables import Column, Table, counted
-from suffice.errors import DataError, UnsettledError
+from suffice.errors import DataError, SufficeError, UnsettledError
 from suffice.importers.base import ImportedRun
-from suffice.importers.comparing import comparison_metadata, comparison_notes, comparison_of
-from suffice.importers.importers import importer, kind_of, log_reader
+from suffice.importers.importers import importer, is_archive_of_data, kind_of, log_reader
 from suffice.importers.mapping import Mapped, default_out, mapping_path, own_place, read_mapping, write_mapping
 from suffice.importers.parted_run import PartedRun, run_of_table, run_of_trajectories
-from suffice.importers.recognise import data_files, left_out
+from suffice.importers.recognise import left_out
+from suffice.importers.sources import name_source, plain_source, single_rounds
 from suffice.importers.summary import ColumnCount, RoundMeans
-from suffice.importers.table_parts import unpacked_size
+from suffice.importers.table_parts import announce_size
 from suffice.importers.table_source import TableOptions
 from suffice.importers.tabular import read_tabular
 from suffice.importers.trajectories import ColumnReading
@@ -40,11 +39,11 @@ ENOUGH = 20
 
 _OPTIONS = (
     *("kind", "columns", "metrics", "labels", "golds", "log_golds", "first_round", "ended", "key", "samples"),
-    *("normalizer", "where"),
+    *("normalizer", "where", "file_is", "query", "pattern"),
 )
 """Parameters of `import_recording` that say how a source is read; they are kept for its next import."""
 
-_NOT_OF_A_FORMAT = frozenset({"kind", "golds", "samples", "normalizer"})
+_NOT_OF_A_FORMAT = frozenset({"kind", "golds", "samples", "normalizer", "query", "pattern"})
 """Arguments that are not passed to the readers of formats."""
 
 _OFTEN_SAMPLES = ("answers", "samples", "completions", "generations", "candidates", "responses", "predictions")
@@ -52,10 +51,6 @@ _OFTEN_SAMPLES = ("answers", "samples", "completions", "generations", "candidate
 
 _NAMED = 5
 """The most files that a note names."""
-
-_log = logging.getLogger(__name__)
-_LARGE, _TIMES = 1 << 26, 10
-"""Warn above this size that a source is read in one piece, and the least factor between its memory and its size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +138,9 @@ def import_recording(
     samples: bool = False,
     normalizer: str | None = None,
     where: Mapping[str, str] | None = None,
+    file_is: Literal["round", "model", "run", "question"] | None = None,
+    query: str | None = None,
+    pattern: str | None = None,
     embedder: Embedder | None = None,
     settle: Callable[[UnsettledError], Any] | None = None,
     confirm: Callable[[PartedRun], bool] | None = None,
@@ -180,6 +178,10 @@ def import_recording(
             one that reads all gold answers (without any, the answers), else that of question answering, unless this would merge
             answers that differ in signs, decimal points or brackets.
         where: For tabular files: only rows with these values, by the file's column: those of one model, for instance.
+        file_is: For a folder or archive: what a file's name is, a `round`, a `model`, a `run` or a `question`; None = by the names.
+        query: For a SQLite or DuckDB database: the query whose rows are the table; None = its only table.
+        pattern: For prose: a regular expression with named groups, of which `answer` is one, and `question`, `round` and `gold` are
+            others; a match without an answer is a heading for those that follow.
         embedder: Embeds the answers, for `semantic_distance`.
         settle: Called with the error if the file can be read in several ways; returns the value for its `parameter`.  None =
             raise the error.
@@ -344,22 +346,6 @@ def _left_out_note(path: Path) -> list[str]:
     return [f"files left out of the folder: {', '.join(names[:_NAMED])}{more}"] if names else []
 
 
-def _announce_size(path: Path, kind: str) -> None:
-    """Warn before a large source is read as a whole."""
-    size = sum(unpacked_size(file) for file in data_files(path))
-    if size >= _LARGE:
-        parts = "CSV, parquet, JSON lines and JSON arrays of one shape are read part by part"
-        advice = parts if kind == "tabular" else "import a shorter period if that is too much"
-        megabytes = f"{size / 1e6:,.0f} MB"
-        _log.warning(
-            "%s has %s and is read in one piece, which takes %s times as much memory or more: %s",
-            path,
-            megabytes,
-            _TIMES,
-            advice,
-        )
-
-
 def _part_folder(out: Path, stack: ExitStack) -> Path:
     """Create a folder beside the recording, which is removed when the stack is closed."""
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -386,35 +372,47 @@ def _read_run(
     folder: Callable[[], Path],
 ) -> PartedRun:
     """Read the run; add the choices of `settle` to the options."""
+    while True:
+        place = path
+        try:
+            place = plain_source(
+                path, folder, query=options.get("query"), pattern=options.get("pattern"), is_archive=is_archive_of_data
+            )
+            run = _read_plain(place, options, embedder, folder)
+        except SufficeError as error:
+            name_source(error, place, path)
+            if settle is None or not isinstance(error, UnsettledError):
+                raise
+            choice = settle(error)
+            before = options.get(error.parameter)
+            options[error.parameter] = {**before, **choice} if isinstance(before, dict) else choice
+        else:
+            if place.is_dir() and run.source == "tabular" and run.longest == 1 and run.n_clusters == run.ends.total():
+                raise single_rounds(path, run.n_clusters)
+            return run
+
+
+def _read_plain(
+    path: Path, options: dict[str, Any], embedder: Embedder | None, folder: Callable[[], Path]
+) -> PartedRun:
     kind = options.get("kind") or kind_of(path)
     read = importer(kind)
     takes = inspect.signature(read).parameters
     wrong = [name for name in options if name not in {*takes, *_NOT_OF_A_FORMAT}]
     if wrong:
         raise DataError(f"files of the format {kind!r} do not take {wrong[0]!r}; leave it out")
-    golds = options.get("golds")
-    while True:
-        arguments = _reader_arguments(options, takes)
-        try:
-            if read is read_tabular:
-                return run_of_table(
-                    path,
-                    TableOptions(**arguments),
-                    folder=folder,
-                    golds=golds,
-                    embedder=embedder,
-                    announce=lambda: _announce_size(path, kind),
-                )
-            _announce_size(path, kind)
-            run = read(path, embedder, **arguments) if "embedder" in takes else read(path, **arguments)
-        except UnsettledError as error:
-            if settle is None:
-                raise
-            choice = settle(error)
-            before = options.get(error.parameter)
-            options[error.parameter] = {**before, **choice} if isinstance(before, dict) else choice
-        else:
-            break
+    golds, arguments = options.get("golds"), _reader_arguments(options, takes)
+    if read is read_tabular:
+        return run_of_table(
+            path,
+            TableOptions(**arguments),
+            folder=folder,
+            golds=golds,
+            embedder=embedder,
+            announce=lambda: announce_size(path, kind),
+        )
+    announce_size(path, kind)
+    run = read(path, embedder, **arguments) if "embedder" in takes else read(path, **arguments)
     if not isinstance(run, ImportedRun):
         raise DataError(
             f"the importer of {kind!r} returned {type(run).__name__}; expected an ImportedRun with the trajectories of {path}"

@@ -7,14 +7,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from suffice.common.files import write_file
+from suffice.common.files import PACKED, write_file
 from suffice.common.json_text import load_json
 from suffice.errors import DataError, SchemaError
 from suffice.recordings.recording import open_recording
 
 _FORMAT = "suffice import"
 _VERSION = 1
-_LOG_ENDINGS = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".txt", ".gz", ".zip", ".eval", ".xlsx")
+_LOG_ENDINGS = (
+    ".csv",
+    ".tsv",
+    ".json",
+    ".jsonl",
+    ".ndjson",
+    ".txt",
+    ".zip",
+    ".eval",
+    ".xlsx",
+    ".db",
+    ".sqlite",
+    ".duckdb",
+    *PACKED,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,11 +89,9 @@ def write_mapping(out: Path, source: Path, mapped: Mapped) -> None:
 
 
 def default_out(path: Path) -> Path:
-    """Return the default path of a recording: the source's name in the current folder.
-
-    Not if a recording there may have cost calls.
-    """
-    stem = path.resolve().name.removesuffix(".gz")
+    """Return the path of a recording in the current folder under the name of its source, unless that may have cost calls."""
+    name = path.resolve().name
+    stem = name.rpartition(".")[0] if name.endswith(PACKED) else name
     out = Path(f"{stem if path.is_dir() else Path(stem).stem}.parquet")
     if out.exists() and not _was_imported(out):
         raise DataError(f"{str(out)!r} exists and was not imported: name the recording to write with -o FILE")

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from suffice.errors import DataError
-from suffice.importers.grid import cell_number
+from suffice.importers.grid import END_NAMES, OWN_COLUMNS, cell_number, cell_text
 from suffice.importers.names import GOLDS, plain_name
 from suffice.importers.records import Record
+from suffice.policy.normalizers import ANSWER_ID
 
 
 class TableColumns:
@@ -69,6 +70,12 @@ class TableColumns:
         values = [value for value in self.column(name) if value is not None]
         return 2 * sum(isinstance(value, str | int | float) for value in values) > len(values) or not values
 
+    def other_meaning(self, name: str) -> Any:
+        """Return a value that a column with one of our names cannot have, if most of its values are such; else None."""
+        values = [value for value in self.column(name) if value is not None and value != ""]
+        unusable = [value for value in values if not _is_usable(name, value)]
+        return unusable[0] if 2 * len(unusable) > len(values) else None
+
     def numbers(self, name: str) -> list[float] | None:
         """Return the defined numbers of a column; None if it has other values, or none."""
         try:
@@ -90,6 +97,24 @@ class TableColumns:
         `but_for` is the share of ids that may have several values.
         """
         return self.changing_in(name, ids) <= but_for * len(set(map(str, ids)))
+
+
+def _is_usable(name: str, value: Any) -> bool:
+    """Return whether a column with one of our names may have a value."""
+    if name == ANSWER_ID:
+        return False  # in a log it is the id of a row, while ours is made from the answers
+    if name in ("answer", "golds", "round"):
+        return True  # what cannot be read is an error that names its row
+    try:
+        if name == "end":
+            return value in END_NAMES
+        if name in OWN_COLUMNS:
+            cell_text(value, name, "")
+        else:
+            cell_number(value, name, "")
+    except (DataError, TypeError):
+        return False
+    return True
 
 
 def _is_whole(value: Any) -> bool:

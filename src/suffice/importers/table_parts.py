@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import pickle
 from collections import deque
@@ -14,11 +15,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from suffice.common.files import PACKED
 from suffice.errors import DataError, SchemaError
 from suffice.importers.fields import lists_as_text, one_run_each
 from suffice.importers.grid import cell_text, whole_number
 from suffice.importers.recognise import data_files, head_of, in_one_piece
-from suffice.importers.records import Record, records_of
+from suffice.importers.records import Record
 from suffice.importers.runs import RunColumns, tell_apart
 from suffice.importers.table_source import TableOptions, TableSource, refuse_other_files, with_ids
 from suffice.policy.metrics import normalize_answer
@@ -36,6 +38,10 @@ _FURTHER = 1_000
 _GATHERED = 5
 """Number of parts in memory while the rows of questions are gathered."""
 
+_log = logging.getLogger(__name__)
+_LARGE_PIECE, _TIMES = 1 << 26, 10
+"""Warn above this size that a source is read in one piece, and the least factor between its memory and its size."""
+
 _NUMERIC = {int, float, type(None)}
 
 _RecordList = list[Record]
@@ -43,7 +49,23 @@ _RecordList = list[Record]
 
 def unpacked_size(file: Path) -> int:
     """Estimate the uncompressed size of a file in bytes."""
-    return file.stat().st_size * (_PACKED if file.suffix in (".gz", ".parquet", ".eval") else 1)
+    return file.stat().st_size * (_PACKED if file.suffix in (*PACKED, ".parquet", ".eval") else 1)
+
+
+def announce_size(path: Path, kind: str) -> None:
+    """Warn before a large source is read in one piece."""
+    size = sum(unpacked_size(file) for file in data_files(path))
+    if size >= _LARGE_PIECE:
+        parts = "CSV, parquet, JSON lines and JSON arrays of one shape are read part by part"
+        advice = parts if kind == "tabular" else "import a shorter period if that is too much"
+        megabytes = f"{size / 1e6:,.0f} MB"
+        _log.warning(
+            "%s has %s and is read in one piece, which takes %s times as much memory or more: %s",
+            path,
+            megabytes,
+            _TIMES,
+            advice,
+        )
 
 
 def is_large(path: Path) -> bool:
@@ -89,7 +111,7 @@ class PartedTable(TableSource):
         super().__init__(path, options)
         self._folder = folder
         self._source: Callable[[], Iterable[_RecordList]] = self._adjacent
-        head = list(islice(records_of(path), PART))
+        head = list(islice(self._records(), PART))
         self._listed = lists_as_text(head)
         self._sample = one_run_each(head, lists=self._listed)
         self.texts: set[str] = set()
@@ -100,7 +122,7 @@ class PartedTable(TableSource):
         try:
             self._guess_from_sample()
         except SchemaError:  # the first rows may all be of one round
-            self._sample += one_run_each(deque(records_of(path), PART), lists=self._listed)
+            self._sample += one_run_each(deque(self._records(), PART), lists=self._listed)
             try:
                 self._guess_from_sample()
             except SchemaError:  # the rounds of a question may be far apart, and only all rows show them
@@ -150,8 +172,8 @@ class PartedTable(TableSource):
         return [self._names.get(name, name) for name in names]
 
     def _read(self) -> Iterator[_RecordList]:
-        """Yield the rows, with ids."""
-        records, first, self.skipped = records_of(self._path), 1, 0
+        """Yield rows with ids."""
+        records, first, self.skipped = self._records(), 1, 0
         size = PART // _ROUNDS_A_RECORD if self.shape.how else PART
         while part := [*islice(records, size)]:
             part = one_run_each(part, first, self._listed)
@@ -212,7 +234,7 @@ class PartedTable(TableSource):
         self._low = _lowest(self._rows, self.plan.columns["round"])
         codes, texts = [], []
         longest, lowest, n = 0, math.inf, 0
-        runs = RunColumns(self._rows, self.plan)
+        runs = RunColumns(self._rows, self.plan, self._declared_run)
         for rows, _ in self.parts():
             by_id = self._by_id(rows)
             n += len(rows)

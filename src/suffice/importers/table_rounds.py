@@ -178,9 +178,17 @@ class _Rows:
                     ),
                 },
             )
-        raise DataError(
-            f"{has_it}; each pair must be unique. If they are several runs of one question, a column such as run_id or seed "
-            "tells them apart"
+        number = columns["round"]
+        raise UnsettledError(
+            f"{has_it}; each pair must be unique. If a column such as run_id or seed tells several runs apart, --column run=COLUMN "
+            "names it",
+            "columns",
+            {
+                f"--column {quoted(f'run={number}')}": (
+                    {"run": number},
+                    f"another run of the question begins where {number!r} begins again",
+                ),
+            },
         )
 
     def _settle_first_round(self, lowest: int) -> None:
@@ -208,9 +216,16 @@ class _Rows:
         if wrong.any():
             q = int(np.searchsorted(starts, int(np.argmax(wrong)), side="right")) - 1
             own = numbers[starts[q] : starts[q] + lengths[q]].astype(np.int64).tolist()
-            raise DataError(
-                f"{self._where}: question {ids[q]!r} has the rounds {own!r:.80}; expected 0, 1, 2, ... or 1, 2, ... "
-                "without gaps. --column round= counts the rows of each question in their order instead"
+            raise UnsettledError(
+                f"{self._where}: question {ids[q]!r} has the rounds {own!r:.80}; expected 0, 1, 2, ... or 1, 2, ... without gaps. If "
+                "rounds are missing, find them first",
+                "columns",
+                {
+                    "--column round=": (
+                        {"round": ""},
+                        "nothing is missing: count the rows of each question in their order",
+                    )
+                },
             )
         return result
 

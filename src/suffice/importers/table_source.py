@@ -19,6 +19,7 @@ from suffice.importers.names import ANSWERS, is_round_name, plain_name
 from suffice.importers.records import Record, records_of
 from suffice.importers.round_columns import RoundColumns
 from suffice.importers.runs import (
+    RUN,
     RowOrder,
     Run,
     RunColumns,
@@ -48,6 +49,7 @@ class TableOptions:
     ended: End | None = None
     samples: bool = False
     where: Mapping[str, str] = field(default_factory=dict)
+    file_is: Literal["round", "model", "run", "question"] | None = None
 
 
 class TableSource(ABC):
@@ -75,22 +77,38 @@ class TableSource(ABC):
         self.tally = Tally()
         self._several = 0
 
+    def _records(self) -> Iterator[Record]:
+        return records_of(self._path, self._options.file_is)
+
     def _unfolded(self, records: Sequence[Record]) -> Shape:
         """Return the rows of some or all records, and determine the form in which the records contain them."""
         columns = self._options.columns
+        if self._options.file_is == "round":
+            inner = unfold(records, columns.get(ROUNDS), is_long=lambda _: False)
+            if inner.how:
+                raise DataError(
+                    f"{self._path}: {inner.how}, so a file is not a round: --file-is model, or --file-is run, if files repeat questions"
+                )
         return unfold(records, columns.get(ROUNDS), is_long=lambda rows: "round" in columns or is_long(rows))
 
     def _guess(self, shape: Shape) -> None:
         """Guess the meaning of the columns from some or all rows, and number these rows."""
         options = self._options
-        columns = {ours: theirs for ours, theirs in options.columns.items() if ours != ROUNDS}
+        columns = {ours: theirs for ours, theirs in options.columns.items() if ours not in (ROUNDS, RUN)}
         ignored = ignored_names(columns)
         self.shape = chosen_rows(shape, ignored, options.where)
         self.plan = guess_columns(columns, options.metrics, options.labels, shape=self.shape)
         if options.log_golds == "drop":
             self.plan.drop("golds")
-        self._rows, self._order = in_order(self.shape, self.plan, ignored=ignored, samples=options.samples)
+        self._rows, self._order = in_order(
+            self.shape, self.plan, ignored=ignored, samples=options.samples, run=self._declared_run
+        )
         self.grid = grid_of(self._path, self._rows, self.plan, first_round=options.first_round, ended=options.ended)
+
+    @property
+    def _declared_run(self) -> str:
+        """The column that tells runs of a question apart, as the user says; "" = found by `RunColumns`."""
+        return self._options.columns.get(RUN, "")
 
     @property
     def _key(self) -> str:
@@ -135,14 +153,14 @@ class WholeTable(TableSource):
 
     def __init__(self, path: Path, options: TableOptions) -> None:
         super().__init__(path, options)
-        records = list(records_of(path))
+        records = list(self._records())
         if not records:
             raise DataError(f"{path}: no rows; expected one for each question and round, or one for each question")
         shape = self._unfolded(records)
         refuse_other_files(path, {item.file for item in records}, {row.file for row in shape.rows}, shape.how)
         self._guess(shape)
         self.skipped = self.shape.skipped
-        runs = RunColumns(self._rows, self.plan)
+        runs = RunColumns(self._rows, self.plan, self._declared_run)
         runs.add(self._rows)
         self.run = runs.choice()
 
@@ -219,7 +237,7 @@ def _are_lists(rows: Sequence[Record], answer: str | None) -> bool:
 
 
 def in_order(
-    shape: Shape, plan: ColumnMap, *, ignored: Collection[str] = (), samples: bool = False
+    shape: Shape, plan: ColumnMap, *, ignored: Collection[str] = (), samples: bool = False, run: str = ""
 ) -> tuple[list[Record], RowOrder | None]:
     """Add computed ids and round numbers to rows; also return their order, None if the table numbers rounds."""
     key = plan.columns.get("question_id")
@@ -228,7 +246,7 @@ def in_order(
         plan.columns["question_id"] = "question_id"
         plan.formulas["question_id"] = lambda row: row.values.get(key)
     rows = with_ids(shape.rows, plan)
-    order = row_order(rows, plan, is_ordered=shape.is_ordered, ignored=ignored, samples=samples)
+    order = row_order(rows, plan, is_ordered=shape.is_ordered, ignored=ignored, samples=samples, declared=run)
     if order is None:
         return rows, None
     rows, time = order.numbered(rows)

@@ -26,8 +26,8 @@ MODEL_NAMES = frozenset(
 """Columns that name the model; their values are never texts of the question."""
 
 LOOP_NAMES = MODEL_NAMES | {
-    *("prompt_id", "prompt_name", "prompt_version", "temperature", "retriever"),
-    *("system", "system_name", "system_id", "method", "experiment"),
+    *("prompt_id", "prompt_name", "prompt_version", "prompt_template", "temperature", "retriever"),
+    *("system", "system_name", "system_id", "system_prompt", "system_message", "method", "experiment"),
     *("config", "config_id", "config_name", "configuration", "variant"),
 }
 """Last parts of the names of columns whose values tell loops apart; one of `MODEL_NAMES` always does."""

@@ -85,6 +85,18 @@ class _Reading:
         ),
     ] = None
 
+    file_is: Annotated[
+        str | None,
+        typer.Option("--file-is", help="For a folder or zip: what a file is, a round, model, run or question."),
+    ] = None
+    query: Annotated[
+        str | None, typer.Option("--query", help="For SQLite and DuckDB: the SELECT whose rows are the table.")
+    ] = None
+    pattern: Annotated[
+        str | None,
+        typer.Option("--pattern", help="For prose: a regular expression with named groups, such as (?P<answer>.+)."),
+    ] = None
+
     def arguments(self) -> dict[str, Any]:
         """Return what was given, as importers take it."""
         read: dict[str, Any] = {
@@ -96,28 +108,9 @@ class _Reading:
             "ended": self.ended,
             "key": self.key,
             "where": where_pairs(self.where) or None,
+            "file_is": self.file_is,
         }
         return {name: value for name, value in read.items() if value is not None}
-
-Kind = Annotated[
-    str | None,
-    typer.Option("--kind", help=f"Instead of recognising the format: {', '.join(importer_names())}."),
-]
-Rows = Annotated[
-    list[str] | None,
-    typer.Option("--where", metavar="COLUMN=VALUE", help="For tabular files: only rows with this value; repeatable."),
-]
-FileIs = Annotated[
-    str | None,
-    typer.Option("--file-is", help="For a folder or zip: what a file is, a round, model, run or question."),
-]
-Query = Annotated[
-    str | None, typer.Option("--query", help="For SQLite and DuckDB: the SELECT whose rows are the table.")
-]
-Pattern = Annotated[
-    str | None,
-    typer.Option("--pattern", help="For prose: a regular expression with named groups, such as (?P<answer>.+)."),
-]
 
 
 def import_command(
@@ -130,15 +123,9 @@ def import_command(
         RecordingPath | None,
         typer.Option("--out", "-o", help="The recording; by default PATH's name with .parquet, here."),
     ] = None,
-    kind: Kind = None,
-    column: Pairs = None,
-    metric_column: Annotated[
-        list[str] | None,
-        typer.Option("--metric-column", help="For tabular files: NAME=COLUMN, a metric of your own in [0, 1]."),
-    ] = None,
-    label: Annotated[
-        list[str] | None,
-        typer.Option("--label", help="For tabular files: NAME=COLUMN, a text; policies depend on a 'model'."),
+    kind: Annotated[
+        str | None,
+        typer.Option("--kind", help=f"Instead of recognising the format: {', '.join(importer_names())}."),
     ] = None,
     golds: Annotated[
         Path | None,
@@ -155,10 +142,6 @@ def import_command(
             "sampling", "normalizer", help=f"How answers are compared: {', '.join(NORMALIZERS)}; default: by the golds."
         ),
     ] = None,
-    where: Rows = None,
-    file_is: FileIs = None,
-    query: Query = None,
-    pattern: Pattern = None,
     explain: Annotated[
         bool,
         typer.Option("--explain", help="For traces: show how the longest conversation is read, and write nothing."),
@@ -178,18 +161,7 @@ def import_command(
     if explain:
         _explain(path, kind or kind_of(path), reading.key, output)
         return
-    settings: dict[str, Any] = {
-        "columns": _column_pairs(column, "--column", "OURS=THEIRS", may_be_empty=True),
-        "metrics": _column_pairs(metric_column, "--metric-column", "NAME=COLUMN"),
-        "labels": _column_pairs(label, "--label", "NAME=COLUMN"),
-        "log_golds": log_golds,
-        "first_round": first_round,
-        "ended": ended,
-        "key": key,
-        "where": where_pairs(where) or None,
-        "file_is": file_is,
-    }
-    arguments = {name: value for name, value in settings.items() if value is not None}
+    arguments = reading.arguments()
     used = _embedder(path, kind, embedder, device, arguments, embed=embed)
     interactive = sys.stdin.isatty() and sys.stderr.isatty()
     summary = import_recording(
@@ -202,8 +174,8 @@ def import_command(
         confirm=_accept if yes else _confirm if interactive else None,
         samples=samples,
         normalizer=normalizer,
-        query=query,
-        pattern=pattern,
+        query=reading.query,
+        pattern=reading.pattern,
         **arguments,
     )
     output.show(summary.to_dict(), _import_screen(summary))

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from suffice.cli import models
-from suffice.cli.console import warn
+from suffice.cli.console import errors, print_table, warn
 from suffice.cli.groups import RecordingPath
 from suffice.cli.local import DeviceName
 from suffice.cli.output import Output, Screen
@@ -107,6 +107,10 @@ def import_command(
             "--where", metavar="COLUMN=VALUE", help="For tabular files: only rows with this value; repeatable."
         ),
     ] = None,
+    expected: Annotated[
+        list[str] | None,
+        typer.Option("--expected", metavar="ALARM", help="The log is right although this alarm doubts it; repeatable."),
+    ] = None,
     explain: Annotated[
         bool,
         typer.Option("--explain", help="For traces: show how the longest conversation is read, and write nothing."),
@@ -149,6 +153,7 @@ def import_command(
         confirm=_accept if yes else _confirm if interactive else None,
         samples=samples,
         normalizer=normalizer,
+        expected=expected,
         **arguments,
     )
     output.show(summary.to_dict(), _import_screen(summary))
@@ -177,9 +182,11 @@ def _accept(_: PartedRun) -> bool:
 
 
 def _confirm(run: PartedRun) -> bool:
-    """Show how the columns were read, and return whether the user agrees."""
+    """Show how the columns and one question were read, and return whether the user agrees."""
     for reading in run.readings:
         warn(f"  {reading.ours}: {reading.theirs} ({reading.how})")
+    for table in run.shown:
+        print_table(table, errors)
     for note in run.notes:
         warn(f"  note: {note}")
     return typer.confirm("Import it like this?", default=True, err=True)
@@ -244,6 +251,7 @@ def _import_screen(summary: ImportSummary) -> Screen:
     return Screen(
         sentences=[sentence],
         tables=summary.tables()[1:],
+        shown=len(summary.tables()) - 2,
         notes=[*summary.notes, *nulled],
         files={"mapping": summary.mapping},
         then=_next_step(summary),

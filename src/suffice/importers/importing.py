@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import logging
-import math
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -18,10 +17,12 @@ from suffice.common.files import check_file, quoted
 from suffice.common.results import Result
 from suffice.common.tables import Column, Table, counted
 from suffice.errors import DataError, UnsettledError
+from suffice.importers.alarms import Alarm, check_expected, find_alarms
 from suffice.importers.base import ImportedRun
 from suffice.importers.importers import importer, kind_of, log_reader
 from suffice.importers.mapping import Mapped, default_out, mapping_path, own_place, read_mapping, write_mapping
 from suffice.importers.parted_run import PartedRun, run_of_table, run_of_trajectories
+from suffice.importers.preview import Preview, means_table
 from suffice.importers.recognise import data_files, left_out
 from suffice.importers.summary import ColumnCount, RoundMeans
 from suffice.importers.table_parts import unpacked_size
@@ -39,11 +40,11 @@ ENOUGH = 20
 
 _OPTIONS = (
     *("kind", "columns", "metrics", "labels", "golds", "log_golds", "first_round", "ended", "key", "samples"),
-    *("normalizer", "where"),
+    *("normalizer", "where", "expected"),
 )
 """Parameters of `import_recording` that say how a source is read; they are kept for its next import."""
 
-_NOT_OF_A_FORMAT = frozenset({"kind", "golds", "samples", "normalizer"})
+_NOT_OF_A_FORMAT = frozenset({"kind", "golds", "samples", "normalizer", "expected"})
 """Arguments that are not passed to the readers of formats."""
 
 _OFTEN_SAMPLES = ("answers", "samples", "completions", "generations", "candidates", "responses", "predictions")
@@ -76,6 +77,8 @@ class ImportSummary(Result):
         columns: Counts of defined, removed and clipped values, by column.
         by_round: Means over the trajectories that have a round, by round.
         notes: Caveats for results: what was cut, left out, repaired, or is unknown.
+        preview: One question as it was understood.
+        alarms: What is unusual about the log as it was read.
     """
 
     path: Path
@@ -91,9 +94,11 @@ class ImportSummary(Result):
     columns: tuple[ColumnCount, ...]
     by_round: tuple[RoundMeans, ...]
     notes: tuple[str, ...]
+    preview: Preview
+    alarms: tuple[Alarm, ...] = ()
 
     def tables(self) -> list[Table]:
-        """Return a summary of the recording, what was read, the counts of each column's values, and means by round."""
+        """Return a summary of the recording, what was read, one question, means by round, and counts of each column's values."""
         facts = {name: getattr(self, name) for name in ("trajectories", "clusters", "rounds", "censored")}
         read = Table(
             title="What was read",
@@ -109,21 +114,8 @@ class ImportSummary(Result):
             ),
         )
         facts_shown = replace(facts_table(f"Imported to {self.path}", facts), notes=self.notes)
-        return [facts_shown, *([read] if self.readings else []), columns, self._means()]
-
-    def _means(self) -> Table:
-        names = ["em", "f1", *([] if all(math.isnan(item.match) for item in self.by_round) else ["match"])]
-        titles = [name if name == "match" else name.upper() for name in names]
-        return Table(
-            title="Rounds: means over the trajectories that have them",
-            columns=(
-                *(Column(name, "d") for name in ("round", "n", "scored")),
-                *(Column(title, ".1f", scale=100) for title in titles),
-            ),
-            rows=tuple(
-                (item.round, item.n, item.scored, *(getattr(item, name) for name in names)) for item in self.by_round
-            ),
-        )
+        shown = [self.preview.table(), means_table(self.by_round)]
+        return [facts_shown, *([read] if self.readings else []), *shown, columns]
 
 
 def import_recording(
@@ -142,6 +134,7 @@ def import_recording(
     samples: bool = False,
     normalizer: str | None = None,
     where: Mapping[str, str] | None = None,
+    expected: Collection[str] | None = None,
     embedder: Embedder | None = None,
     settle: Callable[[UnsettledError], Any] | None = None,
     confirm: Callable[[PartedRun], bool] | None = None,
@@ -177,16 +170,17 @@ def import_recording(
         normalizer: Decides which answers are the same, one of `suffice.policy.normalizers.NORMALIZERS`; None = the most specific
             one that reads all gold answers (without any, the answers), else that of question answering.
         where: For tabular files: only rows with these values, by the file's column: those of one model, for instance.
+        expected: Names of alarms that are right for this log (`suffice.importers.alarms.ALARMS`).
         embedder: Embeds the answers, for `semantic_distance`.
-        settle: Called with the error if the file can be read in several ways; returns the value for its `parameter`.  None =
-            raise the error.
+        settle: Called with the error if the file can be read in several ways; returns the value for its `parameter`, or a
+            mapping of several parameters for `options`.  None = raise the error.
         confirm: Called with the run if some of its columns were guessed; returns whether the guesses are right.  None =
             accept them.  Options and confirmed guesses are kept beside `out`, for the next import of the same source.
 
     Raises:
         DataError: There is no such format, it does not take one of the arguments, a value cannot be used, or `confirm`
             rejected the guesses.
-        UnsettledError: The file can be read in several ways; the message names the argument that decides.
+        UnsettledError: The file can be read in several ways, or was probably misread; the message names the argument that decides.
     """
     given = {name: value for name, value in locals().items() if name in _OPTIONS}
     if normalizer is not None:
@@ -213,6 +207,8 @@ def _imported(
     }
     if "golds" in options:
         options["golds"] = str(Path(options["golds"]).resolve())
+    if "expected" in options:
+        options["expected"] = check_expected(options["expected"])
     stored = read_mapping(out, path)
     notes = []
     if stored is not None and not options:
@@ -220,11 +216,19 @@ def _imported(
         said = ", ".join(f"{name} {value}" for name, value in options.items()) or "your confirmation"
         notes.append(f"read as last time, by {mapping_path(out)}: {said}")
     with ExitStack() as stack:
-        run = _read_run(path, options, embedder, settle, lambda: _part_folder(out, stack))
+        while True:
+            try:
+                run = _read_run(path, options, embedder, lambda: _part_folder(out, stack))
+                reviewed = _reviewed(run, options)
+                break
+            except UnsettledError as error:
+                if settle is None:
+                    raise
+                _settled(options, error, settle(error))
         confirmed, was_asked = _confirmed(path, run, stored, confirm)
         notes += [*run.notes, *_left_out_note(path)]
-        metadata = _metadata(run, options, notes)
-        columns, by_round = run.write(out, metadata, metadata.get("normalizer", DEFAULT_NORMALIZER))
+        metadata = {**reviewed.metadata, "notes": notes}
+        columns = run.write(out, metadata)
     loops, noted = _loops_of(out)
     notes += noted
     n_clusters = run.n_clusters
@@ -245,9 +249,53 @@ def _imported(
         samples=bool(options.get("samples")),
         loops=loops,
         columns=columns,
-        by_round=by_round,
+        by_round=reviewed.by_round,
         notes=tuple(notes),
+        preview=reviewed.preview,
+        alarms=reviewed.alarms,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Review:
+    """A run that was read once more."""
+
+    metadata: dict[str, Any]
+    by_round: tuple[RoundMeans, ...]
+    preview: Preview
+    alarms: tuple[Alarm, ...]
+
+
+def _reviewed(run: PartedRun, options: Mapping[str, Any]) -> _Review:
+    """Read a run once more; raise if it was probably misread, else note what is unusual.
+
+    Raises:
+        UnsettledError: An alarm of misreading was not answered.
+    """
+    notes = [*run.notes]
+    metadata = _metadata(run, options, notes)
+    reading = run.review(metadata.get("normalizer", DEFAULT_NORMALIZER))
+    alarms = find_alarms(reading.facts, run.source, {item.ours: item.theirs for item in run.readings}, options)
+    expected = options.get("expected", ())
+    for alarm in alarms:
+        if alarm.level == "stop" and alarm.name not in expected:
+            raise alarm.error()
+    cautions = [alarm for alarm in alarms if alarm.name not in expected]
+    answered = {alarm.name: alarm.sentence for alarm in alarms if alarm.name in expected}
+    if alarms:
+        metadata["reading"] = {"cautions": {alarm.name: alarm.sentence for alarm in cautions}, "expected": answered}
+    run.notes = [*(alarm.note for alarm in cautions), *notes]
+    return _Review(metadata=metadata, by_round=reading.by_round(), preview=reading.preview, alarms=tuple(alarms))
+
+
+def _settled(options: dict[str, Any], error: UnsettledError, choice: Any) -> None:
+    """Add a choice to the options: the value of a parameter, or those of several."""
+    for name, value in (choice if error.parameter == "options" else {error.parameter: choice}).items():
+        before = options.get(name)
+        if isinstance(before, dict):
+            options[name] = {**before, **value}
+        else:
+            options[name] = [*before, *value] if isinstance(before, list) else value
 
 
 def _confirmed(
@@ -271,7 +319,6 @@ def _metadata(run: PartedRun, options: Mapping[str, Any], notes: list[str]) -> d
     """Return the metadata of the recording; add notes on how answers are compared, which are stored in it, too."""
     result = {
         "source": run.source,
-        "notes": notes,
         "depends": dict(run.depends),
         "suffice": __version__,
         **_how_compared(run, options, notes),
@@ -297,6 +344,7 @@ def _how_compared(run: PartedRun, options: Mapping[str, Any], notes: list[str]) 
         return {}  # a published run keeps the comparison of its paper
     if normalizer is None:
         normalizer, why = _guessed_normalizer(run, notes)
+    run.why = why
     compared = f"answers are compared as {normalizer!r}, {why}"
     if samples:
         notes.append(f"the rounds of a question are independent samples; {compared}")
@@ -395,13 +443,8 @@ def _reader_arguments(options: Mapping[str, Any], takes: Collection[str]) -> dic
 
 
 def _read_run(
-    path: Path,
-    options: dict[str, Any],
-    embedder: Embedder | None,
-    settle: Callable[[UnsettledError], Any] | None,
-    folder: Callable[[], Path],
+    path: Path, options: Mapping[str, Any], embedder: Embedder | None, folder: Callable[[], Path]
 ) -> PartedRun:
-    """Read the run; add the choices of `settle` to the options."""
     kind = options.get("kind") or kind_of(path)
     read = importer(kind)
     takes = inspect.signature(read).parameters
@@ -409,28 +452,18 @@ def _read_run(
     if wrong:
         raise DataError(f"files of the format {kind!r} do not take {wrong[0]!r}; leave it out")
     golds = options.get("golds")
-    while True:
-        arguments = _reader_arguments(options, takes)
-        try:
-            if read is read_tabular:
-                return run_of_table(
-                    path,
-                    TableOptions(**arguments),
-                    folder=folder,
-                    golds=golds,
-                    embedder=embedder,
-                    announce=lambda: _announce_size(path, kind),
-                )
-            _announce_size(path, kind)
-            run = read(path, embedder, **arguments) if "embedder" in takes else read(path, **arguments)
-        except UnsettledError as error:
-            if settle is None:
-                raise
-            choice = settle(error)
-            before = options.get(error.parameter)
-            options[error.parameter] = {**before, **choice} if isinstance(before, dict) else choice
-        else:
-            break
+    arguments = _reader_arguments(options, takes)
+    if read is read_tabular:
+        return run_of_table(
+            path,
+            TableOptions(**arguments),
+            folder=folder,
+            golds=golds,
+            embedder=embedder,
+            announce=lambda: _announce_size(path, kind),
+        )
+    _announce_size(path, kind)
+    run = read(path, embedder, **arguments) if "embedder" in takes else read(path, **arguments)
     if not isinstance(run, ImportedRun):
         raise DataError(
             f"the importer of {kind!r} returned {type(run).__name__}; expected an ImportedRun with the trajectories of {path}"

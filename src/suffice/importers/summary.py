@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from suffice.policy.normalizers import match
@@ -47,6 +47,9 @@ class RoundMeans:
         em: Mean exact match, 0 to 1, where it is known; NaN where it never is.
         f1: Mean F1, like `em`.
         match: Mean of the metric of the recording's normalizer; NaN if that is the one of question answering.
+        answered: Share of the trajectories that have an answer in the round.
+        distinct: Mean number of distinct answers of a trajectory up to the round.
+        scores: Means of the log's own metrics, by name.
     """
 
     round: int
@@ -55,6 +58,9 @@ class RoundMeans:
     em: float
     f1: float
     match: float = math.nan
+    answered: float = math.nan
+    distinct: float = math.nan
+    scores: Mapping[str, float] = field(default_factory=dict)
 
 
 def is_counted(name: str, kind: str) -> bool:

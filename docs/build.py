@@ -127,7 +127,7 @@ def _kept(row: dict[str, Any]) -> dict[str, Any]:
 def run_paper() -> None:
     """Write docs/results/paper-tasr.md, from recordings of its own."""
     with tempfile.TemporaryDirectory() as folder:
-        options = ["--recordings", folder, "--format", "md", "-o", str(RESULTS / "paper-tasr.md")]
+        options = [f"--set=recordings={folder}", "--format", "md", "-o", str(RESULTS / "paper-tasr.md")]
         subprocess.run([sys.executable, "-m", "suffice", "paper", "tasr", *options], check=True)
 
 
@@ -161,7 +161,7 @@ def protocol_page() -> str:
 def run_gates() -> None:
     """Write docs/results/gates.md and gates.json: question-only gates on real answers."""
     with tempfile.TemporaryDirectory() as folder:
-        options = ["--out", folder, "--markdown", str(RESULTS / "gates.md"), "--json"]
+        options = ["--out", folder, f"--set=markdown={RESULTS / 'gates.md'}", "--json"]
         command = [sys.executable, "-m", "suffice", "demo", "gate", *options]
         found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     text = json.dumps(kept_gates(found), indent=1, ensure_ascii=False) + "\n"
@@ -174,14 +174,14 @@ head -n 504 tiny/tune.jsonl > fit.jsonl
 tail -n 168 tiny/tune.jsonl > tune.jsonl
 suffice record fit.jsonl -o fit.parquet --local --model tiny --prompt prefilled --set max-tokens=4 --round-zero --max-rounds 1
 suffice gate states fit.jsonl -o fit.states --model tiny --layers last --set instructions=prefilled
-suffice gate train fit.states --labels fit.parquet -o probe --kind logistic --calibration platt
+suffice gate train fit.states --labels fit.parquet -o probe --kind logistic --set calibration=platt
 for split in tune tiny/eval; do
   suffice record $split.jsonl -o $(basename $split).parquet --local --model tiny --prompt prefilled --set max-tokens=4 \\
     --round-zero --max-rounds 1 --gate probe
 done
-for choice in "" "--rate 0.66"; do
+for choice in "" "--set rate=0.66"; do
   suffice gate compare eval.parquet --tune tune.parquet --column p_known --column answer_margin --model tiny \\
-    --prompt prefilled --set max-tokens=4 --metric em --metric contains --metric f1 --markdown "gates$choice.md" $choice
+    --prompt prefilled --set max-tokens=4 --metric em --metric contains --metric f1 --set markdown="gates$choice.md" $choice
 done
 """
 """What docs/results/gates-tiny.md shows: gates of every kind on the tiny model, of a world whose facts are known."""
@@ -192,7 +192,7 @@ def run_tiny_gates() -> None:
     script = TINY_GATES.replace("suffice ", f"{shlex.quote(sys.executable)} -m suffice ")
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(["sh", "-ec", script], check=True, capture_output=True, cwd=folder)
-        best, rate = ((Path(folder) / name).read_text("utf-8") for name in ("gates.md", "gates--rate 0.66.md"))
+        best, rate = ((Path(folder) / name).read_text("utf-8") for name in ("gates.md", "gates--set rate=0.66.md"))
     page = (
         f"{NOTICE}# Gates on a model whose knowledge is known\n\nA tiny Llama of an invented world, some facts of which it was "
         "never told; retrieval finds nearly every answer\nhere, so a gate can save retrievals and win nothing. The probe behind "

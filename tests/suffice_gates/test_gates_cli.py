@@ -38,7 +38,7 @@ def test_the_demo_prints_the_committed_figures_offline_and_without_torch(tmp_pat
         "try: run(sys.argv[1:])\n"
         "finally: assert not {'torch', 'transformers'} & set(sys.modules)\n"
     )
-    arguments = ["demo", "gate", "--json", "--out", str(tmp_path / "out"), "--markdown", str(told)]
+    arguments = ["demo", "gate", "--json", "--out", str(tmp_path / "out"), f"--set=markdown={told}"]
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", program, *arguments], capture_output=True, text=True, check=False
     )
@@ -59,8 +59,8 @@ def test_the_demo_prints_the_committed_figures_offline_and_without_torch(tmp_pat
     replayed = ("replay", tmp_path / "out" / "gate_hotpotqa_eval.parquet", "--rule", rule, "--json")
     refused = cli(*replayed)
     assert refused.code == 2
-    assert "it has values at round 0, so start there (`--start-round 0`)" in refused.err
-    row = json.loads(cli(*replayed, "--start-round", "0").out)["rows"][0]
+    assert "it has values at round 0, so start there (`--set start-round=0`)" in refused.err
+    row = json.loads(cli(*replayed, "--set=start-round=0").out)["rows"][0]
     assert 0 < row["stop_rounds"]["0"] < 1
 
 
@@ -80,7 +80,7 @@ def test_the_demo_prints_one_screen_and_with_details_every_table(tmp_path, monke
     assert "more with --details: " in screen.out
     assert "Llama 3.1 Community License" in screen.words
     assert lines[-1].startswith(f"next: suffice gate compare {out}/gate_hotpotqa_eval.parquet --tune ")
-    whole = cli("demo", "gate", "--out", out, "--markdown", tmp_path / "page.md", "--details").out
+    whole = cli("demo", "gate", "--out", out, f"--set=markdown={tmp_path / 'page.md'}", "--details").out
     page = (tmp_path / "page.md").read_text("utf-8")
     titles = re.findall(r"^\*\*(.+)\*\*$", page, flags=re.MULTILINE)
     assert len(titles) > 8
@@ -140,10 +140,8 @@ def test_without_tune_everything_is_cross_fitted_with_a_table_per_set(files, tmp
         "--column",
         "contains",
         "--set=resamples=20",
-        "--markdown",
-        page,
-        "--rate",
-        "0.5",
+        f"--set=markdown={page}",
+        "--set=rate=0.5",
         "--json",
     ).json
     assert len(found) == 2
@@ -163,8 +161,8 @@ def test_without_tune_everything_is_cross_fitted_with_a_table_per_set(files, tmp
         (["{f}/eval.parquet", "--column", "answer_entropy", "--no-questions"], 2, "no column 'answer_entropy'"),
         (["{f}/eval.parquet", "--column", "p_known:high"], 1, "NAME:low"),
         (["{f}/eval.parquet", "--metric", "bleu"], 2, "no metric 'bleu'"),
-        (["{f}/eval.parquet", "--rate", "2"], 2, "--rate"),
-        (["{f}/eval.parquet", "--markdown", "{f}/none/x.md", "--set=resamples=5"], 1, "no folder"),
+        (["{f}/eval.parquet", "--set=rate=2"], 2, "rate"),
+        (["{f}/eval.parquet", "--set=markdown={f}/none/x.md", "--set=resamples=5"], 1, "no folder"),
         ([], 2, "RECORDING"),
     ],
 )

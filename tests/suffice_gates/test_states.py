@@ -406,8 +406,8 @@ def test_states_with_passages_are_those_that_the_rounds_would_read(folder, tmp_p
     recorded = tmp_path / "r.parquet"
     assert cli("record", folder / "q.jsonl", "-o", recorded, "--max-rounds", "3").code == 0
     whole = ("--dataset", folder / "q.jsonl")
-    ones = [stored(f"q{k}", folder / "q.jsonl", "--passages", k) for k in (1, 2)]
-    others = [stored(f"r{k}", recorded, "--passages", k, *whole) for k in (1, 2)]
+    ones = [stored(f"q{k}", folder / "q.jsonl", f"--set=passages={k}") for k in (1, 2)]
+    others = [stored(f"r{k}", recorded, f"--set=passages={k}", *whole) for k in (1, 2)]
     for of_questions, of_recording in zip(ones, others, strict=True):
         assert of_questions.ids == of_recording.ids
         assert np.array_equal(of_questions.values, of_recording.values)

@@ -357,7 +357,7 @@ FAST = ("--set=hidden=16,8", "--set=lr=0.003", "--set=epochs=6", "--set=layers=2
 def test_the_command_writes_a_probe_that_loads(files, tmp_path, data):
     done = cli(
         *("gate", "train", files / "qa.states", "--labels", files / "r.parquet", "-o", tmp_path / "p", *FAST),
-        *("--set=seeds=0,1", "--calibration", "isotonic", "--set=curve=60", "--json"),
+        *("--set=seeds=0,1", "--set=calibration=isotonic", "--set=curve=60", "--json"),
     )
     assert (done.code, done.err) == (0, "")
     told = done.json
@@ -383,7 +383,7 @@ def test_the_command_prints_tables_and_takes_labels_of_ones_own(files, tmp_path)
 def test_the_command_measures_the_rag_prompt_apart(files, tmp_path):
     done = cli(
         *("gate", "train", files / "qa.states", "--labels", files / "r.parquet", "-o", tmp_path / "p", "--json"),
-        *("--kind", "logistic", "--layer", "2", "--rag-states", files / "rag.states", "--set=rag-round=1"),
+        *("--kind", "logistic", "--layer", "2", f"--set=rag-states={files / 'rag.states'}", "--set=rag-round=1"),
     )
     assert done.json["measured"][-1]["what"] == "logistic, none, prompt rag"
 
@@ -395,11 +395,11 @@ def test_the_command_measures_the_rag_prompt_apart(files, tmp_path):
         (("--layer", "2", "--set=layers=2"), 2, "not both"),
         (("--set=layers=x",), 2, "whole numbers"),
         (("--set=seeds=",), 1, "one seed"),
-        (("--calibration", "magic", "--kind", "logistic"), 2, "unknown calibration"),
+        (("--set=calibration=magic", "--kind", "logistic"), 2, "unknown calibration"),
         (("--set=label-rule=f1",), 1, "label rule"),
         (("--set=dropout=1",), 1, "dropout"),
         (("--set=train-size=9999", "--kind", "logistic"), 1, "allowed"),
-        (("--rag-states", "nothing"), 2, "does not exist"),
+        (("--set=rag-states=nothing",), 2, "does not exist"),
         (("--set=dev-share=0.9",), 1, "shares"),
     ],
 )

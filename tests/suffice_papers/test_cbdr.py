@@ -357,7 +357,7 @@ def test_a_repeated_id_is_refused(questions):
 
 
 def test_the_command_prints_the_tables_as_json(run, tiny_model, reranker, work):
-    words = ["--model", tiny_model, "--reranker", reranker, "--work", work, "--set=instructions=prefilled"]
+    words = ["--model", tiny_model, f"--set=reranker={reranker}", "--work", work, "--set=instructions=prefilled"]
     words += ["--data", tiny_model / "tune.jsonl", "--data", tiny_model / "eval.jsonl", "--set=label=em"]
     words += ["--set=candidates=6", "--set=epochs=5,15", "--set=hidden=32", "--set=dropout=0.1", "--set=lr=1e-3"]
     words += [

@@ -765,7 +765,7 @@ def test_without_a_list_the_bundled_questions_are_recorded_and_tabled(tmp_path, 
 
     load = bundled.load_questions
     monkeypatch.setattr(bundled, "load_questions", lambda name, limit=None: load(name, limit=4))
-    made = cli("paper", "tasr", "--recordings", tmp_path, "--set=resamples=20", "--json")
+    made = cli("paper", "tasr", f"--set=recordings={tmp_path}", "--set=resamples=20", "--json")
     assert made.code == 0, made
     told = next(part for part in made.json["tables"] if part["title"] == "Cells")
     assert [row["cell"] for row in told["rows"]] == ["hotpotqa_span", "2wiki_span"]

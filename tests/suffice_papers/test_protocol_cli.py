@@ -221,14 +221,14 @@ def test_the_tables_of_the_report_hold_those_of_the_protocol():
 @pytest.mark.parametrize(
     ("options", "code", "told"),
     [
-        (["--set=eps=0.05", "--preset", "bge"], 2, "choose one"),
+        (["--set=eps=0.05", "--set=preset=bge"], 2, "choose one"),
         (["--set=patience=2"], 2, "goes with eps"),
-        (["--preset", "minilm"], 2, "allowed: bge"),
+        (["--set=preset=minilm"], 2, "allowed: bge"),
         (["--set=ledger=theirs"], 2, "allowed: live"),
         (["-o", "page.pdf"], 2, "allowed endings"),
         (["--set=dev-share=2"], 1, "strictly between 0 and 1"),
         (["--set=eps=9"], 1, "lies in"),
-        (["--preset", "bge"], 1, "belongs to bge-small-en-v1.5"),
+        (["--set=preset=bge"], 1, "belongs to bge-small-en-v1.5"),
         (["--metric", "nothing"], 2, "no metric 'nothing'"),
         (["--set=tolerance=-1"], 1, "tolerance"),
         (["--dev", "{test}"], 1, "in dev and test"),

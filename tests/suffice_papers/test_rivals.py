@@ -188,7 +188,16 @@ def test_lines_of_a_recording_are_what_replay_says(tmp_path):
 @pytest.mark.whole
 def test_the_command_teaches_measures_and_writes_the_page(tmp_path):
     page = tmp_path / "rivals.md"
-    arguments = ("demo", "rivals", "--out", tmp_path, "--set=steps=2", "--limit", "2", "--markdown", page, "--json")
+    arguments = (
+        "demo",
+        "rivals",
+        "--out",
+        tmp_path,
+        "--set=steps=2",
+        "--set=limit=2",
+        f"--set=markdown={page}",
+        "--json",
+    )
     data = cli(*arguments).json
     kinds = Counter(item["kind"] for item in data["lines"])
     assert kinds["fixed"] == 8
@@ -206,5 +215,5 @@ def test_the_command_teaches_measures_and_writes_the_page(tmp_path):
 
 
 def test_the_command_refuses_a_folder_that_does_not_exist(tmp_path):
-    told = cli("demo", "rivals", "--out", tmp_path, "--markdown", tmp_path / "none" / "page.md")
+    told = cli("demo", "rivals", "--out", tmp_path, f"--set=markdown={tmp_path / 'none' / 'page.md'}")
     assert "does not exist" in told.error

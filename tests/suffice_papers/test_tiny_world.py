@@ -253,7 +253,7 @@ def test_the_command_trains_and_measures(tmp_path, monkeypatch):
     assert {item.name for item in (tmp_path / "m").iterdir()} >= {"model.safetensors", "tune.jsonl", "world.json"}
     page = str(tmp_path / "k.md")
     measured = cli(
-        "demo", "tiny-model", str(tmp_path), "--set=seed=1", "--measure", "1", "--markdown", page, "--details"
+        "demo", "tiny-model", str(tmp_path), "--set=seed=1", "--measure", "1", f"--set=markdown={page}", "--details"
     )
     assert measured.code == 0
     assert "random labels" in measured.words
@@ -270,7 +270,7 @@ def test_the_command_refuses_a_file_for_a_folder(tmp_path):
     told = cli("demo", "tiny-model", str(tmp_path / "file"))
     assert (told.code, told.out) == (1, "")
     assert "is a file" in told.err
-    assert cli("demo", "tiny-model", str(tmp_path / "new"), "--markdown", "x.md").code == 2
+    assert cli("demo", "tiny-model", str(tmp_path / "new"), "--set=markdown=x.md").code == 2
 
 
 def test_the_pool_can_be_ranked(world):

@@ -45,7 +45,7 @@ def started(folder, *options, **environment):
 @pytest.mark.whole
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_the_server_starts_answers_and_ends(folder, tmp_path, number):
-    process, url = started(folder, "--sessions", tmp_path / "s.sqlite", SUFFICE_TOKEN=TOKEN)
+    process, url = started(folder, f"--set=sessions={tmp_path / 's.sqlite'}", SUFFICE_TOKEN=TOKEN)
     with ending(process), httpx.Client(base_url=url, timeout=600) as client:
         assert client.get("/health").json() == {"status": "ok"}
         assert client.get("/v1/policies").status_code == 401
@@ -137,8 +137,8 @@ def test_a_folder_that_is_not_there_is_an_error(tmp_path):
 def test_an_unwritable_place_for_sessions_or_logs_is_an_error(folder, tmp_path):
     (tmp_path / "text").write_text("not a database, and long enough to have a header of one" * 5)
     for options in (
-        ["--sessions", tmp_path / "text"],
-        ["--sessions", tmp_path / "none" / "s"],
+        [f"--set=sessions={tmp_path / 'text'}"],
+        [f"--set=sessions={tmp_path / 'none' / 's'}"],
         ["--log", tmp_path / "text"],
     ):
         result = cli("serve", folder, "--no-token", "--port", "0", *options)

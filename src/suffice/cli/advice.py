@@ -87,7 +87,9 @@ def decide_command(
     where: Where = None,
     leave_out_failed: Annotated[
         bool,
-        typer.Option("--leave-out-failed", help="Leave out questions that failed; otherwise they count as lost."),
+        Setting(
+            "statistics", "leave-out-failed", help="Leave out questions that failed; otherwise they count as lost."
+        ),
     ] = False,
     previous: Annotated[
         Path | None, typer.Option("--continue", help="An earlier decision: add the new questions to its evidence.")

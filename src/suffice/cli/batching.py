@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar
 
 from typer import BadParameter, Option
 
+from suffice.cli.parameters import Setting, from_file
 from suffice.loops import BatchQueue
 
 
@@ -23,7 +24,7 @@ class BatchOptions:
     ] = False
     wait: Annotated[
         bool,
-        Option("--wait/--no-wait", help="Wait for the batches; without, the same command collects the replies later."),
+        Setting("record", "wait", help="Wait for the batches; without, the same command collects the replies later."),
     ] = True
     batch_file: Annotated[
         Path | None,
@@ -36,7 +37,7 @@ class BatchOptions:
     def queue(self) -> BatchQueue | None:
         """Return the queue of batches; None if requests are sent one by one."""
         if not (self.batch or self.batch_file):
-            if not self.wait:
-                raise BadParameter("there is nothing to wait for without --batch", param_hint="--no-wait")
+            if not self.wait and not from_file("wait"):
+                raise BadParameter("there is nothing to wait for without --batch", param_hint="wait")
             return None
         return BatchQueue(wait=self.wait, file=self.batch_file)

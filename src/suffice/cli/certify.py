@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 import typer
@@ -40,46 +40,27 @@ from suffice.verdicts.certificates import (
 )
 
 
-def certify_command(
-    context: typer.Context,
-    path: Annotated[
-        RecordingPath, typer.Argument(metavar="RECORDING", help="Questions used for nothing else, at full width.")
-    ],
-    max_loss: Annotated[float, typer.Option("--max-loss", help="epsilon: the largest expected loss, 0.02 = 2 points.")],
-    output: Output,
-    policy: Annotated[Path | None, typer.Option("--policy", help="The policy file that is varied.")] = None,
-    along: Annotated[
-        str | None,
-        typer.Option(
-            "--path", help="SIGNAL=LOW:HIGH:N: its threshold moved; SIGNAL alone takes the range from --tune."
-        ),
-    ] = None,
-    rules: Annotated[
-        Path | None, typer.Option("--rules", help="A file with a rule, or the path of a policy file, on each line.")
-    ] = None,
-    tune: Annotated[
-        RecordingPath | None,
-        typer.Option("--tune", help="A recording of tune questions: they set values and test order."),
-    ] = None,
-    where: Where = None,
-    metric: options.Quality = None,
-    confidence: Annotated[float, Setting("certificate", "confidence", help="1 - delta, between 0 and 1.")] = 0.95,
+@dataclass(frozen=True, kw_only=True)
+class _Claimed:
+    """Options for what a certificate says."""
+
+    panel: ClassVar[str] = "What is claimed"
+
+    max_loss: Annotated[float, typer.Option("--max-loss", help="epsilon: the largest expected loss, 0.02 = 2 points.")]
+    metric: options.Quality = None
+    confidence: Annotated[float, Setting("certificate", "confidence", help="1 - delta, between 0 and 1.")] = 0.95
     loss: Annotated[
         str, Setting("certificate", "loss", help="'net': gains count against losses; 'harm': losses alone, stricter.")
-    ] = "net",
+    ] = "net"
     baseline: Annotated[
         str, typer.Option("--baseline", help="'full', a rule as fixed_k(3), a policy file, closed_book, an oracle.")
-    ] = "full",
-    procedure: Annotated[
-        str, Setting("certificate", "procedure", help="'fixed-sequence' (order matters) or 'bonferroni'.")
-    ] = "fixed-sequence",
-    cheapest: Annotated[
-        str, Setting("certificate", "cheapest", help=f"The cost to compare: {', '.join(COST_NAMES)}.")
-    ] = "calls",
+    ] = "full"
     leave_out_failed: Annotated[
         bool,
-        typer.Option("--leave-out-failed", help="Leave out questions that failed; otherwise they count as lost."),
-    ] = False,
+        Setting(
+            "statistics", "leave-out-failed", help="Leave out questions that failed; otherwise they count as lost."
+        ),
+    ] = False
     orders: Annotated[
         int | None,
         Setting(
@@ -88,8 +69,82 @@ def certify_command(
             min=1,
             help="For independent samples: average each loss over this many orders; default: 100.",
         ),
+    ] = None
+
+    def claim(self, recording: Recording) -> Claim:
+        """Return the claim about a policy on a recording."""
+        return Claim(
+            epsilon=self.max_loss,
+            confidence=self.confidence,
+            metric=self.metric or default_metrics(recording)[0],
+            loss=options.allowed(self.loss, ("net", "harm"), "loss"),
+            baseline=options.read_baseline(self.baseline) or "full",
+            orders=self.orders,
+            leave_out_failed=self.leave_out_failed,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Varied:
+    """Options for the policies that are tested."""
+
+    panel: ClassVar[str] = "The policies that are tested"
+
+    policy: Annotated[Path | None, typer.Option("--policy", help="The policy file that is varied.")] = None
+    along: Annotated[
+        str | None,
+        typer.Option(
+            "--path", help="SIGNAL=LOW:HIGH:N: its threshold moved; SIGNAL alone takes the range from --tune."
+        ),
+    ] = None
+    rules: Annotated[
+        Path | None, typer.Option("--rules", help="A file with a rule, or the path of a policy file, on each line.")
+    ] = None
+    start_round: options.StartRound = None
+
+    def family(self, recording: Recording, tune: Recording | None) -> Family:
+        """Return the family of policies that the options declare: a path, a list, or a single policy."""
+        if self.along is not None and self.rules is not None:
+            raise typer.BadParameter("give a path or a list of rules, not both", param_hint="--path / --rules")
+        policy = None if self.policy is None else options.load_policy(self.policy)
+        lines = [] if self.rules is None else _lines(self.rules)
+        start = options.start_of(self.start_round, [line for line in lines if isinstance(line, str)])
+        if self.rules is not None:
+            return listed(lines, policy or recording, **start)
+        if policy is None:
+            raise typer.BadParameter("give a policy file, or a list of rules with --rules", param_hint="--policy")
+        if self.along is None:
+            return listed([policy], policy)
+        signal, given, values = self.along.partition("=")
+        if given:
+            return threshold_path(policy, signal, _values_along(values))
+        if tune is None:
+            raise typer.BadParameter(
+                f"{signal!r} has no values: write {signal}=LOW:HIGH:N, or give --tune to take them from",
+                param_hint="--path",
+            )
+        return threshold_path(policy, signal, path_values(policy, signal, tune))
+
+
+def certify_command(
+    context: typer.Context,
+    path: Annotated[
+        RecordingPath, typer.Argument(metavar="RECORDING", help="Questions used for nothing else, at full width.")
+    ],
+    claimed: _Claimed,
+    varied: _Varied,
+    output: Output,
+    tune: Annotated[
+        RecordingPath | None,
+        typer.Option("--tune", help="A recording of tune questions: they set values and test order."),
     ] = None,
-    start_round: options.StartRound = None,
+    where: Where = None,
+    procedure: Annotated[
+        str, Setting("certificate", "procedure", help="'fixed-sequence' (order matters) or 'bonferroni'.")
+    ] = "fixed-sequence",
+    cheapest: Annotated[
+        str, Setting("certificate", "cheapest", help=f"The cost to compare: {', '.join(COST_NAMES)}.")
+    ] = "calls",
     out: Annotated[Path | None, typer.Option("--out", "-o", help="The certified policy, a JSON file.")] = None,
 ) -> None:
     """The expected loss is at most --max-loss with the given confidence. Exit code 1 if no policy is certified.
@@ -98,19 +153,8 @@ def certify_command(
     """
     options.allowed(cheapest, COST_NAMES, "cheapest")
     recording = chosen_loop(read_recording(path), where)
-    claim = Claim(
-        epsilon=max_loss,
-        confidence=confidence,
-        metric=metric or default_metrics(recording)[0],
-        loss=options.allowed(loss, ("net", "harm"), "loss"),
-        baseline=options.read_baseline(baseline) or "full",
-        orders=orders,
-        leave_out_failed=leave_out_failed,
-    )
     known = None if tune is None else tune_of_loop(read_recording(tune), where)
-    family = _family_of(
-        recording, None if policy is None else options.load_policy(policy), along, rules, known, start_round
-    )
+    family, claim = varied.family(recording, known), claimed.claim(recording)
     with status(f"testing {len(family.policies)} policies", quiet=output.as_json):
         result = certify(
             recording,
@@ -125,7 +169,7 @@ def certify_command(
         result.policy.save(written)
     then = f"{command_line(context, 'details', folders=True)} -o certified.json"
     if result.policy is None:
-        then = f"suffice replay {quoted(path)}{options.metric_words(metric)}"
+        then = f"suffice replay {quoted(path)}{options.metric_words(claimed.metric)}"
     elif written is not None:
         then = f'suffice answer "QUESTION" --corpus FOLDER --policy {written}'
     lost = ["nothing is certified, so no policy is written"] if out is not None and written is None else []
@@ -139,35 +183,6 @@ def certify_path(recording: Recording, tune: Recording, policy: Policy, signal: 
     """Certify along the threshold of one signal, values and test order taken from tune questions."""
     family = threshold_path(policy, signal, path_values(policy, signal, tune))
     return certify(recording, family, claim, tune=tune)
-
-
-def _family_of(
-    recording: Recording,
-    policy: Policy | None,
-    along: str | None,
-    rules: Path | None,
-    tune: Recording | None,
-    start_round: int | None = None,
-) -> Family:
-    """Return the family of policies that the options declare: a path, a list, or a single policy."""
-    if along is not None and rules is not None:
-        raise typer.BadParameter("give a path or a list of rules, not both", param_hint="--path / --rules")
-    lines = [] if rules is None else _lines(rules)
-    start = options.start_of(start_round, [line for line in lines if isinstance(line, str)])
-    if rules is not None:
-        return listed(lines, policy or recording, **start)
-    if policy is None:
-        raise typer.BadParameter("give a policy file, or a list of rules with --rules", param_hint="--policy")
-    if along is None:
-        return listed([policy], policy)
-    signal, given, values = along.partition("=")
-    if given:
-        return threshold_path(policy, signal, _values_along(values))
-    if tune is None:
-        raise typer.BadParameter(
-            f"{along!r} has no values: write {along}=LOW:HIGH:N, or give --tune to take them from", param_hint="--path"
-        )
-    return threshold_path(policy, signal, path_values(policy, signal, tune))
 
 
 def _values_along(text: str) -> list[float]:

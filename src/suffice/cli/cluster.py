@@ -92,9 +92,9 @@ class ClusterOptions:
             return None
         if shard is not None:
             raise DataError("--on works on every shard and --shard on one of them: give one of the two")
-        if context.params.get("batch_file") is not None or context.params.get("wait") is False:
+        if context.params.get("batch_file") is not None or (context.params.get("batch") and not context.params["wait"]):
             raise DataError(
-                "--batch-file and --no-wait are for one process: give --shard i/n instead of --on, shard by shard"
+                "--batch-file and wait=false are for one process: give --shard i/n instead of --on, shard by shard"
             )
         if not ends_whole and (out.suffix in {".parquet", ".jsonl"} or out.is_file()):
             raise DataError(

@@ -12,6 +12,7 @@ from suffice.cli import options
 from suffice.cli.console import status
 from suffice.cli.groups import RecordingPath
 from suffice.cli.output import Output, Screen
+from suffice.cli.parameters import Setting
 from suffice.common.files import quoted
 from suffice.evaluation.replay.outcomes import needed_metric, outcome
 from suffice.recordings import read_recording
@@ -43,10 +44,11 @@ def diagnose_command(
         ),
     ] = None,
     quality: Annotated[
-        str | None, typer.Option("--quality", help="The quality of a policy's answers; default: f1 where recorded.")
+        str | None,
+        Setting("statistics", "quality", help="The quality of a policy's answers; default: f1 where recorded."),
     ] = None,
     baseline: options.Baseline = None,
-    type_column: Annotated[str, typer.Option("--types", help="The column of question types.")] = "question_type",
+    type_column: Annotated[str, Setting("statistics", "types", help="The column of question types.")] = "question_type",
 ) -> None:
     """It covers drift, calibrators, thresholds, types of questions and premature stops; no call is made.
 

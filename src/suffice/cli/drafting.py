@@ -51,7 +51,9 @@ class Critic:
 
     panel: ClassVar[str] = "Critic"
 
-    critic_model: Annotated[str | None, Option("--critic-model", help="The critic's name; default: the writer.")] = None
+    critic_model: Annotated[
+        str | None, Setting("endpoint", "critic-model", help="The critic's name; default: the writer.")
+    ] = None
     critic_base_url: Annotated[
         str | None, Setting("endpoint", "critic-base-url", help="The critic's endpoint; default: the writer's.")
     ] = None

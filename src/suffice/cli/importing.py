@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
 
@@ -37,15 +38,77 @@ _ENDS = {
 
 _OPTIONS = {"columns": "--column", "metrics": "--metric-column", "labels": "--label"}
 
-Pairs = Annotated[
-    list[str] | None, typer.Option("--column", help="For tabular files: OURS=THEIRS, for instance round=step.")
-]
+
+@dataclass(frozen=True, kw_only=True)
+class _Reading:
+    """Options that say how a file is read where it leaves that open."""
+
+    panel: ClassVar[str] = "How the file is read"
+
+    column: Annotated[
+        list[str] | None, typer.Option("--column", help="For tabular files: OURS=THEIRS, for instance round=step.")
+    ] = None
+    metric_column: Annotated[
+        list[str] | None,
+        typer.Option("--metric-column", help="For tabular files: NAME=COLUMN, a metric of your own in [0, 1]."),
+    ] = None
+    label: Annotated[
+        list[str] | None,
+        typer.Option("--label", help="For tabular files: NAME=COLUMN, a text; policies depend on a 'model'."),
+    ] = None
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--where", metavar="COLUMN=VALUE", help="For tabular files: only rows with this value; repeatable."
+        ),
+    ] = None
+    log_golds: Annotated[
+        str | None,
+        typer.Option("--log-golds", help="For tabular files: keep gold answers equal to the last ones, or drop them."),
+    ] = None
+    first_round: Annotated[
+        int | None,
+        typer.Option(
+            "--first-round", help="The number of the lowest round: 0 (the model alone) or 1 (first draft or evidence)."
+        ),
+    ] = None
+    ended: Annotated[
+        str | None,
+        typer.Option(
+            "--ended", help="The reason why some are shorter: rule (the loop's own stops), exhausted or max_rounds."
+        ),
+    ] = None
+    key: Annotated[
+        str | None,
+        typer.Option(
+            "--key", help="For traces: the attribute that names the question; trace_id makes each trace a question."
+        ),
+    ] = None
+    expected: Annotated[
+        list[str] | None,
+        typer.Option("--expected", metavar="ALARM", help="The log is right although this alarm doubts it; repeatable."),
+    ] = None
+
+    def arguments(self) -> dict[str, Any]:
+        """Return what was given, as importers take it."""
+        read: dict[str, Any] = {
+            "columns": _column_pairs(self.column, "--column", "OURS=THEIRS", may_be_empty=True),
+            "metrics": _column_pairs(self.metric_column, "--metric-column", "NAME=COLUMN"),
+            "labels": _column_pairs(self.label, "--label", "NAME=COLUMN"),
+            "log_golds": self.log_golds,
+            "first_round": self.first_round,
+            "ended": self.ended,
+            "key": self.key,
+            "where": where_pairs(self.where) or None,
+        }
+        return {name: value for name, value in read.items() if value is not None}
 
 
 def import_command(
     paths: Annotated[
         list[Path], typer.Argument(metavar="PATH", help="A file of recorded rounds, or a folder of them.")
     ],
+    reading: _Reading,
     output: Output,
     out: Annotated[
         RecordingPath | None,
@@ -55,42 +118,11 @@ def import_command(
         str | None,
         typer.Option("--kind", help=f"Instead of recognising the format: {', '.join(importer_names())}."),
     ] = None,
-    column: Pairs = None,
-    metric_column: Annotated[
-        list[str] | None,
-        typer.Option("--metric-column", help="For tabular files: NAME=COLUMN, a metric of your own in [0, 1]."),
-    ] = None,
-    label: Annotated[
-        list[str] | None,
-        typer.Option("--label", help="For tabular files: NAME=COLUMN, a text; policies depend on a 'model'."),
-    ] = None,
     golds: Annotated[
         Path | None,
         typer.Option("--golds", help="Questions with gold answers, joined by id or by the question's text."),
     ] = None,
-    log_golds: Annotated[
-        str | None,
-        typer.Option("--log-golds", help="For tabular files: keep gold answers equal to the last ones, or drop them."),
-    ] = None,
-    first_round: Annotated[
-        int | None,
-        typer.Option(
-            "--first-round", help="The number of the lowest round: 0 (the model alone) or 1 (first draft or evidence)."
-        ),
-    ] = None,
-    ended: Annotated[
-        str | None,
-        typer.Option(
-            "--ended", help="The reason why some are shorter: rule (the loop's own stops), exhausted or max_rounds."
-        ),
-    ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Accept the guesses without asking.")] = False,
-    key: Annotated[
-        str | None,
-        typer.Option(
-            "--key", help="For traces: the attribute that names the question; trace_id makes each trace a question."
-        ),
-    ] = None,
     samples: Annotated[
         bool,
         typer.Option("--samples", help="The rounds of a question are independent samples: their order means nothing."),
@@ -100,16 +132,6 @@ def import_command(
         Setting(
             "sampling", "normalizer", help=f"How answers are compared: {', '.join(NORMALIZERS)}; default: by the golds."
         ),
-    ] = None,
-    where: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--where", metavar="COLUMN=VALUE", help="For tabular files: only rows with this value; repeatable."
-        ),
-    ] = None,
-    expected: Annotated[
-        list[str] | None,
-        typer.Option("--expected", metavar="ALARM", help="The log is right although this alarm doubts it; repeatable."),
     ] = None,
     explain: Annotated[
         bool,
@@ -128,19 +150,9 @@ def import_command(
         known = ", ".join(importer_names())
         raise typer.BadParameter(f"{kind!r} is not a known format; there are: {known}", param_hint="--kind")
     if explain:
-        _explain(path, kind or kind_of(path), key, output)
+        _explain(path, kind or kind_of(path), reading.key, output)
         return
-    settings: dict[str, Any] = {
-        "columns": _column_pairs(column, "--column", "OURS=THEIRS", may_be_empty=True),
-        "metrics": _column_pairs(metric_column, "--metric-column", "NAME=COLUMN"),
-        "labels": _column_pairs(label, "--label", "NAME=COLUMN"),
-        "log_golds": log_golds,
-        "first_round": first_round,
-        "ended": ended,
-        "key": key,
-        "where": where_pairs(where) or None,
-    }
-    arguments = {name: value for name, value in settings.items() if value is not None}
+    arguments = reading.arguments()
     used = _embedder(path, kind, embedder, device, arguments, embed=embed)
     interactive = sys.stdin.isatty() and sys.stderr.isatty()
     summary = import_recording(
@@ -153,7 +165,7 @@ def import_command(
         confirm=_accept if yes else _confirm if interactive else None,
         samples=samples,
         normalizer=normalizer,
-        expected=expected,
+        expected=reading.expected,
         **arguments,
     )
     output.show(summary.to_dict(), _import_screen(summary))

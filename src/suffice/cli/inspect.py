@@ -81,7 +81,7 @@ def signals(output: Output) -> None:
 def doctor(
     endpoint: models.Examined,
     output: Output,
-    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Prompts of the determinism probe.")] = 20,
+    repeats: Annotated[int, Setting("endpoint", "repeats", min=1, help="Prompts of the determinism probe.")] = 20,
     workers: Annotated[int, Setting("cluster", "workers", min=1, help="Requests sent at once.")] = 4,
 ) -> None:
     """A few short requests show log-probabilities, reuse of prefixes, concurrency and noise.

@@ -162,9 +162,9 @@ def judge_command(
     marks: Annotated[str, Setting("drafts", "marks", help=f"Comma-separated: {', '.join(MARKS)}.")] = ",".join(MARKS),
     weights: options.MarkWeights = "",
     repeat: Annotated[
-        int, Option("--repeat", min=1, help="Judge each draft of a sample this often, to measure noise.")
+        int, Setting("drafts", "repeat", min=1, help="Judge each draft of a sample this often, to measure noise.")
     ] = 1,
-    sample: Annotated[int, Option("--sample", min=1, help="Drafts in the sample.")] = 50,
+    sample: Annotated[int, Setting("drafts", "sample", min=1, help="Drafts in the sample.")] = 50,
     seed: Annotated[int, Setting("statistics", "seed", help="Draws the sample.")] = 0,
     shard: options.ShardOption = None,
 ) -> None:
@@ -248,7 +248,7 @@ def _marks_table(judged: RecordingMarks) -> Table:
         )
     sampled = judged.parts[0].noise
     if sampled is None:
-        notes.append("the judge's noise was not measured: --repeat 2 judges a sample again")
+        notes.append("the judge's noise was not measured: --set repeat=2 judges a sample again")
     else:
         notes.append(
             f"equal, difference, SD: {sampled.repeats} marks of one draft among each other, {sampled.drafts} drafts of "

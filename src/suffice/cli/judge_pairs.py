@@ -47,7 +47,7 @@ def judge_gold_command(
     out: Annotated[RecordingPath, typer.Option("--out", "-o", help="The recording with the figures, a parquet file.")],
     output: Output,
     measures: Annotated[
-        str, typer.Option("--measures", help=f"Comma-separated: {', '.join(REFERENCES)}.")
+        str, Setting("drafts", "measures", help=f"Comma-separated: {', '.join(REFERENCES)}.")
     ] = "token_f1,rouge_l",
     embedder: Annotated[
         str, Setting("drafts", "embedder", help="For embedding_similarity: 'minilm', or a sentence-transformers id.")
@@ -55,8 +55,10 @@ def judge_gold_command(
     device: DeviceName = None,
     score: Annotated[
         str | None,
-        typer.Option(
-            "--score", help="Take this measure as information_score, with its gain: an oracle, for it reads gold."
+        Setting(
+            "drafts",
+            "score",
+            help="Take this measure as information_score, with its gain: an oracle, for it reads gold.",
         ),
     ] = None,
 ) -> None:
@@ -73,7 +75,7 @@ def judge_gold_command(
             raise DataError("embedding_similarity needs an embedder, but the setting embedder is none: name one")
         embeds = used.embed
     if score is not None and score not in names:
-        raise DataError(f"--score {score!r} is not measured; --measures has: {', '.join(names)}")
+        raise DataError(f"score {score!r} is not measured; measures has: {', '.join(names)}")
     columns, metadata = reference_columns(source, names, embed=embeds), source.metadata
     if score is not None:
         marks, metadata = gold_score(source, columns[score])

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
 
@@ -13,7 +13,7 @@ from suffice.cli.cluster import ClusterOptions
 from suffice.cli.console import progress_bar
 from suffice.cli.groups import RecordingPath
 from suffice.cli.output import Output, Screen
-from suffice.cli.parameters import Setting, from_file
+from suffice.cli.parameters import Setting, given_fields
 from suffice.common.files import quoted
 from suffice.evaluation.replay import (
     LEDGERS,
@@ -41,9 +41,57 @@ SAMPLE_RULES = ("lead(3)", "adaptive_consistency")
 """The rule to replay for independent samples, if none is given."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Learning:
+    """Options for learning where to stop instead of fitting the calibrators of a rule."""
+
+    panel: ClassVar[str] = "A learned rule"
+
+    learn: Annotated[
+        str | None,
+        typer.Option(
+            "--learn-stop",
+            metavar="SIGNALS",
+            help="Instead of --rule: learn from these signals, with commas between them, where stopping is worth no less than "
+            "going on (Stop-RAG). An answer is worth its --target.",
+        ),
+    ] = None
+    trace: Annotated[
+        float,
+        Setting(
+            "calibration",
+            "trace",
+            min=0.0,
+            max=1.0,
+            help="With --learn-stop: lambda of its targets; 0 = dynamic programme.",
+        ),
+    ] = 0.0
+    round_price: Annotated[
+        float,
+        Setting(
+            "calibration",
+            "round-price",
+            min=0.0,
+            help="With --learn-stop: what one more round costs, in units of --target.",
+        ),
+    ] = 0.0
+
+    def signals(self, rule: str | None) -> list[str] | None:
+        """Return the signals to learn from; None where a rule is calibrated."""
+        if self.learn is None:
+            unused = [name for field, name in given_fields(self).items() if field != "learn"]
+            if unused:
+                raise typer.BadParameter("goes with --learn-stop", param_hint=unused[0])
+            return None
+        if rule is not None:
+            raise typer.BadParameter("--learn-stop makes the rule: give one of them", param_hint="--rule")
+        return options.split_names(self.learn)
+
+
 def calibrate_command(
     path: Annotated[RecordingPath, typer.Argument(metavar="RECORDING", help="A recording of tune questions.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The policy, a JSON file.")],
+    learning: _Learning,
     output: Output,
     rule: Annotated[
         str | None, typer.Option("--rule", help="The rule of the policy: a name or its text; default: tasr.")
@@ -64,34 +112,6 @@ def calibrate_command(
         typer.Option("--signal", help="The column that p_correct is fitted from, high = sure; default: answer_margin."),
     ] = None,
     start_round: options.StartRound = None,
-    learn: Annotated[
-        str | None,
-        typer.Option(
-            "--learn-stop",
-            metavar="SIGNALS",
-            help="Instead of --rule: learn from these signals, with commas between them, where stopping is worth no less than "
-            "going on (Stop-RAG). An answer is worth its --target.",
-        ),
-    ] = None,
-    trace: Annotated[
-        float,
-        Setting(
-            "calibration",
-            "trace",
-            min=0.0,
-            max=1.0,
-            help="With --learn-stop: lambda of its targets; 0 = dynamic programme.",
-        ),
-    ] = 0.0,
-    round_price: Annotated[
-        float,
-        Setting(
-            "calibration",
-            "round-price",
-            min=0.0,
-            help="With --learn-stop: what one more round costs, in units of --target.",
-        ),
-    ] = 0.0,
 ) -> None:
     """It also reports how well the calibrators fit.
 
@@ -108,15 +128,12 @@ def calibrate_command(
     }
     recording = read_recording(path)
     summary: CalibrationSummary | StopValues
-    if learn is None:
-        if (trace and not from_file("trace")) or (round_price and not from_file("round_price")):
-            raise typer.BadParameter("goes with --learn-stop", param_hint="trace" if trace else "round-price")
+    signals = learning.signals(rule)
+    if signals is None:
         policy, summary = calibrate(recording, rule=rule or "tasr", **how)
-    elif rule is not None:
-        raise typer.BadParameter("--learn-stop makes the rule: give one of them", param_hint="--rule")
     else:
-        signals = options.split_names(learn)
-        policy, summary = learn_stop(recording, signals, metric=target, trace=trace, price=round_price, **how)
+        value = {"trace": learning.trace, "price": learning.round_price}
+        policy, summary = learn_stop(recording, signals, metric=target, **value, **how)
     policy.save(out)
     screen = Screen(
         tables=summary.tables(),

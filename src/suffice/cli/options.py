@@ -54,7 +54,7 @@ ShardOption = Annotated[
     ),
 ]
 Limit = Annotated[int | None, Option("--limit", min=1, help="Only the first questions.")]
-Markdown = Annotated[Path | None, Option("--markdown", help="Also write the tables there, as Markdown.")]
+Markdown = Annotated[Path | None, Setting("papers", "markdown", help="Also write the tables there, as Markdown.")]
 Quality = Annotated[
     str | None, Option("--metric", help="f1 (default; em for multiple choice), em, agreement, or a column in [0, 1].")
 ]
@@ -67,8 +67,9 @@ AllowUnread = Annotated[
 ]
 StartRound = Annotated[
     int | None,
-    Option(
-        "--start-round",
+    Setting(
+        "calibration",
+        "start-round",
         min=0,
         max=1,
         help="Where rules start: 0 = with the recorded closed-book round, which any of their signals may end; default: 1, "
@@ -398,13 +399,15 @@ def split_names(text: str) -> list[str]:
 
 
 def start_of(start_round: int | None, rules: Sequence[str] | None) -> dict[str, Any]:
-    """Return what `--start-round` changes in the policies of rules."""
+    """Return what the setting `start-round` changes in the policies of rules."""
     if start_round is None:
         return {}
     if not rules:
+        if from_file("start_round"):
+            return {}
         raise DataError(
-            f"--start-round {start_round} is for rules, and there are none: a policy file says where it starts. "
-            "`suffice calibrate --start-round` writes one"
+            f"start-round {start_round} is for rules, and there are none: a policy file says where it starts. "
+            f"`suffice calibrate --set start-round={start_round}` writes one"
         )
     return {"start_round": start_round}
 

@@ -22,7 +22,7 @@ def order_command(
     out: Annotated[RecordingPath, Option("--out", "-o", help="The other questions in this order, a parquet file.")],
     output: Output,
     by: Annotated[
-        str, Option("--by", help="'accuracy', the most often right first, or 'price', the cheapest first.")
+        str, Setting("sampling", "by", help="'accuracy', the most often right first, or 'price', the cheapest first.")
     ] = ("accuracy"),
     metric: Annotated[
         str | None, Option("--metric", help="The metric of accuracy, a column in [0, 1]; default: the recording's own.")
@@ -39,7 +39,7 @@ def order_command(
     """
     panel = order_panel(
         read_recording(path),
-        by=options.allowed(by, ("accuracy", "price"), "--by"),
+        by=options.allowed(by, ("accuracy", "price"), "by"),
         metric=metric,
         tune_share=tune_share,
         prices=None if prices is None else load_prices(prices),

@@ -214,7 +214,7 @@ def record_samples_command(
     samples: _Most = None,
     normalizer: _ComparedBy = None,
     closed_book: Annotated[
-        bool, Option("--closed-book", help="Ask without the passages that the questions bring.")
+        bool, Setting("sampling", "closed-book", help="Ask without the passages that the questions bring.")
     ] = False,
 ) -> None:
     """All samples are recorded, so that any rule can be replayed. Run the same command again to resume.

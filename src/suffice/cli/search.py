@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, ClassVar
 
 import typer
 
@@ -16,7 +16,7 @@ from suffice.cli.output import Output, Screen
 from suffice.cli.parameters import Setting
 from suffice.common.files import quoted
 from suffice.errors import DataError
-from suffice.evaluation.search import PRESETS, read_space, search, write_rules
+from suffice.evaluation.search import PRESETS, Chosen, SearchResult, read_space, search, write_rules
 from suffice.recordings import read_recording
 
 
@@ -29,18 +29,47 @@ class _Resampling(options.ResamplingOptions):
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Tried:
+    """Options for the rules to try."""
+
+    panel: ClassVar[str] = "The rules to try"
+
+    space: Annotated[
+        str, typer.Option("--space", help=f"{', '.join(PRESETS)}, available, or a TOML file that describes one.")
+    ] = "available"
+    max_rounds: Annotated[
+        list[int] | None,
+        typer.Option("--max-rounds", min=1, help="Try every rule with this highest round; may be repeated."),
+    ] = None
+    patience: Annotated[
+        list[int] | None,
+        Setting("search", "patience", min=1, help="Try every rule with this many rounds in a row; may be repeated."),
+    ] = None
+    target: Annotated[
+        str | None, typer.Option("--target", help="The outcome that calibrators predict; default: em.")
+    ] = None
+
+    def given(self) -> dict[str, Any]:
+        """Return what was given, as arguments of the search."""
+        return {
+            "space": read_space(self.space) if self.space.endswith(".toml") else self.space,
+            "max_rounds": self.max_rounds or None,
+            "patience": self.patience or None,
+            "target": self.target,
+        }
+
+
 def search_command(
     context: typer.Context,
     path: Annotated[
         RecordingPath, typer.Argument(metavar="RECORDING", help="Recorded rounds of the questions to search.")
     ],
+    tried: _Tried,
     tune: options.TuneQuestions,
     resampling: _Resampling,
     cluster: ClusterOptions,
     output: Output,
-    space: Annotated[
-        str, typer.Option("--space", help=f"{', '.join(PRESETS)}, available, or a TOML file that describes one.")
-    ] = "available",
     budget: Annotated[float, typer.Option("--budget", min=0, help="The most mean calls of the selected rule.")] = 3.0,
     metric: Annotated[
         str | None,
@@ -49,17 +78,6 @@ def search_command(
         ),
     ] = None,
     baseline: Annotated[str, typer.Option("--baseline", help="A rule's text or 'full'.")] = "fixed_k(3)",
-    max_rounds: Annotated[
-        list[int] | None,
-        typer.Option("--max-rounds", min=1, help="Try every rule with this highest round; may be repeated."),
-    ] = None,
-    patience: Annotated[
-        list[int] | None,
-        Setting("search", "patience", min=1, help="Try every rule with this many rounds in a row; may be repeated."),
-    ] = None,
-    target: Annotated[
-        str | None, typer.Option("--target", help="The outcome that calibrators predict; default: em.")
-    ] = None,
     orders: Annotated[
         int | None,
         Setting("statistics", "orders", min=1, help="For independent samples: orders of each question; default: 10."),
@@ -88,14 +106,11 @@ def search_command(
     with progress_bar("parts", quiet=output.as_json) as progress:
         result = search(
             path if jobs else read_recording(path),
-            read_space(space) if space.endswith(".toml") else space,
-            patience=patience or None,
-            max_rounds=max_rounds or None,
+            **tried.given(),
             **(tune.given_paths() if jobs else tune.given()),
             metric=metric,
             budget=budget,
             baseline=baseline,
-            target=target,
             resampling=resampling.value,
             folds=folds,
             orders=orders,
@@ -106,14 +121,19 @@ def search_command(
         with progress_bar("rows", quiet=output.as_json) as progress:
             write_rules(result, out, progress)
     if policy is not None:
-        if result.chosen is None:
-            raise DataError(
-                f"no rule needs at most {budget:g} mean calls on tune, so there is no policy to write: raise --budget"
-            )
-        result.chosen.policy.save(policy)
+        _chosen(result, budget).policy.save(policy)
     sentences = [] if result.chosen is None else [f"selected on tune: {result.chosen.headline}"]
     then = "" if result.chosen is None else f"{command_line(context, 'details', folders=True)} --policy policy.json"
     if policy is not None:
         then = f"suffice certify FRESH.parquet --max-loss 0.02 --policy {quoted(policy)}{options.metric_words(metric)}"
     screen = Screen(sentences=sentences, tables=result.tables(), files={"rules": out, "policy": policy}, then=then)
     output.show(result.to_dict(), screen)
+
+
+def _chosen(result: SearchResult, budget: float) -> Chosen:
+    """Return the rule that was selected on tune questions; raise where there is none."""
+    if result.chosen is None:
+        raise DataError(
+            f"no rule needs at most {budget:g} mean calls on tune, so there is no policy to write: raise --budget"
+        )
+    return result.chosen

@@ -12,6 +12,7 @@ import typer
 from suffice.cli import options
 from suffice.cli.groups import RecordingPath
 from suffice.cli.output import Output, Screen
+from suffice.cli.parameters import Setting
 from suffice.common.files import quoted
 from suffice.errors import DataError
 from suffice.evaluation.replay import calibrate, policy_for
@@ -47,7 +48,9 @@ def selectors_command(
     ] = None,
     feature: Annotated[
         list[str] | None,
-        typer.Option("--feature", help=f"A feature of the ranker; repeatable. Default: {' '.join(RANKER_FEATURES)}."),
+        Setting(
+            "search", "feature", help=f"A feature of the ranker; repeatable. Default: {' '.join(RANKER_FEATURES)}."
+        ),
     ] = None,
     metric: options.Quality = None,
     judge: Annotated[

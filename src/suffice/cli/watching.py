@@ -22,7 +22,7 @@ from suffice.common.tables import counted
 from suffice.errors import DataError
 from suffice.importers.records import records_of
 from suffice.policy.session import Policy
-from suffice.recordings import read_recording, write_recording
+from suffice.recordings import Recording, read_recording, write_recording
 from suffice.verdicts.watches import (
     GOLD_DEADLINE,
     WatchResult,
@@ -93,7 +93,7 @@ class _Judged:
         str | None, Option("--since", help="Leave out requests before this time: 2026-05-01T12:00:00Z.")
     ] = None
     window: Annotated[int, Setting("watch", "window", min=1, help="Requests of a window.")] = 500
-    risk: Annotated[float, Option("--risk", help="The risk of ever raising a false alarm.")] = 0.05
+    risk: Annotated[float, Setting("watch", "risk", help="The risk of ever raising a false alarm.")] = 0.05
 
 
 def _plot_path(path: Path | None) -> Path | None:
@@ -125,6 +125,26 @@ class _Written:
     prometheus: Annotated[
         str | None, Option("--prometheus", help="Figures as Prometheus reads them: a file, or - for standard output.")
     ] = None
+
+    def files(
+        self, result: WatchResult, log: Recording, policy: Policy, since: float | None
+    ) -> dict[str, Path | str | None]:
+        """Write what was asked for, and return the files by what they are."""
+        files: dict[str, Path | str | None] = {}
+        if self.audited is not None:
+            audited = audited_recording(log, policy, since=since)
+            write_recording(self.audited, audited.table, audited.metadata)
+            files["audited requests"] = self.audited
+        if result.rang and self.fallback is not None:
+            full_width(policy).save(self.fallback)
+            files["policy to fall back to"] = self.fallback
+        if self.plot is not None:
+            result.plot().save(self.plot)
+            files["plot"] = self.plot
+        if self.prometheus not in (None, "-"):
+            write_file(self.prometheus, prometheus_text(result))
+            files["figures"] = self.prometheus
+        return files
 
 
 def watch_command(
@@ -179,26 +199,12 @@ def watch_command(
             alpha=judged.risk,
         )
         export_metrics(result)
-    files: dict[str, Path | str | None] = {}
-    notes: list[str] = []
-    if written.audited is not None:
-        audited = audited_recording(log, policy, since=since)
-        write_recording(written.audited, audited.table, audited.metadata)
-        files["audited requests"] = written.audited
-        notes += _audited_notes(result, written.audited)
-    if result.rang and written.fallback is not None:
-        full_width(policy).save(written.fallback)
-        files["policy to fall back to"] = written.fallback
+    files = written.files(result, log, policy, since)
+    notes = [] if written.audited is None else _audited_notes(result, written.audited)
     notes += _suspend(result, policy, policy_path) if written.suspend else []
-    if written.plot is not None:
-        result.plot().save(written.plot)
-        files["plot"] = written.plot
     if written.prometheus == "-":
         print_text(prometheus_text(result))
     else:
-        if written.prometheus is not None:
-            write_file(written.prometheus, prometheus_text(result))
-            files["figures"] = written.prometheus
         again = _same_watch(path, policy_path, tune, judged, max_loss=None if from_file else judged.max_loss)
         again += "".join(f" --where {quoted(item)}" for item in where or ())
         then = _next_command(result, again, policy_path, policy, written)
@@ -251,11 +257,11 @@ def _same_watch(path: Path, policy_path: Path, tune: Path | None, judged: _Judge
         "--max-loss": max_loss,
         "--signal": judged.signal,
         "--since": judged.since,
-        "--risk": None if judged.risk == _Judged.risk else judged.risk,
     }
     settings = {
         "deadline": judged.deadline,
         "gold-deadline": judged.gold_deadline,
+        "risk": None if judged.risk == _Judged.risk else judged.risk,
         "window": None if judged.window == _Judged.window else judged.window,
     }
     words = [f"{name} {quoted(str(value))}" for name, value in given.items() if value is not None]

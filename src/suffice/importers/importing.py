@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from suffice._version import __version__
 from suffice.common.display import facts_table
-from suffice.common.files import check_file, quoted
+from suffice.common.files import check_file
 from suffice.common.results import Result
 from suffice.common.tables import Column, Table, counted
 from suffice.errors import DataError, UnsettledError
@@ -23,8 +23,9 @@ from suffice.importers.importers import importer, kind_of, log_reader
 from suffice.importers.mapping import Mapped, default_out, mapping_path, own_place, read_mapping, write_mapping
 from suffice.importers.parted_run import PartedRun, run_of_table, run_of_trajectories
 from suffice.importers.preview import Preview, means_table
+from suffice.importers.reading import Reading
 from suffice.importers.recognise import data_files, left_out
-from suffice.importers.summary import ColumnCount, RoundMeans
+from suffice.importers.summary import NAMED, ColumnCount, RoundMeans, loops_of
 from suffice.importers.table_parts import unpacked_size
 from suffice.importers.table_source import TableOptions
 from suffice.importers.tabular import read_tabular
@@ -32,8 +33,6 @@ from suffice.importers.trajectories import ColumnReading
 from suffice.policy.embedding import Embedder
 from suffice.policy.expressions import is_available, looks_mathematical
 from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH, guess_normalizer, normalizer_of
-from suffice.recordings.recording import Recording, open_recording
-from suffice.recordings.runs import loop_labels, loops_by_label
 
 ENOUGH = 20
 """The least number of questions for which a decision can be asked."""
@@ -49,9 +48,6 @@ _NOT_OF_A_FORMAT = frozenset({"kind", "golds", "samples", "normalizer", "expecte
 
 _OFTEN_SAMPLES = ("answers", "samples", "completions", "generations", "candidates", "responses", "predictions")
 """Names of lists whose items may be independent samples."""
-
-_NAMED = 5
-"""The most files that a note names."""
 
 _log = logging.getLogger(__name__)
 _LARGE, _TIMES = 1 << 26, 10
@@ -219,7 +215,7 @@ def _imported(
         while True:
             try:
                 run = _read_run(path, options, embedder, lambda: _part_folder(out, stack))
-                reviewed = _reviewed(run, options)
+                metadata, reading, alarms = _reviewed(run, options)
                 break
             except UnsettledError as error:
                 if settle is None:
@@ -227,9 +223,8 @@ def _imported(
                 _settled(options, error, settle(error))
         confirmed, was_asked = _confirmed(path, run, stored, confirm)
         notes += [*run.notes, *_left_out_note(path)]
-        metadata = {**reviewed.metadata, "notes": notes}
-        columns = run.write(out, metadata)
-    loops, noted = _loops_of(out)
+        columns = run.write(out, {**metadata, "notes": notes})
+    loops, noted = loops_of(out)
     notes += noted
     n_clusters = run.n_clusters
     if 1 < n_clusters < ENOUGH or n_clusters == 1 < run.longest:
@@ -249,25 +244,18 @@ def _imported(
         samples=bool(options.get("samples")),
         loops=loops,
         columns=columns,
-        by_round=reviewed.by_round,
+        by_round=reading.by_round(),
         notes=tuple(notes),
-        preview=reviewed.preview,
-        alarms=reviewed.alarms,
+        preview=reading.preview,
+        alarms=tuple(alarms),
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Review:
-    """A run that was read once more."""
-
-    metadata: dict[str, Any]
-    by_round: tuple[RoundMeans, ...]
-    preview: Preview
-    alarms: tuple[Alarm, ...]
-
-
-def _reviewed(run: PartedRun, options: Mapping[str, Any]) -> _Review:
+def _reviewed(run: PartedRun, options: Mapping[str, Any]) -> tuple[dict[str, Any], Reading, list[Alarm]]:
     """Read a run once more; raise if it was probably misread, else note what is unusual.
+
+    Returns:
+        The metadata of the recording, without its notes, the figures of the run, and its alarms.
 
     Raises:
         UnsettledError: An alarm of misreading was not answered.
@@ -285,7 +273,7 @@ def _reviewed(run: PartedRun, options: Mapping[str, Any]) -> _Review:
     if alarms:
         metadata["reading"] = {"cautions": {alarm.name: alarm.sentence for alarm in cautions}, "expected": answered}
     run.notes = [*(alarm.note for alarm in cautions), *notes]
-    return _Review(metadata=metadata, by_round=reading.by_round(), preview=reading.preview, alarms=tuple(alarms))
+    return metadata, reading, alarms
 
 
 def _settled(options: dict[str, Any], error: UnsettledError, choice: Any) -> None:
@@ -375,37 +363,11 @@ def _guessed_normalizer(run: PartedRun, notes: list[str]) -> tuple[str, str]:
     return normalizer, f"since there are no golds{reads}"
 
 
-def _loops_of(out: Path) -> tuple[tuple[str, ...], list[str]]:
-    """If a recording holds several loops, return the filters that choose one of them, and a note."""
-    import pyarrow as pa
-
-    with open_recording(out) as opened:
-        names = loop_labels(opened.schema)
-        distinct: dict[str, set[Any]] = {name: set() for name in names}
-        for table in opened.tables(columns=names) if names else ():
-            for name in names:
-                distinct[name].update(table.column(name).unique().to_pylist())
-        if all(len(values - {None}) < 2 for values in distinct.values()):  # noqa: PLR2004
-            return (), []
-        columns = [name for name in ("question_id", "round", "cluster", *names) if name in opened.schema.names]
-        table = pa.concat_tables(opened.tables(columns=columns))
-        several = loops_by_label(Recording(table, opened.metadata))
-    if not several:
-        return (), []
-    name, counts = next(iter(several.items()))
-    loops = tuple(f"{name}={value}" for value in sorted(counts, key=lambda value: (-counts[value], value)))
-    more = f" and {len(loops) - _NAMED:,} more" if len(loops) > _NAMED else ""
-    listed = "; ".join(f"--where {quoted(loop)}" for loop in loops[:_NAMED])
-    return loops, [
-        f"{name!r} names {len(loops):,} loops; decide, certify and watch judge one at a time: {listed}{more}"
-    ]
-
-
 def _left_out_note(path: Path) -> list[str]:
     """Return a note on the files of a folder that are not read."""
     names = [str(file.relative_to(path)) for file in left_out(path)]
-    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return [f"files left out of the folder: {', '.join(names[:_NAMED])}{more}"] if names else []
+    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+    return [f"files left out of the folder: {', '.join(names[:NAMED])}{more}"] if names else []
 
 
 def _announce_size(path: Path, kind: str) -> None:

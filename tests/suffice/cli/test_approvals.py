@@ -162,14 +162,14 @@ def test_a_file_names_only_variables_that_hold_api_keys(folder, sent, variable):
 def test_a_local_server_gets_the_usual_key_and_named_ones_once_approved(folder):
     with Endpoint() as endpoint:
         settings(folder, endpoint.url)
-        assert cli("doctor", "--repeats", 1).code == 0
+        assert cli("doctor", "--set=repeats=1").code == 0
         assert {request.headers["authorization"] for request in endpoint.requests} == {"Bearer openai-secret"}
         endpoint.requests.clear()
         settings(folder, endpoint.url, "MINE_API_KEY")
-        assert cli("doctor", "--repeats", 1).code == 2
+        assert cli("doctor", "--set=repeats=1").code == 2
         assert endpoint.requests == []
         assert cli("init", "--approve").code == 0
-        assert cli("doctor", "--repeats", 1).code == 0
+        assert cli("doctor", "--set=repeats=1").code == 0
         assert {request.headers["authorization"] for request in endpoint.requests} == {"Bearer mine-secret"}
 
 

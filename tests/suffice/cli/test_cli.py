@@ -198,7 +198,7 @@ draft record MISSING -o x.parquet --model m
 judge drafts MISSING -o x.parquet --model m
 judge pairs MISSING -o x.parquet --model m
 judge gold MISSING -o x.parquet
-judge gold R -o x.parquet --measures nosuch
+judge gold R -o x.parquet --set measures=nosuch
 gate states MISSING -o x --encoder minilm
 gate train MISSING --labels R -o x
 gate compare MISSING

@@ -362,7 +362,7 @@ def test_a_hand_written_policy_file_runs(tmp_path):
 
 
 def doctor(endpoint, *more):
-    return cli("doctor", "--base-url", endpoint.url, "--model", "m", "--repeats", "2", *more)
+    return cli("doctor", "--base-url", endpoint.url, "--model", "m", "--set=repeats=2", *more)
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ CALLS = [
     "certify eval.parquet --max-loss 0.5 --policy policy.json --path p_correct --tune tune.parquet -o certified.json",
     "certify eval.parquet --max-loss 0.5 --policy policy.json",
     "decide eval.parquet -o decided.json",
-    "decide self_refine.parquet --metric target_sentiment --leave-out-failed -o advised.json",
+    "decide self_refine.parquet --metric target_sentiment --set leave-out-failed=true -o advised.json",
     "deploy decision.json -o deployed.json",
     "deploy policy.json --to langgraph",
     "data show policy.json",

@@ -164,7 +164,17 @@ def test_a_data_sets_passages_are_contexts_unless_closed_book(tmp_path):
     with Endpoint("Answer: Oslo") as endpoint:
         cli("sample", "record", file, "-o", tmp_path / "a.parquet", *at(endpoint), "--samples", 1)
         assert "Passage 5" in endpoint.requests[0].prompt
-        cli("sample", "record", file, "-o", tmp_path / "b.parquet", *at(endpoint), "--samples", 1, "--closed-book")
+        cli(
+            "sample",
+            "record",
+            file,
+            "-o",
+            tmp_path / "b.parquet",
+            *at(endpoint),
+            "--samples",
+            1,
+            "--set=closed-book=true",
+        )
         assert "Passage" not in endpoint.requests[1].prompt.partition("Question:")[2]
 
 

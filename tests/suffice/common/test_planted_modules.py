@@ -131,7 +131,7 @@ def test_workers_of_a_cluster_import_nothing_from_the_folder(program, folder):
         words = ("record", "q.jsonl", "--model", "m", "--base-url", endpoint.url, "--max-rounds", 1, "-o", "out")
         done = json.loads(run(program, folder, *words, "--on", "ray", "--set=workers=1", "--set=shards=1", "--json"))
         assert done["questions"] == 2
-        run(program, folder, "doctor", "--model", "m", "--base-url", endpoint.url, "--repeats", 1, "--json")
+        run(program, folder, "doctor", "--model", "m", "--base-url", endpoint.url, "--set=repeats=1", "--json")
 
 
 @pytest.mark.whole

@@ -137,7 +137,7 @@ def test_a_part_of_a_file_may_lack_what_another_part_has(tmp_path):
 
 def test_a_signal_undefined_in_all_rounds_of_a_rule_is_an_error():
     of = recording(start=0, p_known=[[0.9, None, None]] * 4)
-    with pytest.raises(UnknownSignalError, match="--start-round"):
+    with pytest.raises(UnknownSignalError, match="start-round"):
         replayed(of, policy_for(of, "p_known > 0.5", start_round=1))
     assert replayed(of, "p_known > 0.5").rows[0].stop_rounds == {0: 1.0}
     one = recording(answers=[["a"], ["b"], ["a"], ["b"]])

@@ -60,14 +60,14 @@ def test_replay_certify_and_report_start_at_round_0_on_request(path, tmp_path):
     rule = "verbal_confidence >= 5"
     base = ("--rule", rule, "--set=resamples=2", "--json")
     usual = cli("replay", path, *base).json["rows"][0]
-    early = cli("replay", path, *base, "--start-round", "0").json["rows"][0]
+    early = cli("replay", path, *base, "--set=start-round=0").json["rows"][0]
     assert "0" not in usual["stop_rounds"]
     assert early["stop_rounds"]["0"] > 0.3
-    reported = cli("report", path, *base, "--start-round", "0", "-o", tmp_path / "r.html").json
+    reported = cli("report", path, *base, "--set=start-round=0", "-o", tmp_path / "r.html").json
     assert reported["cells"][0]["replay"]["rows"][0]["stop_rounds"]["0"] == early["stop_rounds"]["0"]
     (tmp_path / "rules.txt").write_text(f"{rule}\n")
     options = ("--rules", tmp_path / "rules.txt", "--max-loss", "0.5", "--set=loss=harm", "--json")
-    certified = cli("certify", path, *options, "--start-round", "0", "-o", tmp_path / "p.json")
+    certified = cli("certify", path, *options, "--set=start-round=0", "-o", tmp_path / "p.json")
     assert certified.code == 0, certified.err
     assert Policy.load(tmp_path / "p.json").start_round == 0
     assert certified.json["sequence"][0]["calls"] == pytest.approx(early["calls"]["mean"])
@@ -82,10 +82,10 @@ def test_a_listed_rule_starts_where_the_list_says(recording):
 
 def test_a_policy_file_says_itself_where_it_starts(path, tmp_path):
     calibrated = ("calibrate", path, "--rule", "verbal_confidence >= 5", "-o", tmp_path / "p.json")
-    assert cli(*calibrated, "--start-round", "0").code == 0
+    assert cli(*calibrated, "--set=start-round=0").code == 0
     assert Policy.load(tmp_path / "p.json").start_round == 0
     for command in (("replay", path), ("report", path), ("certify", path, "--max-loss", "0.5")):
-        told = cli(*command, "--policy", tmp_path / "p.json", "--start-round", "0").error
+        told = cli(*command, "--policy", tmp_path / "p.json", "--set=start-round=0").error
         assert "a policy file says where it starts" in " ".join(told.split())
 
 

@@ -684,13 +684,13 @@ def test_what_was_recorded_without_batches_cost_the_whole_price(tmp_path):
 def test_the_command_goes_on_where_it_was_told_not_to_wait(tmp_path, live):
     path = tmp_path / "r.parquet"
     with server(looks=2) as endpoint:
-        first = recorded(endpoint, path, "--batch", "--no-wait")
+        first = recorded(endpoint, path, "--batch", "--set=wait=false")
         assert "4 questions in batches, 0 questions complete" in first.words
         assert "run the same command again" in first.words
-        recorded(endpoint, path, "--batch", "--no-wait")
+        recorded(endpoint, path, "--batch", "--set=wait=false")
         assert rows_of(path) == live[0]
         assert set(endpoint.rows.values()) == {1}
-        assert "without --batch" in recorded(endpoint, path, "--no-wait", code=2).err
+        assert "without --batch" in recorded(endpoint, path, "--set=wait=false", code=2).err
 
 
 def test_the_command_hands_over_a_file(tmp_path, live):

@@ -179,7 +179,7 @@ def test_options_of_a_cluster_need_one(tmp_path, monkeypatch):
     words = ["record", "q.jsonl", "--model", "m", "--base-url", "http://127.0.0.1:9/v1", "-o"]
     assert "--on ray" in cli(*words, "r", "--set=workers=2").error
     assert "of the two" in cli(*words, "r", "--on", "ray", "--shard", "1/2").error
-    for alone in (["--batch-file", "b.jsonl"], ["--batch", "--no-wait"]):
+    for alone in (["--batch-file", "b.jsonl"], ["--batch", "--set=wait=false"]):
         assert "for one process" in cli(*words, "r", "--on", "ray", *alone).error
     assert "folder" in cli(*words, "r.parquet", "--on", "ray").error
     assert "not a cluster" in cli(*words, "r", "--on", "slurm").error

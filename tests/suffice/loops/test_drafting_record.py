@@ -378,7 +378,7 @@ def test_the_command_line_records_and_drafts(tmp_path):
         assert len(endpoint.requests) == 12
         told = cli(
             *("draft", "answer", "Where is tower 0?", "--model", "m", "--base-url", endpoint.url, "--contexts", folder),
-            *("--critic-model", "c", "--rule", "critic_approved >= 1", "--json"),
+            *("--set=critic-model=c", "--rule", "critic_approved >= 1", "--json"),
         ).json
         assert {request.body["model"] for request in endpoint.requests[12:]} == {"m", "c"}
         assert (told["stop_round"], told["reason"]) == (3, "rule")

@@ -131,7 +131,7 @@ def test_a_recording_without_gold_answers_is_refused():
 
 def test_the_command_adds_figures_and_a_replay_takes_them_as_quality(path, tmp_path):
     out = tmp_path / "gold.parquet"
-    told = cli("judge", "gold", path, "-o", out, "--measures", "token_f1,embedding_similarity", "--json").json
+    told = cli("judge", "gold", path, "-o", out, "--set=measures=token_f1,embedding_similarity", "--json").json
     assert [row["round"] for row in told["table"]["rows"]] == [1, 2, 3, 4]
     made = read_recording(out)
     assert made.metadata["kept"] == "as it was"
@@ -147,20 +147,20 @@ def test_the_command_adds_figures_and_a_replay_takes_them_as_quality(path, tmp_p
         .metrics["token_f1"]
         == 1.0
     )
-    assert "unknown similarity 'bleu'" in cli("judge", "gold", path, "-o", out, "--measures", "bleu").error
+    assert "unknown similarity 'bleu'" in cli("judge", "gold", path, "-o", out, "--set=measures=bleu").error
 
 
 def test_likeness_may_replace_the_score_as_a_labelled_oracle(path, tmp_path):
     out = tmp_path / "gold.parquet"
-    assert cli("judge", "gold", path, "-o", out, "--measures", "rouge_l", "--score", "rouge_l").code == 0
+    assert cli("judge", "gold", path, "-o", out, "--set=measures=rouge_l", "--set=score=rouge_l").code == 0
     made = read_recording(out)
     assert made.metadata["oracles"] == ["information_score", "information_gain"]
     score, gain = made.column("information_score"), made.column("information_gain")
     np.testing.assert_equal(score, made.column("rouge_l"))
     np.testing.assert_equal(gain[:, 1:], np.diff(score, axis=1))
     assert np.isnan(gain[:, 0]).all()
-    assert "--measures has: token_f1" in cli(
-        "judge", "gold", path, "-o", out, "--measures", "token_f1", "--score", "rouge_l"
+    assert "measures has: token_f1" in cli(
+        "judge", "gold", path, "-o", out, "--set=measures=token_f1", "--set=score=rouge_l"
     ).error.replace("\n", " ")
 
 

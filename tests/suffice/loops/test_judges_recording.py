@@ -291,10 +291,10 @@ def judge(path, endpoint, out, *more):
 def test_the_command_adds_the_marks_and_prints_the_noise_beside_them(path, tmp_path):
     out = tmp_path / "out.parquet"
     with Endpoint(grade) as endpoint:
-        done = judge(path, endpoint, out, "--repeat", "2", "--sample", "3")
+        done = judge(path, endpoint, out, "--set=repeat=2", "--set=sample=3")
         assert done.code == 0, done
         count = len(endpoint.requests)
-        told = judge(path, endpoint, out, "--repeat", "2", "--sample", "3", "--json").json
+        told = judge(path, endpoint, out, "--set=repeat=2", "--set=sample=3", "--json").json
         assert len(endpoint.requests) == count, "nothing is asked twice"
     assert "information_score" in done.out
     assert "2 marks of one draft" in done.out
@@ -340,7 +340,7 @@ def test_weights_of_ones_own_and_wrong_options(path, tmp_path):
 
 @pytest.mark.parametrize("repeat", [1, 3])
 def test_shards_judge_what_one_process_judges(path, tmp_path, repeat):
-    more = ("--repeat", repeat, "--sample", 2)
+    more = (f"--set=repeat={repeat}", "--set=sample=2")
     with Endpoint(grade, usage="plain") as endpoint:
         one = judge(path, endpoint, tmp_path / "one.parquet", *more)
         alone = len(endpoint.requests)

@@ -177,7 +177,7 @@ def test_the_answers_position_is_an_option(position, said, tmp_path):
 
 def test_the_doctor_shows_two_replies_and_what_was_read(tmp_path):
     with Endpoint("Answer: Oslo\nConfidence: 4") as endpoint:
-        address = ("doctor", "--base-url", endpoint.url, "--model", "m", "--repeats", 3)
+        address = ("doctor", "--base-url", endpoint.url, "--model", "m", "--set=repeats=3")
         shown = cli(*address, "--details")
         assert shown.out.count("Answer: Oslo\\nConfidence: 4") == 2
         found = cli(*address, "--json").json
@@ -193,7 +193,7 @@ def test_the_doctor_shows_two_replies_and_what_was_read(tmp_path):
 
 def test_the_doctor_promises_nothing_where_nothing_could_be_read():
     with Endpoint(PROSE) as endpoint:
-        address = ("doctor", "--base-url", endpoint.url, "--model", "m", "--repeats", 3)
+        address = ("doctor", "--base-url", endpoint.url, "--model", "m", "--set=repeats=3")
         shown, found = cli(*address, "--details"), cli(*address, "--json").json
     assert PROSE in shown.out
     assert "verbal_confidence" not in found["capabilities"]
@@ -201,7 +201,7 @@ def test_the_doctor_promises_nothing_where_nothing_could_be_read():
     (note,) = [note for note in found["notes"] if "no answer" in note]
     assert "--prompt" in note
     with Endpoint("Answer: Oslo") as endpoint:
-        found = cli("doctor", "--base-url", endpoint.url, "--model", "m", "--repeats", 3, "--json").json
+        found = cli("doctor", "--base-url", endpoint.url, "--model", "m", "--set=repeats=3", "--json").json
     assert "verbal_confidence" not in found["capabilities"]
     assert any("no reply states a confidence" in note for note in found["notes"])
 

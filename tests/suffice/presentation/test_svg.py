@@ -107,7 +107,7 @@ def test_what_vega_does_not_draw_is_an_error():
         ("watch", "no-log", "--policy", "no-policy.json", "--plot", "loss.svg"),
         ("paper", "protocol", "no-recording", "--set=figures=figures"),
         ("paper", "tasr", "no-folder", "--set=figures=figures"),
-        ("demo", "watch", "--out", "demo", "--markdown", "page.md"),
+        ("demo", "watch", "--out", "demo", "--set=markdown=page.md"),
     ],
 )
 def test_a_command_that_draws_asks_for_the_extra_before_it_reads(command, tmp_path, monkeypatch):

@@ -169,7 +169,7 @@ def test_what_is_bundled_of_samples_is_small_and_its_source_named():
 
 @pytest.mark.whole
 def test_the_demo_certifies_what_loses_nothing_and_refuses_the_control(tmp_path):
-    told = cli("demo", "samples", "--set=orders=2", "--json", "--markdown", tmp_path / "samples.md")
+    told = cli("demo", "samples", "--set=orders=2", "--json", f"--set=markdown={tmp_path / 'samples.md'}")
     assert told.code == 0
     outcomes = json.loads(told.out)
     certified = {
@@ -187,4 +187,4 @@ def test_the_demo_certifies_what_loses_nothing_and_refuses_the_control(tmp_path)
     assert "the vote gains nothing" in outcomes["samples_cruxeval"]["headline"]
     assert outcomes["samples_aqua"]["one_alone"] == pytest.approx(0.31, abs=0.01)
     assert "| ChatGPT, dates | lead(3) |" in (tmp_path / "samples.md").read_text("utf-8")
-    assert cli("demo", "samples", "--markdown", tmp_path / "missing" / "x.md").code == 1
+    assert cli("demo", "samples", f"--set=markdown={tmp_path / 'missing' / 'x.md'}").code == 1

@@ -489,7 +489,7 @@ def test_shards_of_samples_without_passages_compare_answers_alike(tmp_path):
     ]
     (tmp_path / "q.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     with Endpoint("Answer: 7") as endpoint:
-        options = ["--model", "m", "--base-url", endpoint.url, "--samples", 2, "--closed-book"]
+        options = ["--model", "m", "--base-url", endpoint.url, "--samples", 2, "--set=closed-book=true"]
         for place in ("--shard 1/3 -o log", "--shard 2/3 -o log", "--shard 3/3 -o log", "-o one.parquet"):
             words = [tmp_path / word if word in ("log", "one.parquet") else word for word in place.split()]
             result = cli("sample", "record", tmp_path / "q.jsonl", *words, *options)

@@ -77,7 +77,7 @@ def test_selectors_ignore_the_best_round_where_some_never_ran():
 
 
 def test_diagnose_prints_no_false_gain(cut, cut_path):
-    options = ("--metric", "em", "--quality", "em", "--types", "question_type", "--set=resamples=20")
+    options = ("--metric", "em", "--set=quality=em", "--set=types=question_type", "--set=resamples=20")
     for rule in ("full", "fixed_k(1)", RULE):
         short = cli("diagnose", cut_path, "--rule", rule, *options)
         no_false_gain(cut, short.out)

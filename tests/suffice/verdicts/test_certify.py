@@ -303,7 +303,7 @@ def test_failed_questions_count_as_lost_and_the_sentence_says_so(fresh, policy):
     assert words in found.headline
     assert words in found.certificate.statement
     assert words in " ".join(found.certificate.notes)
-    assert "--leave-out-failed" in " ".join(found.certificate.notes)
+    assert "leave-out-failed" in " ".join(found.certificate.notes)
     assert found.to_dict()["failed"] == 7
     poor = certify(with_failures(fresh, 60), listed([policy], policy), EASY)
     assert poor.policy is None

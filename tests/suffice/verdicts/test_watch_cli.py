@@ -116,7 +116,7 @@ def test_what_has_moved_exits_with_3_and_prints_the_commands(folder, tmp_path):
 def test_the_next_command_asks_the_same_again(folder, tmp_path):
     policy = tmp_path / "policy.json"
     Policy.load(folder / "policy.json").save(policy)
-    text = "--metric agreement --max-loss 0.05 --since 2026-01-01 --risk 0.04 --set deadline=2h --set window=400"
+    text = "--metric agreement --max-loss 0.05 --since 2026-01-01 --set deadline=2h --set risk=0.04 --set window=400"
     given = text.split()
     shown = cli("watch", folder / "broken.parquet", "--policy", policy, *given, "--json").json
     words = shown["next"].split()
@@ -244,7 +244,7 @@ def test_the_demo_prints_the_true_loss_both_sentences_and_a_page(tmp_path, monke
         write_recording(tmp_path / f"hotpotqa_{split}.parquet", log.table, log.metadata)
     page = tmp_path / "page.md"
     arguments = ("demo", "watch", "-o", tmp_path, "--set=requests=400", "--set=audit-rate=0.4")
-    shown = cli(*arguments, "--markdown", page)
+    shown = cli(*arguments, f"--set=markdown={page}")
     assert (shown.code, shown.err) == (0, "")
     for words in (
         "true loss: 0.0 points before half-way",
@@ -262,4 +262,4 @@ def test_the_demo_prints_the_true_loss_both_sentences_and_a_page(tmp_path, monke
     runs = cli(*arguments, "--json").json["runs"]
     assert [run["watch"]["status"] for run in runs.values()] == ["fall back", "keep"]
     assert [run["delay"] is None for run in runs.values()] == [False, True]
-    assert "cannot be written" in cli(*arguments, "--markdown", tmp_path / "no" / "page.md").error
+    assert "cannot be written" in cli(*arguments, f"--set=markdown={tmp_path / 'no' / 'page.md'}").error

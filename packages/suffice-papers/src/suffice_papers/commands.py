@@ -11,6 +11,7 @@ from suffice.cli import options
 from suffice.cli.console import warn
 from suffice.cli.groups import command_line
 from suffice.cli.output import Output
+from suffice.cli.parameters import Setting
 from suffice_papers.printing import FiguresOption, FormatOption, OutOption, checked_form, print_paper, stage_bar
 from suffice_papers.semantic.tables import paper_semantic
 from suffice_papers.tasr.cells import TasrCell, read_cells
@@ -32,7 +33,7 @@ def tasr_command(
     out: OutOption = None,
     figures: FiguresOption = None,
     folder: Annotated[
-        Path, typer.Option("--recordings", help="Without --cells: the folder of the recordings, made if missing.")
+        Path, Setting("papers", "recordings", help="Without --cells: the folder of the recordings, made if missing.")
     ] = Path("suffice-demo"),
 ) -> None:
     """Compute Tables 1-6 and the figures of TASR.

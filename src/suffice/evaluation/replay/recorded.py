@@ -138,7 +138,7 @@ class Definedness:
             )
         earlier = recording is not None and self.policy.start_round > int(recording.index[0])
         if recording is not None and earlier and not np.isnan(recording.column(raw)[:, 0]).all():
-            return "it has values at round 0, so start there (`--start-round 0`)"
+            return "it has values at round 0, so start there (`--set start-round=0`)"
         return _remedy(self.policy, name)
 
     def _outside(self, name: str, recording: Recording | None) -> str:

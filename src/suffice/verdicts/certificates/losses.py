@@ -342,7 +342,7 @@ def _loss_notes(recording: Recording, base: Floats, claim: Claim, n_failed: int)
     elif n_failed:
         notes.append(
             f"{failed_text(n_failed, left_out=False)}, with a loss of 1 each; quality and costs are means over the others. If "
-            "they failed by chance, complete the recording or leave them out (leave_out_failed=True, --leave-out-failed)"
+            "they failed by chance, complete the recording or leave them out (leave_out_failed=True, --set leave-out-failed=true)"
         )
     notes += choice_notes(recording, [claim.metric]) + best_single_note(recording, claim.metric)
     if not base.any():

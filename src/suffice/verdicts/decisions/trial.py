@@ -244,7 +244,7 @@ class Trial:
         if totals.failed > n * self.max_loss:
             return (
                 f"{totals.failed:,} of {counted(n, 'question')} failed while recording, and count as lost. Complete the "
-                "recording, or leave them out if they failed by chance (leave_out_failed=True, --leave-out-failed)"
+                "recording, or leave them out if they failed by chance (leave_out_failed=True, --set leave-out-failed=true)"
             )
         if totals.unexplained > n * self.max_loss:
             return (

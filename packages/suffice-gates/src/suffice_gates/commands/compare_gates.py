@@ -91,7 +91,7 @@ def compare_gates_command(
     samples: Annotated[int, Setting("gate", "samples", min=2, help="With --model: sampled answers per question.")] = 10,
     rate: Annotated[
         float | None,
-        typer.Option("--rate", min=0.0, max=1.0, help="Choose thresholds by this retrieval rate instead of quality."),
+        Setting("gate", "rate", min=0.0, max=1.0, help="Choose thresholds by this retrieval rate instead of quality."),
     ] = None,
     metric: Annotated[
         list[str] | None, typer.Option("--metric", help="Columns in [0, 1]; the first is the quality. May be repeated.")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import typer
 
@@ -30,28 +31,24 @@ _CHUNK = 8
 """Batches in one shard."""
 
 
-def states_command(
-    context: typer.Context,
-    data: Annotated[
-        str,
-        typer.Argument(help=f"A recording (.parquet), or questions: a file, or one of {', '.join(BUNDLED_QUESTIONS)}."),
-    ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder of states, usually NAME.states.")],
-    local: LocalModel,
-    cluster: ClusterOptions,
-    output: Output,
+@dataclass(frozen=True, kw_only=True)
+class _Reader:
+    """Options for what reads the questions: a model here or at an endpoint, or a sentence encoder."""
+
+    panel: ClassVar[str] = "What reads the questions"
+
     model: Annotated[
         str | None,
         typer.Option("--model", help="A folder or hub id of a causal language model; at --base-url its name."),
-    ] = None,
+    ] = None
     base_url: Annotated[
         str | None,
         typer.Option("--base-url", help="An embeddings endpoint that pools by the last token, ends with /v1."),
-    ] = None,
+    ] = None
     encoder: Annotated[
         str | None,
         typer.Option("--encoder", help="Instead of a model: 'minilm' (in the package) or a sentence-transformers id."),
-    ] = None,
+    ] = None
     layers: Annotated[
         str | None,
         typer.Option(
@@ -59,26 +56,83 @@ def states_command(
             help="For a model that runs here: middle (the default), last, or comma-separated numbers; 0 is the "
             "embedding, -1 the last.",
         ),
-    ] = None,
+    ] = None
+    template: Annotated[
+        str, Setting("gate", "template", help="At an endpoint: its chat template, with {system}, {user} and {prefill}.")
+    ] = RAW
+    extra_body: Annotated[
+        str, Setting("endpoint", "extra-body", help="At an endpoint: more fields of each request, as JSON; no secrets.")
+    ] = "{}"
+    api_key_env: Annotated[
+        str, typer.Option("--api-key-env", help="The environment variable that holds the API key.")
+    ] = models.DEFAULT_KEY
+
+    def source(self, local: LocalModel) -> StateSource:
+        """Return where the states come from."""
+        if self.encoder is not None:
+            return _encoder_states(self.encoder, local.device)
+        if self.base_url is None:
+            loaded: StateSource = local.load(str(self.model), options.split_names(self.layers or "middle"))
+            return loaded
+        asked = EndpointEmbedder(
+            str(self.model),
+            base_url=self.base_url,
+            api_key=models.api_key(self.api_key_env),
+            batch=local.batch_size,
+            extra_body=json_object(self.extra_body),
+        )
+        return EndpointStates(
+            asked, prompt=built_in_prompt(local.instructions), template=self.template.replace("\\n", "\n")
+        )
+
+    def check(self, local: LocalModel) -> None:
+        """Refuse options that the chosen source of states would ignore, and two sources."""
+        if (self.model is None) == (self.encoder is None):
+            raise typer.BadParameter(
+                "name one of --model (a language model) and --encoder (a sentence encoder)", param_hint="--model"
+            )
+        is_endpoint, is_encoder = self.base_url is not None, self.encoder is not None
+        if self.layers is not None and (is_endpoint or is_encoder):
+            gives = (
+                "an embeddings endpoint gives the state that leaves the last layer"
+                if is_endpoint
+                else "an encoder has none"
+            )
+            raise DataError(
+                f"--layers {self.layers!r} chooses among the layers of a model that runs here; {gives}: leave it out"
+            )
+        if not is_endpoint and json_object(self.extra_body) and not from_file("extra_body"):
+            raise DataError(
+                f"extra-body {self.extra_body!r} goes to an endpoint, and there is none: give --base-url, too"
+            )
+        if is_endpoint or is_encoder:
+            place = ("device",) if is_encoder else ()
+            local.refuse_unused(
+                "leave it out, or give --model without --base-url", "batch_size", "instructions", *place
+            )
+
+
+def states_command(
+    context: typer.Context,
+    data: Annotated[
+        str,
+        typer.Argument(help=f"A recording (.parquet), or questions: a file, or one of {', '.join(BUNDLED_QUESTIONS)}."),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder of states, usually NAME.states.")],
+    reader: _Reader,
+    local: LocalModel,
+    cluster: ClusterOptions,
+    output: Output,
     prompt: Annotated[
         Literal["qa", "rag"], typer.Option("--prompt", help="The question alone, or with its passages.")
     ] = "qa",
     passages: Annotated[
-        int, typer.Option("--passages", min=1, help="With --prompt rag: passages, in the rounds' order.")
+        int, Setting("gate", "passages", min=1, help="With --prompt rag: passages, in the rounds' order.")
     ] = 3,
     dataset: Annotated[
         str | None,
         typer.Option("--dataset", help="With --prompt rag and a recording: the questions with their passages."),
     ] = None,
-    template: Annotated[
-        str, Setting("gate", "template", help="At an endpoint: its chat template, with {system}, {user} and {prefill}.")
-    ] = RAW,
-    extra_body: Annotated[
-        str, Setting("endpoint", "extra-body", help="At an endpoint: more fields of each request, as JSON; no secrets.")
-    ] = "{}",
-    api_key_env: Annotated[
-        str, typer.Option("--api-key-env", help="The environment variable that holds the API key.")
-    ] = models.DEFAULT_KEY,
     limit: options.Limit = None,
     shard: options.ShardOption = None,
 ) -> None:
@@ -92,26 +146,11 @@ def states_command(
     if run is not None:
         output.show(*_states_shown(_sum_of([outcome.data for outcome in run[0]], out, run[1].seconds), then))
         return
-    instructions = built_in_prompt(local.instructions)
-    _check_place(local, base_url, encoder, layers=layers, extra_body=extra_body)
+    reader.check(local)
     n_passages = passages if prompt == "rag" else 0
     prompted = _prompted(data, dataset, n_passages, limit)
     with progress_bar(f"reading {data}", quiet=output.as_json) as progress:
-        if (model is None) == (encoder is None):
-            raise typer.BadParameter(
-                "name one of --model (a language model) and --encoder (a sentence encoder)", param_hint="--model"
-            )
-        source: StateSource
-        if encoder is not None:
-            source = _encoder_states(encoder, local.device)
-        elif base_url is not None:
-            key, body = models.api_key(api_key_env), json_object(extra_body)
-            asked = EndpointEmbedder(
-                str(model), base_url=base_url, api_key=key, batch=local.batch_size, extra_body=body
-            )
-            source = EndpointStates(asked, prompt=instructions, template=template.replace("\\n", "\n"))
-        else:
-            source = local.load(str(model), options.split_names(layers or "middle"))
+        source = reader.source(local)
         collected = collect_states(
             source,
             prompted,
@@ -129,24 +168,6 @@ def _encoder_states(name: str, device: str | None) -> EncoderStates:
     if embedder is None:
         raise DataError("--encoder none reads nothing: name 'minilm' or a sentence-transformers id")
     return EncoderStates(embedder)
-
-
-def _check_place(
-    local: LocalModel, base_url: str | None, encoder: str | None, *, layers: str | None, extra_body: str
-) -> None:
-    """Refuse options that the chosen source of states would ignore."""
-    if layers is not None and (base_url is not None or encoder is not None):
-        gives = (
-            "an embeddings endpoint gives the state that leaves the last layer" if base_url else "an encoder has none"
-        )
-        raise DataError(
-            f"--layers {layers!r} chooses among the layers of a model that runs here; {gives}: leave it out"
-        )
-    if base_url is None and json_object(extra_body) and not from_file("extra_body"):
-        raise DataError(f"extra-body {extra_body!r} goes to an endpoint, and there is none: give --base-url, too")
-    if base_url is not None or encoder is not None:
-        place = ("device",) if encoder is not None else ()
-        local.refuse_unused("leave it out, or give --model without --base-url", "batch_size", "instructions", *place)
 
 
 def _prompted(data: str, dataset: str | None, n_passages: int, limit: int | None) -> list[StatePrompt]:

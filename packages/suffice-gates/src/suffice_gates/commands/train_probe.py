@@ -82,7 +82,7 @@ def train_probe_command(
     ] = None,
     seeds: Annotated[str, Setting("gate", "seeds", help="Comma-separated seeds; the best on dev is kept.")] = "0",
     calibration: Annotated[
-        str, typer.Option("--calibration", help=f"Fitted on dev: {', '.join(CALIBRATIONS)}.")
+        str, Setting("gate", "calibration", help=f"Fitted on dev: {', '.join(CALIBRATIONS)}.")
     ] = "none",
     train_size: Annotated[
         int | None, Setting("gate", "train-size", min=2, help="Questions to fit on (the paper: 2000); default: all.")
@@ -94,7 +94,7 @@ def train_probe_command(
     test_share: Annotated[float, Setting("gate", "test-share", help="Share of test questions, by id hash.")] = 0.2,
     salt: Annotated[str, Setting("gate", "split-salt", help="Salt of the split; another text gives another one.")] = "",
     rag_states: Annotated[
-        Path | None, typer.Option("--rag-states", help="States of the prompt with passages, measured separately.")
+        Path | None, Setting("gate", "rag-states", help="States of the prompt with passages, measured separately.")
     ] = None,
     rag_round: Annotated[
         int, Setting("gate", "rag-round", min=1, help="The round of --labels whose answers had those passages.")
@@ -143,7 +143,7 @@ def _labels_of(path: Path, rule: str, least: float, at: int) -> tuple[dict[str, 
         about = {"rule": result.rule, "least": least, "failed": result.n_failed, "unlabelled": result.n_unlabelled}
         return result.known, {"questions": len(result.shares), "known": sum(result.known.values()), **about}
     if at:
-        raise DataError(f"{str(path)!r} contains labels of one prompt: for --rag-states give a recording as --labels")
+        raise DataError(f"{str(path)!r} contains labels of one prompt: for rag-states give a recording as --labels")
     labels = dict(_label_of_line(row, where) for where, row in json_lines(path, _LABEL_LINE))
     return labels, {"questions": len(labels), "known": sum(labels.values()), "rule": path.name}
 

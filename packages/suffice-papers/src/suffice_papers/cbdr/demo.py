@@ -50,7 +50,7 @@ from suffice_papers.cbdr.ceiling import headroom, headroom_table
 from suffice_papers.paper import narrow
 from suffice_reader.minilm import MiniLM
 
-_WRITTEN_BY = "suffice demo gate --markdown docs/results/gates.md"
+_WRITTEN_BY = "suffice demo gate --set markdown=docs/results/gates.md"
 _RATES = (0.9, 0.75, 0.5, 0.25)
 _LOSS = Claim(epsilon=0.02, metric="contains")
 _NOTICE = (

@@ -275,7 +275,7 @@ def known_world_page(measurements: Sequence[KnownWorld]) -> str:
     head = (
         "# A model with known knowledge\n\nTiny Llamas trained on invented worlds, one for each seed; "
         "[what that is for](../explanation/tiny-world.md). Made by\n"
-        f"`suffice demo tiny-model OUT --set seed={measurements[0].seed} --measure {len(measurements)} --markdown FILE`, "
+        f"`suffice demo tiny-model OUT --set seed={measurements[0].seed} --measure {len(measurements)} --set markdown=FILE`, "
         f"Suffice {__version__}; hashes of the eval questions: {data}.\n\n"
         f"{PROCESSOR_NOTE}\n"
     )

@@ -10,7 +10,7 @@ import typer
 
 from suffice.cli.console import progress_bar, quiet_bars
 from suffice.cli.output import Output, Screen
-from suffice.cli.parameters import Setting
+from suffice.cli.parameters import Setting, from_file
 from suffice.common.files import quoted
 from suffice.errors import DataError
 from suffice_papers.cbdr.known_world import known_world, known_world_page, known_world_tables
@@ -29,7 +29,7 @@ def tiny_model_command(
         typer.Option("--measure", min=0, help="Number of seeds, from seed on, to train and measure."),
     ] = 0,
     markdown: Annotated[
-        Path | None, typer.Option("--markdown", help="With --measure: also write the tables to this Markdown file.")
+        Path | None, Setting("papers", "markdown", help="With --measure: also write the tables to this Markdown file.")
     ] = None,
 ) -> None:
     """Train a tiny model whose knowledge is known.
@@ -47,8 +47,8 @@ def tiny_model_command(
     if measure:
         _measure(out, range(seed, seed + measure), threads, markdown, output)
         return
-    if markdown is not None:
-        raise typer.BadParameter("goes with --measure", param_hint="--markdown")
+    if markdown is not None and not from_file("markdown"):
+        raise typer.BadParameter("goes with --measure", param_hint="markdown")
     began = time.perf_counter()
     with progress_bar(f"seed {seed}", quiet=output.as_json) as move:
         world = train_tiny(out, seed, threads=threads, on_progress=move)

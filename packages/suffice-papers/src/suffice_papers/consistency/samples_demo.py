@@ -308,7 +308,7 @@ def _summary(outcomes: Sequence[_Outcome], orders: int) -> Table:
 
 
 def _page(tables: Sequence[Table], sentences: Sequence[str], orders: int) -> str:
-    command = f"suffice demo samples --set orders={orders} --markdown docs/results/samples.md"
+    command = f"suffice demo samples --set orders={orders} --set markdown=docs/results/samples.md"
     written = f"Written by `{command}` (suffice {__version__}), seed 42. {_CREDITS}"
     return "\n\n".join(
         [

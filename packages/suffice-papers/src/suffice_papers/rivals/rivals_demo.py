@@ -50,7 +50,7 @@ def demo_rivals(
     seed: Annotated[int, Setting("papers", "seed", min=0, help="Seed of the world and of the training.")] = 0,
     steps: Annotated[int, Setting("papers", "steps", min=1, help="Training steps.")] = STEPS,
     threads: Annotated[int, Setting("papers", "threads", min=1, help="Processor threads.")] = 1,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first questions.")] = None,
+    limit: Annotated[int | None, Setting("papers", "limit", min=1, help="Only the first questions.")] = None,
     markdown: options.Markdown = None,
 ) -> None:
     """Compare methods that ask for their own evidence.
@@ -174,8 +174,8 @@ def _headline(lines: Sequence[RivalLine]) -> str:
 
 def _rivals_page(bench: Bench, tables: Sequence[Table], sentences: Sequence[str], seed: int, limit: int | None) -> str:
     steps = json.loads((bench.folder / "facts.json").read_text(encoding="utf-8"))["steps"]
-    part = "" if limit is None else f" --limit {limit}"
-    command = f"suffice demo rivals --set seed={seed} --set steps={steps}{part} --markdown docs/results/rivals.md"
+    part = "" if limit is None else f" --set limit={limit}"
+    command = f"suffice demo rivals --set seed={seed} --set steps={steps}{part} --set markdown=docs/results/rivals.md"
     written = (
         f"Written by `{command}` (suffice {__version__}), resampling seed 42, questions {dataset_hash(bench.evaluation)}. "
         "[How to run them](../how-to/rivals.md)."

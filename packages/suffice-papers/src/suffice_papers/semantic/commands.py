@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, ClassVar
 
 import typer
 
@@ -39,6 +39,60 @@ _PRESETS = ("bge",)
 _PAGES = ("html", "htm")
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Selection:
+    """Options for the parameters of convergence: selected on other questions, fixed, or the published ones."""
+
+    panel: ClassVar[str] = "How eps and patience are chosen"
+
+    dev: Annotated[
+        RecordingPath | None,
+        typer.Option("--dev", help="A recording of other questions, for selecting eps and patience."),
+    ] = None
+    dev_share: Annotated[
+        float, Setting("papers", "dev-share", help="Without --dev: the share of questions to select on, by id hash.")
+    ] = 0.25
+    eps: Annotated[
+        float | None,
+        Setting("papers", "eps", help="A threshold of the distance, fixed beforehand instead of selected."),
+    ] = None
+    patience: Annotated[
+        int | None, Setting("papers", "patience", min=1, help="With eps: number of rounds in a row; default 2.")
+    ] = None
+    preset: Annotated[
+        str | None, Setting("papers", "preset", help="'bge': the published 0.06 and 2, for bge-small-en-v1.5 only.")
+    ] = None
+    tolerance: Annotated[
+        float, Setting("papers", "tolerance", help="Largest accepted loss of mean quality on dev.")
+    ] = 0.02
+
+    def check(self) -> None:
+        """Raise where options contradict each other."""
+        options.allowed(self.preset or "bge", _PRESETS, "preset")
+        if sum(choice is not None for choice in (self.dev, self.eps, self.preset)) > 1:
+            raise typer.BadParameter(
+                "choose one: --dev selects, eps fixes, preset takes the published", param_hint="eps"
+            )
+        if self.patience is not None and self.eps is None and not from_file("patience"):
+            raise typer.BadParameter("it goes with eps; otherwise it is selected", param_hint="patience")
+
+    def typed(self) -> _Selection:
+        """Return it without a choice of `suffice.toml` beside one of the command line."""
+        eps, preset = None if from_file("eps") else self.eps, None if from_file("preset") else self.preset
+        is_typed = any(choice is not None for choice in (self.dev, eps, preset))
+        return replace(self, eps=eps, preset=preset) if is_typed else self
+
+    def tuned(self, recording: Recording, metric: str | None) -> tuple[Recording, Tuned]:
+        """Return the test questions, and the parameters: given, published, or selected on dev questions."""
+        if self.eps is not None:
+            return recording, given(self.eps, self.patience or BGE_PATIENCE)
+        if self.preset is not None:
+            return recording, published(recording)
+        dev = None if self.dev is None else _named_recording(self.dev)
+        test, other = split_drafts(recording, self.dev_share) if dev is None else (recording, dev)
+        return test, tune(other, metric_of(recording, metric), tolerance=self.tolerance)
+
+
 def protocol_command(
     context: typer.Context,
     path: Annotated[
@@ -48,32 +102,13 @@ def protocol_command(
             help=f"Recorded drafts with distances, at full width; or bundled: {', '.join(BUNDLED_RECORDINGS)}.",
         ),
     ],
+    selection: _Selection,
     resampling: options.ResamplingOptions,
     output: Output,
-    dev: Annotated[
-        RecordingPath | None,
-        typer.Option("--dev", help="A recording of other questions, for selecting eps and patience."),
-    ] = None,
-    dev_share: Annotated[
-        float, Setting("papers", "dev-share", help="Without --dev: the share of questions to select on, by id hash.")
-    ] = 0.25,
-    eps: Annotated[
-        float | None,
-        Setting("papers", "eps", help="A threshold of the distance, fixed beforehand instead of selected."),
-    ] = None,
-    patience: Annotated[
-        int | None, Setting("papers", "patience", min=1, help="With eps: number of rounds in a row; default 2.")
-    ] = None,
-    preset: Annotated[
-        str | None, typer.Option("--preset", help="'bge': the published 0.06 and 2, for bge-small-en-v1.5 only.")
-    ] = None,
     metric: Annotated[
         str | None,
         typer.Option("--metric", help="The quality: a column in [0, 1], or agreement; default: information_score."),
     ] = None,
-    tolerance: Annotated[
-        float, Setting("papers", "tolerance", help="Largest accepted loss of mean quality on dev.")
-    ] = 0.02,
     margin: Annotated[
         list[float] | None,
         Setting("statistics", "margin", help="Margin of non-inferiority and equivalence; may be repeated."),
@@ -103,15 +138,12 @@ def protocol_command(
     Example: suffice paper protocol self_refine_gpt4
     """
     options.allowed(ledger, LEDGERS, "ledger")
-    options.allowed(preset or "bge", _PRESETS, "--preset")
-    if from_file("eps") and (dev is not None or preset is not None):
-        eps = None
-    _check_choice(dev, eps, preset, patience)
+    selection = selection.typed()
+    selection.check()
     _check_ending(out)
     with status("replaying"):
         recording = _named_recording(path)
-        fixed = {"eps": eps, "patience": patience, "preset": preset}
-        test, tuned = _tuned(recording, dev, dev_share, metric=metric, tolerance=tolerance, **fixed)
+        test, tuned = selection.tuned(recording, metric)
         protocol = semantic_protocol(
             test,
             tuned,
@@ -167,18 +199,6 @@ def _named_recording(path: Path) -> Recording:
     return bundled_recording(name) if name in BUNDLED_RECORDINGS and not path.exists() else read_recording(path)
 
 
-def _tuned(
-    recording: Recording, dev: Path | None, share: float, *, metric: str | None, tolerance: float, **fixed: Any
-) -> tuple[Recording, Tuned]:
-    """Return the test questions, and the parameters of convergence: given, published, or selected on dev questions."""
-    if fixed["eps"] is not None:
-        return recording, given(fixed["eps"], fixed["patience"] or BGE_PATIENCE)
-    if fixed["preset"] is not None:
-        return recording, published(recording)
-    test, other = split_drafts(recording, share) if dev is None else (recording, _named_recording(dev))
-    return test, tune(other, metric_of(recording, metric), tolerance=tolerance)
-
-
 def _page_or_tables(protocol: SemanticProtocol, out: Path, name: str) -> str:
     form = out.suffix.removeprefix(".")
     if form in _PAGES:
@@ -188,13 +208,6 @@ def _page_or_tables(protocol: SemanticProtocol, out: Path, name: str) -> str:
         return tables
     sentences = (*protocol.headlines(), protocol.tuned.sentence())
     return f"# Semantic early stopping: {name}\n\n" + "".join(f"{sentence}\n\n" for sentence in sentences) + tables
-
-
-def _check_choice(dev: Path | None, eps: float | None, preset: str | None, patience: int | None) -> None:
-    if sum(option is not None for option in (dev, eps, preset)) > 1:
-        raise typer.BadParameter("choose one: --dev selects, eps fixes, --preset takes the published", param_hint="eps")
-    if patience is not None and eps is None and not from_file("patience"):
-        raise typer.BadParameter("it goes with eps; otherwise it is selected", param_hint="patience")
 
 
 def _check_ending(out: Path | None) -> None:

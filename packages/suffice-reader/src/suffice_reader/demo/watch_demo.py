@@ -353,7 +353,7 @@ def _runs_table(runs: Sequence[WatchedRun]) -> Table:
 
 def _head_of_page(sentences: Sequence[str], picture: Path, requests: int, audit_rate: float) -> list[str]:
     """Return the paragraphs of the page above its tables."""
-    command = f"suffice demo watch --set requests={requests} --set audit-rate={audit_rate:g} --markdown docs/results/watch-demo.md"
+    command = f"suffice demo watch --set requests={requests} --set audit-rate={audit_rate:g} --set markdown=docs/results/watch-demo.md"
     return [
         "# A deployed rule that breaks",
         f"Written by `{command}` (suffice {__version__}).",

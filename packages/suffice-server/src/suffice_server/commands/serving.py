@@ -48,7 +48,7 @@ class Kept:
         float, Setting("service", "watch-every", min=0, help="Seconds between judgements of the log; 0 = on request.")
     ] = 300.0
     sessions: Annotated[
-        Path | None, Option("--sessions", help="A file for sessions; default: in --log, else in memory.")
+        Path | None, Setting("service", "sessions", help="A file for sessions; default: in --log, else in memory.")
     ] = None
 
 

@@ -80,7 +80,7 @@ class SessionStore:
                 raise
         except sqlite3.Error as error:
             raise DataError(
-                f"sessions cannot be kept in {str(path)!r}: {error}. Give another file (--sessions)"
+                f"sessions cannot be kept in {str(path)!r}: {error}. Give another file (the setting sessions)"
             ) from None
 
     def close(self) -> None:

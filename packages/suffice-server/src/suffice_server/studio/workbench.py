@@ -107,12 +107,9 @@ class RuleDraft:
 
     def options(self) -> list[str]:
         """Return the command-line options for the same settings, except baseline and fitted state."""
-        given = {
-            "--selector": self.selector,
-            "--start-round": self.start_round,
-            "--max-rounds": self.max_rounds,
-        }
-        return [part for name, value in given.items() if value not in ("", None) for part in (name, str(value))]
+        words = ["--selector", self.selector] if self.selector else []
+        words += [] if self.start_round is None else ["--set", f"start-round={self.start_round}"]
+        return words + ([] if self.max_rounds is None else ["--max-rounds", str(self.max_rounds)])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -60,7 +60,7 @@ def _declared_options(view: View) -> list[str]:
     if view.value("tune"):
         options.append(f"--tune={view.item(*RECORDINGS, key=view.value('tune')).path.resolve()}")
     if view.value("failed"):
-        options.append("--leave-out-failed")
+        options.append("--set=leave-out-failed=true")
     return options
 
 

@@ -15,7 +15,7 @@ from suffice.common.tables import CAUTION, counted
 from suffice.errors import DataError, UnsettledError, did_you_mean
 from suffice.importers.answer_or_gold import FEW, answer_readings
 from suffice.importers.reading import Facts
-from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH
+from suffice.policy.normalizers import MATCH
 
 _ENOUGH = 20
 """The least number of questions, or of answers, about which a share says something."""
@@ -28,7 +28,7 @@ _PARAGRAPH = 300
 """Characters of an answer on average from which on answers are texts to read, not to compare."""
 
 _HARDLY_EVER, _OFTEN = 0.05, 0.3
-_OWN_TEXTS = frozenset({"code", "literal", "math", "exact"})
+_OWN_TEXTS = frozenset({"literal", "math", "exact"})
 """Normalizers for answers that may be long and still be compared."""
 
 _SCORES = frozenset({"em", "f1", "contains", MATCH})
@@ -156,7 +156,8 @@ def _whole_replies(read: _Read) -> Iterator[_Doubt]:
     """Answers are hardly ever right, but often contain a gold answer."""
     facts = read.facts
     is_wrong = facts.scored >= _ENOUGH and facts.correct <= _HARDLY_EVER * facts.scored
-    if is_wrong and facts.wrong and facts.containing >= _OFTEN * facts.wrong:
+    is_doubtful = is_wrong and "answer_position" not in read.options
+    if is_doubtful and facts.wrong and facts.containing >= _OFTEN * facts.wrong:
         sentence = (
             f"{facts.correct / facts.scored:.0%} of the answers equal a gold answer, but {facts.containing / facts.wrong:.0%} of the "
             f"others contain one: {read.columns.get('answer', 'answer')!r} has whole replies, from which the answer must be read "
@@ -168,7 +169,7 @@ def _whole_replies(read: _Read) -> Iterator[_Doubt]:
 def _drafts(read: _Read) -> Iterator[_Doubt]:
     """Answers are long, or never the same twice: neither stability nor votes say anything about them."""
     facts = read.facts
-    if not facts.answers or read.options.get("normalizer", DEFAULT_NORMALIZER) in _OWN_TEXTS:
+    if not facts.answers or facts.normalizer in _OWN_TEXTS:
         return
     mean = facts.characters / facts.answers
     means = "they are drafts or whole replies, so answer_stable, agreement and votes mean little"

@@ -33,6 +33,7 @@ class Facts:
     """Counts over all trajectories of a run, from which alarms follow.
 
     Attributes:
+        normalizer: Decides which answers are the same.
         trajectories: Number of trajectories.
         rounds: Number of rounds.
         answers: Rounds with an answer.
@@ -55,6 +56,7 @@ class Facts:
         spans: The lowest and highest value of a metric, by its name.
     """
 
+    normalizer: str
     trajectories: int = 0
     rounds: int = 0
     answers: int = 0
@@ -89,8 +91,8 @@ class Reading:
     """
 
     def __init__(self, normalizer: str, why: str = "") -> None:
-        self.facts = Facts()
-        self._name, self._why, self._key_of = normalizer, why, normalizer_of(normalizer)
+        self.facts = Facts(normalizer)
+        self._why, self._key_of = why, normalizer_of(normalizer)
         self._rows, self._answered, self._distinct = Counter[int](), Counter[int](), Counter[int]()
         self._sums: dict[tuple[str, int], float] = defaultdict(float)
         self._known = Counter[tuple[str, int]]()
@@ -137,7 +139,7 @@ class Reading:
             facts.systems.update(name for name, values in systems.items() if len({*values[said]} - {None}) > 1)
             if self._shown is None or (len(seen) > 1 and not self._changes):
                 rows = table.slice(start, end - start).to_pylist()
-                self._shown, self._changes = preview_of(rows, [*metrics], self._name, self._why), len(seen) > 1
+                self._shown, self._changes = preview_of(rows, [*metrics], facts.normalizer, self._why), len(seen) > 1
         has_answer = np.array([text is not None for text in answers])
         if scores is not None:
             known = has_answer & ~np.isnan(scores)

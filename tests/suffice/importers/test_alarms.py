@@ -87,6 +87,38 @@ TRAPS = {
 }
 
 
+def test_a_few_questions_raise_no_alarm(tmp_path):
+    assert alarms_of(equal_answers(1, n=20)) == []
+    assert alarms_of({**equal_answers(0), "model": [f"m{i * (i < 2)}" for i in range(20)]}) == []
+    places = equal_answers(0)
+    scored = {**places, "score": pa.array([0.5] * 20), "blank": pa.array([float("nan")] * 20)}
+    fields = [pa.field(name, pa.float64(), metadata={"kind": "metric"}) for name in ("score", "blank")]
+    part = table(places)
+    for field in fields:
+        part = part.append_column(field, scored[field.name])
+    reading = Reading("qa")
+    reading.add(part)
+    assert find_alarms(reading.facts, "tabular", {}, {}) == []
+    with pytest.raises(RuntimeError):
+        Reading("qa").preview  # noqa: B018
+
+
+def test_what_few_rounds_or_questions_have_is_noted(tmp_path):
+    source = log(tmp_path / "log.jsonl", score=lambda q, r: q % 2 if r == 3 else None)
+    assert "80 of 120 rounds lack score" in imported(source).alarms[0].sentence
+    source = log(tmp_path / "golds.jsonl", gold=lambda q, r: CITIES[(q + r // 3) % 5] if q % 2 else None)
+    with pytest.raises(DataError, match="other gold answers"):
+        imported(source)
+    source = log(tmp_path / "golds.jsonl", gold=lambda q, r: "Bern" if q % 2 else None)
+    assert "20 of 40 trajectories lack gold answers" in imported(source).alarms[0].sentence
+
+
+def test_code_may_be_long_and_new_each_time(tmp_path):
+    program = {"answer": lambda q, r: f"def f(x):\n    return x + {q} + {r}" + "  # why" * 60, "gold": None}
+    assert cautions(log(tmp_path / "code.jsonl", **program)) == []
+    assert cautions(log(tmp_path / "prose.jsonl", **program), normalizer="qa") == ["drafts"]
+
+
 @pytest.mark.parametrize("name", TRAPS)
 def test_an_alarm_fires_on_a_trap_and_not_on_its_twin(name, tmp_path):
     trap, twin = TRAPS[name]
@@ -121,13 +153,13 @@ def alarms_of(parts, source="tabular", **options):
     return [alarm.name for alarm in find_alarms(reading.facts, source, {"answer": "answer"}, options)]
 
 
-def equal_answers(varying):
-    """Return ten questions with equal answers, beside a text that varies in some of them."""
-    places = [(q, r) for q in range(10) for r in range(2)]
+def equal_answers(varying, n=10):
+    """Return questions with equal answers, beside a text that varies in some of them."""
+    places = [(q, r) for q in range(n) for r in range(2)]
     return {
         "question_id": [f"q{q}" for q, _ in places],
         "round": pa.array([r + 1 for _, r in places], pa.int16()),
-        "answer": ["Oslo"] * 20,
+        "answer": ["Oslo"] * len(places),
         "said": [f"{q} {r * (q < varying)}" for q, r in places],
     }
 

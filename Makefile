@@ -21,6 +21,9 @@ CORE := $(foreach name,audit baseline_selectors calibrate calibration cascade ch
 	uncertainty votes by_stop,$(wildcard tests/*/test_$(name).py tests/*/*/test_$(name).py))
 SOURCES := pyproject.toml $(shell find src packages -type f -not -name '*.pyc')
 
+# Without bytecode each run rewrites the assertions of all tests, and each process that a test starts compiles the package.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo check core coverage test test-browser test-frameworks test-crewai test-cloud stress mutants lint prove bench docs results results-check dev clean
 

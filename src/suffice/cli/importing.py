@@ -1,4 +1,4 @@
-"""`suffice import`: turn rounds that somebody else recorded into a recording, and report on their values."""
+"""`suffice import`: convert rounds that were recorded elsewhere to a recording, and report on their values."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def import_command(
 def _embedder(
     path: Path, kind: str | None, name: str, device: str | None, arguments: Mapping[str, Any], *, embed: bool
 ) -> Embedder | None:
-    """Return the embedder of the answers, if any; raise if an option does not fit the format."""
+    """Return the embedder of the answers, if there is one; raise if an option does not fit the format."""
     format_ = kind_of(path) if kind is None else kind
     takes = inspect.signature(importer(format_)).parameters
     wrong = [option for option in arguments if option not in takes]
@@ -271,7 +271,7 @@ def _import_screen(summary: ImportSummary) -> Screen:
 
 
 def _next_step(summary: ImportSummary) -> str:
-    """Return the next command; none if nothing can be stopped, about which there are notes."""
+    """Return the next command; none if no round can be saved, which a note explains."""
     if summary.rounds <= 1:
         return ""
     if summary.samples:

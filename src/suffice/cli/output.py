@@ -44,7 +44,7 @@ class Screen:
         tables: Its tables, the most important first.
         notes: Caveats, in addition to the notes of the tables.
         shown: Number of tables on one screen.
-        aside: Columns of the first table that only `--details` shows.
+        aside: Columns of the first table that are shown only with `--details`.
         files: Files that were written, by a description of each.
         then: The next command.
     """
@@ -62,7 +62,7 @@ class Screen:
 
         Args:
             details: Print every table, sentence and note, in full.
-            lines: The most lines otherwise.
+            lines: The largest number of lines without `details`.
         """
         after = [f"{what} written to {path}" for what, path in self.files.items() if path is not None]
         if self.then:
@@ -84,7 +84,7 @@ class Screen:
             say(text)
 
     def _brief(self, lines: int, every_note: Sequence[str]) -> None:
-        """Print as much as fits into a number of lines, and name what was left out."""
+        """Print the parts that fit into a number of lines, and name the parts that were left out."""
         width = min(COLUMNS, console.width)
         head = _wrapped(self.sentences[:1], width)
         for line in head:
@@ -122,7 +122,7 @@ def _wrapped(texts: Iterable[str], width: int) -> list[str]:
 
 
 def _narrowed(table: Table, aside: Collection[str], width: int) -> Table:
-    """Drop the columns `aside` of a table, then its last ones until it fits the width."""
+    """Drop the columns `aside` of a table, then its last columns, until it fits the width."""
     places = [place for place, column in enumerate(table.columns) if column.name not in aside]
     while True:
         columns = tuple(table.columns[place] for place in places)
@@ -157,7 +157,9 @@ def _print(table: Table, width: int) -> int:
 
 
 def _brief_notes(notes: Iterable[str]) -> list[str]:
-    """Return the first sentence of every note, necessary notes first; notes that differ only in numbers appear once.
+    """Return the first sentence of every note, necessary notes first.
+
+    Notes that differ only in numbers appear once.
 
     >>> _brief_notes(["tasr: only 1 pair differs. Read the exact test.", "full: only 2 pairs differ.", "f1 is unknown in 3 rounds"])
     ['f1 is unknown in 3 rounds', 'tasr: only 1 pair differs.', 'full: only 2 pairs differ.']

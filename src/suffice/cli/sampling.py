@@ -66,10 +66,10 @@ class _Sampled(models.Examined):
 
     @property
     def members(self) -> list[tuple[str, str | None]]:
-        """The models and their own endpoints, in the order in which they are asked.
+        """The models, each with its own endpoint, in the order in which they are asked.
 
         Raises:
-            DataError: One name stands for models at different endpoints.
+            DataError: One name is used for models at different endpoints.
         """
         members = [
             (match["name"], match["url"]) if (match := _AT_URL.fullmatch(text)) else (text, None)
@@ -86,11 +86,11 @@ class _Sampled(models.Examined):
 
     @property
     def names(self) -> list[str]:
-        """Their names."""
+        """The names of the models."""
         return [name for name, _ in self.members]
 
     def chats(self, *, logprobs: bool, position: AnswerPosition | None = None) -> list[ChatModel]:
-        """Return the models, each with the first prompt."""
+        """Return the models; each uses the first prompt."""
         if ("span-reader", None) in self.members and self.base_url is None:
             raise DataError(
                 "the embedded span reader always gives the same answer: samples need a model at an endpoint (--base-url)"

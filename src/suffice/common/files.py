@@ -33,7 +33,7 @@ _WHOLE_AT_ONCE = frozenset({"abfs", "abfss", "adl", "az", "gcs", "gs", "memory",
 
 
 def place(path: str | Path) -> Path:
-    """Return a path with the methods of `pathlib.Path`, also for a URL of any file system that fsspec knows.
+    """Return a path with the methods of `pathlib.Path`, even for a URL of a file system that fsspec supports.
 
     >>> place("runs/log").name, place("file:///runs/log").as_posix()
     ('log', '/runs/log')
@@ -42,7 +42,7 @@ def place(path: str | Path) -> Path:
         path: A path, a URL such as ``s3://bucket/runs``, or a result of this function.
 
     Raises:
-        MissingExtraError: It is a URL, and the extra `cloud` is not installed.
+        MissingExtraError: The path is a URL, and the extra `cloud` is not installed.
         DataError: No installed file system opens such a URL, or it contains a password.
     """
     if not isinstance(path, str):
@@ -128,8 +128,8 @@ def quoted(path: str | Path) -> str:
 def replacing(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; the file written there replaces `path` in one step if the block succeeds.
 
-    The bytes reach the disk before the name does, so neither a crash nor a power cut leaves half a file.  A file for a URL is
-    written to a temporary folder of this machine, then uploaded whole.
+    The bytes reach the disk before the rename, so neither a crash nor a power cut leaves half a file.  A file for a URL
+    is written to a temporary folder of this machine, then uploaded whole.
 
     Raises:
         DataError: The disk is full, the place cannot be written, or there is a folder of that name.
@@ -169,7 +169,7 @@ def upload(file: Path, target: Any) -> None:
 
 
 def download(source: Any, file: Path) -> bool:
-    """Copy the file at a URL to this machine, whole or not at all; return whether there is one.
+    """Copy the file at a URL to this machine, whole or not at all; return whether the file exists.
 
     Raises:
         DataError: The URL cannot be read, or the disk is full.
@@ -224,10 +224,10 @@ def make_folder(path: str | Path) -> None:
 
 @contextmanager
 def locking(folder: Path, what: str) -> Iterator[None]:
-    """Let one process at a time run the block for a folder; others wait, and log `what` they wait for.
+    """Let only one process at a time run the block for a folder; others wait, and log `what` they wait for.
 
-    The lock is a file `.lock`, which stays; a process releases it however it ends.  If the file system has no locks, nobody
-    waits, and this is logged.
+    The lock is a file `.lock`, which stays; a process releases it however it ends.  If the file system has no locks, no
+    process waits, and this is logged.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -258,12 +258,12 @@ def _wait_for(file: IO[bytes], what: str) -> None:
 
 
 def _beside(target: Any) -> Any:
-    """Return a path beside `target` that is unique to this thread, process and container; process ids alone are not."""
+    """Return a path next to `target` that is unique to this thread, process and container."""
     return target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
 
 
 def remove_leftovers(path: str | Path) -> None:
-    """Remove temporary files that killed processes left of `path`; call it only while no other process writes it."""
+    """Remove temporary files that killed processes left of `path`; no other process may be writing it."""
     for leftover in Path(path).parent.glob(f".{escape(Path(path).name)}.*.tmp"):
         if leftover.is_dir():
             shutil.rmtree(leftover, ignore_errors=True)
@@ -303,7 +303,7 @@ def file_sha256(path: Path) -> bytes:
 
 
 def files_hash(folder: Path, files: Iterable[Path], sha256_of: Callable[[Path], bytes] = file_sha256) -> str:
-    """Return the first 16 hexadecimal digits of a hash over the names in `folder` and the contents of files, sorted."""
+    """Return 16 hexadecimal digits of a hash over the names in `folder` and the contents of files, sorted."""
     digest = hashlib.sha256()
     for file in sorted(files):
         digest.update(file.relative_to(folder).as_posix().encode() + b"\x00" + sha256_of(file))

@@ -1,7 +1,8 @@
 """Import logs that somebody else recorded as recordings, and published question sets as questions.
 
-Files in the shapes that people have enter; a recording leaves, with a description of how each column was read.  An importer of
-your own is one function, registered by name.  The way of a table from ``suffice import FILE`` to a recording, by module:
+It reads files in many shapes, and returns a recording with a description of how each column was read.  An importer of
+your own is one function, registered by name.  The way of a table from ``suffice import FILE`` to a recording, by
+module:
 
 1. `importing`, `mapping`: options, given or kept from the last import of the source; asks what is ambiguous.
 2. `recognise`, `importers`: the beginning of a file -> its format -> the function that reads it.

@@ -46,12 +46,12 @@ def flat(values: Mapping[str, Any], depth: int = _DEPTH) -> Mapping[str, Any]:
 
 
 def one_run_each(records: Iterable[Record], first: int = 1, lists: Collection[str] | None = None) -> list[Record]:
-    """Split records whose rounds are lists of lists (for several runs, agents or seeds) into one record for each run.
+    """Split records with lists of lists (several runs, agents or seeds) into one record for each run.
 
     Args:
         records: The file's records, or a part of them; lists may be text, as in CSV files.
         first: The number of the first record.
-        lists: Fields that have lists as text; None = those that `lists_as_text` finds in these records.
+        lists: Fields with lists written as text; None = those that `lists_as_text` returns for these records.
     """
     records = list(records)
     names = lists_as_text(records) if lists is None else lists
@@ -77,9 +77,10 @@ def _are_lists(value: Any) -> bool:
 
 
 def lists_as_text(records: Sequence[Record]) -> frozenset[str]:
-    """Return the fields of rounds whose every value is a list written as text, in JSON or as Python writes it.
+    """Return the fields of rounds whose values are all lists written as text, in JSON or Python syntax.
 
-    One answer in brackets among others is plain text.  If ids repeat, each row is a round, and all answers in brackets are text.
+    A single answer in brackets among others counts as plain text.  If ids repeat, each row is a round, and all answers
+    in brackets are text.
     """
     listed: set[str] = set()
     others: set[str] = set()
@@ -103,7 +104,7 @@ def _is_bracketed(text: str) -> bool:
 
 
 def _with_lists(values: Mapping[str, Any], names: Collection[str]) -> Mapping[str, Any]:
-    """Parse the named fields, which are lists written as text."""
+    """Parse the named fields, whose lists are written as text."""
     texts = {name: values[name] for name in names if isinstance(values.get(name), str) and _is_bracketed(values[name])}
     return {**values, **{name: _list_or_text(text) for name, text in texts.items()}} if texts else values
 
@@ -146,7 +147,7 @@ def single_name(name: str) -> str:
 
 
 def _reply_fields(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """If an object is a reply, return its answer and usage, read as in traces; otherwise return the object itself.
+    """Return the answer and usage of an object that is a reply, as for traces; return other objects unchanged.
 
     >>> _reply_fields({"object": "chat.completion", "choices": [{"message": {"content": "Oslo"}, "finish_reason": "stop"}]})
     {'answer': 'Oslo', 'finish_reason': 'stop'}
@@ -166,7 +167,7 @@ def _reply_fields(values: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _is_whole_reply(values: Mapping[str, Any]) -> bool:
-    """Return whether an object is a reply of a model's interface, and not a list of rounds or a message of a dialogue."""
+    """Return whether an object is a model API's reply, and not a list of rounds or a dialogue's message."""
     choices = values.get("choices")
     if isinstance(choices, list):
         only = choices[0] if len(choices) == 1 else None

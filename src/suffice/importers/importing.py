@@ -1,4 +1,4 @@
-"""Import rounds that were recorded elsewhere as a recording, with a summary of what happened to their values."""
+"""Import rounds that were recorded elsewhere, with a summary of removed, clipped and computed values."""
 
 from __future__ import annotations
 
@@ -62,17 +62,17 @@ class ImportSummary(Result):
         path: The recording.
         trajectories: Number of trajectories.
         clusters: Number of questions to which they belong.
-        rounds: The most rounds of one trajectory.
+        rounds: The largest number of rounds of a trajectory.
         censored: Trajectories that a rule ended while they were recorded.
         ends: Number of trajectories by the reason for their end.
         readings: The meaning of the files' columns, where it was guessed or given.
         mapping: The file with the options for the next import of the same source; None if there were none.
         samples: True if the rounds of a question are independent samples.
-        loops: Filters that choose one loop, ``model=gpt-4o`` for instance, if the recording holds several; the loop with the most
-            questions comes first.  Empty if it holds one.
+        loops: Filters that choose one loop, such as ``model=gpt-4o``, if the recording holds several; the loop with the
+            most questions comes first.  Empty if it holds only one.
         columns: Counts of defined, removed and clipped values, by column.
         by_round: Means over the trajectories that have a round, by round.
-        notes: Caveats for results: what was cut, left out, repaired, or is unknown.
+        notes: Caveats for results: data that were cut, left out, repaired, or are unknown.
         preview: One question as it was understood.
         alarms: What is unusual about the log as it was read.
     """
@@ -94,7 +94,7 @@ class ImportSummary(Result):
     alarms: tuple[Alarm, ...] = ()
 
     def tables(self) -> list[Table]:
-        """Return a summary of the recording, what was read, one question, means by round, and counts of each column's values."""
+        """Return tables of the summary, the columns as read, one question, means by round, and counts of the columns' values."""
         facts = {name: getattr(self, name) for name in ("trajectories", "clusters", "rounds", "censored")}
         read = Table(
             title="What was read",
@@ -135,7 +135,7 @@ def import_recording(
     settle: Callable[[UnsettledError], Any] | None = None,
     confirm: Callable[[PartedRun], bool] | None = None,
 ) -> ImportSummary:
-    r"""Turn a run recorded elsewhere into a recording.
+    r"""Convert a run that was recorded elsewhere to a recording.
 
     >>> import tempfile
     >>> from suffice import import_recording, read_recording
@@ -151,21 +151,22 @@ def import_recording(
         path: The file of the run, or a folder of such files.
         kind: Its format, one of `suffice.importers.importer_names`; None = recognised from its content.
         out: The recording, a parquet file; None = in the current folder, under the name of `path`.
-        columns: For tabular files: the file's column for each name of ours.
-        metrics: For tabular files: the columns of metrics of your own, in [0, 1], by name.
-        labels: For tabular files: the columns of texts of your own, by name; policies depend on a `model`.
+        columns: For tabular files: the file's column for each of this library's names.
+        metrics: For tabular files: the columns of your own metrics, in [0, 1], by name.
+        labels: For tabular files: the columns of your own texts, by name; policies depend on a `model`.
         golds: A file of questions with gold answers, joined by id or by the question's text.
         log_golds: For tabular files: `keep` gold answers of the log that equal its last answers, or `drop` them; None = drop
             them if `golds` is given, else ask.
         first_round: The number of the file's lowest round: 0 (the model alone) or 1; None = as the file counts.
-        ended: The reason why some have fewer rounds than others; None = `rule`, the loop's own stops, which means censored.
-        key: For traces: the attribute that names the question; `trace_id` = one question a trace.  None = the conversation, else
-            the trace.
-        samples: Whether the rounds of a question are independent samples, without an order: votes then decide, and figures
-            are means over random orders.
+        ended: The reason why some questions have fewer rounds than others; None = `rule`, the loop's own stops, which
+            means that they are censored.
+        key: For traces: the attribute that names the question; `trace_id` = one question per trace.  None = the
+            conversation, else the trace.
+        samples: Whether the rounds of a question are independent samples, without an order: the answer is then found by
+            voting, and figures are means over random orders.
         normalizer: Decides which answers are the same, one of `suffice.policy.normalizers.NORMALIZERS`; None = the most specific
             one that reads all gold answers (without any, the answers), else that of question answering.
-        where: For tabular files: only rows with these values, by the file's column: those of one model, for instance.
+        where: For tabular files: values, by the file's column, that rows must have to be read, for instance one model.
         expected: Names of alarms that are right for this log (`suffice.importers.alarms.ALARMS`).
         embedder: Embeds the answers, for `semantic_distance`.
         settle: Called with the error if the file can be read in several ways; returns the value for its `parameter`, or a
@@ -174,8 +175,8 @@ def import_recording(
             accept them.  Options and confirmed guesses are kept beside `out`, for the next import of the same source.
 
     Raises:
-        DataError: There is no such format, it does not take one of the arguments, a value cannot be used, or `confirm`
-            rejected the guesses.
+        DataError: There is no such format, the format does not take one of the arguments, a value cannot be used, or
+            `confirm` rejected the guesses.
         UnsettledError: The file can be read in several ways, or was probably misread; the message names the argument that decides.
     """
     given = {name: value for name, value in locals().items() if name in _OPTIONS}
@@ -195,7 +196,10 @@ def _imported(
     settle: Callable[[UnsettledError], Any] | None,
     confirm: Callable[[PartedRun], bool] | None,
 ) -> ImportSummary:
-    """Import a run with the given options (None and False: not given), or with those of the last import of the same source."""
+    """Import a run with the given options, or else those of the last import of the same source.
+
+    None and False mean that an option was not given.
+    """
     options: dict[str, Any] = {
         name: dict(value) if isinstance(value, Mapping) else value
         for name, value in given.items()
@@ -289,7 +293,10 @@ def _settled(options: dict[str, Any], error: UnsettledError, choice: Any) -> Non
 def _confirmed(
     path: Path, run: PartedRun, stored: Mapped | None, confirm: Callable[[PartedRun], bool] | None
 ) -> tuple[dict[str, str], bool]:
-    """Ask whether guessed columns are right, unless the last import did; return those confirmed, and whether this asked."""
+    """Ask whether guessed columns are right, unless the last import did.
+
+    Return the confirmed columns, and whether the user was asked.
+    """
     guesses = {item.ours: item.theirs for item in run.readings if item.is_guess}
     if stored is not None and stored.confirmed == guesses:
         return guesses, False
@@ -304,7 +311,7 @@ def _confirmed(
 
 
 def _metadata(run: PartedRun, options: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
-    """Return the metadata of the recording; add notes on how answers are compared, which are stored in it, too."""
+    """Return the metadata of the recording, and add notes on how answers are compared."""
     result = {
         "source": run.source,
         "depends": dict(run.depends),
@@ -317,7 +324,7 @@ def _metadata(run: PartedRun, options: Mapping[str, Any], notes: list[str]) -> d
 
 
 def _how_compared(run: PartedRun, options: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
-    """Return the metadata on how answers are compared, and add a note on it."""
+    """Return the metadata on the comparison of answers, and add a note on it."""
     samples = bool(options.get("samples"))
     if not samples:
         lead = next((item.theirs for item in run.readings if item.ours == "round" and item.how == "shape"), "")
@@ -349,7 +356,7 @@ def _how_compared(run: PartedRun, options: Mapping[str, Any], notes: list[str]) 
 
 
 def _guessed_normalizer(run: PartedRun, notes: list[str]) -> tuple[str, str]:
-    """Guess the normalizer from the gold answers, or from the answers if there are none; also return the reason."""
+    """Guess the normalizer from the gold answers, or without these from the answers; also return the reason."""
     golds, answers = run.texts("golds"), run.texts("answer")
     normalizer = guess_normalizer(golds, answers)
     if not is_available() and any(map(looks_mathematical, golds)):
@@ -371,7 +378,7 @@ def _left_out_note(path: Path) -> list[str]:
 
 
 def _announce_size(path: Path, kind: str) -> None:
-    """Warn before a large source is read in one piece."""
+    """Warn before a large source is read as a whole."""
     size = sum(unpacked_size(file) for file in data_files(path))
     if size >= _LARGE:
         parts = "CSV, parquet, JSON lines and JSON arrays of one shape are read part by part"
@@ -393,7 +400,7 @@ def _part_folder(out: Path, stack: ExitStack) -> Path:
 
 
 def _reader_arguments(options: Mapping[str, Any], takes: Collection[str]) -> dict[str, Any]:
-    """Return the options that a reader takes, with those that follow from others."""
+    """Return the options that a reader takes, including those that follow from other options."""
     arguments = {name: value for name, value in options.items() if name not in _NOT_OF_A_FORMAT}
     if options.get("samples") and "ended" in takes:  # fewer samples of a question do not mean that a loop stopped
         arguments.setdefault("ended", "exhausted")

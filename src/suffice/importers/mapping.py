@@ -1,4 +1,4 @@
-"""The files that an import writes: the recording, and beside it the options, so that the next import of the same source needs none."""
+"""The files that an import writes: the recording, and its options for the next import of the same source."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Mapped:
 
     Attributes:
         options: The user's options, by parameter of `import_recording`.
-        confirmed: The file's column for each of ours, as guessed and confirmed.
+        confirmed: The file's column for each of this library's columns that was guessed and confirmed.
     """
 
     options: dict[str, Any]
@@ -75,7 +75,10 @@ def write_mapping(out: Path, source: Path, mapped: Mapped) -> None:
 
 
 def default_out(path: Path) -> Path:
-    """Return the path of a recording in the current folder under the name of its source, unless that may have cost calls."""
+    """Return the default path of a recording: the source's name in the current folder.
+
+    Not if a recording there may have cost calls.
+    """
     stem = path.resolve().name.removesuffix(".gz")
     out = Path(f"{stem if path.is_dir() else Path(stem).stem}.parquet")
     if out.exists() and not _was_imported(out):
@@ -84,7 +87,7 @@ def default_out(path: Path) -> Path:
 
 
 def own_place(out: Path) -> Path:
-    """Return `out` if an import may write there, not over a log or over a recording that may have cost calls; else raise."""
+    """Return `out` if an import may write there; raise if it is a log, or a recording that may have cost calls."""
     ending = out.suffix.lower()
     if ending in _LOG_ENDINGS:
         raise DataError(

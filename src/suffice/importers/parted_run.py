@@ -43,10 +43,10 @@ class PartedRun:
 
     Attributes:
         notes: Caveats for results.
-        readings: The meaning of the files' columns.
+        readings: The meaning of each of the files' columns.
         depends: The configuration on which signals depend.
         ends: Number of trajectories by the reason for their end.
-        longest: The most rounds of one trajectory.
+        longest: The largest number of rounds of a trajectory.
         why: The reason for the normalizer of the recording.
         shown: One question as it was understood, and means by round, once all parts were reviewed.
     """
@@ -186,7 +186,7 @@ def _table_of(part: Path | pa.Table, columns: list[str] | None = None) -> pa.Tab
 
 
 class PartTexts(Collection[str]):
-    """The answers, or the gold answers, of a run in parts, without blank texts; parts are read anew each time."""
+    """The answers or gold answers of a run in parts, without blank texts; every iteration reads the parts again."""
 
     def __init__(self, parts: Sequence[Path | pa.Table], name: str) -> None:
         self._parts, self._name = parts, name
@@ -216,9 +216,9 @@ def run_of_table(
     embedder: Embedder | None = None,
     announce: Callable[[], None] = lambda: None,
 ) -> PartedRun:
-    """Read a table as a run; a large one part by part, with its columns guessed from the first rows.
+    """Read a table as a run; a large table part by part, with its columns guessed from the first rows.
 
-    `folder` makes an empty folder for the parts, and `announce` is called before a table is read in one piece.
+    `folder` creates an empty folder for the parts, and `announce` is called before a table is read as a whole.
     """
     table: TableSource | None = None
     place, how = None, []
@@ -244,7 +244,7 @@ def run_of_table(
 def run_of_trajectories(
     imported: ImportedRun, golds: str | Path | None = None, embedder: Embedder | None = None
 ) -> PartedRun:
-    """Convert a run of trajectories to a run of one part; join gold answers of a file, and embed the answers."""
+    """Convert trajectories to a run of one part, with gold answers joined from a file and embedded answers."""
     run = PartedRun(imported.source, golds=golds, embedder=embedder)
     run.add(columns_of(imported.trajectories))
     return run.describe(imported.notes, imported.readings, imported.depends)

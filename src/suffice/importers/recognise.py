@@ -1,6 +1,6 @@
-"""Recognise the format of a file or folder by the beginning of its content; names of files decide nothing.
+"""Recognise the format of a file or folder from the beginning of its content, and not from file names.
 
-Each importer carries the test of its format (see `suffice.importers.importers`); what no test knows is a table.
+Each importer has a test of its format (see `suffice.importers.importers`); a file that no test accepts is a table.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _OWN_FORMAT = re.compile(rb'\s*\{\s*"format":\s*"suffice')
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """The beginning of a file, as far as it shows the format.
+    """The beginning of a file, which shows the format.
 
     Attributes:
         path: The file.
         form: `json` (one document), `jsonl`, `parquet`, `zip` or `text`.
-        record: The first object: a JSON document itself or the first object of its list, or the first of the JSON lines; otherwise
-            empty.
+        record: The first object: a JSON document itself, the first object of its list, or the first JSON line;
+            otherwise empty.
         names: Names of columns (parquet), members (zip) or fields of the first object.
         text: The first characters of a text.
         metadata: Keys of a parquet file's metadata.
@@ -55,7 +55,7 @@ class Head:
     metadata: frozenset[str] = frozenset()
 
     def has(self, *names: str) -> bool:
-        """Return whether there are columns, members or fields of all these names."""
+        """Return whether the file has columns, members or fields of all these names."""
         return set(names) <= set(self.names)
 
     @property
@@ -77,12 +77,12 @@ def recognise(path: str | Path, tests: _Tests, of_traces: _Tests, elsewhere: str
     Args:
         path: The file or folder.
         tests: Tests by format, of which at most one may hold.
-        of_traces: Tests of formats of traces, tried in their order if none of the others holds.
-        elsewhere: The end of the message about an unknown format, on formats that another package reads.
+        of_traces: Tests of trace formats, tried in this order if no other test holds.
+        elsewhere: End of the message about an unknown format; it names formats that another package reads.
 
     Raises:
         NotFoundError: There is no such file, or no file in the folder.
-        SchemaError: The format is unknown, the files of a folder have several, or it is a recording already.
+        SchemaError: The format is unknown, the files of a folder have several, or the file is already a recording.
     """
     kinds: dict[str, Path] = {}
     for file in data_files(path):
@@ -123,7 +123,7 @@ def data_files(path: str | Path) -> list[Path]:
     Hidden files, files that projects keep beside their data, and files that this library wrote are left out.
 
     Raises:
-        NotFoundError: There is nothing of that name, or no such file in the folder.
+        NotFoundError: There is no file or folder of that name, or no data file in the folder.
     """
     path = Path(path)
     if path.is_file():
@@ -209,7 +209,7 @@ def is_large_array(path: Path, text: str) -> bool:
 
 
 def in_one_piece(head: Head) -> bool:
-    """Return whether a file is a large JSON document that is read in one piece."""
+    """Return whether a file is a large JSON document that must be read as a whole."""
     is_large = head.form == "json" and head.path.stat().st_size >= LARGE_DOCUMENT
     return is_large and not is_large_array(head.path, head.text)
 
@@ -249,7 +249,7 @@ def _first_object(path: Path) -> tuple[str, Mapping[str, Any]]:
 
 
 def _first_value(path: Path) -> Any:
-    """Return the document, or the first of several that follow each other, as OpenTelemetry prints spans."""
+    """Return the JSON document, or the first of several consecutive ones, as OpenTelemetry prints spans."""
     text = decoded(b"".join(unpacked(path)), str(path))
     try:
         return next(values_in(text))
@@ -258,7 +258,7 @@ def _first_value(path: Path) -> Any:
 
 
 def _whole_characters(start: bytes) -> bytes:
-    """Drop a character that is cut at the end of the bytes."""
+    """Drop a character that is cut off at the end of the bytes."""
     if len(start) < _START:
         return start
     for cut in range(1, 4):
@@ -270,7 +270,7 @@ def _whole_characters(start: bytes) -> bytes:
 
 
 def _head_lines(lines: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield lines until their total length is that of a head."""
+    """Yield the first lines, up to the total length of a head."""
     length = 0
     for line in lines:
         yield line[: _START - length]

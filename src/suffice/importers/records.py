@@ -71,7 +71,7 @@ class Record:
     Attributes:
         where: File and line, for messages.
         file: The file's name in its folder without its ending, to tell files apart.
-        number: The record's number among all, from 1.
+        number: The record's number among all records, from 1.
         values: The fields.
     """
 
@@ -87,7 +87,7 @@ def records_of(path: Path) -> Iterator[Record]:
     Raises:
         NotFoundError: There is no such file or folder, or no file in the folder.
         DataError: A file cannot be read; the message names file and line.
-        SchemaError: A file is empty or something else, or its object contains several lists of records.
+        SchemaError: A file is empty or not of a known kind, or its object contains several lists of records.
     """
     number = 0
     files = data_files(path)
@@ -98,7 +98,7 @@ def records_of(path: Path) -> Iterator[Record]:
 
 
 def _file_names(path: Path, files: Sequence[Path]) -> list[str]:
-    """Return the files' names in a folder, without endings unless two files differ only by these."""
+    """Return the files' names within a folder, without endings if they remain distinct."""
     whole = [file.name if file == path else file.relative_to(path).as_posix() for file in files]
     bare = [name.removesuffix(".gz").rpartition("/") for name in whole]
     short = [f"{folder}{slash}{name.rpartition('.')[0] or name}" for folder, slash, name in bare]
@@ -115,8 +115,8 @@ def file_rows(
         of_document: Yields the rows of a JSON document from its value, which for a long list is an iterator of items.
 
     Raises:
-        DataError: It cannot be read; the message names file and line.
-        SchemaError: It is empty or something else.
+        DataError: The file cannot be read; the message names file and line.
+        SchemaError: The file is empty or not of a known kind.
     """
     head = head_of(path)
     if head.form == "parquet":
@@ -188,7 +188,7 @@ def _as_json(value: Any) -> Any:
 
 
 def _json_records(path: Path, value: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the objects of a list, of an object's one list, or of an object by key."""
+    """Yield the objects of a list, of the only list in an object, or of an object whose values are objects."""
     if isinstance(value, dict):
         shared, value = _listed(path, value)
     else:
@@ -204,7 +204,7 @@ def _json_records(path: Path, value: Any) -> Iterator[tuple[str, Mapping[str, An
 
 
 def _listed(path: Path, value: Mapping[str, Any]) -> tuple[dict[str, Any], list[Any]]:
-    """Return the fields that all records of a document share, and its records."""
+    """Return the fields that all records of a document share, and the list of records."""
     table = _data_frame(value)
     if table is not None:
         return {}, table

@@ -1,7 +1,7 @@
-"""Tell several runs of a question apart, and find the rows of a run that are its rounds.
+"""Distinguish several runs of a question, and number the rows of each run as rounds.
 
-Another file, model, prompt, temperature or system is another run, never another round: unless the log counts its rounds, or
-names its files or a list of records after them, or the user declares a panel of samples.
+Another file, model, prompt, temperature or system means another run, and not another round, unless the log counts its
+rounds, its files or lists of records are named after rounds, or the user declares a panel of samples.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ def _last(name: str) -> str:
 
 
 def _run_columns(rows: Sequence[Record], key: str, ignored: Collection[str]) -> tuple[str, ...]:
-    """Return the columns that tell runs of a question apart, for rows whose rounds are not counted.
+    """Return the columns that distinguish runs of a question, for rows whose rounds are not counted.
 
-    A column of models always does; another one, such as a system or a seed, does if its values repeat, so that it is not a text
-    or the row's id.  The model named in replies is used if no other column names it.
+    A column of models always does; another column, such as a system or a seed, does if its values repeat, so that it is
+    not a text or the row's id.  The model named in replies is used if no other column names it.
     """
     names = [
         name
@@ -72,10 +72,10 @@ class RowOrder:
     Attributes:
         key: The column of the question's id.
         column: The column that gets the numbers of the rounds.
-        runs: Columns that tell runs apart: each value has rounds of its own; `FILE` for the file's name.
+        runs: Columns that distinguish runs: each value has its own rounds; `FILE` stands for the file's name.
         head: The beginning of all file names, before the number of a round; "" if rows are counted.
         time: The column of times that orders the rows of a run; "" for the order of the file.
-        is_counted: True if the file's form counted the rows of all runs of a question together.
+        is_counted: True if the file numbers the rows of all runs of a question together.
     """
 
     key: str
@@ -86,7 +86,7 @@ class RowOrder:
     is_counted: bool = False
 
     def numbered(self, rows: Sequence[Record]) -> tuple[list[Record], str]:
-        """Number the rounds of whole questions; also return the column of times that ordered them.
+        """Number the rounds of whole questions; also return the column of times that determined their order.
 
         Raises:
             ValueError: A file has no number.
@@ -108,14 +108,14 @@ class RowOrder:
 
 
 def run_id(row: Record, names: Sequence[str]) -> tuple[str, ...]:
-    """Return a row's values of some columns as texts; `FILE` stands for the name of its file."""
+    """Return a row's values in some columns as texts; `FILE` stands for the name of its file."""
     return tuple(row.file if name == FILE else str(row.values.get(name)) for name in names)
 
 
 def row_order(
     rows: Sequence[Record], plan: ColumnMap, *, is_ordered: bool, ignored: Collection[str], samples: bool
 ) -> RowOrder | None:
-    """Choose the order in which the rows of a question become rounds; None if a column or the file's form counts them.
+    """Choose the order in which the rows of a question become rounds; None if the file numbers them itself.
 
     Args:
         rows: All rows, or a sample of them.
@@ -149,7 +149,7 @@ def row_order(
 
 
 def _ordered_files(files: Sequence[str]) -> tuple[str, str]:
-    """Split file names that differ only in the number of a round: return their beginning and its word for a round.
+    """Return the common beginning of file names that differ only in a round's number, and its word for a round.
 
     >>> _ordered_files(["round_1", "round_10", "round_2"]), _ordered_files(["gpt-3", "gpt-4"])
     (('round', 'round'), ('', ''))
@@ -179,7 +179,7 @@ def _order_by_time(rows: Sequence[Record], ids: Sequence[tuple[str, ...]]) -> tu
 
 
 class RunColumns:
-    """Find what tells several runs of a question apart (the file, a column or the record's number), if there are several."""
+    """Finds the columns that distinguish several runs of a question: the file, others, or the record's number."""
 
     def __init__(self, rows: Sequence[Record], plan: ColumnMap) -> None:
         self._key, self._number = plan.columns["question_id"], plan.columns["round"]
@@ -205,7 +205,10 @@ class RunColumns:
         ]
 
     def choice(self) -> Run | None:
-        """Return `file`, `columns` or `number`, with names of columns; None if there is one run, or runs cannot be told apart."""
+        """Return how runs are distinguished: by `file`, `columns` (with their names) or `number`.
+
+        None for a single run, or if runs cannot be distinguished.
+        """
         if not self._clash:
             return None
         if self._ways:
@@ -215,7 +218,7 @@ class RunColumns:
 
 
 def tell_apart(rows: Sequence[Record], plan: ColumnMap, run: Run) -> tuple[list[Record], dict[str, str]]:
-    """Give each run of some questions an id of its own; return the rows, and the question of each id."""
+    """Give each run of some questions its own id; return the rows, and the question of each id."""
     key = plan.columns["question_id"]
     kind, names = run
     questions = [str(row.values.get(key)) for row in rows]
@@ -245,7 +248,7 @@ def tell_apart(rows: Sequence[Record], plan: ColumnMap, run: Run) -> tuple[list[
 
 
 def runs_notes(several: int, plan: ColumnMap, run: Run, order: RowOrder | None) -> list[str]:
-    """Return notes on questions with several runs, and on the options that would read them otherwise."""
+    """Return notes on questions with several runs, and on options that would read them differently."""
     said = (
         f"{counted(several, 'question')} with several runs: each run has the id {plan.columns['question_id']}@{'@'.join(run[1])}, "
         "and a question is one cluster"
@@ -262,7 +265,7 @@ def runs_notes(several: int, plan: ColumnMap, run: Run, order: RowOrder | None) 
 
 
 def chosen_rows(shape: Shape, ignored: Collection[str], where: Mapping[str, str]) -> Shape:
-    """Filter a table's rows by values, of which some must exist, and drop ignored columns that would tell runs apart."""
+    """Keep only a table's rows with given values (some must exist), and drop ignored columns of runs."""
     gone = {name for name in column_names(shape.rows) if {name, _last(name)} & {*ignored} & LOOP_NAMES}
     rows = [row for row in shape.rows if all(_has(row, name, value) for name, value in where.items())]
     if where and not rows:

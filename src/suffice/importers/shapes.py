@@ -28,11 +28,11 @@ _NUMBER_LAST = re.compile(rf"(?P<stem>.*?[^\d_\-. ])(?:[_\-. ](?:{_WORDS}))?[_\-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """Rows of rounds, and how the file contains them.
+    """Rows of rounds, and the form in which the file contains them.
 
     Attributes:
         rows: One row for each question and round, or the records themselves.
-        how: The shape in words; "" for a long table.
+        how: The form in words; "" for a long table.
         columns: The sources of a row's columns in words, by the name in the row.
         skipped: Number of records without any round.
         outer: Columns about the question, which are the same in all of its rows.
@@ -58,20 +58,14 @@ def unfold(records: Sequence[Record], rounds: str | None, *, is_long: Callable[[
         is_long: Whether flat records are rounds already: several have the same id, and a column counts them.
 
     Raises:
-        SchemaError: There is no field of the name.
+        SchemaError: There is no field of that name.
         UnsettledError: Several fields may contain the rounds, or a list may contain answers or gold answers.
         DataError: An item of a list of rounds is a list.
     """
     records = one_run_each(records)
     lists = _list_fields(records)
     if rounds is not None:
-        if rounds not in _fields(records):
-            raise SchemaError(
-                f"{records[0].where}: no field {rounds!r} (for {ROUNDS!r}); there are: {', '.join(_fields(records))}"
-            )
-        is_list = rounds in lists and _items_are(records, rounds, (str, int, float, bool))
-        shape = _rows_of_items(records, [rounds, *(_alike(records, rounds, lists) if is_list else [])])
-        return replace(shape, is_ordered=True)
+        return _in_named_field(records, rounds, lists)
     rows = [_flat_record(item) for item in records]
     if is_long(rows):
         return _as_it_is(rows)
@@ -94,6 +88,20 @@ def unfold(records: Sequence[Record], rounds: str | None, *, is_long: Callable[[
     if len(panels) == 1:
         return replace(_rows_of_items(records, panels), is_ordered=_are_numbered(records, panels[0]))
     return _widened(rows)
+
+
+def _in_named_field(records: Sequence[Record], rounds: str, lists: Sequence[str]) -> Shape:
+    """Return the rounds of the field that the user names, or, of several columns, one round each."""
+    names = [name.strip() for name in rounds.split(",")]
+    if len(names) > 1 and {*names} <= {*_fields(rows := [_flat_record(item) for item in records])}:
+        return _rows_of_families(rows, {"answer": dict(enumerate(names, start=1))}, "answer", is_ordered=True)
+    if rounds not in _fields(records):
+        raise SchemaError(
+            f"{records[0].where}: no field {rounds!r} (for {ROUNDS!r}); there are: {', '.join(_fields(records))}"
+        )
+    is_list = rounds in lists and _items_are(records, rounds, (str, int, float, bool))
+    shape = _rows_of_items(records, [rounds, *(_alike(records, rounds, lists) if is_list else [])])
+    return replace(shape, is_ordered=True)
 
 
 def _as_it_is(rows: list[Record]) -> Shape:
@@ -168,7 +176,7 @@ def _are_numbered(records: Sequence[Record], name: str) -> bool:
 
 
 def _numbers_of(names: Iterable[str]) -> list[int] | None:
-    """Parse names that are numbers, perhaps after a word for a round; None if any is not.
+    """Parse names that are numbers, possibly after a word for a round; None if any is not.
 
     >>> _numbers_of(["round_1", "round_10"]), _numbers_of(["2", "10"]), _numbers_of(["gpt-3", "gpt-4"])
     ([1, 10], [2, 10], None)
@@ -217,7 +225,7 @@ def _without_rounds(pairs: Iterable[_Pair]) -> int:
 
 
 def _pairs_of(records: Sequence[Record], names: Sequence[str], *, is_dialogue: bool) -> list[_Pair]:
-    """Return each record, its fields about the question, and the items of its lists."""
+    """Pair each record with its fields about the question and the items of its lists."""
     pairs: list[_Pair] = []
     for item in records:
         outer = dict(flat({name: value for name, value in item.values.items() if name not in names}))
@@ -236,7 +244,7 @@ def _pairs_of(records: Sequence[Record], names: Sequence[str], *, is_dialogue: b
 
 
 def _round_rows(pairs: Iterable[_Pair], own: Collection[str], lead: str) -> list[Record]:
-    """Return a row for each round: its own fields, and those of its record, renamed if rounds have the same name."""
+    """Return a row for each round: its own fields, then its record's, renamed where the names are equal."""
     rows = []
     for item, outer, inner in pairs:
         above = {f"record.{name}" if name in own else name: value for name, value in outer.items()}
@@ -286,7 +294,7 @@ def _is_dialogue(records: Sequence[Record], name: str) -> bool:
 
 
 def _said(messages: Iterable[Any]) -> tuple[list[dict[str, Any]], str]:
-    """Return the assistant's messages, without tool calls, and the user's first message."""
+    """Return the assistant's messages without tool calls, and the user's first message."""
     replies, question = [], ""
     for message in messages:
         role = str(message.get("role", message.get("from", ""))).lower()
@@ -309,12 +317,20 @@ def _dialogue_text(content: Any) -> str:
 
 
 def _widened(records: list[Record]) -> Shape:
-    """Return a row for each number of the columns ``answer_1``, ``answer_2``, ...; other tables as they are."""
+    """Return a row for each number in columns ``answer_1``, ``answer_2``, ...; leave other tables unchanged."""
     families = _families(_fields(records))
     leads = [stem for stem in families if not stem or plain_name(stem.rpartition(".")[2]) in (*ANSWERS, *OUTCOME_NAMES)]
     if not leads:
         return _as_it_is(records)
     lead = max(leads, key=lambda stem: (len(families[stem]), stem == "" or plain_name(stem) in ANSWERS))
+    ordered = all(any(word in plain_name(name) for word in ORDER_WORDS) for name in families[lead].values())
+    return _rows_of_families(records, families, lead, is_ordered=ordered)
+
+
+def _rows_of_families(
+    records: list[Record], families: Mapping[str, Mapping[int, str]], lead: str, *, is_ordered: bool
+) -> Shape:
+    """Return a row for each number of the columns of the family `lead`, with those of the other families."""
     numbers = list(families[lead])
     parts = {stem: family for stem, family in families.items() if set(family) <= set(numbers)}
     used = {name for family in parts.values() for name in family.values()}
@@ -344,7 +360,7 @@ def _widened(records: list[Record]) -> Shape:
         },
         skipped=skipped,
         outer=_outer_names(rows, own),
-        is_ordered=all(any(word in plain_name(name) for word in ORDER_WORDS) for name in families[lead].values()),
+        is_ordered=is_ordered,
         read=read,
     )
 

@@ -21,13 +21,13 @@ _TEXT_LIKE = ("question", "answer", "golds", "text", "feedback", "embedding")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnCount:
-    """Counts of what an import did with the values of one column.
+    """Counts of the removed, clipped and computed values of one column in an import.
 
     Attributes:
         name: The column.
-        defined: Rounds in which it has a value.
-        nulled: Rounds whose value was removed: it was infinite, or the signal cannot exist in this round.
-        clipped: Rounds in which a value was moved to the end of the signal's range.
+        defined: Number of rounds in which the column has a value.
+        nulled: Number of rounds whose value was removed: it was infinite, or the signal cannot exist in this round.
+        clipped: Number of rounds in which a value was moved to the end of the signal's range.
         computed: True if it was computed here, from answers and gold answers.
     """
 
@@ -45,15 +45,15 @@ class ColumnCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundMeans:
-    """One round over all trajectories that have it.
+    """Means of metrics in one round, over all trajectories that have the round.
 
     Attributes:
         round: The round.
-        n: Trajectories that have it.
+        n: Number of trajectories that have the round.
         scored: Number of these with a known exact match.
-        em: Mean exact match, 0 to 1, where it is known; NaN where it never is.
+        em: Mean exact match, 0 to 1, over rounds where it is known; NaN if it is known in none.
         f1: Mean F1, like `em`.
-        match: Mean of the metric of the recording's normalizer; NaN if that is the one of question answering.
+        match: Mean of the metric of the recording's normalizer; NaN if this is the normalizer of question answering.
         answered: Share of the trajectories that have an answer in the round.
         distinct: Mean number of distinct answers of a trajectory up to the round.
         scores: Means of the log's own metrics, by name.
@@ -97,7 +97,7 @@ def loops_of(out: Path) -> tuple[tuple[str, ...], list[str]]:
 
 
 def is_counted(name: str, kind: str) -> bool:
-    """Return whether a summary has a line for a column, which holds texts, metrics, signals or costs."""
+    """Return whether a summary has a line for a column: texts, metrics, signals and costs have one."""
     return name in _TEXT_LIKE or kind in ("signal", "metric", "cost")
 
 

@@ -21,7 +21,7 @@ class TableColumns:
         self._columns: dict[str, list[Any]] = {}
 
     def column(self, name: str) -> list[Any]:
-        """Return the values of a column, None where a row does not have it."""
+        """Return the values of a column; None in rows that lack it."""
         if name not in self._columns:
             self._columns[name] = [row.values.get(name) for row in self.rows]
         return self._columns[name]
@@ -31,7 +31,7 @@ class TableColumns:
         return any(value is not None for value in self.column(name))
 
     def by_name(self, usual: Iterable[str]) -> list[str]:
-        """Return the columns with one of the usual names, the best name first, and names without dots before others."""
+        """Return the columns with one of the usual names, the best first; names with dots come last."""
         places = {name: place for place, name in reversed(list(enumerate(usual)))}
         plain = [(name, plain_name(name).rpartition(".")) for name in self.names]
         candidates = [
@@ -65,7 +65,7 @@ class TableColumns:
         return None
 
     def is_text(self, name: str) -> bool:
-        """Return whether a column has single values, except for a few in brackets, which are then answers and not lists."""
+        """Return whether a column has single values; a few in brackets then count as answers, not as lists."""
         values = [value for value in self.column(name) if value is not None]
         return 2 * sum(isinstance(value, str | int | float) for value in values) > len(values) or not values
 
@@ -79,13 +79,16 @@ class TableColumns:
         return known or None
 
     def changing_in(self, name: str, ids: Sequence[Any]) -> int:
-        """Return the number of ids for which a column has several values, missing ones aside."""
+        """Return the number of ids for which a column has several values, ignoring missing ones."""
         first: dict[str, Any] = {}
         pairs = zip(map(str, ids), self.column(name), strict=True)
         return len({key for key, value in pairs if value is not None and first.setdefault(key, value) != value})
 
     def constant_in(self, name: str, ids: Sequence[Any], *, but_for: float = 0.0) -> bool:
-        """Return whether a column has one value for each id, missing ones aside; `but_for` is a share of ids that may have more."""
+        """Return whether a column has only one value for each id, ignoring missing ones.
+
+        `but_for` is the share of ids that may have several values.
+        """
         return self.changing_in(name, ids) <= but_for * len(set(map(str, ids)))
 
 

@@ -47,7 +47,7 @@ def unpacked_size(file: Path) -> int:
 
 
 def is_large(path: Path) -> bool:
-    """Return whether a table is read part by part: it is large, and any large JSON document in it is an array."""
+    """Return whether a table is read in parts: it is large, and any large JSON document in it is an array."""
     files = data_files(path)
     return sum(map(unpacked_size, files)) >= LARGE and not any(in_one_piece(head_of(file)) for file in files)
 
@@ -58,14 +58,14 @@ class UnevenError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Scan:
-    """Facts about all parts together.
+    """Facts about all parts of a table together.
 
     Attributes:
         codes: For each part, the hashes of its questions' ids.
         rows: Number of rows.
         lowest: The lowest number of a round.
-        longest: The most rounds of one trajectory.
-        runs: Facts that tell several runs of a question apart.
+        longest: The largest number of rounds of a trajectory.
+        runs: Facts that distinguish several runs of a question.
         repeated: Hashes of the texts that several questions share.
     """
 
@@ -146,11 +146,11 @@ class PartedTable(TableSource):
         return numbered
 
     def clusters(self, names: Sequence[str], texts: Sequence[str]) -> list[str]:  # noqa: ARG002 - all texts are known
-        """Return the cluster of each question, also of texts that are in other parts."""
+        """Return the cluster of each question, even if its text also occurs in other parts."""
         return [self._names.get(name, name) for name in names]
 
     def _read(self) -> Iterator[_RecordList]:
-        """Yield rows with ids."""
+        """Yield the rows, with ids."""
         records, first, self.skipped = records_of(self._path), 1, 0
         size = PART // _ROUNDS_A_RECORD if self.shape.how else PART
         while part := [*islice(records, size)]:
@@ -186,7 +186,7 @@ class PartedTable(TableSource):
         return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
     def _observe(self, records: Sequence[Record], rows: _RecordList) -> None:
-        """Note columns and values of rows that the sample lacks."""
+        """Record the columns and values of rows that the sample lacks."""
         answer = self.plan.columns.get("answer", "")
         self._files.update(item.file for item in records)
         self._with_rounds.update(row.file for row in rows)
@@ -240,7 +240,7 @@ class PartedTable(TableSource):
         return by_id
 
     def _texts(self, by_id: Mapping[str, _RecordList]) -> Iterator[tuple[str, str]]:
-        """Yield the normalised text and id of each question; nothing if the table has clusters."""
+        """Yield the normalised text and id of each question; nothing if the table has a column of clusters."""
         name, number = self.plan.columns.get("question"), self.plan.columns["round"]
         if name is None or "cluster" in self.plan.columns:
             return

@@ -1,4 +1,4 @@
-"""Facts about all of a table's trajectories, added up part by part: an import's notes, and what its recording depends on."""
+"""Facts about all of a table's trajectories, added up part by part, for an import's notes and metadata."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _MISSING_WORDS = frozenset({"nan", "null", "none", "na", "n/a", "#n/a", "<na>"})
 
 
 class Tally:
-    """Counts over trajectories.
+    """Counts of values and ends over trajectories.
 
     Attributes:
-        known: Rounds in which a metric or a cost is known, by its name.
+        known: Number of rounds in which a metric or a cost is known, by its name.
     """
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class Tally:
         self._first_differing = self._first_differing or message
 
     def refuse_differing_golds(self, where: str, grid: Grid) -> None:
-        """Raise if gold answers differ between the rows of more than a few questions, since the column is then something else."""
+        """Raise if gold answers differ between the rows of many questions, since the column holds something else."""
         if self._differing > FEW * self.lengths.total():
             raise DataError(f"{where}: {differing_golds(self._first_differing, grid)}")
 
@@ -148,7 +148,7 @@ class Tally:
         return notes
 
     def _missing_notes(self, plan: ColumnMap) -> list[str]:
-        """Return notes on answers and gold answers that are missing, or look as if they were."""
+        """Return notes on answers and gold answers that are missing, or are placeholders for missing ones."""
         notes = []
         if "answer" in plan.columns and self._silent:
             notes.append(f"{self._silent:,} of {counted(self._rounds, 'round')} have no answer")

@@ -1,6 +1,6 @@
 """Normalizers, which decide whether two answers count as the same.
 
-A vote among independent answers is only as good as this comparison.  The one of question answering, made for names and
+A vote among independent answers depends on this comparison.  The normalizer of question answering, made for names and
 phrases, confuses "-5" with "5" and "3.5" with "35".
 """
 
@@ -28,14 +28,14 @@ Normalizer = Callable[[str], str | None]
 
 
 class Grouping(ABC):
-    """A normalizer that compares all answers so far, for answers that have no key by themselves.
+    """A normalizer that compares all answers so far, for answers that have no key of their own.
 
     Called with a single answer, it returns a key under which only equal texts are the same.
     """
 
     @abstractmethod
     def ids(self, answers: Sequence[str | None]) -> list[float]:
-        """Return the number of each answer among the distinct ones, by first appearance; NaN for an answer that casts no vote.
+        """Number the distinct answers by first appearance; return each answer's number, NaN for one without a vote.
 
         The number of an answer depends only on the answers before it, so that a live vote equals its replay.
 
@@ -44,7 +44,7 @@ class Grouping(ABC):
         """
 
     def ids_of(self, answers: npt.NDArray[np.object_]) -> npt.NDArray[np.float64]:
-        """Return the `ids` along the last axis, shape of `answers`; what is not a text counts as missing."""
+        """Return the `ids` along the last axis, shape of `answers`; values that are not texts count as missing."""
         rows = answers.reshape(-1, answers.shape[-1]).tolist()
         ids = [self.ids([text if isinstance(text, str) else None for text in row]) for row in rows]
         return np.array(ids, dtype=np.float64).reshape(answers.shape)
@@ -92,7 +92,7 @@ _DATES = ("%m/%d/%Y", "%Y-%m-%d", "%B %d, %Y", "%b %d, %Y", "%d %B %Y", "%d %b %
 
 
 def register_normalizer(name: str) -> Callable[[_Normalizer], _Normalizer]:
-    """Return a decorator that adds a normalizer of one's own, for policies to name.
+    """Return a decorator that adds your own normalizer, for policies to name.
 
     >>> @register_normalizer("first_word")
     ... def first_word(answer):
@@ -111,19 +111,19 @@ def register_normalizer(name: str) -> Callable[[_Normalizer], _Normalizer]:
 
 @register_normalizer(DEFAULT_NORMALIZER)
 def _qa_key(answer: str) -> str | None:
-    """Lower case, without punctuation and articles: for names and short phrases."""
+    """Return the key of a name or short phrase: lower case, without punctuation and articles."""
     return answer_key(answer) or None
 
 
 @register_normalizer("exact")
 def _exact_key(answer: str) -> str | None:
-    """The text itself, without white space around it."""
+    """Return the text itself as the key, without surrounding white space."""
     return answer.strip() or None
 
 
 @register_normalizer("number")
 def _number_key(answer: str) -> str | None:
-    """The only number of the text, or of what follows its last "=": 1,200.0 is 1200, and .5 is 1/2."""
+    """Return the only number in the text, or after its last "=", as the key: 1,200.0 is 1200, and .5 is 1/2."""
     if len(answer) > _LONGEST:
         return None
     values = {_fraction(match.group()) for match in _NUMBER.finditer(answer.translate(_MINUS).rpartition("=")[2])}
@@ -141,14 +141,14 @@ def _fraction(text: str) -> Fraction | None:
 
 @register_normalizer("letter")
 def _letter_key(answer: str) -> str | None:
-    """The letter of an option, alone or before its text: "b", "(B)" and "B) Paris" are B."""
+    """Return the letter of an option as the key: "b", "(B)" and "B) Paris" have the key B."""
     match = _OPTION.fullmatch(answer[:_LONGEST].strip())
     return match[1].upper() if match else None
 
 
 @register_normalizer("literal")
 def _literal_key(answer: str) -> str | None:
-    """A literal of Python or JSON, such as an output of code, whatever its spaces and quotes; else the text itself."""
+    """Return the value of a Python or JSON literal as the key, whatever its spaces and quotes; else the text."""
     text = answer.strip()
     if not text:
         return None
@@ -165,7 +165,7 @@ def _evaluated(text: str, default: object) -> object:
 
 @register_normalizer("math")
 def _math_key(answer: str) -> str | None:
-    r"""A mathematical expression, in LaTeX or not, by its value: \frac{1}{2} and 0.5; it needs the extra `math`."""
+    r"""Return the value of a mathematical expression as the key: \frac{1}{2} equals 0.5; it needs the extra `math`."""
     from suffice.policy.expressions import expression_key
 
     return expression_key(answer)
@@ -173,7 +173,7 @@ def _math_key(answer: str) -> str | None:
 
 @register_normalizer("date")
 def _date_key(answer: str) -> str | None:
-    """A date, as YYYY-MM-DD; of two numbers before a year the first is the month."""
+    """Return a date as YYYY-MM-DD; of two numbers before a year, the first is taken as the month."""
     text = " ".join(answer[:_LONGEST].split()).strip(" .")
     for pattern in _DATES:
         try:
@@ -198,7 +198,7 @@ def normalizer_of(name: str) -> Normalizer:
 
 
 def match(answer: str | None, golds: Iterable[str], normalizer: str) -> float:
-    """Return whether an answer is one of the gold answers by a normalizer; NaN without gold answers.
+    """Return 1.0 if an answer equals a gold answer by a normalizer, else 0.0; NaN without gold answers.
 
     >>> match("18.0", ["18"], "number"), match(None, ["18"], "number"), match("18", [], "number")
     (1.0, 0.0, nan)
@@ -223,11 +223,11 @@ def guess_normalizer(golds: Iterable[str], answers: Iterable[str] = ()) -> str:
     >>> guess_normalizer([], answers=["-5", "5.0", "$1,200"])
     'number'
 
-    Expressions in LaTeX are `math` where the extra of that name is installed.
+    LaTeX expressions need the normalizer `math`, if the extra of that name is installed.
 
     Args:
         golds: The gold answers.
-        answers: Where there are no gold answers, what the model said: mostly numbers alone, or mostly code.
+        answers: The model's answers, used without gold answers: they decide if mostly plain numbers, or mostly code.
     """
     from suffice.policy.expressions import expression_key, is_available, looks_mathematical
 
@@ -247,7 +247,7 @@ def guess_normalizer(golds: Iterable[str], answers: Iterable[str] = ()) -> str:
 
 
 def _guess_by_answers(answers: Iterable[str]) -> str:
-    """Return the normalizer that fits answers without gold answers; one of them in prose is not a number."""
+    """Guess the normalizer from answers, without gold answers; a number within prose does not count as one."""
     texts = answers if isinstance(answers, Collection) else list(answers)
     if _share(lambda text: _BARE_NUMBER.fullmatch(text.translate(_MINUS)) is not None, texts) >= _MOST:
         return "number"
@@ -274,7 +274,7 @@ def _is_code(text: str) -> bool:
 
 
 def _is_structured(text: str) -> bool:
-    """Return whether a text is a program, or begins and ends as a literal in brackets or quotes does."""
+    """Return whether a text is a program, or has the brackets or quotes of a literal."""
     text = text.strip()
     is_enclosed = len(text) > 1 and _CLOSING.get(text[0]) == text[-1]
     return _PROGRAM.search(text[:_LONGEST]) is not None or (

@@ -141,14 +141,15 @@ def _widths(table: Table, width: int) -> list[int]:
     return widths
 
 
-def print_table(table: Table) -> None:
-    """Print a whole table, and its notes below it."""
+def print_table(table: Table, to: Terminal | None = None) -> None:
+    """Print a whole table, and its notes below it, to standard output or another console."""
+    to = console if to is None else to
     if table.title:
-        console.print(Text(table.title, style="italic"))
-    console.print(table_view(table, console.width if fits(table, console.width) else None))
+        to.print(Text(table.title, style="italic"))
+    to.print(table_view(table, to.width if fits(table, to.width) else None))
     for note in table.notes:
-        say(f"note: {note}")
-    console.print()
+        to.print(f"note: {note}", markup=False, soft_wrap=True)
+    to.print()
 
 
 @contextmanager

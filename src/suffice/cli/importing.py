@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar
 import typer
 
 from suffice.cli import models
-from suffice.cli.console import warn
+from suffice.cli.console import errors, print_table, warn
 from suffice.cli.groups import RecordingPath
 from suffice.cli.local import DeviceName
 from suffice.cli.output import Output, Screen
@@ -83,6 +83,10 @@ class _Reading:
         typer.Option(
             "--key", help="For traces: the attribute that names the question; trace_id makes each trace a question."
         ),
+    ] = None
+    expected: Annotated[
+        list[str] | None,
+        typer.Option("--expected", metavar="ALARM", help="The log is right although this alarm doubts it; repeatable."),
     ] = None
 
     file_is: Annotated[
@@ -176,6 +180,7 @@ def import_command(
         normalizer=normalizer,
         query=reading.query,
         pattern=reading.pattern,
+        expected=reading.expected,
         **arguments,
     )
     output.show(summary.to_dict(), _import_screen(summary))
@@ -204,9 +209,11 @@ def _accept(_: PartedRun) -> bool:
 
 
 def _confirm(run: PartedRun) -> bool:
-    """Show how the columns were read, and return whether the user agrees."""
+    """Show how the columns and one question were read, and return whether the user agrees."""
     for reading in run.readings:
         warn(f"  {reading.ours}: {reading.theirs} ({reading.how})")
+    for table in run.shown:
+        print_table(table, errors)
     for note in run.notes:
         warn(f"  note: {note}")
     return typer.confirm("Import it like this?", default=True, err=True)
@@ -271,6 +278,7 @@ def _import_screen(summary: ImportSummary) -> Screen:
     return Screen(
         sentences=[sentence],
         tables=summary.tables()[1:],
+        shown=len(summary.tables()) - 2,
         notes=[*summary.notes, *nulled],
         files={"mapping": summary.mapping},
         then=_next_step(summary),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -15,7 +16,7 @@ from typer import Option
 
 from suffice.cli.console import console, fits, print_json, print_table, say, table_view
 from suffice.common.results import jsonable
-from suffice.common.tables import Table, counted
+from suffice.common.tables import CAUTION, Table, counted
 
 COLUMNS = 100
 _LINES = 40
@@ -34,12 +35,15 @@ _FIGURES = re.compile(r"[\d.,%]+")
 
 @dataclass(frozen=True, kw_only=True)
 class Screen:
-    """The text output of a command; one screen shows its first sentence, its first table and its notes.
+    """The text output of a command; one screen shows its first sentence, its first tables and its notes.
+
+    Notes on what the data may not be are printed before everything else.
 
     Attributes:
         sentences: The result in words, the most important first.
         tables: Its tables, the most important first.
         notes: Caveats, in addition to the notes of the tables.
+        shown: Number of tables on one screen.
         aside: Columns of the first table that are shown only with `--details`.
         files: Files that were written, by a description of each.
         then: The next command.
@@ -48,6 +52,7 @@ class Screen:
     sentences: Sequence[str] = ()
     tables: Sequence[Table] = ()
     notes: Sequence[str] = ()
+    shown: int = 1
     aside: Collection[str] = ()
     files: Mapping[str, Path | str | None] = field(default_factory=dict)
     then: str = ""
@@ -62,35 +67,40 @@ class Screen:
         after = [f"{what} written to {path}" for what, path in self.files.items() if path is not None]
         if self.then:
             after.append(f"next: {self.then}")
+        width = min(COLUMNS, console.width)
+        every = dict.fromkeys([*(note for table in self.tables for note in table.notes), *self.notes])
+        first = [note for note in every if note.startswith(CAUTION)]
+        first = first if details else _wrapped(first, width)
+        for text in first:
+            say(text)
         if details:
             for table in self.tables:
-                print_table(table)
-            for text in (*self.sentences, *(f"note: {note}" for note in self.notes)):
+                print_table(replace(table, notes=_without_cautions(table.notes)))
+            for text in (*self.sentences, *(f"note: {note}" for note in _without_cautions(self.notes))):
                 say(text)
         else:
-            self._brief(lines - len(after))
+            self._brief(lines - len(after) - len(first), _without_cautions(every))
         for text in after:
             say(text)
 
-    def _brief(self, lines: int) -> None:
+    def _brief(self, lines: int, every_note: Sequence[str]) -> None:
         """Print the parts that fit into a number of lines, and name the parts that were left out."""
         width = min(COLUMNS, console.width)
         head = _wrapped(self.sentences[:1], width)
         for line in head:
             say(line)
-        every_note = list(dict.fromkeys([*(note for table in self.tables for note in table.notes), *self.notes]))
         notes = _brief_notes(every_note)
         needed = sum(_NEEDED.search(note) is not None for note in notes)
         texts = [_wrapped([f"note: {note}"], width) for note in notes[: needed + _OTHER_NOTES]]
         room = lines - len(head) - 1  # one line says what is left out
-        hidden = {"table": len(self.tables[1:]), "sentence": len(self.sentences[1:])}
-        if self.tables:
-            whole = self.tables[0]
-            least = sum(map(len, texts[: max(needed, 2)]))
-            table = _with_rows_that_fit(_narrowed(whole, self.aside, width), width, max(room - least, room // 2))
+        hidden = Counter({"table": len(self.tables[self.shown :]), "sentence": len(self.sentences[1:])})
+        least = sum(map(len, texts[: max(needed, 2)]))
+        for place, whole in enumerate(self.tables[: self.shown], start=1):
+            most = max(room - least, room // 2) // (min(self.shown, len(self.tables)) - place + 1)
+            table = _with_rows_that_fit(_narrowed(whole, () if place > 1 else self.aside, width), width, most)
             room -= _print(table, width)
-            hidden["column"] = len(whole.columns) - len(table.columns)
-            hidden["row"] = len(whole.rows) - len(table.rows)
+            hidden["column"] += len(whole.columns) - len(table.columns)
+            hidden["row"] += len(whole.rows) - len(table.rows)
         while texts and sum(map(len, texts)) > room:
             texts.pop()
         for line in chain.from_iterable(texts):
@@ -99,6 +109,10 @@ class Screen:
         rest = [counted(n, what) for what, n in hidden.items() if n]
         if rest or set(notes) != set(every_note):
             say(f"more with --details: {', '.join(rest) or 'the notes in full'}")
+
+
+def _without_cautions(notes: Iterable[str]) -> tuple[str, ...]:
+    return tuple(note for note in notes if not note.startswith(CAUTION))
 
 
 def _wrapped(texts: Iterable[str], width: int) -> list[str]:

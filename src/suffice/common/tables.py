@@ -13,6 +13,9 @@ from typing import Any
 
 from suffice.errors import DataError
 
+CAUTION = "caution: "
+"""The beginning of notes that are printed before a result: the data may not be what they were taken for."""
+
 _TIES_UP = 1 + 1e-12
 
 _LATEX_ESCAPES = str.maketrans(

@@ -13,7 +13,8 @@ module:
 6. `runs`, `table_source`, `table_parts`: rows -> numbered rows of whole questions, all at once or in parts.
 7. `grid`, `table_rounds`, `tally`: numbered rows -> rounds in columns (`round_columns`), with counts for notes.
 8. `golds`, `columnar`: rounds in columns -> a table with gold answers, metrics and computed signals.
-9. `parted_run`: tables, in memory or on disk -> the recording, and the figures of its summary.
+9. `parted_run`, `reading`: tables, in memory or on disk -> the figures of the summary, and the recording.
+10. `preview`, `alarms`: one question to compare with the log, and doubts about the reading, before anything is written.
 
 Traces and importers of other packages return trajectories, which become rounds in columns and go on with step 8.
 """

@@ -86,7 +86,7 @@ def refuse_gold_as_answer(
         raise UnsettledError(
             f"{_doubt(table, answer, candidates[0], may_be_gold=may_be_gold)}{same}",
             "columns",
-            _readings(answer, candidates, golds, may_be_gold=may_be_gold),
+            answer_readings(answer, candidates, golds, may_be_gold=may_be_gold),
         )
 
 
@@ -103,8 +103,7 @@ def _called(names: Collection[str], usual: Sequence[str], pattern: re.Pattern[st
 
 def _varies(table: TableColumns, name: str, ids: Sequence[Any], several: int) -> bool:
     """Return whether a column's texts vary within a tenth of the questions, other than by the row's position."""
-    plain = plain_name(name).rpartition(".")[2]
-    if plain in _NOT_SAID or plain.endswith("_id") or is_round_name(plain) or table.numbers(name) is not None:
+    if not is_model_text(name) or table.numbers(name) is not None:
         return False
     places: Counter[str] = Counter()
     at_place: dict[int, set[str]] = {}
@@ -116,6 +115,12 @@ def _varies(table: TableColumns, name: str, ids: Sequence[Any], several: int) ->
             texts.setdefault(key, set()).add(value)
     by_place = all(len(values) == 1 for values in at_place.values())
     return not by_place and sum(len(values) > 1 for values in texts.values()) >= _CHANGING * several
+
+
+def is_model_text(name: str) -> bool:
+    """Return whether a column of this name may contain what the model said."""
+    plain = plain_name(name).rpartition(".")[2]
+    return not (plain in _NOT_SAID or plain.endswith("_id") or is_round_name(plain))
 
 
 def _doubt(table: TableColumns, answer: str, other: str, *, may_be_gold: bool) -> str:
@@ -133,7 +138,7 @@ def _doubt(table: TableColumns, answer: str, other: str, *, may_be_gold: bool) -
     return f"{doubt}: {place} has {answer}={said!r:.40} and {other}={text!r:.40}"
 
 
-def _readings(
+def answer_readings(
     answer: str, candidates: Sequence[str], golds: str | None, *, may_be_gold: bool
 ) -> dict[str, tuple[Any, str]]:
     """Return the possible readings by their options; each names both answers and gold answers."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from suffice.errors import DataError, UnsettledError
 from suffice.importers.answer_or_gold import FEW
 from suffice.importers.grid import Grid, differing_golds, is_cost
 from suffice.importers.guesses import WITHIN, ColumnMap
+from suffice.importers.names import plain_name
 from suffice.importers.round_columns import RoundColumns
 from suffice.recordings.schema import PINNED_LABELS
 
@@ -20,6 +22,7 @@ _FEW = 5
 _COPIED_LAST, _COPIED = 0.98, 0.95
 """Gold answers are suspected to be the model's own above these shares of equal last answers, and of all answers."""
 
+_SAYS_GOLD = re.compile(r"gold|truth|reference|correct|expected")
 _MISSING_WORDS = frozenset({"nan", "null", "none", "na", "n/a", "#n/a", "<na>"})
 """Texts that programs write for a missing value; as answers, they are read as text."""
 
@@ -90,15 +93,19 @@ class Tally:
             raise DataError(f"{where}: {differing_golds(self._first_differing, grid)}")
 
     def refuse_copied_golds(self, columns: Mapping[str, str]) -> None:
-        """Raise if the gold answers are probably copies of the model's own answers."""
-        last = self._equal >= _COPIED_LAST * self._scored
+        """Raise if the gold answers are probably the model's own answers, as `answer` and `output` are in a log.
+
+        A column whose name says that it is the gold answer may equal the last answer, where a log has only loops that succeeded
+        in the end; it is doubtful only if earlier answers equal it, too.
+        """
+        gold, answer = columns.get("golds", "golds"), columns.get("answer", "answer")
+        last = self._equal >= _COPIED_LAST * self._scored and not _SAYS_GOLD.search(plain_name(gold))
         every = self._equal_rounds >= _COPIED * self._scored_rounds
         if self._scored < _FEW or not (last or every) or self._example is None:
             return
         counts = f"{self._equal} of {self._scored} trajectories", "the last answer"
         if not last:
             counts = f"{self._equal_rounds} of {self._scored_rounds} rounds", "the answer"
-        gold, answer = columns.get("golds", "golds"), columns.get("answer", "answer")
         raise UnsettledError(
             f"in {counts[0]} the gold answer (column {gold!r}) is exactly {counts[1]}, {gold}={self._example[0]!r:.40} and "
             f"{answer}={self._example[1]!r:.40} for instance: is {gold!r} what the model said?",

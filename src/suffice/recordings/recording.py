@@ -16,7 +16,7 @@ import pyarrow as pa
 from suffice.common.display import Displayed, facts_table
 from suffice.common.display.tables import Library, frame_of
 from suffice.common.files import place, reaching
-from suffice.common.tables import Table
+from suffice.common.tables import CAUTION, Table
 from suffice.errors import DataError, SchemaError, UnknownSignalError, did_you_mean
 from suffice.policy.normalizers import normalizer_of
 from suffice.policy.rounds import Floats, Mask, Rounds
@@ -176,6 +176,14 @@ class Recording(Displayed):
     def independent(self) -> bool:
         """True if the rounds of a question are independent answers that vote: samples, or a panel in its order."""
         return self.exchangeable or bool(self.metadata.get("independent"))
+
+    @property
+    def reading_notes(self) -> tuple[str, ...]:
+        """One note on what was doubtful when the log was imported and still holds; none if nothing was."""
+        reading = self.metadata.get("reading") or {}
+        doubts = [*reading.get("cautions", {}).values()]
+        doubts += [f"{text} (said to be right)" for text in reading.get("expected", {}).values()]
+        return (f"{CAUTION}as the log was read, {'; '.join(doubts)}",) if doubts else ()
 
     @property
     def signal_components(self) -> dict[str, str]:

@@ -230,7 +230,7 @@ class Whole:
     def notes(self) -> tuple[str, ...]:
         """Notes on these questions, which every replay of them shows."""
         gaps = reduce(add, (part.gaps for part in self.facts if part.n))
-        notes = [*gaps.notes, *filter(None, [self.charging.note])]
+        notes = [*self.recording.reading_notes, *gaps.notes, *filter(None, [self.charging.note])]
         if any(map(is_agreement, self.metrics)):
             notes.append(reduce(add, (part.agreement for part in self.facts if part.agreement is not None)).note)
         notes += choice_notes(self.recording, self.metrics, self.choice)

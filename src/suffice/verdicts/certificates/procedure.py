@@ -296,7 +296,7 @@ def certify(
     claim = claim.averaged_over(recording, family.policies)
     used = refuse_used_questions(family, claim, recording)
     measured = measure_losses(recording, family.policies, claim, rivals_by=cheapest)
-    measured = replace(measured, notes=(*measured.notes, *used.notes))
+    measured = replace(measured, notes=(*recording.reading_notes, *measured.notes, *used.notes))
     level = level_of(procedure, len(family.policies), claim.delta)
     p = claim.p_values(measured.losses, level)
     certified = rejected(p, claim.delta, procedure)

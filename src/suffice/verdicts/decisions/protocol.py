@@ -118,7 +118,7 @@ def decide(
     given |= {"leave_out_failed": leave_out_failed or None, "orders": orders}
     given |= {"selector": None if selector is None else str(selector)}
     given = {name: value for name, value in given.items() if value is not None}
-    notes: list[str] = []
+    notes: list[str] = [*recording.reading_notes]
     refuse_several_loops(recording, tune)
     if (baseline if previous is None else previous.trial.baseline) in (None, "recorded"):
         recording, tune = without_audits(recording), None if tune is None else without_audits(tune)

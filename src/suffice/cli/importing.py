@@ -107,6 +107,13 @@ def import_command(
             "--where", metavar="COLUMN=VALUE", help="For tabular files: only rows with this value; repeatable."
         ),
     ] = None,
+    answer_position: Annotated[
+        str | None,
+        typer.Option(
+            "--answer-position",
+            help=f"The place of the answer in a reply, if whole replies were logged: {models.PLACES}.",
+        ),
+    ] = None,
     explain: Annotated[
         bool,
         typer.Option("--explain", help="For traces: show how the longest conversation is read, and write nothing."),
@@ -135,6 +142,7 @@ def import_command(
         "ended": ended,
         "key": key,
         "where": where_pairs(where) or None,
+        "answer_position": models.answer_position(answer_position),
     }
     arguments = {name: value for name, value in settings.items() if value is not None}
     used = _embedder(path, kind, embedder, device, arguments, embed=embed)

@@ -23,6 +23,7 @@ from suffice.importers.importers import importer, kind_of, log_reader
 from suffice.importers.mapping import Mapped, default_out, mapping_path, own_place, read_mapping, write_mapping
 from suffice.importers.parted_run import PartedRun, run_of_table, run_of_trajectories
 from suffice.importers.recognise import data_files, left_out
+from suffice.importers.reply_answers import COLUMNS, refuse_whole_replies
 from suffice.importers.summary import ColumnCount, RoundMeans
 from suffice.importers.table_parts import unpacked_size
 from suffice.importers.table_source import TableOptions
@@ -31,6 +32,7 @@ from suffice.importers.trajectories import ColumnReading
 from suffice.policy.embedding import Embedder
 from suffice.policy.expressions import is_available, looks_mathematical
 from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH, guess_normalizer, normalizer_of
+from suffice.policy.signals.position import AnswerPosition
 from suffice.recordings.recording import Recording, open_recording
 from suffice.recordings.runs import loop_labels, loops_by_label
 
@@ -39,7 +41,7 @@ ENOUGH = 20
 
 _OPTIONS = (
     *("kind", "columns", "metrics", "labels", "golds", "log_golds", "first_round", "ended", "key", "samples"),
-    *("normalizer", "where"),
+    *("normalizer", "where", "answer_position"),
 )
 """Parameters of `import_recording` that say how a source is read; they are kept for its next import."""
 
@@ -142,6 +144,7 @@ def import_recording(
     samples: bool = False,
     normalizer: str | None = None,
     where: Mapping[str, str] | None = None,
+    answer_position: AnswerPosition | str | None = None,
     embedder: Embedder | None = None,
     settle: Callable[[UnsettledError], Any] | None = None,
     confirm: Callable[[PartedRun], bool] | None = None,
@@ -177,6 +180,8 @@ def import_recording(
         normalizer: Decides which answers are the same, one of `suffice.policy.normalizers.NORMALIZERS`; None = the most specific
             one that reads all gold answers (without any, the answers), else that of question answering.
         where: For tabular files: only rows with these values, by the file's column: those of one model, for instance.
+        answer_position: For tabular files and traces: the position of the answer in a reply, or its words, `json:city` for
+            instance.  Policies made for the recording read their replies there, too.  None = the answers are as logged.
         embedder: Embeds the answers, for `semantic_distance`.
         settle: Called with the error if the file can be read in several ways; returns the value for its `parameter`.  None =
             raise the error.
@@ -191,6 +196,9 @@ def import_recording(
     given = {name: value for name, value in locals().items() if name in _OPTIONS}
     if normalizer is not None:
         normalizer_of(normalizer)
+    if answer_position is not None:
+        position = AnswerPosition.parse(answer_position) if isinstance(answer_position, str) else answer_position
+        given["answer_position"] = str(AnswerPosition.from_dict(position.to_dict()))  # not of the kind `callable`
     path = Path(path)
     out = default_out(path) if out is None else own_place(check_file(out))
     return _imported(path, out, given, embedder=embedder, settle=settle, confirm=confirm)
@@ -276,6 +284,8 @@ def _metadata(run: PartedRun, options: Mapping[str, Any], notes: list[str]) -> d
         "suffice": __version__,
         **_how_compared(run, options, notes),
     }
+    if "answer_position" in options:
+        result["config"] = {"answer_position": AnswerPosition.parse(options["answer_position"]).to_dict()}
     if run.readings:
         result["read_from"] = {item.ours: item.theirs for item in run.readings}
     return result
@@ -391,6 +401,8 @@ def _reader_arguments(options: Mapping[str, Any], takes: Collection[str]) -> dic
         arguments["samples"] = True
     if options.get("golds") is not None and "log_golds" in takes:
         arguments.setdefault("log_golds", "drop")
+    if "answer_position" in options:
+        arguments["answer_position"] = AnswerPosition.parse(options["answer_position"])
     return arguments
 
 
@@ -403,36 +415,49 @@ def _read_run(
 ) -> PartedRun:
     """Read the run; add the choices of `settle` to the options."""
     kind = options.get("kind") or kind_of(path)
-    read = importer(kind)
-    takes = inspect.signature(read).parameters
+    takes = inspect.signature(importer(kind)).parameters
     wrong = [name for name in options if name not in {*takes, *_NOT_OF_A_FORMAT}]
     if wrong:
         raise DataError(f"files of the format {kind!r} do not take {wrong[0]!r}; leave it out")
-    golds = options.get("golds")
     while True:
-        arguments = _reader_arguments(options, takes)
         try:
-            if read is read_tabular:
-                return run_of_table(
-                    path,
-                    TableOptions(**arguments),
-                    folder=folder,
-                    golds=golds,
-                    embedder=embedder,
-                    announce=lambda: _announce_size(path, kind),
-                )
-            _announce_size(path, kind)
-            run = read(path, embedder, **arguments) if "embedder" in takes else read(path, **arguments)
+            return _read_once(path, kind, options, embedder, folder)
         except UnsettledError as error:
             if settle is None:
                 raise
             choice = settle(error)
             before = options.get(error.parameter)
             options[error.parameter] = {**before, **choice} if isinstance(before, dict) else choice
-        else:
-            break
-    if not isinstance(run, ImportedRun):
-        raise DataError(
-            f"the importer of {kind!r} returned {type(run).__name__}; expected an ImportedRun with the trajectories of {path}"
+
+
+def _read_once(
+    path: Path,
+    kind: str,
+    options: Mapping[str, Any],
+    embedder: Embedder | None,
+    folder: Callable[[], Path],
+) -> PartedRun:
+    """Read the run with these options; raise if they leave open how."""
+    read, golds = importer(kind), options.get("golds")
+    takes = inspect.signature(read).parameters
+    arguments = _reader_arguments(options, takes)
+    if read is read_tabular:
+        result = run_of_table(
+            path,
+            TableOptions(**arguments),
+            folder=folder,
+            golds=golds,
+            embedder=embedder,
+            announce=lambda: _announce_size(path, kind),
         )
-    return run_of_trajectories(run, golds, None if "embedder" in takes else embedder)
+    else:
+        _announce_size(path, kind)
+        run = read(path, embedder, **arguments) if "embedder" in takes else read(path, **arguments)
+        if not isinstance(run, ImportedRun):
+            raise DataError(
+                f"the importer of {kind!r} returned {type(run).__name__}; expected an ImportedRun with the trajectories of {path}"
+            )
+        result = run_of_trajectories(run, golds, None if "embedder" in takes else embedder)
+    if "answer_position" in takes and "answer_position" not in options:
+        refuse_whole_replies(result.tables(COLUMNS), options.get("normalizer"))
+    return result

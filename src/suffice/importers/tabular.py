@@ -17,6 +17,7 @@ from suffice.importers.columnar import score_rounds
 from suffice.importers.round_columns import trajectories_of
 from suffice.importers.table_source import TableOptions, WholeTable
 from suffice.policy.rounds import End
+from suffice.policy.signals.position import AnswerPosition
 
 
 def read_tabular(
@@ -30,6 +31,7 @@ def read_tabular(
     ended: End | None = None,
     samples: bool = False,
     where: Mapping[str, str] | None = None,
+    answer_position: AnswerPosition | None = None,
 ) -> ImportedRun:
     """Read rounds from a CSV, TSV, JSON, JSON lines or parquet file, gzipped or not, or from a folder of such files.
 
@@ -59,6 +61,7 @@ def read_tabular(
         samples: Whether rows of a question are samples or answers of a panel, which need no order.  Another model, system or file
             is then another sample; otherwise it is another run of the question, unless the table counts rounds.
         where: Only rows with these values, by the table's column; `file` is the name of the file without its ending.
+        answer_position: The position of the answer in a reply: in the column `text` if there is one, else in that of the answers.
 
     Raises:
         NotFoundError: No row has a value of `where`.
@@ -76,6 +79,7 @@ def read_tabular(
         ended=ended,
         samples=samples,
         where=where or {},
+        answer_position=answer_position,
     )
     source = WholeTable(Path(path), options)
     (rounds,) = source.rounds()

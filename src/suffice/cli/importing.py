@@ -41,6 +41,17 @@ Pairs = Annotated[
     list[str] | None, typer.Option("--column", help="For tabular files: OURS=THEIRS, for instance round=step.")
 ]
 
+Filters = Annotated[
+    list[str] | None,
+    typer.Option("--where", metavar="COLUMN=VALUE", help="For tabular files: only rows with this value; repeatable."),
+]
+PositionWords = Annotated[
+    str | None,
+    typer.Option(
+        "--answer-position", help=f"The place of the answer in a reply, if whole replies were logged: {models.PLACES}."
+    ),
+]
+
 
 def import_command(
     paths: Annotated[
@@ -101,19 +112,8 @@ def import_command(
             "sampling", "normalizer", help=f"How answers are compared: {', '.join(NORMALIZERS)}; default: by the golds."
         ),
     ] = None,
-    where: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--where", metavar="COLUMN=VALUE", help="For tabular files: only rows with this value; repeatable."
-        ),
-    ] = None,
-    answer_position: Annotated[
-        str | None,
-        typer.Option(
-            "--answer-position",
-            help=f"The place of the answer in a reply, if whole replies were logged: {models.PLACES}.",
-        ),
-    ] = None,
+    where: Filters = None,
+    answer_position: PositionWords = None,
     explain: Annotated[
         bool,
         typer.Option("--explain", help="For traces: show how the longest conversation is read, and write nothing."),

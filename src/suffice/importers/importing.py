@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +19,7 @@ from suffice.common.results import Result
 from suffice.common.tables import Column, Table, counted
 from suffice.errors import DataError, UnsettledError
 from suffice.importers.base import ImportedRun
-from suffice.importers.importers import importer, kind_of, log_reader
+from suffice.importers.importers import NOT_OF_A_FORMAT, importer, kind_of, log_reader, reader_arguments
 from suffice.importers.mapping import Mapped, default_out, mapping_path, own_place, read_mapping, write_mapping
 from suffice.importers.parted_run import PartedRun, run_of_table, run_of_trajectories
 from suffice.importers.recognise import data_files, left_out
@@ -44,9 +44,6 @@ _OPTIONS = (
     *("normalizer", "where", "answer_position"),
 )
 """Parameters of `import_recording` that say how a source is read; they are kept for its next import."""
-
-_NOT_OF_A_FORMAT = frozenset({"kind", "golds", "samples", "normalizer"})
-"""Arguments that are not passed to the readers of formats."""
 
 _OFTEN_SAMPLES = ("answers", "samples", "completions", "generations", "candidates", "responses", "predictions")
 """Names of lists whose items may be independent samples."""
@@ -392,20 +389,6 @@ def _part_folder(out: Path, stack: ExitStack) -> Path:
     return Path(stack.enter_context(TemporaryDirectory(prefix=f".{out.name}.", suffix=".tmp", dir=out.parent)))
 
 
-def _reader_arguments(options: Mapping[str, Any], takes: Collection[str]) -> dict[str, Any]:
-    """Return the options that a reader takes, with those that follow from others."""
-    arguments = {name: value for name, value in options.items() if name not in _NOT_OF_A_FORMAT}
-    if options.get("samples") and "ended" in takes:  # fewer samples of a question do not mean that a loop stopped
-        arguments.setdefault("ended", "exhausted")
-    if options.get("samples") and "samples" in takes:
-        arguments["samples"] = True
-    if options.get("golds") is not None and "log_golds" in takes:
-        arguments.setdefault("log_golds", "drop")
-    if "answer_position" in options:
-        arguments["answer_position"] = AnswerPosition.parse(options["answer_position"])
-    return arguments
-
-
 def _read_run(
     path: Path,
     options: dict[str, Any],
@@ -416,18 +399,22 @@ def _read_run(
     """Read the run; add the choices of `settle` to the options."""
     kind = options.get("kind") or kind_of(path)
     takes = inspect.signature(importer(kind)).parameters
-    wrong = [name for name in options if name not in {*takes, *_NOT_OF_A_FORMAT}]
+    wrong = [name for name in options if name not in {*takes, *NOT_OF_A_FORMAT}]
     if wrong:
         raise DataError(f"files of the format {kind!r} do not take {wrong[0]!r}; leave it out")
+    asked = []
     while True:
         try:
-            return _read_once(path, kind, options, embedder, folder)
+            run = _read_once(path, kind, options, embedder, folder)
         except UnsettledError as error:
             if settle is None:
                 raise
-            choice = settle(error)
-            before = options.get(error.parameter)
+            asked += [error.question] if error.parameter == "answer_position" else []
+            choice, before = settle(error), options.get(error.parameter)
             options[error.parameter] = {**before, **choice} if isinstance(before, dict) else choice
+        else:
+            run.notes += asked
+            return run
 
 
 def _read_once(
@@ -440,7 +427,7 @@ def _read_once(
     """Read the run with these options; raise if they leave open how."""
     read, golds = importer(kind), options.get("golds")
     takes = inspect.signature(read).parameters
-    arguments = _reader_arguments(options, takes)
+    arguments = reader_arguments(options, takes)
     if read is read_tabular:
         result = run_of_table(
             path,

@@ -36,8 +36,8 @@ WHOLE = AnswerPosition("whole")
 SAMPLE = 400
 """Number of questions, the first ones, from which a position is guessed."""
 
-_LONGER = 8
-"""By how many characters replies must be longer than gold answers on average, or than this many without gold answers."""
+_LONGER, _LONG = 4, 16
+"""By how many characters replies must be longer than gold answers on average; their least length without gold answers."""
 
 _ENOUGH = 10
 """The least number of questions in each half."""
@@ -99,7 +99,7 @@ def position_note(position: AnswerPosition, counts: Mapping[str, int]) -> str:
         raise DataError(f"no reply has an answer at {position}: name another answer position, or 'whole'")
     missing = counts["replies"] - counts["answers"]
     return (
-        f"answers are read at {position}: {missing:,} of {counts['replies']:,} replies ({missing / counts['replies']:.1%}) have none "
+        f"answers are read at '{position}': {missing:,} of {counts['replies']:,} replies ({missing / counts['replies']:.1%}) have none "
         "there, and are rounds without an answer"
     )
 
@@ -168,7 +168,7 @@ def _guess_of(questions: list[Replies], normalizer: str | None) -> tuple[str, di
         return None
     golds = [text for item in questions for text in item.golds]
     texts = [text for item in questions for text in item.texts]
-    if _length(texts) <= (_length(golds) if has_golds else _LONGER) + _LONGER:
+    if _length(texts) <= (_length(golds) + _LONGER if has_golds else _LONG):
         return None
     normalizer = normalizer or guess_normalizer(golds, texts)
     compare = _Comparison(DEFAULT_NORMALIZER if normalizer == "math" else normalizer, has_golds=has_golds)
@@ -190,7 +190,7 @@ def _guess_of(questions: list[Replies], normalizer: str | None) -> tuple[str, di
     what = "equal a gold answer" if has_golds else "equal the one before"
     example = next(item.answer for own in halves[1] for item in located_in(own.texts, position) if item.answer)
     question = (
-        f"the answers may be inside replies: read whole, {before[1]:.0%} {what}. At {position}, chosen on half of the questions, "
+        f"the answers may be inside replies: read whole, {before[1]:.0%} {what}. At '{position}', chosen on half of the questions, "
         f"{read:.0%} of the replies to the others have an answer, such as {example!r:.40}, and {agreed:.0%} {what}"
     )
     shown = (

@@ -130,7 +130,7 @@ def test_traces_read_the_answer_and_its_tokens(name):
     digit, summary = read("regex:[0-9]$", log=TRACES / name)
     assert digit.answers.tolist() == [[answer and answer[-1] for answer in own] for own in whole.answers.tolist()]
     assert digit.objects("text").tolist() == whole.objects("text").tolist()
-    assert any("answers are read at regex:[0-9]$" in note for note in summary.notes)
+    assert any("answers are read at 'regex:[0-9]$'" in note for note in summary.notes)
     scored = [[item for item in own.column("em").ravel() if not math.isnan(item)] for own in (digit, whole)]
     assert sum(scored[0]) < sum(scored[1]) or scored == [[], []]
     with pytest.raises(DataError, match="no reply"):
@@ -198,6 +198,7 @@ def test_the_chosen_position_is_imported_and_kept_if_asked_interactively():
 
     recording, summary = read(settle=settle)
     assert asked == ["answer_position"]
+    assert any("100% of the replies to the others have an answer" in note for note in summary.notes)
     assert recording.metadata["config"]["answer_position"]["kind"] == "json"
     assert json.loads(summary.mapping.read_text("utf-8"))["options"]["answer_position"].startswith("json:")
 

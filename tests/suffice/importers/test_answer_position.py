@@ -14,7 +14,6 @@ from suffice import AnswerPosition, Policy
 from suffice.errors import ConfigMismatchError, DataError, UnsettledError
 from suffice.evaluation.replay import policy_for, replay
 from suffice.importers import import_recording, importing, table_parts
-from suffice.policy.session.replies import located_in, read_reply
 from suffice.recordings import read_recording
 from tests.suffice.importers.test_traces import TRACES
 from tests.support.cli_tools import cli
@@ -50,15 +49,6 @@ def printed_commands(done):
 
 
 # -- what is read -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("position", [AnswerPosition(), AnswerPosition("whole"), *POSITIONS.values()])
-def test_imports_read_answers_as_live_loops_do(position):
-    texts = ["", "Rome", "<think>Answer: Bern</think>Bern", "Answer: Oslo", "Lima", "<<Oslo>>", "Final answer: Rome"]
-    seen = []
-    for index, text in enumerate(texts, 1):
-        seen.append(read_reply(text, position, seen, index=index))
-    assert [item.answer for item in located_in(texts, position)] == [item.answer for item in seen]
 
 
 def test_replies_become_texts_and_what_they_answer_answers(kind):

@@ -208,7 +208,7 @@ def _length(texts: Sequence[str]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Comparison:
-    """How well answers agree: with gold answers, or with those of the round before."""
+    """A comparison of answers with gold answers, or with those of the round before."""
 
     normalizer: str
     has_golds: bool

@@ -570,6 +570,7 @@ def test_words_of_no_position_are_refused(words):
         {"kind": "boxed", "text": "x"},
         {"kind": ["json"], "text": "x"},
         {"kind": "xpath", "text": "x"},
+        {"kind": "xpath", "text": ""},
         {"kind": "callable", "text": ""},
         {"kind": 5, "text": "x"},
         {"kind": "json", "text": None},

@@ -45,7 +45,7 @@ def deploy_command(
         str | None,
         typer.Option(
             "--answer-position",
-            help="The place of the answer in your replies: marker:TEXT, json:FIELD, tool:FIELD, start or whole; default: the policy's.",
+            help=f"The place of the answer in your replies: {models.PLACES}; default: the policy's.",
         ),
     ] = None,
 ) -> None:
@@ -99,7 +99,16 @@ def _position_note(policy: Policy, *, is_given: bool) -> str:
     position = policy.answer_position
     if position.kind == "whole":
         return "the lines read the whole reply as the answer, after any thinking block"
-    where = {"json": "field {} of a JSON reply", "tool": "field {} of a tool call", "start": "start of a reply"}
+    where = {
+        "json": "field {} of a JSON reply",
+        "tool": "field {} of a tool call",
+        "start": "start of a reply",
+        "regex": "match of {}",
+        "boxed": "last \\boxed of a reply",
+        "last-number": "last number of a reply",
+        "letter": "letter of the option that a reply names",
+        "code-block": "last block of code in a reply",
+    }
     place = where.get(position.kind, "text after {}").format(repr(position.text))
     if position != AnswerPosition():
         return f"the lines read the answer at the {place}; a reply without it is a round without an answer"

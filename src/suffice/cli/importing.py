@@ -101,6 +101,14 @@ class _Reading:
         typer.Option("--pattern", help="For prose: a regular expression with named groups, such as (?P<answer>.+)."),
     ] = None
 
+    answer_position: Annotated[
+        str | None,
+        typer.Option(
+            "--answer-position",
+            help=f"The place of the answer in a reply, if whole replies were logged: {models.PLACES}.",
+        ),
+    ] = None
+
     def arguments(self) -> dict[str, Any]:
         """Return what was given, as importers take it."""
         read: dict[str, Any] = {
@@ -113,6 +121,7 @@ class _Reading:
             "key": self.key,
             "where": where_pairs(self.where) or None,
             "file_is": self.file_is,
+            "answer_position": models.answer_position(self.answer_position),
         }
         return {name: value for name, value in read.items() if value is not None}
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, cast
+from typing import Annotated, Any, ClassVar
 
 from typer import BadParameter, Option
 
@@ -25,11 +25,12 @@ from suffice.loops.models.prompts import prompt as built_in_prompt
 from suffice.loops.models.sentence_transformers import SentenceTransformersEmbedder
 from suffice.policy.embedding import Embedder
 from suffice.policy.signals import CRITIQUE, NEW_CONFIDENCE, SAMPLE_SPREAD, Enricher
-from suffice.policy.signals.position import AnswerPosition, PositionKind
+from suffice.policy.signals.position import AnswerPosition
 
 __all__ = [
     "DEFAULT_KEY",
     "OWN_SIGNALS",
+    "PLACES",
     "Answering",
     "EmbedderName",
     "Endpoint",
@@ -41,6 +42,9 @@ __all__ = [
     "build_embedder",
     "cross_encoder",
 ]
+
+PLACES = "marker:TEXT, regex:PATTERN, json:FIELD, tool:FIELD, start, whole, boxed, last-number, letter or code-block"
+"""The values of `answer-position`, for help."""
 
 EmbedderName = Annotated[
     str,
@@ -162,7 +166,7 @@ class Examined(Endpoint):
         Setting(
             "endpoint",
             "answer-position",
-            help="The place of the answer in a reply: marker:TEXT, json:FIELD, tool:FIELD or start (default: marker:Answer:).",
+            help=f"The place of the answer in a reply: {PLACES} (default: marker:Answer:).",
         ),
     ] = None
 
@@ -373,14 +377,14 @@ def answer_position(text: str | None) -> AnswerPosition | None:
     AnswerPosition(kind='json', text='city', span=None)
 
     Raises:
-        BadParameter: The kind is unknown.
+        BadParameter: The kind is unknown, or its text cannot be used.
     """
     if text is None:
         return None
-    kind, _, where = text.partition(":")
-    if kind not in ("marker", "json", "tool", "start", "whole"):
-        raise BadParameter(f"{text!r}: the kinds are marker, json, tool, start, whole", param_hint="answer-position")
-    return AnswerPosition(cast("PositionKind", kind), where)
+    try:
+        return AnswerPosition.parse(text)
+    except DataError as error:
+        raise BadParameter(str(error), param_hint="answer-position") from error
 
 
 def api_key(variable: str) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,12 +11,16 @@ from suffice.common.provided import by_name, load_entry
 from suffice.errors import DataError, MissingExtraError, did_you_mean
 from suffice.importers.base import ImportedRun
 from suffice.importers.recognise import Head, head_of, is_archive, recognise
+from suffice.policy.signals.position import AnswerPosition
 
 IMPORTERS = "suffice.importers"
 """The group of entry points; each has the name of a format and a function from a path to an `ImportedRun`."""
 
 OF_PAPERS = ("debate", "ircot", "reflexion", "self_refine", "tasr")
 """Formats of published runs, whose importers are in suffice-papers."""
+
+NOT_OF_A_FORMAT = frozenset({"kind", "golds", "samples", "normalizer", "query", "pattern", "expected"})
+"""Arguments that are not passed to the readers of formats."""
 
 _RECOGNISES = "recognises"
 """The attribute of an importer that holds its test."""
@@ -149,3 +153,17 @@ def _loaded(name: str, entries: Iterable[EntryPoint]) -> Callable[..., ImportedR
         entries, f"the importer of {name!r}", ", or choose another format with --kind"
     )
     return read
+
+
+def reader_arguments(options: Mapping[str, Any], takes: Collection[str]) -> dict[str, Any]:
+    """Return the options that a reader takes, with those that follow from others."""
+    arguments = {name: value for name, value in options.items() if name not in NOT_OF_A_FORMAT}
+    if options.get("samples") and "ended" in takes:  # fewer samples of a question do not mean that a loop stopped
+        arguments.setdefault("ended", "exhausted")
+    if options.get("samples") and "samples" in takes:
+        arguments["samples"] = True
+    if options.get("golds") is not None and "log_golds" in takes:
+        arguments.setdefault("log_golds", "drop")
+    if "answer_position" in options:
+        arguments["answer_position"] = AnswerPosition.parse(options["answer_position"])
+    return arguments

@@ -29,13 +29,14 @@ from suffice.importers.trajectories import ColumnReading
 from suffice.policy.comparisons import Comparison
 from suffice.policy.embedding import Embedder
 from suffice.policy.normalizers import normalizer_of
+from suffice.policy.signals.position import AnswerPosition
 
 ENOUGH = 20
 """The least number of questions for which a decision can be asked."""
 
 _OPTIONS = (
     *("kind", "columns", "metrics", "labels", "golds", "log_golds", "first_round", "ended", "key", "samples"),
-    *("normalizer", "where", "file_is", "query", "pattern", "expected"),
+    *("normalizer", "where", "file_is", "query", "pattern", "answer_position", "expected"),
 )
 """Parameters of `import_recording` that say how a source is read; they are kept for its next import."""
 
@@ -122,6 +123,7 @@ def import_recording(
     file_is: Literal["round", "model", "run", "question"] | None = None,
     query: str | None = None,
     pattern: str | None = None,
+    answer_position: AnswerPosition | str | None = None,
     expected: Collection[str] | None = None,
     embedder: Embedder | None = None,
     settle: Callable[[UnsettledError], Any] | None = None,
@@ -164,6 +166,8 @@ def import_recording(
         query: For a SQLite or DuckDB database: the query whose rows are the table; None = its only table.
         pattern: For prose: a regular expression with named groups, of which `answer` is one, and `question`, `round` and `gold` are
             others; a match without an answer is a heading for those that follow.
+        answer_position: For tabular files and traces: the position of the answer in a reply, or its words, such as `json:city`.
+            Policies made for the recording read their replies there, too.  None = the answers are as logged.
         expected: Names of alarms that are right for this log (`suffice.importers.alarms.ALARMS`).
         embedder: Embeds the answers, for `semantic_distance`.
         settle: Called with the error if the file can be read in several ways; returns the value for its `parameter`, or a
@@ -179,6 +183,9 @@ def import_recording(
     given = {name: value for name, value in locals().items() if name in _OPTIONS}
     if normalizer is not None:
         normalizer_of(normalizer)
+    if answer_position is not None:
+        position = AnswerPosition.parse(answer_position) if isinstance(answer_position, str) else answer_position
+        given["answer_position"] = str(AnswerPosition.from_dict(position.to_dict()))  # not of the kind `callable`
     path = Path(path)
     out = default_out(path) if out is None else own_place(check_file(out))
     return _imported(path, out, given, embedder=embedder, settle=settle, confirm=confirm)
@@ -213,6 +220,7 @@ def _imported(
         said = ", ".join(f"{name} {value}" for name, value in options.items()) or "your confirmation"
         notes.append(f"read as last time, by {mapping_path(out)}: {said}")
     with ExitStack() as stack:
+        asked: list[str] = []
         while True:
             try:
                 run = read_run(path, options, embedder, lambda: _part_folder(out, stack))
@@ -221,9 +229,10 @@ def _imported(
             except UnsettledError as error:
                 if settle is None:
                     raise
+                asked += [error.question] if error.parameter == "answer_position" else []
                 _settled(options, error, settle(error))
         confirmed, was_asked = _confirmed(path, run, stored, confirm)
-        notes += [*run.notes, *_left_out_note(path)]
+        notes += [*run.notes, *asked, *_left_out_note(path)]
         columns = run.write(out, {**metadata, "notes": notes})
     loops, noted = loops_of(out)
     notes += noted
@@ -324,6 +333,8 @@ def _metadata(run: PartedRun, options: Mapping[str, Any], comparison: Comparison
         "suffice": __version__,
         **comparison_metadata(options, comparison),
     }
+    if "answer_position" in options:
+        result["config"] = {"answer_position": AnswerPosition.parse(options["answer_position"]).to_dict()}
     if run.readings:
         result["read_from"] = {item.ours: item.theirs for item in run.readings}
     return result

@@ -131,6 +131,10 @@ class PartedRun:
         """Number of questions."""
         return len(np.unique(np.concatenate(self._clusters)))
 
+    def tables(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield some columns that every part has, part by part."""
+        return (_table_of(part, [*columns]) for part in self._parts)
+
     def texts(self, name: Literal["answer", "golds"]) -> PartTexts:
         """Return the answers, or the gold answers, part by part."""
         return PartTexts(self._parts, name)

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from suffice.errors import DataError, SufficeError
 from suffice.importers.base import ImportedRun
-from suffice.importers.importers import importer, is_archive_of_data, kind_of
+from suffice.importers.importers import NOT_OF_A_FORMAT, importer, is_archive_of_data, kind_of, reader_arguments
 from suffice.importers.parted_run import PartedRun, run_of_table, run_of_trajectories
+from suffice.importers.reply_answers import COLUMNS, refuse_whole_replies
 from suffice.importers.sources import name_source, plain_source, single_rounds
 from suffice.importers.table_parts import announce_size
 from suffice.importers.table_source import TableOptions
 from suffice.importers.tabular import read_tabular
 from suffice.policy.embedding import Embedder
-
-_NOT_OF_A_FORMAT = frozenset({"kind", "golds", "samples", "normalizer", "query", "pattern", "expected"})
-"""Options that are not passed to the readers of formats."""
 
 
 def read_run(
@@ -57,12 +55,12 @@ def _read_plain(
     kind = options.get("kind") or kind_of(path)
     read = importer(kind)
     takes = inspect.signature(read).parameters
-    wrong = [name for name in options if name not in {*takes, *_NOT_OF_A_FORMAT}]
+    wrong = [name for name in options if name not in {*takes, *NOT_OF_A_FORMAT}]
     if wrong:
         raise DataError(f"files of the format {kind!r} do not take {wrong[0]!r}; leave it out")
-    golds, arguments = options.get("golds"), _reader_arguments(options, takes)
+    golds, arguments = options.get("golds"), reader_arguments(options, takes)
     if read is read_tabular:
-        return run_of_table(
+        result = run_of_table(
             path,
             TableOptions(**arguments),
             folder=folder,
@@ -70,22 +68,21 @@ def _read_plain(
             embedder=embedder,
             announce=lambda: announce_size(path, kind),
         )
+        _refuse_whole_replies(result, options)
+        return result
     announce_size(path, kind)
     run = read(path, embedder, **arguments) if "embedder" in takes else read(path, **arguments)
     if not isinstance(run, ImportedRun):
         raise DataError(
             f"the importer of {kind!r} returned {type(run).__name__}; expected an ImportedRun with the trajectories of {path}"
         )
-    return run_of_trajectories(run, golds, None if "embedder" in takes else embedder)
+    result = run_of_trajectories(run, golds, None if "embedder" in takes else embedder)
+    if "answer_position" in takes:
+        _refuse_whole_replies(result, options)
+    return result
 
 
-def _reader_arguments(options: Mapping[str, Any], takes: Collection[str]) -> dict[str, Any]:
-    """Return the options that a reader takes, including those that follow from other options."""
-    arguments = {name: value for name, value in options.items() if name not in _NOT_OF_A_FORMAT}
-    if options.get("samples") and "ended" in takes:  # fewer samples of a question do not mean that a loop stopped
-        arguments.setdefault("ended", "exhausted")
-    if options.get("samples") and "samples" in takes:
-        arguments["samples"] = True
-    if options.get("golds") is not None and "log_golds" in takes:
-        arguments.setdefault("log_golds", "drop")
-    return arguments
+def _refuse_whole_replies(run: PartedRun, options: Mapping[str, Any]) -> None:
+    """Ask for the position of the answers if whole replies were logged, unless the user said something about it."""
+    if "answer_position" not in options and "whole-replies" not in options.get("expected", ()):
+        refuse_whole_replies(run.tables(COLUMNS), options.get("normalizer"))

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Literal
 
 from suffice.common.tables import counted
-from suffice.errors import DataError, SchemaError
+from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers.answer_or_gold import FEW
 from suffice.importers.grid import Grid
 from suffice.importers.guesses import ColumnMap, guess_columns, is_long
 from suffice.importers.names import ANSWERS, is_round_name, plain_name
 from suffice.importers.records import Record, records_of
+from suffice.importers.reply_answers import position_note, read_at, with_position
 from suffice.importers.round_columns import RoundColumns
 from suffice.importers.runs import (
     RUN,
@@ -35,6 +36,7 @@ from suffice.importers.table_rounds import read_rows
 from suffice.importers.tally import Tally
 from suffice.policy.rounds import End
 from suffice.policy.seen import one_name_per_text
+from suffice.policy.signals.position import AnswerPosition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +52,7 @@ class TableOptions:
     samples: bool = False
     where: Mapping[str, str] = field(default_factory=dict)
     file_is: Literal["round", "model", "run", "question"] | None = None
+    answer_position: AnswerPosition | None = None
 
 
 class TableSource(ABC):
@@ -76,6 +79,7 @@ class TableSource(ABC):
         self._path, self._options = path, options
         self.tally = Tally()
         self._several = 0
+        self._replies = Counter[str]()
 
     def _records(self) -> Iterator[Record]:
         return records_of(self._path, self._options.file_is)
@@ -97,7 +101,10 @@ class TableSource(ABC):
         columns = {ours: theirs for ours, theirs in options.columns.items() if ours not in (ROUNDS, RUN)}
         ignored = ignored_names(columns)
         self.shape = chosen_rows(shape, ignored, options.where)
-        self.plan = guess_columns(columns, options.metrics, options.labels, shape=self.shape)
+        try:
+            self.plan = guess_columns(columns, options.metrics, options.labels, shape=self.shape)
+        except UnsettledError as error:
+            raise error if options.answer_position else with_position(error, self.shape.rows) from None
         if options.log_golds == "drop":
             self.plan.drop("golds")
         self._rows, self._order = in_order(
@@ -131,6 +138,8 @@ class TableSource(ABC):
             if "cluster" not in self.grid.columns:
                 names = [questions.get(name, name) for name in columns.question_ids]
                 columns.clusters = self.clusters(names, columns.questions)
+            if self._options.answer_position is not None:
+                self._replies.update(read_at(columns, self._options.answer_position))
             self.tally.add(columns)
             yield columns
         self.tally.refuse_differing_golds(str(self._path), self.grid)
@@ -145,6 +154,7 @@ class TableSource(ABC):
             *([f"{counted(self.skipped, 'record')} without a round left out"] if self.skipped else []),
             *(runs_notes(self._several, self.plan, self.run, self._order) if self.run else []),
             *self.tally.notes(self.plan, self.grid),
+            *([] if (position := self._options.answer_position) is None else [position_note(position, self._replies)]),
         ]
 
 

@@ -17,6 +17,7 @@ from suffice.importers.columnar import score_rounds
 from suffice.importers.round_columns import trajectories_of
 from suffice.importers.table_source import TableOptions, WholeTable
 from suffice.policy.rounds import End
+from suffice.policy.signals.position import AnswerPosition
 
 
 def read_tabular(
@@ -31,6 +32,7 @@ def read_tabular(
     samples: bool = False,
     where: Mapping[str, str] | None = None,
     file_is: Literal["round", "model", "run", "question"] | None = None,
+    answer_position: AnswerPosition | None = None,
 ) -> ImportedRun:
     """Read rounds from a CSV, TSV, JSON, JSON lines or parquet file, gzipped or not, or from a folder of such files.
 
@@ -61,6 +63,7 @@ def read_tabular(
             is then another sample; otherwise it is another run of the question, unless the table counts rounds.
         where: Only rows with these values, by the table's column; `file` is the name of the file without its ending.
         file_is: For a folder: what the name of a file is, a `round`, a `model`, a `run` or a `question`; None = by the names.
+        answer_position: The position of the answer in a reply: in the column `text` if there is one, else in that of the answers.
 
     Raises:
         NotFoundError: No row has a value of `where`.
@@ -79,6 +82,7 @@ def read_tabular(
         samples=samples,
         where=where or {},
         file_is=file_is,
+        answer_position=answer_position,
     )
     source = WholeTable(Path(path), options)
     (rounds,) = source.rounds()

@@ -15,6 +15,8 @@ from suffice.policy.signals.alignment import _BYTE_LEVEL, token_bytes
 from tests.support.linear import takes_linear_time
 
 MARKER, JSON, START, WHOLE = map(AnswerPosition, ("marker", "json", "start", "whole"))
+BOXED, NUMBER, LETTER, CODE = map(AnswerPosition, ("boxed", "last-number", "letter", "code-block"))
+FORMS = (BOXED, NUMBER, LETTER, CODE, AnswerPosition("regex", r"(?i)city: (\w+)"), AnswerPosition("json", "a.b"))
 BYTE_LEVEL = {byte: character for character, byte in _BYTE_LEVEL.items()}
 PAYLOAD = Path(__file__).resolve().parents[2] / "data" / "logprobs" / "debug_response_simple_fact.json"
 
@@ -486,12 +488,21 @@ FRAGMENTS = [
     "</think>",
     "\n",
     "\ud83d",
+    "\\boxed{",
+    "}",
+    "-1,",
+    "(A)",
+    "```",
 ]
 ANY_TEXT = st.lists(st.sampled_from(FRAGMENTS) | st.text(max_size=4), max_size=8).map("".join)
 
 
 @settings(max_examples=400, deadline=None)
-@given(text=ANY_TEXT, tokens=ANY_TOKENS, position=st.sampled_from([MARKER, JSON, START, WHOLE, AnswerPosition("tool")]))
+@given(
+    text=ANY_TEXT,
+    tokens=ANY_TOKENS,
+    position=st.sampled_from([MARKER, JSON, START, WHOLE, AnswerPosition("tool"), *FORMS]),
+)
 def test_locate_never_raises_and_its_span_is_in_the_text(text, tokens, position):
     located = position.locate(text, tokens)
     if located.answer is None:
@@ -499,18 +510,21 @@ def test_locate_never_raises_and_its_span_is_in_the_text(text, tokens, position)
         return
     assert 0 <= located.start < located.end <= len(text)
     assert located.answer == located.answer.strip() != ""
-    if position.kind in {"marker", "start", "whole"}:
+    if position.kind not in {"json", "tool"}:
         assert text[located.start : located.end] == located.answer
 
 
 @settings(deadline=None)
 @given(
     fragment=st.sampled_from(
-        [" ", "*", '"', '\\"', "Confidence", "Confidence ", "Answer:", "`", "{", "<", "Answer:*_ "]
+        [
+            *(" ", "*", '"', '\\"', "Confidence", "Confidence ", "Answer:", "`", "{", "<", "Answer:*_ "),
+            *("\\boxed{", "\\boxed{}", "1", "1,234", "(A", "~~~\n", "answer ", '{"a":', '"b":['),
+        ]
     )
 )
 def test_a_long_reply_takes_linear_time(fragment):
-    for position in (MARKER, JSON, START, WHOLE):
+    for position in (MARKER, JSON, START, WHOLE, *FORMS):
         assert takes_linear_time(
             lambda text, position=position: position.locate(text, spelled(text)),
             lambda size: 'Answer: {"' + fragment * (size // len(fragment)),
@@ -532,10 +546,17 @@ def test_the_whole_text_after_thinking_is_the_answer_of_a_draft():
 
 
 @pytest.mark.parametrize(
-    "position", [MARKER, START, JSON, WHOLE, AnswerPosition("tool", "final"), AnswerPosition("marker", "A:")]
+    "position", [MARKER, START, JSON, WHOLE, AnswerPosition("tool", "final"), AnswerPosition("marker", "A:"), *FORMS]
 )
-def test_a_position_survives_json(position):
+def test_a_position_survives_json_and_its_words(position):
     assert AnswerPosition.from_dict(json.loads(json.dumps(position.to_dict()))) == position
+    assert AnswerPosition.parse(str(position)) == position
+
+
+@pytest.mark.parametrize("words", ["xml:city", "callable", "whole:x", "regex", "regex:(", "json: "])
+def test_words_of_no_position_are_refused(words):
+    with pytest.raises(DataError, match="answer position"):
+        AnswerPosition.parse(words)
 
 
 @pytest.mark.parametrize(
@@ -544,7 +565,12 @@ def test_a_position_survives_json(position):
         {},
         {"kind": "marker"},
         {"kind": "marker", "text": "Answer:", "more": 1},
-        {"kind": "regex", "text": "x"},
+        {"kind": "regex", "text": "("},
+        {"kind": "regex", "text": ""},
+        {"kind": "boxed", "text": "x"},
+        {"kind": ["json"], "text": "x"},
+        {"kind": "xpath", "text": "x"},
+        {"kind": "xpath", "text": ""},
         {"kind": "callable", "text": ""},
         {"kind": 5, "text": "x"},
         {"kind": "json", "text": None},
@@ -557,6 +583,51 @@ def test_a_position_survives_json(position):
 def test_a_position_of_another_shape_is_refused(data):
     with pytest.raises(DataError):
         AnswerPosition.from_dict(data)
+
+
+@pytest.mark.parametrize(
+    ("position", "text", "answer"),
+    [
+        (BOXED, r"So \boxed{1}, no: $\boxed{\frac{1}{2}}$.", r"\frac{1}{2}"),
+        (BOXED, r"\fbox{1} \boxed { \text{B} }", "B"),
+        (BOXED, r"\boxed{x = \boxed{5}} and \{", r"x = \boxed{5}"),
+        (BOXED, r"\boxed{4} then \boxed{5", "4"),
+        (BOXED, r"\boxed{ }", None),
+        (BOXED, "<think>\\boxed{1}</think> five", None),
+        (NUMBER, "There are 3 of 12, so $1,234.50.", "1,234.50"),
+        (NUMBER, "From 3-5 to x=-7, in 2 h2", "2"),
+        (NUMBER, "It is 3/4.", "3/4"),
+        (NUMBER, "1,2,3 or 1e-3%", "1e-3"),
+        (NUMBER, "none", None),
+        (LETTER, "A cat is (B), yet the answer is (C).", "C"),
+        (LETTER, "**Answer: D**", "D"),
+        (LETTER, "I choose option B, not C", "B"),
+        (LETTER, "(A) is wrong, so [B]", "B"),
+        (LETTER, "B) Paris", "B"),
+        (LETTER, " C ", "C"),
+        (LETTER, "A cat", None),
+        (CODE, "```python\nx = 1\n```\nBetter:\n```\nx = 2\n```\nDone.", "x = 2"),
+        (CODE, "~~~\n```\n~~~", "```"),
+        (CODE, "```\nx = 1\n```\n```\nx = 2", "x = 1"),
+        (CODE, "x = 1", None),
+        (AnswerPosition("regex", r"^(\w+)|is (\w+)"), "<think>no</think>Oslo is big", "Oslo"),
+        (AnswerPosition("regex", r"(?m)^x|is (\w+)"), "It is Oslo", "Oslo"),
+        (AnswerPosition("regex", r"\d+"), "It is 12.", "12"),
+        (AnswerPosition("regex", r"is(.*)"), "It is", None),
+        (AnswerPosition("regex", r"x"), "It is", None),
+        (AnswerPosition("json", "a.b"), '{"b": 1, "a": {"c": {"b": 2}, "d": ["b", 3], "b": "4"}}', "4"),
+        (AnswerPosition("json", "a.b"), '{"a": {"c": 1}, "b": 2}', None),
+        (AnswerPosition("json", "a.b"), '{"a": {"c": 1', None),
+        (AnswerPosition("json", "a.b"), '{"a": {"c', None),
+        (AnswerPosition("json", "a.b"), '{"a": 3}', None),
+        (AnswerPosition("json", "a.b"), '{"a.b": 3, "a": {"b": 4}}', "3"),
+        (AnswerPosition("tool", "a.b"), '{"a": {"b": true}}', "true"),
+    ],
+)
+def test_usual_forms_of_replies_are_read(position, text, answer):
+    located = position.locate(text)
+    assert located.answer == answer
+    assert answer is None or text[located.start : located.end] == answer
 
 
 def test_a_callable_cannot_be_saved():

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from suffice import AnswerPosition, Cost, Round
+from suffice import AnswerPosition, Cost, Round, Token
 from suffice.errors import DataError
 from suffice.importers.traces import read_openai
 from suffice.loops.models.replies import reply_of_response
-from suffice.policy.session.replies import read_reply
+from suffice.policy.session.replies import located_in, read_reply
 from suffice.policy.signals import compute_signals
 
 DATA = Path(__file__).resolve().parents[2] / "data"
@@ -281,3 +281,30 @@ def test_a_reply_needs_the_default_marker_only_after_one_had_it():
     assert (first.answer, second.answer, third.answer) == ("Oslo", "Oslo", None)
     assert read_reply("Let me see.", AnswerPosition("json", "city"), [], index=1).answer is None
     assert read_reply("  ", AnswerPosition(), [], index=1).answer is None
+
+
+@pytest.mark.parametrize(
+    "position", [*map(AnswerPosition, ("marker", "whole", "boxed")), AnswerPosition("regex", "<<(.*)>>")]
+)
+def test_all_replies_at_once_are_read_as_one_by_one(position):
+    texts = [
+        "",
+        "Rome",
+        "<think>Answer: Bern</think>Bern",
+        "Answer: Oslo",
+        "Lima",
+        "<<Oslo>>",
+        r"\boxed{Bern}",
+        "Final answer: Rome",
+    ]
+    seen = []
+    for index, text in enumerate(texts, 1):
+        seen.append(read_reply(text, position, seen, index=index))
+    assert [item.answer for item in located_in(texts, position)] == [item.answer for item in seen]
+
+
+def test_tokens_of_answers_are_found_in_all_replies():
+    tokens = [Token("Answer:"), Token(" Os"), Token("lo")]
+    without, located = located_in(["Rome", "Answer: Oslo"], AnswerPosition(), [None, tokens])
+    assert (without.answer, without.answer_tokens) == ("Rome", None)
+    assert [token.text for token in located.answer_tokens] == [" Os", "lo"]

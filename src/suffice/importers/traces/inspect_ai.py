@@ -21,6 +21,7 @@ from suffice.importers.traces.payloads import logged_reply, messages_of, usage_i
 from suffice.importers.traces.runs import run_of
 from suffice.importers.traces.spans import CHAT, About, Log, TraceSpan
 from suffice.policy.rounds import End
+from suffice.policy.signals.position import AnswerPosition
 
 _HEADERS = ("header.json", "_journal/start.json")
 """Members of an archive with the facts about all samples."""
@@ -58,7 +59,9 @@ def _is_inspect(head: Head) -> bool:
 
 @recognised_by(_is_inspect)
 @reads_traces(inspect_log)
-def read_inspect(path: str | Path, *, ended: End | None = None) -> ImportedRun:
+def read_inspect(
+    path: str | Path, *, ended: End | None = None, answer_position: AnswerPosition | None = None
+) -> ImportedRun:
     """Read an Inspect log: every call of a model with an answer is a round, the sample's target the gold answer.
 
     If the model answers by the tool `submit`, the submitted answers are the rounds.  A sample's epochs are trajectories of
@@ -67,11 +70,12 @@ def read_inspect(path: str | Path, *, ended: End | None = None) -> ImportedRun:
     Args:
         path: An `.eval` or `.json` log, or a folder of them.
         ended: The reason why trajectories are shorter than the longest one, if the log has none; None = the loop's own rule.
+        answer_position: The position of the answer in a reply; None = the whole reply.
 
     Raises:
         DataError: The log cannot be read, or has no answers.
     """
-    return run_of(inspect_log(path), "inspect", ended=ended)
+    return run_of(inspect_log(path), "inspect", ended=ended, answer_position=answer_position)
 
 
 def _archive(file: Path) -> Iterator[tuple[str, Mapping[str, Any], dict[str, Any]]]:

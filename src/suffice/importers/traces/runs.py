@@ -13,6 +13,7 @@ from suffice.errors import DataError
 from suffice.importers.base import ImportedRun
 from suffice.importers.importers import reads_traces, recognised_by
 from suffice.importers.recognise import Head
+from suffice.importers.reply_answers import counts_of, position_note
 from suffice.importers.traces.core import WHOLE, Conversation, conversations_of
 from suffice.importers.traces.explain import trace_readings
 from suffice.importers.traces.spans import CHAT, Log, TraceSpan
@@ -20,7 +21,8 @@ from suffice.importers.trajectories import ImportedTrajectory, end_of, score
 from suffice.policy.metrics import METRICS
 from suffice.policy.rounds import Cost, End, Round
 from suffice.policy.seen import one_name_per_text
-from suffice.policy.signals import SIGNALS
+from suffice.policy.session.replies import located_in
+from suffice.policy.signals import SIGNALS, AnswerPosition, Located
 from suffice.recordings.schema import column_kind
 
 _MARK_CHARS = 60
@@ -40,7 +42,13 @@ def trace_importer(
 
     @recognised_by(recognises)
     @reads_traces(log_of)
-    def read(path: str | Path, *, key: str | None = None, ended: End | None = None) -> ImportedRun:
+    def read(
+        path: str | Path,
+        *,
+        key: str | None = None,
+        ended: End | None = None,
+        answer_position: AnswerPosition | None = None,
+    ) -> ImportedRun:
         """Read the traces of a file or folder.
 
         Args:
@@ -48,17 +56,25 @@ def trace_importer(
             key: The attribute, field or metadata that names the question; `trace_id` = each trace is one question.
                 None = the id of the conversation, session or thread, else the trace.
             ended: The reason why trajectories are shorter than the longest one; None = the loop's own rule.
+            answer_position: The position of the answer in a reply; None = the whole reply.
 
         Raises:
             DataError: The file cannot be read, or has no answers.
         """
-        return run_of(log_of(path), source, key=key, ended=ended)
+        return run_of(log_of(path), source, key=key, ended=ended, answer_position=answer_position)
 
     read.__name__ = read.__qualname__ = f"read_{source}"
     return read
 
 
-def run_of(log: Log, source: str, *, key: str | None = None, ended: End | None = None) -> ImportedRun:
+def run_of(
+    log: Log,
+    source: str,
+    *,
+    key: str | None = None,
+    ended: End | None = None,
+    answer_position: AnswerPosition | None = None,
+) -> ImportedRun:
     """Convert a log of traces to trajectories.
 
     Args:
@@ -67,9 +83,11 @@ def run_of(log: Log, source: str, *, key: str | None = None, ended: End | None =
         key: The attribute whose value names the question that a trace belongs to; `trace_id` = each trace is one
             question.  None = the id of the conversation or session if there is one, else the trace.
         ended: The reason why trajectories are shorter than the longest one, if the file has none; None = `rule`.
+        answer_position: The position of the answer in a reply; None = the whole reply.
 
     Raises:
-        DataError: There are no rounds, spans cannot be ordered, or no span has the attribute `key`.
+        DataError: There are no rounds, spans cannot be ordered, no span has the attribute `key`, or no reply has an answer at
+            the position.
         UnsettledError: One id names conversations about different questions.
     """
     conversations = conversations_of(log, key)
@@ -81,7 +99,11 @@ def run_of(log: Log, source: str, *, key: str | None = None, ended: End | None =
     usable = [item for item in conversations if any(step.counts or step.answer is not None for step in item.steps)]
     if len(usable) < len(conversations):
         notes["traces without a call of a model, left out"] += len(conversations) - len(usable)
-    rounds = [_rounds_of(item) for item in usable]
+    rounds = [_rounds_of(item, answer_position) for item in usable]
+    said = [own for listed in rounds for own in listed]
+    at = answer_position and position_note(
+        answer_position, counts_of((own.text for own in said), (own.answer for own in said))
+    )
     silent = sum(all(own.answer is None for own in listed) for listed in rounds)
     if silent:
         notes["conversations without any answer (one round, wrong where the gold answer is known)"] += silent
@@ -117,14 +139,22 @@ def run_of(log: Log, source: str, *, key: str | None = None, ended: End | None =
             *refused,
             *_mark_disagreements(trajectories, usable, metrics),
             *models,
+            *([at] if at else []),
         ],
         readings=trace_readings(usable, key, metrics),
         depends=depends,
     )
 
 
-def _rounds_of(item: Conversation) -> list[Round]:
+def _rounds_of(item: Conversation, position: AnswerPosition | None) -> list[Round]:
     """Return the rounds; calls without an answer are charged to the next round, or form a round at the end."""
+    if position is not None and item.by_tool:
+        raise DataError(
+            f"the answers of conversation {item.key!r} are what a tool call submits, so they are at no position of a text: leave "
+            "answer_position out"
+        )
+    read = [step.span.reply for step in item.steps if step.is_round]
+    located = iter(located_in([reply.text for reply in read], position or WHOLE, [reply.tokens for reply in read]))
     rounds: list[Round] = []
     cost: Cost | None = None
     last: TraceSpan | None = None
@@ -135,15 +165,16 @@ def _rounds_of(item: Conversation) -> list[Round]:
         cost = own if cost is None else cost + own
         last = step.span
         if step.is_round:
-            rounds.append(_round(len(rounds) + 1, step.span, step.answer, cost))
+            found = next(located)
+            answer = step.answer if position is None or step.cut else found.answer
+            rounds.append(_round(len(rounds) + 1, step.span, answer, cost, found))
             cost = None
     if cost is not None and last is not None:
-        rounds.append(_round(len(rounds) + 1, last, None, cost))
+        rounds.append(_round(len(rounds) + 1, last, None, cost, Located()))
     return rounds
 
 
-def _round(index: int, span: TraceSpan, answer: str | None, cost: Cost) -> Round:
-    located = WHOLE.locate(span.reply.text, span.reply.tokens)
+def _round(index: int, span: TraceSpan, answer: str | None, cost: Cost, located: Located) -> Round:
     return Round(
         index=index,
         answer=answer,

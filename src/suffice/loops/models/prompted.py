@@ -18,16 +18,8 @@ MIN_ALTERNATIVES = 2
 
 
 def reply_of(text: str, tokens: Sequence[Token] | None, cost: Cost, position: AnswerPosition, **others: Any) -> Reply:
-    """Read a generated text as a reply, with the answer at `position` and its tokens; a cut text has no answer.
-
-    After a prefilled prompt (position `start`) many models never end by themselves, so that the limit of tokens cuts every
-    reply; the answer is then complete if more text follows it.
-    """
-    reason = others.get("finish_reason")
-    located = position.locate(text, tokens)
-    if is_cut(reason):
-        goes_on = located.answer is not None and text[located.end :].strip(" \t") != ""
-        located = located if goes_on and position.kind == "start" and reason == "length" else Located()
+    """Read a generated text as a reply, with the answer at `position` and its tokens; a cut text has no answer."""
+    located = unless_cut(position.locate(text, tokens), text, position, others.get("finish_reason"))
     return Reply(
         answer=located.answer,
         text=text,
@@ -36,6 +28,18 @@ def reply_of(text: str, tokens: Sequence[Token] | None, cost: Cost, position: An
         costs={"generator": cost},
         **others,
     )
+
+
+def unless_cut(located: Located, text: str, position: AnswerPosition, finish_reason: str | None) -> Located:
+    """Return the answer of a reply if the reply was not cut.
+
+    After a prefilled prompt (position `start`) many models never end by themselves, so that the limit of tokens cuts every
+    reply; the answer is then complete if more text follows it.
+    """
+    if not is_cut(finish_reason):
+        return located
+    goes_on = located.answer is not None and text[located.end :].strip(" \t") != ""
+    return located if goes_on and position.kind == "start" and finish_reason == "length" else Located()
 
 
 def _default_position(prompt: Prompt) -> AnswerPosition:

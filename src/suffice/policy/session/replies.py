@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from suffice.policy.rounds import Round
-from suffice.policy.signals import AnswerPosition
+from suffice.policy.rounds import Round, Token
+from suffice.policy.signals import AnswerPosition, Located
 
 
 def read_reply(
@@ -37,3 +37,24 @@ def read_reply(
         return observed
     is_said = any(position.locate(earlier.text).answer for earlier in seen)
     return observed if is_said else Round.from_response(reply, index=index, **others)
+
+
+def located_in(
+    texts: Sequence[str], position: AnswerPosition, tokens: Sequence[Sequence[Token] | None] = ()
+) -> list[Located]:
+    """Return the answers of all replies to one question, as `read_reply` reads them one by one.
+
+    >>> [item.answer for item in located_in(["Rome", "Answer: Oslo", "Bern"], AnswerPosition())]
+    ['Rome', 'Oslo', None]
+
+    Args:
+        texts: The replies in their order.
+        position: The position of the answer.
+        tokens: The tokens of each reply; empty if unknown.
+    """
+    is_said, result = position != AnswerPosition(), []
+    for text, own in zip(texts, tokens or [None] * len(texts), strict=True):
+        located = position.locate(text, own)
+        is_said = is_said or located.answer is not None
+        result.append(located if is_said else AnswerPosition("whole").locate(text, own))
+    return result

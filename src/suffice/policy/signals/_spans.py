@@ -92,6 +92,7 @@ def _unwrap(text: str, start: int, end: int) -> Span:
 
 
 _STRING = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
+_PART = re.compile(r'["{}\[\]]')
 _PLAIN = re.compile(r"-?[0-9][0-9.eE+-]*+|true\b|false\b")
 _COLON = re.compile(r"\s*+:\s*+")
 _JSON_BLANK = re.compile(r"(?:\s|\\[nrtbf])*+")
@@ -100,20 +101,39 @@ _JSON_BLANK = re.compile(r"(?:\s|\\[nrtbf])*+")
 def json_value(text: str, field: str, start: int) -> tuple[str, int, int] | None:
     """Return the value of the first key `field` in JSON from `start` on, with its span.
 
-    Text around the JSON is skipped, and the JSON may be cut off after the value.  Only strings, numbers and booleans are
+    If there is no such key, points in `field` divide it into the keys of a path.  Text around the JSON is skipped, and the JSON may be cut off after the value.  Only strings, numbers and booleans are
     values, not null, arrays, objects and unterminated strings.
     """
-    position = text.find("{", start)
-    while position >= 0:
-        position = text.find('"', position)
-        string = _STRING.match(text, position) if position >= 0 else None
-        if string is None:
-            return None
-        position = string.end()
-        colon = _COLON.match(text, position)
-        if colon and _decode(string[0]) == field:
-            return _json_value(text, colon.end())
-    return None
+    place = _value_of(text, field, text.find("{", start), anywhere=True)
+    if place >= 0:
+        return _json_value(text, place)
+    first, *path = field.split(".")
+    place = _value_of(text, first, text.find("{", start), anywhere=True) if path else -1
+    for key in path:
+        place = _value_of(text, key, place, anywhere=False) if text.startswith("{", place) else -1
+    return _json_value(text, place) if place >= 0 else None
+
+
+def _value_of(text: str, key: str, position: int, *, anywhere: bool) -> int:
+    """Return the position of a key's value in JSON from a brace on, at any depth or directly in that object; -1 without it."""
+    depth = 0
+    part = _PART.search(text, position) if position >= 0 else None
+    while part is not None:
+        if part[0] == '"':
+            string = _STRING.match(text, part.start())
+            if string is None:
+                return -1
+            colon = _COLON.match(text, string.end())
+            if colon and (anywhere or depth == 1) and _decode(string[0]) == key:
+                return colon.end()
+            position = string.end()
+        else:
+            depth += 1 if part[0] in "{[" else -1
+            position = part.end()
+        if not (depth or anywhere):
+            return -1
+        part = _PART.search(text, position)
+    return -1
 
 
 def _json_value(text: str, start: int) -> tuple[str, int, int] | None:

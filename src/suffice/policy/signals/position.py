@@ -5,27 +5,33 @@ TASR reads its margin at the first token of the answer, so the position of the a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
 
 from suffice.errors import DataError
 from suffice.policy.rounds import Token
-from suffice.policy.signals._spans import after_marker, answer_line, json_value
+from suffice.policy.signals._forms import boxed, code_block, last_number, letter
+from suffice.policy.signals._spans import Span, after_marker, answer_line, json_value
 from suffice.policy.signals.alignment import tokens_of_span
 from suffice.policy.signals.text import strip_thinking
 
-PositionKind = Literal["marker", "json", "tool", "start", "whole", "callable"]
+PositionKind = Literal[
+    "marker", "json", "tool", "start", "whole", "regex", "boxed", "last-number", "letter", "code-block", "callable"
+]
 """How the answer is marked in a reply."""
 
 _POSITION_KINDS = get_args(PositionKind)
-_DEFAULT_NAMES = {
-    "marker": "Answer:",
-    "start": "Answer:",
-    "json": "answer",
-    "tool": "answer",
-    "whole": "",
-    "callable": "",
+_DEFAULT_NAMES = {"marker": "Answer:", "start": "Answer:", "json": "answer", "tool": "answer"}
+_NAMED = frozenset({*_DEFAULT_NAMES, "regex"})
+"""Kinds that have a text."""
+
+_FORMS: Mapping[str, Callable[[str, int], Span | None]] = {
+    "boxed": boxed,
+    "last-number": last_number,
+    "letter": letter,
+    "code-block": code_block,
 }
 
 
@@ -63,14 +69,21 @@ class AnswerPosition:
           markdown before its colon (`**answer**:`).
         - `start`: at the start of the generation, because the prompt ends with the marker `text`; if the model
           repeats the marker, after it.
-        - `json`: the value of the first key named `text` in a JSON reply, regardless of surrounding text.
+        - `json`: the value of the first key named `text` in a JSON reply, regardless of surrounding text; if there is no such
+          key and `text` has points, it is a path: `result.city` is the `city` in the first `result`.
         - `tool`: the same in the arguments of a tool call; `locate` then gets the arguments string.
         - `whole`: all of it after any thinking block, without white space around it: a draft, several paragraphs.
+        - `regex`: the first match of the regular expression `text` after any thinking block, or the first of its groups that
+          took part in the match.
+        - `boxed`: the content of the last `\boxed{...}`.
+        - `last-number`: the last number, with its sign, thousands separators, decimals or denominator.
+        - `letter`: the letter of an option: "the answer is (B)", "(B)", "B) Paris", "B".
+        - `code-block`: the code in the last complete fenced block.
         - `callable`: `span(text)` returns the character span `(start, end)`, or None.  Cannot be saved.
 
     Attributes:
         kind: One of the above.
-        text: The marker, or the name of the field; default: `Answer:` or `answer`, by kind.
+        text: The marker, the name of the field, or the regular expression; default: `Answer:` or `answer`, by kind.
         span: The function of kind `callable`; its exceptions are not caught.
     """
 
@@ -85,12 +98,39 @@ class AnswerPosition:
             raise DataError(
                 f"answer position {self.kind!r}: kind 'callable' needs a span function, and other kinds must not have one"
             )
-        if self.text == "":
-            object.__setattr__(self, "text", _DEFAULT_NAMES[self.kind])
-        elif self.kind == "whole":
-            raise DataError(f"answer position 'whole' has no marker, got {self.text!r}: the whole text is the answer")
+        if self.text == "" and self.kind != "regex":
+            object.__setattr__(self, "text", _DEFAULT_NAMES.get(self.kind, ""))
+        elif self.kind not in _NAMED:
+            raise DataError(f"answer position {self.kind!r} has no marker, got {self.text!r}: the kind says all")
         elif not isinstance(self.text, str) or not self.text.strip():
-            raise DataError(f"answer position {self.kind!r}: text must be a marker or a field name, not {self.text!r}")
+            raise DataError(
+                f"answer position {self.kind!r}: text must be a marker, a field name or a regular expression, not {self.text!r}"
+            )
+        if self.kind == "regex":
+            try:
+                re.compile(self.text)
+            except re.error as error:
+                raise DataError(
+                    f"answer position 'regex': {self.text!r} is not a regular expression: {error}"
+                ) from error
+
+    @classmethod
+    def parse(cls, words: str) -> AnswerPosition:
+        """Return the position that an option names: its kind, and after a colon its text.
+
+        >>> AnswerPosition.parse("json:city"), str(AnswerPosition.parse("last-number"))
+        (AnswerPosition(kind='json', text='city', span=None), 'last-number')
+
+        Raises:
+            DataError: The kind is unknown, or the text does not fit it.
+        """
+        kind, _, text = words.partition(":")
+        if kind not in _POSITION_KINDS[:-1]:
+            raise DataError(f"{words!r}: the kinds of answer position are {', '.join(_POSITION_KINDS[:-1])}")
+        return cls(cast("PositionKind", kind), text)
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.text}" if self.text else self.kind
 
     def locate(self, text: str, tokens: Sequence[Token] | None = None) -> Located:
         r"""Return the answer of a reply with its tokens.
@@ -128,13 +168,22 @@ class AnswerPosition:
             start = strip_thinking(text)[0]
             if self.kind == "json":
                 return json_value(text, name, start)
-            if self.kind == "marker":
-                start = after_marker(text, name, start)
-            if self.kind == "whole":
-                span = _bare_span(text, start, len(text))
-            else:
-                span = answer_line(text, start, name) if start >= 0 else None
+            span = self._span_from(text, start)
         return None if span is None else (text[span[0] : span[1]], *span)
+
+    def _span_from(self, text: str, start: int) -> Span | None:
+        if self.kind in _FORMS:
+            return _checked_span(_FORMS[self.kind](text, start), text)
+        if self.kind == "regex":
+            match = re.search(self.text, text[start:])  # in a text of its own, so that ^ is its beginning
+            if match is None:
+                return None
+            group = next((i for i, said in enumerate(match.groups(), 1) if said is not None), 0)
+            return _checked_span((start + match.start(group), start + match.end(group)), text)
+        if self.kind == "whole":
+            return _bare_span(text, start, len(text))
+        start = after_marker(text, self.text, start) if self.kind == "marker" else start
+        return answer_line(text, start, self.text) if start >= 0 else None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the position as JSON-ready values.
@@ -147,7 +196,7 @@ class AnswerPosition:
         """
         if self.kind == "callable":
             raise DataError(
-                f"answer position with the function {self.span!r} cannot be saved; use marker, json, tool or start, "
+                f"answer position with the function {self.span!r} cannot be saved; use another kind, "
                 "or pass the function again after loading"
             )
         return {"kind": self.kind, "text": self.text}
@@ -162,14 +211,14 @@ class AnswerPosition:
         if not isinstance(data, Mapping) or set(data) != {"kind", "text"}:
             raise DataError(f"an answer position has exactly the fields kind and text, not {data!r}")
         kind, text = data["kind"], data["text"]
-        is_text = isinstance(kind, str) and isinstance(text, str) and bool(text) != (kind == "whole")
+        is_text = isinstance(kind, str) and isinstance(text, str) and bool(text) == (kind in _NAMED)
         if kind == "callable" or not is_text:
-            raise DataError(f"an answer position is text of kind marker, json, tool, start or whole, not {data!r}")
+            raise DataError(f"an answer position is text of kind {', '.join(_POSITION_KINDS[:-1])}, not {data!r}")
         return cls(cast("PositionKind", kind), text)
 
 
 def _checked_span(span: tuple[int, int] | None, text: str) -> tuple[int, int] | None:
-    """Return a user's span without white space at its ends; None if it is empty or outside the text."""
+    """Return a span without white space at its ends; None if it is empty or outside the text."""
     if span is None or not 0 <= span[0] < span[1] <= len(text):
         return None
     return _bare_span(text, *span)

@@ -129,7 +129,7 @@ class AnswerCounts:
             return (
                 f"{_share(held, self.scored)} of the answers contain a gold answer, and {_share(self.equal, self.scored)} equal one: "
                 f"these are whole replies, and {metric} would hardly show a loss. Judge by metric='contains' (--metric contains), "
-                "or log the answer without the text around it (docs/how-to/answer-position.md)"
+                "or import the log with --answer-position, which reads the answer inside a reply"
             )
         return ""
 

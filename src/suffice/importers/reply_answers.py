@@ -1,0 +1,290 @@
+"""Read the answers inside replies, as live loops do, and ask where they are if a log has whole replies.
+
+A position is guessed on one half of the questions and measured on the other half, and nothing is cut out before the user says so.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from suffice.common.files import quoted
+from suffice.errors import DataError, UnsettledError
+from suffice.evaluation.statistics.folds import hash_places
+from suffice.importers.names import GOLDS, IDS, PARSED_ANSWERS, plain_name
+from suffice.importers.records import Record
+from suffice.importers.round_columns import RoundColumns
+from suffice.importers.table_columns import TableColumns
+from suffice.policy.comparisons import DEFAULT_NORMALIZER, guess_normalizer, match, normalizer_of
+from suffice.policy.session.replies import located_in
+from suffice.policy.signals.position import AnswerPosition, PositionKind
+from suffice.policy.signals.text import strip_thinking
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+COLUMNS = ("question_id", "cluster", "answer", "text", "golds")
+"""The columns of a recording by which a position is guessed."""
+
+WHOLE = AnswerPosition("whole")
+
+SAMPLE = 400
+"""Number of questions, the first ones, from which a position is guessed."""
+
+_LONGER, _LONG = 4, 16
+"""By how many characters replies must be longer than gold answers on average; their least length without gold answers."""
+
+_ENOUGH = 10
+"""The least number of questions in each half."""
+
+_GAIN, _HELD = 0.1, 0.05
+"""By how much a position must agree better with gold answers than whole replies do, in the half that chose it and in the other."""
+
+_READ, _STEADY, _CHANGING = 0.9, 0.3, 0.3
+"""Without gold answers: the least share of replies with an answer, the least gain in agreement between rounds, and the most that
+whole replies may agree."""
+
+_FORMS: tuple[PositionKind, ...] = ("boxed", "code-block", "letter", "last-number")
+_PHRASES = ("Answer:", "answer is:", "answer is", "####")
+_LABEL = re.compile(r"^[\W_]{0,8}([A-Za-z][A-Za-z ]{0,30}?)[*_`]{0,3}:", re.MULTILINE)
+_ANSWERS = frozenset((*PARSED_ANSWERS, "result", "output", "conclusion", "solution", "verdict", "value"))
+_MOST, _SHOWN = 6, 3
+_AROUND = 12
+"""Most characters around gold answers that an expression quotes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replies:
+    """The replies to one question in their order, and its gold answers."""
+
+    cluster: str
+    texts: list[str]
+    golds: Sequence[str]
+
+
+def read_at(columns: RoundColumns, position: AnswerPosition) -> Counter[str]:
+    """Read the answers of rounds at a position of their replies; return the numbers of replies, and of answers.
+
+    The reply is the round's text if the source has one, else what it has as the answer; the reply becomes the text.
+    """
+    from suffice.loops.models.prompted import unless_cut
+
+    texts, answers, reasons = (columns.texts[name] for name in ("text", "answer", "finish_reason"))
+    replies = [text or answer for text, answer in zip(texts, answers, strict=True)]
+    located = [
+        item for _, own in columns.by_question() for item in located_in([text or "" for text in replies[own]], position)
+    ]
+    columns.texts["text"] = replies
+    columns.texts["answer"] = [
+        unless_cut(item, text or "", position, reason).answer
+        for item, text, reason in zip(located, replies, reasons, strict=True)
+    ]
+    columns.has_answers = True
+    return counts_of(replies, columns.texts["answer"])
+
+
+def counts_of(replies: Iterable[str | None], answers: Iterable[str | None]) -> Counter[str]:
+    """Return the numbers of replies and of answers."""
+    return Counter(replies=sum(map(bool, replies)), answers=sum(map(bool, answers)))
+
+
+def position_note(position: AnswerPosition, counts: Mapping[str, int]) -> str:
+    """Return a note on the replies without an answer at a position; raise if no reply has one there."""
+    if not counts["answers"]:
+        raise DataError(f"no reply has an answer at {position}: name another answer position, or 'whole'")
+    missing = counts["replies"] - counts["answers"]
+    return (
+        f"answers are read at '{position}': {missing:,} of {counts['replies']:,} replies ({missing / counts['replies']:.1%}) have none "
+        "there, and are rounds without an answer"
+    )
+
+
+def refuse_whole_replies(parts: Iterable[pa.Table], normalizer: str | None) -> None:
+    """Raise if a position in the replies agrees clearly better with gold answers, or without any between rounds, than they do.
+
+    Args:
+        parts: The recording, at least its columns `COLUMNS`.
+        normalizer: Decides which answers are the same; None = guessed.
+
+    Raises:
+        UnsettledError: It does, in the half of the questions that chose it and in the other half.
+    """
+    questions: dict[str, Replies] = {}
+    n_parsed = n = 0
+    for part in parts:
+        for name, cluster, answer, text, golds in zip(
+            *(part.column(name).to_pylist() for name in COLUMNS), strict=True
+        ):
+            if name not in questions and len(questions) == SAMPLE:
+                break
+            own = questions.setdefault(name, Replies(cluster, [], golds or ()))
+            own.texts.extend([answer] if answer else [])
+            n += 1
+            n_parsed += bool(text) and answer not in (text, strip_thinking(text)[1].strip())
+        if len(questions) == SAMPLE:
+            break
+    guess = None if 2 * n_parsed > n else _guess_of([*questions.values()], normalizer)
+    if guess is not None:
+        raise UnsettledError(guess[0], "answer_position", guess[1])
+
+
+def with_position(error: UnsettledError, rows: Sequence[Record]) -> UnsettledError:
+    """Complete the options of a question about the column of answers by the position of the answers, if they are replies."""
+    table = TableColumns(rows)
+    ids = [str(value) for name in table.by_name(IDS)[:1] for value in table.column(name)]
+    choices = {}
+    for option, (value, meaning) in error.choices.items():
+        words = ""
+        if isinstance(value, Mapping) and "answer" in value and ids:
+            golds = value.get("golds") or next(iter(table.by_name(GOLDS)), "")
+            guess = _guess_of(_replies_of(table, ids, value["answer"], golds), None)
+            words = f" {next(iter(guess[1]))}" if guess else ""
+        choices[option + words] = (value, meaning)
+    return UnsettledError(error.question, error.parameter, choices)
+
+
+def _replies_of(table: TableColumns, ids: Sequence[str], answer: str, golds: str) -> list[Replies]:
+    questions: dict[str, tuple[list[str], list[str]]] = {}
+    for name, reply, gold in zip(ids, table.column(answer), table.column(golds), strict=True):
+        texts, known = questions.setdefault(name, ([], []))
+        texts += [str(reply)] if reply is not None else []
+        known += [str(gold)] if gold is not None and not known else []
+    return [Replies(name, texts, known) for name, (texts, known) in [*questions.items()][:SAMPLE]]
+
+
+def _guess_of(questions: list[Replies], normalizer: str | None) -> tuple[str, dict[str, tuple[Any, str]]] | None:
+    """Return a question about the position of answers, and its choices; None if the replies are answers."""
+    has_golds = sum(bool(item.golds) for item in questions) >= 2 * _ENOUGH
+    questions = [item for item in questions if (item.golds if has_golds else len(item.texts) > 1)]
+    places = hash_places([item.cluster for item in questions], salt="answer position:")
+    is_first = [*(places < 1 / 2)]
+    halves = [[item for item, own in zip(questions, is_first, strict=True) if own == side] for side in (True, False)]
+    if min(map(len, halves)) < _ENOUGH:
+        return None
+    golds = [text for item in questions for text in item.golds]
+    texts = [text for item in questions for text in item.texts]
+    if _length(texts) <= (_length(golds) + _LONGER if has_golds else _LONG):
+        return None
+    normalizer = normalizer or guess_normalizer(golds, texts)
+    compare = _Comparison(DEFAULT_NORMALIZER if normalizer == "math" else normalizer, has_golds=has_golds)
+    before = [compare.whole(half) for half in halves]
+    if not has_golds and before[0] > _CHANGING:
+        return None
+    ranked = []
+    for place, position in enumerate(_candidates(halves[0], has_golds=has_golds)):
+        read, agreed = compare.at(position, halves[0])
+        if agreed - before[0] >= (_GAIN if has_golds else _STEADY) and (has_golds or read >= _READ):
+            ranked.append((-agreed if has_golds else 0, place, position))
+    if not ranked:
+        return None
+    best = [position for _, _, position in sorted(ranked)]
+    position = best[0]
+    read, agreed = compare.at(position, halves[1])
+    if agreed - before[1] < (_HELD if has_golds else _STEADY):
+        return None
+    what = "equal a gold answer" if has_golds else "equal the one before"
+    example = next(item.answer for own in halves[1] for item in located_in(own.texts, position) if item.answer)
+    question = (
+        f"the answers may be inside replies: read whole, {before[1]:.0%} {what}. At '{position}', chosen on half of the questions, "
+        f"{read:.0%} of the replies to the others have an answer, such as {example!r:.40}, and {agreed:.0%} {what}"
+    )
+    shown = (
+        best[:1] if has_golds else [*dict.fromkeys([position, *(own for own in best if own.kind == "json")])][:_SHOWN]
+    )
+    return question, {
+        **{f"--answer-position {quoted(str(own))}": (str(own), f"the answer is at {own} of a reply") for own in shown},
+        f"--answer-position {WHOLE}": (str(WHOLE), "the whole reply is the answer"),
+    }
+
+
+def _length(texts: Sequence[str]) -> float:
+    return sum(map(len, texts)) / max(len(texts), 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    """A comparison of answers with gold answers, or with those of the round before."""
+
+    normalizer: str
+    has_golds: bool
+
+    def whole(self, questions: Sequence[Replies]) -> float:
+        return sum(self._share(item, item.texts) for item in questions) / len(questions)
+
+    def at(self, position: AnswerPosition, questions: Sequence[Replies]) -> tuple[float, float]:
+        """Return the share of replies with an answer at a position, and how well these answers agree.
+
+        Without gold answers, an answer that is everywhere the same does not count.
+        """
+        answers = [[found.answer for found in located_in(item.texts, position)] for item in questions]
+        n = sum(map(len, answers))
+        if not self.has_golds and len({answer for own in answers for answer in own}) == 1:
+            return 0.0, 0.0
+        read = sum(answer is not None for own in answers for answer in own) / max(n, 1)
+        agreed = sum(self._share(item, own) for item, own in zip(questions, answers, strict=True)) / len(questions)
+        return read, agreed
+
+    def _share(self, item: Replies, answers: Sequence[str | None]) -> float:
+        if self.has_golds:
+            hits = [match(answer, item.golds, self.normalizer) for answer in answers]
+        else:
+            key_of = normalizer_of(self.normalizer)
+            keys = [None if answer is None else key_of(answer) for answer in answers]
+            hits = [float(one is not None and one == other) for one, other in pairwise(keys)]
+        return sum(hits) / max(len(hits), 1)
+
+
+def _candidates(questions: Sequence[Replies], *, has_golds: bool) -> list[AnswerPosition]:
+    """Return positions that many replies may have, the most specific first."""
+    texts = [strip_thinking(text)[1] for item in questions for text in item.texts]
+
+    def often(found: Iterable[Collection[str]]) -> list[str]:
+        counts = Counter(name for names in found for name in {*names})
+        return [name for name, n in counts.most_common() if 2 * n >= len(texts)]
+
+    def is_usual(name: str) -> bool:
+        return not _ANSWERS.isdisjoint(re.split(r"[_.]", plain_name(name)))
+
+    names = often(map(_json_paths, texts))[:_MOST]
+    keys = [AnswerPosition("json", name) for name in sorted(names, key=lambda name: not is_usual(name))]
+    labels = [name for name in often(map(_LABEL.findall, texts))[:_MOST] if has_golds or is_usual(name)]
+    markers = [AnswerPosition("marker", text) for text in (*(f"{name}:" for name in labels), *_PHRASES)]
+    boxed, code, letter, number = map(AnswerPosition, _FORMS)
+    if not has_golds:
+        return [*keys, *markers, boxed, code]
+    golds = [item.golds for item in questions for _ in item.texts]
+    sides = [_around(text, own) for text, own in zip(texts, golds, strict=True)]
+    before, after = (max(often(side), key=len, default="") for side in zip(*sides, strict=True))
+    expression = f"{re.escape(before)}(.+?){re.escape(after)}".replace("\\ ", " ")
+    between = [AnswerPosition("regex", expression)] if before and after else []
+    return [*keys, *markers, boxed, code, *between, letter, number]
+
+
+def _json_paths(text: str) -> list[str]:
+    """Return the paths of the texts, numbers and booleans in the first JSON object of a reply."""
+    try:
+        value, _ = json.JSONDecoder().raw_decode(text, max(text.find("{"), 0))
+    except (ValueError, RecursionError):
+        return []
+    left, paths = [("", value)], []
+    for path, own in left:
+        if isinstance(own, dict):
+            left += [(f"{path}.{key}".removeprefix("."), item) for key, item in own.items()]
+        elif path and isinstance(own, str | int | float):
+            paths.append(path)
+    return paths
+
+
+def _around(text: str, golds: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the texts of all lengths right before the last gold answer in a line of a reply, and those right after it."""
+    place, gold = max((text.rfind(gold), gold) for gold in golds)
+    if place < 0:
+        return [], []
+    before = text[max(place - _AROUND, 0) : place].rpartition("\n")[2]
+    after = text[place + len(gold) :][:_AROUND].partition("\n")[0]
+    return [before[i:] for i in range(len(before))], [after[:i] for i in range(1, len(after) + 1)]

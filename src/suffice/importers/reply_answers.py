@@ -20,7 +20,8 @@ from suffice.importers.names import GOLDS, IDS, PARSED_ANSWERS, plain_name
 from suffice.importers.records import Record
 from suffice.importers.round_columns import RoundColumns
 from suffice.importers.table_columns import TableColumns
-from suffice.policy.comparisons import DEFAULT_NORMALIZER, guess_normalizer, match, normalizer_of
+from suffice.policy.comparisons import guess_normalizer
+from suffice.policy.normalizers import DEFAULT_NORMALIZER, match, normalizer_of
 from suffice.policy.session.replies import located_in
 from suffice.policy.signals.position import AnswerPosition, PositionKind
 from suffice.policy.signals.text import strip_thinking

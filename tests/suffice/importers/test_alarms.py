@@ -54,15 +54,28 @@ def cautions(source, **options):
     return [alarm.name for alarm in imported(source, **options).alarms]
 
 
-SENTENCE = "It is in {}, as far as I can say."
+WORDINGS = (
+    "I would say {}, or so.",
+    "In {}, as far as I know.",
+    "{} is what I found.",
+    "Let us take {} then.",
+    "Hm: {}?",
+)
+
+
+def sentence(city: str, q: int, r: int) -> str:
+    """Return a reply in one of several wordings, so that no position in it is that of the answer."""
+    return WORDINGS[(q + r) % len(WORDINGS)].format(city)
+
+
 TRAPS = {
     "empty-answers": (
         {"answer": lambda q, r: "Oslo" if q % 4 == 0 else None},
         {"answer": lambda q, r: "Oslo" if q % 4 or r > 1 else None},
     ),
     "whole-replies": (
-        {"answer": lambda q, r: SENTENCE.format(CITIES[(q + (q % 3 == 0) + (r == 1)) % 5])},
-        {"answer": lambda q, r: SENTENCE.format("Paris") if r == 1 else CITIES[(q + (q % 3 == 0)) % 5]},
+        {"answer": lambda q, r: sentence(CITIES[(q + (q % 3 == 0) + (r == 1)) % 5], q, r)},
+        {"answer": lambda q, r: sentence("Paris", q, r) if r == 1 else CITIES[(q + (q % 3 == 0)) % 5]},
     ),
     "drafts": (
         {"answer": lambda q, r: f"draft {q} {r}"},

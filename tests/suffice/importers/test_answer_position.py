@@ -13,7 +13,7 @@ import pytest
 from suffice import AnswerPosition, Policy
 from suffice.errors import ConfigMismatchError, DataError, UnsettledError
 from suffice.evaluation.replay import policy_for, replay
-from suffice.importers import import_recording, importing, table_parts
+from suffice.importers import import_recording, readers, table_parts
 from suffice.recordings import read_recording
 from tests.suffice.importers.test_traces import TRACES
 from tests.support.cli_tools import cli
@@ -261,7 +261,7 @@ def test_drafts_that_repeat_and_other_prose_are_not_asked_about():
 
 def test_only_the_first_questions_of_a_large_log_are_looked_at(monkeypatch):
     write(records("boxed"))
-    monkeypatch.setattr(importing, "refuse_whole_replies", lambda parts, normalizer: seen.extend(parts))
+    monkeypatch.setattr(readers, "refuse_whole_replies", lambda parts, normalizer: seen.extend(parts))
     seen: list = []
     monkeypatch.setattr(table_parts, "LARGE", 0)
     monkeypatch.setattr(table_parts, "PART", 120)

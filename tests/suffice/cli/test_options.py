@@ -29,7 +29,7 @@ FOREIGN = {
     "--surface": "theme_colours",
     "--debates": "benchmarks.self_refine",
     **dict.fromkeys(("--vectors", "--noise"), "benchmarks.bench_dense"),
-    **dict.fromkeys(("--seconds", "--runs"), "benchmarks.serve_latency"),
+    **dict.fromkeys(("--seconds", "--runs", "--rate"), "benchmarks.serve_latency"),
     **dict.fromkeys(("--every", "--clients"), "benchmarks.serve_soak"),
     **dict.fromkeys(("--kills", "--loggers"), "benchmarks.(part|shard|ray)_kills"),
     **dict.fromkeys(("--passages", "--limit-gb"), "benchmarks.bench_index"),
@@ -112,7 +112,7 @@ def test_a_command_s_own_messages_name_its_own_options():
 def test_the_check_sees_what_does_not_exist():
     assert wrong("read with --errors replace") == ["--errors"]
     assert wrong("run `suffice record DATA --policy p.json`") == ["record --policy"]
-    assert wrong("run `suffice answer Q --policy p.json`; --no-corpus helps") == []
+    assert wrong("run `suffice answer Q --policy p.json`; --no-logprobs helps") == []
     assert wrong("$ suffice paper tasr --cells c.toml\n$ suffice replay r --nosuch 3") == [
         "--nosuch",
         "replay --nosuch",

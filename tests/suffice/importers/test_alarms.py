@@ -204,7 +204,7 @@ def test_yes_does_not_answer_an_alarm_but_its_option_does(tmp_path):
     assert cli("import", source, "-o", out, "--expected", "whole-replies").code == 0
     assert json.loads((tmp_path / "log.import.json").read_text())["options"] == {"expected": ["whole-replies"]}
     again = cli("import", source, "-o", out, "--json").json
-    assert [alarm["name"] for alarm in again["alarms"]] == ["whole-replies"]
+    assert [alarm["name"] for alarm in again["alarms"]] == ["whole-replies", "drafts"]
     assert "said to be right" in read_recording(out).reading_notes[0]
 
 
@@ -248,7 +248,7 @@ def test_a_caution_is_repeated_before_every_verdict(tmp_path, monkeypatch):
 def test_a_preview_shows_a_question_whose_answer_changes(tmp_path):
     source = log(
         tmp_path / "log.jsonl",
-        output=lambda q, r: SENTENCE.format(CITIES[(q + (r < 2 and q % 2)) % 5]) + " Really." * 30,
+        output=lambda q, r: "It is in {}.".format(CITIES[(q + (r < 2 and q % 2)) % 5]) + " Really." * 30,
         completion_tokens=lambda q, r: 10 * r,
     )
     preview = imported(source, columns={"answer": "answer", "text": "output"}).preview

@@ -318,8 +318,8 @@ def _guessed_normalizer(run: PartedRun, notes: list[str]) -> tuple[str, str]:
     normalizer = guess_normalizer(golds, answers)
     if not is_available() and any(map(looks_mathematical, golds)):
         notes.append(
-            "the gold answers look like LaTeX: to compare expressions by their value, pip install 'suffice[math]' and import with "
-            "--set normalizer=math"
+            "the gold answers look like LaTeX: to compare expressions by their value, run  pip install '.[math]'  in a checkout, and "
+            "import with --set normalizer=math"
         )
     if any(True for _ in golds):
         return normalizer, "which reads all gold answers"

@@ -154,7 +154,7 @@ class Worker:
     def run(self, words: Sequence[str], folder: str | None = None) -> ShardOutcome:
         """Run the command, in the driver's `folder` if this node sees it; wait while the process before still holds the shard's files."""
         if folder is not None and Path(folder).is_dir():
-            os.chdir(folder)
+            os.chdir(folder)  # for good: only a `WorkerProcess` is given a folder, and its own may be gone
         deadline = time.monotonic() + self._busy_s
         while True:
             outcome, is_busy = self._run_once(list(words))

@@ -1,4 +1,5 @@
 """Small things that every room may use: files, processes, tables, text, and what users register by name.
 
-A module belongs here if three rooms need it and it knows nothing of questions, rounds or recordings.
+Texts, paths, tables and callables enter and leave.  A module belongs here if three rooms need it and it knows nothing of questions,
+rounds or recordings.
 """

@@ -1,6 +1,8 @@
 """Replays of independent samples: the stored order is only one of many, so figures are means over random orders.
 
-The orders of a question follow from its name.  Several orders are replayed at once, as further questions; see `PreparedOrders`.
+The orders of a question follow from its name.  Several orders are replayed at once, as further questions (`PreparedOrders`), and not
+as sums by stop, so that rules, selectors and ledgers have one engine: for 200 rules of votes on 1,319 questions of 40 samples in 100
+orders that takes 20 processor seconds, and the bare sums take 2.4 (`python -m benchmarks votes`).
 """
 
 from __future__ import annotations

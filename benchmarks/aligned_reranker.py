@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from tests.support.tiny_reranker import linear_probe, tiny_cross_encoder, words_of
+from tests.suffice_gates.support.tiny_reranker import linear_probe, tiny_cross_encoder, words_of
 
 from suffice.common.tables import Column, Table, render
 from suffice.evaluation.statistics import Resampling

@@ -15,9 +15,10 @@ import argparse
 import ast
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -188,11 +189,10 @@ def _over(name: str, sizes: Mapping[str, int], budget: Mapping[str, int]) -> lis
     ]
 
 
-def written(settings: Mapping[str, Any], found: Measured) -> str:
-    """Return budgets.toml with the sizes of today, rounded up, and with the limits as they are."""
+def written(settings: Mapping[str, Any], found: Measured, opening: Sequence[str] = ()) -> str:
+    """Return budgets.toml with the sizes of today, rounded up, below its opening comment and with the limits as they are."""
     lines = [
-        "# What each distribution and room may hold: lines, statements without docstrings, command-line options.",
-        "# `python -m scripts.budgets` checks it; `--write` writes the figures of today, which is a decision to commit.",
+        *opening,
         f"roots = {_strings(settings['roots'])}",
         f"counted = {_strings(settings['counted'])}",
         "",
@@ -225,10 +225,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Check the sizes of distributions and rooms.")
     parser.add_argument("--write", action="store_true", help="write the figures of today into budgets.toml")
     given = parser.parse_args(arguments)
-    budgets = tomllib.loads(FILE.read_text("utf-8"))
+    text = FILE.read_text("utf-8")
+    budgets = tomllib.loads(text)
     found = measured(budgets, ROOT, options())
     if given.write:
-        FILE.write_text(written(budgets, found), encoding="utf-8")
+        opening = takewhile(lambda line: line.startswith("#"), text.splitlines())
+        FILE.write_text(written(budgets, found, [*opening]), encoding="utf-8")
         return 0
     lines = over(budgets, found)
     print("\n".join(lines) if lines else "every distribution and room is within its budget")

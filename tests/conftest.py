@@ -20,8 +20,6 @@ import pytest  # noqa: E402
 from hypothesis import HealthCheck, Phase, settings  # noqa: E402
 
 from suffice.recordings.recording import write_recording  # noqa: E402
-from suffice_reader.minilm import MiniLM  # noqa: E402
-from suffice_reader.span_reader import SpanReader  # noqa: E402
 from tests.support import shared  # noqa: E402
 from tests.support.coin import coin  # noqa: E402
 from tests.support.shared import *  # noqa: E402, F403
@@ -109,6 +107,9 @@ def remembered_windows(tmp_path_factory):
 
     Nothing else decides what they return for one, see `tests/suffice_reader/test_span_reader.py` and `tests/suffice/policy/test_embedder.py`.
     """
+    from suffice_reader.minilm import MiniLM
+    from suffice_reader.span_reader import SpanReader
+
     folder = shared.once(tmp_path_factory, "windows", Path.mkdir)
 
     def remembered(encode, tokens):

@@ -124,12 +124,12 @@ class MissingExtraError(SufficeError, ImportError):
 
     def __init__(self, feature: str, extra: str = "", distribution: str = "suffice") -> None:
         extra_text = f"[{extra}]" if extra else ""
-        if distribution == "suffice":
-            text = f"{feature} needs an optional dependency: run  pip install 'suffice{extra_text}'"
-        else:  # no package index has these names, so both are installed from one checkout
-            what = "needs an optional dependency of" if extra else "is in"
-            text = f"{feature} {what} {distribution}: from a checkout, run  pip install . './packages/{distribution}{extra_text}'"
-        super().__init__(text)
+        if distribution == "suffice":  # no package index has these names, so all are installed from one checkout
+            what, needed = "needs an optional dependency", f"'.{extra_text}'"
+        else:
+            what = f"needs an optional dependency of {distribution}" if extra else f"is in {distribution}"
+            needed = f". './packages/{distribution}{extra_text}'"
+        super().__init__(f"{feature} {what}: from a checkout, run  pip install {needed}")
         self.feature = feature
         self.extra = extra
         self.distribution = distribution

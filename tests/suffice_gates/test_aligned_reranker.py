@@ -20,7 +20,7 @@ from suffice_gates.training.preferences import build_preferences
 from suffice_gates.training.reranker import RerankerSettings, train_reranker
 from suffice_papers.cbdr.contexts import build_contexts
 from suffice_papers.cbdr.transfer import read_contexts, transfer_check
-from tests.support.tiny_reranker import linear_probe, tiny_cross_encoder, words_of
+from tests.suffice_gates.support.tiny_reranker import linear_probe, tiny_cross_encoder, words_of
 
 
 @pytest.fixture(scope="module")

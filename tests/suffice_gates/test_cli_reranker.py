@@ -18,9 +18,9 @@ from suffice_gates.models import TransformersModel
 from suffice_gates.probes import Probe, ProbeCard, pinned_of
 from suffice_gates.training.answers import compare_answers
 from suffice_gates.training.preference_file import preference_lines, read_preferences
+from tests.suffice_gates.support.tiny_reranker import overlap_preferences, tiny_cross_encoder
 from tests.support import local_models
 from tests.support.cli_tools import cli, dataset
-from tests.support.tiny_reranker import overlap_preferences, tiny_cross_encoder
 
 pytestmark = pytest.mark.whole
 

@@ -24,7 +24,7 @@ from suffice_gates.training.preference_file import Preference
 from suffice_gates.training.ranking import DEPTHS, NAMES, compare_rankings, rank_metrics
 from suffice_gates.training.reranker import RERANKER_CARD, RerankerSettings, preferences_hash, train_reranker
 from suffice_gates.training.reranker_trainer import load_base
-from tests.support.tiny_reranker import (
+from tests.suffice_gates.support.tiny_reranker import (
     WORDS,
     language_model_reranker,
     overlap_preferences,

@@ -11,7 +11,7 @@ from suffice.errors import DataError, ModelError
 from suffice_gates.training.memory import GIB, MOST_OF, parts_of_batch, training_memory
 from suffice_gates.training.reranker import RerankerSettings, train_reranker
 from suffice_gates.training.reranker_trainer import changed_settings, in_parts, more_parts
-from tests.support.tiny_reranker import overlap_preferences, tiny_cross_encoder
+from tests.suffice_gates.support.tiny_reranker import overlap_preferences, tiny_cross_encoder
 
 LARGE = SimpleNamespace(num_hidden_layers=24, hidden_size=1024, intermediate_size=4096, model_type="xlm-roberta")
 """The shape of bge-reranker-v2-m3, 568 million weights."""

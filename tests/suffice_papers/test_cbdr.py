@@ -23,8 +23,8 @@ from suffice_papers.cbdr.plan import CbdrSettings, divide
 from suffice_papers.cbdr.run import run_cbdr
 from suffice_papers.cbdr.tables import paper_cbdr, published_cbdr
 from suffice_papers.cbdr.tiny_reranker import write_tiny_reranker
+from tests.suffice_gates.support.tiny_reranker import without_a_head
 from tests.support.cli_tools import cli
-from tests.support.tiny_reranker import without_a_head
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),

@@ -32,9 +32,7 @@ from suffice.recordings import ResponseCache
 from suffice_reader.model import SpanReaderModel
 from suffice_retrieval.indexes import CachedRetriever, DenseRetriever
 from suffice_retrieval.stores import LanceDBStore, PostgresStore, QdrantStore
-from tests.support.cli_tools import cli
-from tests.support.endpoint import Endpoint
-from tests.support.stores import (
+from tests.suffice_retrieval.support.stores import (
     EMBEDDER,
     PASSAGES,
     QUESTIONS,
@@ -45,6 +43,8 @@ from tests.support.stores import (
     stores,
     vectors,
 )
+from tests.support.cli_tools import cli
+from tests.support.endpoint import Endpoint
 
 __all__ = ["filled_stores", "postgres", "stores", "vectors"]  # fixtures
 pytestmark = pytest.mark.whole

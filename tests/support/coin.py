@@ -14,7 +14,6 @@ import numpy as np
 
 from suffice.recordings.recording import Recording
 from suffice.recordings.schema import build_table
-from suffice_gates.gates.answered import answered_recording, load_answered
 
 RULE = "p_known > 0.5"
 
@@ -47,6 +46,8 @@ class Coin:
 
 def coin(n: int = 500, seed: int = 7) -> Coin:
     """Return real questions under a gate that is a coin."""
+    from suffice_gates.gates.answered import answered_recording, load_answered
+
     questions = load_answered("hotpotqa_llama31_eval")[:n]
     scores = np.random.default_rng(seed).random(len(questions))
     whole = answered_recording(questions, {"p_known": scores})

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from suffice.loops.models.prompts import Prompt
 from suffice.policy.signals.position import AnswerPosition
-from suffice_gates.models import LoadedModel, TransformersModel
+
+if TYPE_CHECKING:
+    from suffice_gates.models import LoadedModel, TransformersModel
 
 LAYERS, WIDTH = 4, 32
 TEMPLATE = (
@@ -75,6 +77,8 @@ def network(kind: str = "Llama", *, seed: int = 0, **settings: Any) -> Any:
 
 def loaded(kind: str = "Llama", *, template: str | None = None, **settings: Any) -> LoadedModel:
     """Return a small random model in memory."""
+    from suffice_gates.models import LoadedModel
+
     words = tokenizer()
     words.chat_template = template
     return LoadedModel(network=network(kind, **settings), tokenizer=words, id=f"tiny/{kind}", revision="0")
@@ -84,6 +88,8 @@ def model(
     kind: str = "Llama", *, template: str | None = None, settings: Any = None, **options: Any
 ) -> TransformersModel:
     """Return a small random model that answers at once."""
+    from suffice_gates.models import TransformersModel
+
     options = {"prompt": SHORT, "position": START, "max_tokens": 8, "layers": ("middle", "last"), **options}
     return TransformersModel(loaded(kind, template=template, **(settings or {})), **options)
 

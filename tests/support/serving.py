@@ -8,17 +8,23 @@ import socket
 import threading
 
 import httpx
-import uvicorn
-
-from suffice_server.serve.running import PatientProtocol, bind, url_of
 
 
 @contextlib.contextmanager
-def running(app, *, protocol=PatientProtocol, keep_alive=600):
+def running(app, *, protocol=None, keep_alive=600):
     """Yield the address of a server for an application, as `run_app` sets it up."""
+    import uvicorn
+
+    from suffice_server.serve.running import PatientProtocol, bind, url_of
+
     listener = bind("127.0.0.1", 0)
     config = uvicorn.Config(
-        app, http=protocol, ws="none", log_config=None, access_log=False, timeout_keep_alive=keep_alive
+        app,
+        http=protocol or PatientProtocol,
+        ws="none",
+        log_config=None,
+        access_log=False,
+        timeout_keep_alive=keep_alive,
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])), daemon=True)

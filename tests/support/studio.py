@@ -11,8 +11,6 @@ from suffice.policy.rounds import Round
 from suffice.policy.session import Policy, Session
 from suffice.recordings import read_recording, write_recording
 from suffice.verdicts.certificates import Claim, certify
-from suffice_server.studio import studio_app
-from suffice_server.studio.door import OPEN
 from tests.support.report_tools import hostile, questions, recording, rows
 from tests.support.serving import running
 
@@ -80,6 +78,9 @@ def filled(path):
 @contextlib.contextmanager
 def opened_studio(path):
     """Yield the address that opens the studio of a folder."""
+    from suffice_server.studio import studio_app
+    from suffice_server.studio.door import OPEN
+
     with running(studio_app(path, token=TOKEN)) as url:
         yield f"{url}{OPEN}?token={TOKEN}"
 

@@ -1,4 +1,5 @@
 """The command line: parse, call, print.
 
-Commands compute nothing themselves; each calls a function of the other rooms that does the same in Python.
+The words of a command line enter; a printed screen or JSON and an exit code leave.  Commands compute nothing themselves; each
+calls a function of the other rooms that does the same in Python.
 """

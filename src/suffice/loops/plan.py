@@ -81,7 +81,8 @@ class RecordingPlan:
 class PlanExecutor(Protocol):
     """Protocol of a way to run plans: with live requests (`LiveExecutor`), or in batches (`BatchQueue`).
 
-    On a cluster, each worker runs the plan of its shard in one of these ways, see `suffice.loops.clusters`.
+    On a cluster, each worker runs the plan of its shard in one of these ways, see `suffice.loops.clusters`; it is sent the words of
+    the command and not the plan, because a pickled plan would carry the keys and open connections of its models.
     """
 
     async def run(self, plan: RecordingPlan) -> RecordSummary:

@@ -41,9 +41,9 @@ def record(
 
     >>> import tempfile
     >>> from suffice import PoolBM25, RetrievalLoop, load_questions, record
-    >>> from suffice_reader.model import SpanReaderModel
+    >>> from suffice.loops.models import ScriptedModel
     >>> questions = load_questions("hotpotqa_tune", limit=2)
-    >>> loop = RetrievalLoop(model=SpanReaderModel(), retriever=PoolBM25())
+    >>> loop = RetrievalLoop(model=ScriptedModel(lambda question, passages: "yes"), retriever=PoolBM25())
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     record(questions, loop, f"{folder}/tune.parquet").rounds
     10

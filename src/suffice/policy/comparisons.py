@@ -107,7 +107,7 @@ def chosen_normalizer(golds: Iterable[str], answers: Iterable[str] = (), pairs: 
         return _by_answers(answers, pairs)
     if any(map(looks_mathematical, texts)):
         if not is_available():
-            return Comparison("exact", "since gold answers in LaTeX need suffice[math] to be compared by value")
+            return Comparison("exact", "since gold answers in LaTeX need the extra math to be compared by value")
         n = sum(1 for _ in texts)
         read = sum(NORMALIZERS["math"](text) is not None for text in texts)
         if read >= MOST * n:

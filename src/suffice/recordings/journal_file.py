@@ -164,7 +164,7 @@ def _lacks_only_its_end(rest: bytes, seal: int) -> bool:
 def _old(path: Any) -> SchemaError:
     return SchemaError(
         f"{str(path)!r} is the journal of a recording that suffice 0.4.0 or an older release left unfinished: finish it with suffice "
-        "0.4.0 (pip install suffice==0.4.0), by the program or command that began it, or record to another file"
+        "0.4.0 (`pip install .` in a checkout of the tag v0.4.0), by the program or command that began it, or record to another file"
     )
 
 

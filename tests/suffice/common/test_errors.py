@@ -13,7 +13,7 @@ def test_an_optional_dependency_is_named_with_the_command_that_installs_it():
     assert isinstance(error, SufficeError)
     assert (error.feature, error.extra) == ("hidden states", "torch")
     assert "hidden states" in str(error)
-    assert "pip install 'suffice[torch]'" in str(error)
+    assert "from a checkout, run  pip install '.[torch]'" in str(error)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ import tomllib
 from collections import Counter
 
 import pytest
-from scripts.budgets import FILE, ROOT, Size, functions_of, measured, options, over, size_of, written
+from scripts import budgets as script
+from scripts.budgets import FILE, ROOT, Size, functions_of, main, measured, options, over, size_of, written
 
 SETTINGS = {"roots": ["src/*", "packages/*/src/*"], "counted": ["tests"], "limits": {"module": 9, "function": 4}}
 
@@ -45,6 +46,18 @@ def grown(tree, path, text):
 def test_every_distribution_and_room_is_within_its_budget():
     budgets = tomllib.loads(FILE.read_text("utf-8"))
     assert over(budgets, measured(budgets, ROOT, options())) == []
+
+
+def test_writing_keeps_the_opening_comment(tree, monkeypatch):
+    path = tree / "budgets.toml"
+    monkeypatch.setattr(script, "FILE", path)
+    monkeypatch.setattr(script, "measured", lambda *_: sizes(tree))
+    monkeypatch.setattr(script, "options", Counter)
+    path.write_text(written(SETTINGS, sizes(tree), ["# Where it stopped.", "#", "# And why."]))
+    before = path.read_text()
+    assert main(["--write"]) == 0
+    assert path.read_text() == before
+    assert before.startswith("# Where it stopped.\n#\n# And why.\nroots = ")
 
 
 def test_rooms_are_the_folders_below_each_root(tree):

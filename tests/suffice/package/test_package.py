@@ -194,13 +194,13 @@ def test_a_policy_can_be_checked_where_no_model_is_known():
         (("onnxruntime",), "./packages/suffice-reader", "from suffice_reader import MiniLM; MiniLM()"),
         (
             ("openai",),
-            "suffice[endpoint]",
+            ".[endpoint]",
             "from suffice.loops.models import ChatModel; ChatModel('m', base_url='http://localhost:1/v1')",
         ),
-        (("vl_convert",), "suffice[charts]", "from suffice.common.display import Chart; Chart({}).svg()"),
+        (("vl_convert",), ".[charts]", "from suffice.common.display import Chart; Chart({}).svg()"),
         (
             ("sentence_transformers",),
-            "suffice[dense]",
+            ".[dense]",
             "from suffice import Passage; from suffice_retrieval.indexes.dense import DenseRetriever; DenseRetriever('any').rank('q', pool=[Passage(passage_id='1', title='t', text='x')])",
         ),
         (
@@ -424,6 +424,19 @@ def test_a_missing_satellite_says_what_to_install(monkeypatch):
     monkeypatch.setattr(provided_module, "_provided", dict)
     with pytest.raises(MissingExtraError, match=r"'\./packages/suffice-retrieval'"):
         provided("open_corpus")
+
+
+def test_no_text_says_to_install_by_a_name_that_no_index_has():
+    by_name = re.compile(r"pip install[^`|&;#\n]*[ '\"]suffice")
+    changes = (ROOT / "CHANGELOG.md").read_text()
+    texts = {ROOT / "CHANGELOG.md": re.sub(r"^\|[^|]*", "", changes, flags=re.MULTILINE)}  # without the former names
+    for folder in ("src", "packages", "docs", "examples"):
+        texts |= {path: path.read_text() for kind in ("md", "py") for path in (ROOT / folder).rglob(f"*.{kind}")}
+    texts |= {path: path.read_text() for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md")}
+    found = [f"{path.relative_to(ROOT)}: {hit[0]}" for path, text in texts.items() for hit in by_name.finditer(text)]
+    assert found == []
+    assert by_name.search("run  pip install 'suffice[math]'")
+    assert not by_name.search("pip install . './packages/suffice-gates[torch]'")
 
 
 def test_every_place_of_a_package_has_a_command_or_is_a_group():

@@ -1,7 +1,8 @@
 """Replays of independent samples, averaged over random orders, since the stored order has no meaning.
 
-The orders of a question follow from its name.  Several orders are replayed at once, as if they were further questions;
-see `PreparedOrders`.
+The orders of a question follow from its name.  Several orders are replayed at once, as further questions (`PreparedOrders`), and not
+as sums by stop, so that rules, selectors and ledgers have one engine: for 200 rules of votes on 1,319 questions of 40 samples in 100
+orders that takes 20 processor seconds, and the bare sums take 2.4 (`python -m benchmarks votes`).
 """
 
 from __future__ import annotations

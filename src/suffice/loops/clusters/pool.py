@@ -68,5 +68,5 @@ def _call(folder: str, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
     """Run a function in the driver's working directory, if this node can access it."""
     keep_folder_out()
     with suppress(OSError):
-        os.chdir(folder)
+        os.chdir(folder)  # for good: the process runs nothing but such tasks, and its own folder may be gone
     return fn(*args, **kwargs)

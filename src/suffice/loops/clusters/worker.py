@@ -155,7 +155,7 @@ class Worker:
     def run(self, words: Sequence[str], folder: str | None = None) -> ShardOutcome:
         """Run the command, in the driver's `folder` if accessible, once the shard's files are free."""
         if folder is not None and Path(folder).is_dir():
-            os.chdir(folder)
+            os.chdir(folder)  # for good: only a `WorkerProcess` is given a folder, and its own may be gone
         deadline = time.monotonic() + self._busy_s
         while True:
             outcome, is_busy = self._run_once(list(words))

@@ -115,7 +115,7 @@ def test_a_command_that_draws_asks_for_the_extra_before_it_reads(command, tmp_pa
     monkeypatch.setitem(sys.modules, "vl_convert", None)
     refused = cli(*command)
     assert refused.code == 1
-    assert "pip install 'suffice[charts]'" in refused.error
+    assert "pip install '.[charts]'" in refused.error
     assert [*tmp_path.iterdir()] == []
 
 

@@ -80,6 +80,9 @@ def _printed(case: Case, log: Log, said: str, out: Path, depth: int = DEPTH) -> 
         command = shlex.split(line)
         code, answer = _suffice(command)
         options = shlex.join(command[command.index("--yes") + 1 :]) if "--yes" in command else line
+        if code == 0 and case.samples and "--samples" in answer:
+            options += " --samples"
+            code, answer = _suffice([*command, "--samples"])
         if code == 0 and not differences(case, log, read_recording(out), samples=case.samples):
             return options
         if code and depth > 1 and (deeper := _printed(case, log, answer, out, depth - 1)):

@@ -13,11 +13,6 @@ KNOWN: dict[str, str] = {
     "code_answers": "programs are compared by the words of question answering, where `-` and `+` are the same",
     "smolagents_gaia": "the thoughts of an agent are read as its answers",
     "qwen_math_samples": "`answer`, the worked solution, is read as the gold, since `gt` is no usual name",
-    "alpaca_eval_annotations": "the numbered outputs of two systems are read as rounds",
-    "autogen_team": "what the user and the critic say is read as rounds, since speakers are in `source`",
-    "evalplus_samples": "`solution` is not read as an answer, and nothing else is",
-    "human_eval_results": "rows of a question may be independent samples, which no note says",
-    "tau_bench_trials": "trials may be independent samples, which no note says",
     "verl_rollouts": "`gts` is not read as the gold answers",
 }
 

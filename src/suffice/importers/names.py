@@ -62,6 +62,7 @@ RUNS = (
     "agent_id",
     "agent",
     "member",
+    "generator",
     "trial",
     "attempt",
     "repeat",

@@ -21,7 +21,7 @@ from suffice import Policy, fixed_k
 from suffice.common.tables import Column, Table, render
 from suffice.policy.rounds import Floats
 from suffice.policy.seen import Seen
-from suffice.verdicts.decisions import Trial
+from suffice.verdicts.decisions import SAVABLE, Trial
 from suffice.verdicts.decisions.losses import Measured, Totals
 from suffice.verdicts.decisions.same_loop import LoopStops
 
@@ -124,7 +124,7 @@ def units(worst: Floats, best: Floats) -> Measured:
         open=(worst * (worst != best)).sum(axis=-1),
         squares=(worst**2).sum(axis=-1),
         values=np.zeros(ROUNDS),
-        costs={"calls": calls, "tokens": calls, "money": calls},
+        costs=dict.fromkeys(SAVABLE, calls),
         twins=nothing,
         gains=nothing,
         squared_gains=nothing,

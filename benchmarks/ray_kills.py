@@ -166,33 +166,47 @@ class _Driver:
         return self.process.returncode is None
 
 
-def record_killed(folder: Path, cluster: Nodes, victim: str, *, kills: int, questions: int) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Questions, and their recording by a single process that nobody kills."""
+
+    dataset: Path
+    recording: Path
+    questions: int
+    requests: int
+
+
+def record_alone(folder: Path, *, questions: int) -> Reference:
+    """Record questions with one process; return what it wrote into an empty folder, and how often it asked."""
+    folder.mkdir()
+    dataset, recording = folder / "q.jsonl", folder / "one.parquet"
+    dataset.write_text("".join(json.dumps(question(number)) + "\n" for number in range(questions)), "utf-8")
+    with Endpoint(reply, usage="plain") as endpoint:
+        subprocess.run(command(dataset, endpoint.url, recording), check=True, capture_output=True)
+        return Reference(dataset, recording, questions, len(endpoint.requests))
+
+
+def record_killed(folder: Path, cluster: Nodes, victim: str, alone: Reference, *, kills: int) -> dict[str, Any]:
     """Record while processes are killed; return how many calls that took.
 
     Args:
         folder: An empty folder.
         cluster: Where the workers run.
         victim: What is killed: `worker`, `node` or `driver`.
+        alone: The questions, as one process recorded them.
         kills: How often.
-        questions: How many are recorded.
 
     Raises:
         AssertionError: The recording is not that of a single process, or a call was repeated that was not in flight.
     """
     folder.mkdir()
-    dataset = folder / "q.jsonl"
-    dataset.write_text("".join(json.dumps(question(number)) + "\n" for number in range(questions)), "utf-8")
-    with Endpoint(reply, usage="plain") as alone:
-        subprocess.run(command(dataset, alone.url, folder / "one.parquet"), check=True, capture_output=True)
     in_flight = killed_processes = 0
     with Endpoint(reply, usage="plain", allow=0) as endpoint:
         on_cluster = ("--on", "ray", f"--set=workers={WORKERS}", f"--set=shards={2 * WORKERS}")
-        driver = _Driver(command(dataset, endpoint.url, folder / "parts", *on_cluster), folder / "log")
+        driver = _Driver(command(alone.dataset, endpoint.url, folder / "parts", *on_cluster), folder / "log")
         try:
             for place in range(1, kills + 1):
-                endpoint.allow = len(endpoint.requests) + len(alone.requests) // (
-                    2 * kills
-                )  # in the first half all work
+                endpoint.allow = len(endpoint.requests) + alone.requests // (2 * kills)  # in the first half all work
                 _until(
                     lambda: driver.check_alive() and len(endpoint.requests) > endpoint.allow and cluster.all_work(),
                     "the endpoint holds calls, and each node works",
@@ -223,7 +237,7 @@ def record_killed(folder: Path, cluster: Nodes, victim: str, *, kills: int, ques
             driver.process.wait()
         calls = Counter(request.prompt for request in endpoint.requests if "Where is tower" in request.prompt)
     repeated = sum(calls.values()) - len(calls)
-    if columns_of(folder / "parts") != columns_of(folder / "one.parquet"):
+    if columns_of(folder / "parts") != columns_of(alone.recording):
         raise AssertionError("the recording is not that of a single process")
     if repeated > CONCURRENCY * killed_processes:
         raise AssertionError(f"{repeated} calls repeated, of {killed_processes} processes with {CONCURRENCY} in flight")
@@ -231,8 +245,8 @@ def record_killed(folder: Path, cluster: Nodes, victim: str, *, kills: int, ques
         "victim": victim,
         "kills": kills,
         "workers_ended": killed_processes,
-        "questions": questions,
-        "rounds": questions * ROUNDS,
+        "questions": alone.questions,
+        "rounds": alone.questions * ROUNDS,
         "in_flight": in_flight,
         "repeated": repeated,
     }
@@ -255,10 +269,9 @@ def main() -> None:
     print("|---|---:|---:|---:|---:|---:|")
     results = []
     with tempfile.TemporaryDirectory() as folder, nodes() as cluster:
+        alone = record_alone(Path(folder) / "alone", questions=arguments.questions)
         for victim in arguments.victims:
-            result = record_killed(
-                Path(folder) / victim, cluster, victim, kills=arguments.kills, questions=arguments.questions
-            )
+            result = record_killed(Path(folder) / victim, cluster, victim, alone, kills=arguments.kills)
             cells = [result[key] for key in ("kills", "workers_ended", "rounds", "repeated", "in_flight")]
             print(f"| {victim} | {' | '.join(map(str, cells))} |", flush=True)
             results.append(result)

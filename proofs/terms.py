@@ -1,6 +1,6 @@
 """Proof terms out of rule objects, and numbers out of proof terms.
 
-`term_of` runs the rule's own `fires` on symbolic rounds.  `evaluate` reads the term that comes out, node by node, with
+`term_of` runs the rule's own `fires` on symbolic rounds.  `evaluator` reads the term that comes out, node by node, with
 numpy's doubles; `agreement` compares that with what `fires` says of the same numbers.  So the one thing that is trusted
 without a check is that z3 means by IEEE 754 what the standard says.
 """
@@ -40,7 +40,7 @@ __all__ = [
     "WITHIN",
     "agreement",
     "at",
-    "evaluate",
+    "evaluator",
     "random_rule",
     "random_values",
     "symbolic_rounds",
@@ -133,34 +133,46 @@ _MEANING: dict[int, Callable[..., Any]] = {
 }
 
 
-def evaluate(term: z3.ExprRef, values: Mapping[str, Array]) -> Array:
-    """Return the value of a term at every round, shape ``(n_questions, n_rounds)``.
+def evaluator(term: z3.ExprRef) -> Callable[[Mapping[str, Array]], Array]:
+    """Return a function from columns to the value of a term at every round, shape ``(n_questions, n_rounds)``.
+
+    The columns go by the names of the term's functions, and have that shape, too.  Each node is read from z3 once, here.
 
     Args:
         term: What `term_of` gave for `POSITION` and any `LENGTH`.
-        values: Columns by the names of the term's functions, shape ``(n_questions, n_rounds)``.
 
     Raises:
         Refuted: The term holds something that has no value here.
     """
-    shape = next(iter(values.values())).shape
-    positions = np.broadcast_to(np.arange(shape[1]), shape)
-    known: dict[int, Any] = {POSITION.get_id(): positions, LENGTH.get_id(): shape[1]}
+    position, length, root = POSITION.get_id(), LENGTH.get_id(), term.get_id()
+    steps: dict[int, tuple[Any, list[int]]] = {}  # each node after those that it is made of
 
-    def value(node: z3.ExprRef) -> Any:
-        if node.get_id() not in known:
-            inner = [value(child) for child in node.children()]
-            kind = node.decl().kind()
+    def visit(node: z3.ExprRef) -> int:
+        key = int(node.get_id())
+        if key not in (position, length) and key not in steps:
+            inner, kind = [visit(child) for child in node.children()], node.decl().kind()
             if kind == z3.Z3_OP_UNINTERPRETED and inner:
-                # Positions out of range are asked for in branches that are not taken only.
-                position = np.clip(np.broadcast_to(inner[0], shape), 0, shape[1] - 1)
-                known[node.get_id()] = np.take_along_axis(values[node.decl().name()], position, axis=1)
+                steps[key] = node.decl().name(), inner
             else:
-                known[node.get_id()] = _MEANING[kind](*inner) if kind in _MEANING else _constant(node)
-        return known[node.get_id()]
+                steps[key] = _MEANING[kind] if kind in _MEANING else _constant(node), inner
+        return key
 
-    with np.errstate(all="ignore"):
-        return np.broadcast_to(value(term), shape)
+    def value(values: Mapping[str, Array]) -> Array:
+        shape = next(iter(values.values())).shape
+        known: dict[int, Any] = {position: np.broadcast_to(np.arange(shape[1]), shape), length: shape[1]}
+        with np.errstate(all="ignore"):
+            for key, (step, places) in steps.items():
+                inner = [known[place] for place in places]
+                if isinstance(step, str):
+                    # Positions out of range are asked for in branches that are not taken only.
+                    read = np.clip(np.broadcast_to(inner[0], shape), 0, shape[1] - 1)
+                    known[key] = np.take_along_axis(values[step], read, axis=1)
+                else:
+                    known[key] = step(*inner) if callable(step) else step
+        return np.broadcast_to(known[root], shape)
+
+    visit(term)
+    return value
 
 
 def _constant(node: z3.ExprRef) -> Any:
@@ -213,11 +225,11 @@ def agreement(*, n_rules: int = 200, n_inputs: int = 500, seed: int = 0) -> int:
     for rule, n_rounds in itertools.product(rules, (1, 3, 5, 8)):
         names = sorted(rule.signals) or ["a"]
         if n_rounds == 1:
-            term = z3.simplify(term_of(rule, symbolic_rounds(names), *WITHIN))
+            of_term = evaluator(z3.simplify(term_of(rule, symbolic_rounds(names), *WITHIN)))
         values = random_values(rng, (n_inputs // 4, n_rounds), names)
         seen = np.arange(n_rounds) < rng.integers(1, n_rounds + 1, size=(n_inputs // 4, 1))
         fires = rule.fires(Rounds(values, np.arange(1, n_rounds + 1), seen))
-        found = evaluate(term, {**values, "seen": seen})
+        found = of_term({**values, "seen": seen})
         if not np.array_equal(found, fires):
             q, position = np.argwhere(found != fires)[0]
             numbers = {name: values[name][q].tolist() for name in names}

@@ -1,6 +1,6 @@
-"""Suffice: whether to retrieve, when to stop, and which round's answer to return.
+"""Suffice decides whether to retrieve, when to stop, and which round's answer to return.
 
-``import suffice`` costs numpy only; what needs more is imported when it is first used.
+``import suffice`` only loads numpy; other dependencies are imported on first use.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""``python -m suffice``."""
+"""The entry point of ``python -m suffice``."""
 
 import os
 import sys

@@ -51,11 +51,11 @@ class DataError(SufficeError, ValueError):
 
 
 class BusyError(DataError):
-    """Another process holds the file; once it has ended, the same call works."""
+    """Another process is using the file; once that process has ended, the same call succeeds."""
 
 
 class NotFoundError(DataError):
-    """No file has this name, and nothing that is known or recorded does."""
+    """No file has this name, and no known or recorded object does."""
 
 
 class SchemaError(DataError):
@@ -70,9 +70,9 @@ class UnsettledError(DataError):
     """Data can be read in several ways, and only their owner knows which is right.
 
     Args:
-        message: What can be read in several ways.
+        message: The ambiguity, in words.
         parameter: The parameter of the reader that settles it.
-        choices: By the command line's option, the parameter's value and what it means.
+        choices: For each option of the command line, the parameter's value and its meaning.
     """
 
     def __init__(self, message: str, parameter: str, choices: Mapping[str, tuple[Any, str]]) -> None:
@@ -86,11 +86,11 @@ class UnsettledError(DataError):
 
 
 class CensoredError(DataError):
-    """The question is about rounds that were never run, because a rule ended the recording early."""
+    """The request concerns rounds that were never run, because a rule ended the recording early."""
 
 
 class UnknownSignalError(SufficeError, LookupError):
-    """A rule or a selector reads a signal that is not there."""
+    """A rule or a selector reads a signal that does not exist."""
 
     def __str__(self) -> str:
         return Exception.__str__(self)
@@ -100,8 +100,8 @@ class RuleSyntaxError(SufficeError, ValueError):
     """The text of a rule does not parse.
 
     Args:
-        message: What is wrong.
-        span: The part of the text that is wrong, its first character and that after its last; None = not known, or all.
+        message: The error, in words.
+        span: Start and end (exclusive) of the wrong part of the text; None = unknown, or the whole text.
     """
 
     def __init__(self, message: str, span: tuple[int, int] | None = None) -> None:
@@ -117,8 +117,8 @@ class MissingExtraError(SufficeError, ImportError):
     """An optional dependency is not installed.
 
     Args:
-        feature: The part that needs it.
-        extra: The extra that brings it; empty if a whole distribution is missing.
+        feature: The feature that needs the dependency.
+        extra: The extra that installs it; empty if a whole distribution is missing.
         distribution: The distribution that the extra belongs to.
     """
 
@@ -135,7 +135,7 @@ class MissingExtraError(SufficeError, ImportError):
         self.distribution = distribution
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Rebuild the error in another process with the message that it has."""
+        """Rebuild the error in another process with the same message."""
         state = {**self.__dict__, "args": self.args, "msg": self.msg}
         return type(self), (self.feature, self.extra, self.distribution), state
 
@@ -161,7 +161,7 @@ class AuthenticationFailedError(ModelError):
 
 
 class PendingReplyError(ModelError):
-    """The reply comes with a batch: it was written into one, or is awaited."""
+    """The reply will come with a batch, into which the request was written."""
 
 
 class ModelTimeoutError(ModelError, TimeoutError):

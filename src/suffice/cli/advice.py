@@ -23,7 +23,7 @@ _OUT = Path("decision.json")
 
 @dataclass(frozen=True, kw_only=True)
 class _Declared:
-    """Options declared before the first verdict; they hold for all later questions."""
+    """Options that are declared before the first verdict and hold for all later questions."""
 
     panel: ClassVar[str] = "What is declared once"
 
@@ -42,7 +42,8 @@ class _Declared:
         float | None, typer.Option("--risk", help="The risk that advice loses more, in (0, 1); default: 0.05.")
     ] = None
     cost: Annotated[
-        str | None, typer.Option("--cost", help=f"The cost to save: {', '.join(SAVABLE)}; default: calls.")
+        str | None,
+        typer.Option("--cost", help=f"The cost to save: {', '.join(SAVABLE)}; default: calls, or retrievals."),
     ] = None
     baseline: Annotated[
         str | None,
@@ -85,6 +86,12 @@ def decide_command(
     pricing: options.Pricing,
     output: Output,
     where: Where = None,
+    signal: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--signal", help="A column that is a confidence in round 0's answer: it may skip retrieval; repeatable."
+        ),
+    ] = None,
     leave_out_failed: Annotated[
         bool,
         Setting(
@@ -129,6 +136,7 @@ def decide_command(
             prices=pricing.of(recording),
             leave_out_failed=leave_out_failed,
             previous=earlier,
+            signals=signal or (),
         )
     advice.save(target)
     then = {

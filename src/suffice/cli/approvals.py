@@ -57,7 +57,7 @@ class Approval:
 
 
 def is_loopback(url: str) -> bool:
-    """Return whether an address of `checked_url` can only be this machine.
+    """Return whether an address, as `checked_url` returns it, can only be this machine.
 
     >>> is_loopback("http://127.0.0.1:8000/v1"), is_loopback("http://127.0.0.1.evil.com/v1")
     (True, False)
@@ -74,7 +74,7 @@ def is_loopback(url: str) -> bool:
 
 
 def _origins(urls: str, *, loopback: bool) -> Iterator[str]:
-    """Yield scheme, host and port of endpoints; those of this machine only if `loopback`."""
+    """Yield scheme, host and port of endpoints; endpoints on this machine only if `loopback`."""
     from suffice.loops.models._clients import checked_urls
 
     for url in checked_urls(urls):
@@ -96,7 +96,10 @@ def wanted(settings: Mapping[str, Any]) -> list[Approval]:
 
 
 def _wanted(urls: str | None, variables: Mapping[str, bool]) -> list[Approval]:
-    """Return the approvals needed to send keys to endpoints; each variable comes with whether the file names it."""
+    """Return the approvals needed to send keys to endpoints.
+
+    `variables` says for each variable whether the file names it.
+    """
     from suffice.loops.models._clients import OPENAI_URL
 
     urls = urls or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL
@@ -108,12 +111,12 @@ def _wanted(urls: str | None, variables: Mapping[str, bool]) -> list[Approval]:
 
 
 def check_approved(context: Any) -> None:
-    """Ask for the approval that the running command needs, or raise.
+    """Ask the user for the approval that the running command needs, or raise.
 
     It needs one if `suffice.toml` names the key, or the endpoint to which a key is sent, unless that is this machine.
 
     Raises:
-        BadParameter: Something is not approved, and nobody can be asked, or the answer is no.
+        BadParameter: An approval is missing, and there is no user to ask, or the user refuses.
     """
     values = context.params
     if _URL not in values:
@@ -142,7 +145,7 @@ def check_approved(context: Any) -> None:
 
 
 def _endpoints(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the parameters of the address and of the key of each endpoint; a judge's are those of the model unless it has its own."""
+    """Yield each endpoint's parameters of address and key; a judge has the model's unless it has its own."""
     prefixes = {name.removesuffix(ending) for ending in (_URL, _KEY) for name in values if name.endswith(ending)}
     for prefix in sorted(prefixes):
         url, key = (prefix + own if values.get(prefix + own) is not None else own for own in (_URL, _KEY))
@@ -178,7 +181,7 @@ def approvals_here() -> list[Approval]:
     """Return the approvals for the current folder, from the user's file and the environment.
 
     Raises:
-        DataError: One of them cannot be read.
+        DataError: An approval cannot be read.
     """
     here = str(Path.cwd())
     return [*_from_environment(), *(one for one in _stored() if one.folder == here)]
@@ -213,7 +216,7 @@ def _stored() -> list[Approval]:
 
 
 def approve(approvals: Iterable[Approval]) -> None:
-    """Keep approvals for later commands, in a file that only the user can read."""
+    """Store approvals for later commands, in a file that only the user can read."""
     path, new = approvals_file(), {*approvals}
     if not new:
         return

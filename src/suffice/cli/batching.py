@@ -1,4 +1,4 @@
-"""Options of recordings in batches."""
+"""Options of commands that send their requests in batches."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ def certify_command(
 
 
 def certify_path(recording: Recording, tune: Recording, policy: Policy, signal: str, claim: Claim) -> Certification:
-    """Certify along the threshold of one signal, values and test order taken from tune questions."""
+    """Certify along thresholds of one signal; tune questions give the values and the test order."""
     family = threshold_path(policy, signal, path_values(policy, signal, tune))
     return certify(recording, family, claim, tune=tune)
 

@@ -1,4 +1,4 @@
-"""Options of commands that a Ray cluster can run shard by shard, and how they are run there."""
+"""Options of commands that can run on a Ray cluster, shard by shard."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _ANY_NUMBER = re.compile(r"\d+")
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterOptions:
-    """The cluster that works on shards of the questions: its address, its workers, and the resources of each."""
+    """The cluster that runs the shards: its address, its workers, and the resources of each."""
 
     panel: ClassVar[str] = "Cluster"
 
@@ -78,15 +78,15 @@ class ClusterOptions:
         quiet: bool,
         ends_whole: bool = False,
     ) -> tuple[list[ShardOutcome], Total] | None:
-        """Run the command that is running on the cluster, and return how its shards ended; None if no cluster was named.
+        """Run the current command on the cluster and return the outcomes of its shards; None without a cluster.
 
         Args:
             context: The command.
-            out: The folder of the parts; or the file, beside which the parts are.
-            title: What is done, for the bar.
+            out: The folder of the parts; or the output file, next to the parts.
+            title: A description of the work, for the bar.
             shard: The value of `--shard`.
             quiet: Whether to show no bar.
-            ends_whole: Whether the command joins what its shards wrote, when it is run without one at the end.
+            ends_whole: Whether the command, run without a shard at the end, joins the files of its shards.
         """
         if not self._is_named():
             return None
@@ -133,7 +133,7 @@ class ClusterOptions:
         return outcomes, total
 
     def _is_named(self) -> bool:
-        """Return whether a cluster was named; refuse other options without one."""
+        """Return whether a cluster was named; raise if other cluster options were given without one."""
         given = list(given_fields(self).values())
         if self.on is None and given:
             raise DataError(f"{given[0]} is for a cluster, and there is none: give --on ray, too")
@@ -141,7 +141,7 @@ class ClusterOptions:
 
     @contextmanager
     def parts(self, jobs: int | None) -> Iterator[int | None]:
-        """Let the parts of a recording be worked on by the cluster; yield how many at a time, or `jobs` without a cluster."""
+        """Let the cluster process a recording's parts; yield how many at a time, or `jobs` without a cluster."""
         if not self._is_named():
             yield jobs
             return
@@ -171,7 +171,7 @@ class ClusterOptions:
         )
 
     def run_whole(self, context: typer.Context, out: Path, title: str, *, shard: Shard | None, output: Output) -> bool:
-        """Run the command on the cluster and print what it prints at the end; return False if no cluster was named."""
+        """Run the command on the cluster and print its final output; return False if no cluster was named."""
         run = self.run(context, out, title, shard=shard, quiet=output.as_json, ends_whole=True)
         if run is None:
             return False
@@ -184,7 +184,7 @@ class ClusterOptions:
 
 @contextmanager
 def _marker_file(marker: Path) -> Iterator[str]:
-    """Write a file beside the parts, by which workers see that the folder is the same; yield what it says."""
+    """Write a file beside the parts, so that workers can check that they see the same folder; yield its content."""
     token = uuid4().hex
     make_folder(marker.parent)
     write_file(marker, token)
@@ -195,7 +195,7 @@ def _marker_file(marker: Path) -> Iterator[str]:
 
 
 def _needs(context: typer.Context, words: Sequence[str], out: Path, marker: Path, token: str) -> Needs:
-    """Return what workers must see: every file and folder that the command names, and where the keys are."""
+    """Return the files, folders and keys that workers must be able to access."""
     from suffice.loops.clusters.worker import Needs
 
     changing = {str(out), str(context.params.get("cache"))}
@@ -231,7 +231,7 @@ def _moved(move: Any, total: Total) -> None:
 
 
 def _notes_of(outcomes: Sequence[ShardOutcome]) -> list[str]:
-    """Return what workers noted, once where notes differ by numbers alone."""
+    """Return the workers' notes; notes that differ only in numbers appear once."""
     notes: dict[str, str] = {}
     for outcome in outcomes:
         for note in outcome.notes:

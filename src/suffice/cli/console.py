@@ -1,4 +1,4 @@
-"""The console: sentences and tables for people, JSON for programs; nothing that is printed can steer the terminal."""
+"""The console: sentences and tables for people, JSON for programs; printed text cannot control the terminal."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _sign(control: re.Match[str]) -> str:
 
 
 class Terminal(Console):
-    """A console on which only our own styles, and no text, can move the cursor, set a title or clear the screen."""
+    """A console that makes text printable, so that it cannot move the cursor, set a title or clear the screen."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         """Return the segments to print, with their text made printable."""
@@ -62,7 +62,7 @@ errors = Terminal(stderr=True, highlight=False, width=None if sys.stderr.isatty(
 
 
 def say(text: str, *, bold: bool = False) -> None:
-    """Print a sentence to standard output on one line; brackets in it are not markup."""
+    """Print a sentence to standard output on one line; brackets in it are not read as markup."""
     console.print(text, style="bold" if bold else None, markup=False, soft_wrap=True)
 
 
@@ -72,7 +72,7 @@ def warn(text: str) -> None:
 
 
 def quiet_bars() -> None:
-    """Keep the bars of transformers and of hub downloads out of files and pipes; call it before either is imported."""
+    """Hide the progress bars of transformers and hub downloads in files and pipes; call it before importing them."""
     if not errors.is_terminal:
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 
@@ -98,11 +98,11 @@ def number(value: float | None, digits: int = 2) -> str:
 
 
 def table_view(table: Table, fit: int | None = None) -> Grid:
-    """Convert a table to one of rich, without its title and notes.
+    """Convert a table to one of the library rich, without its title and notes.
 
     Args:
         table: The table.
-        fit: A width that it `fits`: numbers stay on one line, while headings and texts may be broken.
+        fit: A width that the table fits into, see `fits`; numbers stay on one line, while headings and texts may wrap.
     """
     grid = Grid(box=None, pad_edge=False, header_style="bold")
     widths: list[int] | list[None] = [None] * len(table.columns) if fit is None else _widths(table, fit)
@@ -115,12 +115,12 @@ def table_view(table: Table, fit: int | None = None) -> Grid:
 
 
 def fits(table: Table, width: int) -> bool:
-    """Return whether a table fits a width if only headings and texts are broken."""
+    """Return whether a table fits into a width if only headings and texts wrap."""
     return sum(least for least, _ in _width_ranges(table)) + _GAP * (len(table.columns) - 1) <= width
 
 
 def _width_ranges(table: Table) -> list[tuple[int, int]]:
-    """Return the least width of each column, and its width without line breaks."""
+    """Return the minimum width of each column, and its width without wrapping."""
     ranges = []
     for column, *cells in zip(table.columns, *table.texts(), strict=True):
         longest = max((cell_len(line) for cell in cells for line in cell.splitlines()), default=0)
@@ -141,21 +141,22 @@ def _widths(table: Table, width: int) -> list[int]:
     return widths
 
 
-def print_table(table: Table) -> None:
-    """Print a whole table, and its notes below it."""
+def print_table(table: Table, to: Terminal | None = None) -> None:
+    """Print a whole table, and its notes below it, to standard output or another console."""
+    to = console if to is None else to
     if table.title:
-        console.print(Text(table.title, style="italic"))
-    console.print(table_view(table, console.width if fits(table, console.width) else None))
+        to.print(Text(table.title, style="italic"))
+    to.print(table_view(table, to.width if fits(table, to.width) else None))
     for note in table.notes:
-        say(f"note: {note}")
-    console.print()
+        to.print(f"note: {note}", markup=False, soft_wrap=True)
+    to.print()
 
 
 @contextmanager
 def progress_bar(title: str, *, quiet: bool) -> Iterator[Callable[..., None] | None]:
     """Show a progress bar on standard error; yield a function that moves it, or None if that is not a terminal.
 
-    In the worker of a cluster, the driver shows the bar.
+    In a cluster's worker, the driver shows the bar.
 
     Args:
         title: The title of the work.

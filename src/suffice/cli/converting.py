@@ -87,7 +87,7 @@ def split_sizes(text: str) -> dict[str, int]:
     {'tune': 100, 'eval': 300}
 
     Raises:
-        BadParameter: It is written in another way.
+        BadParameter: The text has another form.
     """
     pairs = [item.partition("=") for item in text.split(",")]
     sizes = {name.strip(): int(n) for name, _, n in pairs if n.strip().isdecimal()}

@@ -95,7 +95,7 @@ def deploy_command(
 
 
 def _position_note(policy: Policy, *, is_given: bool) -> str:
-    """Return a note on the position at which the lines read the answer in a reply, and on replies without it."""
+    """Return a note on the answer position that the lines use, and on replies without an answer there."""
     position = policy.answer_position
     if position.kind == "whole":
         return "the lines read the whole reply as the answer, after any thinking block"

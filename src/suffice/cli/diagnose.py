@@ -1,4 +1,4 @@
-"""`suffice diagnose`: what a recording shows about its signals, calibrators and stops, without a call."""
+"""`suffice diagnose`: examine a recording's signals, calibrators and stops, without a call."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def diagnose_command(
 
 
 def _cell_names(paths: Sequence[Path]) -> list[str]:
-    """Return a name for each cell: the file's, with its folder's where several files share it."""
+    """Return a name for each cell: the file's name, with its folder's if several files share the name."""
     stems = [path.stem for path in paths]
     return [
         f"{path.parent.name}/{stem}" if stems.count(stem) > 1 else stem for path, stem in zip(paths, stems, strict=True)

@@ -1,4 +1,4 @@
-"""Import users' files: those that register rules, metrics and the like, and those whose object an option names."""
+"""Import users' files: modules that register rules, metrics and so on, and objects named in options."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _IN_FILE = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_]\w*)")
 
 
 def load_extensions(names: Iterable[str]) -> None:
-    """Import the modules that register signals, rules, metrics and the like: installed ones, and those named here."""
+    """Import the modules that register signals, rules, metrics and so on: installed ones, and those named here."""
     for entry in entry_points(group=EXTENSIONS):
         load_entry((entry,), f"the extension {entry.name!r}")
     for name in names:
@@ -28,7 +28,7 @@ def load_extensions(names: Iterable[str]) -> None:
 
 
 def import_named(name: str) -> ModuleType:
-    """Import a module by its name or the path of its file; none is imported twice."""
+    """Import a module by its name or its file's path, at most once."""
     from suffice.common.processes import import_file
 
     try:
@@ -38,7 +38,7 @@ def import_named(name: str) -> ModuleType:
 
 
 def is_in_file(text: str) -> bool:
-    """Return whether the value of an option names an object of a file of Python.
+    """Return whether an option's value names an object in a Python file.
 
     >>> is_in_file("mine/words.py:Words"), is_in_file("llama3:latest")
     (True, False)
@@ -47,7 +47,7 @@ def is_in_file(text: str) -> bool:
 
 
 def object_in_file(text: str) -> Any:
-    """Import a file, and return the object of that name in it; a class is called without arguments.
+    """Import a file, and return the object of the given name; a class is called without arguments.
 
     Args:
         text: ``FILE.py:NAME``.

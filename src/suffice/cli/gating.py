@@ -29,7 +29,7 @@ SELF_RAG_GATE = Path("self-rag")
 
 @dataclass(frozen=True, kw_only=True)
 class GateOptions:
-    """Options of the gate, which decides at round 0, and of the model that reads the question for it."""
+    """Options of the gate, which decides at round 0, and of the model that reads questions for it."""
 
     panel: ClassVar[str] = "Gate"
 
@@ -56,12 +56,12 @@ class GateOptions:
 
     @cached_property
     def probe(self) -> Any:
-        """The probe, if the gate is one."""
+        """The probe, if the gate is a probe; else None."""
         return None if self.gate is None or self.reflects or self._is_classifier else provided("Probe").load(self.gate)
 
     @property
     def reflects(self) -> bool:
-        """True if the gate decides by tokens of the answering model."""
+        """True if the gate decides by reflection tokens of the answering model."""
         return self.gate == SELF_RAG_GATE
 
     @cached_property
@@ -77,7 +77,7 @@ class GateOptions:
 
     @property
     def layer(self) -> int | None:
-        """The hidden states of a local model that the probe reads."""
+        """The layer of the local model whose hidden states the probe reads."""
         return None if self.probe is None else self.probe.card.layer
 
     @property
@@ -88,7 +88,7 @@ class GateOptions:
         return self.gate_model is not None and not self._is_classifier and reads_states
 
     def build(self, answerer: Answerer, answering: models.Examined, run: LocalRun) -> Gate | None:
-        """Return the gate, if there is one; `run` has the options of its own model on this machine."""
+        """Build the gate, if there is one; `run` has the options of the gate's own local model."""
         if self.reflects:
             return self._reflection(answerer)
         if self.gate is not None and self._is_classifier:
@@ -104,7 +104,7 @@ class GateOptions:
         return None
 
     def _reflection(self, answerer: Answerer) -> Gate:
-        """Return the gate of the answering model's reflection tokens."""
+        """Return the gate that reads the answering model's reflection tokens."""
         if self.gate_model is not None or self.gate_base_url is not None:
             raise DataError("--gate self-rag reads the answering model itself: leave out gate-model and gate-base-url")
         if not has_attentions(answerer):
@@ -112,7 +112,7 @@ class GateOptions:
         return provided("ReflectionGate")(answerer)
 
     def _source(self, probe: Any, answerer: Answerer, answering: models.Examined, run: LocalRun) -> Any:
-        """Return the model that gives the states on which the probe was fitted."""
+        """Return the model whose hidden states the probe was fitted on."""
         card, model, prompt = probe.card, self.gate_model, built_in_prompt(answering.prompt)
         kind = card.pinned.get("kind")
         if kind == "encoder states":
@@ -156,7 +156,7 @@ def require_used(
 
 
 def encoder_of(name: str, device: str | None = None) -> Embedder:
-    """Return the sentence encoder that a gate reads questions with."""
+    """Return the sentence encoder that a gate uses to read questions."""
     packaged = provided("MiniLM")()
     embedder = packaged if name in ("minilm", packaged.id) else models.build_embedder(name, device)
     if embedder is None:
@@ -165,7 +165,7 @@ def encoder_of(name: str, device: str | None = None) -> Embedder:
 
 
 def note_fitted(fitted: Mapping[str, Seen | None], questions: Sequence[Question]) -> None:
-    """Warn on standard error about models that were fitted on some of these questions, by id or text."""
+    """Warn on standard error about models that were fitted on some of these questions, compared by id or text."""
     ids, texts = [item.question_id for item in questions], [item.question for item in questions]
     for name, seen in fitted.items():
         if seen is None:

@@ -84,7 +84,7 @@ def _leaves(hint: Any) -> set[Any]:
 
 
 def _as_text(hint: Any) -> Any:
-    """Replace the recording's path in a type hint by text."""
+    """Replace the type of a recording's path in a type hint by text."""
     kind, option = get_args(hint)
     option = copy(option)
     option.metavar = option.metavar or "PATH"
@@ -97,7 +97,7 @@ def _mapped_over(function: Callable[[Any], Any], value: Any) -> Any:
 
 
 def _of_this_machine(value: Any) -> Any:
-    """Return a value; raise if it is a local path made from a URL."""
+    """Return a value unchanged; raise if it is a local path made from a URL."""
     if isinstance(value, Path) and _URL_AS_PATH.match(str(value)):
         raise BadParameter(f"{str(value)!r} is a URL, and only a recording may be at one: give a path of this machine")
     return value
@@ -117,7 +117,7 @@ def _options(group: Any) -> Iterator[inspect.Parameter]:
 
 
 def command_line(context: Any, *left_out: str, folders: bool = False) -> str:
-    """Return the command that is running, with the values that it took from `suffice.toml`."""
+    """Return the running command as text, with the values that it took from `suffice.toml`."""
     words = context.command_path.split()
     for option, value in _values(context, left_out, hands_on=False):
         is_file = not folders and value is not None and Path(value).is_file()
@@ -126,7 +126,7 @@ def command_line(context: Any, *left_out: str, folders: bool = False) -> str:
 
 
 def command_words(context: Any, *left_out: str) -> list[str]:
-    """Return the arguments with which another process runs the same command, without the program's name.
+    """Return the arguments that let another process run the same command, without the program's name.
 
     They include values from `suffice.toml` and environment variables.
     """
@@ -144,7 +144,8 @@ def _values(context: Any, left_out: Collection[str], *, hands_on: bool) -> Itera
     Args:
         context: The command.
         left_out: Parameters to leave out.
-        hands_on: Whether another process gets them: with those of the environment, and settings of the file marked as such.
+        hands_on: True if another process gets the values. Then values from the environment are included, and settings
+            from the file are marked.
     """
     sources = {"COMMANDLINE", "DEFAULT_MAP", *(["ENVIRONMENT"] if hands_on else [])}
     for parameter in context.command.params:

@@ -1,4 +1,4 @@
-"""`suffice import`: turn rounds that somebody else recorded into a recording, and report on their values."""
+"""`suffice import`: convert rounds that were recorded elsewhere to a recording, and report on their values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar
 import typer
 
 from suffice.cli import models
-from suffice.cli.console import warn
+from suffice.cli.console import errors, print_table, warn
 from suffice.cli.groups import RecordingPath
 from suffice.cli.local import DeviceName
 from suffice.cli.output import Output, Screen
@@ -84,6 +84,22 @@ class _Reading:
             "--key", help="For traces: the attribute that names the question; trace_id makes each trace a question."
         ),
     ] = None
+    expected: Annotated[
+        list[str] | None,
+        typer.Option("--expected", metavar="ALARM", help="The log is right although this alarm doubts it; repeatable."),
+    ] = None
+
+    file_is: Annotated[
+        str | None,
+        typer.Option("--file-is", help="For a folder or zip: what a file is, a round, model, run or question."),
+    ] = None
+    query: Annotated[
+        str | None, typer.Option("--query", help="For SQLite and DuckDB: the SELECT whose rows are the table.")
+    ] = None
+    pattern: Annotated[
+        str | None,
+        typer.Option("--pattern", help="For prose: a regular expression with named groups, such as (?P<answer>.+)."),
+    ] = None
 
     def arguments(self) -> dict[str, Any]:
         """Return what was given, as importers take it."""
@@ -96,6 +112,7 @@ class _Reading:
             "ended": self.ended,
             "key": self.key,
             "where": where_pairs(self.where) or None,
+            "file_is": self.file_is,
         }
         return {name: value for name, value in read.items() if value is not None}
 
@@ -161,6 +178,9 @@ def import_command(
         confirm=_accept if yes else _confirm if interactive else None,
         samples=samples,
         normalizer=normalizer,
+        query=reading.query,
+        pattern=reading.pattern,
+        expected=reading.expected,
         **arguments,
     )
     output.show(summary.to_dict(), _import_screen(summary))
@@ -169,7 +189,7 @@ def import_command(
 def _embedder(
     path: Path, kind: str | None, name: str, device: str | None, arguments: Mapping[str, Any], *, embed: bool
 ) -> Embedder | None:
-    """Return the embedder of the answers, if any; raise if an option does not fit the format."""
+    """Return the embedder of the answers, if there is one; raise if an option does not fit the format."""
     format_ = kind_of(path) if kind is None else kind
     takes = inspect.signature(importer(format_)).parameters
     wrong = [option for option in arguments if option not in takes]
@@ -189,9 +209,11 @@ def _accept(_: PartedRun) -> bool:
 
 
 def _confirm(run: PartedRun) -> bool:
-    """Show how the columns were read, and return whether the user agrees."""
+    """Show how the columns and one question were read, and return whether the user agrees."""
     for reading in run.readings:
         warn(f"  {reading.ours}: {reading.theirs} ({reading.how})")
+    for table in run.shown:
+        print_table(table, errors)
     for note in run.notes:
         warn(f"  note: {note}")
     return typer.confirm("Import it like this?", default=True, err=True)
@@ -256,6 +278,7 @@ def _import_screen(summary: ImportSummary) -> Screen:
     return Screen(
         sentences=[sentence],
         tables=summary.tables()[1:],
+        shown=len(summary.tables()) - 2,
         notes=[*summary.notes, *nulled],
         files={"mapping": summary.mapping},
         then=_next_step(summary),
@@ -263,7 +286,7 @@ def _import_screen(summary: ImportSummary) -> Screen:
 
 
 def _next_step(summary: ImportSummary) -> str:
-    """Return the next command; none if nothing can be stopped, about which there are notes."""
+    """Return the next command; none if no round can be saved, which a note explains."""
     if summary.rounds <= 1:
         return ""
     if summary.samples:

@@ -99,7 +99,7 @@ def init_command(
 
 
 def _kept_tables() -> str:
-    """Return the text of the tables of the existing file; empty if there is none, or none that can be read."""
+    """Return the text of the existing file's tables; empty without a readable file."""
     if not FILE.exists():
         return ""
     try:

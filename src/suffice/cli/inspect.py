@@ -108,7 +108,7 @@ _LOOPS_GIVE = frozenset({"costs", "feedback", "passages", "pool_scores"})
 
 
 def _runnable(name: str, capabilities: frozenset[str]) -> str:
-    """Return `yes`, `after calibration`, or the missing capabilities."""
+    """Return `yes`, `after calibration`, or the missing capabilities, for a rule."""
     entry = NAMED_RULES[name]
     policy = Policy(rule=parse_rule(name if 0 in entry.arity else f"{name}(3)"))
     needs: frozenset[str] = frozenset()

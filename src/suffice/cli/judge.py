@@ -73,12 +73,12 @@ class Judging(models.Endpoint):
 
     @property
     def kept(self) -> Path:
-        """The file of the paid replies."""
+        """The file in which paid replies are stored."""
         return self.out.with_name(f"{self.out.name}.judged.sqlite") if self.cache is None else self.cache
 
     @contextmanager
     def asked(self, shard: Shard | None = None) -> Iterator[JudgeModel]:
-        """Yield the judge, with a cache: a shard's own file, or, without a shard, one that also has the replies of all shards."""
+        """Yield the judge with its cache: for a shard, its own file; otherwise a file with all shards' replies."""
         if self.model == "span-reader" and self.base_url is None:
             raise DataError(f"{self.model!r} reads spans and cannot judge: name a language model and its --base-url")
         prompt = PROMPTS["answer_first"]
@@ -106,7 +106,7 @@ class Judging(models.Endpoint):
             part.unlink(missing_ok=True)
 
     def show_shard(self, output: Output, shard: Shard, asked: int, what: str, failed: Sequence[str]) -> None:
-        """Print the number of calls or pairs of a shard; exit with 1 if some failed."""
+        """Print how many calls or pairs a shard made; exit with 1 if some failed."""
         kept = shard.beside(self.out, ".sqlite")
         sentence = f"shard {shard}: {counted(asked, what)} in this run, kept in {kept}"
         then = "the same command without --shard, once all shards have ended"
@@ -119,7 +119,7 @@ class Judging(models.Endpoint):
             raise Exit(1)
 
     def passages(self, source: Recording) -> dict[str, Passage]:
-        """Return passages by id: those of the data set and the corpus; of a store, only those that the recording names."""
+        """Return passages by id, of the data set and corpus; of a store, only those that the recording names."""
         known: dict[str, Passage] = {}
         if self.dataset is not None:
             known |= {p.passage_id: p for question in load_questions(self.dataset) for p in question.passages}

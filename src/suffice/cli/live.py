@@ -1,4 +1,4 @@
-"""Run one question in a live loop, and show its rounds as they come, the reason and the cost."""
+"""Run one question in a live loop, and show its rounds as they arrive, the reason and the cost."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SHORT, _WHOLE = 100, 400
 
 
 def show_live(loop: LiveLoop, question: str, passages: Sequence[Passage] = (), *, output: Output, then: str) -> None:
-    """Run one question and print it, also the rounds before a failure."""
+    """Run one question and print it, including the rounds before a failure."""
     _require_known(loop)
     question = well_formed(question)  # a shell may pass bytes that are not UTF-8
     if output.as_json:
@@ -44,7 +44,7 @@ def show_live(loop: LiveLoop, question: str, passages: Sequence[Passage] = (), *
 
 
 def _require_known(loop: LiveLoop) -> None:
-    """Raise for a misspelt signal before the first call; the command line knows every signal that its loops measure."""
+    """Raise for a misspelt signal before the first call; the loops of the command line measure known signals only."""
     known = {*SIGNALS, *components_of(loop.enrichers)}
     unknown = [name for name in loop.policy.raw_signals if name not in known]
     if unknown:
@@ -56,7 +56,7 @@ def _require_known(loop: LiveLoop) -> None:
 
 
 def _run_shown(loop: LiveLoop, question: str, passages: Sequence[Passage], *, most: int) -> Outcome:
-    """Run the question and print its rounds, on a terminal as they come."""
+    """Run the question and print its rounds; on a terminal, as they arrive."""
     table = Table(title="", columns=ROUND_COLUMNS, rows=())
     outcome: Outcome | None = None
     with Live(console=console, auto_refresh=False, transient=True) as live:

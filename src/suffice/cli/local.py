@@ -49,12 +49,12 @@ class LocalRun:
     ] = "{}"
 
     def open(self, model: str, prompt: Prompt, *, is_main: bool = True, **settings: Any) -> Any:
-        """Return the model of a folder or hub id.
+        """Open a local model, given as a folder or a hub id.
 
         Args:
             model: The folder, `ID` or `ID@REVISION`.
             prompt: Turns a question into messages.
-            is_main: Whether the setting `revision` is about this model.
+            is_main: Whether the setting `revision` applies to this model.
             **settings: Further arguments of `TransformersModel`.
         """
         quiet_bars()
@@ -78,11 +78,11 @@ class LocalRun:
         """Raise if an option was given although no language model runs on this machine.
 
         Args:
-            remedy: The advice, for the message: an option that opens such a model.
+            remedy: Advice for the message: an option that opens such a model.
             *useful: Options that have another use here: `device`, if a reranker or an encoder runs on this machine.
 
         Raises:
-            DataError: There is such an option.
+            DataError: Such an option was given.
         """
         unused = [option for field, option in given_fields(self).items() if field not in useful]
         if unused:
@@ -101,7 +101,7 @@ class LocalModel(LocalRun):
     ] = "answer_first"
 
     def load(self, model: str, layers: Sequence[int | str], **settings: Any) -> Any:
-        """Return the model of a folder or hub id, with the layers whose states are read."""
+        """Load a local model, given as a folder or hub id, with the layers whose states are read."""
         return self.open(model, built_in_prompt(self.instructions), layers=layers, **settings)
 
 
@@ -116,7 +116,7 @@ def hub_name(text: str, revision: str | None = None) -> tuple[str, str | None]:
         revision: A revision from another option.
 
     Raises:
-        DataError: Both name a revision, and not the same.
+        DataError: Both name a revision, and these differ.
     """
     name, at, own = text.partition("@")
     if not at or Path(text).exists():

@@ -36,7 +36,7 @@ class _Notes(logging.Handler):
     """A handler that prints the library's log messages as notes on standard error."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print one message."""
+        """Print one log message."""
         warn(f"note: {record.getMessage()}")
 
 
@@ -83,7 +83,7 @@ app = _root()
 
 
 def _show_notes() -> None:
-    """Print log messages of the main package and of the satellites on standard error."""
+    """Print log messages of the main package and its satellites on standard error."""
     for package in ("suffice", *(name.replace("-", "_") for name in DISTRIBUTIONS)):
         logging.getLogger(package).addHandler(_LOG_NOTES)
 
@@ -133,7 +133,7 @@ def run(arguments: list[str] | None = None) -> None:
 
 
 def _program_words() -> list[str]:
-    """Return the arguments of this program's own command line, for when `run` is not called by another program."""
+    """Return the arguments of this program's own command line, unless another program called `run`."""
     from suffice.common.processes import keep_folder_out
 
     keep_folder_out()
@@ -141,7 +141,7 @@ def _program_words() -> list[str]:
 
 
 def _with_commands(error: UnsettledError, words: Sequence[str]) -> str:
-    """Return the message of an unsettled question, with the whole command for each choice."""
+    """Return the message of an unsettled question, with the complete command for each choice."""
     if not all(option.startswith("--") for option in error.choices):
         return str(error)
     command = " ".join(["suffice", *map(quoted, words)])

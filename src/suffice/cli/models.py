@@ -1,4 +1,4 @@
-"""Options for a model, its judge and an embedder of drafts, and functions that build these."""
+"""Options for a model, its judge and an embedder of drafts, and functions that build them."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Endpoint:
 
     @cached_property
     def limits(self) -> RequestLimits:
-        """Limits on requests to the endpoints, for all models of the command together."""
+        """Limits on requests to the endpoints, shared by all models of the command."""
         return limits_here(
             RequestLimits(
                 requests_per_minute=self.requests_per_minute,
@@ -133,7 +133,7 @@ class Endpoint:
         option: str = "--base-url",
         **settings: Any,
     ) -> ChatModel:
-        """Build another model, whose name, endpoint and key are by default those of this one."""
+        """Build another model; its name, endpoint and key default to those of this model."""
         name, base_url, key_variable = name or self.model, base_url or self.base_url, key_variable or self.api_key_env
         key = api_key(key_variable)
         if base_url is None and "OPENAI_BASE_URL" not in os.environ and key is None:
@@ -174,12 +174,12 @@ class Examined(Endpoint):
         position: AnswerPosition | None = None,
         layer: int | None = None,
     ) -> Answerer:
-        """Return the model that the options describe: at an endpoint, local, of a user's file, or the embedded span reader.
+        """Return the model that the options describe: at an endpoint, local, from a user's file, or the span reader.
 
         Args:
             run: Options of a model on this machine.
             logprobs: Whether to request log-probabilities.
-            position: The position of the answer in a reply; default: that of the options.
+            position: The position of the answer in a reply; by default as in the options.
             layer: The layer of a local model whose hidden states are also read.
         """
         prompt, position, run = (
@@ -209,7 +209,7 @@ class Examined(Endpoint):
         )
 
     def _own(self) -> Answerer:
-        """Return the model that a file of the user's defines."""
+        """Return the model that a user's file defines."""
         examined = {item.name for item in fields(Examined)} - {"model"}
         for field, option in given_fields(self).items():
             if field in examined:
@@ -303,7 +303,7 @@ class Judge:
 
 @dataclass(frozen=True, kw_only=True)
 class Signals(Judge):
-    """Options for signals that cost calls of their own."""
+    """Options for signals that need extra calls."""
 
     panel: ClassVar[str] = "Signals"
 
@@ -331,11 +331,11 @@ class Signals(Judge):
         return (*listed, *([] if self.judge_model is None else [EntailmentJudge(self.chat(endpoint))]))
 
     def own(self, answerer: Answerer) -> tuple[Enricher, ...]:
-        """Return the enrichers that measure the setting `own-signal` by passes of the model that answers.
+        """Return the enrichers for the setting `own-signal`, which need passes of the answering model.
 
         Raises:
-            BadParameter: Another signal is named.
-            DataError: The model does not run here.
+            BadParameter: The setting names another signal.
+            DataError: The model does not run on this machine.
         """
         names = list(dict.fromkeys(self.own_signal or ()))
         unknown = [name for name in names if name not in OWN_SIGNALS]
@@ -384,7 +384,7 @@ def answer_position(text: str | None) -> AnswerPosition | None:
 
 
 def api_key(variable: str) -> str | None:
-    """Return the key in an environment variable; None if the default one is unset, since local servers need no key."""
+    """Return the key in an environment variable; None if the default variable is unset, as for local servers."""
     check_key_variable(variable, "--api-key-env")
     key = os.environ.get(variable)
     if not key and variable != DEFAULT_KEY:

@@ -226,7 +226,7 @@ def replay_command(
 
 
 def replay_screen(result: ReplayResult, then: str = "") -> Screen:
-    """Show the outcomes, without quantiles and the difference of calls, which follow roughly from the other columns."""
+    """Show the outcomes, without quantiles and differences of calls, which follow from the other columns."""
     outcomes, *others = replay_tables(result)
     names = (column.name for column in outcomes.columns)
     return Screen(

@@ -399,7 +399,7 @@ def split_names(text: str) -> list[str]:
 
 
 def start_of(start_round: int | None, rules: Sequence[str] | None) -> dict[str, Any]:
-    """Return what the setting `start-round` changes in the policies of rules."""
+    """Return the arguments that the setting `start-round` adds to the policies of rules."""
     if start_round is None:
         return {}
     if not rules:

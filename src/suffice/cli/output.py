@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -15,7 +16,7 @@ from typer import Option
 
 from suffice.cli.console import console, fits, print_json, print_table, say, table_view
 from suffice.common.results import jsonable
-from suffice.common.tables import Table, counted
+from suffice.common.tables import CAUTION, Table, counted
 
 COLUMNS = 100
 _LINES = 40
@@ -34,13 +35,16 @@ _FIGURES = re.compile(r"[\d.,%]+")
 
 @dataclass(frozen=True, kw_only=True)
 class Screen:
-    """The text output of a command; one screen shows its first sentence, its first table and its notes.
+    """The text output of a command; one screen shows its first sentence, its first tables and its notes.
+
+    Notes on what the data may not be are printed before everything else.
 
     Attributes:
         sentences: The result in words, the most important first.
         tables: Its tables, the most important first.
         notes: Caveats, in addition to the notes of the tables.
-        aside: Columns of the first table that only `--details` shows.
+        shown: Number of tables on one screen.
+        aside: Columns of the first table that are shown only with `--details`.
         files: Files that were written, by a description of each.
         then: The next command.
     """
@@ -48,6 +52,7 @@ class Screen:
     sentences: Sequence[str] = ()
     tables: Sequence[Table] = ()
     notes: Sequence[str] = ()
+    shown: int = 1
     aside: Collection[str] = ()
     files: Mapping[str, Path | str | None] = field(default_factory=dict)
     then: str = ""
@@ -57,40 +62,45 @@ class Screen:
 
         Args:
             details: Print every table, sentence and note, in full.
-            lines: The most lines otherwise.
+            lines: The largest number of lines without `details`.
         """
         after = [f"{what} written to {path}" for what, path in self.files.items() if path is not None]
         if self.then:
             after.append(f"next: {self.then}")
+        width = min(COLUMNS, console.width)
+        every = dict.fromkeys([*(note for table in self.tables for note in table.notes), *self.notes])
+        first = [note for note in every if note.startswith(CAUTION)]
+        first = first if details else _wrapped(first, width)
+        for text in first:
+            say(text)
         if details:
             for table in self.tables:
-                print_table(table)
-            for text in (*self.sentences, *(f"note: {note}" for note in self.notes)):
+                print_table(replace(table, notes=_without_cautions(table.notes)))
+            for text in (*self.sentences, *(f"note: {note}" for note in _without_cautions(self.notes))):
                 say(text)
         else:
-            self._brief(lines - len(after))
+            self._brief(lines - len(after) - len(first), _without_cautions(every))
         for text in after:
             say(text)
 
-    def _brief(self, lines: int) -> None:
-        """Print as much as fits into a number of lines, and name what was left out."""
+    def _brief(self, lines: int, every_note: Sequence[str]) -> None:
+        """Print the parts that fit into a number of lines, and name the parts that were left out."""
         width = min(COLUMNS, console.width)
         head = _wrapped(self.sentences[:1], width)
         for line in head:
             say(line)
-        every_note = list(dict.fromkeys([*(note for table in self.tables for note in table.notes), *self.notes]))
         notes = _brief_notes(every_note)
         needed = sum(_NEEDED.search(note) is not None for note in notes)
         texts = [_wrapped([f"note: {note}"], width) for note in notes[: needed + _OTHER_NOTES]]
         room = lines - len(head) - 1  # one line says what is left out
-        hidden = {"table": len(self.tables[1:]), "sentence": len(self.sentences[1:])}
-        if self.tables:
-            whole = self.tables[0]
-            least = sum(map(len, texts[: max(needed, 2)]))
-            table = _with_rows_that_fit(_narrowed(whole, self.aside, width), width, max(room - least, room // 2))
+        hidden = Counter({"table": len(self.tables[self.shown :]), "sentence": len(self.sentences[1:])})
+        least = sum(map(len, texts[: max(needed, 2)]))
+        for place, whole in enumerate(self.tables[: self.shown], start=1):
+            most = max(room - least, room // 2) // (min(self.shown, len(self.tables)) - place + 1)
+            table = _with_rows_that_fit(_narrowed(whole, () if place > 1 else self.aside, width), width, most)
             room -= _print(table, width)
-            hidden["column"] = len(whole.columns) - len(table.columns)
-            hidden["row"] = len(whole.rows) - len(table.rows)
+            hidden["column"] += len(whole.columns) - len(table.columns)
+            hidden["row"] += len(whole.rows) - len(table.rows)
         while texts and sum(map(len, texts)) > room:
             texts.pop()
         for line in chain.from_iterable(texts):
@@ -101,6 +111,10 @@ class Screen:
             say(f"more with --details: {', '.join(rest) or 'the notes in full'}")
 
 
+def _without_cautions(notes: Iterable[str]) -> tuple[str, ...]:
+    return tuple(note for note in notes if not note.startswith(CAUTION))
+
+
 def _wrapped(texts: Iterable[str], width: int) -> list[str]:
     return [
         line for text in texts for line in textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
@@ -108,7 +122,7 @@ def _wrapped(texts: Iterable[str], width: int) -> list[str]:
 
 
 def _narrowed(table: Table, aside: Collection[str], width: int) -> Table:
-    """Drop the columns `aside` of a table, then its last ones until it fits the width."""
+    """Drop the columns `aside` of a table, then its last columns, until it fits the width."""
     places = [place for place, column in enumerate(table.columns) if column.name not in aside]
     while True:
         columns = tuple(table.columns[place] for place in places)
@@ -143,7 +157,9 @@ def _print(table: Table, width: int) -> int:
 
 
 def _brief_notes(notes: Iterable[str]) -> list[str]:
-    """Return the first sentence of every note, necessary notes first; notes that differ only in numbers appear once.
+    """Return the first sentence of every note, necessary notes first.
+
+    Notes that differ only in numbers appear once.
 
     >>> _brief_notes(["tasr: only 1 pair differs. Read the exact test.", "full: only 2 pairs differ.", "f1 is unknown in 3 rounds"])
     ['f1 is unknown in 3 rounds', 'tasr: only 1 pair differs.', 'full: only 2 pairs differ.']

@@ -1,4 +1,4 @@
-"""Options of `suffice draft answer` and `suffice draft record` for a panel of marks by a judge."""
+"""Options of `suffice draft` for a panel of marks by a judge."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PanelOptions(models.Judge):
     weights: options.MarkWeights = ""
 
     def panels(self, endpoint: models.Endpoint) -> tuple[Panel, ...]:
-        """Return the panel; none without a judge."""
+        """Return the judge's panel; empty without a judge."""
         if self.judge_model is None:
             return ()
         wanted = options.split_names(self.marks)
@@ -56,7 +56,7 @@ class PanelOptions(models.Judge):
 
 
 def require_contexts(panels: tuple[Panel, ...], where: str) -> None:
-    """Raise if marks need contexts but drafts have none: they would be undefined, and no rule would stop on them."""
+    """Raise if marks need contexts but drafts have none, since the marks would be undefined."""
     for panel in panels:
         wanting = [mark for mark, weight in panel.weights.items() if weight and MARKS[mark].with_contexts]
         if wanting:

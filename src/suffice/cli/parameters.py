@@ -1,7 +1,7 @@
-"""Options and settings: the two kinds of parameters of a command.
+"""Options and settings: the two kinds of parameters that a command has.
 
-An option is typed; a setting is declared once, in a table of `suffice.toml`, or given once by `--set NAME=VALUE`.  Both are
-declared alike, a setting by `Setting` in the place of typer's `Option`.
+An option is given on the command line.  A setting has no option of its own: it comes from a table of `suffice.toml`, or
+from `--set NAME=VALUE`.  Both are declared as parameters, a setting with `Setting` instead of typer's `Option`.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ _from_file: ContextVar[frozenset[str]] = ContextVar("_from_file", default=frozen
 
 
 class Setting(OptionInfo):
-    """Declare a parameter as a setting: a value of a table of `suffice.toml`, or of `--set`, and no option of its own."""
+    """The declaration of a parameter as a setting, whose value comes from `suffice.toml` or `--set`."""
 
     def __init__(self, table: str, name: str, *, off: str = "", **more: Any) -> None:
         """Declare a setting.
 
         Args:
-            table: Its table in the file.
-            name: Its name there and after `--set`.
-            off: The name of the former option that switched it off, if that was not no-NAME.
-            **more: As of typer's `Option`: `help`, `min`, `max`, `parser`, `metavar`.
+            table: The setting's table in the file.
+            name: The setting's name in the file and after `--set`.
+            off: The name of the former option that switched the setting off, if it was not no-NAME.
+            **more: Arguments of typer's `Option`: `help`, `min`, `max`, `parser`, `metavar`.
         """
         super().__init__(default=..., param_decls=(f"--{name}",), **more)
         self.table, self.name, self.off = table, name, f"--{off or f'no-{name}'}"
@@ -80,23 +80,23 @@ SetOption = Annotated[
 
 
 class SettingParameter(TyperOption):
-    """The parameter of a setting: it has no option, and its value comes from `--set`, the file or its default."""
+    """A setting as a parameter of the parser: its value comes from `--set`, the file or its default."""
 
     setting: Setting
 
     @classmethod
     def of(cls, option: Any, setting: Setting) -> None:
-        """Make the option that typer built for a setting the parameter of the setting."""
+        """Convert the option that typer built for a setting into a setting's parameter."""
         option.__class__ = cls  # typer does not let its caller choose the class
         option.setting, option.opts, option.secondary_opts = setting, [setting.name], []
         option.is_flag = option.is_bool_flag = False
         option.rich_help_panel = f"Settings, \\[{setting.table}] in {FILE}"
 
     def add_to_parser(self, parser: Any, ctx: Any) -> None:
-        """Add nothing: the parser knows `--set` alone."""
+        """Add no option to the parser, since a setting is only given by `--set`."""
 
     def consume_value(self, ctx: Any, opts: Mapping[str, Any]) -> Any:
-        """Return the value and its source."""
+        """Return the setting's value and the source of the value."""
         pairs = [text.partition("=") for text in opts.get(SET) or ()]
         name = self.setting.name
         handed_on = [value for key, equals, value in pairs if equals and key == name + HANDED_ON]
@@ -108,7 +108,7 @@ class SettingParameter(TyperOption):
         return super().consume_value(ctx, {**opts, **given})
 
     def process_value(self, ctx: Any, value: Any) -> Any:
-        """Return the value as its type; an error names the place where the value was given."""
+        """Convert the value to its type; an error names the place where it was given."""
         is_of_file = is_from_file(ctx, str(self.name))
         if is_of_file and isinstance(value, bool) and not isinstance(self.default, bool):
             value = str(value).lower()  # a number or text is expected, and true would pass for 1
@@ -119,26 +119,26 @@ class SettingParameter(TyperOption):
             raise
 
     def place(self, ctx: Any) -> str:
-        """Return where the value was given, as a message names it."""
+        """Return the place where the value was given, for messages."""
         name = self.setting.name
         is_of_file = is_from_file(ctx, str(self.name))
         return f"{name} under [{self.setting.table}] in {FILE}" if is_of_file else f"--set {name}"
 
 
 def settings_in(parameters: Sequence[Any]) -> dict[str, SettingParameter]:
-    """Return the settings among the parameters of a command, by name."""
+    """Return the settings among a command's parameters, by name."""
     return {one.setting.name: one for one in parameters if isinstance(one, SettingParameter)}
 
 
 def name_place(context: Any, error: BadParameter) -> None:
-    """Let an error of a running command about the value of a setting name the place where it was given."""
+    """Add the place where a setting's value was given to an error about it."""
     parameter = settings_in(context.command.params).get(str(error.param_hint))
     if parameter is not None:
         error.param_hint = parameter.place(context)
 
 
 def check_set(context: Any) -> None:
-    """Refuse values of `--set` that are of no setting of a command, and several of a setting that takes one."""
+    """Raise for `--set` with an unknown setting, or with several values for a setting that takes one."""
     known = settings_in(context.command.params)
     seen: set[str] = set()
     for text in context.params.get(SET) or ():
@@ -158,7 +158,7 @@ def check_set(context: Any) -> None:
 
 
 def replacement(command: Any, option: str, arguments: Sequence[str]) -> str:
-    """Say what to give instead of a former option; empty if it was none, or not of this command.
+    """Return advice on what replaces a former option; empty if it was not an option of this command.
 
     Args:
         command: The command.
@@ -185,14 +185,14 @@ def replacement(command: Any, option: str, arguments: Sequence[str]) -> str:
 
 
 def _is_toml(value: str) -> bool:
-    """Return whether a text is a value in TOML as it is: a number, or true or false."""
+    """Return whether a text is already a TOML number or boolean."""
     return re.fullmatch(r"true|false|[+-]?\d+(\.\d+)?", value) is not None
 
 
 def given_fields(group: Any) -> dict[str, str]:
-    """Return the fields of a group of options that the user gave on the command line, with what the user knows them by.
+    """Return the fields of a group that the user gave on the command line, with the option's name for each.
 
-    Values of `suffice.toml` are defaults: a command that cannot use one leaves it alone instead of refusing it.
+    Values in `suffice.toml` are defaults: a command ignores those that it cannot use, instead of raising.
     """
     return {
         item.name: name
@@ -216,7 +216,7 @@ def _named_fields(group: Any) -> Iterator[tuple[Any, str]]:
 
 @contextmanager
 def taking_from_file(context: Any) -> Iterator[None]:
-    """Let groups of options know, while a command runs, which of its values come from the file."""
+    """Record, while a command runs, which of its values come from the file, for the groups of options."""
     names = frozenset(one.name for one in context.command.params if is_from_file(context, one.name))
     token = _from_file.set(names)
     try:
@@ -228,14 +228,14 @@ def taking_from_file(context: Any) -> Iterator[None]:
 def defaults_of(
     command: Any, arguments: Sequence[str], file: Mapping[str, Any], every_setting: Callable[[], Mapping[str, set[str]]]
 ) -> dict[str, Any]:
-    """Return what parameters of a command are where its arguments do not give them, by the names of the parameters.
+    """Return the default values of the parameters that the command line does not give, by name.
 
     Args:
-        command: The command; an option has the name of its key, an argument is called so.
-        arguments: What the user gave it.
-        file: What the file says.
-        every_setting: Returns the settings of all commands by table.  It imports them, and is called when the file says
-            something that this command does not take.
+        command: The command.
+        arguments: The arguments on the command line.
+        file: The content of the file.
+        every_setting: Returns the settings of all commands by table.  It imports all commands, so it is called only if
+            the file has a value that this command does not take.
 
     Raises:
         SchemaError: The file has a table or a setting that no command takes.
@@ -268,7 +268,7 @@ def defaults_of(
 
 
 def _as_parameter(parameter: SettingParameter, value: Any) -> Any:
-    """Convert a value of TOML to what the parameter of a setting takes."""
+    """Convert a TOML value to a value for the parameter of a setting."""
     if isinstance(value, dict):
         return json.dumps(value, sort_keys=True)
     if isinstance(value, list) and not parameter.multiple:
@@ -277,7 +277,7 @@ def _as_parameter(parameter: SettingParameter, value: Any) -> Any:
 
 
 def _check_known(table: str, name: str, known: Mapping[str, set[str]], own: Mapping[str, SettingParameter]) -> None:
-    """Refuse a setting that no command takes from a table, or a table that no command has.
+    """Raise for a setting that no command takes from this table, or for a table that no command has.
 
     Args:
         table: The table.
@@ -303,7 +303,7 @@ def _check_known(table: str, name: str, known: Mapping[str, set[str]], own: Mapp
 
 
 def _key_of(parameter: Any) -> str:
-    """Return the key of an option, its first name, or of an argument, what help calls it."""
+    """Return the key of a parameter: an option's first name, or an argument's name in the help."""
     name = parameter.metavar or parameter.name if parameter.param_type_name == "argument" else parameter.opts[0]
     return str(name).removeprefix("--").lower()
 
@@ -314,7 +314,7 @@ def is_from_file(context: Any, parameter: str) -> bool:
 
 
 def note_settings(context: Any) -> None:
-    """Say on standard error which values of a command that is about to run come from the file."""
+    """List on standard error the values that a command takes from the file, before it runs."""
     parameters = [one for one in context.command.params if is_from_file(context, one.name)]
     if not parameters or current_sink() is not None:  # in a worker, the driver has said so
         return
@@ -330,7 +330,7 @@ def note_settings(context: Any) -> None:
 
 
 def _shown(value: Any) -> str:
-    """Return the text of a value without what may be a secret: a URL's password and query, and the inside of JSON."""
+    """Return a value as text without possible secrets: a URL's password and query, and JSON's content."""
     if isinstance(value, (list, tuple)):
         return ",".join(map(_shown, value))
     text = str(value)

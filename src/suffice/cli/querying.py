@@ -1,4 +1,4 @@
-"""Options for asking for evidence: once, or step by step as a method says."""
+"""Options for retrieving evidence: once, or step by step by a method."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from suffice.loops.models import Answerer, Gate
 
 @dataclass(frozen=True, kw_only=True)
 class LoopOptions:
-    """Options for asking for evidence."""
+    """Options for retrieving evidence."""
 
     panel: ClassVar[str] = "Loop"
 
@@ -31,16 +31,16 @@ class LoopOptions:
 
     @cached_property
     def method(self) -> Any:
-        """The method, if there is one."""
+        """The method that retrieves step by step; None for retrieving once."""
         return None if self.loop is None else provided("parse_method")(self.loop)
 
     @property
     def needs(self) -> frozenset[str]:
-        """Capabilities that the method needs of the model."""
+        """Capabilities that the method requires of the model."""
         return frozenset() if self.method is None else self.method.needs
 
     def build(self, model: Answerer, gate: Gate | None, **parts: Any) -> Any:
-        """Return the loop; `parts` are retriever, policy and enrichers."""
+        """Build the loop; `parts` are retriever, policy and enrichers."""
         if self.method is None:
             return RetrievalLoop(model=model, gate=gate, **parts)
         if gate is not None:

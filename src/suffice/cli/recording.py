@@ -1,4 +1,4 @@
-"""`suffice record`: every round of every question, once."""
+"""`suffice record`: record every round of every question, once."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from suffice.policy.signals.position import AnswerPosition
 
 @dataclass(frozen=True, kw_only=True)
 class RecordOptions:
-    """The questions to record, the output file, and the number recorded at once."""
+    """Options for the questions to record, the output file, and the number of questions at once."""
 
     panel: ClassVar[str] = "Recording"
 
@@ -70,11 +70,11 @@ class RecordOptions:
     allow_unread: options.AllowUnread = False
 
     def questions(self, dataset: str, change: Callable[[Question], Question] | None = None) -> list[Question]:
-        """Return the questions, of a shard only its own; before anything is paid for, report how many have no gold answer.
+        """Return the questions, or a shard's own ones, after reporting how many have no gold answer.
 
         Args:
-            dataset: Their name.
-            change: What becomes of each before it is recorded; None = nothing.
+            dataset: Name of the questions.
+            change: A function that changes each question before it is recorded; None = no change.
         """
         selected: dict[str, Any] = {"limit": self.limit, "split": self.split}
         if self.shard is not None:
@@ -92,7 +92,7 @@ class RecordOptions:
         return questions
 
     def golds(self, dataset: str, questions: Sequence[Question]) -> list[str]:
-        """Return the gold answers of all questions, also where these are those of a shard."""
+        """Return the gold answers of all questions, even if `questions` are those of a shard."""
         every = questions if self.shard is None else iter_questions(dataset, limit=self.limit, split=self.split)
         return [gold for question in every for gold in question.answers]
 
@@ -108,17 +108,17 @@ class RecordOptions:
         batches: BatchQueue | None = None,
         **more: Any,
     ) -> None:
-        """Record the questions and print what was done; exit with 1 if some failed, or no reply held an answer.
+        """Record the questions and print a summary; exit with 1 if some failed, or no reply contained an answer.
 
         Args:
-            dataset: What the questions are called.
+            dataset: Name of the questions.
             questions: The questions.
-            loop: The models.
+            loop: The loop to record.
             priced_models: The model of each component, for prices.
-            output: How to print.
-            at_once: Questions in flight if `concurrency` does not say it.
-            batches: Where requests go instead of the endpoint; at the prices of batches.
-            **more: Others of `record`.
+            output: The options for printing.
+            at_once: Number of concurrent questions if `concurrency` is not given.
+            batches: The queue that takes requests instead of the endpoint, at batch prices; None = none.
+            **more: Further arguments of `record`.
         """
         prices = None if self.prices is None else component_prices(self.prices, priced_models)
         if prices is not None and batches is not None:
@@ -143,7 +143,7 @@ class RecordOptions:
         self._show(summary, spent, output, in_batches=batches is not None)
 
     def record_on(self, cluster: ClusterOptions, context: typer.Context, dataset: str, output: Output) -> bool:
-        """Record the questions on a cluster, shard by shard, and print what was done; return False if none was named."""
+        """Record the questions on a cluster, shard by shard, and print a summary; return False without a cluster."""
         run = cluster.run(context, self.out, f"recording {dataset}", shard=self.shard, quiet=output.as_json)
         if run is not None:
             outcomes, total = run
@@ -157,7 +157,7 @@ class RecordOptions:
 
 
 def _sum_of(outcomes: Sequence[ShardOutcome], total: Total, out: Path) -> RecordSummary:
-    """Return what all shards recorded."""
+    """Add up the summaries of all shards."""
     every = [outcome.data for outcome in outcomes]
     folder_lacks = [data["incomplete"] for data in every]
     return RecordSummary(
@@ -246,7 +246,7 @@ def record_command(
 
 
 def _summary_shown(summary: RecordSummary, usd: float | None, *, in_batches: bool) -> tuple[dict[str, Any], Screen]:
-    """Return what was recorded as JSON and for people."""
+    """Return the summary of a recording as JSON and as text."""
     cost = summary.cost
     data = {
         "path": str(summary.path),

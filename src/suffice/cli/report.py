@@ -110,7 +110,7 @@ def _report_screen(report: Report, target: Path | None, then: str) -> Screen:
 
 
 def _next_command(path: Path, recording: Recording, compared: options.Compared) -> str:
-    """Return the next command, with the metric that was named: to diagnose, with a threshold if it is not 0 or 1."""
+    """Return the next command, `suffice diagnose` with the metric that was named, as a threshold if not 0 or 1."""
     metric = compared.metric[0] if compared.metric else None
     if compared.policy:
         words = options.metric_words(metric)

@@ -31,7 +31,7 @@ def chosen_loop(recording: Recording, given: Sequence[str] | None) -> Recording:
 
 
 def tune_of_loop(tune: Recording | None, given: Sequence[str] | None) -> Recording | None:
-    """Return the tune questions that `--where` chooses, by those of its columns that they have."""
+    """Return the tune questions that `--where` chooses, by the columns that they have."""
     if tune is None:
         return None
     wanted = {column: value for column, value in where_pairs(given).items() if column in loop_labels(tune.table.schema)}

@@ -24,7 +24,8 @@ from suffice.errors import DataError
 from suffice.loops import SamplingLoop
 from suffice.loops.models import PROMPTS, ChatModel
 from suffice.loops.models.prompts import prompt as built_in_prompt
-from suffice.policy.normalizers import DEFAULT_NORMALIZER, NORMALIZERS, guess_normalizer
+from suffice.policy.comparisons import chosen_normalizer
+from suffice.policy.normalizers import DEFAULT_NORMALIZER, NORMALIZERS
 from suffice.policy.rules import parse_rule, parse_selector
 from suffice.policy.session import Policy
 from suffice.policy.signals import LOGPROB_NEEDS, AnswerPosition, member_component
@@ -66,10 +67,10 @@ class _Sampled(models.Examined):
 
     @property
     def members(self) -> list[tuple[str, str | None]]:
-        """The models and their own endpoints, in the order in which they are asked.
+        """The models, each with its own endpoint, in the order in which they are asked.
 
         Raises:
-            DataError: One name stands for models at different endpoints.
+            DataError: One name is used for models at different endpoints.
         """
         members = [
             (match["name"], match["url"]) if (match := _AT_URL.fullmatch(text)) else (text, None)
@@ -86,11 +87,11 @@ class _Sampled(models.Examined):
 
     @property
     def names(self) -> list[str]:
-        """Their names."""
+        """The names of the models."""
         return [name for name, _ in self.members]
 
     def chats(self, *, logprobs: bool, position: AnswerPosition | None = None) -> list[ChatModel]:
-        """Return the models, each with the first prompt."""
+        """Return the models; each uses the first prompt."""
         if ("span-reader", None) in self.members and self.base_url is None:
             raise DataError(
                 "the embedded span reader always gives the same answer: samples need a model at an endpoint (--base-url)"
@@ -244,7 +245,6 @@ def record_samples_command(
 
 def _by_golds(golds: list[str]) -> str:
     """Return the normalizer that fits the gold answers, and print a note on it."""
-    name = guess_normalizer(golds)
-    why = "which reads all gold answers" if golds else "since there are no gold answers"
-    warn(f"note: answers are compared as {name!r}, {why}; --set normalizer=NAME says otherwise")
-    return name
+    chosen = chosen_normalizer(golds)
+    warn(f"note: answers are compared as {chosen.normalizer!r}, {chosen.why}; --set normalizer=NAME says otherwise")
+    return chosen.normalizer

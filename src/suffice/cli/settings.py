@@ -1,4 +1,4 @@
-"""`suffice.toml`: values that commands take for what the command line does not give."""
+"""`suffice.toml`: values for parameters that the command line does not give."""
 
 from __future__ import annotations
 
@@ -66,12 +66,14 @@ _KEY_STARTS = ("sk_", "hf_", "gsk_", "AIza", "key_", "pk_", "nvapi", "xai_")
 
 
 def read_settings(path: Path = FILE) -> dict[str, Any]:
-    """Return what the file says; nothing where there is none.  Its tables are checked when a command takes a setting from one.
+    """Return the content of `suffice.toml`; empty if there is no file.
+
+    A table is checked only when a command takes a setting from it.
 
     Raises:
-        SchemaError: It is not TOML, or has an unknown key.
+        SchemaError: The file is not TOML, or has an unknown key.
         DataError: A value is of another kind.
-        NotFoundError: It cannot be read.
+        NotFoundError: The file cannot be read.
     """
     try:
         data = tomllib.loads(path.read_text("utf-8"))
@@ -86,7 +88,7 @@ def read_settings(path: Path = FILE) -> dict[str, Any]:
 
 
 def check_settings(data: Mapping[str, Any], path: Path = FILE) -> None:
-    """Raise as `read_settings` does for what a file says."""
+    """Check a file's content, and raise as `read_settings` does."""
     for key, value in data.items():
         if isinstance(value, dict) and key not in KEYS:
             _check_table(value, f"{path}: [{key}]")
@@ -110,12 +112,15 @@ def check_settings(data: Mapping[str, Any], path: Path = FILE) -> None:
 
 
 def secrets_advice(key: str) -> str:
-    """Return what a message adds about an unknown key: where secrets belong, if it may hold one."""
+    """Return the advice on where secrets belong, if an unknown key may hold one; otherwise empty."""
     return SECRETS_STAY_OUT * ("key" in key or "token" in key)
 
 
 def _check_table(table: Mapping[str, Any], where: str) -> None:
-    """Refuse what a file that may come from somebody else may not say: code, keys, and variables that may hold other secrets."""
+    """Raise if the file sets something unsafe: code, keys, or variables that may hold other secrets.
+
+    The file may come from somebody else.
+    """
     for key, value in table.items():
         texts = [text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)]
         if any(map(is_in_file, texts)):
@@ -129,7 +134,7 @@ def _check_table(table: Mapping[str, Any], where: str) -> None:
 
 
 def _check_no_secret(key: str, value: Any, where: str) -> None:
-    """Refuse a password in a URL and a secret in a nested table, and do not repeat it."""
+    """Raise for a password in a URL or a secret in a nested table, without repeating it."""
     if isinstance(value, dict):
         for name, inner in value.items():
             if isinstance(inner, str) and _SECRET_NAME.search(name):
@@ -147,7 +152,7 @@ def _check_no_secret(key: str, value: Any, where: str) -> None:
 
 
 def check_named_by_file(name: str) -> None:
-    """Refuse the name of a variable that a file may not give: the file may come from somebody else."""
+    """Raise for the name of a variable that a file may not use, since the file may come from somebody else."""
     if not name.endswith(KEY_ENDING):
         raise DataError(
             f"{FILE}: api-key-env names {name!r}, and a file may name only variables that end in {KEY_ENDING}, which hold "
@@ -156,7 +161,7 @@ def check_named_by_file(name: str) -> None:
 
 
 def check_key_variable(name: str, where: str) -> None:
-    """Refuse what may be a key in the place of the variable's name, and do not repeat it."""
+    """Raise if the name of a variable may be the key itself, without repeating it."""
     is_name = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,63}", name) is not None
     is_random = len(name) >= _KEY_LENGTH and any(c.isdigit() for c in name) and any(c.islower() for c in name)
     if not is_name or is_random or name.startswith(_KEY_STARTS):
@@ -167,7 +172,7 @@ def check_key_variable(name: str, where: str) -> None:
 
 
 def settings_text(settings: Mapping[str, Any], tables: str = "") -> str:
-    """Return the file's text; keys without a value are there as comments.
+    """Return the text of the file; keys without a value appear as comments.
 
     Args:
         settings: Values of keys.
@@ -182,11 +187,11 @@ def settings_text(settings: Mapping[str, Any], tables: str = "") -> str:
 
 
 def tables_text(text: str) -> str:
-    """Return the part of a file's text that holds its tables, from the first one's header to the end.
+    """Return the part of a file's text with its tables, from the first table's header to the end.
 
     Raises:
-        SchemaError: It is not TOML.
-        DataError: A table stands above that part, as `statistics.seed = 1` or `statistics = {seed = 1}`.
+        SchemaError: The text is not TOML.
+        DataError: A table is defined above that part, as `statistics.seed = 1` or `statistics = {seed = 1}`.
     """
     header = re.search(r"^[ \t]*\[", text, re.MULTILINE)
     part = "" if header is None else text[header.start() :]

@@ -23,7 +23,7 @@ from suffice.policy.signals import LOOP_COMPONENTS
 def recording_progress(
     title: str, prices: Mapping[str, Price] | None, *, quiet: bool
 ) -> Iterator[Callable[[Recorded | BatchProgress], None] | None]:
-    """Show a bar with questions per second, calls, tokens and money on standard error, if it is a terminal.
+    """Show a progress bar with questions per second, calls, tokens and money on standard error, on a terminal.
 
     Batches are shown in the same bar; without a terminal, each batch that ends is noted, since batches may take a day.
     """
@@ -53,7 +53,7 @@ def recording_progress(
 
 
 def spent_so_far(state: Recorded, usd: float | None) -> str:
-    """Return the speed and the cost of a command in words."""
+    """Return the speed and the cost so far, in words."""
     parts = [f"{state.questions_per_s:.1f} questions/s"]
     if state.costs:
         parts += [f"{state.cost.calls:,.0f} calls", f"{number(state.cost.tokens, 0)} tokens"]

@@ -42,15 +42,16 @@ COMMANDS = "suffice.commands"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A command, or a group of commands.
+    """The place of a command, or of a group of commands, in the tree.
 
     Attributes:
         summary: One sentence that fits a line of 80 columns beside the name.
-        function: The function as ``module:name``; for a group, the one to run without a subcommand.  Empty = that of an entry
-            point, or help.
+        function: The function as ``module:name``; for a group, the function to run without a subcommand.  Empty = the
+            entry point's function, or help.
         panel: The panel in which `suffice --help` lists it.
-        example: An example call; for a function it is the end of its docstring.
-        distribution: The distribution that provides it by an entry point; empty = this one.  Help lists it if that is installed.
+        example: An example call; it is appended to the function's docstring.
+        distribution: The distribution that provides it by an entry point; empty = this one.  Help lists the command if
+            that distribution is installed.
     """
 
     summary: str
@@ -231,7 +232,7 @@ class Group(TyperGroup):
         return list(dict.fromkeys(words.split()[-1] for words in _places() if _above(words) == self.place))
 
     def get_params(self, ctx: Any) -> Any:
-        """Return the options; the help at the root hides them, since the commands fill the screen."""
+        """Return the options, except at the root, where help hides them because the commands fill the screen."""
         parameters = super().get_params(ctx)
         for parameter in () if self.place else parameters:
             cast("Any", parameter).hidden = True
@@ -254,7 +255,7 @@ class Group(TyperGroup):
         )
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the name of a command, the command, which is imported now, and its arguments."""
+        """Import and return a command, with its name and its arguments."""
         name, *rest = args if self.place else _today(args)
         if name in self.list_commands(ctx):
             command = command_at(f"{self.place} {name}".strip())
@@ -273,7 +274,7 @@ class Command(TyperCommand):
     """A command whose settings come from `suffice.toml` or `--set`, and which reports the values that it takes from the file."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the arguments; where an unknown option is the old one of a setting, say how the setting is given."""
+        """Parse the arguments; for an unknown option that became a setting, explain how to give the setting."""
         words = list(args)
         try:
             rest = super().parse_args(ctx, args)
@@ -309,7 +310,7 @@ def _plugins() -> dict[str, tuple[EntryPoint, ...]]:
 
 
 def _places() -> list[str]:
-    """Return the places of this and other installed distributions, in the order of the tree."""
+    """Return the places of all installed commands, in the order of the tree."""
     given = _plugins()
     installed = [
         words
@@ -321,7 +322,7 @@ def _places() -> list[str]:
 
 
 def _today(args: list[str]) -> list[str]:
-    """Replace names of 0.3 in arguments by the present ones, with a note on standard error."""
+    """Replace command names of release 0.3 in arguments by the present names, with a note on standard error."""
     first = args[0]
     old = next((words for words in (" ".join(args[:2]), first) if words in RENAMED), None)
     if old is not None:
@@ -335,7 +336,7 @@ def _today(args: list[str]) -> list[str]:
 
 
 def commands() -> Iterator[tuple[str, Any]]:
-    """Yield every place and its command or group, all of them imported."""
+    """Yield every place with its command or group, all of them imported."""
     for words in _places():
         yield words, command_at(words)
 
@@ -357,7 +358,8 @@ def command_at(words: str) -> Any:
         words: The place, as ``gate train``.
 
     Raises:
-        DataError: Several packages add it, or one whose version or code does not fit; see `load_entry`.
+        DataError: Several packages add the command, or its package has an unfit version or cannot be imported; see
+            `load_entry`.
     """
     function: Callable[..., Any] | None = None
     place = TREE.get(words, Place(""))

@@ -169,7 +169,7 @@ def watch_command(
         ),
     ] = False,
 ) -> None:
-    """Audited requests say what the rule loses; the alarm and all intervals hold however often you look.
+    """Audited requests show what the rule loses; the alarm and all intervals hold however often you look.
 
     Example: suffice watch log/ --policy policy.json --exit-code
     """
@@ -242,7 +242,7 @@ def _suspend(result: WatchResult, policy: Policy, path: Path) -> list[str]:
 
 
 def _audited_notes(result: WatchResult, path: Path) -> list[str]:
-    """Return a note with the reasons if the audited requests in a file are not a fair sample."""
+    """Return a note with reasons if the audited requests in a file are not a fair sample."""
     reasons = [f"{counted(result.n_lost, 'audit')} got lost"] if result.n_lost else []
     reasons += ["audit rates vary"] if result.rates_vary else []
     return [f"{path} is not a fair sample of all requests: {' and '.join(reasons)}"] if reasons else []

@@ -1,4 +1,4 @@
-"""Run a coroutine from synchronous code, also in a notebook, where an event loop is already running."""
+"""Run a coroutine from synchronous code, even in a notebook, where an event loop already runs."""
 
 from __future__ import annotations
 

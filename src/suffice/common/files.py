@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
+import io
 import logging
 import os
 import re
@@ -21,7 +23,11 @@ from suffice.errors import DataError, MissingExtraError, SufficeError
 
 _FILES_LOG = logging.getLogger(__name__)
 _BOM = b"\xef\xbb\xbf"
-_GZIP = b"\x1f\x8b"
+_PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2", b"\xfd7zXZ": "xz"}
+PACKED = (".gz", ".zst", ".bz2", ".xz")
+"""Endings of files that `unpacked` decompresses."""
+
+_HEAD = 1 << 16
 _URL = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+)://")
 _PASSWORD = re.compile(r"://[^/@:]*:(?!\d*(/|$))[^@]*@")
 _FILE_URL = re.compile(r"(?:file|local)://(?:localhost)?")
@@ -33,7 +39,7 @@ _WHOLE_AT_ONCE = frozenset({"abfs", "abfss", "adl", "az", "gcs", "gs", "memory",
 
 
 def place(path: str | Path) -> Path:
-    """Return a path with the methods of `pathlib.Path`, also for a URL of any file system that fsspec knows.
+    """Return a path with the methods of `pathlib.Path`, even for a URL of a file system that fsspec supports.
 
     >>> place("runs/log").name, place("file:///runs/log").as_posix()
     ('log', '/runs/log')
@@ -42,7 +48,7 @@ def place(path: str | Path) -> Path:
         path: A path, a URL such as ``s3://bucket/runs``, or a result of this function.
 
     Raises:
-        MissingExtraError: It is a URL, and the extra `cloud` is not installed.
+        MissingExtraError: The path is a URL, and the extra `cloud` is not installed.
         DataError: No installed file system opens such a URL, or it contains a password.
     """
     if not isinstance(path, str):
@@ -128,8 +134,8 @@ def quoted(path: str | Path) -> str:
 def replacing(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; the file written there replaces `path` in one step if the block succeeds.
 
-    The bytes reach the disk before the name does, so neither a crash nor a power cut leaves half a file.  A file for a URL is
-    written to a temporary folder of this machine, then uploaded whole.
+    The bytes reach the disk before the rename, so neither a crash nor a power cut leaves half a file.  A file for a URL
+    is written to a temporary folder of this machine, then uploaded whole.
 
     Raises:
         DataError: The disk is full, the place cannot be written, or there is a folder of that name.
@@ -169,7 +175,7 @@ def upload(file: Path, target: Any) -> None:
 
 
 def download(source: Any, file: Path) -> bool:
-    """Copy the file at a URL to this machine, whole or not at all; return whether there is one.
+    """Copy the file at a URL to this machine, whole or not at all; return whether the file exists.
 
     Raises:
         DataError: The URL cannot be read, or the disk is full.
@@ -224,10 +230,10 @@ def make_folder(path: str | Path) -> None:
 
 @contextmanager
 def locking(folder: Path, what: str) -> Iterator[None]:
-    """Let one process at a time run the block for a folder; others wait, and log `what` they wait for.
+    """Let only one process at a time run the block for a folder; others wait, and log `what` they wait for.
 
-    The lock is a file `.lock`, which stays; a process releases it however it ends.  If the file system has no locks, nobody
-    waits, and this is logged.
+    The lock is a file `.lock`, which stays; a process releases it however it ends.  If the file system has no locks, no
+    process waits, and this is logged.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -258,12 +264,12 @@ def _wait_for(file: IO[bytes], what: str) -> None:
 
 
 def _beside(target: Any) -> Any:
-    """Return a path beside `target` that is unique to this thread, process and container; process ids alone are not."""
+    """Return a path next to `target` that is unique to this thread, process and container."""
     return target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
 
 
 def remove_leftovers(path: str | Path) -> None:
-    """Remove temporary files that killed processes left of `path`; call it only while no other process writes it."""
+    """Remove temporary files that killed processes left of `path`; no other process may be writing it."""
     for leftover in Path(path).parent.glob(f".{escape(Path(path).name)}.*.tmp"):
         if leftover.is_dir():
             shutil.rmtree(leftover, ignore_errors=True)
@@ -303,7 +309,7 @@ def file_sha256(path: Path) -> bytes:
 
 
 def files_hash(folder: Path, files: Iterable[Path], sha256_of: Callable[[Path], bytes] = file_sha256) -> str:
-    """Return the first 16 hexadecimal digits of a hash over the names in `folder` and the contents of files, sorted."""
+    """Return 16 hexadecimal digits of a hash over the names in `folder` and the contents of files, sorted."""
     digest = hashlib.sha256()
     for file in sorted(files):
         digest.update(file.relative_to(folder).as_posix().encode() + b"\x00" + sha256_of(file))
@@ -311,24 +317,69 @@ def files_hash(folder: Path, files: Iterable[Path], sha256_of: Callable[[Path], 
 
 
 def unpacked(path: Path, size: int | None = None) -> Iterator[bytes]:
-    """Yield the lines of a file, or pieces of `size` bytes, decompressed if it is gzip or its name ends in ``.gz``.
+    """Yield the lines of a file in UTF-8, or pieces of `size` bytes, decompressed if it is gzip, Zstandard, bzip2 or xz.
+
+    Text in UTF-16 is converted, and lines that end as on a classic Mac, with a carriage return alone, end with a line feed.
 
     Raises:
         DataError: The file cannot be read, or does not unpack.
     """
-    import gzip
+    import lzma
     import zlib
 
+    kind = ""
     try:
         with path.open("rb") as file:
-            packed = path.suffix == ".gz" or file.read(len(_GZIP)) == _GZIP
-            file.seek(0)
-            with gzip.open(file) if packed else file as lines:
-                yield from lines if size is None else iter(lambda: lines.read(size), b"")
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: not a complete gzip file ({error}); fetch it again") from error
+            start = file.read(max(map(len, _PACKED)))
+        kind = next((name for magic, name in _PACKED.items() if start.startswith(magic)), "")
+        kind = kind or ("gzip" if path.suffix == ".gz" else "")
+        with _opened(path, kind) as file:
+            head = file.read(_HEAD)
+        encoding = _wide_encoding(head)
+        is_mac = b"\r" in head and b"\n" not in head and not encoding
+        with _opened(path, kind) as file:
+            if encoding or is_mac:
+                # Latin-1 keeps every byte, so that only the line ends are read as text.
+                with io.TextIOWrapper(file, encoding or "latin-1", errors="replace" if encoding else None) as text:
+                    back = "utf-8" if encoding else "latin-1"
+                    pieces: Iterator[str] = text if size is None else iter(lambda: text.read(size), "")
+                    yield from (piece.removeprefix("\ufeff").encode(back) for piece in pieces)
+            else:
+                yield from file if size is None else iter(lambda: file.read(size), b"")
+    except (EOFError, zlib.error, lzma.LZMAError) as error:
+        raise DataError(f"{path}: not a complete {kind} file ({error}); fetch it again") from error
     except OSError as error:
+        if kind:
+            raise DataError(f"{path}: not a complete {kind} file ({error}); fetch it again") from error
         raise DataError(f"{path}: cannot be read ({error})") from error
+
+
+def _opened(path: Path, kind: str) -> IO[bytes]:
+    """Open a file of some kind of compression; "" for none."""
+    if kind == "zstd":
+        import pyarrow as pa
+
+        return cast("IO[bytes]", io.BufferedReader(pa.input_stream(str(path), compression=kind)))
+    if not kind:
+        return path.open("rb")
+    module = importlib.import_module({"xz": "lzma"}.get(kind, kind))
+    return cast("IO[bytes]", module.open(path, "rb"))
+
+
+def _wide_encoding(head: bytes) -> str:
+    """Return the encoding of text with two bytes for each character; "" for any other.
+
+    >>> _wide_encoding("\ufeffid,round".encode("utf-16-be")), _wide_encoding(b"id,round"), _wide_encoding("{}".encode("utf-16-le"))
+    ('utf-16', '', 'utf-16-le')
+    """
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "utf-16"
+    start = head[:64]
+    for offset, name in ((1, "utf-16-le"), (0, "utf-16-be")):
+        zeros, others = start[offset::2].count(0), start[1 - offset :: 2].count(0)
+        if zeros > 1 and zeros >= 0.75 * len(start) / 2 and not others:  # the rest may be letters beyond Latin-1
+            return name
+    return ""
 
 
 def decoded(raw: bytes, where: str, *, errors: str = "strict") -> str:
@@ -344,7 +395,7 @@ def decoded(raw: bytes, where: str, *, errors: str = "strict") -> str:
 
 
 def json_lines(
-    path: str | Path, expected: str = "an object", *, errors: str = "strict"
+    path: str | Path, expected: str = "an object", *, errors: str = "strict", load: Callable[[str], Any] = load_json
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the objects of a JSON lines file, gzipped or not, each with its place for messages; blank lines are skipped.
 
@@ -352,6 +403,7 @@ def json_lines(
         path: The file.
         expected: A description of each line, for messages.
         errors: Treatment of bytes that are not UTF-8, as in `bytes.decode`.
+        load: Parses a line; raises a ValueError if it cannot.
 
     Raises:
         DataError: The file cannot be read, or a line is not a JSON object in UTF-8; the message names file and line.
@@ -362,7 +414,7 @@ def json_lines(
         if not text.strip():
             continue
         try:
-            record = load_json(text)
+            record = load(text)
         except ValueError as error:
             raise DataError(f"{where}: not JSON ({error}); expected {expected}") from error
         if not isinstance(record, dict):

@@ -1,4 +1,4 @@
-"""Identities of local models: a hash of their files' content, whatever the folder is called and wherever it is."""
+"""Identities of local models: a hash of the content of their files, independent of the folder."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def hub_folder(model: str, revision: str | None = None) -> Path | None:
 
 
 def sha256_of(path: Path) -> bytes:
-    """Return the SHA-256 of a file; that of a large file is cached by path, size and time of change.
+    """Return the SHA-256 of a file; for a large file it is cached by path, size and time of change.
 
     The hub's cache names its large files by their SHA-256, so that they need not be read. Our cache is in
     ``$XDG_CACHE_HOME/suffice``, or ``~/.cache/suffice``; removing the folder is safe.
@@ -78,7 +78,7 @@ def sha256_of(path: Path) -> bytes:
 
 
 def same_model(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether two fingerprints name the same model, perhaps in folders of other names.
+    """Return whether two fingerprints name the same model, even in folders of different names.
 
     >>> cluster = {"model": "jobs/llama", "revision": "00112233aabbccdd", "content": "0123456789abcdef"}
     >>> same_model(cluster, {"model": "org/llama", "revision": "main", "content": "0123456789abcdef"})
@@ -97,7 +97,7 @@ def same_model(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def aligned(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `old` with the model names of `new`, at any depth, for models that are the same in both.
+    """Return `old` with the model names of `new`, at any depth, wherever both name the same model.
 
     >>> old = {"model": {"model": "jobs/llama", "revision": "00112233aabbccdd", "precision": "float16"}}
     >>> aligned(old, {"model": {"model": "mine/llama3", "revision": "00112233aabbccdd"}})

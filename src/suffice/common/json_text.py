@@ -43,7 +43,7 @@ def load_json(text: str) -> Any:
     {'answer': 'Oslo \ufffd'}
 
     Raises:
-        ValueError: It is not JSON, is nested too deeply, or holds a whole number of thousands of digits.
+        ValueError: The text is not JSON, is nested too deeply, or holds a whole number of thousands of digits.
     """
     try:
         value = json.loads(text)
@@ -54,7 +54,7 @@ def load_json(text: str) -> Any:
 
 
 def as_number(value: object) -> float:
-    """Return a host's value as a float; NaN if it is not a number (None, text, an array)."""
+    """Convert a host's value to a float; NaN if it is not a number (None, text, an array)."""
     if type(value) is float:  # by far the most frequent
         return value
     if isinstance(value, (Real, np.bool_)):
@@ -66,7 +66,7 @@ def as_number(value: object) -> float:
 
 
 def number_to_json(value: object) -> float | str | None:
-    """Return a number in a form that JSON can hold and `number_from_json` restores; None if it is undefined.
+    """Convert a number to a form that JSON can hold and `number_from_json` restores; None if it is undefined.
 
     >>> number_to_json(0.5), number_to_json(math.nan), number_to_json(-math.inf)
     (0.5, None, '-inf')
@@ -85,7 +85,7 @@ def number_from_json(value: float | str | None) -> float:
 
 
 def values_in(text: str) -> Iterator[Any]:
-    r"""Yield the values of JSON texts that follow each other, with or without line breaks, well formed.
+    r"""Yield the values of consecutive JSON texts, with or without line breaks between them.
 
     >>> [*values_in('{"a": 1}\n{\n "a": 2}')]
     [{'a': 1}, {'a': 2}]
@@ -105,7 +105,7 @@ def values_in(text: str) -> Iterator[Any]:
 
 
 def _array_item(decoder: json.JSONDecoder, text: str, place: int, *, is_cut: bool) -> tuple[Any, int] | None:
-    """Return the array item at a place in its text, and its end; None if the item may be incomplete."""
+    """Return the array item at a position in the text, and its end; None if the item may be incomplete."""
     try:
         value, end = decoder.raw_decode(text, place)
     except RecursionError:
@@ -121,13 +121,13 @@ def _array_item(decoder: json.JSONDecoder, text: str, place: int, *, is_cut: boo
 
 
 def array_items(chunks: Iterable[str]) -> Iterator[Any]:
-    r"""Yield the items of a JSON array whose text comes in pieces, well formed.
+    r"""Yield the items of a JSON array whose text arrives in pieces.
 
     >>> [*array_items(['[{"a": 1}, {"a"', ': 2}', ']'])]
     [{'a': 1}, {'a': 2}]
 
     Raises:
-        ValueError: It is not a JSON array, or is nested too deeply.
+        ValueError: The text is not a JSON array, or is nested too deeply.
     """
     decoder, text, before, enough = json.JSONDecoder(), "", "", 0
     for chunk in chain(chunks, [""]):

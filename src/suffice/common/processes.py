@@ -1,4 +1,4 @@
-"""Start processes: a pool that runs one function over the parts of something large, and programs of this interpreter.
+"""Start processes: pools that run a function over parts, and programs of this interpreter.
 
 All processes of Suffice are started here, so that none imports modules from its working directory, which may come from somebody
 else.
@@ -53,13 +53,13 @@ _starting = threading.RLock()
 
 
 def keep_folder_out() -> None:
-    """Keep all processes that this program starts from now on, also by other libraries, from importing their folder's modules."""
+    """Prevent all processes started from now on, even by other libraries, from importing their folder's modules."""
     os.environ.update(_SAFE_PATH)
 
 
 @contextmanager
 def _folder_kept_out() -> Iterator[None]:
-    """Keep processes from importing their folder's modules within this block only, so that the user's own are unaffected."""
+    """Prevent processes from importing their folder's modules, within this block only."""
     with _starting:
         before = {name: os.environ.get(name) for name in _SAFE_PATH}
         os.environ.update(_SAFE_PATH)
@@ -74,7 +74,7 @@ def _folder_kept_out() -> Iterator[None]:
 
 
 def can_start_python() -> bool:
-    """Return whether this process runs in Python's own interpreter, which `start_python` would start once more."""
+    """Return whether this process runs in Python's own interpreter, so that `start_python` can start it again."""
     return Path(sys.executable or "").name.startswith("python")
 
 
@@ -93,7 +93,7 @@ async def start_python_async(*words: str, **settings: Any) -> asyncio.subprocess
 
 
 class _Spawned(SpawnProcess):
-    """A process that does not import from the current folder even the modules it loads before it receives its path."""
+    """A process that imports nothing from the current folder, even before it receives its path."""
 
     @staticmethod
     def _Popen(process_obj: Any) -> Any:  # noqa: N802 - the name that multiprocessing gives it
@@ -134,10 +134,10 @@ def over_parts(
 ) -> Iterator[_Result]:
     """Run a function on each part and yield the results, in the order of the parts.
 
-    A part should be a name (a path, a range of row groups) that the function reads, since each process gets a part and sends
-    back a result.  The function is sent to each process once, so it should hold what all parts share
-    (`functools.partial`).  Processes are spawned, also on Linux, so that threads of libraries and open files are not copied;
-    a program with `jobs` above 1 therefore needs ``if __name__ == "__main__":``.
+    A part should be a small reference (a path, a range of row groups), since it is sent to a process, which reads the
+    data.  The function is sent to each process once, so it should hold what all parts share (`functools.partial`).
+    Processes are spawned, also on Linux, so that threads of libraries and open files are not copied; a program with
+    `jobs` above 1 therefore needs ``if __name__ == "__main__":``.
 
     >>> list(over_parts(len, ["Oslo", "Lima", "Ulaanbaatar"]))
     [4, 4, 11]
@@ -152,7 +152,7 @@ def over_parts(
 
     Raises:
         DataError: `jobs` is less than 1.
-        SufficeError: The function raised it for a part, whose name is added; other parts are then given up.
+        SufficeError: The function raised an error for a part, whose name is added; other parts are cancelled.
         WorkerDiedError: A process was killed.
     """
     if jobs < 1:
@@ -189,7 +189,7 @@ def import_file(path: Path) -> ModuleType:
 
 
 class _Carried:
-    """A function that is unpickled at its first call, after the files that may define it were imported."""
+    """A function that is unpickled at its first call, after importing the files that may define it."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self._files, self._pickled = tuple(_imported), pickle.dumps(function)
@@ -221,7 +221,7 @@ _START_POOL: ContextVar[Callable[[], Executor] | None] = ContextVar("suffice_sta
 
 @contextmanager
 def pools_from(start: Callable[[], Executor]) -> Iterator[None]:
-    """Let `over_parts` use other processes within this block, such as those of a cluster; the function is sent with each part."""
+    """Make `over_parts` use other processes within this block, such as a cluster's."""
     token = _START_POOL.set(start)
     try:
         yield
@@ -309,7 +309,7 @@ def _written(function: Callable[[Any], Any]) -> Path:
 
 @contextmanager
 def _named(part: str) -> Iterator[None]:
-    """Add the name of a part to an error that does not contain it."""
+    """Add the name of a part to an error that lacks it."""
     try:
         yield
     except BrokenProcessPool:
@@ -336,7 +336,7 @@ def _start(function: Callable[[Any], Any] | None) -> None:
 
 
 def _end_with_parent() -> None:
-    """End this process when its parent is killed, since nobody else would end it."""
+    """End this process when its parent is killed."""
     from multiprocessing import parent_process
 
     parent = parent_process()

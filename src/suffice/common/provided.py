@@ -65,7 +65,7 @@ DISTRIBUTIONS = ("suffice-gates", "suffice-papers", "suffice-reader", "suffice-r
 
 
 def by_name(group: str) -> dict[str, tuple[EntryPoint, ...]]:
-    """Return the entry points of a group, sorted by name; a name has several where several packages give it."""
+    """Return the entry points of a group by name; a name has several if several packages define it."""
     found: dict[str, tuple[EntryPoint, ...]] = {}
     for entry in sorted(entry_points(group=group), key=lambda entry: entry.name):
         found[entry.name] = (*found.get(entry.name, ()), entry)
@@ -73,15 +73,15 @@ def by_name(group: str) -> dict[str, tuple[EntryPoint, ...]]:
 
 
 def load_entry(entries: Iterable[EntryPoint], what: str, instead: str = "") -> Any:
-    """Load what an entry point names.
+    """Load the object that an entry point names.
 
     Args:
         entries: The entry points of that name, at least one; more than one is an error.
-        what: What is loaded, for messages: ``the command 'gate train'``.
-        instead: What else a user can do where it cannot be loaded; the end of a sentence.
+        what: A description of the object for messages: ``the command 'gate train'``.
+        instead: What a user can do instead if it cannot be loaded, as the end of a sentence.
 
     Raises:
-        DataError: Several packages give it, its package is of this project and of another version than this one, or it cannot
+        DataError: Several packages define it, its package belongs to this project but has another version, or it cannot
             be imported.
     """
     first, *others = entries
@@ -111,7 +111,7 @@ def package_of(entry: EntryPoint) -> str:
 
 @cache
 def _own_version() -> str:
-    """Return the installed version of the main package; in a checkout it may lag behind the code, as that of the others."""
+    """Return the installed version of the main package; in a checkout it may lag behind the code."""
     try:
         return version("suffice")
     except PackageNotFoundError:
@@ -132,11 +132,11 @@ def provided(name: str) -> Any:
     """Load a component that another distribution provides.
 
     Args:
-        name: Its entry point in the group `suffice.provides`.
+        name: The component's entry point in the group `suffice.provides`.
 
     Raises:
         MissingExtraError: The distribution that provides it is not installed.
-        DataError: Several do, or it is of another version, or cannot be imported.
+        DataError: Several distributions provide it, or it has another version or cannot be imported.
     """
     entries = _provided().get(name)
     if entries is not None:

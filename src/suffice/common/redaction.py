@@ -12,7 +12,7 @@ _REDACTED = "[redacted]"
 
 
 class Redactor:
-    """A function that removes secrets from text.
+    """A function that replaces secrets in text.
 
     Args:
         secrets: Values that must never be shown; those shorter than four characters are ignored.

@@ -1,4 +1,4 @@
-"""Registries of what users add by name: metrics and normalizers."""
+"""Registries of users' own metrics and normalizers, by name."""
 
 from __future__ import annotations
 

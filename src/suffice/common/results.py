@@ -13,12 +13,12 @@ from suffice.common.tables import Table
 
 
 class Inlined:
-    """Base of values whose fields are put directly into a result's JSON, beside its other fields."""
+    """Base of values whose fields are stored directly in a result's JSON, next to its other fields."""
 
     __slots__ = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values."""
+        """Return JSON-ready values by field."""
         raise NotImplementedError
 
 
@@ -33,7 +33,7 @@ BESIDE = {"json": "beside"}
 
 
 class Tagged:
-    """Base of stored values of several kinds: their JSON begins with the tag by which they are read again.
+    """Base of stored values of several kinds: their JSON begins with a tag that identifies the kind.
 
     Attributes:
         tag: The name of the tag and its value.
@@ -50,10 +50,10 @@ class Tagged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result(Displayed):
-    """Base of an evaluation's figures; a subclass adds fields, and defines `table` or, if it has several, `tables`.
+    """Base of an evaluation's figures; a subclass adds fields and defines `table` or, for several, `tables`.
 
     Attributes:
-        json_first: Properties that its JSON has before the fields.
+        json_first: Names of properties that come before the fields in its JSON.
     """
 
     json_first: ClassVar[tuple[str, ...]] = ()
@@ -67,12 +67,12 @@ class Result(Displayed):
         return self.tables()[0]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values by field, as far as the fields' metadata allows; NaN and infinities become None."""
+        """Return JSON-ready values by field; NaN and infinities become None, and fields' metadata may exclude some."""
         return {**{name: jsonable(getattr(self, name)) for name in self.json_first}, **_by_field(self)}
 
 
 def _by_field(item: Any) -> dict[str, Any]:
-    """Return the JSON-ready values of a dataclass, those of `Inlined` fields and of fields `BESIDE` directly."""
+    """Return a dataclass as JSON-ready values; the values of `Inlined` and `BESIDE` fields are merged in."""
     values: dict[str, Any] = {}
     for field in fields(item):
         value = getattr(item, field.name)
@@ -85,7 +85,7 @@ def _by_field(item: Any) -> dict[str, Any]:
 
 
 def _is_shown(field: Field[Any], value: Any) -> bool:
-    """Return whether JSON has a field: not one that is computed from others, and else as its metadata says."""
+    """Return whether JSON includes a field: not if it is computed from others, else as its metadata says."""
     when = field.metadata.get("json")
     is_empty = value is None or (not value and not isinstance(value, int | float))
     return field.init and when != "never" and not (when == "unless empty" and is_empty)

@@ -13,6 +13,9 @@ from typing import Any
 
 from suffice.errors import DataError
 
+CAUTION = "caution: "
+"""The beginning of notes that are printed before a result: the data may not be what they were taken for."""
+
 _TIES_UP = 1 + 1e-12
 
 _LATEX_ESCAPES = str.maketrans(
@@ -84,7 +87,7 @@ class Column:
 
 
 def figure(value: float | tuple[float, ...], spec: str, scale: float = 1.0) -> str:
-    """Format a figure for a sentence as tables print it, so that one mean never reads 4.44 here and 4.43 there.
+    """Format a figure for a sentence as in tables, so that a mean is rounded the same way everywhere.
 
     >>> figure(4.435, ".2f"), f"{4.435:.2f}", figure((0.017, -0.01, 0.047), "+.1f", 100)
     ('4.44', '4.43', '+1.7 [-1.0, +4.7]')
@@ -133,7 +136,7 @@ class Table:
         columns: Mapping[Column, str | Callable[[Any], Any]],
         notes: Sequence[str] = (),
     ) -> Table:
-        """Return a table with one row for each item; a column shows an attribute, or what a function returns for the item.
+        """Build a table with one row for each item; a column shows an attribute, or a function's result for the item.
 
         >>> Table.of("T", [1 + 2j], {Column("real", ".0f"): "real", Column("size", ".2f"): abs}).texts()
         [['1', '2.24']]
@@ -209,7 +212,7 @@ def _latex(table: Table) -> str:
 
 
 def _inert(value: Any) -> Any:
-    """Escape a cell that a spreadsheet would take for a formula."""
+    """Escape a cell that a spreadsheet would interpret as a formula."""
     formula = isinstance(value, str) and len(value) > 1 and value.startswith(("=", "+", "-", "@", "\t", "\r"))
     return f"'{value}" if formula else value
 

@@ -1,5 +1,5 @@
 """Evaluation of policies on recorded rounds: replay, costs, statistics and search.
 
-A recording and policies enter; figures with intervals leave, beside every baseline.  No model is called, so nothing is
-paid.
+From a recording and policies it computes figures with intervals, for the policies and for every baseline.  No model is
+called, so it costs nothing.
 """

@@ -1,6 +1,6 @@
-"""Adapters for agent frameworks, and the lines to paste into a loop.
+"""Adapters for agent frameworks, and lines of code to paste into a loop.
 
-A loop of another framework enters; the session of `suffice.policy` ends it with the best answer and the reason.
+Another framework runs the loop; the session of `suffice.policy` ends it with the best answer and the reason.
 """
 
 from suffice.hosts.lines import frameworks, snippet

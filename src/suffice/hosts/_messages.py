@@ -25,16 +25,17 @@ def cost_of(message: Any) -> Cost | None:
 
 
 def reply_of_message(message: Any) -> dict[str, Any]:
-    """Return a message as a reply: its text, log-probabilities if the model gave any, and finish reason."""
+    """Convert a message to a reply: its text, log-probabilities if the model gave any, and finish reason."""
     metadata = message.response_metadata
     reason = metadata.get("finish_reason") or metadata.get("stop_reason")
     return chat_reply(str(message.text), logprobs=metadata.get("logprobs"), finish_reason=reason)
 
 
 def end_before_limit(run: QuestionRun, remaining: int, before: int | None, *, first_cycle: int, after: int = 0) -> int:
-    """End a run if the graph's recursion limit leaves no steps for one more round; return the number of this step.
+    """End a run if the recursion limit leaves no steps for one more round; return the number of the present step.
 
-    A round is taken for `first_cycle` steps until one has shown the real number, and the graph needs `after` more to end.
+    A round is assumed to take `first_cycle` steps until the first one shows the real number; the graph needs `after`
+    more steps to end.
     """
     from langgraph.config import get_config
 
@@ -45,7 +46,7 @@ def end_before_limit(run: QuestionRun, remaining: int, before: int | None, *, fi
 
 
 def newest_reply(messages: Sequence[Any]) -> Any:
-    """Return the model's newest message, which answers to its tool calls may follow; raise if there is none."""
+    """Return the model's newest message, even if answers to its tool calls follow; raise if there is none."""
     reply = next((message for message in reversed(messages) if message.type == "ai"), None)
     if reply is None:
         raise DataError("there is no reply of a model among the messages yet: decide after the model was called")

@@ -43,14 +43,14 @@ def stop_loop_middleware(
 
 
 class _StopMiddleware:
-    """A middleware that begins a question, observes its drafts, and returns the best one."""
+    """A middleware that starts a question, observes its drafts, and returns the best draft."""
 
     def __init__(self, open_run: OpenRun) -> None:
         self._open_run = open_run
         self._current: ContextVar[tuple[QuestionRun, list[Any]]] = ContextVar("run")
 
     async def process(self, context: Any, call_next: Any) -> None:
-        """Run the loop, and set the best draft as the result; a response that waits for an approval remains."""
+        """Run the loop, and set the best draft as the result; a response that waits for an approval stays."""
         from agent_framework import ChatResponse
 
         if context.stream:
@@ -81,7 +81,7 @@ class _StopMiddleware:
         return not _observe_draft(run, last_result)
 
     def _begin(self, context: Any) -> QuestionRun:
-        """Begin the run of a new question, or continue the one that waited for an approval in the session."""
+        """Start the run of a new question, or resume the run that waited for an approval in this session."""
         state = {} if context.session is None else context.session.state
         answered = any(item.type == "function_approval_response" for said in context.messages for item in said.contents)
         waiting = state.pop(METADATA, None)

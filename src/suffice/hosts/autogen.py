@@ -22,7 +22,7 @@ def stop_condition(
     measure: Measure | None = None,
     recorder: Recorder | None = None,
 ) -> Any:
-    """Return a termination condition for a team: each message of the writer is a round, and the policy ends the team.
+    """Return a termination condition for a team: each message of the writer is a round, and the policy decides.
 
     A team resets its conditions when it ends, and its result ends with the last message, not the best one.  So the condition
     keeps the run, and `ended()` returns the best message and the decision, also if the team's `max_turns` or another
@@ -90,7 +90,7 @@ class _StopCondition:
         return None
 
     async def reset(self) -> None:
-        """Keep the run for `ended`, and begin a new one with the next message."""
+        """Keep the run for `ended`; the next message starts a new run."""
         self._last = self._run or self._last
         self._run, self._costs = None, []
 

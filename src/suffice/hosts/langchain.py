@@ -29,8 +29,9 @@ def stop_middleware(
 ) -> Any:
     """Return a middleware for `create_agent`: each reply of the model is a round, and the policy ends the agent.
 
-    The last message is then the best reply, with the decision in `response_metadata["suffice"]`; tool calls that did not run
-    are answered as such.  The same happens if the agent ends by itself, and before the graph's `recursion_limit` is reached.
+    The last message is then the best reply, with the decision in `response_metadata["suffice"]`; tool calls that were
+    not executed get an answer that says so.  The same happens if the agent ends by itself, and before the graph's
+    `recursion_limit` is reached.
 
     Args:
         policy: Decides when to stop, see `suffice.Session`.

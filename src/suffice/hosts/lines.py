@@ -1,4 +1,4 @@
-"""The lines to paste for each framework; its test runs them."""
+"""The lines of code to paste for each framework; the frameworks' tests run them."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ def snippet(name: str, policy: str | Path = "policy.json") -> str:
 
 
 def own_lines(policy: Policy, path: str | Path) -> str:
-    """Return the lines to paste into a user's own loop, one that draws samples if the policy counts votes."""
+    """Return the lines to paste into a user's own loop; it draws samples if the policy counts votes."""
     from suffice.verdicts.decisions.candidates import is_vote
 
     return _with_policy(_SAMPLES if is_vote(policy) else _DRAFTS, path)
 
 
 def _with_policy(lines: str, policy: str | Path) -> str:
-    """Replace `policy.json` in lines by this policy file."""
+    """Replace `policy.json` in lines of code by another policy file."""
     quoted = str(policy).replace("\\", "\\\\").replace('"', '\\"')
     return lines.replace(_PLACEHOLDER, f'"{quoted}"')

@@ -1,4 +1,4 @@
-"""Adapter for LlamaIndex workflows: a decision in a step, which ends the workflow with the best reply and the reason."""
+"""Adapter for LlamaIndex workflows: a step's decision, which ends the workflow with the best reply and the reason."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def stop_step(policy: PolicySource, *, measure: Measure | None = None, recorder: Recorder | None = None) -> StopStep:
-    """Return a function to await in a step; it returns a `StopEvent` if the policy ends the workflow, else None.
+    """Return a function to await in a step: it returns a `StopEvent` if the policy ends the workflow, else None.
 
     Call it with the step's context and a reply.  The event's result is the best reply with the decision,
     `{"answer": ..., "decision": ...}`; `ended(handler)` returns the same, also at the workflow's timeout.  The run is stored as
@@ -39,7 +39,7 @@ class StopStep:
         self._open_run = open_run
 
     async def __call__(self, ctx: Any, reply: Any, question: str = "", cost: Cost | None = None) -> Any | None:
-        """Observe a reply, a text or a client's response."""
+        """Observe a reply, which is a text or a client's response; return an event that ends the workflow, or None."""
         from workflows.events import StopEvent
 
         stored = await ctx.store.get(METADATA, default=None)
@@ -49,9 +49,9 @@ class StopStep:
         return StopEvent(result=_result(run)) if decision.stop else None
 
     async def ended(self, handler: Any) -> dict[str, Any]:
-        """Return the best reply and the decision, also at the workflow's timeout, and if a step of yours ended it.
+        """Return the best reply and the decision, even if a timeout or one of your own steps ended the workflow.
 
-        A workflow that ended before the first reply has its own result.
+        If the workflow ended before the first reply, this returns the workflow's own result.
 
         Args:
             handler: The result of `Workflow.run`.

@@ -39,9 +39,10 @@ def stop_hooks(policy: PolicySource, *, measure: Measure | None = None, recorder
 
 
 class _StopHooks:
-    """Hooks that keep the run of each context as long as the context exists.
+    """Hooks that store the run of each context for the lifetime of the context.
 
-    A run that is interrupted for an approval continues in another context, and is found by the calls that it waits for.
+    A run that is interrupted for an approval continues in another context; it is recognised by the calls that it waits
+    for.
     """
 
     def __init__(self, open_run: OpenRun) -> None:
@@ -52,7 +53,7 @@ class _StopHooks:
         self.handlers = {"max_turns": self._at_limit}
 
     async def on_llm_start(self, context: Any, agent: Any, system_prompt: Any, input_items: Any) -> None:
-        """Begin a new question, or continue an interrupted one; each part of a run has a context of its own."""
+        """Start a new question, or resume an interrupted one; each part of a run has its own context."""
         earlier = _earlier_outputs(input_items) if context.usage.requests else []
         if self._run_of(context, [item.get("call_id") for output in earlier for item in output]) is not None:
             return
@@ -62,7 +63,7 @@ class _StopHooks:
                 run.observe({"output": output}, cost=call_cost(None, None))
 
     def _run_of(self, context: Any, calls: Iterable[Any]) -> QuestionRun | None:
-        """Return the run of a context, or the run that waited for one of these calls."""
+        """Return the run of a context, or the run that was waiting for one of these calls."""
         if context not in self._runs:
             waiting = next((self._waiting[call] for call in calls if call in self._waiting), None)
             if waiting is None:
@@ -84,7 +85,7 @@ class _StopHooks:
             run.observe({"output": output}, cost=cost)
 
     async def on_agent_end(self, context: Any, agent: Any, output: Any) -> None:
-        """End the run if the agent ended by itself; the hook's context is another one, with the same usage."""
+        """End the run if the agent ended by itself; this hook gets another context, with the same usage."""
         for known, run in list(self._runs.items()):
             if known.usage is context.usage:
                 run.end("exhausted")

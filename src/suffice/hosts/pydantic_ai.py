@@ -46,7 +46,7 @@ def stop_capability(
 
 
 class _StopCapability:
-    """A capability that observes responses; each run of the agent has a copy of its own."""
+    """A capability that observes responses; each run of the agent has its own copy."""
 
     def __init__(self, open_run: OpenRun, revise: str | None, run: QuestionRun | None = None) -> None:
         self.open_run, self.revise, self.run = open_run, revise, run
@@ -62,7 +62,7 @@ class _StopCapability:
         return type(self)(self.open_run, self.revise, self.open_run(question))
 
     async def after_model_request(self, ctx: Any, *, request_context: Any, response: Any) -> Any:
-        """Observe the response, and replace it by the best one if the policy, or the limit, ends the run."""
+        """Observe the response; replace it by the best one if the policy or the request limit ends the run."""
         from pydantic_ai import ModelRetry
 
         run = self.run
@@ -104,7 +104,7 @@ class _StopCapability:
         return replace(response, parts=[part], metadata=metadata)
 
     async def on_run_error(self, ctx: Any, *, error: BaseException) -> Any:
-        """Return the best text if another limit, of tokens or retries, ends the run."""
+        """Return the best text if another limit (tokens or retries) ends the run."""
         from pydantic import TypeAdapter
         from pydantic_ai.exceptions import UnexpectedModelBehavior, UsageLimitExceeded
         from pydantic_ai.messages import ModelResponse, TextPart
@@ -147,7 +147,7 @@ def _reply(response: Any, shape: Any) -> tuple[str, str | None, bool]:
 
 
 def _openai_logprobs(response: Any) -> Any:
-    """Return the log-probabilities of a response, or of its only text, in OpenAI's shape; None if there are none in it."""
+    """Return the log-probabilities of a response, or of its only text, in OpenAI's form; None without any."""
     texts = [part for part in response.parts if part.part_kind == "text"]
     details = (response.provider_details, *(part.provider_details for part in texts if len(texts) == 1))
     return next((item["logprobs"] for item in details if isinstance((item or {}).get("logprobs"), list)), None)

@@ -49,8 +49,8 @@ class QuestionRun:
             None = the policy in `state`.
         question: The question, for `measure`.
         measure: Measures signals of each reply that the policy reads and that are not computed from the rounds.
-        recorder: Records each round when it is observed; it must have this policy, or neither a policy nor a cap.  The end
-            `cancelled` is recorded as `max_rounds`, the cap of the loop.
+        recorder: Records each round when it is observed; it must have this policy, or neither a policy nor a cap.  The
+            reason `cancelled` is recorded as `max_rounds`, the loop's cap.
         state: The values of `to_state`, to continue that run; None begins a new one.
 
     Raises:
@@ -58,7 +58,7 @@ class QuestionRun:
             a recorder with another policy.
         UnknownSignalError: The policy reads a signal that no reply brings and nothing measures.
         NotFittedError: The policy reads a calibrated signal, has no calibrator for it, and nothing measures it.
-        SchemaError: `state` is not the state of a run.
+        SchemaError: `state` is not a stored run.
         ConfigMismatchError: `state` belongs to another policy.
     """
 
@@ -93,12 +93,12 @@ class QuestionRun:
 
     @property
     def decision(self) -> Decision | None:
-        """The final decision; None while the loop goes on."""
+        """The final decision; None while the loop continues."""
         return self.session.decision
 
     @property
     def text(self) -> str:
-        """The reply of the round whose answer is returned; empty while the loop goes on or if no reply has an answer."""
+        """The reply of the round whose answer is returned; empty while the loop continues, or if no reply has an answer."""
         decision = self.decision
         if decision is None or decision.answer_round is None:
             return ""
@@ -106,7 +106,7 @@ class QuestionRun:
 
     @property
     def is_last(self) -> bool:
-        """True if the returned answer is that of the newest round."""
+        """True if the returned answer comes from the newest round."""
         decision = self.decision
         return decision is not None and decision.answer_round == self.session.rounds[-1].index
 
@@ -115,10 +115,11 @@ class QuestionRun:
 
         Args:
             reply: The text of the reply, empty if it only calls tools; or a client's response, see `Round.from_response`.
-            cost: The cost of the call; None = as the reply reports it (of a text, tokens are unknown).
+            cost: The cost of the call; None = as reported by the reply (for a text, tokens are unknown).
 
         Raises:
-            DataError: The run has ended, `reply` is neither, or `measure` returned something else than numbers by name.
+            DataError: The run has ended, `reply` is neither text nor a response, or `measure` did not return numbers by
+                name.
             UnknownSignalError: The policy reads a signal that nothing measures.
         """
         observed = reply_round(self.session, reply)
@@ -138,7 +139,7 @@ class QuestionRun:
         return decision
 
     def end(self, reason: Literal["exhausted", "cancelled", "failed"] = "cancelled") -> Decision:
-        """End the run with the best answer so far; if it has ended, return its decision.
+        """End the run with the best answer so far; if it has already ended, return its decision.
 
         Args:
             reason: `exhausted` if the loop ended by itself, `cancelled` if the framework's own limit ended it, or `failed`.
@@ -150,7 +151,7 @@ class QuestionRun:
         return decision
 
     def _report(self, decision: Decision, ending: Ending) -> None:
-        """Trace a decision that ends the run, and record the end."""
+        """Trace the decision if it ends the run, and record the end."""
         trace_decision(decision, rounds=len(self.session.rounds))
         if self._recorded is not None and not self._recorded.done:
             self._recorded.end(ending)
@@ -181,11 +182,11 @@ def continued(open_run: OpenRun, stored: Mapping[str, Any] | None, question: str
 
 
 def reply_round(session: Session, reply: Any, **others: Any) -> Round:
-    """Return the next round of a session, with the answer that the reply has at the policy's answer position.
+    """Return the next round of a session, with the answer found at the policy's answer position in the reply.
 
-    A reply without an answer at that position is a round without an answer, and a warning is logged.  The default position,
-    `Answer:`, may not have been chosen by anybody; so until a reply of the question has that marker, the whole reply after any
-    thinking block is the answer.
+    A reply without an answer at that position becomes a round without an answer, and a warning is logged.  The default
+    position, `Answer:`, may not be a deliberate choice; so until some reply to the question contains that marker, the
+    whole reply after any thinking block is the answer.
 
     >>> from suffice import AnswerPosition
     >>> session = Session(Policy(rule="answer_stable", answer_position=AnswerPosition("json", "city")))
@@ -198,7 +199,7 @@ def reply_round(session: Session, reply: Any, **others: Any) -> Round:
         **others: Other fields of the round, such as `signals`, `costs` and `feedback`.
 
     Raises:
-        DataError: The reply is neither.
+        DataError: The reply is neither text nor a response.
     """
     index, position = session.next_round, session.policy.answer_position
     observed = read_reply(reply, position, session.rounds, index=index, **others)
@@ -214,13 +215,13 @@ def opener(
     *,
     gives: frozenset[str] = REPLY_NEEDS,
 ) -> OpenRun:
-    """Return a function that opens the run of each question; the policy is read and checked here, before any call.
+    """Return a function that starts the run of each question; the policy is checked here, before any call.
 
     Args:
         policy: Decides when to stop, see `QuestionRun`.
         measure: Measures signals of each reply, see `QuestionRun`.
         recorder: Records the rounds, see `QuestionRun`.
-        gives: Capabilities of the framework's replies, in the terms of `Signal.needs`.
+        gives: Capabilities of the framework's replies, as named in `Signal.needs`.
 
     Raises:
         DataError: The policy file cannot be read, or the recorder has another policy.
@@ -237,7 +238,7 @@ def _checked_policy(
     recorder: Recorder | None,
     gives: frozenset[str] = REPLY_NEEDS,
 ) -> Policy:
-    """Return the policy, or raise if it can never decide here or is not the recorder's."""
+    """Return the policy; raise if it can never decide here, or differs from the recorder's policy."""
     checked = Session(policy).policy
     if measure is None:
         checked.check()
@@ -275,7 +276,7 @@ def _checked_policy(
 
 
 def chat_reply(text: str, *, logprobs: Any = None, finish_reason: Any = None) -> dict[str, Any]:
-    """Return a framework's reply in the shape of a chat completion, for `QuestionRun.observe`.
+    """Convert a framework's reply to the form of a chat completion, for `QuestionRun.observe`.
 
     Args:
         text: The text of the reply.
@@ -290,7 +291,9 @@ def chat_reply(text: str, *, logprobs: Any = None, finish_reason: Any = None) ->
 
 
 def call_cost(uncached: float | None, output: float | None, cached: float | None = None) -> Cost:
-    """Return the cost of one call; unknown numbers are NaN, also an input of 0 tokens, which no real call has.
+    """Return the cost of one call; unknown numbers are NaN.
+
+    An input of 0 tokens also counts as unknown, since no real call has one.
 
     >>> call_cost(120, 8)
     Cost(calls=1.0, uncached_tokens=120.0, cached_tokens=0.0, output_tokens=8.0, seconds=nan)

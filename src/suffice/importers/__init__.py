@@ -1,17 +1,20 @@
 """Import logs that somebody else recorded as recordings, and published question sets as questions.
 
-Files in the shapes that people have enter; a recording leaves, with a description of how each column was read.  An importer of
-your own is one function, registered by name.  The way of a table from ``suffice import FILE`` to a recording, by module:
+It reads files in many shapes, and returns a recording with a description of how each column was read.  An importer of
+your own is one function, registered by name.  The way of a table from ``suffice import FILE`` to a recording, by
+module:
 
 1. `importing`, `mapping`: options, given or kept from the last import of the source; asks what is ambiguous.
-2. `recognise`, `importers`: the beginning of a file -> its format -> the function that reads it.
-3. `records`: files -> records, the rows of a table or the objects of a JSON file.
-4. `fields`, `shapes`: records -> a row for each question and round.
+2. `sources`: an archive, a database or prose -> plain files; `recognise`, `importers`: the beginning of a file -> its format -> the
+   function that reads it.
+3. `records`, `literals`: files -> records, the rows of a table or the objects of a JSON file.
+4. `fields`, `calls`, `shapes`: records -> a row for each question and round.
 5. `names`, `guesses`, `answer_or_gold`, `unread`: rows -> the meaning of their columns, with notes.
 6. `runs`, `table_source`, `table_parts`: rows -> numbered rows of whole questions, all at once or in parts.
 7. `grid`, `table_rounds`, `tally`: numbered rows -> rounds in columns (`round_columns`), with counts for notes.
 8. `golds`, `columnar`: rounds in columns -> a table with gold answers, metrics and computed signals.
-9. `parted_run`: tables, in memory or on disk -> the recording, and the figures of its summary.
+9. `parted_run`, `reading`: tables, in memory or on disk -> the figures of the summary, and the recording.
+10. `preview`, `alarms`: one question to compare with the log, and doubts about the reading, before anything is written.
 
 Traces and importers of other packages return trajectories, which become rounds in columns and go on with step 8.
 """

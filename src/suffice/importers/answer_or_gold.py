@@ -1,4 +1,4 @@
-"""Ask which column is the model's answer: many public logs keep the gold answer in `answer`, and the reply elsewhere."""
+"""Ask which column is the model's answer: public logs often keep the gold answer in `answer`."""
 
 from __future__ import annotations
 
@@ -68,16 +68,16 @@ _NOT_SAID = frozenset((*IDS, *RUNS, *MODELS, *TIMES, *QUESTIONS, *FEEDBACK, *GOL
 def refuse_gold_as_answer(
     table: TableColumns, ids: Sequence[Any], answer: str, golds: str | None, unread: Collection[str]
 ) -> None:
-    """Raise if the column of answers may be the gold answers, and another column the model's answers.
+    """Raise if the column of answers may hold gold answers, and another column the model's answers.
 
-    A column `answer` is doubtful beside another parsed answer (`prediction`, `llm_answer`, ...), and beside a reply if it is the
-    same in all rows of nearly every question.  Any column of answers is doubtful if at least five questions, and nearly all,
-    have the same answer in all of their rows, while a reply or another text varies.
+    A column `answer` is doubtful if there is another parsed answer (`prediction`, `llm_answer`, ...), or if there is a
+    reply and `answer` is the same in all rows of nearly every question.  Any column of answers is doubtful if at least
+    five questions, and nearly all, have the same answer in all of their rows, while a reply or another text varies.
 
     Args:
         table: The columns.
         ids: The question of each row.
-        answer: The column that would be read as the answer; nobody has named it.
+        answer: The column that would be read as the answer, although the user did not name it.
         golds: The column of gold answers; "" if the user says that there is none, None if none is known.
         unread: Columns that may be a text of the model, since they are not read as anything else.
     """
@@ -102,7 +102,7 @@ def refuse_gold_as_answer(
         raise UnsettledError(
             f"{_doubt(table, answer, candidates[0], may_be_gold=may_be_gold)}{same}",
             "columns",
-            _readings(answer, candidates, golds, may_be_gold=may_be_gold),
+            answer_readings(answer, candidates, golds, may_be_gold=may_be_gold),
         )
 
 
@@ -129,16 +129,15 @@ def _is_other_text(table: TableColumns, name: str, answer: str) -> bool:
 
 
 def _called(names: Collection[str], usual: Sequence[str], pattern: re.Pattern[str]) -> list[str]:
-    """Return the columns with a usual name, the best one first, then those that match a pattern."""
+    """Return the columns with a usual name, the best name first, then those that match a pattern."""
     plain = {name: plain_name(name).rpartition(".")[2] for name in names}
     best = sorted((name for name in names if plain[name] in usual), key=lambda name: usual.index(plain[name]))
     return [*best, *(name for name in names if plain[name] not in usual and pattern.fullmatch(plain[name]))]
 
 
 def _varies(table: TableColumns, name: str, ids: Sequence[Any], several: int) -> bool:
-    """Return whether a column's texts differ within a tenth of the questions, and not by the row's position alone."""
-    plain = plain_name(name).rpartition(".")[2]
-    if plain in _NOT_SAID or plain.endswith("_id") or is_round_name(plain) or table.numbers(name) is not None:
+    """Return whether a column's texts vary within a tenth of the questions, other than by the row's position."""
+    if not is_model_text(name) or table.numbers(name) is not None:
         return False
     places: Counter[str] = Counter()
     at_place: dict[int, set[str]] = {}
@@ -150,6 +149,12 @@ def _varies(table: TableColumns, name: str, ids: Sequence[Any], several: int) ->
             texts.setdefault(key, set()).add(value)
     by_place = all(len(values) == 1 for values in at_place.values())
     return not by_place and sum(len(values) > 1 for values in texts.values()) >= _CHANGING * several
+
+
+def is_model_text(name: str) -> bool:
+    """Return whether a column of this name may contain what the model said."""
+    plain = plain_name(name).rpartition(".")[2]
+    return not (plain in _NOT_SAID or plain.endswith("_id") or is_round_name(plain))
 
 
 def _doubt(table: TableColumns, answer: str, other: str, *, may_be_gold: bool) -> str:
@@ -167,10 +172,10 @@ def _doubt(table: TableColumns, answer: str, other: str, *, may_be_gold: bool) -
     return f"{doubt}: {place} has {answer}={said!r:.40} and {other}={text!r:.40}"
 
 
-def _readings(
+def answer_readings(
     answer: str, candidates: Sequence[str], golds: str | None, *, may_be_gold: bool
 ) -> dict[str, tuple[Any, str]]:
-    """Return the possible readings by their options; each names answers and gold answers, so that nothing is asked twice."""
+    """Return the possible readings by their options; each names both answers and gold answers."""
     kept = {"golds": golds} if golds else {}
     result: dict[str, tuple[Any, str]] = {}
     for name in candidates:

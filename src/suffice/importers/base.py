@@ -1,4 +1,4 @@
-"""The result of an importer of rounds: trajectories with caveats for the reader."""
+"""The result of an importer: trajectories of rounds, with caveats for the reader."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class ImportedRun:
     Attributes:
         source: The source's format: `tasr`, `tabular`, `ircot`, `debate`, `reflexion` or `self_refine`.
         trajectories: The trajectories, in the order of the files.
-        notes: Caveats for results: what was cut, left out, repaired, or is unknown.
+        notes: Caveats for results: data that were cut, left out, repaired, or are unknown.
         depends: The configuration on which signals depend (`embedder`: id, revision and pooling), which policies pin.
-        readings: The meaning of the files' columns, where it was guessed or given.
+        readings: The meaning of each of the files' columns that was guessed or given.
     """
 
     source: str

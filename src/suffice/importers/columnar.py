@@ -36,7 +36,7 @@ _KINDS = ("metric", "signal", "cost")
 
 
 def join_golds(columns: RoundColumns, answers: GoldAnswers) -> None:
-    """Replace gold answers by those of a file if it has some, and recompute the metrics with them.
+    """Replace gold answers by those of a file, for questions in it, and recompute the metrics with them.
 
     A metric of the source stays if the question had no gold answers before.
     """
@@ -57,14 +57,14 @@ def join_golds(columns: RoundColumns, answers: GoldAnswers) -> None:
 
 
 def score_rounds(columns: RoundColumns) -> None:
-    """Compute metrics that the source lacks from gold answers; they are unknown if there is no column of answers."""
+    """Compute the metrics that the source lacks from gold answers; unknown without a column of answers."""
     if not columns.is_scored and any(columns.golds):
         columns.metrics = {**_scores(columns), **columns.metrics}
     columns.is_scored = True
 
 
 def _scores(columns: RoundColumns) -> dict[str, Floats]:
-    """Compute every metric of each round, comparing each distinct pair of an answer and gold answers once."""
+    """Compute all metrics of each round; each distinct pair of answer and gold answers is compared once."""
     known = columns.golds if columns.has_answers else [()] * len(columns.golds)
     places: dict[Any, int] = {}
     pairs = zip(columns.texts["answer"], columns.each_round(known), strict=True)
@@ -83,7 +83,7 @@ def embed_answers(columns: RoundColumns, embedder: Embedder) -> None:
 
 
 def recording_part(columns: RoundColumns, texts: Collection[str] = ()) -> tuple[pa.Table, list[ColumnCount]]:
-    """Build a recording's table from scored rounds, and count what happened to the values.
+    """Build a recording's table from scored rounds, and count removed, clipped and computed values.
 
     Args:
         columns: The rounds.
@@ -123,7 +123,7 @@ def ordered_names(names: Collection[str], kinds: Mapping[str, str]) -> list[str]
 
 
 def _said(columns: RoundColumns) -> dict[str, Any]:
-    """Return the columns of the rounds' texts and other facts, and of what the rounds of a question share."""
+    """Return the columns with the rounds' texts and other facts, and the values that a question's rounds share."""
     texts = columns.texts
     named: dict[str, Any] = {
         "question_id": columns.each_round(columns.question_ids),
@@ -203,7 +203,7 @@ def _computed(columns: RoundColumns, signal: Signal, wanted: Mask) -> Floats:
 
 
 def _counts(columns: RoundColumns, table: pa.Table, kinds: Mapping[str, str]) -> list[ColumnCount]:
-    """Count what happened to the values of each column in a summary; of computed columns, only defined values."""
+    """Count the values of each column that were removed, clipped or computed, for the summary."""
     counts = []
     for name in table.column_names:
         kind = kinds.get(name) or column_kind(name)

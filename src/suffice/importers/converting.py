@@ -39,10 +39,10 @@ _UNANSWERABLE = "the paragraphs do not answer it (answerable is false)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unread:
-    """Rows that are not in the output, for one reason.
+    """Rows that were left out of the output for one reason.
 
     Attributes:
-        reason: The reason, in the words for the first row.
+        reason: The reason, as worded for the first row.
         n: Number of rows.
         first: The place of the first row.
     """
@@ -54,13 +54,13 @@ class Unread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversion(Result):
-    """A question set that was converted.
+    """The result of converting a question set.
 
     Attributes:
-        path: The questions.
-        card: The file beside it that describes their origin.
-        form: The name of the form.
-        title: The set that has this form; empty for questions that `load_questions` reads as they are.
+        path: The file with the questions.
+        card: A file next to it that describes the origin of the questions.
+        form: The name of the question set's form.
+        title: The set that has this form; empty for questions that `load_questions` reads without conversion.
         licence: The set's licence; empty if unknown.
         n_rows: Number of rows of the source.
         n_questions: Number of questions written.
@@ -83,7 +83,7 @@ class Conversion(Result):
     notes: tuple[str, ...] = ()
 
     def tables(self) -> Sequence[Table]:
-        """Return the questions by split and type, and the rows that were not read."""
+        """Return the table of questions by split and type, and the table of rows that were not read."""
         kinds = sorted({kind for counts in self.splits.values() for kind in counts})
         questions = Table(
             title=f"Questions of {self.title}" if self.title else "Questions",
@@ -114,11 +114,12 @@ def convert_questions(
     revision: str | None = None,
     passages: bool = True,
 ) -> Conversion:
-    """Write a published question set as JSON lines, which `load_questions` and `suffice record` read, and a card beside it.
+    """Write a published question set as JSON lines, with a card next to it that describes its origin.
 
-    A sample is drawn by the hash of the questions' texts, so that it does not depend on the source's order, and questions of
-    one text stay together in one split.  If questions have types, each split keeps the types' shares.  The lines of a
-    sample are in the order of the draw, so that its first lines are a smaller sample.
+    `load_questions` and `suffice record` read the file.  A sample is drawn by the hash of the questions' texts, so that
+    it does not depend on the source's order, and questions of one text stay together in one split.  If questions have
+    types, each split keeps the types' shares.  The lines of a sample are in the order of the draw, so that its first
+    lines are a smaller sample.
 
     Args:
         source: A file, a folder, the id of a set on the hub, or a result of `open_source`.
@@ -133,7 +134,7 @@ def convert_questions(
         passages: Whether to write the passages; without them the titles of the supporting ones are kept.
 
     Raises:
-        DataError: A file cannot be read, no row can, or there are fewer questions than are asked for.
+        DataError: A file or all rows cannot be read, or there are fewer questions than requested.
         SchemaError: The form is not recognised.
         UnsettledError: The form, the split or the configuration is ambiguous.
         MissingExtraError: The id of a set is given, and the library `datasets` is not installed.
@@ -160,7 +161,7 @@ def convert_questions(
 def _converted(
     origin: QuestionSource, form: str, path: Path, sizes: Mapping[str, int], seed: int, *, passages: bool
 ) -> Conversion:
-    """Read a source twice, first to draw the questions, then to write them."""
+    """Read a source twice: first draw the questions, then write them."""
     if form == CORPUS_FORM:
         raise DataError(
             f"{origin.name} contains passages and no questions: suffice_retrieval.indexes.convert_corpus converts it"
@@ -219,7 +220,7 @@ def _draw_sizes(sample: int | None, splits: Mapping[str, int] | None) -> dict[st
 
 
 class _SourceReading:
-    """The rows of a source as questions, read twice so that memory holds only the drawn ones; counts unreadable rows."""
+    """Reads a source's rows as questions, twice, so that memory holds only the drawn ones; counts unreadable rows."""
 
     def __init__(self, source: QuestionSource, form: str) -> None:
         self._source, self._form = source, form
@@ -346,7 +347,7 @@ class _LineWriter:
             self.notes.append("the questions have no types, so the sample is not stratified")
 
     def all_notes(self) -> list[str]:
-        """Return the caveats about the questions."""
+        """Return all caveats about the questions."""
         bare = (
             [f"{counted(self._bare, 'question')} without a gold answer: EM and F1 will be unknown"]
             if self._bare
@@ -380,7 +381,7 @@ def _line(item: Question, split: str | None, *, with_passages: bool) -> dict[str
 
 @contextmanager
 def _packed_lines(path: Path) -> Iterator[IO[bytes]]:
-    """Yield a file for lines, which replaces `path` once all are written; equal lines give equal bytes, also compressed."""
+    """Yield a file for lines that replaces `path` once complete; equal lines give equal bytes, even compressed."""
     with replacing(path) as temporary, temporary.open("wb") as raw:
         if path.name.endswith(".gz"):
             with gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as packed:

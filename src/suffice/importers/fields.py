@@ -10,14 +10,15 @@ from functools import lru_cache
 from typing import Any
 
 from suffice.common.syntax import literal_of
-from suffice.importers.names import ANSWERS, IDS, OUTCOME_NAMES, plain_name
+from suffice.importers.calls import call_fields
+from suffice.importers.names import ANSWERS, IDS, OUTCOME_NAMES, plain_name, rounds_in_order
 from suffice.importers.records import ROUND_LISTS, Record
 from suffice.importers.table_columns import TableColumns
 from suffice.importers.traces.payloads import logged_reply
 from suffice.loops.models._wire import is_cut
 
 _RUN_LISTS = frozenset({"agents", "runs", "seeds", "chains", "trajectories"})
-_DEPTH = 4
+_DEPTH = 8
 _PARTS = frozenset(
     {"choices", "object", "created", "created_at", "completed_at", "output", "content", "type", "role", "status"}
     | {"stop_reason", "stop_sequence", "incomplete_details", "error", "system_fingerprint", "service_tier"}
@@ -33,7 +34,7 @@ def flat(values: Mapping[str, Any], depth: int = _DEPTH) -> Mapping[str, Any]:
     >>> flat({"id": 1, "usage": {"input": {"cached": 3}}})
     {'id': 1, 'usage.input.cached': 3}
     """
-    values = _reply_fields(values)
+    values = call_fields(_reply_fields(values))
     if dict not in map(type, values.values()):
         return values
     result: dict[str, Any] = {}
@@ -46,18 +47,18 @@ def flat(values: Mapping[str, Any], depth: int = _DEPTH) -> Mapping[str, Any]:
 
 
 def one_run_each(records: Iterable[Record], first: int = 1, lists: Collection[str] | None = None) -> list[Record]:
-    """Split records whose rounds are lists of lists (for several runs, agents or seeds) into one record for each run.
+    """Split records with lists of lists (several runs, agents or seeds) into one record for each run.
 
     Args:
         records: The file's records, or a part of them; lists may be text, as in CSV files.
         first: The number of the first record.
-        lists: Fields that have lists as text; None = those that `lists_as_text` finds in these records.
+        lists: Fields with lists written as text; None = those that `lists_as_text` returns for these records.
     """
     records = list(records)
     names = lists_as_text(records) if lists is None else lists
     result = []
     for read in records:
-        values = _with_lists(read.values, names)
+        values = _straight(_with_lists(read.values, names))
         item = read if values is read.values else replace(read, values=values)
         name = next((name for name in _run_lists(tuple(values)) if _are_lists(values[name])), None)
         if name is None:
@@ -72,14 +73,44 @@ def one_run_each(records: Iterable[Record], first: int = 1, lists: Collection[st
     ]
 
 
+def _straight(values: Mapping[str, Any], depth: int = _DEPTH) -> Mapping[str, Any]:
+    """Return an object with its rounds as plain lists: objects keyed by the numbers of rounds, and lists of single-item lists.
+
+    >>> _straight({"rounds": {"round_1": {"answer": "Lima"}, "round_2": {"answer": "Oslo"}}, "drafts": [["a"], ["b"]]})
+    {'rounds': [{'answer': 'Lima'}, {'answer': 'Oslo'}], 'drafts': ['a', 'b']}
+    """
+    if {dict, list}.isdisjoint(map(type, values.values())):
+        return values
+    changed = {name: _straight_value(name, value, depth) for name, value in values.items()}
+    return values if all(changed[name] is value for name, value in values.items()) else changed
+
+
+def _straight_value(name: str, value: Any, depth: int) -> Any:
+    if isinstance(value, dict) and depth:
+        if names_rounds(name):
+            may_be_texts = plain_name(name) in ROUND_LISTS
+            rounds = (
+                rounds_in_order(value) if may_be_texts or all(isinstance(v, dict) for v in value.values()) else None
+            )
+            if rounds is not None:
+                return rounds
+        return _straight(value, depth - 1)
+    if isinstance(value, list) and _are_lists(value) and names_rounds(name) and plain_name(name) not in _RUN_LISTS:
+        if all(len(part) == 1 for part in value):
+            return [part[0] for part in value]
+        return value[0] if len(value) == 1 else value
+    return value
+
+
 def _are_lists(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(part, list) for part in value)
 
 
 def lists_as_text(records: Sequence[Record]) -> frozenset[str]:
-    """Return the fields of rounds whose every value is a list written as text, in JSON or as Python writes it.
+    """Return the fields of rounds whose values are all lists written as text, in JSON or Python syntax.
 
-    One answer in brackets among others is plain text.  If ids repeat, each row is a round, and all answers in brackets are text.
+    A single answer in brackets among others counts as plain text.  If ids repeat, each row is a round, and all answers
+    in brackets are text.
     """
     listed: set[str] = set()
     others: set[str] = set()
@@ -103,7 +134,7 @@ def _is_bracketed(text: str) -> bool:
 
 
 def _with_lists(values: Mapping[str, Any], names: Collection[str]) -> Mapping[str, Any]:
-    """Parse the named fields, which are lists written as text."""
+    """Parse the named fields, whose lists are written as text."""
     texts = {name: values[name] for name in names if isinstance(values.get(name), str) and _is_bracketed(values[name])}
     return {**values, **{name: _list_or_text(text) for name, text in texts.items()}} if texts else values
 
@@ -131,7 +162,7 @@ def _list_or_text(text: str) -> Any:
 
 def names_rounds(name: str) -> bool:
     """Return whether a field with this name may contain the rounds, or one value for each round."""
-    plain = plain_name(name)
+    plain = plain_name(name).rpartition(".")[2]
     return plain in ROUND_LISTS or single_name(plain) in (*ANSWERS, *OUTCOME_NAMES) or plain in OUTCOME_NAMES
 
 
@@ -146,7 +177,7 @@ def single_name(name: str) -> str:
 
 
 def _reply_fields(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """If an object is a reply, return its answer and usage, read as in traces; otherwise return the object itself.
+    """Return the answer and usage of an object that is a reply, as for traces; return other objects unchanged.
 
     >>> _reply_fields({"object": "chat.completion", "choices": [{"message": {"content": "Oslo"}, "finish_reason": "stop"}]})
     {'answer': 'Oslo', 'finish_reason': 'stop'}
@@ -166,7 +197,7 @@ def _reply_fields(values: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _is_whole_reply(values: Mapping[str, Any]) -> bool:
-    """Return whether an object is a reply of a model's interface, and not a list of rounds or a message of a dialogue."""
+    """Return whether an object is a model API's reply, and not a list of rounds or a dialogue's message."""
     choices = values.get("choices")
     if isinstance(choices, list):
         only = choices[0] if len(choices) == 1 else None

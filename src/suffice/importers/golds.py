@@ -16,7 +16,7 @@ _LISTED_IDS = 3
 
 
 class GoldAnswers:
-    """The gold answers of a file, by id and by the question's text; counts the questions that were matched.
+    """Gold answers from a file, by id and by the question's text; it counts the matched questions.
 
     Raises:
         DataError: A question has two different lists of gold answers.
@@ -32,7 +32,7 @@ class GoldAnswers:
         self._missing: list[str] = []
 
     def of(self, question_id: str, cluster: str, question: str) -> tuple[str, ...] | None:
-        """Return the gold answers for a trajectory, and count the match; None if there are none."""
+        """Return the gold answers of a trajectory, and count the match; None if the file has none for it."""
         golds = self._by_id.get(question_id) or self._by_id.get(cluster)
         way = "id" if golds is not None else "text"
         if golds is None and question:
@@ -81,7 +81,7 @@ def _golds(path: Path) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str,
 def _by(
     records: list[Record], keys: list[str], columns: list[str], normalise: Callable[[str], str]
 ) -> dict[str, tuple[str, ...]]:
-    """Return gold answers by key, the value of the first of several columns that has one."""
+    """Return gold answers by key; each is the first value found in several columns."""
     result: dict[str, tuple[str, ...]] = {}
     for item in records:
         value = next((item.values[name] for name in keys if item.values.get(name) is not None), None)

@@ -37,7 +37,7 @@ END_NAMES = get_args(End)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """Settings for reading a table; see `read_tabular`.  `lowest` and `longest` are of the whole table, also for a part of its rows."""
+    """Settings for reading a table; see `read_tabular`."""
 
     columns: Mapping[str, str]
     metrics: Mapping[str, str] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Grid:
     longest: int | None = None
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Return, for every column that is read, our name and the file's."""
+        """Return pairs of names of the columns that are read: this library's name and the file's name."""
         return [*self.columns.items(), *self.metrics.items(), *self.labels.items()]
 
     def assumes_end(self, said: str | None, n_rounds: int, longest: int) -> bool:
@@ -90,7 +90,10 @@ class Grid:
 
 
 def signal_cell(value: Any, name: str, theirs: str, where: str, *, strict: bool) -> float:
-    """Return a signal's value, or raise: out of range it would be undefined, and a rule that reads it would never fire."""
+    """Return a signal's value; raise if it is out of range.
+
+    Otherwise it would be undefined, and a rule that reads it would never fire.
+    """
     signal = SIGNALS.get(name)
     try:
         number = cell_number(value, name, where)
@@ -115,16 +118,16 @@ def differing_golds(message: str, grid: Grid) -> DataError:
 
 
 def is_cost(name: str) -> bool:
-    """Return whether a name of ours is ``cost.<component>.<kind>``."""
+    """Return whether a name of this library has the form ``cost.<component>.<kind>``."""
     parts = name.split(".")
     return len(parts) == 3 and parts[0] == "cost" and bool(parts[1]) and parts[2] in COST_KINDS  # noqa: PLR2004
 
 
 def cell_text(value: Any, name: str, where: str) -> str | None:
-    """Return a cell as text: also a number that is an id or an answer, and as JSON an answer that is a list or an object.
+    """Return a cell as text; a number is allowed for an id or an answer, and a list or object (as JSON) for an answer.
 
     Raises:
-        DataError: It is a list, an object, a truth value or a fraction, and not an answer.
+        DataError: The cell is a list, an object, a boolean or a fraction, and not an answer.
     """
     if value is None or isinstance(value, str):
         return value
@@ -138,14 +141,11 @@ def cell_text(value: Any, name: str, where: str) -> str | None:
 
 
 def list_text(value: Any) -> str:
-    """Return a list or an object as JSON; the order of the items of a list does not count.
+    """Return a list or an object as JSON; the normalizer says whether the order of a list's items counts.
 
-    >>> list_text(["b", "a"]), list_text([2, 5])
-    ('["a", "b"]', '[2, 5]')
+    >>> list_text(["b", "a"]), list_text({"b": 1, "a": None})
+    ('["b", "a"]', '{"a": null, "b": 1}')
     """
-    if isinstance(value, list):
-        items = sorted(json.dumps(item, ensure_ascii=False, sort_keys=True, default=str) for item in value)
-        return f"[{', '.join(items)}]"
     return json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
 
 
@@ -181,12 +181,12 @@ def gold_texts(value: Any, where: str, *, listed: bool = True, as_one: bool = Fa
 
     Args:
         value: The cell.
-        where: Its place, for messages.
+        where: The location of the cell, for messages.
         listed: Whether a text in brackets may be a list of gold answers.
         as_one: Whether answers are lists, so that a list is one gold answer, and a list of lists are several.
 
     Raises:
-        DataError: It is something else.
+        DataError: The cell is something else.
     """
     if as_one and isinstance(value, list):
         are_lists = bool(value) and all(isinstance(item, list) for item in value)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from suffice.common.files import quoted
 from suffice.errors import UnsettledError
 from suffice.importers.answer_or_gold import refuse_gold_as_answer, refuse_unread_answer
 from suffice.importers.grid import OWN_COLUMNS, cell_number, is_cost
@@ -100,12 +101,12 @@ class ColumnMap:
     """The columns to read, each with its meaning, and the columns to compute.
 
     Attributes:
-        columns: The file's column for each name of ours.
-        metrics: The file's columns for metrics of the user's own, by name.
+        columns: The file's column for each of this library's names.
+        metrics: The file's columns for the user's own metrics, by name.
         labels: The file's columns for labels, by name.
         formulas: Columns that are computed from others, by name.
         readings: The meaning of each column, to show to the user.
-        notes: Columns with usual names that cannot be used, and why.
+        notes: Columns with usual names that cannot be used, with the reasons.
     """
 
     columns: dict[str, str]
@@ -116,12 +117,12 @@ class ColumnMap:
     notes: list[str] = field(default_factory=list)
 
     def read(self, ours: str, theirs: str, how: str = "usual name", shown: str = "") -> None:
-        """Read the file's column `theirs` as our column `ours`."""
+        """Read the file's column `theirs` as this library's column `ours`."""
         self.columns[ours] = theirs
         self.readings.append(ColumnReading(ours=ours, theirs=shown or theirs, how=how))
 
     def drop(self, ours: str) -> None:
-        """Undo the reading of our column `ours`."""
+        """Undo the reading of a column as `ours`."""
         self.columns.pop(ours, None)
         self.readings[:] = [item for item in self.readings if item.ours != ours]
 
@@ -142,7 +143,10 @@ def guess_columns(
     *,
     shape: Shape,
 ) -> ColumnMap:
-    """Map columns: those that the user names (an empty one: there is none), those with our names, and those with usual names."""
+    """Map columns: those named by the user, those with this library's names, and those with usual names.
+
+    A column that the user gives as empty does not exist.
+    """
     table, shown = TableColumns(shape.rows), shape.columns
     result = ColumnMap({}, dict(metrics), dict(labels))
     for ours, theirs in columns.items():
@@ -157,6 +161,12 @@ def guess_columns(
         if name in shape.outer and (name in OF_ROUNDS or is_cost(name) or name in METRICS or name in SIGNALS):
             continue  # it describes the question, not a round
         if (name in known or is_cost(name)) and name not in said and name not in columns:
+            other = None if name in shown else table.other_meaning(name)
+            if other is not None:
+                result.notes.append(
+                    f"{name!r} has {other!r:.40}, so it is not the column of this name in a recording: it is kept as 'imported_{name}'"
+                )
+                continue
             how = "shape" if name in shown else "its own name"
             result.read(name, name, how, shown.get(name, ""))
     guess = _Guess(table, result, shape, frozenset({*columns, *metrics, *labels}))
@@ -171,13 +181,13 @@ def guess_columns(
 
 
 class _Guess:
-    """Guesses by usual names, for columns that neither the user nor a name of this library decides."""
+    """Guesses by usual names, for columns that neither the user nor this library's names determine."""
 
     def __init__(self, table: TableColumns, result: ColumnMap, shape: Shape, said: frozenset[str]) -> None:
         self.table, self.result, self.shown, self.outer, self.said = table, result, shape.columns, shape.outer, said
 
     def free(self, usual: Iterable[str], *, of_rounds: bool = False) -> list[str]:
-        """Return the unread columns with one of the usual names; with `of_rounds`, only those of rounds."""
+        """Return the unused columns with one of the usual names; with `of_rounds`, only columns of rounds."""
         used = {*self.result.columns.values(), *self.result.metrics.values(), *self.result.labels.values()}
         if of_rounds:
             used |= self.outer
@@ -260,7 +270,7 @@ class _Guess:
                 return
 
     def _golds_of_record(self) -> None:
-        """Read the record's own answer as a gold answer, unless it always equals the last round's answer."""
+        """Read the record's own answer as the gold answer, unless it always equals the last round's answer."""
         answer = self.result.columns.get("answer")
         for name in ("record.answers", "answers", "record.answer", "answer"):
             if answer is None or name == answer or name not in self.outer or not self.table.filled(name):
@@ -273,7 +283,7 @@ class _Guess:
                 return
 
     def _ask_for_the_answer(self, ids: Sequence[Any]) -> None:
-        """Ask the user if the column of answers may be the gold answers, and another one the model's answers."""
+        """Raise a question to the user if the answers may be gold answers, and another column the model's answers."""
         if "answer" in self.said:
             return
         answer = self.result.columns.get("answer") or next(iter(self.free(("answer",), of_rounds=True)), None)
@@ -293,18 +303,21 @@ class _Guess:
             refuse_unread_answer(self.table, self._ids_of_rows(), [n for n in self.table.names if n not in used])
 
     def _answer(self) -> None:
-        """Find the model's answer: a parsed answer rather than a reply; if there are several, the user must choose."""
+        """Determine the model's answer: a parsed answer rather than a reply; of several, the user must choose."""
         for usual in (PARSED_ANSWERS, REPLIES, WEAK_REPLIES):
             names = [name for name in self.free(usual, of_rounds=True) if self.table.is_text(name)]
             names = [name for name in names if _NO_ANSWERS.isdisjoint(plain_name(name).split(".")[:-1])]
             top = [name for name in names if "." not in name] or names
             distinct = [name for i, name in enumerate(top) if not any(self._same(name, other) for other in top[:i])]
             if len(distinct) > 1:
-                raise UnsettledError(
-                    f"{' and '.join(map(repr, distinct))} may be the answer",
-                    "columns",
-                    {f"--column answer={name}": ({"answer": name}, f"{name!r} is the answer") for name in distinct},
-                )
+                choices: dict[str, tuple[Any, str]] = {
+                    f"--column answer={name}": ({"answer": name}, f"{name!r} is the answer") for name in distinct
+                }
+                if "round" not in self.result.columns:
+                    joined = ",".join(distinct)
+                    meaning = "they are the answers of successive rounds, in this order"
+                    choices[f"--column rounds={quoted(joined)}"] = ({"rounds": joined}, meaning)
+                raise UnsettledError(f"{' and '.join(map(repr, distinct))} may be the answer", "columns", choices)
             if distinct:
                 self.read("answer", distinct[0])
                 if usual is PARSED_ANSWERS and self.lacks("text"):
@@ -321,7 +334,7 @@ class _Guess:
         return self.table.column(name) == self.table.column(other)
 
     def costs(self) -> None:
-        """Find tokens, seconds and calls; input tokens include the cached ones except under Anthropic's names."""
+        """Find tokens, seconds and calls; input tokens include cached ones, except under Anthropic's names."""
         inputs, cached, read, written = (
             next((name for name in self.free(usual, of_rounds=True) if self.table.numbers(name)), None)
             for usual in (_INPUT_COLUMNS, _CACHED_COLUMNS, (_READ,), (_WRITTEN,))
@@ -342,7 +355,7 @@ class _Guess:
         self._within()
 
     def _within(self) -> None:
-        """Count tokens as 0 that another count contains, so that none is counted twice: the cached in an input, all in a total."""
+        """Set a count of tokens to 0 if another count contains it (cached in input, all in a total)."""
         columns = self.result.columns
         for kind, usual, contained in (
             ("uncached_tokens", _INPUT_COLUMNS, ("cached_tokens",)),
@@ -382,7 +395,7 @@ class _Guess:
         self.result.read(ours, ours, "usual names", shown)
 
     def numbers(self) -> None:
-        """Find metrics, which lie in [0, 1], and numbers that a loop may have known when it decided."""
+        """Find metrics in [0, 1], and numbers that a loop may have known when it decided."""
         for name in self.free((*OUTCOME_NAMES, *SYNONYMS, *OWN_SIGNALS), of_rounds=True):
             ours = plain_name(name).rpartition(".")[2]
             is_outcome = ours in OUTCOME_NAMES

@@ -1,4 +1,4 @@
-"""Registry of importers by the name of their format: ours and those of other packages."""
+"""Registry of importers by the name of their format: this package's, and those of other packages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from suffice.common.provided import by_name, load_entry
 from suffice.errors import DataError, MissingExtraError, did_you_mean
 from suffice.importers.base import ImportedRun
-from suffice.importers.recognise import Head, recognise
+from suffice.importers.recognise import Head, head_of, is_archive, recognise
 
 IMPORTERS = "suffice.importers"
 """The group of entry points; each has the name of a format and a function from a path to an `ImportedRun`."""
@@ -31,18 +31,19 @@ _REGISTERED: dict[str, Callable[..., ImportedRun]] = {}
 
 
 def recognised_by(test: Callable[[Head], bool]) -> Callable[[_Reader], _Reader]:
-    """Return a decorator that gives an importer the test by which files of its format are recognised.
+    """Return a decorator that gives an importer a test which recognises files of its format.
 
-    Use it for importers that an installed package names in its entry points; `register_importer` takes the test as an argument.
+    Use it for importers that an installed package declares in its entry points; `register_importer` takes the test as
+    an argument.
 
     Args:
-        test: Returns whether a file has the format, by its `Head`.  It is asked before the tests of traces and tables.
+        test: Returns whether a file has the format, by its `Head`.  It is called before the tests of traces and tables.
     """
     return _marking(_RECOGNISES, test)
 
 
 def reads_traces(log_of: Callable[[str | Path], Any]) -> Callable[[_Reader], _Reader]:
-    """Return a decorator that marks an importer as one of traces, whose spans `log_of` reads."""
+    """Return a decorator that marks an importer of traces; `log_of` reads the spans of a file."""
     return _marking(_LOG_OF, log_of)
 
 
@@ -55,7 +56,7 @@ def _marking(attribute: str, value: Callable[..., Any]) -> Callable[[_Reader], _
 
 
 def log_reader(name: str) -> Callable[[str | Path], Any] | None:
-    """Return the function that reads the spans of a format of traces; None for any other format."""
+    """Return the function that reads the spans of a trace format; None for any other format."""
     return getattr(importer(name), _LOG_OF, None) if name in importer_names() else None
 
 
@@ -66,8 +67,8 @@ def register_importer(name: str, *, recognises: Callable[[Head], bool] | None = 
 
     Args:
         name: The format, as ``--kind`` takes it.
-        recognises: Returns whether a file has this format, by its `Head`; asked before the tests of traces and tables.
-            None = the format is chosen with ``--kind``.
+        recognises: Returns whether a file has this format, by its `Head`; called before the tests of traces and tables.
+            None = the format must be chosen with ``--kind``.
 
     Raises:
         DataError: The name is taken.
@@ -92,10 +93,22 @@ def kind_of(path: str | Path) -> str:
 
     Raises:
         NotFoundError: There is no such file or folder, or no file in the folder.
-        SchemaError: The format is not known, several importers recognise it, the files of a folder have several, or it is a
-            recording already.
+        SchemaError: The format is not known, several importers recognise it, the files of a folder have several, or the
+            file is already a recording.
         DataError: A file cannot be read, or an importer of an installed package cannot be loaded.
     """
+    others, traces, lacks_papers = _tests()
+    published = f"A published run ({', '.join(OF_PAPERS)})"
+    return recognise(path, others, traces, f". {_missing(published)}" if lacks_papers else "")
+
+
+def is_archive_of_data(path: Path) -> bool:
+    """Return whether a zip file holds data files that no importer reads as one format."""
+    return is_archive(head_of(path), *_tests()[:2])
+
+
+def _tests() -> tuple[dict[str, _Test], dict[str, _Test], bool]:
+    """Return the tests of formats, those of traces, and whether the formats of published runs are missing."""
     traces: dict[str, _Test] = {}
     others: dict[str, _Test] = {}
     entries = by_name(IMPORTERS)  # once: each call reads the metadata of all installed packages
@@ -103,9 +116,7 @@ def kind_of(path: str | Path) -> str:
         read = _REGISTERED.get(name) or _loaded(name, entries[name])
         if hasattr(read, _RECOGNISES):
             (traces if hasattr(read, _LOG_OF) else others)[name] = getattr(read, _RECOGNISES)
-    lacks_papers = not {*OF_PAPERS} <= entries.keys()
-    published = f"A published run ({', '.join(OF_PAPERS)})"
-    return recognise(path, others, traces, f". {_missing(published)}" if lacks_papers else "")
+    return others, traces, not {*OF_PAPERS} <= entries.keys()
 
 
 def _missing(what: str) -> MissingExtraError:
@@ -120,7 +131,7 @@ def importer(name: str) -> Callable[..., ImportedRun]:
 
     Raises:
         DataError: There is no such format, or its importer cannot be loaded.
-        MissingExtraError: It is the format of a published run, and suffice-papers is not installed.
+        MissingExtraError: The format is that of a published run, and suffice-papers is not installed.
     """
     if name in _REGISTERED:
         return _REGISTERED[name]

@@ -1,10 +1,7 @@
-"""Import rounds that were recorded elsewhere as a recording, with a summary of what happened to their values."""
+"""Import rounds that were recorded elsewhere, with a summary of removed, clipped and computed values."""
 
 from __future__ import annotations
 
-import inspect
-import logging
-import math
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -14,47 +11,36 @@ from typing import Any, Literal
 
 from suffice._version import __version__
 from suffice.common.display import facts_table
-from suffice.common.files import check_file, quoted
+from suffice.common.files import check_file
 from suffice.common.results import Result
 from suffice.common.tables import Column, Table, counted
 from suffice.errors import DataError, UnsettledError
-from suffice.importers.base import ImportedRun
-from suffice.importers.importers import importer, kind_of, log_reader
+from suffice.importers.alarms import Alarm, check_expected, find_alarms
+from suffice.importers.comparing import comparison_metadata, comparison_notes, comparison_of
+from suffice.importers.importers import log_reader
 from suffice.importers.mapping import Mapped, default_out, mapping_path, own_place, read_mapping, write_mapping
-from suffice.importers.parted_run import PartedRun, run_of_table, run_of_trajectories
-from suffice.importers.recognise import data_files, left_out
-from suffice.importers.summary import ColumnCount, RoundMeans
-from suffice.importers.table_parts import unpacked_size
-from suffice.importers.table_source import TableOptions
-from suffice.importers.tabular import read_tabular
+from suffice.importers.parted_run import PartedRun
+from suffice.importers.preview import Preview, means_table
+from suffice.importers.readers import read_run
+from suffice.importers.reading import Reading
+from suffice.importers.recognise import left_out
+from suffice.importers.summary import NAMED, ColumnCount, RoundMeans, loops_of
 from suffice.importers.trajectories import ColumnReading
+from suffice.policy.comparisons import Comparison
 from suffice.policy.embedding import Embedder
-from suffice.policy.expressions import is_available, looks_mathematical
-from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH, guess_normalizer, normalizer_of
-from suffice.recordings.recording import Recording, open_recording
-from suffice.recordings.runs import loop_labels, loops_by_label
+from suffice.policy.normalizers import normalizer_of
 
 ENOUGH = 20
 """The least number of questions for which a decision can be asked."""
 
 _OPTIONS = (
     *("kind", "columns", "metrics", "labels", "golds", "log_golds", "first_round", "ended", "key", "samples"),
-    *("normalizer", "where"),
+    *("normalizer", "where", "file_is", "query", "pattern", "expected"),
 )
 """Parameters of `import_recording` that say how a source is read; they are kept for its next import."""
 
-_NOT_OF_A_FORMAT = frozenset({"kind", "golds", "samples", "normalizer"})
-"""Arguments that are not passed to the readers of formats."""
-
 _OFTEN_SAMPLES = ("answers", "samples", "completions", "generations", "candidates", "responses", "predictions")
 """Names of lists whose items may be independent samples."""
-
-_NAMED = 5
-"""The most files that a note names."""
-
-_log = logging.getLogger(__name__)
-_LARGE, _TIMES = 1 << 26, 10
-"""Warn above this size that a source is read in one piece, and the least factor between its memory and its size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,17 +51,19 @@ class ImportSummary(Result):
         path: The recording.
         trajectories: Number of trajectories.
         clusters: Number of questions to which they belong.
-        rounds: The most rounds of one trajectory.
+        rounds: The largest number of rounds of a trajectory.
         censored: Trajectories that a rule ended while they were recorded.
         ends: Number of trajectories by the reason for their end.
         readings: The meaning of the files' columns, where it was guessed or given.
         mapping: The file with the options for the next import of the same source; None if there were none.
         samples: True if the rounds of a question are independent samples.
-        loops: Filters that choose one loop, ``model=gpt-4o`` for instance, if the recording holds several; the loop with the most
-            questions comes first.  Empty if it holds one.
+        loops: Filters that choose one loop, such as ``model=gpt-4o``, if the recording holds several; the loop with the
+            most questions comes first.  Empty if it holds only one.
         columns: Counts of defined, removed and clipped values, by column.
         by_round: Means over the trajectories that have a round, by round.
-        notes: Caveats for results: what was cut, left out, repaired, or is unknown.
+        notes: Caveats for results: data that were cut, left out, repaired, or are unknown.
+        preview: One question as it was understood.
+        alarms: What is unusual about the log as it was read.
     """
 
     path: Path
@@ -91,9 +79,11 @@ class ImportSummary(Result):
     columns: tuple[ColumnCount, ...]
     by_round: tuple[RoundMeans, ...]
     notes: tuple[str, ...]
+    preview: Preview
+    alarms: tuple[Alarm, ...] = ()
 
     def tables(self) -> list[Table]:
-        """Return a summary of the recording, what was read, the counts of each column's values, and means by round."""
+        """Return tables of the summary, the columns as read, one question, means by round, and counts of the columns' values."""
         facts = {name: getattr(self, name) for name in ("trajectories", "clusters", "rounds", "censored")}
         read = Table(
             title="What was read",
@@ -109,21 +99,8 @@ class ImportSummary(Result):
             ),
         )
         facts_shown = replace(facts_table(f"Imported to {self.path}", facts), notes=self.notes)
-        return [facts_shown, *([read] if self.readings else []), columns, self._means()]
-
-    def _means(self) -> Table:
-        names = ["em", "f1", *([] if all(math.isnan(item.match) for item in self.by_round) else ["match"])]
-        titles = [name if name == "match" else name.upper() for name in names]
-        return Table(
-            title="Rounds: means over the trajectories that have them",
-            columns=(
-                *(Column(name, "d") for name in ("round", "n", "scored")),
-                *(Column(title, ".1f", scale=100) for title in titles),
-            ),
-            rows=tuple(
-                (item.round, item.n, item.scored, *(getattr(item, name) for name in names)) for item in self.by_round
-            ),
-        )
+        shown = [self.preview.table(), means_table(self.by_round)]
+        return [facts_shown, *([read] if self.readings else []), *shown, columns]
 
 
 def import_recording(
@@ -142,11 +119,15 @@ def import_recording(
     samples: bool = False,
     normalizer: str | None = None,
     where: Mapping[str, str] | None = None,
+    file_is: Literal["round", "model", "run", "question"] | None = None,
+    query: str | None = None,
+    pattern: str | None = None,
+    expected: Collection[str] | None = None,
     embedder: Embedder | None = None,
     settle: Callable[[UnsettledError], Any] | None = None,
     confirm: Callable[[PartedRun], bool] | None = None,
 ) -> ImportSummary:
-    r"""Turn a run recorded elsewhere into a recording.
+    r"""Convert a run that was recorded elsewhere to a recording.
 
     >>> import tempfile
     >>> from suffice import import_recording, read_recording
@@ -162,31 +143,38 @@ def import_recording(
         path: The file of the run, or a folder of such files.
         kind: Its format, one of `suffice.importers.importer_names`; None = recognised from its content.
         out: The recording, a parquet file; None = in the current folder, under the name of `path`.
-        columns: For tabular files: the file's column for each name of ours.
-        metrics: For tabular files: the columns of metrics of your own, in [0, 1], by name.
-        labels: For tabular files: the columns of texts of your own, by name; policies depend on a `model`.
+        columns: For tabular files: the file's column for each of this library's names.
+        metrics: For tabular files: the columns of your own metrics, in [0, 1], by name.
+        labels: For tabular files: the columns of your own texts, by name; policies depend on a `model`.
         golds: A file of questions with gold answers, joined by id or by the question's text.
         log_golds: For tabular files: `keep` gold answers of the log that equal its last answers, or `drop` them; None = drop
             them if `golds` is given, else ask.
         first_round: The number of the file's lowest round: 0 (the model alone) or 1; None = as the file counts.
-        ended: The reason why some have fewer rounds than others; None = `rule`, the loop's own stops, which means censored.
-        key: For traces: the attribute that names the question; `trace_id` = one question a trace.  None = the conversation, else
-            the trace.
-        samples: Whether the rounds of a question are independent samples, without an order: votes then decide, and figures
-            are means over random orders.
+        ended: The reason why some questions have fewer rounds than others; None = `rule`, the loop's own stops, which
+            means that they are censored.
+        key: For traces: the attribute that names the question; `trace_id` = one question per trace.  None = the
+            conversation, else the trace.
+        samples: Whether the rounds of a question are independent samples, without an order: the answer is then found by
+            voting, and figures are means over random orders.
         normalizer: Decides which answers are the same, one of `suffice.policy.normalizers.NORMALIZERS`; None = the most specific
-            one that reads all gold answers (without any, the answers), else that of question answering.
+            one that reads all gold answers (without any, the answers), else that of question answering, unless this would merge
+            answers that differ in signs, decimal points or brackets.
         where: For tabular files: only rows with these values, by the file's column: those of one model, for instance.
+        file_is: For a folder or archive: what a file's name is, a `round`, a `model`, a `run` or a `question`; None = by the names.
+        query: For a SQLite or DuckDB database: the query whose rows are the table; None = its only table.
+        pattern: For prose: a regular expression with named groups, of which `answer` is one, and `question`, `round` and `gold` are
+            others; a match without an answer is a heading for those that follow.
+        expected: Names of alarms that are right for this log (`suffice.importers.alarms.ALARMS`).
         embedder: Embeds the answers, for `semantic_distance`.
-        settle: Called with the error if the file can be read in several ways; returns the value for its `parameter`.  None =
-            raise the error.
+        settle: Called with the error if the file can be read in several ways; returns the value for its `parameter`, or a
+            mapping of several parameters for `options`.  None = raise the error.
         confirm: Called with the run if some of its columns were guessed; returns whether the guesses are right.  None =
             accept them.  Options and confirmed guesses are kept beside `out`, for the next import of the same source.
 
     Raises:
-        DataError: There is no such format, it does not take one of the arguments, a value cannot be used, or `confirm`
-            rejected the guesses.
-        UnsettledError: The file can be read in several ways; the message names the argument that decides.
+        DataError: There is no such format, the format does not take one of the arguments, a value cannot be used, or
+            `confirm` rejected the guesses.
+        UnsettledError: The file can be read in several ways, or was probably misread; the message names the argument that decides.
     """
     given = {name: value for name, value in locals().items() if name in _OPTIONS}
     if normalizer is not None:
@@ -205,7 +193,10 @@ def _imported(
     settle: Callable[[UnsettledError], Any] | None,
     confirm: Callable[[PartedRun], bool] | None,
 ) -> ImportSummary:
-    """Import a run with the given options (None and False: not given), or with those of the last import of the same source."""
+    """Import a run with the given options, or else those of the last import of the same source.
+
+    None and False mean that an option was not given.
+    """
     options: dict[str, Any] = {
         name: dict(value) if isinstance(value, Mapping) else value
         for name, value in given.items()
@@ -213,6 +204,8 @@ def _imported(
     }
     if "golds" in options:
         options["golds"] = str(Path(options["golds"]).resolve())
+    if "expected" in options:
+        options["expected"] = check_expected(options["expected"])
     stored = read_mapping(out, path)
     notes = []
     if stored is not None and not options:
@@ -220,12 +213,19 @@ def _imported(
         said = ", ".join(f"{name} {value}" for name, value in options.items()) or "your confirmation"
         notes.append(f"read as last time, by {mapping_path(out)}: {said}")
     with ExitStack() as stack:
-        run = _read_run(path, options, embedder, settle, lambda: _part_folder(out, stack))
+        while True:
+            try:
+                run = read_run(path, options, embedder, lambda: _part_folder(out, stack))
+                metadata, reading, alarms = _reviewed(run, options)
+                break
+            except UnsettledError as error:
+                if settle is None:
+                    raise
+                _settled(options, error, settle(error))
         confirmed, was_asked = _confirmed(path, run, stored, confirm)
         notes += [*run.notes, *_left_out_note(path)]
-        metadata = _metadata(run, options, notes)
-        columns, by_round = run.write(out, metadata, metadata.get("normalizer", DEFAULT_NORMALIZER))
-    loops, noted = _loops_of(out)
+        columns = run.write(out, {**metadata, "notes": notes})
+    loops, noted = loops_of(out)
     notes += noted
     n_clusters = run.n_clusters
     if 1 < n_clusters < ENOUGH or n_clusters == 1 < run.longest:
@@ -245,15 +245,55 @@ def _imported(
         samples=bool(options.get("samples")),
         loops=loops,
         columns=columns,
-        by_round=by_round,
+        by_round=reading.by_round(),
         notes=tuple(notes),
+        preview=reading.preview,
+        alarms=tuple(alarms),
     )
+
+
+def _reviewed(run: PartedRun, options: Mapping[str, Any]) -> tuple[dict[str, Any], Reading, list[Alarm]]:
+    """Read a run once more; raise if it was probably misread, else note what is unusual.
+
+    Returns:
+        The metadata of the recording, without its notes, the figures of the run, and its alarms.
+
+    Raises:
+        UnsettledError: An alarm of misreading was not answered.
+    """
+    notes, comparison = [*run.notes], comparison_of(run, options)
+    metadata = _metadata(run, options, comparison, notes)
+    reading = run.review(comparison)
+    alarms = find_alarms(reading.facts, run.source, {item.ours: item.theirs for item in run.readings}, options)
+    expected = options.get("expected", ())
+    for alarm in alarms:
+        if alarm.level == "stop" and alarm.name not in expected:
+            raise alarm.error()
+    cautions = [alarm for alarm in alarms if alarm.name not in expected]
+    answered = {alarm.name: alarm.sentence for alarm in alarms if alarm.name in expected}
+    if alarms:
+        metadata["reading"] = {"cautions": {alarm.name: alarm.sentence for alarm in cautions}, "expected": answered}
+    run.notes = [*(alarm.note for alarm in cautions), *notes]
+    return metadata, reading, alarms
+
+
+def _settled(options: dict[str, Any], error: UnsettledError, choice: Any) -> None:
+    """Add a choice to the options: the value of a parameter, or those of several."""
+    for name, value in (choice if error.parameter == "options" else {error.parameter: choice}).items():
+        before = options.get(name)
+        if isinstance(before, dict):
+            options[name] = {**before, **value}
+        else:
+            options[name] = [*before, *value] if isinstance(before, list) else value
 
 
 def _confirmed(
     path: Path, run: PartedRun, stored: Mapped | None, confirm: Callable[[PartedRun], bool] | None
 ) -> tuple[dict[str, str], bool]:
-    """Ask whether guessed columns are right, unless the last import did; return those confirmed, and whether this asked."""
+    """Ask whether guessed columns are right, unless the last import did.
+
+    Return the confirmed columns, and whether the user was asked.
+    """
     guesses = {item.ours: item.theirs for item in run.readings if item.is_guess}
     if stored is not None and stored.confirmed == guesses:
         return guesses, False
@@ -267,24 +307,9 @@ def _confirmed(
     return guesses, True
 
 
-def _metadata(run: PartedRun, options: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
-    """Return the metadata of the recording; add notes on how answers are compared, which are stored in it, too."""
-    result = {
-        "source": run.source,
-        "notes": notes,
-        "depends": dict(run.depends),
-        "suffice": __version__,
-        **_how_compared(run, options, notes),
-    }
-    if run.readings:
-        result["read_from"] = {item.ours: item.theirs for item in run.readings}
-    return result
-
-
-def _how_compared(run: PartedRun, options: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
-    """Return the metadata on how answers are compared, and add a note on it."""
-    samples = bool(options.get("samples"))
-    if not samples:
+def _metadata(run: PartedRun, options: Mapping[str, Any], comparison: Comparison, notes: list[str]) -> dict[str, Any]:
+    """Return the metadata of the recording; add notes on how answers are compared."""
+    if not options.get("samples"):
         lead = next((item.theirs for item in run.readings if item.ours == "round" and item.how == "shape"), "")
         if any(word in lead.lower() for word in _OFTEN_SAMPLES):
             notes.insert(
@@ -292,147 +317,26 @@ def _how_compared(run: PartedRun, options: Mapping[str, Any], notes: list[str]) 
                 f"{lead.replace('order in', 'the items of')} are read as rounds that follow one another; if they are independent "
                 "samples, import them with --samples",
             )
-    normalizer, why = options.get("normalizer"), "as you said"
-    if normalizer is None and not samples and run.source != "tabular" and log_reader(run.source) is None:
-        return {}  # a published run keeps the comparison of its paper
-    if normalizer is None:
-        normalizer, why = _guessed_normalizer(run, notes)
-    compared = f"answers are compared as {normalizer!r}, {why}"
-    if samples:
-        notes.append(f"the rounds of a question are independent samples; {compared}")
-        return {"exchangeable": True, "normalizer": normalizer}
-    if "normalizer" not in options and normalizer == DEFAULT_NORMALIZER:
-        return {}
-    if "normalizer" not in options:
-        compared += f"; --set normalizer={DEFAULT_NORMALIZER} compares them as in question answering"
-    if normalizer != DEFAULT_NORMALIZER:
-        notes.append(compared)
-        if MATCH in run.schema.names and any(True for _ in run.texts("golds")):
-            notes.append(f"the log's own score {MATCH!r} is replaced by this comparison with the gold answers")
-    return {"normalizer": normalizer}
-
-
-def _guessed_normalizer(run: PartedRun, notes: list[str]) -> tuple[str, str]:
-    """Guess the normalizer from the gold answers, or from the answers if there are none; also return the reason."""
-    golds, answers = run.texts("golds"), run.texts("answer")
-    normalizer = guess_normalizer(golds, answers)
-    if not is_available() and any(map(looks_mathematical, golds)):
-        notes.append(
-            "the gold answers look like LaTeX: to compare expressions by their value, pip install 'suffice[math]' and import with "
-            "--set normalizer=math"
-        )
-    if any(True for _ in golds):
-        return normalizer, "which reads all gold answers"
-    reads = "" if normalizer == DEFAULT_NORMALIZER else ", and it reads nearly all answers"
-    return normalizer, f"since there are no golds{reads}"
-
-
-def _loops_of(out: Path) -> tuple[tuple[str, ...], list[str]]:
-    """If a recording holds several loops, return the filters that choose one of them, and a note."""
-    import pyarrow as pa
-
-    with open_recording(out) as opened:
-        names = loop_labels(opened.schema)
-        distinct: dict[str, set[Any]] = {name: set() for name in names}
-        for table in opened.tables(columns=names) if names else ():
-            for name in names:
-                distinct[name].update(table.column(name).unique().to_pylist())
-        if all(len(values - {None}) < 2 for values in distinct.values()):  # noqa: PLR2004
-            return (), []
-        columns = [name for name in ("question_id", "round", "cluster", *names) if name in opened.schema.names]
-        table = pa.concat_tables(opened.tables(columns=columns))
-        several = loops_by_label(Recording(table, opened.metadata))
-    if not several:
-        return (), []
-    name, counts = next(iter(several.items()))
-    loops = tuple(f"{name}={value}" for value in sorted(counts, key=lambda value: (-counts[value], value)))
-    more = f" and {len(loops) - _NAMED:,} more" if len(loops) > _NAMED else ""
-    listed = "; ".join(f"--where {quoted(loop)}" for loop in loops[:_NAMED])
-    return loops, [
-        f"{name!r} names {len(loops):,} loops; decide, certify and watch judge one at a time: {listed}{more}"
-    ]
+    notes += comparison_notes(run, options, comparison)
+    result = {
+        "source": run.source,
+        "depends": dict(run.depends),
+        "suffice": __version__,
+        **comparison_metadata(options, comparison),
+    }
+    if run.readings:
+        result["read_from"] = {item.ours: item.theirs for item in run.readings}
+    return result
 
 
 def _left_out_note(path: Path) -> list[str]:
     """Return a note on the files of a folder that are not read."""
     names = [str(file.relative_to(path)) for file in left_out(path)]
-    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return [f"files left out of the folder: {', '.join(names[:_NAMED])}{more}"] if names else []
-
-
-def _announce_size(path: Path, kind: str) -> None:
-    """Warn before a large source is read in one piece."""
-    size = sum(unpacked_size(file) for file in data_files(path))
-    if size >= _LARGE:
-        parts = "CSV, parquet, JSON lines and JSON arrays of one shape are read part by part"
-        advice = parts if kind == "tabular" else "import a shorter period if that is too much"
-        megabytes = f"{size / 1e6:,.0f} MB"
-        _log.warning(
-            "%s has %s and is read in one piece, which takes %s times as much memory or more: %s",
-            path,
-            megabytes,
-            _TIMES,
-            advice,
-        )
+    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+    return [f"files left out of the folder: {', '.join(names[:NAMED])}{more}"] if names else []
 
 
 def _part_folder(out: Path, stack: ExitStack) -> Path:
     """Create a folder beside the recording, which is removed when the stack is closed."""
     out.parent.mkdir(parents=True, exist_ok=True)
     return Path(stack.enter_context(TemporaryDirectory(prefix=f".{out.name}.", suffix=".tmp", dir=out.parent)))
-
-
-def _reader_arguments(options: Mapping[str, Any], takes: Collection[str]) -> dict[str, Any]:
-    """Return the options that a reader takes, with those that follow from others."""
-    arguments = {name: value for name, value in options.items() if name not in _NOT_OF_A_FORMAT}
-    if options.get("samples") and "ended" in takes:  # fewer samples of a question do not mean that a loop stopped
-        arguments.setdefault("ended", "exhausted")
-    if options.get("samples") and "samples" in takes:
-        arguments["samples"] = True
-    if options.get("golds") is not None and "log_golds" in takes:
-        arguments.setdefault("log_golds", "drop")
-    return arguments
-
-
-def _read_run(
-    path: Path,
-    options: dict[str, Any],
-    embedder: Embedder | None,
-    settle: Callable[[UnsettledError], Any] | None,
-    folder: Callable[[], Path],
-) -> PartedRun:
-    """Read the run; add the choices of `settle` to the options."""
-    kind = options.get("kind") or kind_of(path)
-    read = importer(kind)
-    takes = inspect.signature(read).parameters
-    wrong = [name for name in options if name not in {*takes, *_NOT_OF_A_FORMAT}]
-    if wrong:
-        raise DataError(f"files of the format {kind!r} do not take {wrong[0]!r}; leave it out")
-    golds = options.get("golds")
-    while True:
-        arguments = _reader_arguments(options, takes)
-        try:
-            if read is read_tabular:
-                return run_of_table(
-                    path,
-                    TableOptions(**arguments),
-                    folder=folder,
-                    golds=golds,
-                    embedder=embedder,
-                    announce=lambda: _announce_size(path, kind),
-                )
-            _announce_size(path, kind)
-            run = read(path, embedder, **arguments) if "embedder" in takes else read(path, **arguments)
-        except UnsettledError as error:
-            if settle is None:
-                raise
-            choice = settle(error)
-            before = options.get(error.parameter)
-            options[error.parameter] = {**before, **choice} if isinstance(before, dict) else choice
-        else:
-            break
-    if not isinstance(run, ImportedRun):
-        raise DataError(
-            f"the importer of {kind!r} returned {type(run).__name__}; expected an ImportedRun with the trajectories of {path}"
-        )
-    return run_of_trajectories(run, golds, None if "embedder" in takes else embedder)

@@ -1,4 +1,4 @@
-"""The files that an import writes: the recording, and beside it the options, so that the next import of the same source needs none."""
+"""The files that an import writes: the recording, and its options for the next import of the same source."""
 
 from __future__ import annotations
 
@@ -7,14 +7,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from suffice.common.files import write_file
+from suffice.common.files import PACKED, write_file
 from suffice.common.json_text import load_json
 from suffice.errors import DataError, SchemaError
 from suffice.recordings.recording import open_recording
 
 _FORMAT = "suffice import"
 _VERSION = 1
-_LOG_ENDINGS = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".txt", ".gz", ".zip", ".eval", ".xlsx")
+_LOG_ENDINGS = (
+    ".csv",
+    ".tsv",
+    ".json",
+    ".jsonl",
+    ".ndjson",
+    ".txt",
+    ".zip",
+    ".eval",
+    ".xlsx",
+    ".db",
+    ".sqlite",
+    ".duckdb",
+    *PACKED,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +37,7 @@ class Mapped:
 
     Attributes:
         options: The user's options, by parameter of `import_recording`.
-        confirmed: The file's column for each of ours, as guessed and confirmed.
+        confirmed: The file's column for each of this library's columns that was guessed and confirmed.
     """
 
     options: dict[str, Any]
@@ -76,7 +90,8 @@ def write_mapping(out: Path, source: Path, mapped: Mapped) -> None:
 
 def default_out(path: Path) -> Path:
     """Return the path of a recording in the current folder under the name of its source, unless that may have cost calls."""
-    stem = path.resolve().name.removesuffix(".gz")
+    name = path.resolve().name
+    stem = name.rpartition(".")[0] if name.endswith(PACKED) else name
     out = Path(f"{stem if path.is_dir() else Path(stem).stem}.parquet")
     if out.exists() and not _was_imported(out):
         raise DataError(f"{str(out)!r} exists and was not imported: name the recording to write with -o FILE")
@@ -84,7 +99,7 @@ def default_out(path: Path) -> Path:
 
 
 def own_place(out: Path) -> Path:
-    """Return `out` if an import may write there, not over a log or over a recording that may have cost calls; else raise."""
+    """Return `out` if an import may write there; raise if it is a log, or a recording that may have cost calls."""
     ending = out.suffix.lower()
     if ending in _LOG_ENDINGS:
         raise DataError(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from typing import Any
 
 from suffice.recordings.runs import LOOP_NAMES
 
@@ -46,6 +48,7 @@ IDS = (
     "thread_id",
     "session_id",
     "trace_id",
+    "trace",
     "trajectory_id",
     "run_id",
     "uid",
@@ -103,6 +106,23 @@ GOLDS = (
     "expected_output",
     "expected",
     "correct_answer",
+    "correct_answers",
+    "gt",
+    "gts",
+    "gt_answer",
+    "gt_answers",
+    "groundtruth",
+    "ground_truth_answer",
+    "ground_truth_answers",
+    "gold_label",
+    "gold_ans",
+    "true_answer",
+    "right_answer",
+    "answer_key",
+    "answer_gold",
+    "ref",
+    "refs",
+    "ref_answer",
     "targets",
     "target",
     "labels",
@@ -118,6 +138,16 @@ PARSED_ANSWERS = (
     "prediction",
     "predicted",
     "pred",
+    "predicted_ans",
+    "pred_answer",
+    "pred_ans",
+    "model_prediction",
+    "llm_answer",
+    "generated_answer",
+    "agent_answer",
+    "student_answer",
+    "answer_text",
+    "ans",
 )
 """Names of answers parsed from a reply; beside them, a reply is read as the text."""
 
@@ -131,8 +161,13 @@ REPLIES = (
     "model_response",
     "reply",
     "draft",
+    "generated",
+    "output_text",
+    "response_text",
+    "llm_output",
+    "llm_response",
 )
-WEAK_REPLIES = ("result", "content", "text")
+WEAK_REPLIES = ("result", "content", "text", "raw_output", "raw_response")
 """Names that also have other meanings."""
 
 ANSWERS = (*PARSED_ANSWERS, *REPLIES)
@@ -186,6 +221,57 @@ OWN_SIGNALS = (
     "judge_score",
 )
 """Names of numbers that a loop may know when it decides; each becomes a signal of the user's own."""
+
+
+_WORDS = "|".join(sorted(ROUND_WORDS, key=len, reverse=True))
+_GAP = r"[_\-. @=]"
+_NUMBER_FIRST = re.compile(
+    rf"(?:{_WORDS}){_GAP}?(?P<number>\d+)(?:{_GAP}(?P<stem>.+))?|(?:[rtk]|it|gen)?_?(?P<number2>\d+){_GAP}(?P<stem2>[^\d].*)"
+)
+_NUMBER_LAST = re.compile(
+    rf"(?P<stem>.*?[^\d_\-. @=])(?:{_GAP}(?:{_WORDS}|[rtk]|it|gen))?{_GAP}?(?P<number>\d+)(?P<rest>_(?:text|str|raw))?"
+)
+
+
+def numbered(name: str) -> tuple[str, int] | None:
+    """Split a name that contains the number of a round into the rest and the number; None if it does not.
+
+    >>> [numbered(name) for name in ("Answer 1", "round2_answer", "r3.answer", "round_4", "answer")]
+    [('answer', 1), ('answer', 2), ('answer', 3), ('', 4), None]
+    """
+    plain = plain_name(name)
+    match = _NUMBER_FIRST.fullmatch(plain)
+    if match is not None:
+        return match["stem"] or match["stem2"] or "", int(match["number"] or match["number2"])
+    match = _NUMBER_LAST.fullmatch(plain)
+    return None if match is None else (match["stem"] + (match["rest"] or ""), int(match["number"]))
+
+
+def round_numbers(names: Iterable[str]) -> list[int] | None:
+    """Parse names that are numbers, perhaps after a word for a round; None if any is not.
+
+    >>> round_numbers(["round_1", "round_10"]), round_numbers(["2", "10"]), round_numbers(["gpt-3", "gpt-4"])
+    ([1, 10], [2, 10], None)
+    """
+    numbers = []
+    for name in names:
+        place = numbered(name)
+        if name.isdecimal():
+            numbers.append(int(name))
+        elif place is not None and not place[0]:
+            numbers.append(place[1])
+        else:
+            return None
+    return numbers
+
+
+def rounds_in_order(value: Mapping[str, Any]) -> list[Any] | None:
+    """Return the values of an object whose keys are the numbers of rounds, from 0 or 1 without gaps, in order; else None."""
+    numbers = round_numbers(value)
+    if numbers is None or len(numbers) < 2 or min(numbers) > 1:  # noqa: PLR2004
+        return None
+    ordered = dict(sorted(zip(numbers, value.values(), strict=True), key=lambda pair: pair[0]))
+    return [*ordered.values()] if [*ordered] == [*range(min(numbers), min(numbers) + len(value))] else None
 
 
 @lru_cache(maxsize=1024)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,14 +14,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from suffice.common.tables import Table
 from suffice.importers.base import ImportedRun
 from suffice.importers.columnar import embed_answers, join_golds, ordered_names, recording_part
 from suffice.importers.golds import GoldAnswers
+from suffice.importers.preview import means_table
+from suffice.importers.reading import Reading
 from suffice.importers.round_columns import RoundColumns, columns_of
-from suffice.importers.summary import ColumnCount, RoundMeans, match_of_row
+from suffice.importers.summary import ColumnCount, match_of_row
 from suffice.importers.table_parts import PartedTable, UnevenError, is_large
 from suffice.importers.table_source import TableOptions, TableSource, WholeTable
 from suffice.importers.trajectories import ColumnReading
+from suffice.policy.comparisons import Comparison
 from suffice.policy.embedding import Embedder
 from suffice.policy.embedding.base import identity
 from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH
@@ -41,10 +45,12 @@ class PartedRun:
 
     Attributes:
         notes: Caveats for results.
-        readings: The meaning of the files' columns.
+        readings: The meaning of each of the files' columns.
         depends: The configuration on which signals depend.
         ends: Number of trajectories by the reason for their end.
         longest: The most rounds of one trajectory.
+        list_answers: Whether the answers are lists.
+        shown: One question as it was understood, and means by round, once all parts were reviewed.
     """
 
     def __init__(
@@ -61,6 +67,9 @@ class PartedRun:
         self.depends: Mapping[str, Any] = {}
         self.ends = Counter[str]()
         self.longest = 0
+        self.list_answers = False
+        self.shown: Sequence[Table] = ()
+        self._has_match = False
         self._answers = None if golds is None else GoldAnswers(golds)
         self._embedder, self._folder = embedder, folder
         self._parts: list[Path | pa.Table] = []
@@ -126,34 +135,67 @@ class PartedRun:
         """Return the answers, or the gold answers, part by part."""
         return PartTexts(self._parts, name)
 
-    def write(
-        self, out: Path, metadata: Mapping[str, Any], normalizer: str
-    ) -> tuple[tuple[ColumnCount, ...], tuple[RoundMeans, ...]]:
-        """Write the recording, one part in memory at a time; add the metric `match` if it has a normalizer of its own.
+    def pairs(self, most: int) -> list[tuple[str, str]]:
+        """Return pairs of texts that are compared: the first answers, each with its gold answers and the answer before it."""
+        return [*islice(self._pairs(), most)]
 
-        Returns:
-            Counts of defined, removed and clipped values by column, and means by round.
-        """
-        means = _Means()
-        schema = self.schema
+    def _pairs(self) -> Iterator[tuple[str, str]]:
+        for part in self._parts:
+            names = pq.read_schema(part).names if isinstance(part, Path) else part.column_names
+            if "answer" not in names:
+                continue
+            before: tuple[str, str | None] = ("", None)
+            for row in _table_of(
+                part, [name for name in ("question_id", "answer", "golds") if name in names]
+            ).to_pylist():
+                answer = row["answer"] or ""
+                if answer.strip():
+                    yield from ((answer, gold) for gold in row.get("golds") or ())
+                    if before[0] == row["question_id"] and before[1] is not None:
+                        yield before[1], answer
+                    before = row["question_id"], answer
+
+    def review(self, comparison: Comparison) -> Reading:
+        """Read all parts once more, and add the metric `match` if there are gold answers and the normalizer is not the default."""
+        normalizer = comparison.normalizer
+        reading = Reading(normalizer, comparison.why)
         computed = normalizer != DEFAULT_NORMALIZER and any(True for _ in self.texts("golds"))
-        if computed and MATCH not in schema.names:
+        for place, part in enumerate(self._parts):
+            table = _table_of(part)
+            if computed:
+                table = _with_match(table, normalizer)
+                if isinstance(part, Path):
+                    pq.write_table(table, part)
+                else:
+                    self._parts[place] = table
+            reading.add(table)
+        if computed:
+            self._has_match = True
+            if MATCH in self._counts:
+                self._counts[MATCH] = replace(self._counts[MATCH], defined=reading.facts.known[MATCH])
+        self.shown = (reading.preview.table(), means_table(reading.by_round()))
+        return reading
+
+    def write(self, out: Path, metadata: Mapping[str, Any]) -> tuple[ColumnCount, ...]:
+        """Write the recording, one part in memory at a time; return counts of defined, removed and clipped values by column."""
+        schema = self.schema
+        if self._has_match and MATCH not in schema.names:
             schema = schema.append(metric_field(MATCH))
-        tables = (means.add(_complete(part, schema, normalizer if computed else None)) for part in self._parts)
-        write_tables(out, schema, tables, metadata)
-        if computed and MATCH in self._counts:
-            self._counts[MATCH] = replace(self._counts[MATCH], defined=means.n_known(MATCH))
-        return tuple(self._counts.values()), means.by_round()
+        write_tables(out, schema, (_complete(part, schema) for part in self._parts), metadata)
+        return tuple(self._counts.values())
 
 
-def _complete(part: Path | pa.Table, schema: pa.Schema, normalizer: str | None) -> pa.Table:
-    """Return a part with all columns of a recording; compute the metric `match` with the normalizer, if one is given."""
+def _with_match(table: pa.Table, normalizer: str) -> pa.Table:
+    """Return a part with the metric `match` of a normalizer."""
+    table = table.drop_columns([MATCH]) if MATCH in table.column_names else table
+    rows = table.select([name for name in ("answer", "golds", "em") if name in table.column_names]).to_pylist()
+    values = [match_of_row(row, normalizer) for row in rows]
+    return table.append_column(metric_field(MATCH), pa.array(values, pa.float64(), from_pandas=True))
+
+
+def _complete(part: Path | pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return a part with all columns of a recording."""
     table = _table_of(part)
-    if normalizer is not None:
-        table = table.drop_columns([MATCH]) if MATCH in table.column_names else table
-        rows = table.select([name for name in ("answer", "golds", "em") if name in table.column_names]).to_pylist()
-        values = [match_of_row(row, normalizer) for row in rows]
-        table = table.append_column(schema.field(MATCH), pa.array(values, pa.float64(), from_pandas=True))
     for name in schema.names:
         if name not in table.column_names:
             table = table.append_column(name, pa.nulls(len(table), schema.field(name).type))
@@ -167,7 +209,7 @@ def _table_of(part: Path | pa.Table, columns: list[str] | None = None) -> pa.Tab
 
 
 class PartTexts(Collection[str]):
-    """The answers, or the gold answers, of a run in parts, without blank texts; parts are read anew each time."""
+    """The answers or gold answers of a run in parts, without blank texts; every iteration reads the parts again."""
 
     def __init__(self, parts: Sequence[Path | pa.Table], name: str) -> None:
         self._parts, self._name = parts, name
@@ -188,49 +230,6 @@ class PartTexts(Collection[str]):
         return sum(1 for _ in self)
 
 
-class _Means:
-    """Means of metrics by round, over all parts."""
-
-    def __init__(self) -> None:
-        self._rows = Counter[int]()
-        self._sums: dict[tuple[str, int], float] = defaultdict(float)
-        self._known = Counter[tuple[str, int]]()
-
-    def add(self, table: pa.Table) -> pa.Table:
-        """Count a part, and return it."""
-        rounds = table.column("round").to_numpy()
-        for r in np.unique(rounds).tolist():
-            self._rows[r] += int((rounds == r).sum())
-            for name in {"em", "f1", MATCH} & {*table.column_names}:
-                values = table.column(name).to_numpy()[rounds == r]
-                known = values[~np.isnan(values)]
-                self._sums[name, r] += float(known.sum())
-                self._known[name, r] += len(known)
-        return table
-
-    def n_known(self, name: str) -> int:
-        """Return the number of rounds in which a metric is known."""
-        return sum(n for (metric, _), n in self._known.items() if metric == name)
-
-    def _mean(self, name: str, r: int) -> float:
-        n = self._known[name, r]
-        return self._sums[name, r] / n if n else math.nan
-
-    def by_round(self) -> tuple[RoundMeans, ...]:
-        """Return the means of each round."""
-        return tuple(
-            RoundMeans(
-                round=r,
-                n=n,
-                scored=self._known["em", r],
-                em=self._mean("em", r),
-                f1=self._mean("f1", r),
-                match=self._mean(MATCH, r),
-            )
-            for r, n in sorted(self._rows.items())
-        )
-
-
 def run_of_table(
     path: Path,
     options: TableOptions,
@@ -240,9 +239,9 @@ def run_of_table(
     embedder: Embedder | None = None,
     announce: Callable[[], None] = lambda: None,
 ) -> PartedRun:
-    """Read a table as a run; a large one part by part, with its columns guessed from the first rows.
+    """Read a table as a run; a large table part by part, with its columns guessed from the first rows.
 
-    `folder` makes an empty folder for the parts, and `announce` is called before a table is read in one piece.
+    `folder` creates an empty folder for the parts, and `announce` is called before a table is read as a whole.
     """
     table: TableSource | None = None
     place, how = None, []
@@ -260,6 +259,7 @@ def run_of_table(
     run = PartedRun("tabular", golds=golds, embedder=embedder, folder=place)
     for columns in table.rounds():
         run.add(columns, table.texts)
+    run.list_answers = table.grid.list_answers
     run.describe(table.notes(), table.plan.readings, table.tally.depends())
     run.notes += how
     return run
@@ -268,7 +268,7 @@ def run_of_table(
 def run_of_trajectories(
     imported: ImportedRun, golds: str | Path | None = None, embedder: Embedder | None = None
 ) -> PartedRun:
-    """Convert a run of trajectories to a run of one part; join gold answers of a file, and embed the answers."""
+    """Convert trajectories to a run of one part, with gold answers joined from a file and embedded answers."""
     run = PartedRun(imported.source, golds=golds, embedder=embedder)
     run.add(columns_of(imported.trajectories))
     return run.describe(imported.notes, imported.readings, imported.depends)

@@ -50,7 +50,7 @@ class QuestionSource:
         revision: The revision on the hub; None for files.
         files: The files with their SHA-256; empty for the hub.
         dataset: The data set on the hub; None for files.
-        only: Leave out rows that name another split than this; None = leave none out.
+        only: The split that rows must name to be read; None = read all rows.
     """
 
     name: str
@@ -62,7 +62,7 @@ class QuestionSource:
     only: str | None = None
 
     def rows(self, form: str) -> PlacedRows:
-        """Yield the rows in the order of the files; join the rows of one claim of FEVER."""
+        """Yield the rows in the order of the files; the rows of one claim of FEVER are joined."""
         rows = (pair for pair in self._all() if self.only is None or pair[1].get("split") == self.only)
         return _claims(rows) if form == "fever" else rows
 
@@ -146,7 +146,7 @@ def _check_shards(files: Sequence[Path]) -> None:
 
 
 def _of_split(path: Path, root: Path, split: str | None) -> tuple[list[Path], str | None, str | None]:
-    """Return the files of a split and its name; also the split to choose rows by, if no file is named after a split."""
+    """Return the files of a split and its name, and the split to filter rows by if no file is named after one."""
     by_split: dict[str, list[Path]] = {}
     for file in data_files(path):
         by_split.setdefault(_split_of(file.relative_to(root)), []).append(file)
@@ -228,14 +228,14 @@ def _hub(name: str, split: str | None, config: str | None, revision: str | None)
 
 
 def _only_name(names: Sequence[str], name: str | None, what: str, where: str) -> str:
-    """Return the given name, or the only one there is."""
+    """Return the given name, or the only existing one."""
     if name is None and len(names) != 1:
         raise _several(what, where, what.removesuffix("s").replace("uration", ""), dict.fromkeys(names, 0))
     return name or names[0]
 
 
 def _claims(rows: Iterable[tuple[str, dict[str, Any]]]) -> PlacedRows:
-    """Join the rows of one claim, since the hub has a row for each piece of evidence."""
+    """Join the rows of one claim, since FEVER on the hub has a row for each piece of evidence."""
     for (_, claim), group in groupby(rows, key=lambda pair: (pair[1].get("id"), pair[1].get("claim"))):
         (where, first), *others = group
         if claim is None or "evidence_wiki_url" not in first:
@@ -261,7 +261,7 @@ def check_form(form: str) -> None:
 
 
 def _check_alike(source: QuestionSource, form: str) -> None:
-    """Raise if a file begins with rows of another form, whose answers would be read from the wrong fields."""
+    """Raise if a file begins with rows of another form, since answers would be read from the wrong fields."""
     for file in source.files:
         others = [forms_of(dict(row)) for _, row in islice(file_rows(file, _document_rows), _HEAD)]
         if form in QUESTION_FORMS and any(others) and not any(form in names for names in others):

@@ -1,6 +1,6 @@
-"""Recognise the format of a file or folder by the beginning of its content; names of files decide nothing.
+"""Recognise the format of a file or folder from the beginning of its content, and not from file names.
 
-Each importer carries the test of its format (see `suffice.importers.importers`); what no test knows is a table.
+Each importer has a test of its format (see `suffice.importers.importers`); a file that no test accepts is a table.
 """
 
 from __future__ import annotations
@@ -8,14 +8,18 @@ from __future__ import annotations
 import codecs
 import re
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from suffice.common.files import decoded, disk_fault, quoted, unpacked
-from suffice.common.json_text import array_items, load_json, values_in
+from suffice.common.json_text import array_items, values_in
 from suffice.errors import DataError, NotFoundError, SchemaError
+from suffice.importers.literals import load_record
+from suffice.importers.sources import SQLITE, database_form, refuse_pickle, unzipped
 from suffice.recordings.schema import META_KEY
 
 _START = 1 << 16
@@ -23,23 +27,24 @@ _PIECE = 1 << 20
 LARGE_DOCUMENT = 1 << 23
 """Above this size, the items of a JSON array are read one by one."""
 
-_PARQUET, _ZIP, _GZIP = b"PAR1", b"PK\x03\x04", b"\x1f\x8b"
+_PARQUET, _ZIP = b"PAR1", b"PK\x03\x04"
 _IGNORED_NAMES = (".", "_", "~")
 _SIDE_FILES = (
     *(".import.json", ".rounds", ".rounds-wal", ".rounds-shm", ".sqlite", ".db", ".lock", ".tmp"),
     *(".md", ".rst", ".txt.license", ".py", ".sh", ".html", ".png", ".pdf", ".svg", ".toml", ".yaml", ".yml", ".ipynb"),
 )
 _SIDE_NAMES = ("license", "licence", "licenses", "licences", "notice", "readme", "changelog", "copying")
+_DATA_FILES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet")
 _OWN_FORMAT = re.compile(rb'\s*\{\s*"format":\s*"suffice')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """The beginning of a file, as far as it shows the format.
+    """The beginning of a file, which shows the format.
 
     Attributes:
         path: The file.
-        form: `json` (one document), `jsonl`, `parquet`, `zip` or `text`.
+        form: `json` (one document), `jsonl`, `parquet`, `zip`, `sqlite`, `duckdb` or `text`.
         record: The first object: a JSON document itself or the first object of its list, or the first of the JSON lines; otherwise
             empty.
         names: Names of columns (parquet), members (zip) or fields of the first object.
@@ -55,7 +60,7 @@ class Head:
     metadata: frozenset[str] = frozenset()
 
     def has(self, *names: str) -> bool:
-        """Return whether there are columns, members or fields of all these names."""
+        """Return whether the file has columns, members or fields of all these names."""
         return set(names) <= set(self.names)
 
     @property
@@ -77,22 +82,35 @@ def recognise(path: str | Path, tests: _Tests, of_traces: _Tests, elsewhere: str
     Args:
         path: The file or folder.
         tests: Tests by format, of which at most one may hold.
-        of_traces: Tests of formats of traces, tried in their order if none of the others holds.
-        elsewhere: The end of the message about an unknown format, on formats that another package reads.
+        of_traces: Tests of trace formats, tried in this order if no other test holds.
+        elsewhere: End of the message about an unknown format; it names formats that another package reads.
 
     Raises:
         NotFoundError: There is no such file, or no file in the folder.
-        SchemaError: The format is unknown, the files of a folder have several, or it is a recording already.
+        SchemaError: The format is unknown, the files of a folder have several, or the file is already a recording.
     """
     kinds: dict[str, Path] = {}
     for file in data_files(path):
-        kinds.setdefault(_kind_of(head_of(file), tests, of_traces, elsewhere), file)
+        head = head_of(file)
+        if file == Path(path) and is_archive(head, tests, of_traces):
+            with TemporaryDirectory() as folder:
+                return recognise(unzipped(file, Path(folder)), tests, of_traces, elsewhere)
+        kinds.setdefault(_kind_of(head, tests, of_traces, elsewhere), file)
     if len(kinds) > 1:
         several = ", ".join(f"{kind} ({file.name})" for kind, file in kinds.items())
         raise SchemaError(
             f"{path} contains files of several formats: {several}; import each format from a folder of its own, or file by file"
         )
     return next(iter(kinds))
+
+
+def is_archive(head: Head, *tests: _Tests) -> bool:
+    """Return whether a file is a zip file of data files, and not of a format of its own or of another program."""
+    if head.form != "zip" or any(test(head) for group in tests for test in group.values()):
+        return False
+    paths = [(name, Path(name).parts) for name in head.names if not name.endswith("/")]
+    own = [name for name, parts in paths if not _is_hidden(parts) and not _is_beside(parts)]
+    return bool(own) and all(name.removesuffix(".gz").endswith(_DATA_FILES) for name in own)
 
 
 def _kind_of(head: Head, tests: _Tests, of_traces: _Tests, elsewhere: str) -> str:
@@ -123,7 +141,7 @@ def data_files(path: str | Path) -> list[Path]:
     Hidden files, files that projects keep beside their data, and files that this library wrote are left out.
 
     Raises:
-        NotFoundError: There is nothing of that name, or no such file in the folder.
+        NotFoundError: There is no file or folder of that name, or no data file in the folder.
     """
     path = Path(path)
     if path.is_file():
@@ -147,10 +165,18 @@ def _files_by_use(folder: Path) -> dict[bool, list[Path]]:
     result: dict[bool, list[Path]] = {True: [], False: []}
     for file in sorted(folder.rglob("*"), key=lambda file: [*map(_name_order, file.relative_to(folder).parts)]):
         parts = file.relative_to(folder).parts
-        if file.is_file() and not any(part.startswith(_IGNORED_NAMES) for part in parts):
-            beside = file.name.endswith(_SIDE_FILES) or any(Path(p).stem.lower() in _SIDE_NAMES for p in parts)
-            result[not (beside or _is_ours(file))].append(file)
+        if file.is_file() and not _is_hidden(parts):
+            result[not (_is_beside(parts) or _is_ours(file))].append(file)
     return result
+
+
+def _is_hidden(parts: Sequence[str]) -> bool:
+    return any(part.startswith(_IGNORED_NAMES) for part in parts)
+
+
+def _is_beside(parts: Sequence[str]) -> bool:
+    """Return whether a path in a folder is of a kind that projects keep beside their data."""
+    return parts[-1].endswith(_SIDE_FILES) or any(Path(part).stem.lower() in _SIDE_NAMES for part in parts)
 
 
 def _name_order(name: str) -> list[tuple[int, str]]:
@@ -182,15 +208,17 @@ def head_of(path: Path) -> Head:
     """Return the head of a file."""
     try:
         with path.open("rb") as file:
-            start = file.read(_START)
+            start = file.read(len(SQLITE))
     except OSError as error:
         raise disk_fault(path, error) from error
     if start.startswith(_PARQUET):
         return _parquet_head(path)
     if start.startswith(_ZIP):
         return _zip_head(path)
-    if start.startswith(_GZIP):
-        start = b"".join(_head_lines(unpacked(path)))
+    if database_form(start):
+        return Head(path=path, form=database_form(start))
+    refuse_pickle(path, start)
+    start = next(unpacked(path, _START), b"")
     if not start.strip():
         raise SchemaError(f"{path} is empty")
     text = decoded(_whole_characters(start), str(path), errors="replace")  # readers say where it is not UTF-8
@@ -209,7 +237,7 @@ def is_large_array(path: Path, text: str) -> bool:
 
 
 def in_one_piece(head: Head) -> bool:
-    """Return whether a file is a large JSON document that is read in one piece."""
+    """Return whether a file is a large JSON document that must be read as a whole."""
     is_large = head.form == "json" and head.path.stat().st_size >= LARGE_DOCUMENT
     return is_large and not is_large_array(head.path, head.text)
 
@@ -226,9 +254,9 @@ def json_array(path: Path) -> Iterator[Any]:
 
 
 def json_document(path: Path) -> Any:
-    """Return the value of a JSON document, gzipped or not."""
+    """Return the value of a JSON document, or of the same as Python writes it."""
     try:
-        return load_json(decoded(b"".join(unpacked(path)), str(path)))
+        return load_record(decoded(b"".join(unpacked(path)), str(path)))
     except ValueError as error:
         raise DataError(f"{path}: not JSON ({error})") from error
 
@@ -238,7 +266,7 @@ def _first_object(path: Path) -> tuple[str, Mapping[str, Any]]:
     lines = (line for line in unpacked(path) if line.strip())
     first = decoded(next(lines), f"{path}, line 1")
     try:
-        value = load_json(first)
+        value = load_record(first)
     except ValueError:
         value = _first_value(path)
     else:
@@ -249,16 +277,18 @@ def _first_object(path: Path) -> tuple[str, Mapping[str, Any]]:
 
 
 def _first_value(path: Path) -> Any:
-    """Return the document, or the first of several that follow each other, as OpenTelemetry prints spans."""
+    """Return the JSON document, or the first of several consecutive ones, as OpenTelemetry prints spans."""
     text = decoded(b"".join(unpacked(path)), str(path))
-    try:
+    with suppress(ValueError):
         return next(values_in(text))
+    try:
+        return load_record(text)
     except ValueError as error:
         raise DataError(f"{path}: not JSON ({error})") from error
 
 
 def _whole_characters(start: bytes) -> bytes:
-    """Drop a character that is cut at the end of the bytes."""
+    """Drop a character that is cut off at the end of the bytes."""
     if len(start) < _START:
         return start
     for cut in range(1, 4):
@@ -267,16 +297,6 @@ def _whole_characters(start: bytes) -> bytes:
         if start[-cut] < 0x80:  # noqa: PLR2004
             return start
     return start
-
-
-def _head_lines(lines: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield lines until their total length is that of a head."""
-    length = 0
-    for line in lines:
-        yield line[: _START - length]
-        length += len(line)
-        if length >= _START:
-            return
 
 
 def _parquet_head(path: Path) -> Head:
@@ -294,6 +314,8 @@ def _parquet_head(path: Path) -> Head:
 def _zip_head(path: Path) -> Head:
     try:
         with zipfile.ZipFile(path) as archive:
-            return Head(path=path, form="zip", names=tuple(archive.namelist()))
+            names = tuple(archive.namelist())
+        refuse_pickle(path, b"", names)
+        return Head(path=path, form="zip", names=names)
     except (zipfile.BadZipFile, OSError) as error:
         raise SchemaError(f"{path}: cannot be read as a zip file ({error}); fetch it again") from error

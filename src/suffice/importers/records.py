@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,14 +14,19 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from suffice.common.files import decoded, json_lines, unpacked
+from suffice.common.files import PACKED, decoded, json_lines, unpacked
 from suffice.errors import DataError, SchemaError
-from suffice.importers.names import ANSWERS, IDS, is_round_name, plain_name
+from suffice.importers.literals import load_record
+from suffice.importers.names import ANSWERS, GOLDS, IDS, QUESTIONS, is_round_name, numbered, plain_name, rounds_in_order
 from suffice.importers.recognise import data_files, head_of, is_large_array, json_array, json_document
 
 _NOT_OF_JSON = ("timestamp", "date", "time", "decimal", "binary", "duration")
 """Words in the names of Arrow types whose values JSON cannot express."""
 
+_PROSE = (
+    "If it is prose, --pattern reads it by a regular expression: --pattern 'Q: (?P<question>.+)|Round (?P<round>[0-9]+): "
+    "(?P<answer>.+)'"
+)
 _DELIMITERS = ",\t;|"
 _CONTAINERS = (
     "records",
@@ -71,7 +77,7 @@ class Record:
     Attributes:
         where: File and line, for messages.
         file: The file's name in its folder without its ending, to tell files apart.
-        number: The record's number among all, from 1.
+        number: The record's number among all records, from 1.
         values: The fields.
     """
 
@@ -81,26 +87,56 @@ class Record:
     values: Mapping[str, Any]
 
 
-def records_of(path: Path) -> Iterator[Record]:
+def records_of(path: Path, file_is: str | None = None) -> Iterator[Record]:
     """Yield the records of a file, or of all data files of a folder by name.
+
+    Args:
+        path: The file or folder.
+        file_is: What a file's name is, such as a `round`, which each of its records gets as a column; None = nothing.
 
     Raises:
         NotFoundError: There is no such file or folder, or no file in the folder.
         DataError: A file cannot be read; the message names file and line.
-        SchemaError: A file is empty or something else, or its object contains several lists of records.
+        SchemaError: A file is empty or not of a known kind, or its object contains several lists of records.
     """
     number = 0
     files = data_files(path)
-    for file, name in zip(files, _file_names(path, files), strict=True):
+    names = _file_names(path, files)
+    said = _said_by_names(path, names, file_is) if file_is is not None else {}
+    for file, name in zip(files, names, strict=True):
         for where, values in file_rows(file, _json_records):
             number += 1
-            yield Record(where, name, number, values)
+            if said and not said[name].keys().isdisjoint(values):
+                raise DataError(
+                    f"{where}: there is a column {next(iter(said[name]))!r} already, so leave out --file-is {file_is}"
+                )
+            yield Record(where, name, number, {**said[name], **values} if said else values)
+
+
+def _said_by_names(path: Path, names: Sequence[str], file_is: str) -> dict[str, dict[str, Any]]:
+    """Return the column that each file's records get from its name; rounds are numbered by the one number that differs, or in order."""
+    columns = {"round": "round", "model": "model", "run": "run", "question": "question_id"}
+    if file_is not in columns:
+        raise DataError(f"a file is {file_is!r}; allowed are {', '.join(columns)}")
+    if len(names) == 1:
+        raise DataError(f"{path} is one file, so its name says nothing: leave out --file-is")
+    values: Sequence[Any] = names
+    if file_is == "round":
+        parts = [re.split(r"([0-9]+)", name) for name in names]
+        alike = {tuple(part[::2]) for part in parts}
+        differing = (
+            [place for place in range(1, len(parts[0]), 2) if len({part[place] for part in parts}) > 1]
+            if len(alike) == 1
+            else []
+        )
+        values = [int(part[differing[0]]) for part in parts] if len(differing) == 1 else range(1, len(names) + 1)
+    return {name: {columns[file_is]: value} for name, value in zip(names, values, strict=True)}
 
 
 def _file_names(path: Path, files: Sequence[Path]) -> list[str]:
-    """Return the files' names in a folder, without endings unless two files differ only by these."""
+    """Return the files' names within a folder, without endings if they remain distinct."""
     whole = [file.name if file == path else file.relative_to(path).as_posix() for file in files]
-    bare = [name.removesuffix(".gz").rpartition("/") for name in whole]
+    bare = [(name.rpartition(".")[0] if name.endswith(PACKED) else name).rpartition("/") for name in whole]
     short = [f"{folder}{slash}{name.rpartition('.')[0] or name}" for folder, slash, name in bare]
     return short if len(set(short)) == len(short) else whole
 
@@ -115,8 +151,8 @@ def file_rows(
         of_document: Yields the rows of a JSON document from its value, which for a long list is an iterator of items.
 
     Raises:
-        DataError: It cannot be read; the message names file and line.
-        SchemaError: It is empty or something else.
+        DataError: The file cannot be read; the message names file and line.
+        SchemaError: The file is empty or not of a known kind.
     """
     head = head_of(path)
     if head.form == "parquet":
@@ -124,7 +160,7 @@ def file_rows(
     if head.form == "text":
         return csv_rows(path, max(_DELIMITERS, key=head.text.partition("\n")[0].count))
     if head.form == "jsonl":
-        return json_lines(path)
+        return json_lines(path, load=load_record)
     if head.form == "json":
         is_array = is_large_array(path, head.text)
         return of_document(path, json_array(path) if is_array else json_document(path))
@@ -146,8 +182,11 @@ def csv_rows(path: Path, delimiter: str = ",") -> Iterator[tuple[str, dict[str, 
         names = [name or "unnamed" for name in header]  # a data frame's index has no name
         for fields in filter(None, table):
             where = f"{path}, line {table.line_num}"
+            if len(names) == len(fields) == 1:
+                raise SchemaError(f"{path} is a text without columns. {_PROSE}")
             if len(fields) != len(names):
-                raise DataError(f"{where}: expected {len(names)} fields, as in the header")
+                hint = f". {_PROSE}" if path.suffix.lower() not in (".csv", ".tsv") else ""
+                raise DataError(f"{where}: expected {len(names)} fields, as in the header{hint}")
             # An empty field is a missing value: CSV has one form for both.
             yield where, dict(zip(names, [field or None for field in fields], strict=True))
     except csv.Error as error:
@@ -188,7 +227,7 @@ def _as_json(value: Any) -> Any:
 
 
 def _json_records(path: Path, value: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the objects of a list, of an object's one list, or of an object by key."""
+    """Yield the objects of a list, of the only list in an object, or of an object whose values are objects."""
     if isinstance(value, dict):
         shared, value = _listed(path, value)
     else:
@@ -204,8 +243,10 @@ def _json_records(path: Path, value: Any) -> Iterator[tuple[str, Mapping[str, An
 
 
 def _listed(path: Path, value: Mapping[str, Any]) -> tuple[dict[str, Any], list[Any]]:
-    """Return the fields that all records of a document share, and its records."""
+    """Return the fields that all records of a document share, and the list of records."""
     table = _data_frame(value)
+    if table is None:
+        table = _by_round(value)
     if table is not None:
         return {}, table
     lists = [name for name, items in value.items() if _are_objects(items)]
@@ -229,9 +270,34 @@ def _listed(path: Path, value: Mapping[str, Any]) -> tuple[dict[str, Any], list[
     keyed = [(key, item) for key, item in value.items() if isinstance(item, dict | list)]
     if len(keyed) == len(value) > 1 or (keyed and not scalars and len(value) == 1 and isinstance(keyed[0][1], dict)):
         return {}, [
-            {"key": key, **item} if isinstance(item, dict) else {"key": key, "rounds": item} for key, item in keyed
+            {"key": key, **item}
+            if isinstance(item, dict) and rounds_in_order(item) is None
+            else {"key": key, "rounds": item}
+            for key, item in keyed
         ]
-    return {}, [dict(value)]
+    by_id = [{"key": key, "answer": answer} for key, answer in value.items()]
+    return {}, by_id if _is_answers_by_id(value) else [dict(value)]
+
+
+def _by_round(value: Mapping[str, Any]) -> list[Any] | None:
+    """Return the records of a document keyed by numbers of rounds: one for each question, or a single question; else None."""
+    rounds = rounds_in_order(value)
+    if rounds is None or not all(isinstance(item, dict) for item in rounds) or all(key.isdecimal() for key in value):
+        return None  # keys that are numbers alone are ids, or an index
+    keys = list(dict.fromkeys(chain(*rounds)))
+    if any(plain_name(key) in ANSWERS for key in keys):
+        return [{"rounds": rounds}]
+    return [{"key": key, "rounds": [item[key] for item in rounds if key in item]} for key in keys]
+
+
+def _is_answers_by_id(value: Mapping[str, Any]) -> bool:
+    """Return whether a document maps ids to answers: it has several texts or numbers, and no usual name of a column."""
+    usual = {*IDS, *ANSWERS, *QUESTIONS, *GOLDS}
+    return (
+        len(value) > 1
+        and all(isinstance(item, str | int | float | None) for item in value.values())
+        and not any(plain_name(key) in usual or is_round_name(key) or numbered(key) == ("", 1) for key in value)
+    )
 
 
 def _data_frame(value: Mapping[str, Any]) -> list[Any] | None:

@@ -35,10 +35,10 @@ class RoundColumns:
     Attributes:
         question_ids: Unique ids of the questions.
         clusters: The cluster of each question.
-        questions: Their texts; "" if unknown.
-        golds: Their gold answers; empty if unknown.
+        questions: Texts of the questions; "" if unknown.
+        golds: Gold answers of each question; empty if unknown.
         ends: The reason why each question has no further round.
-        assumed: True where the source gives no reason, so that the end is assumed.
+        assumed: Mask of the questions without a reason in the source, so that the end is assumed.
         lengths: The number of rounds of each question.
         labels: Texts of each question that all of its rounds share, by name.
         index: The index of each round.
@@ -46,11 +46,13 @@ class RoundColumns:
         objects: Other values by field of `Round`, if any round has them: passages, tokens, scores, embeddings.
         metrics: Metrics by name, in [0, 1]; NaN = unknown.
         signals: Measured values by name; NaN = undefined.
-        measured: Mask of the rounds in which a signal was measured, by name, unless it was in all; in others it is computed.
+        measured: Mask of the rounds in which a signal was measured, by name; signals measured in all rounds are
+            missing.
         costs: Costs by column of the recording; NaN = unknown.
-        called: Mask of the rounds in which a component was called, by its name, unless it was in all.
+        called: Mask of the rounds in which a component was called, by name; components called in all rounds are
+            missing.
         extras: The other columns of the files, by name.
-        is_scored: True if the metrics are complete; otherwise missing ones are computed from gold answers.
+        is_scored: True if the metrics are complete; otherwise missing metrics are computed from gold answers.
         has_answers: True if a missing answer means that the round had none; False if answers are unknown.
     """
 
@@ -124,7 +126,7 @@ class RoundColumns:
         return self.called.get(component, np.ones(len(self), dtype=np.bool_))
 
     def round_at(self, i: int, reads: AbstractSet[str] = frozenset()) -> Round:
-        """Return a round; with `reads`, as in `codes`, only these of its fields."""
+        """Return a round; with `reads` (as in `codes`), only these fields of it."""
         texts = {name: values[i] for name, values in self.texts.items() if not reads or name in reads}
         if texts.get("text", "") is None:
             texts["text"] = ""
@@ -143,7 +145,7 @@ class RoundColumns:
         return Cost(**{kind: math.nan if values is None else float(values[i]) for kind, values in known.items()})
 
     def codes(self, reads: Iterable[str], lookback: int) -> Positions:
-        """Number the rounds so that rounds of one number have equal fields, and equal earlier rounds.
+        """Number the rounds so that rounds with equal fields, and equal earlier rounds, have the same number.
 
         Args:
             reads: Fields of `Round`, or ``signals.<name>`` for a single signal.

@@ -1,18 +1,20 @@
-"""Tell several runs of a question apart, and find the rows of a run that are its rounds.
+"""Distinguish several runs of a question, and number the rows of each run as rounds.
 
-Another file, model, prompt, temperature or system is another run, never another round: unless the log counts its rounds, or
-names its files or a list of records after them, or the user declares a panel of samples.
+Another file, model, prompt, temperature or system means another run, and not another round, unless the log counts its
+rounds, its files or lists of records are named after rounds, or the user declares a panel of samples.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from suffice.common.tables import counted
-from suffice.errors import DataError, NotFoundError
+from suffice.errors import DataError, NotFoundError, SchemaError
+from suffice.importers.grid import cell_number
 from suffice.importers.guesses import ColumnMap
 from suffice.importers.names import ORDER_WORDS, RUNS, TIMES, plain_name
 from suffice.importers.records import Record
@@ -22,6 +24,9 @@ from suffice.recordings.runs import LOOP_NAMES, MODEL_NAMES, RUN_FILE, value_tex
 
 FILE = "file"
 """Placeholder for the file's name among the columns that tell runs apart."""
+
+RUN = "run"
+"""The name in a column map for the column that tells the runs of a question apart."""
 
 _REPLIED = frozenset({"response", "reply", "completion", "output"})
 _ORDER_FILE = re.compile(rf"(?P<head>.*?(?P<word>{'|'.join(ORDER_WORDS)}))[_\-. ]?(?P<number>\d+)", re.IGNORECASE)
@@ -42,10 +47,10 @@ def _last(name: str) -> str:
 
 
 def _run_columns(rows: Sequence[Record], key: str, ignored: Collection[str]) -> tuple[str, ...]:
-    """Return the columns that tell runs of a question apart, for rows whose rounds are not counted.
+    """Return the columns that distinguish runs of a question, for rows whose rounds are not counted.
 
-    A column of models always does; another one, such as a system or a seed, does if its values repeat, so that it is not a text
-    or the row's id.  The model named in replies is used if no other column names it.
+    A column of models always does; another column, such as a system or a seed, does if its values repeat, so that it is
+    not a text or the row's id.  The model named in replies is used if no other column names it.
     """
     names = [
         name
@@ -72,10 +77,10 @@ class RowOrder:
     Attributes:
         key: The column of the question's id.
         column: The column that gets the numbers of the rounds.
-        runs: Columns that tell runs apart: each value has rounds of its own; `FILE` for the file's name.
+        runs: Columns that distinguish runs: each value has its own rounds; `FILE` stands for the file's name.
         head: The beginning of all file names, before the number of a round; "" if rows are counted.
         time: The column of times that orders the rows of a run; "" for the order of the file.
-        is_counted: True if the file's form counted the rows of all runs of a question together.
+        is_counted: True if the file numbers the rows of all runs of a question together.
     """
 
     key: str
@@ -86,7 +91,7 @@ class RowOrder:
     is_counted: bool = False
 
     def numbered(self, rows: Sequence[Record]) -> tuple[list[Record], str]:
-        """Number the rounds of whole questions; also return the column of times that ordered them.
+        """Number the rounds of whole questions; also return the column of times that determined their order.
 
         Raises:
             ValueError: A file has no number.
@@ -108,14 +113,20 @@ class RowOrder:
 
 
 def run_id(row: Record, names: Sequence[str]) -> tuple[str, ...]:
-    """Return a row's values of some columns as texts; `FILE` stands for the name of its file."""
+    """Return a row's values in some columns as texts; `FILE` stands for the name of its file."""
     return tuple(row.file if name == FILE else str(row.values.get(name)) for name in names)
 
 
 def row_order(
-    rows: Sequence[Record], plan: ColumnMap, *, is_ordered: bool, ignored: Collection[str], samples: bool
+    rows: Sequence[Record],
+    plan: ColumnMap,
+    *,
+    is_ordered: bool,
+    ignored: Collection[str],
+    samples: bool,
+    declared: str = "",
 ) -> RowOrder | None:
-    """Choose the order in which the rows of a question become rounds; None if a column or the file's form counts them.
+    """Choose the order in which the rows of a question become rounds; None if the file numbers them itself.
 
     Args:
         rows: All rows, or a sample of them.
@@ -123,6 +134,7 @@ def row_order(
         is_ordered: Whether the form of the file is one of rounds: a list of attempts or numbered columns, for instance.
         ignored: Names that the user declared to have no column.
         samples: Whether the user says that rows are samples, or answers of a panel.
+        declared: The column that tells runs apart, as the user says.
     """
     key = plan.columns.get("question_id")
     if key is None:
@@ -130,7 +142,7 @@ def row_order(
     ids = [str(row.values.get(key)) for row in rows]
     if len(set(ids)) == len(ids):
         return None
-    runs = _run_columns(rows, key, ignored)
+    runs = (declared,) if declared else _run_columns(rows, key, ignored)
     if "round" in plan.columns:
         several = {*zip(ids, (run_id(row, runs) for row in rows), strict=True)}
         if is_ordered or samples or len(several) == len(set(ids)):
@@ -149,7 +161,7 @@ def row_order(
 
 
 def _ordered_files(files: Sequence[str]) -> tuple[str, str]:
-    """Split file names that differ only in the number of a round: return their beginning and its word for a round.
+    """Return the common beginning of file names that differ only in a round's number, and its word for a round.
 
     >>> _ordered_files(["round_1", "round_10", "round_2"]), _ordered_files(["gpt-3", "gpt-4"])
     (('round', 'round'), ('', ''))
@@ -179,10 +191,13 @@ def _order_by_time(rows: Sequence[Record], ids: Sequence[tuple[str, ...]]) -> tu
 
 
 class RunColumns:
-    """Find what tells several runs of a question apart (the file, a column or the record's number), if there are several."""
+    """Finds the columns that distinguish several runs of a question: the file, others, or the record's number."""
 
-    def __init__(self, rows: Sequence[Record], plan: ColumnMap) -> None:
+    def __init__(self, rows: Sequence[Record], plan: ColumnMap, declared: str = "") -> None:
         self._key, self._number = plan.columns["question_id"], plan.columns["round"]
+        self._declared = declared
+        if declared and declared not in column_names(rows):
+            raise SchemaError(f"no column {declared!r} (for {RUN!r}); there are: {', '.join(column_names(rows))}")
         self._has_own_ids = all(item.how != "number of the record" for item in plan.readings)
         names = [name for name in column_names(rows) if _last(name) in RUNS and name not in (self._key, self._number)]
         loops = [name for name in names if _last(name) in {*LOOP_NAMES, *_REPEATED}]
@@ -206,6 +221,8 @@ class RunColumns:
 
     def choice(self) -> Run | None:
         """Return `file`, `columns` or `number`, with names of columns; None if there is one run, or runs cannot be told apart."""
+        if self._declared:
+            return ("restart", (RUN,)) if self._declared == self._number else ("columns", (self._declared,))
         if not self._clash:
             return None
         if self._ways:
@@ -215,7 +232,7 @@ class RunColumns:
 
 
 def tell_apart(rows: Sequence[Record], plan: ColumnMap, run: Run) -> tuple[list[Record], dict[str, str]]:
-    """Give each run of some questions an id of its own; return the rows, and the question of each id."""
+    """Give each run of some questions its own id; return the rows, and the question of each id."""
     key = plan.columns["question_id"]
     kind, names = run
     questions = [str(row.values.get(key)) for row in rows]
@@ -227,6 +244,8 @@ def tell_apart(rows: Sequence[Record], plan: ColumnMap, run: Run) -> tuple[list[
             row.file if first.setdefault(question, row.file) != row.file else ""
             for question, row in zip(questions, rows, strict=True)
         ]
+    elif kind == "restart":
+        runs = _restarts(rows, questions, plan.columns["round"])
     else:
         occurs: dict[str, dict[int, int]] = {}
         runs = []
@@ -235,7 +254,8 @@ def tell_apart(rows: Sequence[Record], plan: ColumnMap, run: Run) -> tuple[list[
             n = own.setdefault(row.number, len(own) + 1)
             runs.append(str(n) if n > 1 else "")
     clusters, result = {}, []
-    says_file = FILE in names and not any(_last(name) in LOOP_NAMES for name in column_names(rows))
+    are_repeats = all(row.values.get(RUN) == row.file for row in rows)  # as --file-is run says
+    says_file = FILE in names and not are_repeats and not any(_last(name) in LOOP_NAMES for name in column_names(rows))
     for row, question, suffix in zip(rows, questions, runs, strict=True):
         own_id = f"{question}@{suffix}" if suffix else question
         clusters[own_id] = question
@@ -244,25 +264,38 @@ def tell_apart(rows: Sequence[Record], plan: ColumnMap, run: Run) -> tuple[list[
     return result, clusters
 
 
+def _restarts(rows: Sequence[Record], questions: Sequence[str], number: str) -> list[str]:
+    """Return the run of each row, "" for the first, if a question's numbers of rounds begin again in each of its runs."""
+    last: dict[str, tuple[float, int]] = {}
+    result = []
+    for row, question in zip(rows, questions, strict=True):
+        place = cell_number(row.values.get(number), "round", row.where)
+        before, n = last.get(question, (-math.inf, 1))
+        n += place <= before
+        last[question] = place, n
+        result.append(str(n) if n > 1 else "")
+    return result
+
+
 def runs_notes(several: int, plan: ColumnMap, run: Run, order: RowOrder | None) -> list[str]:
-    """Return notes on questions with several runs, and on the options that would read them otherwise."""
+    """Return notes on questions with several runs, and on options that would read them differently."""
     said = (
         f"{counted(several, 'question')} with several runs: each run has the id {plan.columns['question_id']}@{'@'.join(run[1])}, "
         "and a question is one cluster"
     )
-    if order is None or run[0] == "number":
+    if order is None or run[0] in ("number", "restart"):
         return [said]
     names = [name for name in order.runs if name in (FILE, *run[1]) or _last(name) in LOOP_NAMES]
     left_out = " ".join(f"--column {name}=" for name in names)
     remedy = (
         f"another {' or '.join(names)} is another run, never another round: for a panel that votes, --samples; for attempts in the "
-        f"order of the rows, {left_out}"
+        f"order of the rows, {left_out}" + (", and if each file is a round, --file-is round" if FILE in names else "")
     )
     return [said, remedy]
 
 
 def chosen_rows(shape: Shape, ignored: Collection[str], where: Mapping[str, str]) -> Shape:
-    """Filter a table's rows by values, of which some must exist, and drop ignored columns that would tell runs apart."""
+    """Keep only a table's rows with given values (some must exist), and drop ignored columns of runs."""
     gone = {name for name in column_names(shape.rows) if {name, _last(name)} & {*ignored} & LOOP_NAMES}
     rows = [row for row in shape.rows if all(_has(row, name, value) for name, value in where.items())]
     if where and not rows:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers.fields import flat, names_rounds, one_run_each, single_name
-from suffice.importers.names import ANSWERS, GOLDS, ORDER_WORDS, OUTCOME_NAMES, QUESTIONS, ROUND_WORDS, plain_name
+from suffice.importers.names import (
+    ANSWERS,
+    GOLDS,
+    ORDER_WORDS,
+    OUTCOME_NAMES,
+    QUESTIONS,
+    numbered,
+    plain_name,
+    round_numbers,
+)
 from suffice.importers.records import ROUND_LISTS, Record
 
 ROUNDS = "rounds"
@@ -21,18 +29,19 @@ _SAID = ("assistant", "ai", "model", "gpt", "bot")
 _Pair = tuple[Record, Mapping[str, Any], Sequence[Mapping[str, Any]]]
 """A record, its fields about the question, and its rounds."""
 
-_WORDS = "|".join(sorted(ROUND_WORDS, key=len, reverse=True))
-_NUMBER_FIRST = re.compile(rf"(?:{_WORDS})[_\-. ]?(?P<number>\d+)(?:[_\-. ](?P<stem>.+))?")
-_NUMBER_LAST = re.compile(rf"(?P<stem>.*?[^\d_\-. ])(?:[_\-. ](?:{_WORDS}))?[_\-. ]?(?P<number>\d+)")
+_NOT_ROUNDS = frozenset(
+    {"request", "input", "inputs", "prompt", "prompts", "context", "contexts", "metadata", "examples"}
+)
+"""Objects whose lists are not rounds of the model's answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """Rows of rounds, and how the file contains them.
+    """Rows of rounds, and the form in which the file contains them.
 
     Attributes:
         rows: One row for each question and round, or the records themselves.
-        how: The shape in words; "" for a long table.
+        how: The form in words; "" for a long table.
         columns: The sources of a row's columns in words, by the name in the row.
         skipped: Number of records without any round.
         outer: Columns about the question, which are the same in all of its rows.
@@ -58,24 +67,64 @@ def unfold(records: Sequence[Record], rounds: str | None, *, is_long: Callable[[
         is_long: Whether flat records are rounds already: several have the same id, and a column counts them.
 
     Raises:
-        SchemaError: There is no field of the name.
+        SchemaError: There is no field of that name.
         UnsettledError: Several fields may contain the rounds, or a list may contain answers or gold answers.
         DataError: An item of a list of rounds is a list.
     """
     records = one_run_each(records)
-    lists = _list_fields(records)
-    if rounds is not None:
-        if rounds not in _fields(records):
-            raise SchemaError(
-                f"{records[0].where}: no field {rounds!r} (for {ROUNDS!r}); there are: {', '.join(_fields(records))}"
-            )
-        is_list = rounds in lists and _items_are(records, rounds, (str, int, float, bool))
-        shape = _rows_of_items(records, [rounds, *(_alike(records, rounds, lists) if is_list else [])])
-        return replace(shape, is_ordered=True)
     rows = [_flat_record(item) for item in records]
+    if rounds is not None:
+        if rounds in _fields(records):
+            return _named_rounds(records, rounds)
+        if rounds in _fields(rows):
+            return _reading_flat(_named_rounds(rows, rounds))
+        raise SchemaError(
+            f"{records[0].where}: no field {rounds!r} (for {ROUNDS!r}); there are: {', '.join(_fields(rows))}"
+        )
     if is_long(rows):
         return _as_it_is(rows)
-    objects = [name for name in lists if _items_are(records, name, dict) and plain_name(name) in ROUND_LISTS]
+    shape = _of_lists(records) or _widened(rows)
+    if shape is None and any(row is not item for row, item in zip(rows, records, strict=True)):
+        shape = _of_lists(rows)
+        return _as_it_is(rows) if shape is None else _reading_flat(shape)
+    return shape or _as_it_is(rows)
+
+
+def _reading_flat(shape: Shape) -> Shape:
+    """Return the shape of flat records, which also reads records that are not flat yet."""
+    return replace(shape, read=lambda records: shape.read([*map(_flat_record, records)]))
+
+
+def _named_rounds(records: Sequence[Record], name: str) -> Shape:
+    """Return a row for each item of the list that the user named; if it has texts of an unknown meaning, they are the answers."""
+    lists = _list_fields(records)
+    is_list = name in lists and _items_are(records, name, (str, int, float, bool))
+    names = [name, *(_alike(records, name, lists) if is_list else [])]
+    shape = replace(_rows_of_items(records, names), is_ordered=True)
+    item = _item_name(name)
+    has_answers = any(_last(_item_name(other)) in ANSWERS for other in names)
+    if not is_list or has_answers or _last(item) in OUTCOME_NAMES or not _items_are(records, name, str):
+        return shape
+
+    def renamed(rows: Iterable[Record]) -> list[Record]:
+        return [replace(row, values={"answer" if n == item else n: v for n, v in row.values.items()}) for row in rows]
+
+    def read(others: Sequence[Record]) -> tuple[list[Record], int]:
+        rows, skipped = shape.read(others)
+        return renamed(rows), skipped
+
+    columns = {"answer" if ours == item else ours: shown for ours, shown in shape.columns.items()}
+    return replace(shape, rows=renamed(shape.rows), columns=columns, read=read)
+
+
+def _last(name: str) -> str:
+    return plain_name(name).rpartition(".")[2]
+
+
+def _of_lists(records: Sequence[Record]) -> Shape | None:
+    """Return the shape of records that have their rounds in lists, or their answers in an object by system; else None."""
+    lists = [name for name in _list_fields(records) if _NOT_ROUNDS.isdisjoint(plain_name(name).split(".")[:-1])]
+    objects = [name for name in lists if _items_are(records, name, dict) and _last(name) in ROUND_LISTS]
     if not objects:
         further = [name for name in lists if _items_are(records, name, dict) and _answers_in(records, name)]
         objects = further if len(further) == 1 else []
@@ -93,7 +142,21 @@ def unfold(records: Sequence[Record], rounds: str | None, *, is_long: Callable[[
     panels = [name for name in _fields(records) if _is_panel(records, name)]
     if len(panels) == 1:
         return replace(_rows_of_items(records, panels), is_ordered=_are_numbered(records, panels[0]))
-    return _widened(rows)
+    return None
+
+
+def _in_named_field(records: Sequence[Record], rounds: str, lists: Sequence[str]) -> Shape:
+    """Return the rounds of the field that the user names, or, of several columns, one round each."""
+    names = [name.strip() for name in rounds.split(",")]
+    if len(names) > 1 and {*names} <= {*_fields(rows := [_flat_record(item) for item in records])}:
+        return _rows_of_families(rows, {"answer": dict(enumerate(names, start=1))}, "answer", is_ordered=True)
+    if rounds not in _fields(records):
+        raise SchemaError(
+            f"{records[0].where}: no field {rounds!r} (for {ROUNDS!r}); there are: {', '.join(_fields(records))}"
+        )
+    is_list = rounds in lists and _items_are(records, rounds, (str, int, float, bool))
+    shape = _rows_of_items(records, [rounds, *(_alike(records, rounds, lists) if is_list else [])])
+    return replace(shape, is_ordered=True)
 
 
 def _as_it_is(rows: list[Record]) -> Shape:
@@ -136,7 +199,7 @@ def _parallel(records: Sequence[Record], lists: Sequence[str]) -> list[str]:
     scalar = [name for name in lists if _items_are(records, name, (str, int, float, bool))]
     leads = sorted(
         (name for name in scalar if names_rounds(name)),
-        key=lambda name: single_name(plain_name(name)) not in ANSWERS and plain_name(name) not in ROUND_LISTS,
+        key=lambda name: single_name(_last(name)) not in ANSWERS and _last(name) not in ROUND_LISTS,
     )
     if not leads:
         return []
@@ -164,18 +227,7 @@ def _is_panel(records: Sequence[Record], name: str) -> bool:
 
 def _are_numbered(records: Sequence[Record], name: str) -> bool:
     """Return whether a field's answers are keyed by numbers, not by systems."""
-    return all(_numbers_of(value) is not None for item in records if (value := item.values.get(name)))
-
-
-def _numbers_of(names: Iterable[str]) -> list[int] | None:
-    """Parse names that are numbers, perhaps after a word for a round; None if any is not.
-
-    >>> _numbers_of(["round_1", "round_10"]), _numbers_of(["2", "10"]), _numbers_of(["gpt-3", "gpt-4"])
-    ([1, 10], [2, 10], None)
-    """
-    matches = [_NUMBER_FIRST.fullmatch(plain_name(name)) or re.fullmatch(r"(?P<number>\d+)", name) for name in names]
-    numbers = [int(match["number"]) for match in matches if match is not None]
-    return numbers if len(numbers) == len(matches) else None
+    return all(round_numbers(value) is not None for item in records if (value := item.values.get(name)))
 
 
 def _rows_of_items(records: Sequence[Record], names: Sequence[str]) -> Shape:
@@ -217,7 +269,7 @@ def _without_rounds(pairs: Iterable[_Pair]) -> int:
 
 
 def _pairs_of(records: Sequence[Record], names: Sequence[str], *, is_dialogue: bool) -> list[_Pair]:
-    """Return each record, its fields about the question, and the items of its lists."""
+    """Pair each record with its fields about the question and the items of its lists."""
     pairs: list[_Pair] = []
     for item in records:
         outer = dict(flat({name: value for name, value in item.values.items() if name not in names}))
@@ -236,7 +288,7 @@ def _pairs_of(records: Sequence[Record], names: Sequence[str], *, is_dialogue: b
 
 
 def _round_rows(pairs: Iterable[_Pair], own: Collection[str], lead: str) -> list[Record]:
-    """Return a row for each round: its own fields, and those of its record, renamed if rounds have the same name."""
+    """Return a row for each round: its own fields, then its record's, renamed where the names are equal."""
     rows = []
     for item, outer, inner in pairs:
         above = {f"record.{name}" if name in own else name: value for name, value in outer.items()}
@@ -256,7 +308,7 @@ def _rounds_in(item: Record, name: str) -> list[dict[str, Any]]:
     if value is None:
         return []
     if isinstance(value, dict):
-        numbers = _numbers_of(value)
+        numbers = round_numbers(value)
         places = range(len(value)) if numbers is None else sorted(range(len(value)), key=numbers.__getitem__)
         items = [*value.items()]
         return [{"answer": items[place][1], "member": items[place][0]} for place in places]
@@ -276,8 +328,7 @@ def _item_name(name: str) -> str:
     >>> _item_name("drafts"), _item_name("scores")
     ('answer', 'score')
     """
-    plain = plain_name(name)
-    return "answer" if plain in ROUND_LISTS else single_name(name)
+    return "answer" if _last(name) in ROUND_LISTS else single_name(name)
 
 
 def _is_dialogue(records: Sequence[Record], name: str) -> bool:
@@ -286,7 +337,7 @@ def _is_dialogue(records: Sequence[Record], name: str) -> bool:
 
 
 def _said(messages: Iterable[Any]) -> tuple[list[dict[str, Any]], str]:
-    """Return the assistant's messages, without tool calls, and the user's first message."""
+    """Return the assistant's messages without tool calls, and the user's first message."""
     replies, question = [], ""
     for message in messages:
         role = str(message.get("role", message.get("from", ""))).lower()
@@ -308,13 +359,21 @@ def _dialogue_text(content: Any) -> str:
     return content if isinstance(content, str) else ""
 
 
-def _widened(records: list[Record]) -> Shape:
-    """Return a row for each number of the columns ``answer_1``, ``answer_2``, ...; other tables as they are."""
+def _widened(records: list[Record]) -> Shape | None:
+    """Return a row for each number of the columns ``answer_1``, ``answer_2``, ...; None for other tables."""
     families = _families(_fields(records))
     leads = [stem for stem in families if not stem or plain_name(stem.rpartition(".")[2]) in (*ANSWERS, *OUTCOME_NAMES)]
     if not leads:
-        return _as_it_is(records)
+        return None
     lead = max(leads, key=lambda stem: (len(families[stem]), stem == "" or plain_name(stem) in ANSWERS))
+    ordered = all(any(word in plain_name(name) for word in ORDER_WORDS) for name in families[lead].values())
+    return _rows_of_families(records, families, lead, is_ordered=ordered)
+
+
+def _rows_of_families(
+    records: list[Record], families: Mapping[str, Mapping[int, str]], lead: str, *, is_ordered: bool
+) -> Shape:
+    """Return a row for each number of the columns of the family `lead`, with those of the other families."""
     numbers = list(families[lead])
     parts = {stem: family for stem, family in families.items() if set(family) <= set(numbers)}
     used = {name for family in parts.values() for name in family.values()}
@@ -344,7 +403,7 @@ def _widened(records: list[Record]) -> Shape:
         },
         skipped=skipped,
         outer=_outer_names(rows, own),
-        is_ordered=all(any(word in plain_name(name) for word in ORDER_WORDS) for name in families[lead].values()),
+        is_ordered=is_ordered,
         read=read,
     )
 
@@ -362,10 +421,9 @@ def _families(names: Iterable[str]) -> dict[str, dict[int, str]]:
     """
     families: dict[str, dict[int, str]] = {}
     for name in names:
-        plain = plain_name(name)
-        match = _NUMBER_FIRST.fullmatch(plain) or _NUMBER_LAST.fullmatch(plain)
-        if match is not None and (match["stem"] or "") not in GOLDS:
-            families.setdefault(match["stem"] or "", {}).setdefault(int(match["number"]), name)
+        place = numbered(name)
+        if place is not None and place[0] not in GOLDS:
+            families.setdefault(place[0], {}).setdefault(place[1], name)
     ordered = {stem: dict(sorted(family.items())) for stem, family in families.items()}
     return {
         stem: family

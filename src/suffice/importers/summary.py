@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
+from suffice.common.files import quoted
 from suffice.policy.normalizers import match
+from suffice.recordings.recording import Recording, open_recording
+from suffice.recordings.runs import loop_labels, loops_by_label
+
+NAMED = 5
+"""The most files or loops that a note names."""
 
 _TEXT_LIKE = ("question", "answer", "golds", "text", "feedback", "embedding")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnCount:
-    """Counts of what an import did with the values of one column.
+    """Counts of the removed, clipped and computed values of one column in an import.
 
     Attributes:
         name: The column.
-        defined: Rounds in which it has a value.
-        nulled: Rounds whose value was removed: it was infinite, or the signal cannot exist in this round.
-        clipped: Rounds in which a value was moved to the end of the signal's range.
+        defined: Number of rounds in which the column has a value.
+        nulled: Number of rounds whose value was removed: it was infinite, or the signal cannot exist in this round.
+        clipped: Number of rounds in which a value was moved to the end of the signal's range.
         computed: True if it was computed here, from answers and gold answers.
     """
 
@@ -38,15 +45,18 @@ class ColumnCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundMeans:
-    """One round over all trajectories that have it.
+    """Means of metrics in one round, over all trajectories that have the round.
 
     Attributes:
         round: The round.
-        n: Trajectories that have it.
+        n: Number of trajectories that have the round.
         scored: Number of these with a known exact match.
-        em: Mean exact match, 0 to 1, where it is known; NaN where it never is.
+        em: Mean exact match, 0 to 1, over rounds where it is known; NaN if it is known in none.
         f1: Mean F1, like `em`.
-        match: Mean of the metric of the recording's normalizer; NaN if that is the one of question answering.
+        match: Mean of the metric of the recording's normalizer; NaN if this is the normalizer of question answering.
+        answered: Share of the trajectories that have an answer in the round.
+        distinct: Mean number of distinct answers of a trajectory up to the round.
+        scores: Means of the log's own metrics, by name.
     """
 
     round: int
@@ -55,10 +65,39 @@ class RoundMeans:
     em: float
     f1: float
     match: float = math.nan
+    answered: float = math.nan
+    distinct: float = math.nan
+    scores: Mapping[str, float] = field(default_factory=dict)
+
+
+def loops_of(out: Path) -> tuple[tuple[str, ...], list[str]]:
+    """If a recording holds several loops, return the filters that choose one of them, and a note."""
+    import pyarrow as pa
+
+    with open_recording(out) as opened:
+        names = loop_labels(opened.schema)
+        distinct: dict[str, set[Any]] = {name: set() for name in names}
+        for table in opened.tables(columns=names) if names else ():
+            for name in names:
+                distinct[name].update(table.column(name).unique().to_pylist())
+        if all(len(values - {None}) < 2 for values in distinct.values()):  # noqa: PLR2004
+            return (), []
+        columns = [name for name in ("question_id", "round", "cluster", *names) if name in opened.schema.names]
+        table = pa.concat_tables(opened.tables(columns=columns))
+        several = loops_by_label(Recording(table, opened.metadata))
+    if not several:
+        return (), []
+    name, counts = next(iter(several.items()))
+    loops = tuple(f"{name}={value}" for value in sorted(counts, key=lambda value: (-counts[value], value)))
+    more = f" and {len(loops) - NAMED:,} more" if len(loops) > NAMED else ""
+    listed = "; ".join(f"--where {quoted(loop)}" for loop in loops[:NAMED])
+    return loops, [
+        f"{name!r} names {len(loops):,} loops; decide, certify and watch judge one at a time: {listed}{more}"
+    ]
 
 
 def is_counted(name: str, kind: str) -> bool:
-    """Return whether a summary has a line for a column, which holds texts, metrics, signals or costs."""
+    """Return whether a summary has a line for a column: texts, metrics, signals and costs have one."""
     return name in _TEXT_LIKE or kind in ("signal", "metric", "cost")
 
 

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from suffice.errors import DataError
-from suffice.importers.grid import cell_number
+from suffice.importers.grid import END_NAMES, OWN_COLUMNS, cell_number, cell_text
 from suffice.importers.names import GOLDS, plain_name
 from suffice.importers.records import Record
+from suffice.policy.normalizers import ANSWER_ID
 
 
 class TableColumns:
@@ -21,7 +22,7 @@ class TableColumns:
         self._columns: dict[str, list[Any]] = {}
 
     def column(self, name: str) -> list[Any]:
-        """Return the values of a column, None where a row does not have it."""
+        """Return the values of a column; None in rows that lack it."""
         if name not in self._columns:
             self._columns[name] = [row.values.get(name) for row in self.rows]
         return self._columns[name]
@@ -31,7 +32,7 @@ class TableColumns:
         return any(value is not None for value in self.column(name))
 
     def by_name(self, usual: Iterable[str]) -> list[str]:
-        """Return the columns with one of the usual names, the best name first, and names without dots before others."""
+        """Return the columns with one of the usual names, the best first; names with dots come last."""
         places = {name: place for place, name in reversed(list(enumerate(usual)))}
         plain = [(name, plain_name(name).rpartition(".")) for name in self.names]
         candidates = [
@@ -65,9 +66,15 @@ class TableColumns:
         return None
 
     def is_text(self, name: str) -> bool:
-        """Return whether a column has single values, except for a few in brackets, which are then answers and not lists."""
+        """Return whether a column has single values; a few in brackets then count as answers, not as lists."""
         values = [value for value in self.column(name) if value is not None]
         return 2 * sum(isinstance(value, str | int | float) for value in values) > len(values) or not values
+
+    def other_meaning(self, name: str) -> Any:
+        """Return a value that a column with one of our names cannot have, if most of its values are such; else None."""
+        values = [value for value in self.column(name) if value is not None and value != ""]
+        unusable = [value for value in values if not _is_usable(name, value)]
+        return unusable[0] if 2 * len(unusable) > len(values) else None
 
     def numbers(self, name: str) -> list[float] | None:
         """Return the defined numbers of a column; None if it has other values, or none."""
@@ -79,14 +86,35 @@ class TableColumns:
         return known or None
 
     def changing_in(self, name: str, ids: Sequence[Any]) -> int:
-        """Return the number of ids for which a column has several values, missing ones aside."""
+        """Return the number of ids for which a column has several values, ignoring missing ones."""
         first: dict[str, Any] = {}
         pairs = zip(map(str, ids), self.column(name), strict=True)
         return len({key for key, value in pairs if value is not None and first.setdefault(key, value) != value})
 
     def constant_in(self, name: str, ids: Sequence[Any], *, but_for: float = 0.0) -> bool:
-        """Return whether a column has one value for each id, missing ones aside; `but_for` is a share of ids that may have more."""
+        """Return whether a column has only one value for each id, ignoring missing ones.
+
+        `but_for` is the share of ids that may have several values.
+        """
         return self.changing_in(name, ids) <= but_for * len(set(map(str, ids)))
+
+
+def _is_usable(name: str, value: Any) -> bool:
+    """Return whether a column with one of our names may have a value."""
+    if name == ANSWER_ID:
+        return False  # in a log it is the id of a row, while ours is made from the answers
+    if name in ("answer", "golds", "round"):
+        return True  # what cannot be read is an error that names its row
+    try:
+        if name == "end":
+            return value in END_NAMES
+        if name in OWN_COLUMNS:
+            cell_text(value, name, "")
+        else:
+            cell_number(value, name, "")
+    except (DataError, TypeError):
+        return False
+    return True
 
 
 def _is_whole(value: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import pickle
 from collections import deque
@@ -14,11 +15,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from suffice.common.files import PACKED
 from suffice.errors import DataError, SchemaError
 from suffice.importers.fields import lists_as_text, one_run_each
 from suffice.importers.grid import cell_text, whole_number
 from suffice.importers.recognise import data_files, head_of, in_one_piece
-from suffice.importers.records import Record, records_of
+from suffice.importers.records import Record
 from suffice.importers.runs import RunColumns, tell_apart
 from suffice.importers.table_source import TableOptions, TableSource, refuse_other_files, with_ids
 from suffice.policy.metrics import normalize_answer
@@ -36,6 +38,10 @@ _FURTHER = 1_000
 _GATHERED = 5
 """Number of parts in memory while the rows of questions are gathered."""
 
+_log = logging.getLogger(__name__)
+_LARGE_PIECE, _TIMES = 1 << 26, 10
+"""Warn above this size that a source is read in one piece, and the least factor between its memory and its size."""
+
 _NUMERIC = {int, float, type(None)}
 
 _RecordList = list[Record]
@@ -43,11 +49,27 @@ _RecordList = list[Record]
 
 def unpacked_size(file: Path) -> int:
     """Estimate the uncompressed size of a file in bytes."""
-    return file.stat().st_size * (_PACKED if file.suffix in (".gz", ".parquet", ".eval") else 1)
+    return file.stat().st_size * (_PACKED if file.suffix in (*PACKED, ".parquet", ".eval") else 1)
+
+
+def announce_size(path: Path, kind: str) -> None:
+    """Warn before a large source is read in one piece."""
+    size = sum(unpacked_size(file) for file in data_files(path))
+    if size >= _LARGE_PIECE:
+        parts = "CSV, parquet, JSON lines and JSON arrays of one shape are read part by part"
+        advice = parts if kind == "tabular" else "import a shorter period if that is too much"
+        megabytes = f"{size / 1e6:,.0f} MB"
+        _log.warning(
+            "%s has %s and is read in one piece, which takes %s times as much memory or more: %s",
+            path,
+            megabytes,
+            _TIMES,
+            advice,
+        )
 
 
 def is_large(path: Path) -> bool:
-    """Return whether a table is read part by part: it is large, and any large JSON document in it is an array."""
+    """Return whether a table is read in parts: it is large, and any large JSON document in it is an array."""
     files = data_files(path)
     return sum(map(unpacked_size, files)) >= LARGE and not any(in_one_piece(head_of(file)) for file in files)
 
@@ -58,14 +80,14 @@ class UnevenError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Scan:
-    """Facts about all parts together.
+    """Facts about all parts of a table together.
 
     Attributes:
         codes: For each part, the hashes of its questions' ids.
         rows: Number of rows.
         lowest: The lowest number of a round.
-        longest: The most rounds of one trajectory.
-        runs: Facts that tell several runs of a question apart.
+        longest: The largest number of rounds of a trajectory.
+        runs: Facts that distinguish several runs of a question.
         repeated: Hashes of the texts that several questions share.
     """
 
@@ -89,7 +111,7 @@ class PartedTable(TableSource):
         super().__init__(path, options)
         self._folder = folder
         self._source: Callable[[], Iterable[_RecordList]] = self._adjacent
-        head = list(islice(records_of(path), PART))
+        head = list(islice(self._records(), PART))
         self._listed = lists_as_text(head)
         self._sample = one_run_each(head, lists=self._listed)
         self.texts: set[str] = set()
@@ -100,7 +122,7 @@ class PartedTable(TableSource):
         try:
             self._guess_from_sample()
         except SchemaError:  # the first rows may all be of one round
-            self._sample += one_run_each(deque(records_of(path), PART), lists=self._listed)
+            self._sample += one_run_each(deque(self._records(), PART), lists=self._listed)
             try:
                 self._guess_from_sample()
             except SchemaError:  # the rounds of a question may be far apart, and only all rows show them
@@ -146,12 +168,12 @@ class PartedTable(TableSource):
         return numbered
 
     def clusters(self, names: Sequence[str], texts: Sequence[str]) -> list[str]:  # noqa: ARG002 - all texts are known
-        """Return the cluster of each question, also of texts that are in other parts."""
+        """Return the cluster of each question, even if its text also occurs in other parts."""
         return [self._names.get(name, name) for name in names]
 
     def _read(self) -> Iterator[_RecordList]:
         """Yield rows with ids."""
-        records, first, self.skipped = records_of(self._path), 1, 0
+        records, first, self.skipped = self._records(), 1, 0
         size = PART // _ROUNDS_A_RECORD if self.shape.how else PART
         while part := [*islice(records, size)]:
             part = one_run_each(part, first, self._listed)
@@ -186,7 +208,7 @@ class PartedTable(TableSource):
         return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
     def _observe(self, records: Sequence[Record], rows: _RecordList) -> None:
-        """Note columns and values of rows that the sample lacks."""
+        """Record the columns and values of rows that the sample lacks."""
         answer = self.plan.columns.get("answer", "")
         self._files.update(item.file for item in records)
         self._with_rounds.update(row.file for row in rows)
@@ -212,7 +234,7 @@ class PartedTable(TableSource):
         self._low = _lowest(self._rows, self.plan.columns["round"])
         codes, texts = [], []
         longest, lowest, n = 0, math.inf, 0
-        runs = RunColumns(self._rows, self.plan)
+        runs = RunColumns(self._rows, self.plan, self._declared_run)
         for rows, _ in self.parts():
             by_id = self._by_id(rows)
             n += len(rows)
@@ -240,7 +262,7 @@ class PartedTable(TableSource):
         return by_id
 
     def _texts(self, by_id: Mapping[str, _RecordList]) -> Iterator[tuple[str, str]]:
-        """Yield the normalised text and id of each question; nothing if the table has clusters."""
+        """Yield the normalised text and id of each question; nothing if the table has a column of clusters."""
         name, number = self.plan.columns.get("question"), self.plan.columns["round"]
         if name is None or "cluster" in self.plan.columns:
             return

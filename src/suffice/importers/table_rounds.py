@@ -154,7 +154,7 @@ class _Rows:
         return [str(name) for name in places], codes, numbers
 
     def _refuse_copies(self, codes: Positions, numbers: Floats, order: Positions) -> None:
-        """Raise if a question has a round twice; the texts of two questions tell them apart."""
+        """Raise if a question has a round twice; the error says whether the two rows have different question texts."""
         copies = np.flatnonzero((np.diff(codes) == 0) & (np.diff(numbers) == 0))
         if not len(copies):
             return
@@ -178,9 +178,17 @@ class _Rows:
                     ),
                 },
             )
-        raise DataError(
-            f"{has_it}; each pair must be unique. If they are several runs of one question, a column such as run_id or seed "
-            "tells them apart"
+        number = columns["round"]
+        raise UnsettledError(
+            f"{has_it}; each pair must be unique. If a column such as run_id or seed tells several runs apart, --column run=COLUMN "
+            "names it",
+            "columns",
+            {
+                f"--column {quoted(f'run={number}')}": (
+                    {"run": number},
+                    f"another run of the question begins where {number!r} begins again",
+                ),
+            },
         )
 
     def _settle_first_round(self, lowest: int) -> None:
@@ -197,7 +205,7 @@ class _Rows:
         )
 
     def _indices(self, ids: Sequence[str], starts: Positions, lengths: Positions, numbers: Floats) -> Positions:
-        """Return the index of each round; those of a question count from 0 or 1 without gaps."""
+        """Return the index of each round; a question's rounds count from 0 or 1 without gaps."""
         grid = self._grid
         lowest = int(numbers.min()) if grid.lowest is None else grid.lowest
         self._settle_first_round(lowest)
@@ -208,14 +216,21 @@ class _Rows:
         if wrong.any():
             q = int(np.searchsorted(starts, int(np.argmax(wrong)), side="right")) - 1
             own = numbers[starts[q] : starts[q] + lengths[q]].astype(np.int64).tolist()
-            raise DataError(
-                f"{self._where}: question {ids[q]!r} has the rounds {own!r:.80}; expected 0, 1, 2, ... or 1, 2, ... "
-                "without gaps. --column round= counts the rows of each question in their order instead"
+            raise UnsettledError(
+                f"{self._where}: question {ids[q]!r} has the rounds {own!r:.80}; expected 0, 1, 2, ... or 1, 2, ... without gaps. If "
+                "rounds are missing, find them first",
+                "columns",
+                {
+                    "--column round=": (
+                        {"round": ""},
+                        "nothing is missing: count the rows of each question in their order",
+                    )
+                },
             )
         return result
 
     def _firsts(self, ours: str, starts: Sequence[int]) -> list[str | None]:
-        """Return a text of each question: that of its first row."""
+        """Return one text for each question: the value in its first row."""
         values = self._texts(ours)
         return [values[start] for start in starts]
 
@@ -259,7 +274,10 @@ class _Rows:
         return costs, signals, metrics
 
     def _signal(self, name: str, theirs: str) -> Floats:
-        """Return a signal's values, or raise: out of range they would be undefined, and a rule that reads them would never fire."""
+        """Return a signal's values; raise if one is out of range.
+
+        Otherwise it would be undefined, and a rule that reads it would never fire.
+        """
         strict = self._grid.strict
 
         def read(value: Any, ours: str, where: str) -> float:

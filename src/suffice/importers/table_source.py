@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -14,10 +15,11 @@ from suffice.errors import DataError, SchemaError
 from suffice.importers.answer_or_gold import FEW
 from suffice.importers.grid import Grid
 from suffice.importers.guesses import ColumnMap, guess_columns, is_long
-from suffice.importers.names import is_round_name, plain_name
+from suffice.importers.names import ANSWERS, is_round_name, plain_name
 from suffice.importers.records import Record, records_of
 from suffice.importers.round_columns import RoundColumns
 from suffice.importers.runs import (
+    RUN,
     RowOrder,
     Run,
     RunColumns,
@@ -38,7 +40,7 @@ from suffice.policy.seen import one_name_per_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableOptions:
-    """The user's options for a table; see `read_tabular`."""
+    """The user's options for reading a table; see `read_tabular`."""
 
     columns: Mapping[str, str] = field(default_factory=dict)
     metrics: Mapping[str, str] = field(default_factory=dict)
@@ -48,6 +50,7 @@ class TableOptions:
     ended: End | None = None
     samples: bool = False
     where: Mapping[str, str] = field(default_factory=dict)
+    file_is: Literal["round", "model", "run", "question"] | None = None
 
 
 class TableSource(ABC):
@@ -57,7 +60,7 @@ class TableSource(ABC):
         shape: The form in which the file contains the rows.
         plan: The meaning of the columns.
         grid: Settings for reading the rows.
-        run: The means by which runs of a question are told apart, from `RunColumns.choice`.
+        run: The columns that distinguish runs of a question, as `RunColumns.choice` returns them.
         skipped: Number of records without any round.
         texts: Columns with any value that is not a number, if not all rows are read at once.
         tally: Counts over the trajectories; complete once all rounds are read.
@@ -75,23 +78,39 @@ class TableSource(ABC):
         self.tally = Tally()
         self._several = 0
 
+    def _records(self) -> Iterator[Record]:
+        return records_of(self._path, self._options.file_is)
+
     def _unfolded(self, records: Sequence[Record]) -> Shape:
-        """Return the rows of some records, or of all, and find out how the records contain them."""
+        """Return the rows of some or all records, and determine the form in which the records contain them."""
         columns = self._options.columns
+        if self._options.file_is == "round":
+            inner = unfold(records, columns.get(ROUNDS), is_long=lambda _: False)
+            if inner.how:
+                raise DataError(
+                    f"{self._path}: {inner.how}, so a file is not a round: --file-is model, or --file-is run, if files repeat questions"
+                )
         return unfold(records, columns.get(ROUNDS), is_long=lambda rows: "round" in columns or is_long(rows))
 
     def _guess(self, shape: Shape) -> None:
-        """Guess the meaning of the columns from some rows, or from all, and number these."""
+        """Guess the meaning of the columns from some or all rows, and number these rows."""
         options = self._options
-        columns = {ours: theirs for ours, theirs in options.columns.items() if ours != ROUNDS}
+        columns = {ours: theirs for ours, theirs in options.columns.items() if ours not in (ROUNDS, RUN)}
         ignored = ignored_names(columns)
         refuse_several_speakers(shape, options.where)
         self.shape = of_one_speaker(chosen_rows(shape, ignored, options.where), options.where)
         self.plan = guess_columns(columns, options.metrics, options.labels, shape=self.shape)
         if options.log_golds == "drop":
             self.plan.drop("golds")
-        self._rows, self._order = in_order(self.shape, self.plan, ignored=ignored, samples=options.samples)
+        self._rows, self._order = in_order(
+            self.shape, self.plan, ignored=ignored, samples=options.samples, run=self._declared_run
+        )
         self.grid = grid_of(self._path, self._rows, self.plan, first_round=options.first_round, ended=options.ended)
+
+    @property
+    def _declared_run(self) -> str:
+        """The column that tells runs of a question apart, as the user says; "" = found by `RunColumns`."""
+        return self._options.columns.get(RUN, "")
 
     @property
     def _key(self) -> str:
@@ -106,7 +125,7 @@ class TableSource(ABC):
         """Return the cluster of each question, by its name and text; questions with the same text form one."""
 
     def rounds(self) -> Iterator[RoundColumns]:
-        """Yield the rounds of some whole questions; raise after the last ones if the column of gold answers is something else."""
+        """Yield the rounds of whole questions; finally raise if the column of gold answers holds something else."""
         formulas = {name: make for name, make in self.plan.formulas.items() if name != self._key}
         for rows, questions in self.parts():
             columns = read_rows(rows, self.grid, str(self._path), formulas=formulas, differing=self.tally.add_differing)
@@ -121,7 +140,7 @@ class TableSource(ABC):
             self.tally.refuse_copied_golds(self.plan.columns)
 
     def notes(self) -> list[str]:
-        """Return the caveats about the table."""
+        """Return all caveats about the table."""
         return [
             *order_notes(self._order, self.plan, samples=self._options.samples),
             *([self.shape.how] if self.shape.how else []),
@@ -136,14 +155,14 @@ class WholeTable(TableSource):
 
     def __init__(self, path: Path, options: TableOptions) -> None:
         super().__init__(path, options)
-        records = list(records_of(path))
+        records = list(self._records())
         if not records:
             raise DataError(f"{path}: no rows; expected one for each question and round, or one for each question")
         shape = self._unfolded(records)
         refuse_other_files(path, {item.file for item in records}, {row.file for row in shape.rows}, shape.how)
         self._guess(shape)
         self.skipped = self.shape.skipped
-        runs = RunColumns(self._rows, self.plan)
+        runs = RunColumns(self._rows, self.plan, self._declared_run)
         runs.add(self._rows)
         self.run = runs.choice()
 
@@ -157,7 +176,7 @@ class WholeTable(TableSource):
 
 
 def refuse_other_files(path: Path, files: set[str], with_rounds: set[str], how: str) -> None:
-    """Raise if a file of a folder lacks the fields in which the others have their rounds, since it would be left out."""
+    """Raise if a file of a folder lacks the fields that contain the rounds in other files."""
     without = sorted(files - with_rounds)
     if without and len(files) > 1:
         raise SchemaError(
@@ -166,14 +185,27 @@ def refuse_other_files(path: Path, files: set[str], with_rounds: set[str], how: 
         )
 
 
+def _answer_columns(rows: Sequence[Record], plan: ColumnMap) -> str:
+    """Return the columns that may be the answers of successive rounds, as an option takes them."""
+    used = {*plan.columns.values()} - {plan.columns.get("answer")}
+    words = {word for name in ANSWERS for word in (name, name.rpartition("_")[2])}
+    names = [
+        name
+        for name in column_names(rows)
+        if name not in used and not words.isdisjoint(re.split(r"[_.]", plain_name(name)))
+    ]
+    return ",".join(names) if len(names) > 1 else "FIRST,SECOND"
+
+
 def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, *, first_round: int | None, ended: End | None) -> Grid:
     """Return the settings for reading the rows of a table."""
     if "round" not in plan.columns and "question_id" in plan.columns:
         raise SchemaError(
             f"{path}: there is one row for each {plan.columns['question_id']!r}, and no list or numbered columns with several rounds; "
             f"there are: {', '.join(column_names(rows))}. If several rows are the rounds of one question, --column "
-            "question_id=COLUMN names it; if a field lists them, --column rounds=FIELD. A log of last answers alone has nothing "
-            "to stop earlier: log the answer of every round"
+            f"question_id=COLUMN names it; if a field lists them, --column rounds=FIELD; if columns hold one answer each, "
+            f"--column rounds={_answer_columns(rows, plan)}. A log of last answers alone has nothing to stop earlier: log the "
+            "answer of every round"
         )
     grid = Grid(
         columns=plan.columns,
@@ -207,16 +239,16 @@ def _are_lists(rows: Sequence[Record], answer: str | None) -> bool:
 
 
 def in_order(
-    shape: Shape, plan: ColumnMap, *, ignored: Collection[str] = (), samples: bool = False
+    shape: Shape, plan: ColumnMap, *, ignored: Collection[str] = (), samples: bool = False, run: str = ""
 ) -> tuple[list[Record], RowOrder | None]:
-    """Add computed ids and numbers of rounds to rows; also return their order, None if a column counts rounds."""
+    """Add computed ids and round numbers to rows; also return their order, None if the table numbers rounds."""
     key = plan.columns.get("question_id")
     if key is not None and key in {theirs for ours, theirs in plan.columns.items() if ours != "question_id"}:
         # The ids of runs must not change the text of the question.
         plan.columns["question_id"] = "question_id"
         plan.formulas["question_id"] = lambda row: row.values.get(key)
     rows = with_ids(shape.rows, plan)
-    order = row_order(rows, plan, is_ordered=shape.is_ordered, ignored=ignored, samples=samples)
+    order = row_order(rows, plan, is_ordered=shape.is_ordered, ignored=ignored, samples=samples, declared=run)
     if order is None:
         return rows, None
     rows, time = order.numbered(rows)

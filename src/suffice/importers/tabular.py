@@ -30,6 +30,7 @@ def read_tabular(
     ended: End | None = None,
     samples: bool = False,
     where: Mapping[str, str] | None = None,
+    file_is: Literal["round", "model", "run", "question"] | None = None,
 ) -> ImportedRun:
     """Read rounds from a CSV, TSV, JSON, JSON lines or parquet file, gzipped or not, or from a folder of such files.
 
@@ -59,6 +60,7 @@ def read_tabular(
         samples: Whether rows of a question are samples or answers of a panel, which need no order.  Another model, system or file
             is then another sample; otherwise it is another run of the question, unless the table counts rounds.
         where: Only rows with these values, by the table's column; `file` is the name of the file without its ending.
+        file_is: For a folder: what the name of a file is, a `round`, a `model`, a `run` or a `question`; None = by the names.
 
     Raises:
         NotFoundError: No row has a value of `where`.
@@ -76,6 +78,7 @@ def read_tabular(
         ended=ended,
         samples=samples,
         where=where or {},
+        file_is=file_is,
     )
     source = WholeTable(Path(path), options)
     (rounds,) = source.rounds()

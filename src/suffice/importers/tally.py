@@ -1,7 +1,8 @@
-"""Facts about all of a table's trajectories, added up part by part: an import's notes, and what its recording depends on."""
+"""Facts about all of a table's trajectories, added up part by part, for an import's notes and metadata."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from suffice.errors import DataError, UnsettledError
 from suffice.importers.answer_or_gold import FEW
 from suffice.importers.grid import Grid, differing_golds, is_cost
 from suffice.importers.guesses import WITHIN, ColumnMap
+from suffice.importers.names import plain_name
 from suffice.importers.round_columns import RoundColumns
 from suffice.recordings.schema import PINNED_LABELS
 
@@ -20,15 +22,16 @@ _FEW = 5
 _COPIED_LAST, _COPIED = 0.98, 0.95
 """Gold answers are suspected to be the model's own above these shares of equal last answers, and of all answers."""
 
+_SAYS_GOLD = re.compile(r"gold|truth|reference|correct|expected")
 _MISSING_WORDS = frozenset({"nan", "null", "none", "na", "n/a", "#n/a", "<na>"})
 """Texts that programs write for a missing value; as answers, they are read as text."""
 
 
 class Tally:
-    """Counts over trajectories.
+    """Counts of values and ends over trajectories.
 
     Attributes:
-        known: Rounds in which a metric or a cost is known, by its name.
+        known: Number of rounds in which a metric or a cost is known, by its name.
     """
 
     def __init__(self) -> None:
@@ -85,20 +88,24 @@ class Tally:
         self._first_differing = self._first_differing or message
 
     def refuse_differing_golds(self, where: str, grid: Grid) -> None:
-        """Raise if gold answers differ between the rows of more than a few questions, since the column is then something else."""
+        """Raise if gold answers differ between the rows of many questions, since the column holds something else."""
         if self._differing > FEW * self.lengths.total():
             raise DataError(f"{where}: {differing_golds(self._first_differing, grid)}")
 
     def refuse_copied_golds(self, columns: Mapping[str, str]) -> None:
-        """Raise if the gold answers are probably the model's own answers, as `answer` and `output` are in a log."""
-        last = self._equal >= _COPIED_LAST * self._scored
+        """Raise if the gold answers are probably the model's own answers, as `answer` and `output` are in a log.
+
+        A column whose name says that it is the gold answer may equal the last answer, where a log has only loops that succeeded
+        in the end; it is doubtful only if earlier answers equal it, too.
+        """
+        gold, answer = columns.get("golds", "golds"), columns.get("answer", "answer")
+        last = self._equal >= _COPIED_LAST * self._scored and not _SAYS_GOLD.search(plain_name(gold))
         every = self._equal_rounds >= _COPIED * self._scored_rounds
         if self._scored < _FEW or not (last or every) or self._example is None:
             return
         counts = f"{self._equal} of {self._scored} trajectories", "the last answer"
         if not last:
             counts = f"{self._equal_rounds} of {self._scored_rounds} rounds", "the answer"
-        gold, answer = columns.get("golds", "golds"), columns.get("answer", "answer")
         raise UnsettledError(
             f"in {counts[0]} the gold answer (column {gold!r}) is exactly {counts[1]}, {gold}={self._example[0]!r:.40} and "
             f"{answer}={self._example[1]!r:.40} for instance: is {gold!r} what the model said?",
@@ -123,8 +130,6 @@ class Tally:
                 "no column is read as the answer: rules and metrics that need answers are undefined; name it with --column "
                 "answer=COLUMN if there is one"
             )
-        if grid.list_answers:
-            notes.append("answers are lists: the order of their items does not count")
         notes += [*self._missing_notes(plan), *plan.notes]
         if self._unmapped:
             notes.append(f"columns that are kept as they are: {', '.join(self._unmapped)}")
@@ -141,7 +146,7 @@ class Tally:
         return notes
 
     def _missing_notes(self, plan: ColumnMap) -> list[str]:
-        """Return notes on answers and gold answers that are missing, or look as if they were."""
+        """Return notes on answers and gold answers that are missing, or are placeholders for missing ones."""
         notes = []
         if "answer" in plan.columns and self._silent:
             notes.append(f"{self._silent:,} of {counted(self._rounds, 'round')} have no answer")

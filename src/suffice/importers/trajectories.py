@@ -1,4 +1,4 @@
-"""Trajectories recorded elsewhere, in this library's terms; an importer of rounds returns one for each question."""
+"""Trajectories recorded elsewhere, in this library's terms, as importers return them."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class ImportedTrajectory:
         rounds: The rounds by index, from 0 or 1, without gaps.  The answer of a round is None if it is unknown.
         end: The reason why there is no further round; `rule` means censored.
         end_assumed: True if the source gives no reason, so that `rule` is assumed and rounds may be missing.
-        metrics: One mapping for each round, from `em`, `f1` and others to [0, 1]; NaN if the answer is unknown.  Left out =
-            compute every metric from the answers and the gold answers.
+        metrics: One mapping for each round, from `em`, `f1` and others to [0, 1]; NaN if the answer is unknown.  If
+            omitted, every metric is computed from answers and gold answers.
         extras: One mapping for each round, with the other columns of the files.
         labels: Texts that all rounds share: system, data set, agent, log, question type, ...
 
@@ -75,7 +75,7 @@ class ColumnReading:
     """The meaning given to one column of a file.
 
     Attributes:
-        ours: The column of the recording.
+        ours: The name of the recording's column.
         theirs: The file's column or field, or a description of its source.
         how: The reason: `option`, `its own name`, `usual name`, ...
     """
@@ -86,7 +86,7 @@ class ColumnReading:
 
     @property
     def is_guess(self) -> bool:
-        """True if neither an option nor a column name of ours decided the meaning."""
+        """True if the meaning was decided neither by an option nor by a column name of this library."""
         return self.how not in ("option", "its own name")
 
 
@@ -106,7 +106,7 @@ def one_call() -> Cost:
 
 
 def check_unit(value: float, name: str, where: str) -> float:
-    """Return a metric that lies in [0, 1] or is NaN; raise a `DataError` for any other."""
+    """Return a metric if it is in [0, 1] or NaN; raise a `DataError` otherwise."""
     if not (math.isnan(value) or 0 <= value <= 1):
         raise DataError(f"{where}: {name} is {value!r}; a metric lies in [0, 1], or is empty where unknown")
     return value

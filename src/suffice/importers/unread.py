@@ -1,4 +1,4 @@
-"""Notes on columns that have usual names but could not be read as these names say, with the reasons."""
+"""Notes on columns whose usual names do not match their values, with the reasons."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _called(names: Collection[str], usual: Collection[str]) -> list[str]:
 
 
 def _speakers(table: TableColumns, columns: Mapping[str, str]) -> Iterator[str]:
-    """Note, or raise, that a question's rows come from several sources, of which perhaps only one answers."""
+    """Note or raise that a question's rows come from several sources, of which perhaps only one gives answers."""
     ids = table.column(columns.get("question_id", ""))
     for name in _called(table.names, _SPEAKERS)[:1]:
         values = [*dict.fromkeys(value for value in table.column(name) if isinstance(value, str))]

@@ -1,6 +1,6 @@
 """Live loops and the recorder, with the models, retrievers and judges that they ask.
 
-Questions and a policy enter; answers leave, with their reason, or a recording of every round.
+Given questions and a policy, they return answers with the reason for stopping, or a recording of every round.
 """
 
 from typing import TYPE_CHECKING

@@ -23,7 +23,7 @@ _NO_ROW = dict.fromkeys(("question_id", "round", "end", "question"))
 
 
 class Assembly:
-    """The rows of a recording in the order of its questions: a first pass finds the columns, a second writes the rows.
+    """The rows of a recording in the order of its questions: one pass collects the columns, a second writes.
 
     Args:
         journal: Contains the rows of new questions.
@@ -32,7 +32,7 @@ class Assembly:
         stored: Rows of an earlier run; None if there are none.
         kept: Questions whose stored rows are kept.
         order: Questions in the order of the file; those without rows are left out.
-        rows: Rows in memory at a time; questions are never split.
+        rows: Number of rows in memory at once; questions are never split.
 
     Attributes:
         sizes: Number of rows of each question.
@@ -74,7 +74,7 @@ class Assembly:
             self._schema, self._superseded = _merged_schema(self._columns, stored)
 
     def write(self, path: Path, metadata: Mapping[str, Any], places: Mapping[str, int] | None = None) -> None:
-        """Write the file atomically; the part of a shard gets the places of its questions in the data set.
+        """Write the file atomically; a shard's part gets its questions' positions in the data set.
 
         Raises:
             DataError: The disk is full, or the path cannot be written.
@@ -121,7 +121,7 @@ class Assembly:
 
 
 def _merged_schema(columns: Columns, stored: StoredRows) -> tuple[pa.Schema, tuple[list[str], list[str]]]:
-    """Join the columns of new and stored rows; also return the columns of each that the other's replace.
+    """Join the columns of new and stored rows; also return which columns of each the other replaces.
 
     The type of a column without values is only a guess, so it yields to the type of a column with values.
     """

@@ -30,9 +30,9 @@ class BatchProgress:
 
     Attributes:
         batches: Number of submitted batches.
-        ended: Number of those that have ended.
-        requests: Number of requests in those that have not.
-        done: Number of these requests that the endpoint has answered.
+        ended: Number of submitted batches that have ended.
+        requests: Number of requests in the batches that have not ended.
+        done: Number of requests in these batches that the endpoint has already answered.
     """
 
     batches: int
@@ -42,9 +42,9 @@ class BatchProgress:
 
 
 class BatchSender:
-    """Sender of one recording's batches: to their endpoints or, if `file` is given, into files for an engine.
+    """Submits one recording's batches to their endpoints or, if `file` is given, to files for an engine.
 
-    Every step is on disk before the next.
+    Every step is stored on disk before the next one.
     """
 
     def __init__(self, state: BatchState, folder: Path, file: Path | None, pauses: tuple[float, float]) -> None:
@@ -105,7 +105,7 @@ class BatchSender:
         raise failure
 
     def _hand_over(self, batch: SentBatch) -> None:
-        """Move the file of requests to the path that the user named."""
+        """Move the file of requests to the path that the user gave."""
         if batch.step == "written":
             handed, output = self.handed(batch), self.output(batch)
             if output.exists() or (handed.exists() and not filecmp.cmp(handed, self.input_path(batch), shallow=False)):
@@ -119,7 +119,7 @@ class BatchSender:
             self.input_path(batch).unlink(missing_ok=True)
 
     def handed(self, batch: SentBatch) -> Path:
-        """Return the file of requests for an engine: the named one, or a numbered one for requests that were left out before."""
+        """Return the file of requests for an engine: the given one, or a numbered one for later requests."""
         assert self.file is not None
         first = min(other.number for other in self.state.batches())
         nth = batch.number - first + 1

@@ -1,8 +1,8 @@
-"""Recording in batches: the recorder runs as it does live, and finds in batches what it would request from the endpoint.
+"""Recording in batches: the recorder runs as it does live, but takes replies from batches.
 
-A run of the recorder takes in the replies that have come and writes every other request into files. These are submitted, and
-once their batches have ended the recorder runs again, until nothing is left to wait for.  What was submitted and what came
-back is on disk before and after each step, so a killed process submits nothing twice.
+A run of the recorder uses the replies that have arrived and writes every other request into files. These are submitted,
+and once their batches have ended the recorder runs again, until no request is open.  Submissions and replies are on
+disk before and after each step, so a killed process submits nothing twice.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FAILED_LOOKS = 20
 
 @dataclass(slots=True)
 class _InputFile:
-    """A file that is being written."""
+    """An input file of requests that is being written."""
 
     batch: SentBatch
     file: IO[str]
@@ -47,19 +47,20 @@ class _InputFile:
 class BatchQueue:
     """The requests of one recording, in batches of an endpoint (`/v1/batches`) or in files for an engine.
 
-    What was submitted and came back is in a folder beside the recording, `*.parquet.batches`, until that is complete.
+    Submitted requests and their replies are in a folder beside the recording, `*.parquet.batches`, until the recording
+    is complete.
 
     Args:
-        wait: Whether to wait for the batches.  If not, `record` returns once they are submitted, and the same call later
-            collects what has come.
+        wait: Whether to wait for the batches.  If not, `record` returns once they are submitted, and the same call
+            later collects the replies.
         file: Write the requests to this `.jsonl` file instead, for an engine without the interface (`vllm run-batch`). Its
             output is expected beside it, as `.output.jsonl`.
         on_progress: Called while batches are awaited.
-        most_requests: Most requests in a batch.
-        most_bytes: Most bytes of an input file.
-        attempts: In how many batches a request is tried before its question fails.
-        first_poll_s: The first wait between two looks at the batches, seconds; it grows.
-        longest_poll_s: The longest one.
+        most_requests: The largest number of requests in a batch.
+        most_bytes: The largest size of an input file, bytes.
+        attempts: Number of batches in which a request is tried before its question fails.
+        first_poll_s: The first interval between polls of the batches, seconds; it grows.
+        longest_poll_s: The longest interval, seconds.
 
     Raises:
         DataError: `file` has another ending.
@@ -82,7 +83,7 @@ class BatchQueue:
         self._numbers = 0
 
     async def run(self, plan: RecordingPlan) -> RecordSummary:
-        """Run a plan until its batches have brought everything, or until they are submitted if nobody waits.
+        """Run a plan until all replies have arrived, or, without waiting, until the batches are submitted.
 
         Raises:
             DataError: No batch can contain the requests of its loop.
@@ -108,7 +109,7 @@ class BatchQueue:
             raise
 
     async def _run(self, plan: RecordingPlan) -> RecordSummary:
-        """Run a plan and its batches in turn; return the outcome with the costs of all turns."""
+        """Run a plan and its batches alternately; return the outcome with the costs of all rounds of this."""
         spent: dict[str, Cost] = {}
         try:
             while True:
@@ -140,18 +141,18 @@ class BatchQueue:
 
     @property
     def sender(self) -> BatchSender:
-        """The batches of the recording that is being made."""
+        """The sender of the current recording's batches."""
         assert self._sender is not None
         return self._sender
 
     @property
     def state(self) -> BatchState:
-        """The requests that were submitted, and the replies that came back."""
+        """The submitted requests and the replies received so far."""
         return self.sender.state
 
     @contextmanager
     def gathering(self) -> Iterator[None]:
-        """Answer the models that are asked within this block, and write what they ask besides into files."""
+        """Answer models from the batches within this block, and write all other requests into files."""
         known = self.state.batches()
         self._numbers = max((batch.number for batch in known), default=0)
         for leftover in set(self.sender.folder.glob("input-*.jsonl")) - {
@@ -176,7 +177,7 @@ class BatchQueue:
             self._open = {}
 
     def reply(self, request: BatchRequest) -> str:
-        """Return the body of the reply to a request, or write the request into a file; see `BatchReplies`."""
+        """Return the body of a request's reply, or write the request into a file; see `BatchReplies`."""
         key = request_key(request.request)
         self.sender.connections[request.connection.endpoint] = request.connection
         body = self.state.reply(key)
@@ -220,7 +221,7 @@ class BatchQueue:
             self.on_progress(self.sender.progress())
 
     async def until_ended(self) -> None:
-        """Wait until all batches have ended, and take in what they bring."""
+        """Wait until all batches have ended, and store their replies."""
         pause_s, failures = self.first_poll_s, 0
         while True:
             try:
@@ -237,18 +238,18 @@ class BatchQueue:
         self._report()
 
     def close(self) -> None:
-        """Release the folder."""
+        """Release the folder's lock."""
         if self._sender is not None:
             self._sender.state.close()
             self._sender = None
 
     @property
     def is_unsent(self) -> bool:
-        """True if nothing was submitted or handed over, so that the folder can be removed without a loss."""
+        """True if nothing was submitted or handed over, so that the folder can be removed without loss."""
         return all(batch.step == "written" for batch in self.state.batches())
 
     def delete(self) -> None:
-        """Remove the folder: every reply is in the recording or its journal, or nothing was submitted."""
+        """Remove the folder, once every reply is in the recording or its journal, or nothing was submitted."""
         folder = self.sender.folder
         self.close()
         shutil.rmtree(folder)

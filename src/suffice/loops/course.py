@@ -1,7 +1,7 @@
-"""The calls of a question's rounds, defined once for live loops and recordings.
+"""The calls of a question's rounds, defined once for both live loops and recordings.
 
-A round is a generator: it yields each call, receives the reply, and returns the round.  Its driver makes the call directly,
-without blocking, or takes the reply from a journal.  A live loop omits calls that its policy does not need.
+A round is a generator: it yields each call, receives the reply, and returns the round.  The caller makes the call, with
+or without blocking, or takes the reply from a journal.  A live loop omits calls that its policy does not need.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class Call:
 
     Attributes:
         part: The component that replies: `gate`, `generator`, `writer` or `critic`.
-        asked: The JSON-ready content of the request, by which its committed reply is recognised.
-        send: Makes the call; given True, it blocks the thread instead of suspending.
-        without: The result without this call, if a live loop may omit it; None if the call is required.
+        asked: The JSON-ready content of the request, which identifies its committed reply.
+        send: Makes the call; with True it blocks the thread instead of suspending.
+        without: The round's result without this call, if a live loop may omit it; None if the call is required.
         instead: The reply that a live loop uses if the call fails; None if the round then fails.
-        brought: After the call, replies for later rounds that came with it, by round.
+        brought: After the call: replies for later rounds that arrived with it, by round.
     """
 
     part: str
@@ -70,7 +70,7 @@ Steps = Generator[Call, Reply, RoundResult]
 
 
 class Course(Protocol):
-    """One question's rounds."""
+    """Protocol of one question's rounds."""
 
     async def prepare(self, r: int) -> None:
         """Prepare `has` and `calls` for round `r` without blocking the event loop."""
@@ -85,7 +85,7 @@ class Course(Protocol):
         ...
 
     def calls(self, r: int, before: Sequence[Round]) -> Steps:
-        """Return the calls of round `r`; rounds that depend on earlier ones get them in `before`, in order."""
+        """Return the calls of round `r`; `before` has the earlier rounds, in order, if it depends on them."""
         ...
 
 
@@ -105,16 +105,16 @@ async def send(call: Call, *, blocking: bool = False) -> Reply:
 
 
 class ContextCourse:
-    """The part that courses share whose rounds all see the same contexts, and go on up to the policy's `max_rounds`."""
+    """The common part of courses whose rounds all see the same contexts, up to the policy's `max_rounds`."""
 
     def __init__(self, question: str, passages: Sequence[Passage], max_rounds: int) -> None:
         self.question, self.passages, self._max_rounds = question, _checked_contexts(passages), max_rounds
 
     async def prepare(self, r: int) -> None:
-        """Do nothing, since the evidence is there."""
+        """Do nothing, since the evidence is already known."""
 
     def has(self, r: int) -> bool:
-        """Return whether round `r` is within the policy's rounds."""
+        """Return whether round `r` is one of the policy's rounds."""
         return r <= self._max_rounds
 
 
@@ -122,7 +122,7 @@ def check_first_round(policy: Policy, what: str) -> None:
     """Raise if a policy has a round 0, which these loops lack.
 
     Raises:
-        DataError: Its `start_round` is not 1.
+        DataError: The policy's `start_round` is not 1.
     """
     if policy.start_round != 1:
         raise DataError(
@@ -152,9 +152,9 @@ async def drive(
     needed: Callable[[Call], bool] = _always,
     first: Call | None = None,
 ) -> RoundResult:
-    """Make the calls of a round in order, without those that may be omitted and are not `needed`.
+    """Make the calls of a round in order, except those that may be omitted and are not `needed`.
 
-    A generator that was started before goes on with the reply to its call, `first`.
+    A generator that was started before continues with `first`, the reply to its pending call.
 
     Raises:
         ModelError: A required call failed.

@@ -21,9 +21,9 @@ from suffice.policy.signals.text import strip_thinking
 class DraftingLoop(LiveLoop):
     """Answers questions by drafts and critiques.
 
-    Round t is draft t and the critic's reply to it.  A live run calls the critic only if the policy needs the reply to decide
-    at round t, or the next draft needs it.  The last round therefore has a critique only if the rule reached
-    `critic_approved`, or the cost of the round, there.  A recording contains the critique of every round, because any
+    Round t is draft t and the critic's reply to it.  A live run calls the critic only if the policy needs the reply to
+    decide at round t, or the next draft needs it.  The last round therefore has a critique only if the rule read
+    `critic_approved`, or the cost of the round, at it.  A recording contains the critique of every round, because any
     policy may read it, and replay charges what a live run would pay.  The first draft is written from the question and
     the contexts, and each further one also from the newest draft and its critique.  Prompts thus do not grow with the
     rounds, and never mention how many rounds are left.
@@ -43,7 +43,7 @@ class DraftingLoop(LiveLoop):
         max_tokens: Longest draft or critique in tokens; None = the endpoint's limit.  A draft that was cut has the
             finish reason `length`, and counts as an empty one.
         policy: Decides when to stop and which draft to return; its `max_rounds` is T_max.
-        enrichers: Measure signals by calls of their own if the policy reads them.
+        enrichers: Components that measure signals by extra calls if the policy reads them.
     """
 
     independent_rounds: ClassVar[bool] = False
@@ -55,21 +55,21 @@ class DraftingLoop(LiveLoop):
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """Contexts and the critic's feedback; log-probabilities are not requested."""
+        """The capabilities of the loop: contexts and the critic's feedback, but no log-probabilities."""
         return frozenset({"passages", "feedback", "costs"})
 
     @property
     def depends(self) -> Mapping[str, Any]:
-        """Writer, critic and prompt."""
+        """The configuration that fitted state depends on: writer, critic and prompt."""
         return {"model": self.writer.model, "critic": self._critic.model, "prompt_id": self.prompt.prompt_id}
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Writer, critic and prompt."""
+        """The text columns of a recording: writer, critic and prompt."""
         return {"model": self.writer.name, "critic": self._critic.name, "prompt_id": self.prompt.prompt_id}
 
     def configuration(self) -> Mapping[str, Any]:
-        """Return the settings that change drafts and critiques."""
+        """Return the settings that affect drafts and critiques."""
         return {
             "writer": self.writer.pin(),
             "critic": self._critic.pin(),
@@ -100,7 +100,7 @@ class DraftingLoop(LiveLoop):
 
 
 class _DraftingCourse(ContextCourse):
-    """The rounds of one question: each revises the newest draft."""
+    """The rounds of one question, each of which revises the newest draft."""
 
     def __init__(self, loop: DraftingLoop, question: str, passages: Sequence[Passage]) -> None:
         super().__init__(question, passages, loop.policy.max_rounds)
@@ -146,7 +146,7 @@ class _DraftingCourse(ContextCourse):
 
 
 def _reply_of(part: str, completion: Completion) -> Reply:
-    """Return a completion as the reply of a component; an empty completion or a cut draft has no answer."""
+    """Convert a completion to the reply of a component; an empty completion or a cut draft has no answer."""
     text = "" if part != CRITIC and is_cut(completion.finish_reason) else completion.text
     return Reply(
         answer=strip_thinking(text)[1].strip() or None,

@@ -19,7 +19,7 @@ class Evidence:
     """A question's passages in the order in which rounds reveal them, without repeats (TASR section 3.1).
 
     The retriever decides which passages are the same, see `Retriever`.  Passages are ranked once, when a round first
-    needs evidence: a question that stops at round 0 costs no retrieval.
+    needs evidence, so a question that stops at round 0 costs no retrieval.
 
     Args:
         retriever: Ranks the pool, or its own corpus.
@@ -52,7 +52,7 @@ class Evidence:
         return self._ranking
 
     async def rank(self) -> Ranking:
-        """Return the ranking without blocking the event loop: computed in a thread, or awaited.
+        """Compute the ranking without blocking the event loop: in a thread, or awaited.
 
         Raises:
             DataError: There is neither a pool nor a corpus.

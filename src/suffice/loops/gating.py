@@ -1,7 +1,7 @@
 """A gated round 0 in a live loop: the closed-book answer is generated only if the policy needs it.
 
 A recording always contains both the gate's decision and the answer.  Replay charges the answer if a live run would have
-generated it; both decide this by `Policy.reads_every_answer` and `reads` of the rule.
+generated it; both use `Policy.reads_every_answer` and the rule's `reads` for this.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from suffice.policy.signals import CRITIC, GATE, SIGNALS
 
 
 def needed(session: Session, call: Call, *, measured: bool) -> bool:
-    """Return whether a live loop makes a call that may be omitted; the critic is called only once all else is `measured`."""
+    """Return whether a live loop needs to make a call; the critic is called only once all else is `measured`."""
     assert call.without is not None
     without = call.without.observed
     if call.part == CRITIC:
@@ -25,7 +25,7 @@ def needed(session: Session, call: Call, *, measured: bool) -> bool:
 def _needs_answer(session: Session, without: Round) -> bool:
     """Return whether the decision at a round without an answer needs the answer.
 
-    It does if the policy stops there, or if the rule, evaluated member by member, reaches a signal of the answer.
+    It does if the policy stops at this round, or if the rule, evaluated member by member, reads a signal of the answer.
     """
     if session.policy.reads_every_answer or session.would_stop(without):
         return True
@@ -33,7 +33,7 @@ def _needs_answer(session: Session, without: Round) -> bool:
 
 
 class PendingAnswer:
-    """The answer of round 0, not generated so far because it was not needed.
+    """The answer of round 0, not yet generated because it was not needed.
 
     It is generated if the loop ends without another answer, and dropped once a later round has one.
     """
@@ -42,14 +42,14 @@ class PendingAnswer:
         self._rest: PendingCall | None = None
 
     def observed(self, session: Session, result: RoundResult) -> Round:
-        """Return the round in the form for the session."""
+        """Return the round as the session needs it."""
         if result.is_answered:
             return result.observed
         self._rest = result.rest
         return unmeasured(session, result.observed)
 
     def due(self, session: Session, observed: Round | None) -> PendingCall | None:
-        """Return the call to make before the session observes a round, or ends (None); at most once."""
+        """Return the call to make before the session observes a round, or before it ends (None); at most once."""
         if self._rest is None or (observed is not None and observed.index == 0):
             return None
         rest = self._rest
@@ -66,7 +66,7 @@ class PendingAnswer:
 
     @staticmethod
     def answered(session: Session, result: RoundResult) -> Session:
-        """Return the session with the answer of round 0, which it did not read, so that its decisions stay the same."""
+        """Return the session with the answer of round 0 added; its decisions stay the same."""
         fresh = Session(session.policy, missing="ignore")  # its rounds were already checked
         for observed in (unmeasured(session, result.observed), *session.rounds[1:]):
             fresh.observe(observed)

@@ -1,4 +1,4 @@
-"""Check what a host passes besides responses: gold answers, labels, metrics and names of signals."""
+"""Check a host's values besides responses: gold answers, labels, metrics and names of signals."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _RESERVED_NAMES = frozenset(
 
 
 def checked_golds(golds: str | Sequence[str]) -> tuple[str, ...]:
-    """Raise if gold answers are not texts."""
+    """Return gold answers as a tuple; raise if they are not texts."""
     texts = (golds,) if isinstance(golds, str) or not isinstance(golds, Iterable) else tuple(golds)
     if not all(isinstance(gold, str) for gold in texts):
         raise DataError(f"gold answers are texts, not {golds!r}")
@@ -45,7 +45,7 @@ def check_signal_names(names: Iterable[str], labels: Iterable[str] = ()) -> None
 
 
 def checked_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """Raise if labels are not texts, or have the name of one of this library's columns."""
+    """Return labels; raise if one is not text, or has the name of one of this library's columns."""
     for name, text in labels.items():
         ours = name in _RESERVED_NAMES or name in SIGNALS or name in METRICS
         if not isinstance(name, str) or not name.isidentifier() or ours or not isinstance(text, str):
@@ -54,7 +54,7 @@ def checked_labels(labels: Mapping[str, str]) -> dict[str, str]:
 
 
 def checked_metric(name: str, value: float) -> float | None:
-    """Check that a metric lies in [0, 1], and return it; None if it is unknown."""
+    """Return a metric after checking that it lies in [0, 1]; None if it is unknown."""
     number = as_number(value)
     if (
         not name.isidentifier()

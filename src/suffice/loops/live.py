@@ -1,4 +1,4 @@
-"""The common part of live loops: make a round, measure what the policy reads, decide, and return the best answer."""
+"""The common part of live loops: run a round, measure signals that the policy reads, decide, and return."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Outcome(Displayed):
         question: The question.
         decision: The final decision, with answer and reason.
         rounds: All rounds that ran.
-        error: The failure of the model, if any; the decision still has the best answer before it.
+        error: The failure of the model, if any; the decision still contains the best answer before it.
         surplus: Samples that were requested in a wave but not needed for the decision, see `SamplingLoop`.
     """
 
@@ -79,7 +79,7 @@ class LiveLoop(ABC):
 
     Attributes:
         policy: Decides when to stop and which answer to return.
-        enrichers: Measure signals by calls of their own if the policy reads them.
+        enrichers: Components that measure signals by extra calls if the policy reads them.
     """
 
     independent_rounds: ClassVar[bool]
@@ -97,7 +97,7 @@ class LiveLoop(ABC):
     @property
     @abstractmethod
     def capabilities(self) -> frozenset[str]:
-        """Capabilities of the models, in the terms of `Signal.needs`."""
+        """Capabilities of the models, as named in `Signal.needs`."""
 
     @property
     @abstractmethod
@@ -111,7 +111,7 @@ class LiveLoop(ABC):
 
     @abstractmethod
     def configuration(self) -> Mapping[str, Any]:
-        """Return all values besides policy and enrichers that change a recording, without secrets."""
+        """Return all values except policy and enrichers that affect a recording, without secrets."""
 
     @abstractmethod
     def verify(self) -> None:
@@ -147,12 +147,12 @@ class LiveLoop(ABC):
 
     @property
     def at_once(self) -> int:
-        """Number of rounds requested at once, before the policy decides on the first of them."""
+        """Number of rounds requested together, before the policy decides on the first of them."""
         return 1
 
     @property
     def provenance(self) -> Mapping[str, Any]:
-        """Metadata that a recording stores about these rounds, besides the configuration."""
+        """Metadata on these rounds that a recording stores, in addition to the configuration."""
         return {}
 
     def cells(self, r: int) -> Mapping[str, str]:
@@ -161,7 +161,7 @@ class LiveLoop(ABC):
         return self.labels
 
     def billed(self, r: int, costs: Mapping[str, Cost]) -> Mapping[str, Cost]:
-        """Return the costs of round `r` by the names under which they are priced; by default, the components."""
+        """Return the costs of round `r` under the names that prices use; by default, the components."""
         del r
         return costs
 
@@ -186,7 +186,7 @@ class LiveLoop(ABC):
         Raises:
             NotFittedError: The policy lacks fitted state that its rule reads.
             LogprobsUnavailableError: The rule needs log-probabilities that the model does not provide.
-            ModelError: The rule needs something else that neither the model nor an enricher provides.
+            ModelError: The rule needs another capability that neither the model nor an enricher provides.
             ConfigMismatchError: The policy was fitted with another model, prompt or embedder.
         """
         self.policy.check(self._gives)
@@ -254,7 +254,7 @@ class LiveLoop(ABC):
         """Answer one question; if a model fails, return the best answer so far instead of raising.
 
         Raises:
-            AuthenticationFailedError: The endpoint refused the credentials: nothing was or will be answered.
+            AuthenticationFailedError: The endpoint refused the credentials, so no question can be answered.
         """
         if self.is_async:
             return run_blocking(self.run_async(question, passages))
@@ -286,7 +286,7 @@ def check_position(policy: Policy, model: Answerer) -> None:
     """Raise if a policy and a model read answers at different positions, since margins are then not comparable.
 
     Raises:
-        ConfigMismatchError: They do.
+        ConfigMismatchError: The positions differ.
     """
     theirs, position = model.fingerprint().get("position"), policy.answer_position
     ours = {"kind": "callable"} if position.kind == "callable" else position.to_dict()
@@ -298,7 +298,7 @@ def check_position(policy: Policy, model: Answerer) -> None:
 
 
 def fitted_of(parts: Mapping[str, object]) -> dict[str, Seen | None]:
-    """Return the non-empty `seen` attributes of components, by name."""
+    """Return the questions on which each component was fitted, by name, from their non-empty `seen` attributes."""
     records: dict[str, Seen | None] = {name: getattr(part, "seen", Seen()) for name, part in parts.items()}
     return {name: record for name, record in records.items() if record is None or record}
 
@@ -315,7 +315,7 @@ async def _has(course: Course, r: int, *, blocking: bool) -> bool:
 
 
 def _stepped(stream: AsyncGenerator[LiveStep], run: Callable[[Coroutine[Any, Any, Any]], Any]) -> Iterator[LiveStep]:
-    """Iterate over an asynchronous stream from synchronous code, so that each round appears as it ends."""
+    """Iterate over an asynchronous stream from synchronous code, so that each round is available when it ends."""
 
     async def step() -> LiveStep | None:
         return await anext(stream, None)

@@ -15,12 +15,12 @@ from suffice.policy.signals import CRITIC, CUMULATED, SIGNALS, Enricher
 
 
 def components_of(enrichers: Iterable[Enricher]) -> dict[str, str]:
-    """Return the enricher of each signal that enrichers name in their attribute `columns`."""
+    """Return which enricher measures each signal that enrichers list in their attribute `columns`."""
     return {signal: enricher.name for enricher in enrichers for signal in getattr(enricher, "columns", ())}
 
 
 async def measured(enricher: Enricher, question: str, observed: Round) -> Reply:
-    """Measure a round with an enricher; whatever it raises becomes a `ModelError`, which fails the question and not the run."""
+    """Measure a round with an enricher; any exception becomes a `ModelError`, which fails only the question."""
     try:
         return await enricher.measure(question, observed)
     except ModelError:
@@ -39,9 +39,9 @@ async def measure_lazily(
 ) -> tuple[Round, ModelError | None]:
     """Return a round with the measurements that the policy reads, and the error if one of them failed.
 
-    The members of the rule are evaluated in order, and each is measured only if earlier members leave the outcome open, so
-    that a live policy spends exactly what replay charges.  If the rule did not reach the critic and the loop continues, the
-    critic is called last, because the next draft reads its reply.
+    The members of the rule are evaluated in order, and signals of a member are measured only if earlier members leave
+    the outcome open, so that a live policy spends exactly what replay charges.  If the rule did not read the critic and
+    the loop continues, the critic is called last, because the next draft reads its reply.
     """
     by_name, components = {enricher.name: enricher for enricher in enrichers}, components_of(enrichers)
     pending = {*by_name, *([CRITIC] if result.rest else [])}
@@ -74,7 +74,7 @@ async def measure_lazily(
 
 
 def unmeasured(session: Session, observed: Round) -> Round:
-    """Return a round as final: signals of the user's own that were not measured become undefined instead of unknown."""
+    """Mark the user's own signals that were not measured as undefined, since the round is final."""
     return _with_undefined(observed, _own(session))
 
 
@@ -98,7 +98,7 @@ def with_reply(observed: Round, reply: Reply) -> Round:
 
 
 def _added(observed: Round, name: str, reply: Reply) -> Round:
-    """Add an enricher's reply to a round; the entry in the costs marks it as made."""
+    """Add an enricher's reply to a round; its entry in the costs shows that the call was made."""
     return with_reply(observed, replace(reply, costs={name: Cost(), **reply.costs}))
 
 
@@ -116,9 +116,9 @@ def _next(
     session: Session,
     observed: Round,
 ) -> tuple[str, int] | None:
-    """Return the next component that the policy needs, and the round to measure: 0 for this one, 1 for the previous one.
+    """Return the next component that the policy needs, and how many rounds back to measure: 0 or 1.
 
-    A signal that looks back also needs earlier rounds, which are measured only then.
+    A signal that looks back also needs the previous round, which is measured only then.
     """
     for signal in session.reads(observed):
         name = _component_of_signal(signal, components)
@@ -136,7 +136,7 @@ def _next(
 
 
 def _is_unclaimed(name: str, session: Session, components: Mapping[str, str]) -> bool:
-    """Return whether an enricher must measure every round because its signals are unknown."""
+    """Return whether an enricher must measure every round, because it does not list its signals."""
     raw = session.policy.raw_signals
     known = {
         *components.values(),

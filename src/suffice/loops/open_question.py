@@ -1,4 +1,4 @@
-"""One question while it is recorded: its rounds, its decision, and the audit that may follow."""
+"""One question while it is recorded: its rounds, its decision, and a possible audit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Ending = Literal["max_rounds", "exhausted", "rule", "failed", "cancelled"]
 
 
 class RoundReader(Protocol):
-    """The part of a recorder that its questions use: how it reads responses, and the settings that they share."""
+    """Protocol of the part of a recorder that its questions use: reading responses, and shared settings."""
 
     @property
     def start_round(self) -> int:
@@ -35,21 +35,21 @@ class RoundReader(Protocol):
 
     @property
     def normalizer(self) -> str:
-        """The name of what says which answers are the same."""
+        """The name of the normalizer that compares answers."""
 
     @property
     def is_deployed(self) -> bool:
-        """True if a policy of the user decides, and not the cap alone."""
+        """True if a user's policy decides, and not only the cap."""
 
     def read(self, response: Any, seen: Sequence[Round], seconds: float, fields: Mapping[str, Any]) -> Round:
-        """Return the round of a response after those of its question; see `OpenQuestion.observe`."""
+        """Read a response as the round that follows `seen`; see `OpenQuestion.observe`."""
 
 
 class OpenQuestion:
-    """One question while it is recorded; made by `Recorder.question`.
+    """One question while it is recorded; created by `Recorder.question`.
 
     Attributes:
-        question_id: Its name.
+        question_id: The id of the question.
         run: The id of this run, unique among all recorded questions.
         rounds: The rounds so far, including those of an audit.
         session: The session that decides; None without a policy and a cap.
@@ -78,17 +78,20 @@ class OpenQuestion:
 
     @property
     def done(self) -> bool:
-        """True once the question has ended: by the policy, its cap, or `end`; the rounds of its audit may remain."""
+        """True once the question has ended, by the policy, its cap, or `end`; rounds of its audit may remain."""
         return self._ended or self.decision is not None
 
     @property
     def auditing(self) -> bool:
-        """True while rounds of its audit remain: return the answer, and let the loop go on until this is False."""
+        """True while rounds of its audit remain.
+
+        Return the answer to the user, and let the loop continue until this is False.
+        """
         return self.session is not None and self.session.auditing
 
     @property
     def decision(self) -> Decision | None:
-        """The final decision, with the answer to return; None while the loop goes on, and without a policy and a cap."""
+        """The final decision, with the answer to return; None while the loop continues, or without policy and cap."""
         return None if self.session is None else self.session.decision
 
     @property
@@ -104,12 +107,12 @@ class OpenQuestion:
         metrics: Mapping[str, float] | None = None,
         **fields: Any,
     ) -> Decision | None:
-        """Record one round, and decide; in an audit, record one more round and return the decision again.
+        """Record one round and decide; during an audit, record one more round and return the same decision.
 
         Args:
             response: The client's response (see `Round.from_response`), a text, a `Reply`, or a `Round` of your own.
             seconds: Duration of the call, seconds; NaN if unknown.
-            metrics: Metrics of your own for the answer, in [0, 1], by name; NaN = unknown.
+            metrics: Your own metrics of the answer, in [0, 1], by name; NaN = unknown.
             **fields: Other fields of the `Round`: `passages`, `signals`, `feedback`, `costs`, ...
 
         Returns:
@@ -117,8 +120,8 @@ class OpenQuestion:
 
         Raises:
             DataError: The response cannot be read, the question has ended, or a value has another type.
-            UnknownSignalError: The round lacks a signal that the policy reads; it is recorded all the same.
-            NotFittedError: The policy lacks the calibrator of a signal that it reads; the round is recorded all the same.
+            UnknownSignalError: The round lacks a signal that the policy reads; it is still recorded.
+            NotFittedError: The policy lacks the calibrator of a signal that it reads; the round is still recorded.
         """
         if self._ended:
             raise DataError(f"question {self.question_id!r} has ended: begin a new one for another round")
@@ -146,7 +149,7 @@ class OpenQuestion:
         return self._commit(response, {"columns": row, "kinds": kinds}, rounds)
 
     def _commit(self, observed: Round, row: Mapping[str, Any], rounds: list[Round]) -> Decision | None:
-        """Commit a round and decide; with a stop, or in an audit, commit the decision and the end together with it."""
+        """Commit a round and decide; at a stop, or in an audit, the decision and the end are committed with it."""
         session = self.session
         if session is None or not (session.auditing or session.would_stop(observed)):
             self._journal.put(self.run, observed.index, row)
@@ -189,15 +192,16 @@ class OpenQuestion:
         """End the question, or its audit, for a reason.
 
         Args:
-            reason: `max_rounds` (the loop's cap), `exhausted` (nothing was left to try), `rule` (the loop decided to stop, so
-                that later rounds are unknown and the question is censored), `failed` or `cancelled` (left out of every figure).
-                An audit that ends for one of the last three is lost: the decision counts, but the loss by it stays unknown.
+            reason: `max_rounds` (the loop's cap), `exhausted` (nothing was left to try), `rule` (the loop decided to
+                stop, so that later rounds are unknown and the question is censored), `failed` or `cancelled` (left out
+                of every figure).  An audit that ends for one of the last three reasons is lost: the decision counts,
+                but its loss stays unknown.
 
         Returns:
             The decision, with the best answer so far; None without a policy and a cap.
 
         Raises:
-            DataError: Another reason, or the question has ended.
+            DataError: The reason is another one, or the question has ended.
         """
         if reason not in get_args(Ending):
             raise DataError(f"a question cannot end for the reason {reason!r}; allowed: {', '.join(get_args(Ending))}")
@@ -208,9 +212,9 @@ class OpenQuestion:
 
     @contextmanager
     def together(self) -> Iterator[Self]:
-        """Commit everything that the block records together, for a question whose rounds are already known.
+        """Commit all records of the block together, for a question whose rounds are already known.
 
-        If the block raises, nothing of it is recorded, and the question must not be used any more.
+        If the block raises, nothing is recorded, and the question must not be used any more.
         """
         journal = self._journal
         try:

@@ -1,4 +1,4 @@
-"""The plan of a recording: one value with what is recorded, where and how, which every executor runs."""
+"""The plan of a recording: one value with its questions, files and settings, which every executor runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from suffice.recordings.shards import Shard
 
 @dataclass(frozen=True, eq=False)
 class RecordingPlan:
-    """A recording to make; `suffice.loops.record` describes the arguments that both have.
+    """A plan of a recording; `suffice.loops.record` describes the arguments that both share.
 
     Args:
         notes: Sentences for the metadata of the file.
@@ -55,12 +55,12 @@ class RecordingPlan:
 
     @cached_property
     def files(self) -> RecordingFiles:
-        """The files of the recording; `RecordingFiles.at` says which paths are refused."""
+        """The files of the recording; see `RecordingFiles.at` for paths that raise."""
         return RecordingFiles.at(self.path, self.shard, self.journal_folder)
 
     @cached_property
     def share(self) -> QuestionShare | None:
-        """The questions of the shard, with their places among all; None without a shard."""
+        """The questions of the shard, with their positions among all; None without a shard."""
         if self.shard is None:
             return None
         if isinstance(self.questions, QuestionShare):
@@ -74,22 +74,22 @@ class RecordingPlan:
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """The values that change the recording."""
+        """The values that affect the recording."""
         return _configuration_of(self.loop, self.parallel_rounds)
 
 
 class PlanExecutor(Protocol):
-    """A way to run plans: each request as it comes (`suffice.loops.record_run.LiveExecutor`), or in batches (`BatchQueue`).
+    """Protocol of a way to run plans: with live requests (`LiveExecutor`), or in batches (`BatchQueue`).
 
     On a cluster, each worker runs the plan of its shard in one of these ways, see `suffice.loops.clusters`.
     """
 
     async def run(self, plan: RecordingPlan) -> RecordSummary:
-        """Record what the plan says, go on where an earlier run of the same plan was interrupted, and return the outcome."""
+        """Run a plan, resume an interrupted run of the same plan, and return the outcome."""
 
 
 def _configuration_of(loop: LiveLoop, parallel_rounds: bool) -> dict[str, Any]:
-    """Return all settings that a recording depends on; a journal or file of another configuration is refused."""
+    """Return all settings that a recording depends on, which its journal and file must share."""
     policy = loop.policy
     return {
         **loop.configuration(),
@@ -103,6 +103,6 @@ def _configuration_of(loop: LiveLoop, parallel_rounds: bool) -> dict[str, Any]:
 
 
 def _state_hash(state: Mapping[str, Any]) -> str:
-    """Return the hash of a signal's state; the questions it was fitted on are left out, as they do not change a recording."""
+    """Return the hash of a signal's state, without its fitting questions, which do not affect a recording."""
     deciding = {key: value for key, value in state.items() if key != "seen"}
     return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()[:16]

@@ -22,7 +22,7 @@ class Progress:
         resumed: Questions finished by earlier runs.
         failed: Questions cut short by a failing model in this run.
         costs: Costs of this run by component; replies from a response cache are free.
-        began: Start of the run, `time.monotonic` seconds.
+        began: Start of the run, seconds of `time.monotonic`.
     """
 
     total: int
@@ -54,13 +54,13 @@ class RecordSummary(Displayed):
         failed: Errors of failed questions, by question; running again completes them.
         replies: Rounds in the file with a reply of a model.
         unread: Replies without a readable answer.
-        cut: Number of those that were cut, by finish reason (`length`, `content_filter`, `error`, ...).
+        cut: Number of replies that were cut off, by finish reason (`length`, `content_filter`, `error`, ...).
         remedy: Advice about unread replies.
         costs: Costs of this run by component.
         seconds: Duration of the run.
         folder: The recording of all shards, of which the file is a part; None without shards.
-        incomplete: A sentence on what that folder lacks; empty if it is complete.
-        pending: Questions whose replies come with batches; while there are any, the file is not written.
+        incomplete: A sentence on the shards that the folder lacks; empty if it is complete.
+        pending: Questions whose replies will come with batches; while there are any, the file is not written.
         notes: Notes on awaited batches, and on what to do meanwhile.
     """
 
@@ -86,7 +86,7 @@ class RecordSummary(Displayed):
 
     @property
     def cut_note(self) -> str:
-        """A sentence on the number of replies that were cut, and its meaning; empty if none was."""
+        """A sentence on the replies that were cut off, with the consequences; empty if there are none."""
         if not self.cut:
             return ""
         reasons = ", ".join(f"{reason}: {n:,}" for reason, n in self.cut.items())

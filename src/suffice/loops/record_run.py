@@ -1,4 +1,4 @@
-"""One run of a recording's plan: what is in the journal is kept, and the rest is requested."""
+"""One run of a recording's plan: replies in the journal are kept, and the others are requested."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ _LOG = logging.getLogger(__name__)
 
 
 class LiveExecutor:
-    """Sends each request as it comes."""
+    """An executor that sends each request immediately."""
 
     async def run(self, plan: RecordingPlan) -> RecordSummary:
         """Run a plan; see `PlanExecutor`.
 
         Raises:
-            DataError: Replies to this recording come in batches.
+            DataError: This recording is waiting for replies in batches.
         """
         if plan.files.batches.exists():
             raise DataError(
@@ -58,7 +58,7 @@ class LiveExecutor:
 
 
 class RecordRun:
-    """One run of a plan: it takes in what is on disk, and asks the models for the rest."""
+    """One run of a plan, which uses the data on disk and asks the models for the rest."""
 
     def __init__(self, plan: RecordingPlan) -> None:
         self.plan, self.files, self.questions = plan, plan.files, plan.own_questions
@@ -76,7 +76,7 @@ class RecordRun:
         self.costs: set[str] = set()  # the cost columns of these
 
     async def run(self) -> RecordSummary:
-        """Record what the plan says; without the questions whose replies come with batches, if there are any.
+        """Record the plan's questions, except those whose replies will come with batches.
 
         Raises:
             SufficeError: See `suffice.loops.record`.
@@ -159,7 +159,7 @@ class RecordRun:
         return stored
 
     def _complete(self, stored: StoredRows) -> list[str]:
-        """Return the questions whose rows stay: all except failed ones that are requested again."""
+        """Return the questions whose rows are kept: all except failed ones that are requested again."""
         return [q for q, end in stored.ends.items() if end != "failed" or q not in self.texts]
 
     def _resume(self, journal: Journal, complete: Collection[str]) -> None:
@@ -175,7 +175,7 @@ class RecordRun:
         self.costs |= cost_names(rows)
 
     def _check_texts(self, recorded: Iterable[tuple[str, str]], where: Path) -> None:
-        """Raise if a question had another text under the same id."""
+        """Raise if a question's text differs from the recorded text of the same id."""
         for question_id, text in recorded:
             if self.texts.get(question_id, text) != text:
                 raise ConfigMismatchError(
@@ -255,7 +255,7 @@ class RecordRun:
             self.plan.on_progress(self.progress)
 
     def _assembly(self, journal: Journal, stored: StoredRows | None, complete: Collection[str]) -> Assembly:
-        """Return all rows in the order of the questions; questions of earlier runs only come last."""
+        """Return all rows in the order of the questions, followed by questions of earlier runs only."""
         if not self.new and not complete and self.questions:
             raise ModelError(f"no question was answered; the first failure: {next(iter(self.failed.values()))}")
         order = dict.fromkeys([*self.texts, *self.new, *complete])

@@ -30,14 +30,14 @@ from suffice.recordings.schema import PINNED_LABELS
 
 
 class Recorder:
-    """Records the rounds of a loop of your own, from any number of threads, tasks and processes.
+    """Records the rounds of your own loop, from any number of threads, tasks and processes.
 
     Each round is on disk once `observe` has returned, in a journal beside `path`.  The journal is part of the recording:
     `read_recording(path)` and every command read both.  When the program ends, or `save` is called, the questions that have
     ended move into the parquet file.  A question that has not ended, for instance because its process was killed, counts as
     failed: no figure uses it, and its rounds stay in the journal.
 
-    A log of production goes to a folder: each process appends to parts of its own there, and shares no lock with others.
+    A production log goes to a folder, in which each process appends to its own parts and shares no lock with others.
 
     >>> import tempfile
     >>> from suffice import read_recording
@@ -53,23 +53,24 @@ class Recorder:
             path that does not end in ``.parquet``, or an existing folder.
         policy: Decides when to stop: a policy, a policy file, or a rule or its text.  Questions that it stops are marked as
             censored.  None = the loop runs as it does without a recorder.
-        max_rounds: The cap of a loop without a policy; None = only the loop knows when it ends.
-        start_round: The index of the first round: 1, or 0 if it is the model alone, before any evidence.  A policy has its
-            own.
+        max_rounds: The cap of a loop without a policy; None = the loop ends each question itself.
+        start_round: The index of the first round: 1, or 0 if it is the model alone, before any evidence.  A policy
+            defines its own.
         answer_position: The position of the answer in a response.  None = that of the policy, or the whole text without a policy.
             If the policy has the default position, the whole text is also read until a response of the question has that
             position.
-        labels: Texts that all questions share, `model` for instance; policies fitted on the recording depend on `model`
-            and `prompt_id`.
+        labels: Texts that all questions share, such as `model`; policies fitted on the recording depend on `model` and
+            `prompt_id`.
         golds: Gold answers by the text of the question, for questions that begin without any.
         missing: The reaction to a round that lacks a signal of the policy; see `Session`.
-        audit: The share of questions that go on after the policy's stop, to measure the loss by stopping; None = none.
+        audit: The share of questions that continue after the policy's stop, to measure the loss of stopping; None =
+            none.
         shadow: Policies that decide on the same rounds and change nothing; the rounds at which they would stop are recorded.
         samples: Whether the rounds of a question are independent answers, so that their order means nothing; figures of the
             recording are then means over random orders.
         normalizer: Decides which answers of samples are the same, a name in `NORMALIZERS`; None = that of the policy.
-        part_questions: In a folder: the most questions of a part.
-        part_bytes: In a folder: a part takes no further question once its rounds have this many bytes.
+        part_questions: In a folder: the largest number of questions in a part.
+        part_bytes: In a folder: the size of its rounds, in bytes, at which a part takes no further questions.
 
     Raises:
         ConfigMismatchError: The file was recorded with other settings.
@@ -136,7 +137,7 @@ class Recorder:
     def _checked_following(
         self, audit: Audit | None, shadow: PolicySource | Iterable[PolicySource]
     ) -> tuple[Policy, ...]:
-        """Return the shadow policies; raise if they, or an audit, have no policy or cap to follow."""
+        """Return the shadow policies; raise if these, or an audit, lack a policy or cap to follow."""
         if audit is not None and not self.is_deployed:
             raise DataError(
                 "an audit runs what a policy cut off, and there is no policy: give policy=, or leave it out"
@@ -149,7 +150,7 @@ class Recorder:
         return tuple(shadow_policies(shadow, self.policy).values())
 
     def _compared_by(self, normalizer: str | None) -> str:
-        """Return the normalizer that decides which samples agree; raise if there are no samples, or the policy has another."""
+        """Return the normalizer that compares samples; raise without samples, or if the policy has another one."""
         theirs = DEFAULT_NORMALIZER if self.policy is None else self.policy.normalizer
         if normalizer is None:
             return theirs if self.samples else DEFAULT_NORMALIZER
@@ -166,7 +167,7 @@ class Recorder:
 
     @property
     def journal(self) -> RoundJournal | None:
-        """The journal of rounds not yet in the parquet file; of a folder, that of the part that takes new questions, if any."""
+        """The journal of rounds that are not yet in the parquet file; in a folder, the journal of the current part."""
         return self._log.journal
 
     @property
@@ -205,15 +206,16 @@ class Recorder:
     ) -> OpenQuestion:
         """Begin a question: ``with recorder.question(...) as run``, or ``async with``.
 
-        The same question may be recorded several times; all of them are one unit for statistics.
+        The same question may be recorded several times; its records form one unit for statistics.
 
         Args:
             question: Its text.
             golds: Gold answers, for EM and F1; empty if unknown.  None = the recorder's `golds` for this text.
-            question_id: Its name; None = a hash of the text.  Recorded again, it is ``NAME#2``, ``NAME#3``, ...
-            request_id: Names this request among those of the question, for an audit: it then draws each request by itself.
-                None = all requests of a question share one draw.
-            labels: Texts of your own, for columns of these names.
+            question_id: The id of the question; None = a hash of the text.  If it is recorded again, it becomes
+                ``NAME#2``, ``NAME#3``, ...
+            request_id: An id of this request, so that an audit draws each request separately.  None = all requests of a
+                question share one draw.
+            labels: Your own texts, for columns of these names.
 
         Raises:
             DataError: The text is blank, or an argument has another type.
@@ -223,7 +225,7 @@ class Recorder:
 
     @contextmanager
     def at_once(self, question: str, *, question_id: str | None = None) -> Iterator[OpenQuestion]:
-        """Record a question whose rounds are already known, in one commit with all that the block records.
+        """Record a question whose rounds are already known; everything in the block is one commit.
 
         If the block raises, nothing of the question is recorded.
 
@@ -241,16 +243,16 @@ class Recorder:
     def resume(self, state: Mapping[str, Any]) -> OpenQuestion:
         """Continue a question from the state of `OpenQuestion.to_state`; its rounds are not recorded twice.
 
-        If its loop was taken back to an earlier state, the question may have ended on disk, or have other rounds there.  These
-        stay as they are, and the question is recorded again from the state's rounds on.
+        If the loop returned to an earlier state, the question may have ended on disk, or have other rounds there.
+        Those stay unchanged, and the question is recorded anew, starting with the state's rounds.
 
         Args:
             state: The values.
 
         Raises:
-            DataError: It has ended, or its audit went on elsewhere.
-            SchemaError: It is not the state of a question.
-            ConfigMismatchError: The question goes on, and the recorder has another policy.
+            DataError: The question has ended, or its audit was continued elsewhere.
+            SchemaError: The values are not the state of a question.
+            ConfigMismatchError: The question is still open, and the recorder has another policy.
         """
         if not isinstance(state, Mapping) or not isinstance(state.get("run"), str):
             raise SchemaError(f"this is not the state of a question that a Recorder records: {str(state)[:80]!r}")
@@ -311,7 +313,7 @@ class Recorder:
         return Question(question_id=name, question=text, answers=answers)
 
     def save(self) -> None:
-        """Move the questions that have ended into the parquet file, which is written anew; of a folder, only this part.
+        """Move ended questions into the parquet file, which is rewritten; in a folder, only this process's part.
 
         Raises:
             DataError: The disk is full, or the path cannot be written.
@@ -319,7 +321,10 @@ class Recorder:
         self._log.save()
 
     def close(self) -> None:
-        """Save, also when the program ends; questions that are still open stay in the journal."""
+        """Save; open questions stay in the journal.
+
+        This also runs when the program ends.
+        """
         atexit.unregister(self._log.close)
         self._log.close()
 

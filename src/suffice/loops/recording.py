@@ -50,13 +50,14 @@ def record(
 
     Args:
         questions: Questions with unique ids.
-        loop: The models, and a policy with the rounds, the answer position and fitted signal state.
+        loop: The loop with its models, and a policy with the rounds, the answer position and fitted signal state.
         path: The parquet file; the journal is beside it until the recording is complete.  With a shard, a folder.
         shard: Record only the questions of this share, into a part of the folder.  Every process is given all questions, or
             what `suffice.loops.retrieval.load_share` returns, which has only its own in memory; the one that completes the set writes `manifest.json`, and until then the folder cannot be read.
         journal_folder: If `path` is a URL: where the journal is on this machine; None = the user's cache folder.  It is copied to
             the URL about every minute, so that another machine takes the recording up and pays again for that minute at most.
-        concurrency: Questions in flight, which limits the calls (times the rounds if they are parallel, or their wave).
+        concurrency: Number of concurrent questions, which limits concurrent calls (times the number of parallel rounds,
+            or the wave).
         parallel_rounds: Send the rounds of a question together; prefix caches are then not used as in a live run, and
             the file contains `cache_state: unknown`.
         allow_unread: Continue if no answer can be read from the replies to the first eight questions.
@@ -88,7 +89,7 @@ def record(
 def _with_arguments_of(
     blocking: Callable[_P, _T],
 ) -> Callable[[Callable[..., Coroutine[Any, Any, _T]]], Callable[_P, Coroutine[Any, Any, _T]]]:
-    """Declare that an asynchronous function takes the arguments of the one that waits for it."""
+    """Declare that an asynchronous function has the same arguments as its blocking counterpart."""
 
     def declared(function: Any) -> Any:
         function.__signature__ = inspect.signature(blocking)

@@ -1,4 +1,4 @@
-"""The reader of responses for `Round.from_response`, registered so that rounds know no models.
+"""The reader of responses for `Round.from_response`, registered so that rounds need not import models.
 
 The interfaces of models are loaded when the first response is read.
 """

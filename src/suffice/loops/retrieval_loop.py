@@ -1,4 +1,4 @@
-"""The retrieval loop: rank once, reveal one passage a round, stop when the policy says so (TASR section 3.1)."""
+"""The retrieval loop: rank once, reveal one passage per round, stop by the policy (TASR section 3.1)."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ class RetrievalLoop(LiveLoop):
 
     `run` and `stream` take the question's own passages; without any, they search the retriever's corpus.
 
-    With a gate, round 0 is decided before it is answered: the gate's cost is that of deciding, and the closed-book
-    answer is generated only if the policy stops there or reads it, continuing the gate's pass if possible.  If a gate
-    fails, its signals are undefined and evidence is retrieved.  A recording contains both parts of every round 0; a
-    question whose gate or answer failed there is requested again.
+    With a gate, round 0 is decided before it is answered: the gate costs only its decision, and the closed-book answer
+    is generated only if the policy stops at round 0 or reads the answer, by continuing the gate's pass if possible.  If
+    a gate fails, its signals are undefined and evidence is retrieved.  A recording contains both parts of every round
+    0; a question whose gate or answer failed is requested again.
 
     Attributes:
         model: Answers from the revealed passages.
         retriever: Ranks the question's pool or a corpus.
         policy: Decides when to stop and which answer to return.
         gate: Decides at round 0; None = round 0, if the policy has one, is the model's answer alone.
-        enrichers: Measure signals by calls of their own if the policy reads them.
+        enrichers: Components that measure signals by extra calls if the policy reads them.
     """
 
     independent_rounds: ClassVar[bool] = True
@@ -60,20 +60,20 @@ class RetrievalLoop(LiveLoop):
 
     @property
     def depends(self) -> Mapping[str, Any]:
-        """The model and its prompt, and the gate."""
+        """The configuration that fitted state depends on: the model, its prompt, and the gate."""
         fingerprint = self.model.fingerprint()
         pinned = {key: fingerprint[key] for key in ("revision", "content", "prompt_id") if key in fingerprint}
         return {"model": fingerprint.get("model", self.model.name), **pinned, **self._gates()}
 
     @property
     def fitted(self) -> dict[str, Seen | None]:
-        """The fitting questions of enrichers, retriever and gate; None for a gate without such a record."""
+        """The questions on which enrichers, retriever and gate were fitted; None for a gate without such a record."""
         gates = {} if self.gate is None else {GATE: getattr(self.gate, "seen", None)}
         return {**super().fitted, **fitted_of({"retriever": self.retriever}), **gates}
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Model, retriever, and the prompt if there is one."""
+        """The text columns of a recording: model, retriever, and the prompt if there is one."""
         labels = {"model": self.model.name, "retriever": self.retriever.name}
         prompt = self.model.fingerprint().get("prompt_id")
         return labels if prompt is None else {**labels, "prompt_id": str(prompt)}
@@ -164,7 +164,7 @@ class _GatedRound:
         self.verdict: Verdict | None = None
 
     def calls(self) -> Steps:
-        """Decide, then answer."""
+        """Yield the call of the gate, then the call for the answer."""
         undefined = dict.fromkeys(self.gate.capabilities, math.nan)
         verdict_reply = yield Call(
             part=GATE,

@@ -137,7 +137,7 @@ def row_of(
 
 
 def said_columns(observed: Round) -> dict[str, Any]:
-    """Return the columns with a round's texts and other facts."""
+    """Return the columns with a round's texts and related facts."""
     columns: dict[str, Any] = {
         "answer": observed.answer,
         "text": observed.text,

@@ -1,4 +1,4 @@
-"""The sampling loop: it draws independent answers to one question until a vote says that there are enough."""
+"""The sampling loop, which draws independent answers to a question until a vote is decided."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SET_BY_THE_LOOP = ("temperature", "seed")
 
 
 def sample_seed(seed: int, question: str, sample: int) -> int:
-    """Return the seed of one sample: a stable hash, so that samples and questions draw independently.
+    """Return the seed of one sample, a stable hash, so that samples and questions are drawn independently.
 
     >>> sample_seed(0, "Where is the tower?", 1) == sample_seed(0, "Where is the tower?", 1)
     True
@@ -47,19 +47,19 @@ class SamplingLoop(LiveLoop):
     """Asks the same question repeatedly and independently until the policy has enough answers.
 
     Round i is the i-th answer, from round 1 to the policy's `max_rounds`.  A rule that counts votes (`lead(3)`,
-    `adaptive_consistency`, ...) stops the loop, and a selector of samples returns the majority.  An answer that cannot be
-    read costs a call and casts no vote.  `run` and `stream` take contexts, which every sample sees.
+    `adaptive_consistency`, ...) stops the loop, and a selector of samples returns the majority.  An unreadable answer
+    costs a call and casts no vote.  `run` and `stream` take contexts, which every sample sees.
 
     Several models answer in turn, the cheapest first: a panel, or a cascade.  Their order is part of the loop; a model that is
     listed twice answers twice in each turn.  Prompts also take turns: the next one is used once all models had the last.
 
-    With `wave=w`, w samples are requested at once.  The policy decides in the order of the requests, not of the arrival, which
-    would favour short answers.  When it stops, the requests in flight are cancelled.  Their cost is the component `surplus` of
-    the outcome: their calls are counted, and the tokens of a cancelled call are unknown.  The seconds of a sample are those by
-    which it prolonged its wave.
+    With `wave=w`, w samples are requested at once.  The policy decides in the order of the requests, not of the
+    arrival, which would favour short answers.  When it stops, the requests in flight are cancelled.  Their cost is the
+    component `surplus` of the outcome: their calls are counted, and the tokens of a cancelled call are unknown.  A
+    sample's seconds are the time by which it prolonged its wave.
 
-    With `use_n` a wave is one request for several choices (the field `n`), of which each has an equal share of the call
-    and its tokens.  If the endpoint returns fewer, the others are requested by themselves, with a warning.
+    With `use_n` a wave is one request for several choices (the field `n`), each of which is charged an equal share of
+    the call and its tokens.  If the endpoint returns fewer, the missing ones are requested separately, with a warning.
 
     Attributes:
         model: Answers; or several models, in the order in which they are asked.
@@ -69,7 +69,7 @@ class SamplingLoop(LiveLoop):
         prompts: Variants of the prompt, used in turn; empty = the prompt of each model.
         wave: Number of samples requested at once.
         use_n: True to make each wave one request.
-        enrichers: Measure signals by calls of their own if the policy reads them: a verifier, for instance.
+        enrichers: Components that measure signals by extra calls if the policy reads them, such as a verifier.
 
     Raises:
         DataError: A field has another type or contradicts another one.
@@ -120,7 +120,7 @@ class SamplingLoop(LiveLoop):
 
     @cached_property
     def _settings(self) -> tuple[dict[str, Any], ...]:
-        """For each source, the settings that decide its samples."""
+        """For each source, the settings that affect its samples."""
         ours = {} if self.temperature is None else {"temperature": float(self.temperature)}
         return tuple({**source.fingerprint(), **ours, "seed": self.seed} for source in self._sources)
 
@@ -130,21 +130,21 @@ class SamplingLoop(LiveLoop):
 
     @cached_property
     def choices(self) -> _Choices:
-        """The endpoint's behaviour at requests for several choices so far."""
+        """The endpoint's behaviour so far for requests with several choices."""
         return _Choices()
 
     def source(self, r: int) -> ChatModel:
-        """Return the model that gives sample `r`, with its prompt."""
+        """Return the model, with its prompt, that gives sample `r`."""
         return self._sources[(r - 1) % len(self._sources)]
 
     @property
     def exchangeable(self) -> bool:
-        """True if any order of the samples is as likely as another: one model, one prompt."""
+        """True if the order of the samples is arbitrary: one model, one prompt."""
         return all(settings == self._settings[0] for settings in self._settings)
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """Capabilities that every model has, and contexts."""
+        """Capabilities that all models have, and contexts."""
         own = frozenset.intersection(*(source.capabilities for source in self._sources))
         return own | {"passages", "costs"}
 
@@ -160,7 +160,7 @@ class SamplingLoop(LiveLoop):
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Models and prompts in turn; a row has those of its sample."""
+        """The text columns of a recording: models and prompts in turn; each row has those of its sample."""
         return {
             "model": _in_turn(model.name for model in self.models),
             "prompt_id": _in_turn(source.prompt.prompt_id for source in self._sources),
@@ -203,7 +203,7 @@ class SamplingLoop(LiveLoop):
         return {**models, "normalizer": self.policy.normalizer, **({"n": self.wave} if self.use_n else {})}
 
     def verify(self) -> None:
-        """Compare the answer positions, and check that samples can differ and votes are returned.
+        """Compare the answer positions; check that samples can differ and that the majority is returned.
 
         Raises:
             DataError: Samples would all be equal, the policy does not start with round 1, a prompt needs another answer
@@ -253,12 +253,12 @@ class SamplingLoop(LiveLoop):
 
 @dataclass(slots=True)
 class _Choices:
-    """Knowledge, so far, of whether the endpoint returns as many choices as requested."""
+    """A record of whether the endpoint returns as many choices as requested."""
 
     complete: bool = True
 
     def count(self, endpoint: str, returned: int, requested: int) -> None:
-        """Note the number of choices that a request returned, and warn if some are missing."""
+        """Record the number of choices that a request returned, and warn if some are missing."""
         if returned < requested:
             self.complete = False
             _CHOICES_LOG.warning(
@@ -270,7 +270,7 @@ class _Choices:
 
 
 class _SamplingCourse(ContextCourse):
-    """The samples of one question: a round is one answer, or one choice of a request for several."""
+    """The samples of one question: each round is one answer, or one of several choices of a request."""
 
     def __init__(self, loop: SamplingLoop, question: str, passages: Sequence[Passage]) -> None:
         super().__init__(question, passages, loop.policy.max_rounds)
@@ -304,7 +304,7 @@ class _SamplingCourse(ContextCourse):
         return self._brought[r]
 
     async def _request(self, r: int, n: int, *, blocking: bool = False) -> list[Reply]:
-        """Send one request for `n` samples from `r` on, and return those that came."""
+        """Send one request for `n` samples from `r` on, and return those that arrived."""
         model, loop = self.loop.source(r), self.loop
         send = partial(model.complete_several if blocking else model.complete_several_async, sample=r - 1, seed=None)
         if loop.seed is not None:
@@ -328,12 +328,12 @@ def _with_variant(model: ChatModel, prompt: Prompt) -> ChatModel:
 
 
 def _with_advice(error: ModelError) -> ModelError:
-    """Add advice to the error of a request for several choices, which the endpoint may not support."""
+    """Add advice to the error of a request for several choices, which an endpoint may not support."""
     if type(error) is not ModelError or error.retryable:
         return error
     return ModelError(f"{error}. If it refuses several choices (n), leave out use_n (--set use-n=true)")
 
 
 def _in_turn(names: Any) -> str:
-    """Join distinct names, in their order, to one text."""
+    """Join distinct names, in order, into one text."""
     return " + ".join(dict.fromkeys(names))

@@ -21,7 +21,7 @@ from suffice.recordings.journal import Journal
 
 
 class RecordedTrajectory:
-    """The rounds of one question, from the journal if they are there, else from the models."""
+    """The rounds of one question, from the journal if it contains them, else from the models."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class RecordedTrajectory:
         self.times: dict[int, float] = {}
 
     async def run(self, indices: Sequence[int], *, at_once: int) -> None:
-        """Make these rounds in order, `at_once` of them together.
+        """Run these rounds in order, `at_once` of them together.
 
         Raises:
             ConfigMismatchError: A committed reply belongs to another question or other passages.
@@ -68,7 +68,7 @@ class RecordedTrajectory:
         self.rounds[r] = observed
 
     async def _reply(self, r: int, call: Call) -> Reply:
-        """Return the committed reply to a call; if there is none, make the call and commit its reply."""
+        """Return the committed reply to a call; if there is none, make the call and commit the reply."""
         digest = hashlib.sha256(json.dumps(call.asked).encode()).hexdigest()[:16]
         payload = self.committed.get((r, call.part))
         if payload is None:

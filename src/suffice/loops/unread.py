@@ -1,4 +1,4 @@
-"""Count replies without a readable answer, and stop recording if there are no others."""
+"""Count replies without a readable answer, and stop recording if all replies are unreadable."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def count_unread(path: Path) -> tuple[int, int, dict[str, int]]:
 
 @dataclass(slots=True, kw_only=True)
 class ReadReplies:
-    """The replies to the finished questions of a recording run, and the advice if no answer can be read from them."""
+    """The counts of replies in a recording run, and advice if no answer can be read from them."""
 
     remedy: str
     journal: Path

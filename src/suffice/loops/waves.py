@@ -1,4 +1,4 @@
-"""Request several rounds at once, and let the policy decide on them in the order of the requests.
+"""Request several rounds at once, while the policy decides on them in the order of the requests.
 
 Short answers often arrive first, so that deciding in the order of arrival would favour them.
 """
@@ -29,7 +29,7 @@ class Surplus:
         cost: The cost of these samples, without waiting time.  Tokens are NaN if one was cancelled, since the number that it had
             generated is unknown.
         samples: Number of these samples.
-        cancelled: Number of those that were cancelled in flight.
+        cancelled: Number of these samples that were cancelled in flight.
     """
 
     cost: Cost = field(default_factory=Cost)
@@ -48,7 +48,7 @@ class Surplus:
 
 
 class Wave:
-    """The rounds of one question that are in flight."""
+    """The rounds of one question that were requested together."""
 
     def __init__(self, width: int, last: int, make: Callable[[int], Coroutine[Any, Any, RoundResult]]) -> None:
         self._width, self._last, self._make = width, last, make
@@ -56,7 +56,7 @@ class Wave:
         self._waited = 0.0
 
     async def result(self, r: int) -> RoundResult:
-        """Return round `r`, and request its wave if that was not done; a wave of one never suspends by itself."""
+        """Return round `r`, after requesting its wave if necessary; a wave of one never suspends by itself."""
         if self._width == 1:
             return await self._make(r)
         if r not in self._tasks:

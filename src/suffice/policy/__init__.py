@@ -1,5 +1,5 @@
 """Deciding one question: rounds, signals, rules, selectors, calibration and the live session.
 
-Rounds enter; a `Decision` leaves, with its reason and the signals that led to it.  The same rule object decides live and replays a
-recording.  Needs numpy alone.
+From rounds it computes a `Decision`, with its reason and the signals that led to it.  The same rule object decides live
+and replays a recording.  It needs numpy only.
 """

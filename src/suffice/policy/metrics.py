@@ -35,9 +35,10 @@ def normalize_answer(text: str) -> str:
 
 
 def answer_key(text: str) -> str:
-    """Return the key by which two rounds' answers count as the same.
+    """Return the key by which the answers of two rounds are compared.
 
-    The normalised answer; where that is empty ("The The" loses both its words), the lowercased, stripped text.
+    The key is the normalised answer; if that is empty ("The The" loses both words), it is the lowercased, stripped
+    text.
 
     >>> answer_key("The The"), answer_key("the tempest.")
     ('the the', 'tempest')
@@ -111,9 +112,9 @@ METRICS: Mapping[str, Metric] = MappingProxyType(_ALL_METRICS)
 
 
 def register_metric(name: str) -> Callable[[_Metric], _Metric]:
-    """Return a decorator that adds a metric of one's own: recorded with every round, and a ``--metric`` of all commands.
+    """Return a decorator that adds your own metric, which is recorded in every round and available as ``--metric``.
 
-    For recordings without that column it is computed from their answers and gold answers.
+    In recordings without its column, the metric is computed from answers and gold answers.
 
     >>> @register_metric("same_length")
     ... def same_length(answer, golds):
@@ -149,14 +150,14 @@ def information_score(marks: Mapping[str, float], weights: Mapping[str, float] =
     0.9
 
     Args:
-        marks: By metric, each in [0, 1]; what is outside, NaN too, is undefined.
-        weights: By metric, on the simplex: none negative, together 1.
+        marks: Marks by metric, each in [0, 1]; values outside, and NaN, are undefined.
+        weights: Weights by metric, not negative and with the sum 1.
 
     Returns:
         The score; NaN where a mark with a non-zero weight is undefined or missing.
 
     Raises:
-        DataError: The weights are not on the simplex.
+        DataError: A weight is negative, or the sum is not 1.
     """
     if not all(weight >= 0 for weight in weights.values()) or not abs(sum(weights.values()) - 1) <= _OFF_SIMPLEX:
         raise DataError(f"weights must be >= 0 and add up to 1, not {dict(weights)!r}: divide them by their sum")

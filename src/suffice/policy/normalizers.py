@@ -1,17 +1,18 @@
 """Normalizers, which decide whether two answers count as the same.
 
-A vote among independent answers is only as good as this comparison.  The one of question answering, made for names and
+A vote among independent answers depends on this comparison.  The normalizer of question answering, made for names and
 phrases, confuses "-5" with "5" and "3.5" with "35".
 """
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
-from fractions import Fraction
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -21,21 +22,23 @@ import numpy.typing as npt
 from suffice.common.registry import registration
 from suffice.common.syntax import literal_of
 from suffice.errors import NotFoundError, did_you_mean
-from suffice.policy.metrics import answer_key
+from suffice.policy.metrics import answer_key, normalize_answer
+from suffice.policy.numbers_in_text import LONGEST as _LONGEST
+from suffice.policy.numbers_in_text import is_number_alone, only_number, without_numbers
 
 Normalizer = Callable[[str], str | None]
 """Returns the key by which an answer is compared; None for an answer that cannot be read, which casts no vote."""
 
 
 class Grouping(ABC):
-    """A normalizer that compares all answers so far, for answers that have no key by themselves.
+    """A normalizer that compares all answers so far, for answers that have no key of their own.
 
     Called with a single answer, it returns a key under which only equal texts are the same.
     """
 
     @abstractmethod
     def ids(self, answers: Sequence[str | None]) -> list[float]:
-        """Return the number of each answer among the distinct ones, by first appearance; NaN for an answer that casts no vote.
+        """Number the distinct answers by first appearance; return each answer's number, NaN for one without a vote.
 
         The number of an answer depends only on the answers before it, so that a live vote equals its replay.
 
@@ -44,7 +47,7 @@ class Grouping(ABC):
         """
 
     def ids_of(self, answers: npt.NDArray[np.object_]) -> npt.NDArray[np.float64]:
-        """Return the `ids` along the last axis, shape of `answers`; what is not a text counts as missing."""
+        """Return the `ids` along the last axis, shape of `answers`; values that are not texts count as missing."""
         rows = answers.reshape(-1, answers.shape[-1]).tolist()
         ids = [self.ids([text if isinstance(text, str) else None for text in row]) for row in rows]
         return np.array(ids, dtype=np.float64).reshape(answers.shape)
@@ -71,28 +74,45 @@ NORMALIZERS: Mapping[str, Normalizer] = MappingProxyType(_ALL_NORMALIZERS)
 """All normalizers by name, built in and registered."""
 
 _NO_LITERAL = object()
-_LONGEST = 1000
-"""Most characters of a text that can be a number, a letter or a date."""
-
-_NUMBER = re.compile(
-    r"(?<![\w.])[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+|(?<=\d)\.)?(?:[eE][-+]?\d{1,3})?(?:\s*/\s*\d+)?(?!\w)"
-)
 _CONSTANTS = {"true": "True", "false": "False", "null": "None"}
-_MINUS = str.maketrans({"\u2212": "-", "\u2013": "-"})
+_MISSING = frozenset({"nan", "null", "none", "na", "n/a", "#n/a", "<na>"})
+_TRUTH = {"true": "true", "yes": "true", "false": "false", "no": "false"}
+_TRUTH_FIRST = re.compile(r"[\W_]*(true|yes|false|no)(?:[\W_]*|[.,:;!][\s\S]*)", re.IGNORECASE)
 _OPTION = re.compile(r"[\W_]*([A-Za-z])(?:[\W_]*|[).:\]][\s\S]*)")
-_BARE_NUMBER = re.compile(rf"\s*[-+]?[$€£]?\s*(?:{_NUMBER.pattern})(?<=[\d.])\s*%?\s*")
+_COMMA_FOR_POINT = str.maketrans(",.", ".,")
 _CLOSING = {"[": "]", "{": "}", "(": ")", "'": "'", '"': '"'}
 _PROGRAM = re.compile(
-    r"(?m)^\s*(?:def \w+\(|class \w+|import \w+|from [\w.]+ import |function \w*\(|#include\b|```|SELECT\s)"
+    r"(?m)^\s*(?:def \w+\(|class \w+|import \w+|from [\w.]+ import |function \w*\(|#include\b|```|(?i:SELECT)\s.*\s(?i:FROM)\s"
+    r"|return\b.*[\w)]$|(?:public|private|static) \w+|(?:int|void|char) \w+\(|(?:const|let|var) \w+ =|(?:for|while|if)\b.*[:{]$)"
 )
-_MOST = 0.95
-"""Least share of the texts that must be code (or, without gold answers, numbers) to guess that normalizer."""
+_SIGNS = re.compile(
+    r"[=<>{}\[\]^\\|]|\w_\w|\w\(|[\0)]\s*[-+*/]+\s*[\0\w(]|[\0\w]\s*[+*]+\s*[\0\w(]|\w\s*[/%]\s*[\0(]|\b\w\s*-\s*(?:\w\b|\0)|\w(?:\+\+|#)"
+)
+r"""Signs of code and formulas, with \0 for numbers, in which nothing may be left out."""
 
-_DATES = ("%m/%d/%Y", "%Y-%m-%d", "%B %d, %Y", "%b %d, %Y", "%d %B %Y", "%d %b %Y", "%m-%d-%Y", "%Y/%m/%d")
+_POWER = re.compile(r"(?<=[\w)}])\*\*(?=[\w({])")
+_UNCLEAR = re.compile(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+,\d|\d[eE][-+]?\d{4}")
+"""A decimal comma after points, and a power of ten that is too large."""
+
+_WEEKDAY = re.compile(r"^(?:Mon|Tues?|Wed(?:nes)?|Thu(?:rs)?|Fri|Sat(?:ur)?|Sun)(?:day)?\.?,?\s+", re.IGNORECASE)
+_ORDINAL = re.compile(r"(?<=\d)(?:st|nd|rd|th)\b(?: of\b)?", re.IGNORECASE)
+_WRITTEN = (
+    "%Y-%m-%d",
+    "%B %d, %Y",
+    "%b %d, %Y",
+    "%B %d %Y",
+    "%b %d %Y",
+    "%d %B %Y",
+    "%d %b %Y",
+    "%d %B, %Y",
+    "%Y/%m/%d",
+)
+_MONTH_FIRST = ("%m/%d/%Y", "%m-%d-%Y")
+_DAY_FIRST = ("%d/%m/%Y", "%d-%m-%Y", "%d.%m.%Y")
 
 
 def register_normalizer(name: str) -> Callable[[_Normalizer], _Normalizer]:
-    """Return a decorator that adds a normalizer of one's own, for policies to name.
+    """Return a decorator that adds your own normalizer, for policies to name.
 
     >>> @register_normalizer("first_word")
     ... def first_word(answer):
@@ -111,71 +131,127 @@ def register_normalizer(name: str) -> Callable[[_Normalizer], _Normalizer]:
 
 @register_normalizer(DEFAULT_NORMALIZER)
 def _qa_key(answer: str) -> str | None:
-    """Lower case, without punctuation and articles: for names and short phrases."""
+    """Return the key of a name or short phrase: lower case, without punctuation and articles."""
     return answer_key(answer) or None
 
 
 @register_normalizer("exact")
 def _exact_key(answer: str) -> str | None:
-    """The text itself, without white space around it."""
+    """Return the text itself as the key, without surrounding white space."""
     return answer.strip() or None
 
 
 @register_normalizer("number")
 def _number_key(answer: str) -> str | None:
-    """The only number of the text, or of what follows its last "=": 1,200.0 is 1200, and .5 is 1/2."""
-    if len(answer) > _LONGEST:
-        return None
-    values = {_fraction(match.group()) for match in _NUMBER.finditer(answer.translate(_MINUS).rpartition("=")[2])}
-    values.discard(None)
-    return str(values.pop()) if len(values) == 1 else None
+    """The only number of the text, or of what follows its last "=": 1,200.0 is 1200, and .5 is 1/2.
+
+    Sign and decimal point always count.  A unit, a currency and a percent sign do not: of 5, 5 km, $5 and 5 %, a question asks
+    for one, and golds leave out what the question says.  So 5 % is 5, never 0.05.
+    """
+    value = only_number(answer)
+    return None if value is None else str(value)
 
 
-def _fraction(text: str) -> Fraction | None:
-    top, _, bottom = text.replace(",", "").partition("/")
-    try:
-        return Fraction(top.strip()) / (Fraction(bottom.strip()) if bottom else 1)
-    except (ValueError, ZeroDivisionError):  # a lone sign or point, or a division by zero
+@register_normalizer("decimal_comma")
+def _decimal_comma_key(answer: str) -> str | None:
+    """As `number`, where the comma is the decimal point, and a point separates thousands: 1.234,5 is 2469/2."""
+    return _number_key(answer.translate(_COMMA_FOR_POINT))
+
+
+@register_normalizer("mixed")
+def _mixed_key(answer: str) -> str | None:
+    """As in question answering, but numbers count by value, with sign and decimal point, and code and formulas as written."""
+    text = answer.strip()
+    if text.lower() in _MISSING:
         return None
+    rest, values = without_numbers(text)
+    if not is_number_alone(text) and (_SIGNS.search("\0".join(rest)) or is_structured(text)):
+        return _literal_key(text)
+    words = [*map(normalize_answer, rest), ""]
+    parts = [part for place, value in enumerate([*values, ""]) for part in (words[place], str(value))]
+    return " ".join(filter(None, parts)) or answer_key(text) or None
+
+
+@register_normalizer("boolean")
+def _boolean_key(answer: str) -> str | None:
+    """Yes and true are the same, no and false, alone or before a comma or a full stop; 1 and 0 are numbers."""
+    match = _TRUTH_FIRST.fullmatch(answer[:_LONGEST])
+    return _TRUTH[match[1].lower()] if match else None
 
 
 @register_normalizer("letter")
 def _letter_key(answer: str) -> str | None:
-    """The letter of an option, alone or before its text: "b", "(B)" and "B) Paris" are B."""
+    """Return the letter of an option as the key: "b", "(B)" and "B) Paris" have the key B."""
     match = _OPTION.fullmatch(answer[:_LONGEST].strip())
     return match[1].upper() if match else None
 
 
 @register_normalizer("literal")
 def _literal_key(answer: str) -> str | None:
-    """A literal of Python or JSON, such as an output of code, whatever its spaces and quotes; else the text itself."""
+    """Return the value of a Python or JSON literal as the key, whatever its spaces and quotes; else the text."""
     text = answer.strip()
-    if not text:
-        return None
-    return repr(_evaluated(text, text))
+    return _written(_evaluated(text, text)) if text else None
+
+
+@register_normalizer("unordered")
+def _unordered_key(answer: str) -> str | None:
+    """As `literal`, but the order of the items of a list does not count; how often one occurs does."""
+    text = answer.strip()
+    value = _evaluated(text, text)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(sorted(map(_written, value)))}]"
+    return _written(value) if text else None
+
+
+def _written(value: object) -> str:
+    """Return a value as Python writes it, with the items of sets and objects in one order."""
+    if isinstance(value, dict):
+        items = sorted(f"{_written(key)}: {_written(item)}" for key, item in value.items())
+        return f"{{{', '.join(items)}}}"
+    if isinstance(value, list | tuple | set) and value:
+        items = [*map(_written, value)]
+        ends = {list: "[]", tuple: "()", set: "{}"}[type(value)]
+        return f"{ends[0]}{', '.join(sorted(items) if isinstance(value, set) else items)}{ends[1]}"
+    return repr(value)
 
 
 def _evaluated(text: str, default: object) -> object:
     """Return the value of a literal, or `default` if the text is not one."""
-    try:
-        return literal_of(_CONSTANTS.get(text, text)) if len(text) <= _LONGEST else default
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+    if len(text) > _LONGEST:
         return default
+    for read in (literal_of, json.loads):
+        with suppress(ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+            return read(_CONSTANTS.get(text, text) if read is literal_of else text)
+    return default
 
 
 @register_normalizer("math")
 def _math_key(answer: str) -> str | None:
     r"""A mathematical expression, in LaTeX or not, by its value: \frac{1}{2} and 0.5; it needs the extra `math`."""
-    from suffice.policy.expressions import expression_key
+    from suffice.policy.expressions import expression_key, is_available
 
-    return expression_key(answer)
+    if answer.strip().lower() in _MISSING or _UNCLEAR.search(answer):
+        return None
+    value = only_number(answer) if is_available() and is_number_alone(answer) else None
+    return expression_key(_POWER.sub("^", answer)) if value is None else str(value)
 
 
 @register_normalizer("date")
 def _date_key(answer: str) -> str | None:
     """A date, as YYYY-MM-DD; of two numbers before a year the first is the month."""
-    text = " ".join(answer[:_LONGEST].split()).strip(" .")
-    for pattern in _DATES:
+    return _date(answer, (*_WRITTEN, *_MONTH_FIRST))
+
+
+@register_normalizer("date_day_first")
+def _day_first_key(answer: str) -> str | None:
+    """A date, as YYYY-MM-DD; of two numbers before a year the first is the day."""
+    return _date(answer, (*_WRITTEN, *_DAY_FIRST))
+
+
+def _date(answer: str, patterns: Sequence[str]) -> str | None:
+    text = _WEEKDAY.sub("", " ".join(answer[:_LONGEST].split()).strip(" ."))
+    text = _ORDINAL.sub("", text)
+    for pattern in patterns:
         try:
             return datetime.strptime(text, pattern).date().isoformat()  # noqa: DTZ007 - a date has no time zone
         except ValueError:
@@ -198,7 +274,7 @@ def normalizer_of(name: str) -> Normalizer:
 
 
 def match(answer: str | None, golds: Iterable[str], normalizer: str) -> float:
-    """Return whether an answer is one of the gold answers by a normalizer; NaN without gold answers.
+    """Return 1.0 if an answer equals a gold answer by a normalizer, else 0.0; NaN without gold answers.
 
     >>> match("18.0", ["18"], "number"), match(None, ["18"], "number"), match("18", [], "number")
     (1.0, 0.0, nan)
@@ -211,69 +287,12 @@ def match(answer: str | None, golds: Iterable[str], normalizer: str) -> float:
     return float(key is not None and key in keys) if keys else math.nan
 
 
-def guess_normalizer(golds: Iterable[str], answers: Iterable[str] = ()) -> str:
-    r"""Return the name of the normalizer that fits these gold answers: the most specific one that can read all of them.
-
-    >>> guess_normalizer(["18.0", "1,200"]), guess_normalizer(["A", "(C)"]), guess_normalizer(["05/01/2021"])
-    ('number', 'letter', 'date')
-    >>> guess_normalizer(["Oslo", "7"]), guess_normalizer(["True", "False"]), guess_normalizer([])
-    ('qa', 'qa', 'qa')
-    >>> guess_normalizer(["[1, 2]", "'-'"]), guess_normalizer(["def f(x):\n    return -x"])
-    ('literal', 'literal')
-    >>> guess_normalizer([], answers=["-5", "5.0", "$1,200"])
-    'number'
-
-    Expressions in LaTeX are `math` where the extra of that name is installed.
-
-    Args:
-        golds: The gold answers.
-        answers: Where there are no gold answers, what the model said: mostly numbers alone, or mostly code.
-    """
-    from suffice.policy.expressions import expression_key, is_available, looks_mathematical
-
-    texts = golds if isinstance(golds, Collection) else list(golds)
-    if not any(True for _ in texts):
-        return _guess_by_answers(answers)
-    if (
-        any(map(looks_mathematical, texts))
-        and is_available()
-        and all(expression_key(text) is not None for text in texts)
-    ):
-        return "math"
-    for name in ("date", "letter", "number"):
-        if all(_ALL_NORMALIZERS[name](text) is not None for text in texts):
-            return name
-    return _literal_or_default(texts)
-
-
-def _guess_by_answers(answers: Iterable[str]) -> str:
-    """Return the normalizer that fits answers without gold answers; one of them in prose is not a number."""
-    texts = answers if isinstance(answers, Collection) else list(answers)
-    if _share(lambda text: _BARE_NUMBER.fullmatch(text.translate(_MINUS)) is not None, texts) >= _MOST:
-        return "number"
-    return _literal_or_default(texts)
-
-
-def _literal_or_default(texts: Collection[str]) -> str:
-    is_code = _share(_is_code, texts) >= _MOST and any(map(_is_structured, texts))
-    return "literal" if is_code else DEFAULT_NORMALIZER
-
-
-def _share(holds: Callable[[str], bool], texts: Iterable[str]) -> float:
-    """Return the share of texts for which `holds` is true; 0 without texts."""
-    n = true = 0
-    for text in texts:
-        n += 1
-        true += holds(text)
-    return true / n if n else 0.0
-
-
-def _is_code(text: str) -> bool:
+def is_code(text: str) -> bool:
     """Return whether a text is a literal of Python or JSON, a number or a program."""
-    return _evaluated(text.strip(), _NO_LITERAL) is not _NO_LITERAL or _is_structured(text)
+    return _evaluated(text.strip(), _NO_LITERAL) is not _NO_LITERAL or is_structured(text)
 
 
-def _is_structured(text: str) -> bool:
+def is_structured(text: str) -> bool:
     """Return whether a text is a program, or begins and ends as a literal in brackets or quotes does."""
     text = text.strip()
     is_enclosed = len(text) > 1 and _CLOSING.get(text[0]) == text[-1]

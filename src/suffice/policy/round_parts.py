@@ -17,7 +17,8 @@ class Passage:
 
     Attributes:
         passage_id: Identity within the corpus or the question's pool.
-        title: Title; a loop reveals none twice where the retriever tells passages apart by it (`Retriever.identity`).
+        title: Title; a loop reveals no title twice if the retriever identifies passages by title
+            (`Retriever.identity`).
         text: The text that the model reads.
         score: The retriever's score; its unit is the retriever's. NaN if unranked.
     """
@@ -35,9 +36,9 @@ class Token:
     Attributes:
         text: The token as the endpoint spells it; a part of a character may appear as a replacement character.
         logprob: Log-probability of the token that was generated, nats; NaN if not given.
-        alternatives: `(text, log-probability in nats)` of the most likely tokens at this position, as given, the
-            generated one usually among them.
-        raw: The token's bytes where the endpoint gives them; None otherwise.
+        alternatives: The most likely tokens at this position, as `(text, log-probability in nats)`; they usually
+            include the generated token.
+        raw: The token's bytes if the endpoint gives them, else None.
     """
 
     text: str

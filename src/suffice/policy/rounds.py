@@ -1,7 +1,7 @@
 """One round of an answer loop, and many rounds as arrays.
 
 `Round` is what a loop observes; `Rounds` is the array view that rules read: shape ``(n_rounds,)`` for one live
-question, ``(n_questions, n_rounds)`` for a recording.  Both ways the same code decides.
+question, ``(n_questions, n_rounds)`` for a recording.  The same code decides in both cases.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _readers: list[Callable[..., Reply]] = []
 
 
 def read_responses_by(reader: Callable[..., Reply]) -> None:
-    """Register the function that `Round.from_response` reads responses with; the last one counts.
+    """Register the function with which `Round.from_response` reads responses; the last registered one is used.
 
     This module cannot import the interfaces of models, since these import rounds.
 
@@ -76,16 +76,16 @@ class Reply:
     """The reply of a component for one round: a model, a gate, a critic, a judge or an embedder.
 
     Attributes:
-        answer: The answer read out of the text; None if there is none.
+        answer: The answer extracted from the text; None if there is none.
         text: The generated text, unchanged.
         tokens: Generated tokens with log-probabilities; None if the endpoint gives none.
         answer_tokens: The run of `tokens` that spells the answer, first non-white-space token first; None if it
             cannot be located or there are no tokens.
-        signals: Signals that the model measured itself (the span reader's margin, say), by name.
-        costs: By component.
-        finish_reason: As the endpoint gives it.
-        reply_model: The model that the endpoint names; None if it names none.
-        system_fingerprint: What the endpoint says of its own configuration; None if it says nothing.
+        signals: Signals that the model measured itself (such as the span reader's margin), by name.
+        costs: Costs by component.
+        finish_reason: The reason for the end of the reply, in the endpoint's words.
+        reply_model: The model named in the endpoint's reply; None if it names none.
+        system_fingerprint: The endpoint's fingerprint of its configuration; None if it gives none.
         from_cache: Whether a response cache answered; the costs are then those of the original call.
         embedding: The answer's embedding, shape ``(width,)``; None if it was not embedded. Not compared by ``==``.
     """
@@ -112,14 +112,14 @@ class Round:
         answer: The answer or draft; None if the round produced none.
         text: The generated text.
         answer_tokens: Tokens of the answer with log-probabilities; None if unavailable.
-        passages: All evidence of this round in the order in which it was revealed: the new one is last.
+        passages: All evidence up to this round in the order in which it was revealed; the newest passage is last.
         pool_scores: The retriever's scores of all candidates of the question, best first.
-        signals: Signals measured by the host or the model, by name; they win over computed ones.
-        costs: What the round spent, by component (`generator`, `retrieval`, `judge:NAME`, ...).
-        finish_reason: As the endpoint gives it.
+        signals: Signals measured by the host or the model, by name; they take precedence over computed ones.
+        costs: Costs of the round by component (`generator`, `retrieval`, `judge:NAME`, ...).
+        finish_reason: The reason for the end of the reply, in the endpoint's words.
         feedback: A critic's reply to the draft.
-        reply_model: The model that the endpoint names; None if it names none.
-        system_fingerprint: What the endpoint says of its own configuration; None if it says nothing.
+        reply_model: The model named in the endpoint's reply; None if it names none.
+        system_fingerprint: The endpoint's fingerprint of its configuration; None if it gives none.
         embedding: The answer's embedding, shape ``(width,)``; None if it was not embedded. Not compared by ``==``.
     """
 
@@ -139,7 +139,7 @@ class Round:
 
     @classmethod
     def of(cls, index: int, reply: Reply, **others: Any) -> Round:
-        """Return the round of a reply; other fields take the place of those of the reply.
+        """Build a round from a reply; other fields replace those of the reply.
 
         >>> Round.of(1, Reply(answer="Oslo"), feedback="Say where.").answer
         'Oslo'
@@ -158,35 +158,36 @@ class Round:
         provider: Provider | None = None,
         **others: Any,
     ) -> Round:
-        """Return the round of a response: answer, its tokens with log-probabilities, usage, and why it ended.
+        """Build a round from a response: its answer, tokens with log-probabilities, usage, and finish reason.
 
         >>> Round.from_response({"choices": [{"message": {"content": "Oslo"}}]}, index=2).answer
         'Oslo'
 
         Args:
-            response: A chat completion, completion or response of OpenAI's client, a message of Anthropic's, what LiteLLM
-                returns, each as an object or as its JSON in a dict; a message of the assistant with `role` and `content`; or plain text.
-                One that only calls tools has no answer, nor has one that was cut: by `length`, a filter or an error.
+            response: A chat completion, completion or response of OpenAI's client, a message of Anthropic's, or a reply
+                of LiteLLM, each as an object or as a dict of its JSON; an assistant's message with `role` and
+                `content`; or plain text.  A response that only calls tools has no answer, and neither has one that was
+                cut off by `length`, a filter or an error.
             index: The round.
-            position: Where the answer is, an `AnswerPosition`; None = the whole text, after any thinking block.
+            position: The position of the answer, an `AnswerPosition`; None = the whole text after any thinking block.
             seconds: Duration of the call, seconds; NaN if unknown.
-            provider: Whose interface the response must have; None = any of these.
-            **others: Other fields, in the place of those of the response.
+            provider: The provider whose interface the response must have; None = any of these.
+            **others: Other fields, which replace those of the response.
 
         Raises:
-            DataError: It is none of these, reports a failure, or has several choices.
+            DataError: The response is none of these, reports a failure, or has several choices.
         """
         reply = _readers[-1](response, position=position, seconds=seconds, provider=provider)
         return cls.of(index, reply, **others)
 
     @classmethod
     def from_openai(cls, response: Any, **arguments: Any) -> Round:
-        """Return `from_response` of a chat completion, completion or response of OpenAI's interface, and of nothing else."""
+        """Build a round from a chat completion, completion or response of OpenAI's interface; see `from_response`."""
         return cls.from_response(response, provider="openai", **arguments)
 
     @classmethod
     def from_anthropic(cls, response: Any, **arguments: Any) -> Round:
-        """Return `from_response` of a message of Anthropic's interface, and of nothing else."""
+        """Build a round from a message of Anthropic's interface; see `from_response`."""
         return cls.from_response(response, provider="anthropic", **arguments)
 
     def to_dict(self) -> dict[str, Any]:
@@ -222,7 +223,7 @@ class Round:
         'Oslo'
 
         Raises:
-            SchemaError: It is not such a round.
+            SchemaError: The values are not such a round.
         """
         try:
             tokens, vector = data["answer_tokens"], data["embedding"]
@@ -249,7 +250,7 @@ class Round:
 
 
 def _as_vector(values: list[float]) -> npt.NDArray[np.float32]:
-    """Return an embedding with the precision that it had."""
+    """Return an embedding in its original precision."""
     wide = np.array(values, dtype=np.float64)
     with np.errstate(over="ignore"):
         narrow = wide.astype(np.float32)
@@ -258,15 +259,15 @@ def _as_vector(values: list[float]) -> npt.NDArray[np.float32]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision(Result):
-    """The outcome of one observed round.
+    """The decision after one observed round.
 
     Attributes:
         stop: Whether the loop ends here.
-        stop_round: The round at which it ends; None while it goes on.
-        answer_round: The round whose answer is returned; None while it goes on or if no round has an answer.
-        answer: That answer.
-        reason: Why it ended; None while it goes on.
-        fired: The text of the rule, or of its member, that held; None unless `reason` is `rule`.
+        stop_round: The round at which the loop ends; None while it continues.
+        answer_round: The round whose answer is returned; None while the loop continues, or if no round has an answer.
+        answer: The returned answer; None without `answer_round`.
+        reason: The reason for the stop; None while the loop continues.
+        fired: The text of the rule, or of its member, that fired; None unless `reason` is `rule`.
         signals: The signals that the policy read at this round; NaN where undefined.
     """
 
@@ -283,7 +284,7 @@ class Decision(Result):
         """Return the decision that `to_dict` wrote.
 
         Raises:
-            SchemaError: It is not such a decision.
+            SchemaError: The values are not such a decision.
         """
         try:
             return cls(**{**data, "signals": {k: number_from_json(v) for k, v in data["signals"].items()}})
@@ -291,23 +292,23 @@ class Decision(Result):
             raise SchemaError(f"this is not a decision as `Decision.to_dict` writes it: {error!r}") from None
 
     def tables(self) -> list[Table]:
-        """Return what was decided, as one table."""
+        """Return the decision as one table."""
         read = ", ".join(f"{name} = {value:.4g}" for name, value in self.signals.items())
         facts = {name: getattr(self, name) for name in ("stop_round", "answer", "answer_round", "reason", "fired")}
         return [facts_table("Decision", {"stop": "yes" if self.stop else "no", **facts, "signals": read})]
 
 
 class Rounds:
-    """Rounds as columns: what rules and selectors read.
+    """Rounds as columns, which rules and selectors read.
 
     Args:
-        columns: By signal name, each of shape ``(..., n_rounds)``; NaN = undefined.
+        columns: Columns by signal name, each of shape ``(..., n_rounds)``; NaN = undefined.
         index: The rounds that the last axis stands for, shape ``(n_rounds,)``, consecutive integers.
-        seen: Which rounds exist, shape ``(..., n_rounds)``; a trajectory that ended early has a tail of False.
+        seen: Mask of the rounds that exist, shape ``(..., n_rounds)``; False after the end of a trajectory.
         answers: The answers, same shape, None where missing; needed by selectors only.  Or a function that returns them,
             called when they are first read.
-        normalizer: Which answers are the same; None = by `suffice.policy.metrics.answer_key`.
-        answered: Which rounds have an answer, same shape; None = it is looked up when it is first needed.
+        normalizer: The normalizer that compares answers; None = `suffice.policy.metrics.answer_key`.
+        answered: Mask of the rounds with an answer, same shape; None = computed when first needed.
     """
 
     __slots__ = ("_answers", "answered", "columns", "index", "normalizer", "seen")
@@ -345,8 +346,8 @@ class Rounds:
         """Return some of the rounds.
 
         Args:
-            take: Returns the wanted part of an array of this shape.
-            index: Their numbers.
+            take: A function that returns the selected part of an array of this shape.
+            index: The numbers of the selected rounds.
         """
         return Rounds(
             {name: take(column) for name, column in self.columns.items()},
@@ -358,7 +359,7 @@ class Rounds:
         )
 
     def derived(self, columns: Mapping[str, Floats], normalizer: Callable[[str], str | None] | None = None) -> Rounds:
-        """Return the same rounds with other columns, and with what makes two answers the same."""
+        """Return the same rounds with other columns, and another normalizer for comparing answers."""
         return Rounds(columns, self.index, self.seen, self._answers, normalizer, answered=self.answered)
 
     def __getitem__(self, name: str) -> Floats:
@@ -382,7 +383,7 @@ class Rounds:
     def from_columns(
         cls, columns: Mapping[str, Sequence[Any] | Floats], *, start: int = 1, answers: Sequence[Any] | None = None
     ) -> Rounds:
-        """Return a view of plain sequences, the convenient way into `Rule.fires`.
+        """Build a view from plain sequences, for calling `Rule.fires` directly.
 
         >>> rounds = Rounds.from_columns({"p_correct": [0.3, 0.81, 0.8]})
         >>> rounds.shape, rounds["round"].tolist()

@@ -1,4 +1,4 @@
-"""Hashes of the questions that something was fitted, chosen or certified on, so that figures on the same questions can say so."""
+"""Hashes of the questions on which a part was fitted, chosen or certified, to mark figures on the same questions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SEEN_KEYS = ("tune_ids", "tune_texts")
 
 
 def id_hash(question_id: str) -> str:
-    """Return the first 16 hexadecimal digits of sha256 of a question id: what policies and splits store.
+    """Return the first 16 hexadecimal digits of the SHA-256 of a question id, as stored in policies and splits.
 
     >>> id_hash("5a77e70f")
     '2dd53066e8421fa3'
@@ -26,7 +26,7 @@ def id_hash(question_id: str) -> str:
 
 
 def text_hash(question: str) -> str:
-    """Return the hash of a question's normalised text, by which it is known again under another id.
+    """Return the hash of a question's normalised text, which identifies the question under another id.
 
     >>> text_hash("Who wrote The Tempest?") == text_hash("who wrote  tempest")
     True
@@ -35,7 +35,7 @@ def text_hash(question: str) -> str:
 
 
 def one_name_per_text(names: Sequence[str], texts: Sequence[str | None] | None) -> list[str]:
-    """Return the names by which questions are divided into sets; questions with the same normalised text share the smallest name.
+    """Return the names that divide questions into sets; questions with the same text share the smallest name.
 
     Links are transitive: if two clusters share a text, all of their questions have one name.
 
@@ -45,8 +45,8 @@ def one_name_per_text(names: Sequence[str], texts: Sequence[str | None] | None) 
     ['a', 'a', 'a']
 
     Args:
-        names: Of the questions, or of their clusters.
-        texts: The questions, None where one is missing; None = no text is known.
+        names: Names of the questions, or of their clusters.
+        texts: Texts of the questions, None where missing; None = all are unknown.
     """
     if texts is None:
         return list(names)
@@ -72,15 +72,15 @@ def one_name_per_text(names: Sequence[str], texts: Sequence[str | None] | None) 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Questions that something was fitted, chosen or certified on.
+    """Questions on which some part was fitted, chosen or certified.
 
     >>> seen = Seen.of(["q1"], ["Who wrote The Tempest?"])
     >>> seen.among(["q1", "q2", "q3"], ["Who sang it?", "who wrote the tempest", None]).tolist()
     [True, True, False]
 
     Attributes:
-        ids: Hashes of their ids.
-        texts: Hashes of their normalised texts; empty where the texts are not on record.
+        ids: Hashes of the questions' ids.
+        texts: Hashes of the questions' normalised texts; empty if they were not recorded.
     """
 
     ids: frozenset[str] = frozenset()
@@ -88,13 +88,15 @@ class Seen:
 
     @classmethod
     def of(cls, ids: Iterable[str], texts: Iterable[str | None] = ()) -> Seen:
-        """Return the questions of these ids and texts; a text that is missing or normalises to nothing is left out."""
+        """Build the hashes from ids and texts; texts that are missing or normalise to nothing are left out."""
         named = {text for text in texts if text is not None and normalize_answer(text)}
         return cls(frozenset(map(id_hash, ids)), frozenset(map(text_hash, named)))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any] | None) -> Seen | None:
-        """Return the questions that `to_dict` wrote, also into a larger object; None if nothing is on record.
+        """Read the hashes that `to_dict` wrote; None if there are none.
+
+        `data` may have further keys.
 
         Raises:
             SchemaError: The hashes are not lists of text.
@@ -120,11 +122,11 @@ class Seen:
         return bool(self.ids or self.texts)
 
     def among(self, ids: Sequence[str], texts: Sequence[str | None] | None = None) -> npt.NDArray[np.bool_]:
-        """Return a mask of the questions that are among these, by id or by text, shape ``(n,)``.
+        """Return a mask of the given questions that are among these, by id or text, shape ``(n,)``.
 
         Args:
             ids: The questions' ids.
-            texts: Their texts, None where one is missing; None = ids alone are compared.
+            texts: The questions' texts, None where missing; None = compare ids only.
         """
         by_id = np.array([bool(self.ids) and id_hash(name) in self.ids for name in ids], dtype=np.bool_)
         if texts is None or not self.texts:

@@ -1,6 +1,6 @@
 """Present the figures of a replay as one HTML page, as text or as JSON.
 
-Figures enter; a page leaves that opens from disk without a network.
+The page opens from disk without a network.
 """
 
 from suffice.presentation.data import Report, ReportCell, Settings, make_report

@@ -34,7 +34,7 @@ from suffice.verdicts.diagnostics.calibration import named_reports, reports_by_r
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportPart:
-    """A part that another evaluation adds to a page, before the parts that every report has.
+    """A part that another evaluation adds to a page, before the parts that every report contains.
 
     Attributes:
         title: Its heading.
@@ -84,7 +84,7 @@ class Settings:
         margins: Margins for non-inferiority and equivalence.
         cost: The cost compared for "cheapest" and "dominated", see `replay`.
         ledger: The calls that a policy is charged for, see `replay`.
-        command: The command that made the report; empty if none did.
+        command: The command that produced the report; empty if it was not produced by one.
     """
 
     metrics: tuple[str, ...] = ("f1", "em")
@@ -103,12 +103,12 @@ class ReportCell:
     Attributes:
         name: Its name in the report.
         result: The replay.
-        prepared: The recording as the replay saw it, without failed questions.
+        prepared: The recording as replayed, without failed questions.
         policies: The policies, in the order of the result's first rows.
         extra: Tables of the diagnostics, by heading.
         notes: Notes on figures that could not be computed, with the reasons.
         parts: Parts that other evaluations add.
-        advice: Advice on changing the loop itself; None if that cannot be given, see the notes.
+        advice: Advice on changing the loop itself; None if impossible, see the notes.
     """
 
     name: str
@@ -133,12 +133,12 @@ class ReportCell:
 
     @cached_property
     def stopped(self) -> list[Stopped]:
-        """For each policy, the round that it returned for each question."""
+        """For each policy, its stops and the answers that it returned."""
         return [Stopped.of(self.prepared, policy) for policy in self.policies]
 
     @cached_property
     def reliability(self) -> dict[str, dict[str, CalibrationReport]]:
-        """Agreement of calibrated signals with exact match: by signal, then `all rounds` and each round."""
+        """Reports on calibrated signals against exact match: by signal, then `all rounds` and each round."""
         if "em" not in self.prepared.recording.table.column_names:
             return {}
         em = outcome(self.prepared.recording, "em")
@@ -215,7 +215,7 @@ class Report(Displayed):
     settings: Settings
 
     def cells_table(self) -> Table:
-        """Return all policies of all cells, one row each."""
+        """Return a table of all policies in all cells, one row for each."""
         metric = self.settings.metrics[0]
         name = " or ".join(dict.fromkeys(row.baseline for cell in self.cells for row in cell.rules))
         return Table.of(
@@ -239,7 +239,7 @@ class Report(Displayed):
         )
 
     def tables(self) -> list[Table]:
-        """Return the table of all cells together, if there are several, and those of each cell."""
+        """Return the table of all cells, if there are several, and the tables of each cell."""
         together = [self.cells_table()] if len(self.cells) > 1 else []
         return [*together, *(table for cell in self.cells for table in cell.tables())]
 

@@ -1,4 +1,4 @@
-"""Compute the diagnostics of a report: tables under headings, and notes on what could not be computed."""
+"""Compute the diagnostics of a report: tables under headings, and notes on those that cannot be computed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""State a report in sentences: the result first, then its caveats."""
+"""Word a report's result in sentences, followed by its caveats."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ class Headline:
         sentence: The result in one sentence: quality, calls, difference with interval, and a baseline that is as good for no
             more calls, if there is one.
         caveats: The caveats, one sentence each.
-        certificate: The statement of its certificate, or that it is void or suspended; empty if it has none.
+        certificate: The statement of the policy's certificate, or a note that it is void or suspended; empty without a
+            certificate.
     """
 
     sentence: str

@@ -50,8 +50,9 @@ def render_html(report: Report, *, everything: bool = False, passages: Passages 
 
     Args:
         report: The report to show.
-        everything: Include every trajectory and every slider, however large the page becomes.  Otherwise up to 300
-            trajectories, fewer where they are long, and the sliders of the first policies, within `LARGEST_PAGE` bytes.
+        everything: Whether to include every trajectory and slider, however large the page becomes.  Otherwise it has up
+            to 300 trajectories (fewer if they are long) and the sliders of the first policies, within `LARGEST_PAGE`
+            bytes.
         passages: Title and text of the evidence by question and passage id; recordings contain only the ids.
     """
     pool = Pool()
@@ -100,7 +101,7 @@ def parts_page(title: str, parts: Sequence[ReportPart], provenance: Table) -> st
 
 
 def _shown_cell(cell: ReportCell, sliders: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the values of a cell for the template, and under `data` those for the script."""
+    """Return a cell's values for the template; the script's values are under the key `data`."""
     result, rules = cell.result, cell.rules
     charts: dict[str, Any] = {f"pareto-{cost}": pareto_chart(result, cost) for cost in pareto_costs(result)}
     charts["stops"] = stops_chart(result, rules)
@@ -176,7 +177,7 @@ def _tile(key: str, column: Column, value: float | tuple[float, float], note: st
 
 
 def _sliders(cell: ReportCell, pool: Pool, room: int | None) -> tuple[list[dict[str, Any]], int]:
-    """Return the sliders of thresholds that fit into `room` bytes, at least the first, and the number of those left out."""
+    """Return the sliders that fit into `room` bytes (at least the first), and the number of omitted ones."""
     sliders: list[dict[str, Any]] = []
     if cell.prepared.cut.any():  # at nearly every threshold, some question would continue beyond the recording
         return sliders, 0
@@ -200,7 +201,7 @@ def _finite(values: dict[str, float]) -> dict[str, float | None]:
 
 
 def _browser(cell: ReportCell, seed: int, room: int | None, passages: Passages | None) -> dict[str, Any]:
-    """Return as many packed trajectories as fit."""
+    """Return as many packed trajectories as fit into `room` bytes."""
     n = len(cell.prepared.recording.question_ids)
     limit = n if room is None else min(FEW, n)
     while True:
@@ -224,13 +225,13 @@ def _template(name: str) -> str:
 
 
 def page_script(name: str) -> str:
-    """Return a page's script with the shared components put in place of their import, so that it is one file."""
+    """Return a page's script with the shared components inserted, so that it is one file."""
     shared = components().rpartition("export {")[0]
     return f'"use strict";\n(() => {{\n{shared}{_template(name)}}})();\n'
 
 
 def digest(script: str) -> str:
-    """Return a script's hash, by which the page's content security policy allows it."""
+    """Return a script's hash, for the page's content security policy."""
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
 
 

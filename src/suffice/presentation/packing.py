@@ -1,4 +1,4 @@
-"""Embed data in an HTML page: JSON that cannot end its script element, and arrays without loss."""
+"""Embed data in an HTML page: JSON that cannot close its script element, and lossless arrays."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def pack_bytes(data: bytes) -> str:
 class Pool:
     """The arrays of a page, each of them stored once.
 
-    An array is stored in byte planes: the first bytes of all its little-endian numbers, then the second bytes, and so on.
-    Neighbours in a plane are alike, so it compresses well.
+    An array is stored in byte planes: the first bytes of all its little-endian numbers, then the second bytes, and so
+    on.  Neighbouring bytes in a plane are similar, so it compresses well.
     """
 
     def __init__(self) -> None:

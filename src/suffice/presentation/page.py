@@ -1,4 +1,4 @@
-"""Make a report in one call: replay policies on recordings, and write the page."""
+"""Create a report in one call: replay policies on recordings, and write the page."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def report(
     passages: Passages | None = None,
     everything: bool = False,
 ) -> Report:
-    """Replay policies on recordings and collect the contents of a report, as one HTML page if `out` names a file.
+    """Replay policies on recordings and build a report, written as one HTML page if `out` names a file.
 
     >>> import tempfile
     >>> from suffice import Resampling, report
@@ -42,12 +42,12 @@ def report(
     Args:
         recordings: One recording, or several by name.
         policies: Policies; a rule or its text becomes a policy with the first recording's own settings.
-        out: The page, a file that opens without a network; None = none is written.
+        out: The file for the page, which opens without a network; None = write none.
         tune: The recording that policies were fitted on, for diagnostics such as drift; None if unknown.
-        settings: Metrics, baseline, draws and the like; None = the default ones.
+        settings: Metrics, baseline, draws and so on; None = the defaults.
         prices: Prices of language models by component; None = money is NaN.
         passages: Title and text of the evidence by question and passage id; recordings contain only the ids.
-        everything: Include every trajectory in the page, however large it becomes.
+        everything: Whether to include every trajectory in the page, however large it becomes.
 
     Raises:
         DataError: No recording, no policy, two policies of one label, or the page cannot be written.

@@ -1,4 +1,4 @@
-"""Compute a slider over one threshold of a policy: the exact stops and outcomes of each question at every threshold."""
+"""Compute a slider over one threshold of a policy: exact stops and outcomes of each question at every value."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Slider:
 
     Attributes:
         policy: The policy to vary.
-        literal: The comparison whose threshold moves.
+        literal: The comparison whose threshold varies.
         values: The signal of each question's rounds, ascending, NaN last, shape ``(n_questions, n_rounds)``.
         rounds: The rounds of the stop positions, shape ``(n_rounds,)``.
         stops: The position of the stop in each region, -1 where there is no round, shape
             ``(n_questions, n_rounds + 1)``.
         outcomes: Metrics, `calls`, `tokens`, `seconds` and `money` (USD) of each question in each region, shape of
             `stops`; `money` only with prices.
-        by_stop: Outcomes of a stop at each position that reads no signal, shape ``(n_questions, n_rounds)``.
+        by_stop: Outcomes of a stop at each position without reading a signal, shape ``(n_questions, n_rounds)``.
     """
 
     policy: Policy
@@ -57,14 +57,15 @@ class Slider:
         return region_of(self.values, threshold, closed=self.closed)
 
     def at(self, threshold: float) -> dict[str, float]:
-        """Return the mean of every outcome at a threshold, as `replay` gives them for the rule with that threshold."""
+        """Return the mean of every outcome at a threshold, equal to those of `replay` with that threshold."""
         rows, region = np.arange(len(self.stops)), self.region(threshold)
         return {name: float(values[rows, region].mean()) for name, values in self.outcomes.items()}
 
     def scale(self) -> tuple[float, float, float]:
         """Return the lowest and the highest position of the slider and its step, as round numbers.
 
-        The ends lie a step beyond the signal's finite values, so that nothing fires at one and everything at the other.
+        The ends lie one step beyond the signal's finite values, so that the comparison never fires at one end and
+        always at the other.
         """
         known = self.values[np.isfinite(self.values)]
         low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
@@ -75,7 +76,7 @@ class Slider:
         return _tidy(np.floor(low / step) * step - step), _tidy(np.ceil(high / step) * step + step), _tidy(step)
 
     def path(self, n: int = 81) -> list[dict[str, float]]:
-        """Return thresholds over the whole scale with their outcomes, without those that change nothing."""
+        """Return thresholds over the whole scale with their outcomes, omitting those with unchanged outcomes."""
         low, high, _ = self.scale()
         known = np.unique(self.values[np.isfinite(self.values)])
         places = np.linspace(low, high, n) if len(known) >= n else np.array([low, *known.tolist(), high])
@@ -121,12 +122,12 @@ class Slider:
 
 
 def _tidy(value: float) -> float:
-    """Round off the floating-point error of a number, to the form that people type."""
+    """Round off floating-point error, to a number that people would type."""
     return float(f"{value:.9g}")
 
 
 def slidable(policy: Policy) -> list[Threshold]:
-    """Return the comparisons of a policy's rule whose thresholds can move, those on continuous signals first."""
+    """Return the comparisons in a policy's rule whose thresholds can vary, those on continuous signals first."""
     return sorted(thresholds(policy.rule), key=lambda literal: literal.value in (0, 1) or literal.name == "round")
 
 

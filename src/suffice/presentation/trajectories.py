@@ -1,4 +1,4 @@
-"""Choose the questions that a report contains in full, and collect their rounds."""
+"""Choose the questions that a report shows in full, and collect their rounds."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ class Stopped:
         stops: Its stops.
         reasons: The reason for each question's stop.
         full: Position of the full budget's answer; -1 if there is none, or if a rule cut the recording.
-        differs: True if the full budget returns another answer (as normalised text); False if it never ran.
+        differs: Mask of the questions for which the full budget returns another answer (as normalised text); False if
+            it never ran.
     """
 
     policy: Policy
@@ -90,10 +91,10 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trajectories:
-    """Chosen questions.
+    """The questions that a report shows in full.
 
     Attributes:
-        chosen: Their positions in the recording, ascending.
+        chosen: Positions of these questions in the recording, ascending.
         disagreements: Number of these whose answer differs from the full budget's under any policy.
         n_disagreements: Number of such questions in the recording.
         n: Number of questions in the recording.
@@ -110,7 +111,7 @@ class Trajectories:
         return self.n - len(self.chosen)
 
     def sentence(self, seed: int) -> str:
-        """Return a sentence on the questions that are contained and left out."""
+        """Return a sentence on the questions that the page shows and omits."""
         if not self.left_out:
             return f"All {self.n:,} questions are here."
         rest = len(self.chosen) - self.disagreements
@@ -128,7 +129,7 @@ def choose(policies: Sequence[Stopped], n: int, limit: int, *, seed: int) -> Tra
     Args:
         policies: The stops of each policy; disagreements of the first one come first.
         n: Number of questions in the recording.
-        limit: The most questions to choose.
+        limit: The largest number of questions to choose.
         seed: Seed of the sample.
     """
     # Sort by the first policy that disagrees; since the sort is stable, the permutation stays random within each class.
@@ -195,7 +196,7 @@ def evidence(questions: str) -> dict[str, dict[str, Passage]]:
 
 
 def _evidence(rounds: Sequence[Mapping[str, Any]], known: Mapping[str, Passage]) -> dict[str, tuple[str, str]]:
-    """Return title and text of the passages that some round has seen."""
+    """Return title and text of the passages that were seen in some round."""
     seen = dict.fromkeys(name for one in rounds for name in one.get("passage_ids") or ())
     return {name: (known[name].title, known[name].text) for name in seen if name in known}
 
@@ -230,5 +231,5 @@ def _round_costs(columns: dict[str, Floats], q: int, r: int) -> dict[str, float 
 
 
 def _rounded(value: float) -> float | None:
-    """Round a number to the digits that people read; None if it is not finite."""
+    """Round a number for display; None if it is not finite."""
     return float(f"{value:.{_SHOWN_DIGITS}g}") if math.isfinite(value) else None

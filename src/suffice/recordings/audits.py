@@ -1,4 +1,4 @@
-"""Keep of a log what its loop did by itself: without the rounds of audits, and with its own stops as ends."""
+"""Reduce a log to its loop's own behaviour: no audit rounds, and its own stops as ends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def stop_rounds(recording: Recording) -> Floats:
 
 
 def without_audits(recording: Recording) -> Recording:
-    """Return the recording without rounds that ran after the answer; their questions then end by `rule`."""
+    """Return the recording without rounds that ran after the answer; the affected questions then end by `rule`."""
     rounds = recording.table.column("round").to_numpy()
     # A comparison with NaN is False: without a known stop, all rounds stay.
     later = rounds > stop_rounds(recording)[recording.row_question]
@@ -31,8 +31,8 @@ def without_audits(recording: Recording) -> Recording:
 def uncut(recording: Recording) -> Recording:
     """Return the recording with the loop's own stops as ends, as if no further rounds had been possible.
 
-    Policies then stop where the loop stopped or earlier, so every outcome is known.  If nothing says that the loop
-    stopped there by itself (`Recording.unexplained`), it may have gone on, and the question stays cut.
+    Policies then stop where the loop stopped or earlier, so every outcome is known.  If no reason is recorded for an
+    end (`Recording.unexplained`), the loop may have continued, and the question stays cut.
     """
     own = (recording.ends == "rule") & ~recording.unexplained
     if not own.any():

@@ -1,4 +1,4 @@
-"""State of a recording's batches on disk: the requests in each batch, and the replies; saved before and after each step."""
+"""State of a recording's batches on disk: their requests and replies, saved before and after each step."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ class SentBatch:
 
 @dataclass(frozen=True, slots=True)
 class KnownRequest:
-    """A request without a reply.
+    """A request that has no reply yet.
 
     Attributes:
         is_sent: True if a batch that has not ended contains it.
-        attempts: Number of batches that contained it.
-        error: The reason why the last one did not answer it.
+        attempts: Number of batches that have contained it.
+        error: The reason why the last batch did not answer it.
         is_final: True if it would fail again.
     """
 
@@ -85,8 +85,8 @@ class BatchState:
         path: The file; created if missing.
 
     Raises:
-        DataError: Another process has it open, or the disk is not writable.
-        SchemaError: It is damaged, or another kind of file.
+        DataError: Another process has the file open, or the disk is not writable.
+        SchemaError: The file is damaged, or of another kind.
     """
 
     def __init__(self, path: Path) -> None:

@@ -46,11 +46,12 @@ def request_key(request: Mapping[str, Any]) -> str:
 
 
 class ResponseCache:
-    """Responses by request, stored in a file.
+    """A cache of responses by request, stored in a file.
 
     A response is committed when `put` returns, so that killing the process loses nothing (a power cut may lose the last
-    responses, but does not damage the file).  The first of several responses to a request is kept, so that a cache always
-    answers the same.  The file must be on a local disk: sqlite's write-ahead log does not work on network drives.
+    responses, but does not damage the file).  The first of several responses to a request is kept, so that a cache
+    always gives the same answer.  The file must be on a local disk: sqlite's write-ahead log does not work on network
+    drives.
 
     Args:
         path: The file; created if missing.
@@ -110,7 +111,7 @@ class ResponseCache:
             connection.execute("INSERT OR IGNORE INTO responses VALUES (?, ?, ?)", (key, text, time.time()))
 
     def take(self, other: Path) -> None:
-        """Add the responses of another cache; if both have a response to a request, keep this one's.
+        """Add the responses of another cache; responses to the same request are kept from this cache.
 
         Raises:
             SchemaError: The other file is not a response cache, or is damaged.
@@ -129,7 +130,7 @@ class ResponseCache:
             return int(connection.execute("SELECT count(*) FROM responses").fetchone()[0])
 
     def close(self) -> None:
-        """Close the file; it may be called twice."""
+        """Close the file; closing it twice is allowed."""
         with self._lock:
             if self._connection is not None and self._pid == os.getpid():
                 self._connection.close()
@@ -146,7 +147,7 @@ class ResponseCache:
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
-        """Yield the connection to one thread at a time, and convert errors of sqlite to ours."""
+        """Yield the connection to one thread at a time, and convert sqlite's errors to this library's."""
         with self._lock:
             if self._closed:
                 raise DataError(f"the response cache {self.path} is closed")
@@ -204,7 +205,7 @@ def _check_is_cache(connection: sqlite3.Connection, path: Path) -> bool:
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
-    """Switch to the write-ahead log; wait for other processes, since sqlite itself does not wait for this switch."""
+    """Switch to the write-ahead log, waiting for other processes, since sqlite does not wait for this switch."""
     until = time.monotonic() + _CACHE_BUSY_S
     while True:
         try:

@@ -1,7 +1,8 @@
-"""Compute signals from recorded rounds, for recordings that lack their column.
+"""Compute signals from recorded rounds, for recordings without a column for them.
 
-A signal that was registered after a recording was made is computed by its own function, from the same `Round` objects that
-a live loop gives it.  A recording does not keep everything of a round; a function that reads a missing part is refused.
+A signal that was registered after a recording was made is computed by its own function, from the same `Round` objects
+that a live loop gives it.  A recording does not contain all parts of a round; a function that reads a missing part
+raises an error.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _NEVER_RECORDED = tuple(item.name for item in fields(Round) if item.name not in 
 
 
 def is_computed(name: str) -> bool:
-    """Return whether a signal is a registered function that declares no need, so that recorded rounds may be enough.
+    """Return whether a signal is a registered function without needs, so that recorded rounds may suffice.
 
     >>> is_computed("answer_length"), is_computed("answer_margin"), is_computed("my_own")
     (True, False, False)
@@ -39,7 +40,7 @@ def is_computed(name: str) -> bool:
 
 
 def source_columns(names: Collection[str], schema: pa.Schema) -> set[str]:
-    """Return the columns to read from a file: those it has, and the sources of signals to compute for those it lacks."""
+    """Return the columns to read: those that the file has, and the sources of signals that it lacks."""
     wanted = set(names)
     if any(is_computed(name) and name not in schema.names for name in names):
         wanted.update((*_TEXTS, EMBEDDING))
@@ -131,7 +132,7 @@ def _recorded_rounds(recording: RecordedColumns, absent: Any) -> Iterator[list[R
 
 
 def _is_measured(name: str) -> bool:
-    """Return whether a host or model measures a signal; then a live round has it among its signals, too."""
+    """Return whether a host or model measures a signal, so that a live round contains it, too."""
     return name not in SIGNALS or SIGNALS[name].compute is None
 
 

@@ -1,4 +1,4 @@
-"""Checksums of a recording; parquet itself has them only for pages, not for names, counts and headers.
+"""Checksums of a recording's header and columns, since parquet itself only has checksums of pages.
 
 The metadata of the file contains one checksum for the header (the JSON object and the names and kinds of columns) and
 one for the decoded values of each column.  A reader of some columns checks only those.  Chunks, row groups, encodings
@@ -39,7 +39,7 @@ class ColumnDigest:
     True
 
     Args:
-        after: Number of rows before the first one here, for checksums that are added.  Those of lists cannot be added.
+        after: Number of earlier rows, for checksums that are added up.  Checksums of lists cannot be added.
     """
 
     def __init__(self, after: int = 0) -> None:

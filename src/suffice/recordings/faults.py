@@ -1,4 +1,4 @@
-"""Convert errors of sqlite and the file system to ours."""
+"""Convert errors of sqlite and of the file system to this library's errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PRIMARY = 0xFF
 
 @contextmanager
 def sqlite_faults(path: str | Path, *, locked: str, damaged: str) -> Iterator[None]:
-    """Raise our errors instead of sqlite's, with a message for a file that is locked, and one for a file that is damaged."""
+    """Convert sqlite's errors to this library's, with one message for a locked file and one for a damaged file."""
     try:
         yield
     except sqlite3.ProgrammingError:  # such as a closed connection: a bug, not a fault of the file

@@ -1,4 +1,4 @@
-"""Locks of open files, which end with the process however it ends."""
+"""Locks of open files, which end with the process in any case."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if sys.platform == "win32":
     _LOCKED_BYTE = 1 << 62  # far behind the end, since on Windows nobody can read a locked byte
 
     def try_lock(file: IO[bytes] | io.FileIO, *, shared: bool = False) -> bool:
-        """Lock an open file unless another one has its lock; return whether it is locked now."""
+        """Lock an open file unless another process holds the lock; return whether this succeeded."""
         del shared
         os.lseek(file.fileno(), _LOCKED_BYTE, os.SEEK_SET)
         try:
@@ -31,7 +31,7 @@ else:
     import fcntl
 
     def try_lock(file: IO[bytes] | io.FileIO, *, shared: bool = False) -> bool:
-        """Lock an open file unless another one has its lock; return whether it is locked now.
+        """Lock an open file unless another process holds the lock; return whether this succeeded.
 
         Args:
             file: The file, opened for writing unless the lock is shared.
@@ -47,5 +47,5 @@ else:
         return True
 
     def unlock(file: IO[bytes] | io.FileIO) -> None:
-        """Release the lock of a file, also for forked processes that have inherited the file."""
+        """Release the lock of a file, even for forked processes that have inherited the file."""
         fcntl.flock(file, fcntl.LOCK_UN)

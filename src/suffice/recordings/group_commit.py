@@ -1,4 +1,4 @@
-"""Commit writes of several threads to one file together, so that all of them wait for the disk only once."""
+"""Commit writes of several threads to one file together, so that they wait for the disk only once."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Write:
 
     Attributes:
         value: Its content.
-        error: The reason why it was refused; None if it was not.
-        turn: Set once the write was committed or refused, or once its thread must commit all waiting writes.
+        error: The reason why it was rejected; None if it was not.
+        turn: Set when the write is committed or rejected, or when its thread must commit all waiting writes.
         leads: Whether its thread must commit all waiting writes.
     """
 
@@ -33,13 +33,13 @@ class Write:
 class Writers:
     """The threads of this process that write to one file.
 
-    One thread leads: it commits all waiting writes with its own, then hands the lead to a thread whose write came meanwhile. So
-    no thread waits longer than for the sync that includes its own write.
+    One thread leads: it commits all waiting writes with its own, then hands the lead to a thread whose write came
+    meanwhile. So a thread waits at most for the sync that includes its own write.
 
     Attributes:
         lock: Held while a thread has the file open for writing. Threads wait for it in turn, while a process polls for the lock of
             the file with ever longer pauses.
-        known: The last writer's knowledge of the file; None if there is none.
+        known: What the last writer knows about the file; None without a writer.
     """
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ _LOCKS = [threading.Lock()]
 
 
 def _forget() -> None:
-    """Begin anew in a forked process, in which the parent's threads, and whoever held its locks, do not exist."""
+    """Reset all state in a forked process, in which the parent's threads and lock holders do not exist."""
     _WRITERS.clear()
     _LOCKS[0] = threading.Lock()
 
@@ -113,7 +113,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def writers_of(path: Path, known: Writers | None = None) -> Writers:
-    """Return the writers of a file in this process: `known`, unless it was inherited by a fork."""
+    """Return the writers of a file in this process; `known` is used unless a fork inherited it."""
     if known is not None and known.process == os.getpid():
         return known
     with _LOCKS[0]:

@@ -60,7 +60,7 @@ class MergeSummary(Result):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
-    """One file: its rows, and its configuration, divided into the part that all files share and that of each prompt."""
+    """One file's rows and configuration, divided into entries shared by all files and entries of each prompt."""
 
     path: Path
     recording: Recording
@@ -93,12 +93,12 @@ class _Part:
 
 
 def merge_recordings(out: str | Path, paths: Sequence[str | Path]) -> MergeSummary:
-    """Join recordings of one configuration and write them as one; the files themselves stay as they are.
+    """Join recordings of one configuration and write them as one; the files themselves stay unchanged.
 
-    Files of one prompt must have different questions. Where the same questions were recorded with several prompts, the
-    runs of a question get ids of their own, ``ID@PROMPT``, and its id as their common `cluster`. Costs stay in their
-    rows; replies of failed questions go into the journal of the new file, so that `record` completes it without asking for
-    them again.
+    Files of one prompt must have different questions. If the same questions were recorded with several prompts, each
+    run of a question gets its own id, ``ID@PROMPT``, and the question's id as the common `cluster`. Costs stay in their
+    rows; replies of failed questions go into the journal of the new file, so that `record` completes it without
+    requesting them again.
 
     Args:
         out: The new recording; an existing file is only replaced if it was merged, too.
@@ -200,7 +200,7 @@ def _check_shared(parts: Sequence[_Part]) -> None:
 
 
 def _named_apart(part: _Part) -> pa.Table:
-    """Return the rows with ids that name the prompt; the question's own id becomes its cluster."""
+    """Return the rows with ids that contain the prompt; the question's own id becomes its cluster."""
     table = part.recording.table
     if len(part.prompts) > 1:
         return table  # a merged file already has such ids
@@ -246,7 +246,7 @@ def _check_questions(parts: Sequence[_Part], tables: Sequence[pa.Table]) -> None
 
 
 def _metadata(parts: Sequence[_Part], prompts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the metadata of the merged file: the shared entries, and the individual ones of each file."""
+    """Return the merged file's metadata: the shared entries, and each file's own entries."""
     shared = parts[0].shared
     config, depends = dict(shared["config"]), dict(shared["depends"])
     if len(prompts) > 1:
@@ -299,7 +299,7 @@ def _column_notes(parts: Sequence[_Part]) -> list[str]:
 
 
 def _journals(out: Path, parts: Sequence[_Part], merged: Recording) -> list[str]:
-    """Copy the replies of failed questions into the journal of the new file; return notes on those that cannot be copied."""
+    """Copy the replies of failed questions into the new file's journal; return notes on those that cannot be copied."""
     notes: list[str] = []
     for part, path in [(one, path) for one in parts for path in _journaled(one.path)]:
         if is_url(path) or is_url(out):

@@ -28,8 +28,8 @@ _CONFIG, _REPLIES, _FINISHED, _CUT_SHORT = "config", "replies", "finished", "cut
 def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
     """Return the differences between two nested configurations, as ``key: old -> new``.
 
-    One model under two names is not a difference, see `suffice.common.identities`; nor are two lists of endpoints that have one in
-    common.
+    Two names of the same model are not a difference, see `suffice.common.identities`; nor are two lists of endpoints
+    with one in common.
     """
     if not prefix:
         old = aligned(old, new)
@@ -44,7 +44,7 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
 
 
 def _have_common_part(before: Any, after: Any) -> bool:
-    """Return whether two lists of addresses, separated by commas, have one in common."""
+    """Return whether two comma-separated lists of addresses have one in common."""
     return bool(set(str(before).split(", ")) & set(str(after).split(", ")))
 
 
@@ -54,19 +54,20 @@ def _shortened(value: Any, most: int = 80) -> str:
 
 
 class Journal:
-    """Replies in a file beside an unfinished recording; only the places of its records are in memory.
+    """The replies of an unfinished recording, in a file beside it; only positions of records are in memory.
 
-    The file's form is that of `suffice.recordings.journal_file`.  It is locked while it is open, so that only one process uses it;
-    the lock ends with the process.  Once `put` has returned, the reply survives `kill -9`.  The file is synced every second
-    while replies come, and when it is closed, so that a power cut costs at most the replies of the last second.
+    `suffice.recordings.journal_file` describes the form of the file.  It is locked while it is open, so that only one
+    process uses it; the lock ends with the process.  Once `put` has returned, the reply survives `kill -9`.  The file
+    is synced every second while replies come, and when it is closed, so that a power cut costs at most the replies of
+    the last second.
 
     Args:
         path: The journal file; created if missing.
-        config: JSON-ready values that change the recording.
+        config: JSON-ready values that affect the recording.
 
     Raises:
         BusyError: Another process is writing to it.
-        ConfigMismatchError: The file was begun with another configuration.
+        ConfigMismatchError: The file has another configuration.
         DataError: The disk is not writable.
         SchemaError: The file is not a journal, it is damaged, or it is one of suffice 0.4.0 or older.
     """
@@ -89,7 +90,7 @@ class Journal:
         self._synced_at = time.monotonic()
 
     def _begin(self) -> None:
-        """Index the records; write the configuration, or compare it with that of the file."""
+        """Index the records; write the configuration, or compare it with the file's."""
         stored = None
         for before, (kind, *rest) in self._file.records():
             if kind == _CONFIG:
@@ -128,7 +129,7 @@ class Journal:
     def put(self, question_id: str, payloads: Mapping[tuple[int, str], Mapping[str, Any]]) -> None:
         """Commit replies by round and part (the component that replied), all or none of them.
 
-        Samples of one question are different rounds, so equal requests keep replies of their own.
+        Samples of one question are different rounds, so equal requests have separate replies.
 
         Raises:
             DataError: The disk is full, or not writable.
@@ -173,7 +174,7 @@ class Journal:
         """Return the rows of a question that was finished, or cut short since opening the file.
 
         Raises:
-            SchemaError: There are none: the file is damaged.
+            SchemaError: There are no rows, so the file is damaged.
         """
         place = self._finished.get(question_id, self._cut_short.get(question_id))
         if place is None:
@@ -186,7 +187,7 @@ class Journal:
         return self._replies.keys() | self._finished.keys()
 
     def copy_to(self, path: Path) -> None:
-        """Write a copy of the file as it is now."""
+        """Write a copy of the file in its present state."""
         try:
             shutil.copyfile(self.path, path)
         except OSError as error:
@@ -196,8 +197,8 @@ class Journal:
         """Add the replies and rows of another journal of the same recording.
 
         Raises:
-            ConfigMismatchError: The other was begun with another configuration.
-            SchemaError: It is not a journal, or it is damaged.
+            ConfigMismatchError: The other journal has another configuration.
+            SchemaError: The other file is not a journal, or it is damaged.
         """
         with closing(Journal(path, self._config)) as other:
             for question_id in sorted(other._replies.keys() - self._finished.keys()):  # noqa: SLF001 - another self

@@ -10,7 +10,7 @@ The checksum continues that of the previous record, so that a missing or moved r
 JSON text contains neither line breaks nor zero bytes. So three cases can be told apart:
 
 - A file that ends within a record, or in zero bytes after one: a torn tail, since the process was killed or the power failed while
-  the record was written. Nobody was told that this record is stored; it is cut, and the log names it.
+  the record was written. Its write was never confirmed; it is cut off, and the log names it.
 - A whole record with a wrong checksum or length: damage, an error that names the file and the byte.
 - Any beginning of the file: a valid journal of the commits up to there, so the file may be copied at any time.
 """
@@ -80,7 +80,7 @@ BEGINNING = Place(0, 0, 0)
 
 
 def encoded(value: Any, seal: int = 0) -> tuple[bytes, int]:
-    r"""Return a JSON-ready value as a record, and its checksum, which continues `seal`, that of the previous record.
+    r"""Encode a JSON-ready value as a record; also return its checksum, which continues the previous one, `seal`.
 
     >>> encoded({"answer": "Oslo"})
     (b'00000011 ab374602 {"answer":"Oslo"}\n', 2872526338)
@@ -105,7 +105,7 @@ def _decoded(line: bytes, seal: int) -> tuple[Any, int] | None:
 
 
 class _Reading:
-    """A reader of the whole records of a file from a given place on.
+    """A reader of the complete records of a file, from a given position on.
 
     Attributes:
         place: The end of the last record that was read.
@@ -146,7 +146,7 @@ class _Reading:
         return False
 
     def _size_of_torn(self, rest: bytes) -> int:
-        """Return the size of a torn tail, or raise if these bytes are damage."""
+        """Return the size of a torn tail; raise if these bytes are damage."""
         if b"\n" in rest.rstrip(b"\0") or _lacks_only_its_end(rest, self.place.seal):
             raise SchemaError(
                 f"{str(self._path)!r} is damaged at byte {self.place.offset:,}: the record there has another checksum or length than "
@@ -157,7 +157,7 @@ class _Reading:
 
 
 def _lacks_only_its_end(rest: bytes, seal: int) -> bool:
-    """Return whether only a record's line break is replaced by another byte, which an interrupted write cannot cause."""
+    """Return whether only a record's line break was replaced, which an interrupted write cannot cause."""
     return not rest.endswith(b"\0") and _decoded(rest[:-1] + b"\n", seal) is not None
 
 
@@ -169,14 +169,14 @@ def _old(path: Any) -> SchemaError:
 
 
 def check_age(path: Path) -> None:
-    """Raise a `SchemaError` if a release up to 0.4.0 left files beside a journal that only such a release can read."""
+    """Raise a `SchemaError` if there are journal files of release 0.4.0 or older, which this release cannot read."""
     wal = path.with_name(path.name + "-wal")
     if wal.exists() and wal.stat().st_size:
         raise _old(path)
 
 
 def is_finished_old(path: Any) -> bool:
-    """Return whether a file is a sqlite journal of rounds of suffice 0.4.0 or older from which all questions were moved."""
+    """Return whether a file is an old sqlite journal (0.4.0 or older) from which all questions were moved."""
     if is_url(path):
         return False
     try:
@@ -190,14 +190,14 @@ def is_finished_old(path: Any) -> bool:
 
 
 def read_records(path: Any) -> Iterator[Any]:
-    """Yield the values of a journal's whole records without a lock, also while a process writes to it.
+    """Yield the values of a journal's complete records without a lock, even while a process writes to it.
 
     Args:
         path: The file, also at a URL.
 
     Raises:
-        FileNotFoundError: It is not there.
-        SchemaError: It is damaged, is no journal, or is one of an older release.
+        FileNotFoundError: The file does not exist.
+        SchemaError: The file is damaged, is not a journal, or is a journal of an older release.
     """
     try:
         with io.BytesIO(path.read_bytes()) if is_url(path) else path.open("rb") as file:
@@ -213,7 +213,7 @@ def read_records(path: Any) -> Iterator[Any]:
 
 
 def _is_left(path: Path, size: int) -> bool:
-    """Return whether no process writes to a file, so that the torn tail at this size was left by one that ended."""
+    """Return whether a torn tail at this size was left by an ended process: none writes to the file."""
     with suppress(OSError), path.open("rb", buffering=0) as file:
         if try_lock(file, shared=True):
             try:
@@ -231,7 +231,7 @@ def _torn_text(path: Any, offset: int, size: int, what: str) -> str:
 
 
 class LockedJournal:
-    """A journal to which this process alone writes until it is closed; the lock also ends with the process.
+    """A journal to which only this process writes until it is closed; the lock also ends with the process.
 
     Once `append` has returned, its records are in the file and survive `kill -9`. With `sync` they have also passed `os.fdatasync`
     (or `os.fsync`), and survive a power cut as far as the system and the drive keep that promise; so does the name of a new file,
@@ -241,15 +241,15 @@ class LockedJournal:
         path: The file; its folder is created if missing.
         busy: The message if another process has the lock.
         wait_s: Seconds to wait for the lock.
-        create: Whether to create the file if it is not there.
+        create: Whether to create the file if it does not exist.
 
     Attributes:
         place: The end of the last record.
 
     Raises:
-        BusyError: Another process has had the lock all the time.
+        BusyError: Another process held the lock during the whole wait.
         DataError: The place cannot be written, or has no locks.
-        FileNotFoundError: The file is not there, and is not to be created.
+        FileNotFoundError: The file does not exist, and `create` is False.
     """
 
     def __init__(self, path: Path, *, busy: str, wait_s: float, create: bool = True) -> None:
@@ -270,12 +270,12 @@ class LockedJournal:
 
     @property
     def identity(self) -> tuple[int, int]:
-        """Identity of the file, which differs from that of another file of the same name."""
+        """The identity of the file, which distinguishes it from another file of the same name."""
         status = os.fstat(self._file.fileno())
         return status.st_dev, status.st_ino
 
     def has(self, place: Place) -> bool:
-        """Return whether a record still ends at a known place; only then may reading go on from there."""
+        """Return whether a record still ends at a known position; only then may reading continue there."""
         if place == BEGINNING:
             return True
         self._file.seek(place.start)
@@ -284,7 +284,7 @@ class LockedJournal:
         return size >= place.offset and prefix[9:] == b"%08x " % place.seal
 
     def records(self) -> Iterator[tuple[Place, Any]]:
-        """Yield the places and values of the records after `place`; cut a torn tail, and name it in the log."""
+        """Yield positions and values of the records after `place`; cut off a torn tail, and log this."""
         with self._buffered() as file:
             reading = _Reading(file, self.path, self.place)
             for before, value in reading:
@@ -312,7 +312,7 @@ class LockedJournal:
         return open(self._file.fileno(), "rb", closefd=False)
 
     def append(self, values: Iterable[Any], *, sync: bool = True) -> list[Place]:
-        """Write values as one group, with one sync, all or none; return the end of the record before each."""
+        """Write values as one group with one sync, all or none; return the end of the record before each value."""
         place, befores, data = self.place, list[Place](), b""
         if place == BEGINNING:
             data, place = _HEADER, Place(len(_HEADER), 0, 0)
@@ -350,7 +350,7 @@ class LockedJournal:
         _sync_file(self._file.fileno())
 
     def replace(self, values: Iterable[Any]) -> None:
-        """Replace the file, in one step or not at all, by a new one with these records, and close it."""
+        """Replace the file by a new one with these records, in one step or not at all, and close it."""
         if sys.platform == "win32":  # which does not replace open files
             self.close()
         pieces, seal = [_HEADER], 0
@@ -369,7 +369,7 @@ class LockedJournal:
     def remove(self) -> None:
         """Remove the file, and close it.
 
-        It is removed before it is closed if the system allows that: a process that waits for the lock must see that it is gone.
+        If the system allows it, it is removed before it is closed, so that a process that waits for the lock notices.
         """
         if sys.platform == "win32":
             self.close()
@@ -391,7 +391,7 @@ class LockedJournal:
 
 
 def _opened(path: Path, busy: str, wait_s: float, *, create: bool) -> io.FileIO:
-    """Open and lock the file at `path`; repeat this if another process has replaced or removed it meanwhile."""
+    """Open and lock the file at `path`; try again if another process replaced or removed it meanwhile."""
     deadline, pause = time.monotonic() + wait_s, _FIRST_PAUSE_S
     flags = os.O_RDWR | (os.O_CREAT if create else 0) | getattr(os, "O_BINARY", 0)
     while True:

@@ -1,4 +1,4 @@
-"""Combine a recording with the rounds that processes are still adding to it."""
+"""Combine a recording with the rounds that processes are still adding."""
 
 from __future__ import annotations
 
@@ -44,14 +44,15 @@ _UNAUDITED: Mapping[str, Any] = {
 def merged(
     stored: pa.Table | None, metadata: Mapping[str, Any], content: JournalContent
 ) -> tuple[pa.Table, dict[str, Any]]:
-    """Return the rows of a recording and its journal together, and their common metadata.
+    """Combine the rows of a recording and its journal; also return their common metadata.
 
-    A question that has not ended counts as failed; one whose audit has not ended, as stopped by the rule.  An unnamed end is
-    inferred from the lengths of all questions: `max_rounds` (the cap) for the longest, and `rule` (the loop) for the others.
+    A question that has not ended counts as failed, and a question whose audit has not ended as stopped by the rule.  A
+    missing reason for an end is inferred from the lengths of all questions: `max_rounds` (the cap) for the longest, and
+    `rule` (the loop) for the others.
 
     Args:
         stored: The rows of the recording; None if there is none.
-        metadata: Its metadata.
+        metadata: The metadata of the recording.
         content: The journal; questions without rounds are only counted, and stored ones are left out.
 
     Raises:
@@ -91,7 +92,7 @@ def merged(
 
 
 def common_facts(metadata: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the metadata that holds for the questions of several files together."""
+    """Return the metadata that hold for the questions of several files."""
     sets = _whole_sets(metadata) or [item.get("dataset") or {} for item in metadata]
     hashes = dict.fromkeys(item["hash"] for item in sets if "hash" in item)
     dataset = {"hash": "+".join(hashes), "questions": sum(int(item.get("questions", 0)) for item in sets)}
@@ -102,7 +103,7 @@ def common_facts(metadata: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _whole_sets(metadata: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the data set's entry if the files have every shard of it; else nothing."""
+    """Return the data set's entry if the files contain all of its shards; otherwise nothing."""
     shards = [item.get(SHARD) or {} for item in metadata]
     indexes = {shard.get("index") for shard in shards}
     sets = {shard["dataset"]["hash"]: shard["dataset"] for shard in shards if shard}
@@ -110,7 +111,7 @@ def _whole_sets(metadata: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]
 
 
 class RunNames:
-    """Free names for the runs of a question: the cluster's name for the first, ``NAME#2`` for the second; added to `taken`."""
+    """Unique names for the runs of a question: the cluster's name, then ``NAME#2``, ...; used ones are in `taken`."""
 
     def __init__(self, taken: set[str]) -> None:
         self._taken = taken
@@ -192,7 +193,7 @@ def conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _with_ends(table: pa.Table) -> pa.Table:
-    """Fill in unnamed ends, inferred from the lengths of all questions that did not fail."""
+    """Fill in missing reasons for ends, inferred from the lengths of all questions that did not fail."""
     ids, ends = table.column("question_id").to_pylist(), table.column("end").to_pylist()
     inferred = table.column(INFERRED).to_pylist()
     lengths = Counter(name for name, end in zip(ids, ends, strict=True) if end != "failed")

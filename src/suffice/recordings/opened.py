@@ -1,4 +1,4 @@
-"""Write and open files of recordings: written whole or not at all, opened without reading rows, checked while read."""
+"""Write and open files of recordings: written atomically, opened without reading rows, checked while read."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class OpenRecording(ABC):
 
     @abstractmethod
     def round_range(self) -> tuple[int, int]:
-        """Return the lowest and the highest round, from the statistics that the writer left."""
+        """Return the lowest and the highest round, from the statistics in the file."""
 
     @abstractmethod
     def tables(self, rows: int | None = None, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-        """Yield the rows as tables; after the last one, compare each column that was read with its checksum.
+        """Yield the rows as tables; finally compare each column that was read with its checksum.
 
         Args:
-            rows: The most rows of a table; None = all rows of a file.
+            rows: The largest number of rows in a table; None = all rows of a file.
             columns: The columns to read; None = all.
 
         Raises:
@@ -72,11 +72,11 @@ class OpenRecording(ABC):
 
 
 class OpenFile(OpenRecording):
-    """One parquet file, opened.
+    """One opened parquet file.
 
     Args:
         path: The file.
-        buffer: Its content, if it differs from the file's because rounds are still being added.
+        buffer: The content to read, if it differs from the file because rounds are still being added.
 
     Attributes:
         digests: The checksum of each column; empty for files of older releases.
@@ -111,7 +111,7 @@ class OpenFile(OpenRecording):
 
     @property
     def file(self) -> pq.ParquetFile:
-        """The file; opened again after `close`."""
+        """The opened file; opened again after `close`."""
         if self._opened is None:
             remote = self._buffer is None and is_url(self.path)
             try:
@@ -127,7 +127,7 @@ class OpenFile(OpenRecording):
 
     @contextmanager
     def used(self) -> Iterator[pq.ParquetFile]:
-        """Yield the file for one use of it."""
+        """Yield the opened file for one use."""
         yield self.file
 
     @property
@@ -143,7 +143,7 @@ class OpenFile(OpenRecording):
             return [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
 
     def round_range(self) -> tuple[int, int]:
-        """Return the lowest and the highest round, from the statistics that the writer left."""
+        """Return the lowest and the highest round, from the statistics in the file."""
         with self.used() as file:
             statistics = self._statistics(file, "round")
             if all(item is not None and item.has_min_max for item in statistics):
@@ -154,7 +154,7 @@ class OpenFile(OpenRecording):
         return min(low for low, _ in ends), max(high for _, high in ends)
 
     def is_blank(self, name: str) -> bool:
-        """Return whether a column has no value, from the statistics that the writer left."""
+        """Return whether a column has no value, from the statistics in the file."""
         with self.used() as file:
             statistics = self._statistics(file, name)
             if all(item is not None and item.has_null_count for item in statistics):
@@ -169,7 +169,7 @@ class OpenFile(OpenRecording):
         return [group.statistics if group.is_stats_set else None for group in groups]
 
     def tables(self, rows: int | None = None, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-        """Yield the rows as tables; after the last one, compare each column that was read with its checksum."""
+        """Yield the rows as tables; finally compare each column that was read with its checksum."""
         digests = self.new_digests(columns)
         yield from self.group_tables(range(len(self.group_rows)), rows, columns, digests)
         self.compare(digests)
@@ -181,7 +181,7 @@ class OpenFile(OpenRecording):
         columns: Sequence[str] | None = None,
         digests: Mapping[str, ColumnDigest] | None = None,
     ) -> Iterator[pa.Table]:
-        """Yield the rows of some row groups; add them to `digests`, to be compared once all rows are in."""
+        """Yield the rows of some row groups, and add them to `digests`, which are compared after all rows."""
         metadata = self.schema.metadata  # without the checksums, since the caller may change the table
         with self.used(), reaching(self.path):
             try:
@@ -195,7 +195,7 @@ class OpenFile(OpenRecording):
                 raise _unreadable_file(self.path, error) from None
 
     def new_digests(self, columns: Sequence[str] | None = None, after: int = 0) -> dict[str, ColumnDigest]:
-        """Return empty checksums, to be updated with the rows `after` so many, for those of these columns that have one."""
+        """Return empty checksums for the given columns that have one, to be updated with rows."""
         return {name: ColumnDigest(after) for name in self.digests if columns is None or name in columns}
 
     def compare(self, digests: Mapping[str, ColumnDigest]) -> None:
@@ -220,7 +220,7 @@ class OpenFile(OpenRecording):
 
     @property
     def is_in_memory(self) -> bool:
-        """True if there are rounds in memory that are not in the file, because a `Recorder` is still adding to it."""
+        """True if some rounds are only in memory, because a `Recorder` is still adding them."""
         return self._buffer is not None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -259,7 +259,10 @@ def open_file(path: str | Path, kind: type[_Opened]) -> _Opened:
 
 
 def check_moved(path: Path, content: JournalContent | None) -> None:
-    """Raise a `SchemaError` if a file lacks rows that its journal has moved to it: the two are copies of different times."""
+    """Raise a `SchemaError` if a file lacks rows that its journal has moved to it.
+
+    The two are then copies of different times.
+    """
     if content is None or not content.file_rows:
         return
     n_rows = 0
@@ -276,7 +279,7 @@ def check_moved(path: Path, content: JournalContent | None) -> None:
 
 
 def _journal_content(path: Path) -> JournalContent | None:
-    """Return what a recording's journal adds to it; None without one."""
+    """Return the content of a recording's journal; None without one."""
     if not path.with_name(path.name + ROUNDS_SUFFIX).exists():
         return None
     from suffice.recordings.round_journal import RoundJournal
@@ -296,7 +299,7 @@ def with_journal(path: str | Path, content: JournalContent) -> tuple[pa.Table, d
 
 
 def run_starts(ids: pa.ChunkedArray) -> npt.NDArray[np.int64]:
-    """Return the rows at which another question begins."""
+    """Return the row numbers at which another question begins."""
     if ids.null_count:
         raise SchemaError("the column 'question_id' must contain text in every row")
     changes = pc.not_equal(ids.slice(1), ids.slice(0, len(ids) - 1))

@@ -1,4 +1,4 @@
-"""Resolve questions that several parts of a folder contain: one copy of each run counts, and runs get unique names."""
+"""Resolve questions that are in several parts of a folder: one copy of each run counts, with a unique name."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _NUMBERED = r"#\d+$"
 
 @dataclass(slots=True)
 class PartQuestions:
-    """The questions of one part as the recording of all parts sees them.
+    """The questions of one part that count in the recording of all parts, with their names.
 
     Attributes:
         dropped: The names of questions that count in another part.
-        names: Other names, by the name in the part.
-        is_shorter: True if other parts have longer questions, so that no inferred end was the cap.
+        names: The new names of renamed questions, by the name in the part.
+        is_shorter: True if other parts have longer questions, so that no inferred end in this part is the cap.
     """
 
     dropped: set[str] = field(default_factory=set)
@@ -37,7 +37,7 @@ class PartQuestions:
     is_shorter: bool = False
 
     def applied(self, table: pa.Table) -> pa.Table:
-        """Return the rows of the part that count, with their names and ends in the recording of all parts."""
+        """Return the rows of the part that count, with the names and ends that hold for the whole recording."""
         ids = table.column("question_id")
         if self.dropped:
             table = table.filter(pc.invert(pc.is_in(ids, pa.array(sorted(self.dropped), pa.string()))))
@@ -58,7 +58,10 @@ def _with_column(table: pa.Table, name: str, values: pa.ChunkedArray) -> pa.Tabl
 
 
 class _Question(NamedTuple):
-    """One question of one part; sorted by time.  Of several copies of a run, that of the greatest `weight` counts."""
+    """One question of one part; sorted by time.
+
+    Of several copies of a run, the one with the greatest `weight` counts.
+    """
 
     time: float
     run: str
@@ -69,10 +72,10 @@ class _Question(NamedTuple):
 
 
 def part_questions(parts: Sequence[OpenFile]) -> list[PartQuestions]:
-    """Return, for each part, the questions that count in the recording of all parts, and their names there.
+    """Return for each part the questions that count in the whole recording, and their names there.
 
-    Memory holds the identities of one part at a time and two hashes for each question; more only for questions that were
-    recorded more than once.
+    Memory holds the identities of one part at a time and two hashes for each question; more is stored only for
+    questions that were recorded several times.
     """
     result = [PartQuestions() for _ in parts]
     hashes: list[npt.NDArray[np.uint64]] = []
@@ -103,7 +106,7 @@ def part_questions(parts: Sequence[OpenFile]) -> list[PartQuestions]:
 def _each_once(
     questions: Sequence[_Question], parts: Sequence[OpenFile], result: Sequence[PartQuestions]
 ) -> list[_Question]:
-    """Return one question of each run: the one that ended, or has most rounds; mark the others as dropped."""
+    """Return one question of each run, the ended one or the one with most rounds; mark the others as dropped."""
     best: dict[str, _Question] = {}
     for question in questions:
         other = best.get(question.run)
@@ -148,7 +151,7 @@ class _Identities:
 
     @property
     def longest(self) -> int:
-        """The most rounds of a question that did not fail, if ends were inferred from it; else 0."""
+        """The largest number of rounds of a question that did not fail, if ends were inferred from it; else 0."""
         if INFERRED not in self._first.column_names:
             return 0
         valid = pc.not_equal(self._first.column("end"), "failed").to_numpy()
@@ -157,7 +160,7 @@ class _Identities:
     def questions(
         self, place: int, repeated_runs: npt.NDArray[np.uint64], repeated_clusters: npt.NDArray[np.uint64]
     ) -> list[_Question]:
-        """Return the questions to compare with other parts: they may be there, too, or need another name."""
+        """Return the questions that must be compared with other parts: possible copies, and those to be renamed."""
         some = np.isin(self.run_hashes, repeated_runs) | self.numbered()
         if self._has_runs:
             some |= np.isin(self.cluster_hashes, repeated_clusters)

@@ -1,4 +1,4 @@
-"""A recording as a folder of parts, each a recording by itself."""
+"""A recording as a folder of parts, each of which is itself a recording."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _GATHERED_ROWS = 1 << 11
 
 
 def part_paths(folder: Path) -> list[Path]:
-    """Return the parts of a folder, in the order of their names; some may have a journal and no file yet."""
+    """Return the parts of a folder, by name; some may have a journal and no file yet."""
     # List journals first: a journal is removed after its file was written, so a part that is sealed meanwhile is not missed.
     journals = {
         path.with_name(path.name.removesuffix(ROUNDS_SUFFIX)) for path in folder.glob(_PART_FILES + ROUNDS_SUFFIX)
@@ -46,7 +46,7 @@ def part_paths(folder: Path) -> list[Path]:
 
 
 def common_state(first: Mapping[str, Any], second: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Reduce two files' metadata to the fitted signals that both have, since a deployed policy may have been replaced."""
+    """Reduce two files' metadata to fitted signals that both have, since the deployed policy may have changed."""
     states = [item.get("state") or {} for item in (first, second)]
     both = states[0].keys() & states[1].keys()
     one, other = ({name: state[name] for name in both} for state in states)
@@ -56,8 +56,8 @@ def common_state(first: Mapping[str, Any], second: Mapping[str, Any]) -> tuple[d
 class OpenFolder(OpenRecording):
     """The parts of a folder as one recording.
 
-    The second run of a question, in the order of time, is named ``NAME#2`` here, while parts may use one name for both.  Of a run
-    that is in several parts, the copy that ended, or has most rounds, counts.
+    The second run of a question, by time, is named ``NAME#2``, while parts may use one name for both.  If a run is in
+    several parts, the copy that ended, or has most rounds, counts.
 
     Raises:
         ConfigMismatchError: Parts were recorded with different settings.
@@ -88,7 +88,7 @@ class OpenFolder(OpenRecording):
 
     @cached_property
     def questions(self) -> list[PartQuestions]:
-        """For each part, the questions that count here, and their names."""
+        """For each part, the questions that count in this recording, and their names."""
         return part_questions(self.parts)
 
     def _metadata(self) -> dict[str, Any]:
@@ -105,7 +105,7 @@ class OpenFolder(OpenRecording):
 
     @property
     def n_rows(self) -> int:
-        """The number of rows of all parts; a row that is in several of them is counted again."""
+        """The number of rows in all parts, counting a row in several parts several times."""
         return sum(part.n_rows for part in self.parts)
 
     def round_range(self) -> tuple[int, int]:
@@ -125,7 +125,7 @@ class OpenFolder(OpenRecording):
                 yield from self.counted(i, table, schema)
 
     def counted(self, i: int, table: pa.Table, schema: pa.Schema) -> Iterator[pa.Table]:
-        """Yield the rows of a part that count, with their names in the recording of all parts; nothing if there are none."""
+        """Yield the rows of a part that count, with their names in the whole recording; nothing if there are none."""
         some = self.questions[i].applied(table)
         if some.num_rows:
             yield conformed(some, schema)
@@ -136,7 +136,7 @@ class OpenFolder(OpenRecording):
         return any(questions.names for questions in self.questions)
 
     def needed(self, i: int, names: Sequence[str]) -> list[str]:
-        """Return the columns to read from a part: the wanted ones, and those that decide names, ends and missing costs."""
+        """Return the columns to read from a part: the wanted ones, and those needed for names, ends and costs."""
         part, questions = self.parts[i], self.questions[i]
         more = {"question_id", *([INFERRED] if questions.is_shorter else [])}
         if any(name.startswith("cost.") and name not in part.schema.names for name in names):
@@ -144,7 +144,7 @@ class OpenFolder(OpenRecording):
         return [name for name in part.schema.names if name in {*names} | more]
 
     def table(self) -> pa.Table:
-        """Return the rows of all parts, by the time of their question's first round."""
+        """Return the rows of all parts, sorted by the time of their question's first round."""
         return _in_order_of_time(pa.concat_tables(self.tables()))
 
     def close(self) -> None:
@@ -154,7 +154,7 @@ class OpenFolder(OpenRecording):
 
 
 def open_folder(path: Path) -> OpenFolder:
-    """Open the parts of a folder, with the journals of those that are being written or whose process was killed.
+    """Open the parts of a folder, with their journals if a process is writing them or was killed.
 
     Raises:
         ConfigMismatchError: Parts were recorded with different settings.
@@ -209,13 +209,13 @@ class _OpenPart(OpenFile):
     closes_itself = False
 
     def close_itself(self) -> None:
-        """Close it, now and after each use."""
+        """Close the file now, and after each use."""
         self.closes_itself = True
         self.close()
 
     @contextmanager
     def used(self) -> Iterator[pq.ParquetFile]:
-        """Yield the file for one use of it; the error for a damaged part advises what to do."""
+        """Yield the opened file for one use; the error for a damaged part contains advice."""
         try:
             yield self.file
         except SchemaError as error:
@@ -257,7 +257,7 @@ def _part_with_rows(path: Path) -> _OpenPart | None:
 
 
 def open_parts(paths: Sequence[Path]) -> list[_OpenPart]:
-    """Open parts to which no process writes, at a URL concurrently; see `open_part`."""
+    """Open parts to which no process writes, concurrently at a URL; see `open_part`."""
     if paths and is_url(paths[0]):
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             return [*pool.map(open_part, paths)]
@@ -270,7 +270,7 @@ def open_parts(paths: Sequence[Path]) -> list[_OpenPart]:
 
 
 def open_part(path: Path) -> _OpenPart:
-    """Open one part of a folder; the error for a damaged one advises what to do."""
+    """Open one part of a folder; the error for a damaged part contains advice."""
     try:
         return open_file(path, _OpenPart) if Shard.of_part(path) is None else _OpenPart(path)
     except NotFoundError:
@@ -287,7 +287,7 @@ def replaced_parts(parts: Sequence[OpenRecording]) -> set[str]:
 
 
 def _in_order_of_time(table: pa.Table) -> pa.Table:
-    """Sort the rows of a folder by the time of their question's first round: the same order for any division into parts."""
+    """Sort a folder's rows by the time of their question's first round, for any division into parts."""
     encoded = table.column("question_id").combine_chunks().dictionary_encode()
     codes = encoded.indices.to_numpy()
     first = pa.array(np.unique(codes, return_index=True)[1])
@@ -303,7 +303,7 @@ def _in_order_of_time(table: pa.Table) -> pa.Table:
 
 
 def taken(table: pa.Table, rows: npt.NDArray[np.int64]) -> pa.Table:
-    """Return rows of a table by their numbers; unlike `Table.take`, also if a column has more than 2 GB of text."""
+    """Return a table's rows by number, even if a column has more than 2 GB of text (unlike `Table.take`)."""
     batches = table.to_batches()
     starts = np.cumsum([0, *(batch.num_rows for batch in batches)])
     pieces = []

@@ -1,4 +1,4 @@
-"""Join many small parts of a folder into few large ones, while processes go on appending to other parts."""
+"""Join many small parts of a folder into a few large ones, while processes append to other parts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class CompactSummary(Result):
         path: The folder.
         before: Number of its parts before.
         after: Number of its parts now.
-        open: Number of those with a journal, because a process writes to them or left questions that have not ended.
+        open: Number of parts with a journal, because a process writes to them or left questions that have not ended.
     """
 
     path: Path
@@ -51,18 +51,18 @@ class CompactSummary(Result):
 
 
 def compact_recording(folder: str | Path, *, idle_s: float = _IDLE_S, large_rows: int = _LARGE_ROWS) -> CompactSummary:
-    """Join the parts of a folder to which no process writes any more; processes may append and read meanwhile.
+    """Join the parts of a folder to which no process writes any more, while processes append and read.
 
     A part has ended if its process sealed it.  A part whose process was killed on this machine is sealed here; its unfinished
     questions wait in its journal for `Recorder.resume`.  After `idle_s` seconds without a write, a journal of any machine is
     sealed, and its open questions count as failed for good.
 
-    If this is killed at any moment, nothing is lost or counts twice: a joined part names those that it replaces.
+    If this is killed at any moment, nothing is lost or counted twice: a joined part names the parts that it replaces.
 
     Args:
         folder: The recording.
         idle_s: Seconds without a write after which a journal counts as ended.
-        large_rows: Parts with this many rows stay as they are.
+        large_rows: Parts with at least this many rows stay unchanged.
 
     Raises:
         ConfigMismatchError: Parts were recorded with different settings.
@@ -93,7 +93,7 @@ def compact_recording(folder: str | Path, *, idle_s: float = _IDLE_S, large_rows
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder's compaction; it also ends with the process."""
+    """Hold the lock of a folder's compaction, which also ends with the process."""
     path = folder / _LOCK
     try:
         with path.open("ab") as file:
@@ -111,7 +111,7 @@ def _has_journal(part: Path) -> bool:
 
 
 def _seal_ended(part: Path, idle_s: float) -> None:
-    """Move the questions of an ended process into the file of its part, and remove the journal if none is left."""
+    """Move an ended process's questions into its part's file, and remove the journal if it is then empty."""
     journal = RoundJournal(part, is_part=True)
     with suppress(FileNotFoundError, SealedError):  # the part's own process sealed it meanwhile
         is_idle = time.time() - journal.path.stat().st_mtime >= idle_s
@@ -121,7 +121,7 @@ def _seal_ended(part: Path, idle_s: float) -> None:
 
 
 def _without_replaced(paths: Sequence[Path]) -> list[Path]:
-    """Return the parts that count; remove those that an earlier, killed compaction had already joined."""
+    """Return the parts that count; remove those that an earlier compaction joined before it was killed."""
     parts = [open_part(path) for path in paths]
     replaced = replaced_parts(parts)
     for part in parts:
@@ -132,7 +132,7 @@ def _without_replaced(paths: Sequence[Path]) -> list[Path]:
 
 
 def _groups(paths: Sequence[Path], large_rows: int) -> Iterator[list[Path]]:
-    """Yield groups of parts to join: two or more that follow each other in time, until they have `large_rows` rows."""
+    """Yield groups of consecutive parts to join, of about `large_rows` rows."""
     group: list[Path] = []
     total = 0
     for path in paths:

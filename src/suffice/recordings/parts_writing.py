@@ -1,4 +1,4 @@
-"""Destinations of recorders: one file that processes share, or a folder in which each process has parts of its own."""
+"""Destinations of recorders: one file that processes share, or a folder with separate parts for each process."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def recorded_at(path: str | Path, *, questions: int, size: int) -> RecordedFile 
 
     Args:
         path: A file or folder, existing or new.
-        questions: The most questions of a part.
-        size: A part takes no further question once its journal has this many bytes.
+        questions: The largest number of questions in a part.
+        size: The size of a journal, in bytes, at which its part takes no further questions.
 
     Raises:
         DataError: A limit is not positive.
@@ -68,7 +68,7 @@ class RecordedFile:
         self.journal = RoundJournal(self.path)
 
     def check(self, metadata: Mapping[str, Any]) -> None:
-        """Store the settings; raise if the file has others."""
+        """Store the settings; raise if the file has different ones."""
         if self.path.exists():
             with OpenFile(self.path) as opened:
                 _check_settings(self.path, opened.metadata, metadata, "file")
@@ -80,7 +80,7 @@ class RecordedFile:
         return self.journal
 
     def holding(self, run: str) -> RoundJournal | None:
-        """Return the journal that has an open question; None if there is none."""
+        """Return the journal that contains an open question; None if there is none."""
         return None if self.journal.n_rounds(run) is None else self.journal
 
     def save(self) -> None:
@@ -88,15 +88,15 @@ class RecordedFile:
         move_ended(self.path, self.journal)
 
     def close(self) -> None:
-        """Save a last time."""
+        """Save once more."""
         self.save()
 
 
 class RecordedFolder:
-    """A folder of parts: this process appends to its own, and shares no lock with others.
+    """A folder of parts, in which this process appends to its own parts and shares no lock with others.
 
-    Only one part takes new questions.  When it is full, its ended questions move into its parquet file; once none is open, the
-    part is sealed, i.e. its journal is removed.  After a fork the child begins a part of its own.
+    Only one part takes new questions.  When it is full, its ended questions move into its parquet file; once none is
+    open, the part is sealed, i.e. its journal is removed.  After a fork, the child begins its own part.
     """
 
     def __init__(self, path: Path, *, questions: int, size: int) -> None:
@@ -106,7 +106,7 @@ class RecordedFolder:
         self._forget()
 
     def _forget(self) -> None:
-        """Begin without parts, in a new process."""
+        """Begin without parts, also after a fork, since the earlier parts belong to the parent process."""
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._current: RoundJournal | None = None
@@ -121,7 +121,7 @@ class RecordedFolder:
         return self._current
 
     def check(self, metadata: Mapping[str, Any]) -> None:
-        """Raise if parts of the folder have other settings; new parts get these."""
+        """Raise if parts of the folder have different settings, which new parts must share."""
         make_folder(self.path)
         for part in reversed(part_paths(self.path)):
             try:
@@ -189,7 +189,7 @@ class RecordedFolder:
                     _log.warning("%s: its questions stay in its journal for now: %s", journal.recording, error)
 
     def holding(self, run: str) -> RoundJournal | None:
-        """Return the journal of an open question: that of a part on this machine, or one of this process with a copy of it."""
+        """Return the journal with an open question: a local part's own, or a local copy of another machine's."""
         for part in reversed(part_paths(self.path)):
             journal = RoundJournal(part, is_part=True)
             with suppress(SchemaError, SealedError):
@@ -201,7 +201,7 @@ class RecordedFolder:
         return None
 
     def _copied(self, journal: RoundJournal, run: str) -> RoundJournal | None:
-        """Copy the rounds of a question that began elsewhere into a journal of this process; return that journal."""
+        """Copy the rounds of a question that began elsewhere into a journal of this process, and return it."""
         content = journal.content()
         for question in () if content is None else content.questions:
             if question.run == run:
@@ -232,7 +232,7 @@ class RecordedFolder:
 
 
 def move_ended(path: Path, journal: RoundJournal, *, unfinished: bool = False) -> None:
-    """Move ended questions, or all (open ones as failed), from a journal into its parquet file, which is written anew."""
+    """Move ended questions from a journal into its parquet file, or all questions, with open ones as failed."""
 
     def write(content: JournalContent) -> int | None:
         ended = [question for question in content.questions if unfinished or question.ending is not None]
@@ -256,9 +256,9 @@ def _size_of(journal: RoundJournal) -> int:
 
 
 def _seal_elsewhere(journals: Sequence[RoundJournal]) -> None:
-    """Seal large parts in a separate process: in this one, answers would wait while rows become columns.
+    """Seal large parts in a separate process, so that questions here need not wait.
 
-    This process seals those that the other could not.
+    This process seals the parts that the other one could not.
     """
     large = [str(journal.recording) for journal in journals if _size_of(journal) >= _LARGE_BYTES]
     if large and can_start_python():
@@ -271,7 +271,7 @@ def _seal_elsewhere(journals: Sequence[RoundJournal]) -> None:
 
 
 def seal_parts(paths: Sequence[str]) -> None:
-    """Seal parts; run in a separate process.
+    """Seal parts; this runs in a separate process.
 
     The process keeps its priority, since it holds locks for which rounds of open questions may wait.
     """
@@ -305,7 +305,7 @@ def _part_settings(part: Path) -> Mapping[str, Any]:
 
 @cache
 def _machine() -> str:
-    """Return a short id of this boot of this machine or container, within which a process id is unique."""
+    """Return a short id of this machine or container since its boot, within which process ids are unique."""
     facts = [socket.gethostname()]
     with suppress(OSError):
         facts += [Path("/proc/sys/kernel/random/boot_id").read_text(), str(Path("/proc/self/ns/pid").readlink())]
@@ -326,7 +326,7 @@ def new_part(folder: Path) -> Path:
 
 
 def writer_ended(part: Path) -> bool:
-    """Return whether the process that wrote a part is known to have ended; only known of processes of this machine."""
+    """Return whether the process that wrote a part is known to have ended; unknown for other machines."""
     match = _WRITER.search(part.name)
     if match is None or match[1] != _machine() or sys.platform == "win32":
         return False

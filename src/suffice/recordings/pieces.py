@@ -27,7 +27,7 @@ class Piece:
     Attributes:
         file: The position of the file among the parts.
         groups: The row groups.
-        name: The file, with the row groups unless they are all.
+        name: The path of the file, and its row groups if the file has more than these.
     """
 
     file: int
@@ -46,7 +46,7 @@ def _files(recording: OpenRecording) -> Sequence[OpenFile]:
 
 
 def is_complete_on_disk(recording: OpenRecording) -> bool:
-    """Return whether other processes can read a recording, since none of its rounds are only in this one's memory."""
+    """Return whether other processes can read a recording: no rounds are only in this process's memory."""
     return not any(file.is_in_memory for file in _files(recording))
 
 
@@ -66,7 +66,8 @@ def pieces_of(recording: OpenRecording, columns: Sequence[str], rows: int) -> li
 
     Args:
         recording: A file, or a folder of parts.
-        columns: The columns that will be read; with a column of lists, files are not divided, as its checksums cannot be added.
+        columns: The columns that will be read; with a column of lists, files are not divided, because checksums of
+            lists cannot be added.
         rows: Approximate number of rows of a piece of a larger file.
     """
     pieces = []
@@ -87,9 +88,10 @@ def pieces_of(recording: OpenRecording, columns: Sequence[str], rows: int) -> li
 def piece_tables(
     recording: OpenRecording, piece: Piece, rows: int, columns: Sequence[str]
 ) -> Iterator[tuple[pa.Table, Digests]]:
-    """Yield the rows of the questions that begin in a piece; a question that continues in the next piece is read to its end.
+    """Yield the rows of the questions that begin in a piece, each up to its end in the next piece.
 
-    Tables may be empty.  The checksums are of the rows in the piece itself, and complete after the last table; see `check_pieces`.
+    Tables may be empty.  The checksums cover the rows in the piece itself, and are complete after the last table; see
+    `check_pieces`.
     """
     file = _files(recording)[piece.file]
     names = [name for name in recording.schema.names if name in {*columns}]

@@ -1,4 +1,4 @@
-"""The part of a recording that functions read which a recording itself calls."""
+"""The protocol of a recording's columns, for functions that a recording itself calls."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from suffice.policy.rounds import Floats, Mask
 
 
 class RecordedColumns(Protocol):
-    """Recorded rounds by column; see `suffice.recordings.Recording`, which has all of this.
+    """Protocol of recorded rounds by column; implemented by `suffice.recordings.Recording`.
 
     Attributes:
         table: One row for each question and round.
         metadata: The metadata of the file.
         question_ids: The names of the questions.
         index: The rounds, shape ``(n_rounds,)``.
-        seen: Whether a question has a round, shape ``(n_questions, n_rounds)``.
+        seen: Mask of the rounds that each question has, shape ``(n_questions, n_rounds)``.
     """
 
     table: pa.Table

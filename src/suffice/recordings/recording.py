@@ -1,4 +1,4 @@
-"""Recordings: parquet on disk, dense arrays in memory."""
+"""Recordings: parquet files on disk, dense arrays in memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pyarrow as pa
 from suffice.common.display import Displayed, facts_table
 from suffice.common.display.tables import Library, frame_of
 from suffice.common.files import place, reaching
-from suffice.common.tables import Table
+from suffice.common.tables import CAUTION, Table
 from suffice.errors import DataError, SchemaError, UnknownSignalError, did_you_mean
 from suffice.policy.normalizers import normalizer_of
 from suffice.policy.rounds import Floats, Mask, Rounds
@@ -128,7 +128,7 @@ class Recording(Displayed):
         return clean_column(name, self._dense(column_values(column.cast(pa.float64()))))
 
     def gives(self, name: str) -> bool:
-        """Return whether `column` can give a name, from the table or computed from the recorded rounds."""
+        """Return whether `column` can return a column of this name, stored or computed from the recorded rounds."""
         return name in self.table.column_names or is_computed(name)
 
     @cached_property
@@ -162,7 +162,7 @@ class Recording(Displayed):
         return self.table.column(name)
 
     def per_question(self, name: str, default: Sequence[Any]) -> npt.NDArray[np.object_]:
-        """Return the value of a column at each question's first round, shape ``(n_questions,)``; else `default`."""
+        """Return a column's value at each question's first round, shape ``(n_questions,)``; else `default`."""
         out = np.empty(len(self.question_ids), dtype=object)
         out[:] = self.objects(name)[:, 0].tolist() if name in self.table.column_names else list(default)
         return out
@@ -176,6 +176,14 @@ class Recording(Displayed):
     def independent(self) -> bool:
         """True if the rounds of a question are independent answers that vote: samples, or a panel in its order."""
         return self.exchangeable or bool(self.metadata.get("independent"))
+
+    @property
+    def reading_notes(self) -> tuple[str, ...]:
+        """One note on what was doubtful when the log was imported and still holds; none if nothing was."""
+        reading = self.metadata.get("reading") or {}
+        doubts = [*reading.get("cautions", {}).values()]
+        doubts += [f"{text} (said to be right)" for text in reading.get("expected", {}).values()]
+        return (f"{CAUTION}as the log was read, {'; '.join(doubts)}",) if doubts else ()
 
     @property
     def signal_components(self) -> dict[str, str]:
@@ -199,7 +207,7 @@ class Recording(Displayed):
 
     @cached_property
     def unexplained(self) -> Mask:
-        """Mask of the questions that may lack rounds, shape ``(n_questions,)``: shorter than others, without a known reason.
+        """Mask of the questions that may lack rounds: shorter than others for no known reason, ``(n_questions,)``.
 
         An import assumed that a `rule` ended them; `--ended`, or an `end` in the log, gives the reason.
         """
@@ -226,11 +234,13 @@ class Recording(Displayed):
 
     @cached_property
     def answers(self) -> npt.NDArray[np.object_]:
-        """The answers, None where missing."""
+        """The answers; None where missing."""
         return self.objects("answer")
 
     def answer_ids(self, normalizer: str) -> Floats:
-        """Number the distinct answers of each question, and return each round's number; see `suffice.policy.signals.answer_ids`.
+        """Number each question's distinct answers, and return each round's number.
+
+        See `suffice.policy.signals.answer_ids`.
 
         Args:
             normalizer: Name of the normalizer that decides which answers are the same.
@@ -244,7 +254,7 @@ class Recording(Displayed):
         return {}
 
     def rounds(self, columns: Iterable[str] | None = None) -> Rounds:
-        """Return the columns that a policy reads, as stored.
+        """Return the stored columns that a policy reads.
 
         Args:
             columns: The columns to load; None = all recorded signals and costs.  Missing ones are left out, and a policy that
@@ -276,7 +286,7 @@ class Recording(Displayed):
         return [facts_table("Recording", facts)]
 
     def to_frame(self, library: Library | None = None, *, table: int = 0) -> Any:  # noqa: ARG002 - there is one
-        """Return the recorded rows as a data frame, one for each question and round."""
+        """Return the recorded rows as a data frame, one row for each question and round."""
         return frame_of(self.table, library)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
@@ -287,14 +297,15 @@ class Recording(Displayed):
         return Recording(self.table.filter(pa.array(keep[self._row])), self.metadata)
 
     def where(self, **labels: Any) -> Recording:
-        """Return the questions with these values of labels as a recording: those of one model, prompt, temperature or system.
+        """Return the questions with these values of labels as a recording, such as those of one model or prompt.
 
         >>> recording = Recording(pa.table({"question_id": ["a", "b"], "round": [1, 1], "model": ["small", "large"]}))
         >>> recording.where(model="large").question_ids
         ['b']
 
         Args:
-            labels: Values by column.  A loop that asks several models in turn is named by all of them: ``small + large``.
+            labels: Values by column.  The label of a loop that asks several models in turn lists all of them: ``small +
+                large``.
 
         Raises:
             NotFoundError: There is no such column, or no question with such a value.
@@ -308,11 +319,11 @@ class Recording(Displayed):
         return part
 
     def reordered(self, places: npt.NDArray[np.int64]) -> Recording:
-        """Return the recording with the rounds of each question in another order, or in several.
+        """Return the recording with the rounds of each question in another order, or in several orders.
 
         Args:
             places: The new position of each round, shape ``(n_orders * n_questions, n_rounds)``: permutations of each
-                question's rounds.  Of several orders each has all questions, which then have their ids several times.
+                question's rounds.  With several orders, each question appears once per order under the same id.
         """
         n = len(places) // self.shape[0]
         row = (self._row + self.shape[0] * np.arange(n)[:, None]).ravel()
@@ -343,12 +354,12 @@ class Recording(Displayed):
 
 
 def column_values(column: pa.ChunkedArray) -> npt.NDArray[Any]:
-    """Return the values of a column; without a copy if it is in one piece and none is missing."""
+    """Return the values of a column, without a copy if it is contiguous and complete."""
     return np.asarray((column.chunk(0) if column.num_chunks == 1 else column).to_numpy(zero_copy_only=False))
 
 
 def check_ends(ends: Iterable[Any]) -> None:
-    """Raise a `DataError` if the reason why a trajectory ends is none of those allowed."""
+    """Raise a `DataError` if a reason for the end of a trajectory is not an allowed one."""
     unknown = set(ends) - _KNOWN_ENDS
     if unknown:
         raise DataError(f"unknown end {sorted(map(str, unknown))!r}; allowed: {', '.join(sorted(_KNOWN_ENDS))}")
@@ -387,7 +398,7 @@ def _identities(table: pa.Table) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64
 
 
 def is_recording(path: str | Path) -> bool:
-    """Return whether a path is a recording: a parquet file or a folder of parts, not a file of questions, answers or labels."""
+    """Return whether a path is a recording (parquet or folder of parts), and not a file of questions or labels."""
     return place(path).suffix == ".parquet" or place(path).is_dir()
 
 
@@ -398,7 +409,7 @@ def open_recording(path: str | Path) -> OpenRecording:
 
     Raises:
         DataError: The file does not exist.
-        SchemaError: It is corrupt or truncated, not a recording, of another version, or its header is damaged.
+        SchemaError: The file is corrupt or truncated, not a recording, of another version, or its header is damaged.
     """
     with reaching(path):
         path = place(path)
@@ -417,7 +428,7 @@ def read_recording(path: str | Path) -> Recording:
 
     Raises:
         DataError: The file is missing, or its rows contradict each other.
-        SchemaError: It is corrupt, truncated or damaged, not a recording, or of another version.
+        SchemaError: The file is corrupt, truncated or damaged, not a recording, or of another version.
     """
     with open_recording(path) as opened, reaching(path):
         return Recording(opened.table(), opened.metadata)

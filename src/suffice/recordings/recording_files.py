@@ -1,6 +1,7 @@
-"""The files of a recording while it is made: their places, and copies of the journal at a URL.
+"""The files of a recording in progress: their paths, and copies of the journal at a URL.
 
-A recording for a URL is made on this machine; its journal is copied there, so that another machine can resume it.
+A recording for a URL is written on this machine; its journal is copied to the URL, so that another machine can resume
+it.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RecordingFiles:
-    """The files of a recording while it is made.
+    """The files of a recording in progress.
 
     Attributes:
-        whole: The recording as its user names it: a parquet file, or the folder of all shards.
-        target: The file to write: `whole`, or the part of a shard in it.
-        path: The same file while it is made, on this machine: another one than `target` if that is at a URL.
+        whole: The path that the user gave: a parquet file, or the folder of all shards.
+        target: The final file: `whole`, or a shard's part in it.
+        path: The file in progress, on this machine; it differs from `target` if that is at a URL.
     """
 
     whole: Path
@@ -55,7 +56,7 @@ class RecordingFiles:
         Args:
             path: The parquet file; with a shard, the folder.
             shard: The shard whose part is recorded.
-            journal_folder: For a URL: where file and journal are on this machine; None = the user's cache folder.
+            journal_folder: For a URL: the local folder of the file and its journal; None = the user's cache folder.
 
         Raises:
             DataError: A folder of journals is given, and the recording is on this machine; or the file is a folder.
@@ -74,17 +75,17 @@ class RecordingFiles:
 
     @property
     def journal(self) -> Path:
-        """The replies while the recording is not complete."""
+        """The journal with the replies of the incomplete recording."""
         return journal_of(self.path)
 
     @property
     def uploaded_journal(self) -> Path | None:
-        """The copy of the journal beside the file at a URL; None for a recording of this machine."""
+        """The copy of the journal next to the file at a URL; None for a local recording."""
         return journal_of(self.target) if is_url(self.target) else None
 
     @property
     def batches(self) -> Path:
-        """The folder of batches that are awaited."""
+        """The folder of the batches that are awaited."""
         return self.path.with_name(f"{self.path.name}.batches")
 
 
@@ -99,13 +100,13 @@ def _cache_folder() -> Path:
 
 
 def file_in_work(files: RecordingFiles) -> HereFile:
-    """Return the place at which a recording is made, before it moves to its target."""
+    """Return the files of a recording in progress, before it moves to its target."""
     uploaded = files.uploaded_journal
     return HereFile() if uploaded is None else _UploadedFile(files, uploaded)
 
 
 class HereFile:
-    """A recording on this machine, with its journal beside it."""
+    """A recording in progress on this machine, with its journal beside it."""
 
     def take_up(self, journal: Journal) -> None:
         """Fetch a journal that another machine has left."""
@@ -117,14 +118,14 @@ class HereFile:
         yield
 
     def put(self) -> None:
-        """Put the finished file at its target."""
+        """Move the finished file to its target."""
 
     def leave(self, journal: Journal) -> None:
-        """Release the journal after a failure, for a rerun."""
+        """Release the journal after a failure, so that a rerun can use it."""
         journal.release()
 
     def end(self, journal: Journal, *, complete: bool) -> None:
-        """Remove the journal, or keep it for a rerun, which uses its replies."""
+        """Remove the journal, or keep it for a rerun, which reuses its replies."""
         if complete:
             journal.delete()
         else:
@@ -132,7 +133,7 @@ class HereFile:
 
 
 class _UploadedFile(HereFile):
-    """A recording for a URL; a copy of its journal is at the URL until it is complete."""
+    """A recording in progress for a URL, to which its journal is copied until it is complete."""
 
     def __init__(self, files: RecordingFiles, journal: Path) -> None:
         self._path, self._target, self._journal = files.path, files.target, journal

@@ -1,4 +1,4 @@
-"""Journal of the rounds that users' own loops record, in several processes at a time."""
+"""Journal of the rounds that users' own loops record, in several processes at once."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class JournalQuestion:
     """One question in a journal.
 
     Attributes:
-        run: The id of the run, unique among all that were ever recorded.
-        fields: Its cluster, and under `decision` the columns of its decision, once there is one.
-        ending: The reason for its end; None while it goes on, and for good if its process was killed.
+        run: The id of the run, unique among all runs ever recorded.
+        fields: The question's cluster, and under the key `decision` the columns of its decision, once there is one.
+        ending: The reason for the end; None while the question is open, or if its process was killed.
         rows: The rows of its rounds, in order.
     """
 
@@ -64,7 +64,7 @@ class JournalContent:
     Attributes:
         metadata: The configuration that the recording depends on.
         questions: The questions, in the order in which they began.
-        file_rows: The least number of rows in the recording's file, since they were moved there.
+        file_rows: Number of rows of the recording's file after questions were last moved there; a file with fewer is old.
     """
 
     metadata: Mapping[str, Any]
@@ -73,7 +73,7 @@ class JournalContent:
 
 
 class SealedError(DataError):
-    """The journal of a part was removed, so that nothing can be written to the part any more."""
+    """Raised when a part's journal was removed, so that the part accepts no more rounds."""
 
 
 class RoundWriter(ABC):
@@ -84,11 +84,11 @@ class RoundWriter(ABC):
         """Store changes together, all or none.
 
         Raises:
-            DataError: The disk is full, or not writable, or a round is there already.
+            DataError: The disk is full, or not writable, or a round was already recorded.
         """
 
     def begin(self, run: str, fields: Mapping[str, Any]) -> None:
-        """Commit the begin of a question."""
+        """Commit the start of a question."""
         self.commit([[_BEGUN, run, fields]])
 
     def put(self, run: str, r: int, row: Mapping[str, Any]) -> None:
@@ -96,7 +96,7 @@ class RoundWriter(ABC):
         self.commit([[_ROUND, run, r, row]])
 
     def decide(self, run: str, columns: Mapping[str, Any]) -> None:
-        """Commit the decision on a question, which may go on."""
+        """Commit the decision on a question, which may continue."""
         self.commit([[_DECIDED, run, columns]])
 
     def end(self, run: str, ending: Mapping[str, Any], columns: Mapping[str, Any] | None = None) -> None:
@@ -112,7 +112,7 @@ class RoundWriter(ABC):
 
 
 class Changes(RoundWriter):
-    """Collector of changes that are to be committed together."""
+    """Collects changes to be committed together."""
 
     def __init__(self) -> None:
         self.changes: list[Sequence[Any]] = []
@@ -125,10 +125,10 @@ class Changes(RoundWriter):
 class RoundJournal(RoundWriter):
     """Rounds in a file beside a recording; once `put` has returned, a round survives `kill -9` and power loss.
 
-    `suffice.recordings.journal_file` describes the file's form.  Any number of threads and processes may write at a time: each
-    commit opens the file, takes its lock, and closes it, so that a fork inherits nothing.  Writes of threads that wait are
-    committed together, with one sync.  Only `seal` removes the file, that of a part of a folder; later writers get a
-    `SealedError`.
+    `suffice.recordings.journal_file` describes the file's form.  Any number of threads and processes may write at a
+    time: each commit opens the file, takes its lock, and closes it, so that a fork inherits nothing.  Writes of waiting
+    threads are committed together, with one sync.  Only `seal` removes the file (of a part of a folder); later writers
+    get a `SealedError`.
 
     Args:
         path: The recording; the journal is `path` with ``.rounds`` at its end.
@@ -148,8 +148,8 @@ class RoundJournal(RoundWriter):
             metadata: JSON-ready values that all processes must agree on.
 
         Raises:
-            ConfigMismatchError: The file was begun with others.
-            SchemaError: It is not such a journal, or it is damaged.
+            ConfigMismatchError: The file has another configuration.
+            SchemaError: The file is not such a journal, or it is damaged.
         """
         with self._locked(create=True) as (file, known):
             stored = known.metadata
@@ -164,13 +164,13 @@ class RoundJournal(RoundWriter):
             )
 
     def n_rounds(self, run: str) -> int | None:
-        """Return the number of rounds of an open question in the file; None if it is not there, or has ended."""
+        """Return the number of rounds of an open question; None if it is not in the file, or has ended."""
         with self._locked() as (_, known):
             rounds = known.open.get(run)
             return None if rounds is None else len(rounds)
 
     def commit(self, changes: Sequence[Sequence[Any]]) -> None:
-        """Write changes as one record, in a group with those of other threads of this process."""
+        """Write changes as one record, together with those of other threads of this process."""
         if changes:
             self._writers().commit(changes, self._commit_all)
 
@@ -184,7 +184,7 @@ class RoundJournal(RoundWriter):
             file.append([write.value for write in writes if write.error is None])
 
     def content(self) -> JournalContent | None:
-        """Return all committed changes, also while processes write; None if there is no file."""
+        """Return all committed changes, even while processes write; None if there is no file."""
         if not self.path.exists() or is_finished_old(self.path):
             return None
         try:
@@ -220,8 +220,8 @@ class RoundJournal(RoundWriter):
         """Move ended questions into the recording's file, then remove them here; other writers wait meanwhile.
 
         Args:
-            write: Writes them to the file, and returns the file's number of rows; None if it did not change.  If it raises, nothing
-                is removed.
+            write: Writes the questions to the file, and returns the file's number of rows; None if it did not change.
+                If it raises, nothing is removed.
             unfinished: Whether to remove the open questions, too.
 
         Raises:
@@ -241,7 +241,7 @@ class RoundJournal(RoundWriter):
             file.replace([[*head, [_MOVED, rows]], *_of_runs(file.values(), kept)])
 
     def seal(self) -> bool:
-        """Remove the journal of a part if no question is in it; return whether it is gone."""
+        """Remove a part's journal if it contains no questions; return whether it is removed."""
         if not self.path.exists():
             return True
         with suppress(SealedError), self._locked(sealed=True) as (file, known):
@@ -260,7 +260,7 @@ class RoundJournal(RoundWriter):
 
     @contextmanager
     def _locked(self, *, create: bool = False, sealed: bool = False) -> Iterator[tuple[LockedJournal, _Known]]:
-        """Yield the locked file, of which a part's is only created on demand, and what its records say of its questions."""
+        """Yield the locked file with what is known of its questions; `create` creates a part's file if missing."""
         writers = self._writers()
         with writers.lock:
             known, writers.known = writers.known, None  # if the block raises, the file is read again from its beginning
@@ -285,7 +285,7 @@ class RoundJournal(RoundWriter):
 
 @dataclass(slots=True)
 class _Known:
-    """A writing process's memory of its journal, so that it need not read the file again.
+    """A writing process's knowledge of its journal, so that it need not read the file again.
 
     Attributes:
         identity: The identity of the file.
@@ -309,7 +309,7 @@ class _Known:
         """Apply changes, all or none.
 
         Raises:
-            DataError: A round is there already, or its question is not there or has ended.
+            DataError: A round was already recorded, or its question is missing or has ended.
         """
         runs = {change[1] for change in changes if change[0] in _OF_A_QUESTION}
         before = {run: set(self.open[run]) for run in runs & self.open.keys()}
@@ -344,7 +344,7 @@ class _Known:
 
 
 def _of_runs(records: Iterable[Sequence[Sequence[Any]]], runs: AbstractSet[str]) -> Iterator[list[Sequence[Any]]]:
-    """Yield the changes of some questions, those of one record together."""
+    """Yield the changes of some questions, with those of one record together."""
     for changes in records:
         of_runs = [change for change in changes if change[0] in _OF_A_QUESTION and change[1] in runs]
         if of_runs:

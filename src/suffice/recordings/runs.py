@@ -1,4 +1,4 @@
-"""Tell the loops of a recording apart: another model, prompt, temperature or system is another loop."""
+"""Distinguish the loops of a recording: another model, prompt, temperature or system is another loop."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ MODEL_NAMES = frozenset(
 """Columns that name the model; their values are never texts of the question."""
 
 LOOP_NAMES = MODEL_NAMES | {
-    *("prompt_id", "prompt_name", "prompt_version", "temperature", "retriever"),
-    *("system", "system_name", "system_id", "method", "experiment"),
+    *("prompt_id", "prompt_name", "prompt_version", "prompt_template", "temperature", "retriever"),
+    *("system", "system_name", "system_id", "system_prompt", "system_message", "method", "experiment"),
     *("config", "config_id", "config_name", "configuration", "variant"),
 }
 """Last parts of the names of columns whose values tell loops apart; one of `MODEL_NAMES` always does."""
@@ -41,7 +41,7 @@ _JOINTS = re.compile(r" \+ |, ")
 
 
 def loop_labels(schema: pa.Schema) -> list[str]:
-    """Return the columns of a recording that may tell loops apart, the models first."""
+    """Return the columns that may distinguish loops, models first."""
     names = [
         field.name
         for field in schema
@@ -52,7 +52,7 @@ def loop_labels(schema: pa.Schema) -> list[str]:
 
 
 def _last_part(name: str) -> str:
-    """Return a column's name without the objects that contain it, and without our prefix of foreign names.
+    """Return a column's name without enclosing objects, and without this library's prefix for foreign names.
 
     >>> _last_part("request.model"), _last_part("imported_prompt_id"), _last_part("modelName")
     ('model', 'prompt_id', 'model_name')
@@ -78,12 +78,12 @@ def label_values(recording: RecordedColumns, name: str) -> list[list[str | None]
 
 
 def _in_turn(values: Iterable[str | None]) -> str:
-    """Join the distinct values of a question's rounds, in their order, to one text."""
+    """Join the distinct values of a question's rounds, in order, into one text."""
     return " + ".join(dict.fromkeys(value for value in values if value is not None))
 
 
 def _is_begun_by(text: str, other: str) -> bool:
-    """Return whether the names listed in `text` begin with all names listed in `other`.
+    """Return whether the names listed in `text` start with all names listed in `other`.
 
     >>> _is_begun_by("small + large", "small"), _is_begun_by("small-2", "small")
     (True, False)
@@ -93,7 +93,7 @@ def _is_begun_by(text: str, other: str) -> bool:
 
 
 def labels_differ(*values: str) -> bool:
-    """Return whether values name different loops: a value that begins with another's names is the same loop.
+    """Return whether values name different loops; a value that starts with another's names is the same loop.
 
     >>> labels_differ("small", "small + large"), labels_differ("small", "large")
     (False, True)
@@ -104,10 +104,10 @@ def labels_differ(*values: str) -> bool:
 
 
 def loops_by_label(recording: RecordedColumns) -> dict[str, Counter[str]]:
-    """Return the labels that tell several loops apart, each with the questions of its values.
+    """Return the labels that distinguish several loops, each with the number of questions by value.
 
-    Rounds of one question may have different values, if every question has the same ones in the same order: a cheap model
-    followed by a dear one is one loop, and so is a panel.
+    Rounds of one question may have different values, if every question has the same ones in the same order: a cheap
+    model followed by an expensive one is one loop, and so is a panel.
     """
     result = {}
     for name in loop_labels(recording.table.schema):
@@ -128,18 +128,18 @@ def loops_by_label(recording: RecordedColumns) -> dict[str, Counter[str]]:
 
 
 def _places_differ(values: Iterable[list[str | None]]) -> bool:
-    """Return whether the values of several questions differ in one of their rounds."""
+    """Return whether the values of several questions differ in some round."""
     return any(labels_differ(*filter(None, column)) for column in zip(*values, strict=True))
 
 
 def _is_text_of_question(name: str, values: list[list[str | None]]) -> bool:
-    """Return whether nearly every question has its own value, as a system prompt has that contains the question."""
+    """Return whether almost every question has its own value, as with a system prompt that contains the question."""
     distinct = {value for row in values for value in row} - {None}
     return _last_part(name) not in MODEL_NAMES and len(distinct) > max(1, len(values) // 2)
 
 
 def _shares_questions(recording: RecordedColumns, values: list[list[str | None]]) -> bool:
-    """Return whether at least half of the questions are in several files, as with files of several systems."""
+    """Return whether at least half of the questions occur in several files, as with one file per system."""
     files: dict[Any, set[str]] = {}
     for unit, row in zip(recording.clusters.tolist(), values, strict=True):
         files.setdefault(unit, set()).add(_in_turn(row))
@@ -147,7 +147,7 @@ def _shares_questions(recording: RecordedColumns, values: list[list[str | None]]
 
 
 def refuse_several_loops(recording: RecordedColumns, tune: RecordedColumns | None = None) -> None:
-    """Raise if a recording mixes loops of several models, prompts or systems, which must not be judged as one.
+    """Raise if a recording mixes loops of several models, prompts or systems, which need separate verdicts.
 
     Args:
         recording: The questions of the verdict.

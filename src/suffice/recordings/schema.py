@@ -100,7 +100,7 @@ def column_kind(name: str, field: pa.Field | None = None) -> str:
 
 
 def metric_field(name: str) -> pa.Field:
-    """Return the field of a metric of any name."""
+    """Return the schema field of a metric of any name."""
     return _column_field(name, {name: "metric"}, numeric=True)
 
 
@@ -151,7 +151,7 @@ class Columns:
         self._numeric: dict[str, bool | None] = {}  # by column, True if all values are numbers; None = no value so far
 
     def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Collect the names and types of the next rows."""
+        """Add the names and types of further rows."""
         for row in rows:
             for name, value in row.items():
                 numeric = self._numeric.setdefault(name, None)
@@ -174,7 +174,7 @@ class Columns:
         return {name for name, known in self._numeric.items() if known is None}
 
     def table(self, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
-        """Build a table of some rows, with the columns of all."""
+        """Build a table of some rows, with the columns of all rows."""
         schema = self.schema
         return pa.table([_array([row.get(field.name) for row in rows], field.type) for field in schema], schema=schema)
 
@@ -234,7 +234,7 @@ def cost_names(rows: Iterable[Mapping[str, Any]]) -> set[str]:
 
 
 def fill_costs(rows: Iterable[dict[str, Any]], names: Collection[str]) -> None:
-    """Write 0 into rows, in place, where a component of the recording was not called in a round."""
+    """Write 0 into rows, in place, where a component was not called in a round."""
     ordered = sorted(names)
     for row in rows:
         if any(row.get(cost_column(component, "calls")) is not None for component in LOOP_COMPONENTS):

@@ -1,4 +1,4 @@
-"""Open and check a folder that shards record: it is complete or an error, never silently incomplete."""
+"""Open and check a folder of shards; an incomplete folder raises an error."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ShardedFolder(OpenFolder):
 
     @cached_property
     def questions(self) -> list[PartQuestions]:
-        """One entry for each part: all its questions count."""
+        """One entry for each part, whose questions all count."""
         return [PartQuestions() for _ in self.parts]
 
     def _metadata(self) -> dict[str, Any]:
@@ -64,7 +64,7 @@ class ShardedFolder(OpenFolder):
 
 
 def is_sharded(folder: Path) -> bool:
-    """Return whether shards record, or have recorded, to a folder."""
+    """Return whether a folder contains shards, complete or not."""
     return (folder / MANIFEST_FILE).is_file() or bool(_shards_in(folder, JOURNAL_SUFFIX) or _shards_in(folder))
 
 
@@ -74,7 +74,7 @@ def open_shards(folder: Path) -> ShardedFolder:
     Raises:
         ConfigMismatchError: Parts are of another number of shards, of another data set, or were recorded with different settings.
         DataError: Shards are missing or unfinished, or none has a round.
-        SchemaError: A part is not the one that the manifest lists, or is damaged; the message names it.
+        SchemaError: A part differs from the manifest's entry, or is damaged; the message names it.
     """
     manifest = _manifest_in(folder / MANIFEST_FILE)
     if manifest is None:
@@ -113,14 +113,14 @@ def check_shard(folder: Path, shard: Shard, config: Mapping[str, Any]) -> None:
     Call it before anything is paid for.
 
     Args:
-        folder: The folder; it need not be there yet.
+        folder: The folder, which need not exist yet.
         shard: The shard that is to be recorded.
         config: The configuration that the recording depends on.
 
     Raises:
-        ConfigMismatchError: There are parts of another number or configuration.
+        ConfigMismatchError: There are parts of another number of shards or configuration.
         DataError: `folder` is a file.
-        SchemaError: The part with this shard's name is another shard's, or damaged.
+        SchemaError: The part with this shard's name belongs to another shard, or is damaged.
     """
     if folder.suffix == ".parquet" or folder.is_file():
         raise DataError(
@@ -143,9 +143,9 @@ def check_shard(folder: Path, shard: Shard, config: Mapping[str, Any]) -> None:
 
 
 def complete_shards(folder: Path) -> str:
-    """Write the manifest if all shards of a folder have ended; otherwise return a sentence on the missing ones.
+    """Write the manifest if all shards of a folder are complete; otherwise return a sentence on missing ones.
 
-    The shard that ends last writes it; two that end together write the same bytes.
+    The last shard to end writes it; two that end together write the same bytes.
     """
     path = folder / MANIFEST_FILE
     while True:
@@ -162,7 +162,7 @@ def complete_shards(folder: Path) -> str:
 
 
 def _shards_in(folder: Path, end: str = "") -> set[Shard]:
-    """Return the shards whose parts are in a folder; with `end` that of journals, the shards whose journals are there."""
+    """Return the shards whose parts are in a folder; with the suffix `end` of journals, those with journals."""
     names = [path.name.removesuffix(end) for path in folder.glob(_ANY_PART + end)]
     return {shard for name in names if (shard := Shard.of_part(name)) is not None}
 
@@ -180,7 +180,7 @@ def _check_others(folder: Path, names: set[str]) -> None:
 
 
 def _examined(folder: Path) -> tuple[Sequence[OpenFile], SufficeError | None]:
-    """Open the parts of a folder; also return the error if they are not a complete recording, else None."""
+    """Open the parts of a folder; also return the error if they are incomplete, else None."""
     finished, begun = _shards_in(folder), _shards_in(folder, JOURNAL_SUFFIX)
     n = min(shard.n for shard in finished | begun)
     every = [Shard(index, n) for index in range(1, n + 1)]
@@ -209,7 +209,7 @@ def _incomplete(folder: Path, missing: Sequence[Shard], unfinished: Sequence[Sha
 
 
 def _check_name(part: OpenFile) -> None:
-    """Raise if a part is named after another shard than it contains, since its questions would count twice."""
+    """Raise if a part's name belongs to another shard than its content."""
     entry = part.metadata.get(SHARD)
     own = None if entry is None else Shard(entry["index"], entry["of"])
     if own != Shard.of_part(part.path):

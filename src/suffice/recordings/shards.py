@@ -1,4 +1,4 @@
-"""Shards: shares of the questions, one for each of several processes, and the parts that these write."""
+"""Shards: shares of the questions for several processes, and the parts that these write."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Shard:
 
     @classmethod
     def of_part(cls, path: str | Path) -> Self | None:
-        """Return the shard in a part's name; None if the name is not that of a shard's part."""
+        """Return the shard in a part's name; None if the name does not contain one."""
         match = _PART_NAME.fullmatch(re.split(r"[/\\]", str(path))[-1])
         return None if match is None else cls(int(match[1]), int(match[2]))
 
@@ -73,15 +73,15 @@ class Shard:
 
     @property
     def folder_name(self) -> str:
-        """The folder name of its part, if that is a folder of files."""
+        """Return the shard's name as a folder, for a part that is a folder of files."""
         return self.part_name.removesuffix(".parquet")
 
     def beside(self, path: Path, suffix: str) -> Path:
-        """Return the shard's file beside one that a command without a shard writes, such as its replies."""
+        """Return the shard's own version of a file that a command without shards writes, such as stored replies."""
         return path.with_name(f"{path.name}.{self.folder_name}{suffix}")
 
     def takes(self, question_id: str) -> bool:
-        """Return whether a question belongs to the shard: the same on every machine and for any other questions."""
+        """Return whether a question belongs to the shard, the same on every machine and for any set of questions."""
         digest = hashlib.sha256(question_id.encode("utf-8", "surrogatepass")).digest()
         return int.from_bytes(digest, "big") % self.n == self.index - 1
 
@@ -91,19 +91,19 @@ class Shard:
 
 
 def shard_files_beside(path: Path, suffix: str) -> list[Path]:
-    """Return the files of all shards beside a file; see `Shard.beside`."""
+    """Return the files of all shards that belong to a file; see `Shard.beside`."""
     return sorted(path.parent.glob(f"{escape(path.name)}.part-*-of-*{suffix}"))
 
 
 def n_shards_at(out: Path) -> int | None:
-    """Return how many shards write into a folder or beside a file, by the names of their parts; None if none did."""
+    """Return how many shards write to a folder or file, from the names of their parts; None without shards."""
     parts = [*out.glob("part-*"), *out.parent.glob(f"{escape(out.name)}.part-*")]
     names = (path.name.removeprefix(f"{out.name}.").partition(".")[0] for path in parts)
     return next((shard.n for name in names if (shard := Shard.of_part(f"{name}.parquet")) is not None), None)
 
 
 def listed_shards(shards: Sequence[Shard]) -> str:
-    """List shards of one recording in words.
+    """List a recording's shards in words.
 
     >>> listed_shards([Shard(2, 8), Shard(5, 8)])
     '2 and 5 of 8'

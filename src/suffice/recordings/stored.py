@@ -22,14 +22,14 @@ _QUESTION_COLUMN = "question"
 
 
 class StoredRows:
-    """A recording's rows, checked once and laid out for reading them one question at a time.
+    """A recording's rows, checked once and stored for reading one question at a time.
 
-    They are copied without compression into a memory-mapped file beside the recording.  The copy is deleted at once while
-    it stays open, except on Windows, where `remove_leftovers` deletes it later.
+    They are copied without compression into a memory-mapped file beside the recording.  The copy is unlinked
+    immediately while it stays open, except on Windows, where `remove_leftovers` deletes it later.
 
     Args:
         path: The recording.
-        opened: The same recording, opened; it is closed here.
+        opened: The same recording, opened; this closes it.
 
     Attributes:
         schema: Its columns.
@@ -37,8 +37,8 @@ class StoredRows:
         ends: The reason for each question's end, in the order of the file.
 
     Raises:
-        DataError: Its rows contradict each other, or the disk is full.
-        SchemaError: It is corrupt, truncated or damaged, or lacks a required column.
+        DataError: The rows contradict each other, or the disk is full.
+        SchemaError: The file is corrupt, truncated or damaged, or lacks a required column.
     """
 
     def __init__(self, path: Path, opened: OpenRecording) -> None:
@@ -79,7 +79,7 @@ class StoredRows:
         return self._order[self._first[position] : self._first[position + 1]]
 
     def texts(self) -> Iterator[tuple[str, str]]:
-        """Yield the question of each row and its text."""
+        """Yield the question id and the text of each row."""
         for i in range(self._file.num_record_batches):
             batch = self._file.get_batch(i)
             yield from zip(*(batch.column(name).to_pylist() for name in (_ROW_KEYS[0], _QUESTION_COLUMN)), strict=True)

@@ -1,4 +1,4 @@
 """Statements about a loop or a policy: decide, certify, watch and diagnose.
 
-A recording enters; one sentence leaves, with the risk that it is wrong and the figures behind it.
+From a recording each computes one sentence, with the risk that it is wrong and the figures that support it.
 """

@@ -1,4 +1,4 @@
-"""The account of losses: the loss of each question under a policy against a baseline, with bounds if something is missing.
+"""Losses of each question under a policy against a baseline, with bounds if an outcome is unknown.
 
 `decide`, `certify` and `watch` all read it.  They use different bounds: a verdict and a certificate take the largest
 possible loss, an alarm the smallest.
@@ -41,9 +41,9 @@ def loss_bounds(mine: Floats, base: Floats, *, lowest: float = -1.0) -> tuple[Fl
     ([0.5, -0.5, -0.75], [0.5, 0.5, 0.25])
 
     Args:
-        mine: The metric under a policy, in [0, 1], any shape; NaN where it is unknown and may be anything in [0, 1].
-        base: The metric under the baseline, likewise, of a shape that broadcasts.
-        lowest: The smallest loss that counts: 0 where gains make up for nothing, or cannot be.
+        mine: The metric under a policy, in [0, 1], any shape; NaN where unknown, which may be any value in [0, 1].
+        base: The metric under the baseline, in [0, 1] or NaN, of a shape that broadcasts to that of `mine`.
+        lowest: The smallest loss that counts: 0 if gains must not offset losses, or cannot occur.
 
     Returns:
         Both in [-1, 1], without NaN.
@@ -55,12 +55,12 @@ def loss_bounds(mine: Floats, base: Floats, *, lowest: float = -1.0) -> tuple[Fl
 
 
 def base_name(metric: str) -> str:
-    """Return the metric on which a threshold is set: of ``f1 > 0.5`` it is ``f1``."""
+    """Return the metric that a threshold compares: ``f1`` for ``f1 > 0.5``."""
     return metric.split(">", maxsplit=1)[0].strip()
 
 
 def is_computed(metric: str) -> bool:
-    """Return whether a metric is computed from answers, by this library or a metric that was registered.
+    """Return whether a metric is computed from answers, by this library or by a registered metric.
 
     Equal answers to one question then have the same score, even if it is unknown.
     """
@@ -70,20 +70,20 @@ def is_computed(metric: str) -> bool:
 def at_rounds(
     recording: Recording, values: npt.NDArray[Any], rounds: npt.NDArray[np.int64], missing: Any = np.nan
 ) -> npt.NDArray[Any]:
-    """Return the value of each question at one round, shape ``(n_questions,)``; `missing` at a round that the recording lacks."""
+    """Return each question's value at one round, shape ``(n_questions,)``; `missing` if that round was not recorded."""
     places = rounds - int(recording.index[0])
     inside = (places >= 0) & (places < values.shape[1])
     return np.where(inside, values[np.arange(len(places)), np.where(inside, places, 0)], missing)
 
 
 def same_texts(recording: Recording, metric: str, one: npt.NDArray[np.int64], other: npt.NDArray[np.int64]) -> Mask:
-    """Return a mask of questions with the same answer text in two rounds, so that a metric of answers must score them alike.
+    """Return a mask of questions with equal answer texts in two rounds, which any metric of answers scores alike.
 
     Args:
         recording: Recorded rounds.
-        metric: Where it is not computed from answers, nothing is the same.
-        one: A round of each question, shape ``(n_questions,)``; one that was not recorded has no answer.
-        other: Another one, same shape.
+        metric: The metric; the mask is all False if it is not computed from answers.
+        one: A round of each question, shape ``(n_questions,)``; a round that was not recorded has no answer.
+        other: Another round of each question, same shape.
     """
     if not is_computed(metric) or "answer" not in recording.table.column_names:
         return np.zeros(len(one), dtype=np.bool_)
@@ -93,14 +93,14 @@ def same_texts(recording: Recording, metric: str, one: npt.NDArray[np.int64], ot
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Questions:
-    """The questions that count, each once: rows that repeat one, under whatever id, are one unit with their mean.
+    """The questions that count, each once; several rows of one question, even under different ids, form one unit.
 
     Attributes:
-        names: The question of each row that counts.
+        names: The identity of the question in each row that counts.
         ids: The id of each of these rows.
         recorded: Which of these rows did not fail, shape ``(n_rows,)``.
         units: The questions of the rows.
-        n_failed: Questions of which a row failed, whether these count or not.
+        n_failed: Number of questions with a failed row, whether or not these count.
     """
 
     names: Sequence[str]
@@ -115,7 +115,7 @@ class Questions:
 
         Args:
             recording: Recorded rounds, failed questions included.
-            leave_out_failed: Whether those do not count.
+            leave_out_failed: Whether failed questions are left out.
         """
         recorded, names, ids = ~recording.failed, [*map(str, dividing_names(recording))], recording.question_ids
         n_failed = len({name for name, known in zip(names, recorded, strict=True) if not known})
@@ -131,7 +131,7 @@ class Questions:
 
         Args:
             rows: Values of the rows that did not fail, shape ``(..., n_recorded)``.
-            failed: The value of those that did.
+            failed: The value of the rows that failed.
         """
         everywhere = np.full((*rows.shape[:-1], len(self.recorded)), failed)
         everywhere[..., self.recorded] = rows
@@ -139,7 +139,7 @@ class Questions:
         return means
 
     def of_recorded(self) -> Questions:
-        """Return the questions with a row that did not fail, which have quality and costs, over these rows alone."""
+        """Return the questions with a row that did not fail, over those rows alone; others lack quality and costs."""
         if self.recorded.all():
             return self
         names, ids = (
@@ -150,13 +150,15 @@ class Questions:
         return Questions(names=names, ids=ids, recorded=recorded, units=Units.of(len(names), names), n_failed=0)
 
     def order(self, salt: str) -> npt.NDArray[np.int64]:
-        """Return the order in which questions are bet on, shape ``(n_questions,)``: by the hash of their names.
+        """Return the order in which the test bets on the questions, by the hash of their names.
 
-        The highest capital on the way counts, and a file may be sorted by what its questions score: with the harmless ones
-        first, the bets would be won before the losses come.
+        Shape ``(n_questions,)``.
+
+        The highest wealth at any time counts, and a file may be sorted by score: with the harmless questions first, the
+        bets would be won before the losses occur.
 
         Args:
-            salt: Of the hash, a constant of the command.
+            salt: The salt of the hash, a constant of each command.
         """
         return hash_order(self.names, salt=salt)
 
@@ -167,7 +169,7 @@ class Questions:
 
 
 def failed_text(n_failed: int, *, left_out: bool) -> str:
-    """Return what becomes of failed questions, in words; empty without any.
+    """Return how failed questions are treated, in words; empty if none failed.
 
     >>> failed_text(7, left_out=False), failed_text(1, left_out=True), failed_text(0, left_out=True)
     ('7 questions failed while recording and count as lost', '1 question failed while recording and is left out', '')
@@ -180,7 +182,7 @@ def failed_text(n_failed: int, *, left_out: bool) -> str:
 
 
 def unknown_text(n_unknown: int, n: int) -> str:
-    """Return how many questions have an outcome that is unknown, in words; empty without any.
+    """Return the number of questions with an unknown outcome, in words; empty if there are none.
 
     >>> unknown_text(3, 200)
     'in 1.5 % of the questions an outcome is unknown, and counts at its worst'
@@ -190,7 +192,7 @@ def unknown_text(n_unknown: int, n: int) -> str:
 
 
 def open_text(share: float) -> str:
-    """Return how much of a mean loss is unknown, in words; empty where nothing is.
+    """Return the share of a mean loss that is unknown, in words; empty if nothing is unknown.
 
     >>> open_text(0.0125), open_text(0.0)
     ('1.2 points of that loss are outcomes that are unknown, which count at their worst', '')
@@ -200,7 +202,7 @@ def open_text(share: float) -> str:
 
 
 def two_digits(n: int) -> int:
-    """Return a number rounded up to two digits, one below 200 as it is.
+    """Round a number up to two digits; a number below 200 stays unchanged.
 
     >>> two_digits(149), two_digits(1234)
     (149, 1300)
@@ -217,9 +219,9 @@ class PolicyLoss:
 
     Attributes:
         run: The policy on the recording.
-        twin: Its random twin, which stops as often at each round; None where none was asked for.
-        low: The smallest loss that what is known allows, a mean over orders.
-        high: The largest, the same where everything is known.
+        twin: The policy's random twin, which stops as often at each round; None if not requested.
+        low: The smallest possible loss given the known outcomes, a mean over orders.
+        high: The largest possible loss; equal to `low` where everything is known.
     """
 
     run: Run
@@ -235,15 +237,18 @@ class PolicyLoss:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LossAccount:
-    """Losses of policies against a baseline, computed in each order of independent samples, so that a gain in one order does not offset a loss in another.
+    """Losses of policies against a baseline, computed in each order of independent samples.
+
+    So a gain in one order does not offset a loss in another.
 
     Attributes:
-        prepared: The recording; its first metric is what must not be lost.
+        prepared: The recording; its first metric is the one that must not be lost.
         baseline: The baseline on it.
         values: The baseline's metric in each order, shape ``(n_orders, n_recorded)``; NaN where it is unknown.
-        seed: Of the orders.
+        seed: Seed of the random orders.
         lowest: The smallest loss that counts, 0 or -1.
-        open_ends: Where the baseline may have gone on, so that what it returned is unknown; same shape as a row of `values`.
+        open_ends: Mask of the questions in which the baseline may have continued, so that its answer is unknown; same
+            shape as a row of `values`.
     """
 
     prepared: PreparedRecording
@@ -265,20 +270,20 @@ class LossAccount:
         censored: bool = False,
         remedy: str = "",
     ) -> LossAccount:
-        """Replay a baseline.
+        """Replay a baseline, to compare policies with it.
 
         Args:
             prepared: The recording, with the metric.
             baseline: The baseline of losses.
-            orders: Of independent samples, over how many random orders a loss is averaged; 1 is the stored one.
-            harm: Whether gains make up for nothing.
-            open_ends: Whether the baseline is what the log did itself, so that where nothing says why a question ended, what it
-                returned is unknown.
-            censored: Whether the baseline's answers are unknown, instead of refused, where it goes on past what was recorded.
-            remedy: What to do where they are refused.
+            orders: Number of random orders of independent samples over which a loss is averaged; 1 is the stored order.
+            harm: Whether gains are ignored, so that they offset no loss.
+            open_ends: Whether the baseline is the logged loop itself; its answer is then unknown for questions without
+                a recorded reason for their end.
+            censored: Whether an answer beyond the recorded rounds counts as unknown instead of raising an error.
+            remedy: Advice that the error message gives.
 
         Raises:
-            CensoredError: The baseline goes on past what was recorded.
+            CensoredError: The baseline needs rounds that were not recorded.
         """
         metric, seed, values = prepared.metric_names[0], seed_of_names(prepared.recording), []
 
@@ -313,7 +318,7 @@ class LossAccount:
 
     @property
     def orders(self) -> int:
-        """Orders of independent samples."""
+        """The number of orders of independent samples."""
         return len(self.values)
 
     def losses(
@@ -321,13 +326,13 @@ class LossAccount:
     ) -> Iterator[PolicyLoss]:
         """Yield the losses of each policy.
 
-        Of a million rounds each run is large, so policies come one at a time; in many orders of samples they share the
-        answers, the votes and the costs of each order, and are replayed together.
+        A run over a million rounds is large, so policies are replayed one at a time.  With many orders of samples they
+        are replayed together, since they share the answers, votes and costs of each order.
 
         Args:
             policies: The policies.
-            kinds: Of each run; by default `rule`.
-            twinned: Places of the policies that have a random twin.
+            kinds: The kind of each policy's run; by default `rule`.
+            twinned: Positions of the policies that get a random twin.
         """
         places = range(len(policies))
         for part in [places] if self.orders > 1 else [[place] for place in places]:
@@ -344,7 +349,7 @@ class LossAccount:
         sums, n_before = np.zeros((2, len(policies), self.prepared.n)), 0
 
         def add(mine: Floats) -> None:
-            """Add some orders, shape ``(n_policies, n_orders, n_recorded)``."""
+            """Add the metric in some orders, shape ``(n_policies, n_orders, n_recorded)``."""
             nonlocal sums, n_before
             base = self.values[n_before : n_before + mine.shape[1]]
             n_before += mine.shape[1]
@@ -363,12 +368,13 @@ class LossAccount:
             yield PolicyLoss(run=run, twin=twins.get(at), low=ends[0], high=ends[1])
 
     def of_answers(self, policy: Policy, stops: Positions, answers: Positions) -> tuple[Floats, Floats, Mask]:
-        """Return the smallest and largest losses of answers that a live policy returned, and where they are the baseline's answers.
+        """Return bounds on the losses of a live policy's answers, and a mask of answers equal to the baseline's.
 
         Args:
             policy: The policy that decided.
             stops: The round of each stop, shape ``(n_recorded,)``.
-            answers: The round of each returned answer, same shape; -1 where there is none, so that the metric is that of the stop.
+            answers: The round of each returned answer, same shape; -1 without one, in which case the metric at the stop
+                counts.
         """
         recording, metric = self.prepared.recording, self.prepared.metrics[self.metric]
         mine = at_rounds(recording, metric, np.where(answers >= 0, answers, stops))
@@ -378,7 +384,7 @@ class LossAccount:
         return np.where(settled, 0.0, low), np.where(settled, 0.0, high), same
 
     def _bounds(self, mine: Floats, base: Floats) -> tuple[Floats, Floats]:
-        """Return `loss_bounds`, where the baseline's answer is unknown at open ends; any shape ``(..., n_recorded)``."""
+        """Return `loss_bounds`, with the baseline's answer unknown at open ends; any shape ``(..., n_recorded)``."""
         if is_agreement(self.metric):  # the baseline agrees with itself, whatever its answer was
             mine = np.where(self.open_ends, np.nan, mine)
         else:
@@ -386,7 +392,7 @@ class LossAccount:
         return loss_bounds(mine, base, lowest=self.lowest)
 
     def _same(self, policy: Policy, stops: Positions, answers: Positions) -> Mask:
-        """Return where a policy certainly returns the baseline's answer, whatever its score; arguments as for `of_answers`."""
+        """Return a mask where a policy certainly returns the baseline's answer, whatever that scores."""
         base = self.baseline
         same = np.zeros(len(stops), dtype=np.bool_)
         if base.policy is None or base.answer_rounds is None:
@@ -399,15 +405,15 @@ class LossAccount:
 
 
 def _returns_one_answer(selector: Selector) -> bool:
-    """Return whether a selector returns one answer of a question, and not any of several by a draw."""
+    """Return whether a selector returns one definite answer, rather than drawing among several."""
     return type(selector).shares is Selector.shares
 
 
 def _refuse_unrun(run: Run, prepared: PreparedRecording, remedy: str) -> None:
-    """Refuse a baseline that goes on past what was recorded.
+    """Raise if a baseline needs rounds that were not recorded.
 
     Raises:
-        CensoredError: It does.
+        CensoredError: The baseline needs such rounds.
     """
     if run.exact:
         return

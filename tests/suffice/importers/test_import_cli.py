@@ -171,7 +171,7 @@ def test_imported_answers_can_be_embedded(tmp_path):
 
 def copied(path, n=8, **golds):
     lines = [
-        {"question_id": f"q{q}", "round": r, "answer": f"answer {q} {min(r, 2)}", "gold": f"answer {q} 2"}
+        {"question_id": f"q{q}", "round": r, "answer": f"answer {q} {min(r, 2)}", "target": f"answer {q} 2"}
         for q in range(n)
         for r in (1, 2, 3)
     ]
@@ -280,7 +280,7 @@ def test_answers_given_once_are_reused_for_the_same_source(tmp_path, monkeypatch
 
 def test_few_or_other_golds_are_not_asked_about(tmp_path):
     assert cli("import", copied(tmp_path / "few.jsonl", n=4), "-o", tmp_path / "r.parquet").code == 0
-    other = copied(tmp_path / "other.jsonl", gold="answer 3 2")
+    other = copied(tmp_path / "other.jsonl", target="answer 3 2")
     assert cli("import", other, "-o", tmp_path / "r.parquet").code == 0
 
 

@@ -243,7 +243,7 @@ def test_a_folder_of_which_a_file_has_other_rounds_is_refused(tmp_path):
 def test_archives_and_workbooks_say_what_to_do(tmp_path):
     for name, member, message in (
         ("a.xlsx", "[Content_Types].xml", "workbook of Excel: save the sheet as CSV"),
-        ("a.zip", "log.csv", "unpack it"),
+        ("a.zip", "log.bin", "unpack it"),
     ):
         with zipfile.ZipFile(tmp_path / name, "w") as archive:
             archive.writestr(member, "x")

@@ -16,7 +16,7 @@ from suffice.errors import DataError, UnsettledError
 from suffice.evaluation.replay import outcome, policy_for
 from suffice.importers import read_tabular, table_parts
 from suffice.importers.names import REPLIES
-from suffice.policy.normalizers import guess_normalizer
+from suffice.policy.comparisons import guess_normalizer
 from tests.support.cli_tools import CITIES, cli
 
 MODEL_TEXTS = (
@@ -286,13 +286,52 @@ def test_one_bracketed_answer_leaves_lists_of_golds_unchanged(tmp_path):
     assert {item.golds for item in run.trajectories} == {("Oslo", "Kristiania")}
 
 
-def test_the_order_of_items_in_list_answers_does_not_count(tmp_path):
+def test_the_order_of_items_in_list_answers_counts_if_said(tmp_path):
     answers = [[["b", "a"], ["a", "b"]], [["a"], ["a", "b"]], [["c", "a"], ["a", "c"]]]
     source = write(tmp_path / "log.jsonl", nested(answers, [["a", "b"], ["a", "b"], ["a", "b"]]))
-    summary = import_recording(source, out=tmp_path / "r.parquet")
-    recording = read_recording(tmp_path / "r.parquet")
+    out = tmp_path / "r.parquet"
+    summary = import_recording(source, out=out)
+    recording = read_recording(out)
     np.testing.assert_array_equal(recording.column("match"), [[1, 1], [0, 1], [0, 0]])
     assert any("the order of their items does not count" in note for note in summary.notes)
+    assert recording.metadata["normalizer"] == "unordered"
+    import_recording(source, out=out, normalizer="literal")
+    np.testing.assert_array_equal(read_recording(out).column("match"), [[0, 1], [0, 1], [0, 0]])
+    plain = import_recording(write(tmp_path / "b.jsonl", nested(answers, ["a b"] * 3)), out=out)
+    assert "normalizer" not in read_recording(plain.path).metadata  # a gold answer that is no list
+
+
+def test_an_ambiguous_comparison_is_asked_with_commands_that_work(tmp_path):
+    rows = [{"id": q, "step": r, "answer": str(q + (r < 2)), "gold": f"00{q}"} for q in range(1, 9) for r in (1, 2)]
+    source, out = write(tmp_path / "log.csv", rows), tmp_path / "r.parquet"
+    done = cli("import", source, "-o", out, "--yes")
+    assert done.code == 2
+    assert not out.exists()
+    numbers, ids = commands(done.error)
+    for words, match in ((numbers, [[0, 1]] * 8), (ids, [[0, 0]] * 8)):
+        assert cli(*words).code == 0
+        np.testing.assert_array_equal(read_recording(out).column("match"), match)
+    asked = []
+    import_recording(source, out=tmp_path / "s.parquet", settle=lambda error: asked.append(error.parameter) or "number")
+    assert asked == ["normalizer"]
+    assert read_recording(tmp_path / "s.parquet").metadata["normalizer_why"] == "as you said"
+    assert not any("which reads" in note for note in import_recording(source, out=tmp_path / "s.parquet").notes)
+
+
+def test_signs_and_points_among_words_change_the_comparison(tmp_path):
+    golds = ["Oslo", "-5", "10.5", "the Nile"]
+    answers = [["oslo.", "Oslo"], ["5", "-5.0"], ["105", "10.50"], ["Nile", "Nile"]]
+    source, out = write(tmp_path / "log.jsonl", nested(answers, golds)), tmp_path / "r.parquet"
+    summary = import_recording(source, out=out)
+    recording = read_recording(out)
+    assert recording.metadata["normalizer"] == "mixed"
+    assert recording.metadata["normalizer_why"].startswith("since signs")
+    np.testing.assert_array_equal(recording.column("match"), [[1, 1], [0, 1], [0, 1], [1, 1]])
+    np.testing.assert_array_equal(recording.column("em"), [[1, 1], [1, 0], [1, 0], [1, 1]])
+    assert policy_for(recording, "answer_stable").normalizer == "mixed"
+    assert any("'mixed', since signs" in note for note in summary.notes)
+    noted = import_recording(source, out=out, normalizer="qa").notes
+    assert any("--set normalizer=mixed tells them apart" in note for note in noted)
 
 
 def test_a_large_log_is_read_and_asked_about_as_a_small_one(tmp_path, monkeypatch):

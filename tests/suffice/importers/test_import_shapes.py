@@ -273,7 +273,7 @@ def test_lists_of_agents_are_runs_of_one_question(tmp_path):
     assert [[item.answer for item in one.rounds] for one in run.trajectories[:2]] == [["3", "2"], ["2", "2"]]
     assert len({one.cluster for one in run.trajectories}) == 2
     with pytest.raises(DataError, match="of lists"):
-        read_tabular(lines(tmp_path / "b.jsonl", {"id": 1, "steps": [["a"], ["b"]]}), {"rounds": "steps"})
+        read_tabular(lines(tmp_path / "b.jsonl", {"id": 1, "steps": [["a", "b"], ["c"]]}), {"rounds": "steps"})
 
 
 def test_several_files_are_one_run_with_clashing_ids_kept_apart(tmp_path):

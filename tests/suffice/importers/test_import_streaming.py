@@ -16,7 +16,7 @@ import pytest
 from suffice import import_recording
 from suffice.common.json_text import array_items, load_json
 from suffice.errors import DataError, SchemaError, UnsettledError
-from suffice.importers import importing, recognise, table_parts
+from suffice.importers import recognise, table_parts
 from suffice.policy.signals import base, register_signal
 from suffice.recordings import read_recording
 
@@ -216,7 +216,7 @@ def test_what_is_not_an_array_is_refused(text):
 
 
 def test_a_large_document_is_announced_before_it_is_read_in_one_piece(tmp_path, in_parts, caplog, monkeypatch):
-    monkeypatch.setattr(importing, "_LARGE", 1000)
+    monkeypatch.setattr(table_parts, "_LARGE_PIECE", 1000)
     in_parts()
     path = tmp_path / "log.json"
     path.write_text(json.dumps({"model": "small", "data": drafts()}))

@@ -293,8 +293,8 @@ def test_a_megabyte_in_one_field_and_a_byte_order_mark_are_fine(tmp_path):
         ("question_id,round\nq,first\n", DataError, "round is 'first'"),
         ("question_id,round\nq,-1\n", DataError, "round is '-1'"),
         ("question_id,round,em\nq,1,2\n", DataError, "em is 2.0"),
-        ("question_id,round,end\nq,1,bored\n", DataError, "end is 'bored'"),
-        ("question_id,round,p_correct\nq,1,high\n", DataError, "p_correct is 'high'"),
+        ("question_id,round,end\nq,1,rule\nr,1,bored\n", DataError, "end is 'bored'"),
+        ("question_id,round,p_correct\nq,1,0.5\nr,1,high\n", DataError, "p_correct is 'high'"),
         ("question_id,round\nq,1\nq,1\n", DataError, "round 1 already"),
     ],
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from benchmarks.ray_kills import CONCURRENCY, columns_of, nodes, record_killed
+from benchmarks.ray_kills import CONCURRENCY, columns_of, nodes, record_alone, record_killed
 
 from suffice.cli.cluster import _needs
 from suffice.common.processes import over_parts, pools_from
@@ -33,6 +33,12 @@ def cluster():
     """Two nodes on this machine."""
     with nodes() as two:
         yield two
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """Questions as one process records them that nobody kills."""
+    return record_alone(tmp_path_factory.mktemp("alone") / "alone", questions=40)
 
 
 def words_for(endpoint, *more):
@@ -167,8 +173,8 @@ def test_states_are_read_on_a_cluster(cluster, tmp_path, monkeypatch):
 
 @pytest.mark.whole
 @pytest.mark.parametrize("victim", ["worker", "node", "driver"])
-def test_what_is_killed_costs_no_more_than_the_calls_in_flight(cluster, tmp_path, victim):
-    result = record_killed(tmp_path / victim, cluster, victim, kills=1, questions=40)
+def test_what_is_killed_costs_no_more_than_the_calls_in_flight(cluster, alone, tmp_path, victim):
+    result = record_killed(tmp_path / victim, cluster, victim, alone, kills=1)
     assert result["workers_ended"] >= 1
     assert result["repeated"] <= CONCURRENCY * result["workers_ended"]
 

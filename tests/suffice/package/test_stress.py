@@ -1,7 +1,7 @@
 """`make stress`: what it runs, and that a failure is shown with the command that repeats it."""
 
 import pytest
-from scripts.stress import Run, outcome
+from scripts.stress import WORKERS, Run, outcome
 
 TESTS = """
 import os
@@ -35,6 +35,7 @@ def test_a_child_stands_still():
 @pytest.mark.whole
 def test_processes_that_tests_start_are_paused_now_and_then(tmp_path, monkeypatch):
     monkeypatch.setattr("scripts.stress.RUNNING_S", 0.2)
+    monkeypatch.setitem(WORKERS, True, 2)  # there is one test, and starting six takes six times as long
     (tmp_path / "test_made.py").write_text(CHILD, encoding="utf-8")
     done = outcome(Run("", 2, True, 7), [str(tmp_path)], tmp_path / "log")
     assert (done.code, done.failed) == (0, ())

@@ -14,9 +14,10 @@ import pytest
 
 from suffice import Policy, Round, import_recording
 from suffice.errors import DataError, MissingExtraError
+from suffice.policy.comparisons import guess_normalizer
 from suffice.policy.expressions import client, expression_key
 from suffice.policy.expressions.parser import key_of
-from suffice.policy.normalizers import NORMALIZERS, guess_normalizer
+from suffice.policy.normalizers import NORMALIZERS
 
 SAME = [
     [
@@ -228,14 +229,15 @@ def test_a_long_text_is_not_an_expression_but_its_final_box_is(monkeypatch):
 def test_without_the_parser_the_extra_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr(client, "is_available", lambda: False)
     monkeypatch.setattr("suffice.policy.expressions.is_available", lambda: False)
-    monkeypatch.setattr("suffice.importers.importing.is_available", lambda: False)
+    monkeypatch.setattr("suffice.policy.comparisons.is_available", lambda: False)
+    monkeypatch.setattr("suffice.importers.comparing.is_available", lambda: False)
     lines = [json.dumps({"id": f"q{q}", "gold": r"\frac{1}{2}", "answers": ["0.5", "2"]}) for q in range(2)]
     (tmp_path / "s.jsonl").write_text("\n".join(lines), "utf-8")
     notes = import_recording(tmp_path / "s.jsonl", out=tmp_path / "s.parquet", samples=True).notes
     assert any("gold answers look like LaTeX" in note and "suffice[math]" in note for note in notes)
     with pytest.raises(MissingExtraError, match=r"suffice\[math\]"):
         NORMALIZERS["math"](r"\frac{7}{9}")
-    assert guess_normalizer([r"\frac{1}{2}", "x"]) == "qa"
+    assert guess_normalizer([r"\frac{1}{2}", "x"]) == "exact"  # in question answering x^2 is x2
 
 
 @pytest.mark.whole
@@ -258,3 +260,4 @@ def test_votes_count_expressions_by_their_value():
         assert stops.signals["vote_lead"] == 2
     assert guess_normalizer([r"\frac{1}{2}", "3", r"\text{even}"]) == "math"
     assert guess_normalizer([r"\frac{1}{2}", "?"]) == "qa"
+    assert guess_normalizer([r"\frac{1}{2}"] * 19 + ["?"]) == "math"

@@ -19,7 +19,8 @@ from suffice.errors import DataError, NotFittedError, NotFoundError, RuleSyntaxE
 from suffice.evaluation.replay.orders import drawn_orders, n_orders
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.policy.calibration import Calibrator
-from suffice.policy.normalizers import NORMALIZERS, guess_normalizer, match, register_normalizer
+from suffice.policy.comparisons import guess_normalizer
+from suffice.policy.normalizers import NORMALIZERS, match, register_normalizer
 from suffice.policy.rounds import Rounds
 from suffice.policy.rules import MajorityOfSamples, Selector, error_of_lead
 from suffice.policy.session import stops

@@ -153,9 +153,9 @@ class CrossEncoderScorer:
 class Reranked:
     """A retriever whose best passages are reordered by a cross-encoder; the others are left out.
 
-    CBDR retrieves K times r passages, reranks them and answers from the first K: give that product as `candidates`.
-    In the loop, rounds reveal evidence in this order; the cost of ordering is the component `reranking`, that of the
-    candidates `retrieval`.  Over an `AsyncRetriever` it is one itself: its `rank` is awaited.
+    CBDR retrieves K times r passages, reranks them and answers from the first K: give that product as `candidates`.  In
+    the loop, rounds reveal evidence in this order; the cost of ordering is the component `reranking`, that of the
+    candidates `retrieval`.  With an `AsyncRetriever`, it is an `AsyncRetriever` itself: its `rank` is awaited.
 
     >>> from suffice.loops.retrieval.pool import InMemoryRetriever
     >>> class Longest:
@@ -206,7 +206,7 @@ class Reranked:
 
     @property
     def identity(self) -> Identity:
-        """The field by which the retriever tells passages apart."""
+        """The field that identifies the retriever's passages."""
         return identity_of(self.retriever)
 
     @property
@@ -216,7 +216,7 @@ class Reranked:
 
     @property
     def score_kind(self) -> ScoreKind:
-        """The kind of the scores, that of a cross-encoder."""
+        """The kind of its scores, `cross-encoder`."""
         return "cross_encoder"
 
     def fingerprint(self) -> dict[str, Any]:
@@ -297,7 +297,7 @@ def load_cross_encoder(
 
 
 def _check_scores(encoder: Any, model: str, *, new_head: bool) -> None:
-    """Raise if the model would score at random, or all pairs alike."""
+    """Raise if the model would give random scores, or the same score to all pairs."""
     answers = next((module for module in encoder if hasattr(module, "true_token_id")), None)
     if answers is not None:  # a language model, which scores by the logits of its answer words
         words = [answers.true_token_id, answers.false_token_id]

@@ -1,4 +1,4 @@
-"""The mean over cells, each a (model, retriever, corpus), with draws shared where the questions are the same."""
+"""The mean over cells (model, retriever, corpus), with shared draws for cells with the same questions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class CellDeltas:
     Attributes:
         name: Name of the cell.
         deltas: Differences to the cell's baseline, shape ``(n_rules, n_rows)``; the rules are the same in every cell.
-        questions: The question of each row, shape ``(n_rows,)``; rows that repeat one are drawn together.
+        questions: The question of each row, shape ``(n_rows,)``; rows of one question are drawn together.
     """
 
     name: str
@@ -48,8 +48,8 @@ def macro_bootstrap(
     """Return the mean over cells of each rule's mean difference, with percentile intervals.
 
     Cells over the same questions share each draw, since two models on the same questions are not independent cells;
-    cells over other questions are drawn independently, in the order in which their questions first come.  Each cell
-    weighs the same, however many questions it has.
+    cells over other questions are drawn independently, in the order in which their questions first appear.  All cells
+    have the same weight, regardless of their numbers of questions.
 
     >>> one = CellDeltas(name="small model", deltas=np.array([[0.5, 0.0]]), questions=["a", "b"])
     >>> two = CellDeltas(name="large model", deltas=np.array([[0.0, 0.5]]), questions=["a", "b"])
@@ -59,7 +59,7 @@ def macro_bootstrap(
 
     Args:
         cells: At least one; the question sets of any two are the same or have nothing in common.
-        n_resamples: Draws.
+        n_resamples: Number of draws.
         rng: Generator, or the seed of one.
         level: Nominal coverage, in (0, 1).
 

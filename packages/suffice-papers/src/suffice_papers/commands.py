@@ -1,4 +1,4 @@
-"""`suffice paper tasr` and `suffice paper semantic`: the tables of a paper beside the published ones."""
+"""`suffice paper tasr` and `suffice paper semantic`: a paper's tables, compared with the published ones."""
 
 from __future__ import annotations
 

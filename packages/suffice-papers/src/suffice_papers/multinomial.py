@@ -1,7 +1,7 @@
-"""The draws behind published figures: n of n questions by their places, equal to those of `scipy.stats.bootstrap`.
+"""Multinomial draws for published figures, by position, equal to those of `scipy.stats.bootstrap`.
 
-Everything else draws by name (`suffice.evaluation.statistics.Resampling.draws`), so that the order of the rows does not matter.  What
-compares itself with a paper's figures draws as the paper does.
+All other draws are by name (`suffice.evaluation.statistics.Resampling.draws`), so that the order of the rows does not
+matter.  Figures to compare with a paper's are drawn as in the paper.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ def bootstrap_weights(n_units: int, n_resamples: int = 1000, *, rng: np.random.G
     """Return how often each unit is drawn, shape ``(n_resamples, n_units)``; each row sums to `n_units`.
 
     Draw it once for a question set and share it: two rules are then compared on the same resamples.  The draws are
-    those of `scipy.stats.bootstrap(..., paired=True)` with the same generator.  One unit alone can only be drawn again:
-    its weights are NaN, so that no interval pretends to have no width.
+    those of `scipy.stats.bootstrap(..., paired=True)` with the same generator.  The weights of a single unit are NaN,
+    so that no interval has a false width of 0.
 
     >>> bootstrap_weights(3, 2, rng=0).tolist()
     [[0.0, 2.0, 1.0], [3.0, 0.0, 0.0]]
 
     Args:
-        n_units: Units to draw from and to draw.
+        n_units: Number of units, which is also the number of draws in a resample.
         n_resamples: Draws.
         rng: Generator, or the seed of one.
 

@@ -1,4 +1,4 @@
-"""Tiny Llamas that learn an invented world: one token for each of its words, and heads that begin by looking back."""
+"""Tiny Llamas that learn an invented world, with one token per word and heads initialised to look back."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def require_torch(task: str) -> None:
     """Raise if torch or transformers is not installed.
 
     Raises:
-        MissingExtraError: One of them is not; the message names the task.
+        MissingExtraError: One of them is not installed; the message names the task.
     """
     try:
         import torch  # noqa: F401
@@ -32,7 +32,7 @@ def require_torch(task: str) -> None:
 def train_llama(
     folder: Path, tokenizer: Any, network: Callable[[], Any], train: Callable[[Any], None], *, seed: int, threads: int
 ) -> None:
-    """Train a network and save it with its tokenizer; the same seed and threads give the same weights on a machine.
+    """Train a network and save it with its tokenizer; equal seeds and threads give equal weights on one machine.
 
     Args:
         folder: Output folder.
@@ -90,7 +90,7 @@ def word_tokenizer(words: Iterable[str], samples: Sequence[str], *, template: st
 
 
 def tiny_llama(tokenizer: Any, *, heads: int, width: int, longest: int, distances: Sequence[int]) -> Any:
-    """Return a Llama of two layers, some of whose heads begin by looking a fixed number of tokens back.
+    """Return a Llama of two layers, some of whose heads are initialised to look a fixed number of tokens back.
 
     Args:
         tokenizer: Its tokenizer.
@@ -124,10 +124,10 @@ def tiny_llama(tokenizer: Any, *, heads: int, width: int, longest: int, distance
 
 
 def look_back(network: Any, distances: Sequence[int]) -> None:
-    """Initialise heads of the first layer to look a fixed number of tokens back, which would take longest to learn.
+    """Initialise heads of the first layer to look a fixed number of tokens back, which is slow to learn.
 
     The biases of query and key are rotated against each other by that distance, so that with rotary embeddings their
-    product is largest there.
+    product is largest at it.
 
     Args:
         network: A Llama with biases in its attention.

@@ -1,4 +1,4 @@
-"""The embedded reader and embedder: real answers offline, on two cores, and the demo that asks them."""
+"""The embedded reader and embedder, which give real answers offline on two cores, and their demo."""
 
 from suffice_reader.minilm import MiniLM
 from suffice_reader.model import SpanReaderModel

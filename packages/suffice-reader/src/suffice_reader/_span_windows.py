@@ -144,7 +144,7 @@ class _Tokens:
         return _Tokens(self.ids[s], self.pieces[s], self.offsets[s], self.segment[s], starts[s], self.ends[s])
 
     def silenced(self) -> _Tokens:
-        """Return the same tokens as context only: none may be part of an answer."""
+        """Return the same tokens as context only, so that none may be part of an answer."""
         none = np.zeros(len(self.ids), bool)
         return _Tokens(self.ids, self.pieces, self.offsets, self.segment * np.int8(0), none, none)
 
@@ -159,7 +159,7 @@ def _may_be_edge(piece: str) -> bool:
 
 
 def _pieces(length: int, room: int, overlap: int, limit: int) -> list[tuple[int, int, tuple[int, int]]]:
-    """Cut `length` tokens into overlapping pieces: (start, stop, (first, end) of the answer starts it owns).
+    """Cut `length` tokens into overlapping pieces: (start, stop, (first, end) of the owned answer starts).
 
     Each token is owned by exactly one piece, with context on both sides, so no span is counted twice.
 

@@ -13,7 +13,7 @@ from suffice_reader.span_reader import SpanReader
 
 
 class SpanReaderModel:
-    """Answers by pointing at a span of the passages, or with yes or no; it cannot answer without passages.
+    """Answers with a span of the passages, or with yes or no; it cannot answer without passages.
 
     Its margin is measured over whole answers, not over one token: the log-probability of the best span minus that of
     the best span with another normalised answer, nats.
@@ -56,7 +56,7 @@ class SpanReaderModel:
         )
 
     def verify(self, needs: frozenset[str]) -> None:
-        """Check nothing, because the capabilities are known."""
+        """Check nothing, because all needs are already known to be met or not."""
 
     async def answer_async(self, question: str, passages: Sequence[Passage]) -> Reply:
         """Read in a worker thread."""

@@ -1,1 +1,1 @@
-"""The decision as a service, and a local studio over a folder of recordings, policies and logs."""
+"""The decision as a service, and a local studio for a folder of recordings, policies and logs."""

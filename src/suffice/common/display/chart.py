@@ -55,13 +55,13 @@ class Chart:
     """A Vega-Lite chart.
 
     Attributes:
-        spec: The specification as in the report, whose page defines the colours and draws the legend.
+        spec: The specification as used in the report, whose page defines the colours and draws the legend.
     """
 
     spec: Mapping[str, Any]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a self-contained specification: with colours, a legend and a width."""
+        """Return a self-contained specification, with colours, a legend and a width."""
         shown: dict[str, Any] = in_colours(_standalone(self.spec, _WIDTH), "light")
         return shown
 
@@ -80,8 +80,8 @@ class Chart:
         """Write a picture (``.svg``), or a page that needs no network and shows values under the pointer.
 
         Raises:
-            DataError: It cannot be written there.
-            MissingExtraError: It is a picture, and the extra `charts` is not installed.
+            DataError: The file cannot be written.
+            MissingExtraError: A picture is requested, and the extra `charts` is not installed.
         """
         if Path(path).suffix == ".svg":
             write_file(path, self.svg())
@@ -96,7 +96,7 @@ class Chart:
         )
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        """Return the chart in the formats of notebooks: Vega-Lite 6, and 5, which draws it alike."""
+        """Return the chart in notebook formats: Vega-Lite 6, and Vega-Lite 5, which looks the same."""
         del include, exclude
         spec = self.to_dict()
         older = {**spec, "$schema": _VEGA_VERSION.sub("/v5.json", spec["$schema"])}
@@ -147,5 +147,5 @@ def vendored(name: str) -> str:
 
 @cache
 def components() -> str:
-    """Return the script that all pages share, an ES module."""
+    """Return the script that all pages share, as an ES module."""
     return files("suffice.common.display").joinpath("components.js").read_text("utf-8")

@@ -17,7 +17,7 @@ _DRAWN = frozenset(f"{{{_SVG}}}{mark}" for mark in ("path", "line", "text"))
 
 
 def check_charts_extra() -> None:
-    """Raise if charts cannot be written as SVG; for callers that compute for long before they write one."""
+    """Raise if charts cannot be drawn as SVG, to be called before a long computation."""
     if find_spec("vl_convert") is None:
         raise MissingExtraError("a chart as an SVG file (vl-convert-python)", "charts")
 
@@ -32,7 +32,7 @@ def picture(spec: Mapping[str, Any]) -> str:
 
     Raises:
         MissingExtraError: The extra `charts` is not installed.
-        ValueError: It is not a chart that Vega-Lite draws.
+        ValueError: The specification is not a chart that Vega-Lite can draw.
     """
     check_charts_extra()
     import vl_convert
@@ -59,7 +59,7 @@ def _element(name: str, text: str, **attributes: str) -> ET.Element:
 
 
 def _described(node: Any) -> Any:
-    """Give each mark of a specification a description from its tooltip; none without a tooltip."""
+    """Add a description to each mark that has a tooltip."""
     if isinstance(node, list | tuple):
         return [*map(_described, node)]
     if not isinstance(node, Mapping):

@@ -141,7 +141,7 @@ class Displayed:
         return ""
 
     def __str__(self) -> str:
-        """Return the text form of what a notebook shows first: the sentence, and the most important table as Markdown."""
+        """Return the text form of what a notebook shows first: the sentence and the most important table (Markdown)."""
         return "\n\n".join(filter(None, [self.lead, render(self.tables()[:1], "md").rstrip()]))
 
     def to_frame(self, library: Library | None = None, *, table: int = 0) -> Any:

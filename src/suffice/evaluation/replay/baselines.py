@@ -27,25 +27,25 @@ class Run:
     """One policy, baseline or oracle on a recording; arrays have shape ``(n_questions,)``.
 
     Attributes:
-        label: What reports call it.
+        label: Its name in reports.
         kind: `rule`, `fixed`, `random`, `recorded`, `closed_book` or `oracle`.
         worst: The metrics of the returned answers by name, in [0, 1], counting answers that were never given (see
             `unrun`) as 0; NaN where not measured.
-        best: The same, counting those answers as 1.
+        best: The same metrics, counting those answers as 1.
         unrun: True where the outcome depends on rounds that never ran, because a rule ended the recording.
         ledger: Operational costs; a lower bound where `unrun`.
-        calls: Support and weights of the distribution of calls over questions, for quantiles.
-        stop_rounds: Share of all questions that stop at each round; those of `unrun` are in none.
+        calls: The distribution of calls over questions, as values and weights, for quantiles.
+        stop_rounds: Share of all questions that stop at each round; questions in `unrun` are not counted at any round.
         reasons: Number of questions by reason of their stop, a mean over orders; empty where no reason is known.
         selector: The name of the selector of its answers, which is part of a baseline's label; "" where no selector is
             used.
         policy: The policy that decided; None for oracles.
-        oracle_seen: Mean metrics by name, if the best of the seen rounds were returned.
+        oracle_seen: Mean metrics by name, if the best seen round were returned.
         rounds: The round of each stop: the last recorded one where `unrun`, -1 without rounds, and for `random` the
             expected round.
-        answer_rounds: The round of each returned answer, -1 where there is none; None if a question has no single
+        answer_rounds: The round of each returned answer, -1 without one; None if a question has no single
             answer, as for `random`.
-        n_selected: Number of questions that the policy was fitted or selected on; 0 if that was not looked up.
+        n_selected: Number of questions that the policy was fitted or selected on; 0 if this was not checked.
         notes: Notes for the reader.
     """
 
@@ -75,14 +75,14 @@ class Run:
 
     @property
     def exact(self) -> bool:
-        """True if every round that it needs was recorded."""
+        """True if every round that the run needs was recorded."""
         return not self.unrun.any()
 
 
 def run_policy(
     prepared: PreparedRecording, policy: Policy, *, label: str = "", kind: str = "rule"
 ) -> tuple[Run, Stops]:
-    """Replay one policy: stops, answers, metrics and what it would have paid."""
+    """Replay one policy: its stops, answers and metrics, and the costs that it would have had."""
     stopped = prepared.stops(policy)
     ends, highest = prepared.recording.ends, policy.max_rounds
     run = _stopped_run(
@@ -136,44 +136,47 @@ def _with(values: Mapping[str, Floats], unrun: Mask, value: float) -> Mapping[st
 
 
 def stop_shares(rounds: Positions, unrun: Mask) -> dict[int, float]:
-    """Return the share of all questions that stop at each round; questions without a stop (-1) and those of `unrun` count at no round."""
+    """Return the share of all questions that stop at each round.
+
+    Questions without a stop (-1), and those in `unrun`, count at no round.
+    """
     counts = np.bincount(rounds[~unrun] + 1).tolist()  # -1 = there was no round
     return {r - 1: count / len(rounds) for r, count in enumerate(counts) if count}
 
 
 def fixed_budget(prepared: PreparedRecording, k: int, like: Policy | None = None) -> Run:
-    """Replay `fixed_k(k)`; on a trajectory that ended by itself before round k its last round counts.
+    """Replay `fixed_k(k)`; if a trajectory ended by itself before round k, its last round counts.
 
     Args:
         prepared: The recording.
         k: The budget.
-        like: A policy whose selector and fitted state choose the answers; its name ends the label.  None = the last
-            answer.
+        like: A policy whose selector and fitted state choose the answers; its name is appended to the label.  None =
+            the last answer.
     """
     return run_policy(prepared, fixed_policy(k, like or Policy()), kind="fixed")[0]
 
 
 def fixed_policy(k: int, like: Policy) -> Policy:
-    """Return the policy behind `fixed_budget`."""
+    """Return the policy that `fixed_budget` replays."""
     return replace(like, rule=fixed_k(k), max_rounds=max(k, 1), name=f"fixed_k({k}){like.name}")
 
 
 def recorded_from(prepared: PreparedRecording) -> int:
-    """Return the first round of the recorded loop: 0 if a rule, such as a gate, ended questions at round 0, else 1."""
+    """Return the first round of the recorded loop: 0 if a rule (such as a gate) stopped questions there, else 1."""
     at_0 = (prepared.cut & (prepared.recording.seen.sum(axis=1) == 1)).any() and int(prepared.recording.index[0]) == 0
     return 0 if at_0 else 1
 
 
 def recorded_run(prepared: PreparedRecording, like: Policy | None = None, *, start_round: int | None = None) -> Run:
-    """Return the run of the recording itself: each question up to its last round, wherever the recording's own rule ended it.
+    """Return the recording itself as a run: each question up to its last round, or to the stop of its own rule.
 
     The rounds of an audit, which ran after the answer, are left out.  The run starts at round 0 only if the rule ended
-    questions there, as a gate does; otherwise round 0 is the closed book beside a loop that starts at round 1.
+    questions there, as a gate does; otherwise round 0 is only a closed-book answer, and the loop starts at round 1.
 
     Args:
         prepared: The recording.
-        like: As for `fixed_budget`.
-        start_round: The first round of the loop; None = see `recorded_from`.
+        like: See `fixed_budget`.
+        start_round: The first round of the loop; None = as `recorded_from` returns.
     """
     like = like or Policy()
     start_round = recorded_from(prepared) if start_round is None else start_round
@@ -190,13 +193,13 @@ def recorded_run(prepared: PreparedRecording, like: Policy | None = None, *, sta
 
 
 def single_answer(prepared: PreparedRecording, at: Mask, label: str, note: str) -> Run:
-    """Return the run that makes only the call of one recorded answer; a question without that answer counts as wrong.
+    """Return the run that only pays for one recorded answer; a question without that answer counts as wrong.
 
     Args:
         prepared: The recording.
         at: True at the round of that answer, at most one for each question, shape ``(n_questions, n_rounds)``.
-        label: What reports call it.
-        note: What a reader must know.
+        label: Its name in reports.
+        note: A note for the reader.
     """
     known = np.asarray(at.any(axis=1), dtype=np.bool_)
     position = np.argmax(at, axis=1)
@@ -221,7 +224,7 @@ def single_answer(prepared: PreparedRecording, at: Mask, label: str, note: str) 
 
 
 def missing_note(n: int) -> list[str]:
-    """Return a note on the number of questions without the one requested answer; no note if all have it."""
+    """Return a note on the number of questions that lack the requested answer; no note if none does."""
     return [f"no answer of it in {counted(n, 'question')}"] if n else []
 
 
@@ -253,8 +256,7 @@ def oracle_best(prepared: PreparedRecording, metric: Floats, start_round: int = 
         prepared: The recording.
         metric: The metric that it maximises, at every recorded round, shape ``(n_questions, n_rounds)``.
         start_round: The first round that counts.
-        name: The name of the metric, from which a convention of charging derives the judge; empty if no judge is behind
-            it.
+        name: The name of the metric, by which the judge's calls are charged; empty if no judge measures it.
     """
     view = prepared.view(Policy(start_round=start_round, max_rounds=prepared.highest))
     known = np.where(view.seen & ~np.isnan(prepared.in_view(metric, view)), prepared.in_view(metric, view), -np.inf)
@@ -274,10 +276,12 @@ def _run_at(
     aim: str = "",
     metric: str = "",
 ) -> Run:
-    """Return the oracle run that stops at `position` and returns that answer; it is charged for the judge of `metric`, if one is named.
+    """Return the run of an oracle that stops at `position` and returns that round's answer.
 
-    Where `unrun`, an oracle that had seen the missing rounds would have at least this value of `aim`; other metrics
-    could have been anything.
+    It is charged for the judge of `metric`, if the metric has one.
+
+    For the questions in the mask `unrun`, later rounds are missing: the metric `aim` is then a lower bound of the
+    oracle's value with these rounds, and the other metrics are unknown.
     """
     masks = prepared.charging.oracle_masks(prepared.costs, view, position, metric)
     ledger = prepared.costs.charge(masks)

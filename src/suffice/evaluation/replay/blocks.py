@@ -59,22 +59,22 @@ class Source:
         self.index = self._index()
 
     def _index(self) -> npt.NDArray[np.int64]:
-        """Return the rounds of the recording, from the column statistics in the file."""
+        """Return the numbers of the recorded rounds, from the column statistics in the file."""
         lowest, highest = self._opened.round_range()
         if lowest not in (0, 1) or highest - lowest > self._opened.n_rows:
             raise DataError(f"rounds start at 0 or 1 and run without gaps; these run from {lowest!r} to {highest!r}")
         return np.arange(int(lowest), int(highest) + 1, dtype=np.int64)
 
     def empty(self, highest: int | None = None) -> RecordingBlock:
-        """Return the recording without its rows, which is enough to build a policy for it; `highest` cuts it off after that round."""
+        """Return the recording without its rows, to build a policy for it; `highest` cuts it off after that round."""
         index = self.index if highest is None else self.index[self.index <= highest]
         return RecordingBlock(self.schema.empty_table(), self.header, index, np.zeros(0, dtype=np.int64))
 
     def columns(self, signals: set[str], metrics: Sequence[str]) -> list[str]:
         """Return the names of the columns that must be read.
 
-        Clusters are read unless each question is known to be its own cluster.  They are also read with the texts, since
-        both are compared with the questions that something was fitted on.
+        Clusters are read unless each question is known to be its own cluster.  If texts are read, clusters are too,
+        since both are compared with the questions that some part was fitted on.
         """
         # The costs of a gate depend on whether its signal was recorded, those of a panel on the model of each round.
         wanted = {
@@ -94,12 +94,12 @@ class Source:
 
     @property
     def n_rows(self) -> int:
-        """The number of its rows."""
+        """The number of rows of the recording."""
         return self._opened.n_rows
 
     @property
     def is_on_disk(self) -> bool:
-        """True if other processes can read it."""
+        """True if other processes can read the recording."""
         return is_complete_on_disk(self._opened)
 
     def pieces(self, columns: Sequence[str], rows: int) -> list[Piece]:
@@ -107,11 +107,11 @@ class Source:
         return pieces_of(self._opened, columns, rows)
 
     def blocks(self, piece: Piece, columns: list[str], rows: int) -> BlockReader:
-        """Return the blocks of whole questions that begin in a piece."""
+        """Return an iterator over the blocks of whole questions that begin in a piece."""
         return BlockReader(self, piece_tables(self._opened, piece, rows, columns), rows)
 
     def block(self, table: pa.Table, starts: npt.NDArray[np.int64]) -> RecordingBlock:
-        """Return rows as a block; `starts` are the first rows of its questions."""
+        """Convert rows to a block; `starts` are the first rows of its questions."""
         return RecordingBlock(table, self.header, self.index, starts)
 
     def tables(self, rows: int, column: str) -> Iterator[pa.Table]:
@@ -122,7 +122,7 @@ class Source:
         """Raise a `DataError` if the rows of a question do not follow each other.
 
         Args:
-            keys: The keys of the questions in the order of their rows, see `text_keys`.
+            keys: The keys of the questions, in the order of the rows, see `text_keys`.
             rows: Number of rows that are checked at once.
         """
         every = np.sort(np.concatenate(keys))
@@ -155,7 +155,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PieceFacts:
-    """Checksums and rounds of one piece, to compare with the header of its file once all pieces were read.
+    """Checksums and rounds of one piece, to compare with the file's header once all pieces have been read.
 
     Attributes:
         digests: The checksums of the piece's rows, by column.
@@ -306,7 +306,7 @@ class RecordingBlock(Recording):
         return values.reshape(self.shape) if self._is_regular else super()._dense(values)
 
     def view(self, columns: Mapping[str, Floats]) -> Rounds:
-        """Return these columns with the recorded answers, which are only loaded when they are read."""
+        """Return these columns with the recorded answers, which are loaded only when they are read."""
         rounds = super().view(columns)
         if "answer" in self.table.column_names and pa.types.is_string(self.table.schema.field("answer").type):
             rounds.answered = self._answered
@@ -333,7 +333,7 @@ class RecordingBlock(Recording):
 
     @cached_property
     def _end_codes(self) -> tuple[npt.NDArray[np.object_], npt.NDArray[np.int64]]:
-        """The distinct reasons why trajectories end, and the position among them of each question's reason."""
+        """The distinct reasons why trajectories end, and for each question the index of its reason."""
         places, content = text_bytes(self.table.column("end"))
         length = int(places[1] - places[0]) if len(self._starts) else 0
         content = content[places[0] : places[-1]]

@@ -1,7 +1,8 @@
-"""Outcomes and costs of a stop at each round, which all policies with one selector and one start round share.
+"""Outcomes and costs of a stop at each round, shared by all policies with one selector and one start round.
 
-A policy then only decides where it stops: what it returns and pays is looked up there.  Its random twin is a weighted sum of
-the same tables.  Only calls on demand, which depend on the signals that a rule reads, are charged policy by policy.
+A policy then only decides where it stops; its outcome and costs are looked up in these tables, and those of its random
+twin are a weighted sum over them.  Only calls on demand, which depend on the signals that a rule reads, are charged
+separately for each policy.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from suffice.policy.rules import Selector
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomesByStop:
-    """Metrics of a stop at each round, by name; arrays have shape ``(n_questions, n_rounds)``, from the start round on.
+    """Metrics of a stop at each round, by name, of shape ``(n_questions, n_rounds)``, from the start round on.
 
     Attributes:
-        values: Of the answer that the selector returns, the expected value if it draws among several.
-        best: Of the best round so far: what a perfect selector would return.
+        values: Metrics of the answer that the selector returns; the expected value if it draws among several answers.
+        best: Metrics of the best round so far, which a perfect selector would return.
     """
 
     values: Mapping[str, Floats]
@@ -31,7 +32,7 @@ class OutcomesByStop:
 
     @classmethod
     def of(cls, selector: Selector, view: Rounds, metrics: Mapping[str, Floats]) -> OutcomesByStop:
-        """Return the outcomes of metrics at the rounds of a view."""
+        """Compute the outcomes of metrics at the rounds of a view."""
         # Without any round there is nothing to choose from.
         seen = {name: np.where(view.seen, metric, -np.inf) for name, metric in metrics.items()}
         for metric in seen.values():
@@ -43,7 +44,7 @@ class OutcomesByStop:
 
 
 class CostsByStop:
-    """Costs up to a stop at each round, of the components that are called in every visited round.
+    """Costs up to a stop at each round, for the components that every visited round calls.
 
     Args:
         table: The recorded costs.
@@ -62,9 +63,9 @@ class CostsByStop:
         """Return the ledger of a policy.
 
         Args:
-            of: Returns what is paid of the costs up to a stop at each round, ``(n_questions, n_rounds)`` to ``(n_questions,)``.
-            masks: The rounds that are paid of components that are not called in every visited round, as for
-                `CostTable.charge`.
+            of: Maps costs up to a stop at each round, ``(n_questions, n_rounds)``, to the paid costs,
+                ``(n_questions,)``.
+            masks: The paid rounds of the components that are not called in every visited round, see `CostTable.charge`.
         """
         table = self._table
         rest = table.charge(masks, self._highest) if masks else None
@@ -87,7 +88,7 @@ class CostsByStop:
         return Ledger(costs=costs, calls=calls if rest is None else calls + rest.calls, money=money)
 
     def calls(self, masks: Mapping[str, Mask] | Mapping[str, Floats] = {}) -> Floats:
-        """Return the requests to language models up to each round, without those of components in `masks`."""
+        """Return the requests to language models up to each round, without those of the components in `masks`."""
         names = tuple(name for name in self._table.loop if name in self._table.call_columns and name not in masks)
         if names not in self._calls:
             columns = [self._table.call_columns[name] for name in names]

@@ -1,7 +1,7 @@
 """Conventions of charging: which recorded calls of judges, rerankers and embedders a policy pays for.
 
-Every convention charges the loop and its evidence for each visited round (`loop_masks`).  Conventions differ in the
-components that are only called because a rule or a selector reads their signals, and in the critic's reply to the last
+Every convention charges the loop and its evidence in each visited round (`loop_masks`).  Conventions differ on the
+components that are only called because a rule or selector reads their signals, and on the critic's reply to the last
 draft.
 """
 
@@ -27,12 +27,12 @@ class Charging:
     """A convention of charging.
 
     Attributes:
-        name: What the setting `ledger` calls it.
-        note: A note to show with its figures; empty for the default convention.
+        name: Its name in the setting `ledger`.
+        note: A note to show with the figures; empty for the default convention.
         of_policy: Returns the rounds in which a policy pays for calls on demand, by component, each of the view's
             shape.  A component that it does not name is paid in every visited round if it belongs to the loop, and
             otherwise never.
-        of_oracle: The same for an oracle, given the positions of its stops and the metric that it maximises.
+        of_oracle: Returns such rounds for an oracle, given the positions of its stops and the metric that it maximises.
     """
 
     name: str
@@ -44,8 +44,8 @@ class Charging:
         """Return masks of the rounds that a policy pays for, by component, each of shape ``(n_questions, n_rounds)``.
 
         The loop and its evidence are paid in every visited round, and calls on demand as this convention says: under
-        `live`, where the lazily evaluated rule or the selector reads the signal (SEMANTICS, Costs).  At a gated round 0
-        the answer is paid only where it is used.
+        `live`, where the lazily evaluated rule or the selector reads the signal (SEMANTICS, Costs).  At a gated round
+        0, the answer is paid only where it is used.
 
         Args:
             table: The recorded costs.
@@ -57,7 +57,7 @@ class Charging:
         return masks | self.demanded(table, policy, stopped)
 
     def demanded(self, table: CostTable, policy: Policy, stopped: Stops) -> dict[str, Mask]:
-        """Return the masks of `policy_masks` for the components whose calls depend on more than the round of the stop.
+        """Return the masks of `policy_masks` for the components whose calls depend on more than the stop's round.
 
         A component that it does not name is paid in every visited round if it belongs to the loop, and otherwise never.
         """
@@ -69,13 +69,15 @@ class Charging:
         return {name: widen(table, stopped.view, mask) for name, mask in needs.items()}
 
     def oracle_masks(self, table: CostTable, view: Rounds, position: Positions, metric: str) -> dict[str, Mask]:
-        """Return masks of the rounds that an oracle pays for if it stops at `position`, by component, of the recording's shape.
+        """Return masks of the rounds that an oracle pays for if it stops at `position`, by component.
+
+        The masks have the recording's shape.
 
         Args:
             table: The recorded costs.
             view: The rounds that it may stop at.
             position: The position of each stop.
-            metric: The metric that it maximises; "" if no judge is behind it.
+            metric: The metric that it maximises; "" if no judge measures it.
         """
         masks = loop_masks(table, view, position)
         visited = view.seen & (np.arange(len(view)) <= position[:, None])
@@ -84,7 +86,7 @@ class Charging:
 
 
 def loop_masks(table: CostTable, view: Rounds, position: Positions) -> dict[str, Mask]:
-    """Return the rounds paid by a policy that reads no signal and stops at `position`: those of the loop and its evidence."""
+    """Return the rounds that a policy without signals pays for, if it stops at `position`: loop and evidence only."""
     visited = view.seen & (np.arange(len(view)) <= position[:, None])
     masks = dict.fromkeys(table.loop, visited)
     if table.gated and GENERATOR in masks and view.index[0] == 0:
@@ -107,7 +109,7 @@ def widen(table: CostTable, view: Rounds, mask: Mask) -> Mask:
 def _component(name: str, policy: Policy | None, measured_by: Mapping[str, str]) -> tuple[str, str]:
     """Return the signal that is measured for `name`, and the component that measures it.
 
-    For the signals that sum up costs it is the critic, since the cost of a round is only known once the critic has
+    For signals that sum up costs, this is the critic, since the cost of a round is only known once the critic has
     replied.
     """
     sources = {} if policy is None else {calibrator.output: calibrator.signal for calibrator in policy.calibrators}
@@ -119,7 +121,7 @@ def _component(name: str, policy: Policy | None, measured_by: Mapping[str, str])
 
 
 def _where_read(table: CostTable, policy: Policy, stopped: Stops) -> dict[str, Mask]:
-    """Return masks of the rounds whose calls on demand are read: by the lazily evaluated rule, the selector, or the next draft."""
+    """Return masks of the rounds whose calls on demand are read: by the lazy rule, the selector, or the next draft."""
     if CRITIC not in table.components and set(table.components) <= set(table.loop):
         return {}
     view, visited = stopped.view, stopped.charged()
@@ -156,8 +158,8 @@ def _followed(visited: Mask) -> Mask:
 def answered_closed_book(table: CostTable, policy: Policy, stopped: Stops) -> Mask:
     """Return the questions whose gated round 0 a live loop would answer, shape ``(n_questions,)``.
 
-    It answers where that answer is returned (even if it turns out blank), where the rule reads a signal of the answer,
-    and everywhere if the policy looks back on all answers.  `suffice.loops.gating` does the same live.
+    It answers if that answer is returned (even a blank one), if the rule reads a signal of the answer, and always if
+    the policy's selector uses all answers.  `suffice.loops.gating` does the same live.
     """
     view = stopped.view
     answered: Mask = (stopped.answer_rounds <= 0) | policy.reads_every_answer
@@ -174,13 +176,13 @@ def reads_closed_book(name: str, policy: Policy, measured_by: Mapping[str, str])
 
 
 def _critic_alone(table: CostTable, metric: str, visited: Mask) -> dict[str, Mask]:
-    """Return only the calls of the critic, since the next draft needs its reply; an oracle knows all metrics without calls."""
+    """Return the calls of the critic only, since the next draft needs its reply; an oracle knows metrics for free."""
     del metric
     return {CRITIC: _followed(visited)} if CRITIC in table.components else {}
 
 
 def _every_visited_round(table: CostTable, policy: Policy, stopped: Stops) -> dict[str, Mask]:
-    """Return every visited round for each component, except the embedder, that measures a signal of the policy."""
+    """Return every visited round, for each component (except the embedder) that measures a signal of the policy."""
     visited = stopped.charged()
     names = {
         _component(name, policy, table.measured_by)[1] for name in (*policy.rule.signals, *policy.selector.signals)
@@ -189,7 +191,7 @@ def _every_visited_round(table: CostTable, policy: Policy, stopped: Stops) -> di
 
 
 def _up_to_the_choice(table: CostTable, metric: str, visited: Mask) -> dict[str, Mask]:
-    """Return every round up to the chosen one for the judge of the metric."""
+    """Return every round up to the chosen one, for the judge of the metric."""
     component = _component(metric, None, table.measured_by)[1]
     return {component: visited} if component in table.components else {}
 
@@ -223,13 +225,13 @@ LEDGERS: Mapping[str, Charging] = {charging.name: charging for charging in (LIVE
 
 
 def charging_of(name: str) -> Charging:
-    """Return the convention of a name.
+    """Return the convention with this name.
 
     >>> charging_of("live") is LIVE
     True
 
     Raises:
-        DataError: There is nothing under that name.
+        DataError: There is no such convention.
     """
     if name not in LEDGERS:
         raise NotFoundError(f"there is no ledger {name!r}; allowed: {', '.join(LEDGERS)}")

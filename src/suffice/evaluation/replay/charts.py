@@ -1,4 +1,4 @@
-"""The charts of a replay, as Vega-Lite specifications; colours are the page's CSS variables, so a new theme needs no redraw."""
+"""The charts of a replay, as Vega-Lite specifications; colours are CSS variables, so that themes need no redraw."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ _PALEST = 18
 
 
 def pareto_costs(result: Replayed) -> list[str]:
-    """Return the costs that are known for every row."""
+    """Return the costs that are known in every row."""
     return [kind for kind in COST_TITLES if all(math.isfinite(row.costs[kind]) for row in result.rows)]
 
 
 def pareto_chart(result: Replayed, cost: str) -> dict[str, Any]:
-    """Return quality (the first metric, in points) against one cost, for every policy, baseline and oracle.
+    """Chart quality (the first metric, in points) against one cost, for every policy, baseline and oracle.
 
-    Intervals are those of the paired difference to the baseline, drawn around the baseline's own point.
+    Intervals are those of the paired difference to the baseline, added to the baseline's value.
     """
     metric = result.metrics[0].upper()
     points = [*filter(None, (_row_point(result, row, cost) for row in result.rows))]
@@ -70,13 +70,13 @@ def pareto_chart(result: Replayed, cost: str) -> dict[str, Any]:
 def points_chart(
     points: Sequence[dict[str, Any]], axes: tuple[str, str], title: str, tooltip: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return points of quality against cost; the line joins the fixed budgets.
+    """Chart points of quality against cost; a line joins the fixed budgets.
 
     Args:
         points: Each with `label`, `short` ("" = no label), `kind` (a key of `KIND_MARKS`), `name`, `cost` and `quality`, and
             `low`, `high`, `cost_low` and `cost_high` where it has intervals.
         axes: Titles of cost and of quality.
-        title: What the chart shows.
+        title: Title of the chart.
         tooltip: The fields of the tooltip.
     """
     rows = _spread_labels(_merge_points(points))
@@ -124,7 +124,7 @@ def points_chart(
 
 
 def stops_chart(result: Replayed, rules: Sequence[Row]) -> dict[str, Any]:
-    """Return the share of questions that stop at each round, one bar for each policy."""
+    """Chart the share of questions that stop at each round, with one bar for each policy."""
     rounds = sorted({r for row in rules for r in row.stop_rounds})
     names, colours = [*map(_round_label, rounds)], accent_shades(len(rounds))
     shares = [[row.stop_rounds.get(r, 0.0) for r in rounds] for row in rules]
@@ -139,13 +139,13 @@ def stops_chart(result: Replayed, rules: Sequence[Row]) -> dict[str, Any]:
 def shares_chart(
     groups: Mapping[str, Sequence[float]], parts: Mapping[str, str], axis: str, title: str, group: str = "policy"
 ) -> dict[str, Any]:
-    """Return stacked bars, one for each group.
+    """Chart shares as stacked bars, one bar for each group.
 
     Args:
         groups: The shares of each group, in the order of `parts`.
         parts: The parts of each bar, with their colours.
         axis: The title of the axis.
-        title: Of the chart.
+        title: Title of the chart.
         group: The title of the groups.
     """
     names, colours = [*parts], [*parts.values()]
@@ -183,7 +183,7 @@ def shares_chart(
 
 
 def reliability_chart(reports: Mapping[str, CalibrationReport], output: str) -> dict[str, Any]:
-    """Return observed against predicted shares of correct answers by bin, one line for each entry of `reports`."""
+    """Chart observed against predicted shares of correct answers by bin, with one line for each report."""
     data = [
         {"group": group, "predicted": b.predicted, "observed": b.observed, "n": b.n}
         for group, report in reports.items()
@@ -228,9 +228,9 @@ def reliability_chart(reports: Mapping[str, CalibrationReport], output: str) -> 
 def path_chart(
     path: Sequence[Mapping[str, float]], result: Replayed, row: Row, start: Mapping[str, float]
 ) -> dict[str, Any]:
-    """Return the chart of quality against calls as a threshold of a row's policy moves, beside the fixed budgets.
+    """Chart quality against calls as a threshold of a row's policy varies, with the fixed budgets for comparison.
 
-    The budgets return answers by the policy's own selector; `here` marks the policy's own threshold.
+    The budgets use the policy's selector; `here` marks the policy's own threshold.
     """
     metric = result.metrics[0]
     data = [{"threshold": point["threshold"], "quality": 100 * point[metric], "cost": point["calls"]} for point in path]
@@ -278,7 +278,7 @@ def path_chart(
 def _intervals(
     rows: Sequence[Mapping[str, Any]], x: dict[str, Any], y: dict[str, Any], colour: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """Return the layers of vertical and horizontal intervals; those of oracles are left out, since they would hide other points."""
+    """Return the layers of vertical and horizontal intervals, without those of oracles, which would hide points."""
     upright = {"x": x, "y": axis_of("low", None), "y2": {"field": "high"}, "color": colour}
     across = {"x": axis_of("cost_low", None), "x2": {"field": "cost_high"}, "y": y, "color": colour}
     return [
@@ -306,7 +306,7 @@ def chart_of(
     title: str,
     legend: list[dict[str, Any]],
 ) -> dict[str, Any]:
-    """Return a specification; its legend is for the page, where it wraps and follows the theme."""
+    """Return a chart's specification; the page draws the legend itself, so that it wraps and follows the theme."""
     return {
         "$schema": _VEGA_LITE,
         "description": title,
@@ -319,13 +319,13 @@ def chart_of(
 
 
 def point_layer(encoding: Mapping[str, Any], large: str, sizes: tuple[int, int]) -> dict[str, Any]:
-    """Return a layer of filled points; those for which the expression `large` holds have the first size, the others the second."""
+    """Return a layer of filled points with two sizes: the first where the expression `large` holds, else the second."""
     size = {"condition": {"test": large, "value": sizes[0]}, "value": sizes[1]}
     return {"mark": {"type": "point", "filled": True, "opacity": 1}, "encoding": {**encoding, "size": size}}
 
 
 def front_layer(x: Mapping[str, Any], y: Mapping[str, Any], cost: str) -> dict[str, Any]:
-    """Return the line through the points of the Pareto front, from cheap to dear."""
+    """Return a line through the points of the Pareto front, from cheap to expensive."""
     return {
         "transform": [{"filter": "datum.front"}],
         "mark": {"type": "line", "color": "var(--accent)", "strokeWidth": 1.5, "opacity": 0.6},
@@ -334,7 +334,7 @@ def front_layer(x: Mapping[str, Any], y: Mapping[str, Any], cost: str) -> dict[s
 
 
 def bound_layer(axis: str, field: str, value: float, text: str) -> dict[str, Any]:
-    """Return a dashed line with its text at a value of the axis `x` or `y`."""
+    """Return a dashed line, labelled with a text, at a value of the axis `x` or `y`."""
     at = {axis: {"field": field, "type": "quantitative"}}
     place = {"y": 8, "dx": 5} if axis == "x" else {"x": 4, "dy": -7}
     return {
@@ -364,18 +364,18 @@ def by_state(
 
 
 def axis_of(field: str, title: str | None) -> dict[str, Any]:
-    """Return the encoding of a quantitative axis; without a title that of an interval's end."""
+    """Return the encoding of a quantitative axis; without a title, the encoding of an interval's end."""
     axis = {"axis": {"title": title, "tickCount": 6, "grid": field == "quality"}} if title is not None else {}
     return {"field": field, "type": "quantitative", "scale": {"zero": False, "padding": 16, "nice": False}, **axis}
 
 
 def scale_of(domain: Sequence[str], values: Sequence[str]) -> dict[str, Any]:
-    """Return a scale that gives each name its value."""
+    """Return a scale that maps each name to its value."""
     return {"scale": {"domain": list(domain), "range": list(values)}}
 
 
 def _row_point(result: Replayed, row: Row, cost: str) -> dict[str, Any] | None:
-    """Return a row as a point; None where its quality is unknown."""
+    """Return a row as a point; None if its quality is unknown."""
     metric = result.metrics[0]
     quality = row.metrics.get(metric, math.nan)
     if not math.isfinite(quality):
@@ -421,7 +421,7 @@ def _merge_points(points: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _spread_labels(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Set the distance of each label from its point, pixels: budgets below, others above, and further away where labels would overlap."""
+    """Set the distance of each label from its point, in pixels: budgets below, others above, without overlaps."""
     width = max(1e-9, max(p["cost"] for p in points) - min(p["cost"] for p in points))
     height = max(1e-9, max(p["quality"] for p in points) - min(p["quality"] for p in points))
     above: list[dict[str, Any]] = []
@@ -440,7 +440,7 @@ def _spread_labels(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def accent_shades(n: int, palest: float = _PALEST) -> list[str]:
-    """Return `n` shades of the accent colour, from `palest` percent of it to all of it."""
+    """Return `n` shades of the accent colour, from `palest` percent to its full strength."""
     mixes = (palest + (100 - palest) * place / max(1, n - 1) for place in range(n))
     return [f"color-mix(in srgb, var(--accent) {mix:.0f}%, var(--surface))" for mix in mixes]
 

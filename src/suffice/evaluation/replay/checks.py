@@ -23,7 +23,7 @@ def require_whole(recording: Recording, why: str) -> None:
 
     Args:
         recording: Recorded rounds.
-        why: The reason why every round is needed, as a clause after "and".
+        why: The reason why every round is needed, worded to follow "and".
     """
     cut = recording.cut
     if cut.any():
@@ -77,7 +77,7 @@ def policy_for(recording: Recording, rule: str | Rule, **changes: Any) -> Policy
 
 
 def reads_round_0(rule: Rule) -> bool:
-    """Return whether a rule reads a signal that is only known at round 0 (`p_known`).
+    """Return whether a rule reads a signal that is known only at round 0 (`p_known`).
 
     >>> reads_round_0(parse_rule("p_known > 0.5")), reads_round_0(parse_rule("tasr"))
     (True, False)
@@ -99,8 +99,9 @@ def check_policy(
     Raises:
         ConfigMismatchError: The policy starts or ends outside the recorded rounds, or depends on another model,
             retriever, answer position or fitted state.
-        NotFittedError: It reads a calibrated signal without a calibrator, and the recording has no such column.
-        UnknownSignalError: It reads a signal that was not recorded, or is undefined in every recorded round.
+        NotFittedError: The policy reads a calibrated signal, has no calibrator for it, and the recording has no such
+            column.
+        UnknownSignalError: The policy reads a signal that was not recorded, or is undefined in every recorded round.
     """
     _check_policy_rounds(policy, recording)
     recorded = recording.metadata.get("depends") or {}
@@ -151,7 +152,7 @@ def _check_policy_rounds(policy: Policy, recording: Recording) -> None:
 
 
 def _other_normalizer(policy: Policy, recording: Recording) -> tuple[str, ...]:
-    """Return a note if a policy compares answers by another normalizer than the recording."""
+    """Return a note if a policy compares answers by another normalizer than the recording does."""
     theirs = recording.metadata.get("normalizer", policy.normalizer)
     if theirs == policy.normalizer:
         return ()

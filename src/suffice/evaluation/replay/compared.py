@@ -1,4 +1,4 @@
-"""The rows of a replay from the runs of policies and baselines."""
+"""Build the rows of a replay from the runs of policies and baselines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from suffice.recordings.recording import Recording
 
 
 def companions(recording: Recording, metrics: Sequence[str]) -> tuple[str, ...]:
-    """Return the metrics, with EM and F1 added beside containment, which favours long answers (SEMANTICS)."""
+    """Return the metrics; add EM and F1 if containment is one of them, since it favours long answers (SEMANTICS)."""
     if len(set(metrics)) != len(metrics):
         raise DataError(f"a metric is named twice: {list(metrics)!r}")
     beside = ("em", "f1") if "contains" in metrics else ()
@@ -36,12 +36,12 @@ def companions(recording: Recording, metrics: Sequence[str]) -> tuple[str, ...]:
 
 
 def marked(run: Run, recording: Recording) -> Run:
-    """Return a run with the number of recorded questions that its policy was fitted or selected on."""
+    """Set a run's number of recorded questions that its policy was fitted or selected on."""
     return run if run.policy is None else replace(run, n_selected=tuned_on(run.policy, recording))
 
 
 def labelled(policies: Sequence[Policy]) -> list[Policy]:
-    """Return the policies with distinct labels."""
+    """Give each policy a distinct label."""
     return [_relabelled(policy, policies[:position]) for position, policy in enumerate(policies)]
 
 
@@ -59,15 +59,15 @@ def row_of(
     tests: tuple[MarginTest, ...],
     rival: Rival,
 ) -> Row:
-    """Return the row of a run.
+    """Build the row of a run.
 
     Args:
         whole: All questions.
         run: The run.
         reference: The run that it is compared with.
-        deltas: Its differences to that.
+        deltas: Its differences to the reference.
         tests: Tests of margins.
-        rival: The cheaper fixed_k or random run that does as well.
+        rival: The cheaper fixed_k or random run with at least the same quality.
     """
     notes = list(run.notes)
     unmeasured = [name for name, values in run.worst.items() if np.isnan(values).any()]

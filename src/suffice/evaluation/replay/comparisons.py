@@ -1,4 +1,4 @@
-"""The runs of a replay against their baselines: paired differences, tests and margins, all on the same draws."""
+"""Compare the runs of a replay with their baselines: paired differences, tests and margins, all on the same draws."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def paired_differences(
 
     Args:
         runs: All runs.
-        references: The baseline of each; all of them are exact.
+        references: The baseline of each run; every baseline is exact.
         draws: The draws that all comparisons share.
-        n_policies: Number of runs, from the first, that are the given policies: they are the family of Holm's
-            correction, without one that is itself the baseline.
+        n_policies: Number of leading runs that belong to the given policies. These are the family of Holm's correction,
+            except a policy that is itself the baseline.
         tests: Whether metrics are tested.
     """
     deltas: list[dict[str, PairedResult]] = [{} for _ in runs]
@@ -84,7 +84,10 @@ def margin_tests(
 
 
 def difference_bounds(run: Run, reference: Run) -> dict[str, tuple[float, float]]:
-    """Return bounds of the mean differences that are unknown because rounds never ran, by name; of costs only the lower bound."""
+    """Return the lower and upper bound of each mean difference that is unknown because rounds never ran.
+
+    The bounds are listed by metric and by cost; the upper bound of a cost is infinite.
+    """
     if run.exact:
         return {}
     metrics = {
@@ -99,6 +102,6 @@ def difference_bounds(run: Run, reference: Run) -> dict[str, tuple[float, float]
 
 
 def _quantities(run: Run) -> dict[str, Floats]:
-    """Return the metrics and costs that are compared, by name; NaN where unknown, as for rounds that never ran."""
+    """Return the metrics and costs to compare, by name; NaN where unknown, as for rounds that never ran."""
     costs = {name: run.ledger.spent(name) for name in _INTERVAL_COSTS}
     return {**run.values, **{name: np.where(run.unrun, np.nan, values) for name, values in costs.items()}}

@@ -1,4 +1,4 @@
-"""Notes on gaps in the recorded costs: which are missing, and what replaces them."""
+"""Notes on gaps in the recorded costs: which costs are missing, and what replaces them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class CostGaps:
         n_rounds: Recorded rounds.
         unknown: Number of rounds in which a cost is unknown, by component and kind; None = the column is missing.
         uncounted: Rounds whose number of calls is unknown; each counts as one call.
-        of_components: Other notes, about components.
-        of_figures: Other notes, about how figures are computed.
+        of_components: Notes about components.
+        of_figures: Notes about the computation of figures.
     """
 
     n_rounds: int = 0

@@ -1,4 +1,4 @@
-"""The ledger: costs that a policy would have paid live (operational), and further costs of measuring it (evaluation)."""
+"""Costs that a policy would have had live (operational), and further costs of measuring it (evaluation)."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Ledger:
     """The costs of each question, by component and kind.
 
     Attributes:
-        costs: By component, then kind: shape ``(n_questions,)``, unit of the kind; NaN where unknown.
+        costs: Costs by component, then kind: shape ``(n_questions,)``, in the unit of the kind; NaN where unknown.
         calls: Requests to language models (loop, judges, gate), shape ``(n_questions,)``, count.
-        money: Shape ``(n_questions,)``, USD; NaN where a price or a token count is unknown.
+        money: Money in USD, shape ``(n_questions,)``; NaN where a price or a token count is unknown.
     """
 
     costs: Mapping[str, Mapping[str, Floats]]
@@ -44,7 +44,7 @@ class Ledger:
     def total(self, kind: str) -> Floats:
         """Return one kind over all components, shape ``(n_questions,)``; `tokens` adds the three kinds of tokens.
 
-        `retrievals` are the calls of the retriever: NaN where those were not recorded.
+        `retrievals` are the calls of the retriever; NaN where these were not recorded.
         """
         if kind == "retrievals":
             unknown: Floats = np.full(self.calls.shape, np.nan)
@@ -57,7 +57,7 @@ class Ledger:
         return total
 
     def spent(self, cost: str) -> Floats:
-        """Return one of `COSTS`, shape ``(n_questions,)``; NaN where unknown."""
+        """Return one of the costs in `COSTS`, shape ``(n_questions,)``; NaN where unknown."""
         own = {"calls": self.calls, "money": self.money}
         return own[cost] if cost in own else self.total(cost)
 
@@ -76,7 +76,7 @@ class Ledger:
 
 
 def _is_on_demand(component: str, measuring: set[str]) -> bool:
-    """Return whether a component is only called when a rule reads its signal; all others belong to the loop."""
+    """Return whether a component is called only when a rule reads its signal, and not by the loop itself."""
     if component in (*LOOP_COMPONENTS, RETRIEVAL, EMBEDDING, RERANKING, GATE):
         return False
     measuring = measuring | {signal.component for signal in SIGNALS.values()} | {"reranker", "embedder"}
@@ -84,7 +84,7 @@ def _is_on_demand(component: str, measuring: set[str]) -> bool:
 
 
 def gate_signals(recording: Recording) -> list[str]:
-    """Return the recorded signals of gates; in an import without costs nothing else shows that there was a gate."""
+    """Return the recorded signals of gates; in an import without costs, these alone show that there was a gate."""
     components = {name: signal.component for name, signal in SIGNALS.items()} | recording.signal_components
     return [name for name in recording.names("signal") if components.get(name) == GATE]
 
@@ -103,15 +103,15 @@ class CostTable:
         recording: Recorded rounds.
         prices: One price for all language models, or prices by component; None = money is NaN.
         wave: Number of samples requested at once; None = as recorded.
-        models: The models of a panel, if `recording` has only some of its questions; None = those in `recording`.
+        models: The models of a panel, if `recording` has only some of the questions; None = those in `recording`.
 
     Attributes:
         components: Components in the recording, sorted.
-        loop: Components that every visited round calls; the others are called when a rule reads their signals.
-        columns: By component and kind, shape ``(n_questions, n_rounds)``: 0 past the end, NaN where unknown.
+        loop: Components that every visited round calls; other components are called when a rule reads their signals.
+        columns: Costs by component and kind, shape ``(n_questions, n_rounds)``; 0 past the end, NaN where unknown.
         measured_by: The component that produces a signal, for signals that are not in `SIGNALS`.
-        gated: Whether a gate decides at round 0, as its recorded cost or signal shows: then the closed-book answer is
-            only paid where the policy uses it.
+        gated: Whether a gate decides at round 0, which its recorded cost or signal shows; the closed-book answer is
+            then paid only where the policy uses it.
         modelled: Whether cached tokens are modelled from shared prompt tokens instead of measured.
         reported_inputs: The uncached and cached tokens that the endpoint reported, by component; `columns` may have
             modelled ones instead.
@@ -200,9 +200,14 @@ class CostTable:
         return self.charge(dict.fromkeys(self.components, self.seen))
 
     def _when_called(self, recorded: Mapping[tuple[str, str], Floats]) -> dict[str, Mask]:
-        """Return the rounds in which each component may have been called: all but those where only calls of other components are known.
+        """Return the rounds in which each component may have been called.
 
-        As in a live session, a host that reports some cost of a round thereby says that the other components were free.
+        A component was not called in a round that has costs of other components but none of its own: as in a live
+        session, a host that reports some costs of a round implies that the other components cost nothing.
+
+        These are all rounds except those where costs are known, but only those of other components.
+
+        As in a live session, a host that reports some costs of a round implies that the other components cost nothing.
         """
         known: dict[str, Mask] = {}
         for component in self.components:
@@ -239,7 +244,7 @@ class CostTable:
         return np.where(self._due[component], np.nan, 0.0)
 
     def _call_columns(self) -> tuple[dict[str, Floats], int]:
-        """Return the calls of each language model, and the number of rounds whose calls are unknown and count as one."""
+        """Return the calls of each language model, and the number of rounds with unknown calls, which count as one."""
         columns = {c: kinds["calls"] for c, kinds in self.columns.items() if c not in NOT_LANGUAGE_MODELS}
         loop = [component for component in LOOP_COMPONENTS if component in columns]
         unknown = np.logical_and.reduce([np.isnan(columns[component]) for component in loop])
@@ -277,7 +282,8 @@ class CostTable:
 
         Args:
             masks: The rounds that are paid.
-            highest: The highest round that may be requested, where a last wave ends; None = the last recorded one.
+            highest: The highest round that may be requested, at which the last wave ends; None = the last recorded
+                round.
         """
         until = self.until(self.index, highest)
         # Many components often share one mask object, so each object is converted once.
@@ -308,7 +314,7 @@ class CostTable:
 
         Args:
             masks: The rounds that are paid, by component.
-            highest: As for `charge`.
+            highest: See `charge`.
             known: Calls that were already summed, by component, shape ``(n_questions,)``.
         """
         until = self.until(self.index, highest)
@@ -323,9 +329,9 @@ class CostTable:
         return calls
 
     def until(self, index: npt.NDArray[np.int64], highest: int | None) -> int | None:
-        """Return the number of the rounds `index` up to `highest`, which may be requested; None = all.
+        """Return how many of the rounds `index` may be requested, up to `highest`; None = all.
 
-        It is None if each request was for several choices: the cost of a request for fewer is unknown.
+        It is None if each request was for several choices, since the cost of a request for fewer choices is unknown.
         """
         return None if highest is None or self._whole else int((index <= highest).sum())
 
@@ -339,16 +345,16 @@ class CostTable:
         until: int | None = None,
         together: Floats | None = None,
     ) -> Floats:
-        """Return a cost of a component by the round in which it is incurred; see `due_in_waves`.
+        """Return a component's cost, assigned to the rounds in which it is incurred; see `due_in_waves`.
 
         Args:
             component: The component; those of the loop are called in waves, others when their signal is read.
             kind: The kind of cost.
-            column: By round, shape ``(n_questions, n_rounds)``.
+            column: The cost by round, shape ``(n_questions, n_rounds)``.
             before: Number of rounds before the first wave; default: those before round 1.
             until: Number of rounds that may be requested; None = all.
-            together: Seconds of each round over all components of the loop, shape of `column`.  They say by how much a
-                round prolongs its wave; each component gets its share of that.  Default: `loop_seconds`.
+            together: Seconds of each round over all components of the loop, shape of `column`.  They determine by how
+                much a round prolongs its wave; each component gets its share of that time.  Default: `loop_seconds`.
         """
         if self.wave == 1 or component not in self.loop:
             return column
@@ -366,7 +372,7 @@ class CostTable:
         return self._unknown[component, kind]
 
     def money_of(self, component: str, costs: Mapping[str, Floats]) -> Floats:
-        """Return the money for these tokens of a component, USD, same shape; NaN where a price or a count is unknown."""
+        """Return the money for a component's tokens, USD, same shape; NaN where a price or a count is unknown."""
         uncached, cached, output = (costs[kind] for kind in TOKEN_KINDS)
         if self._prices is None:
             return np.full(uncached.shape, np.nan)
@@ -376,7 +382,7 @@ class CostTable:
         return np.where(uncached + cached + output == 0, 0.0, np.nan)
 
     def paid_share(self, component: str) -> Floats:
-        """Return the share of its price that each round of a component cost when it was recorded: below 1 in a batch.
+        """Return the share of the list price that each round of a component cost when recorded: below 1 in a batch.
 
         Rounds with unknown seconds came from batches; a recording may have rounds of both kinds.
         """
@@ -385,7 +391,7 @@ class CostTable:
         return np.where(np.isnan(seconds), share, 1.0)
 
     def _price_of(self, component: str) -> Price | None:
-        """Return the price of a component's tokens; for a model of a panel also by its name, or as the generator's."""
+        """Return the price of a component's tokens; for a panel's model, by its name or as the generator's."""
         if self._prices is None or isinstance(self._prices, Price):
             return self._prices
         names = [component]
@@ -395,7 +401,7 @@ class CostTable:
 
 
 def over_rounds(share: Floats, column: Floats) -> Floats:
-    """Return the sums of a column over rounds, weighted by `share`, shape ``(n_questions,)``; NaN if a value that counts is unknown."""
+    """Sum a column over rounds, weighted by `share`, shape ``(n_questions,)``; NaN if a weighted value is unknown."""
     # A product is several times as fast as summing np.where, but NaN times 0 is NaN: unknown values outside of the mask
     # are handled below.
     total: Floats = np.einsum("qr,qr->q", share, column)
@@ -407,7 +413,7 @@ def over_rounds(share: Floats, column: Floats) -> Floats:
 
 
 def shared_prefix(prompt: Floats, index: npt.NDArray[np.int64]) -> tuple[Floats, Floats]:
-    """Return the uncached and cached tokens if the whole prompt of the previous round had always been in a cache.
+    """Return the uncached and cached tokens, assuming that the previous round's whole prompt was always cached.
 
     Args:
         prompt: Input tokens, shape ``(n_questions, n_rounds)``.

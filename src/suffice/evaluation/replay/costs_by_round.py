@@ -1,4 +1,4 @@
-"""The cost of each round: as recorded, without a prefix cache, and if every shared prefix had been cached."""
+"""The cost of each round: as recorded, without a prefix cache, and with every shared prefix cached."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class RoundCost:
         output_tokens: Generated tokens.
         seconds: Wall-clock time; NaN where modelled, since the speed with another cache was not measured.
         retrievals: Requests to the retriever; NaN where they were not recorded.
-        retrieval_seconds: The part of the seconds that went into embedding questions, finding and ordering passages;
+        retrieval_seconds: The part of the seconds spent on embedding questions, and on finding and ordering passages;
             NaN where not recorded.
         money: USD; NaN without prices.
     """
@@ -110,11 +110,11 @@ def round_costs(recording: Recording, prices: Price | Mapping[str, Price] | None
 
     Judges, rerankers and embedders are left out, since they are only paid when a rule reads their signals.  `no prefix
     reuse` bills cached tokens as uncached.  `full prefix reuse` assumes that each generator prompt begins with the
-    whole prompt of the previous round (SEMANTICS, Costs), as prompts that only grow do.
+    whole prompt of the previous round (SEMANTICS, Costs), as growing prompts do.
 
     Args:
         recording: Recorded rounds.
-        prices: As for `replay`; None = money is NaN.
+        prices: See `replay`; None = money is NaN.
 
     Raises:
         DataError: All questions failed.
@@ -136,7 +136,7 @@ def round_costs(recording: Recording, prices: Price | Mapping[str, Price] | None
 
 
 def _billed(table: CostTable, billing: str) -> list[RoundCost]:
-    """Return the rounds under one billing."""
+    """Return the mean cost of each round under one billing."""
     kinds: dict[str, Floats] = {kind: np.zeros(table.seen.shape) for kind in (*TOKEN_KINDS, "seconds", "calls")}
     money: Floats = np.zeros(table.seen.shape)
     for component in table.loop:
@@ -171,7 +171,10 @@ def _mean(values: Floats) -> float:
 
 
 def _of_retrieval(table: CostTable) -> dict[str, Floats]:
-    """Return the requests to the retriever, and the seconds of embedding, finding and ordering passages, shape ``(n_questions, n_rounds)``."""
+    """Return the requests to the retriever, and the seconds of retrieval, shape ``(n_questions, n_rounds)``.
+
+    Retrieval is embedding questions, and finding and ordering passages.
+    """
     if RETRIEVAL not in table.columns:
         return {name: np.full(table.seen.shape, np.nan) for name, _ in _RETRIEVAL_COLUMNS}
     seconds = [table.columns[name]["seconds"] for name in (RETRIEVAL, EMBEDDING, RERANKING) if name in table.columns]

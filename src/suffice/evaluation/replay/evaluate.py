@@ -1,4 +1,4 @@
-"""Replay of any set of policies on recorded rounds, beside every baseline, with intervals."""
+"""Replay of policies on recorded rounds, with every baseline and intervals."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def replay(
 ) -> ReplayResult:
     """Evaluate policies on recorded rounds, without calling a model.
 
-    Figures are exact if every question was recorded to its end, since stopping takes a prefix of its rounds.  If a rule
-    ended the recording of a question before the policy stops, the policy's answer is unknown, and its row has bounds
-    instead of means.  The baselines are every fixed_k, each policy's random twin, the closed book if round 0 was
+    Figures are exact if every question was recorded to its end, since a policy that stops uses a prefix of its rounds.
+    If a rule ended the recording of a question before the policy stops, the policy's answer is unknown, and its row has
+    bounds instead of means.  The baselines are every fixed_k, each policy's random twin, the closed book if round 0 was
     recorded, the recorded run if a rule ended some questions, and two oracles.
 
     >>> from suffice import replay
@@ -61,7 +61,7 @@ def replay(
             `oracle_best`, `recorded`), `full`, a rule or a policy.  None = `fixed_k(3)`, or `recorded` if a rule ended
             some recorded questions.
         resampling: Settings of the intervals.
-        prices: For all language models, or by component; None = money is NaN.
+        prices: Prices of all language models, or by component; None = money is NaN.
         margins: Margins of the first metric for non-inferiority and equivalence.
         cost: The cost that "cheapest" and "dominated" compare: one of `suffice.evaluation.replay.result.COSTS`.
         ledger: Which calls a policy is charged for: `live`, what it would have paid, or `published`, as Semantic
@@ -70,15 +70,15 @@ def replay(
             rounds that follow one another.
         wave: Number of samples requested at once, which decides costs and seconds, see `SamplingLoop`.  The last wave
             ends with the recording, even if a policy has a lower cap.  None = as recorded.
-        block_rows: Of a file, rows that are decided at once.
-        jobs: Of a file, number of processes that read its parts, or ranges of row groups; with a number a small file is
-            read in blocks, too.  None = one for every `PIECE_ROWS` rows, at most one for each processor.
+        block_rows: For a file, the number of rows that are decided at once.
+        jobs: For a file, the number of processes that read its parts, or ranges of row groups; with a number, even a
+            small file is read in blocks.  None = one for every `PIECE_ROWS` rows, at most one for each processor.
         on_progress: Called with the number of pieces of a file that were read, and their total over all passes.
 
     Raises:
         DataError: A metric is missing, there is nothing to compare, or a method of intervals, cost or ledger is
             unknown; or the rows of a question in a large file do not follow each other.
-        CensoredError: A policy stops where no answer was recorded, or the baseline goes on past what was recorded.
+        CensoredError: A policy stops where no answer was recorded, or the baseline needs rounds that were not recorded.
         ConfigMismatchError: A policy was made for another model, retriever or prompt.
         UnknownSignalError: A policy reads a signal that was not recorded.
         NotFittedError: A policy lacks fitted state.
@@ -109,7 +109,7 @@ def replay_matrix(view: Rounds, rules: Sequence[Rule], by_stop: Mapping[str, Flo
     A search uses it because it is fast: one decision for each rule and question, then one look-up for each outcome.
 
     Args:
-        view: What the rules read, shape ``(n_questions, n_rounds)``.
+        view: The columns that the rules read, shape ``(n_questions, n_rounds)``.
         rules: The rules.
         by_stop: Outcomes of a stop at each position (`values_by_stop`, cumulated calls), shape of `view`.
     """

@@ -1,4 +1,4 @@
-"""Fit the calibrators and state of a policy on tune questions, and report how well they fit."""
+"""Fit a policy's calibrators and other state on tune questions, and report the fit."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ _CALIBRATOR_FORMS: tuple[tuple[Method, bool], ...] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibratorFit:
-    """The fit of one calibrator on the questions that it was fitted on.
+    """The quality of one calibrator's fit, on the questions that it was fitted on.
 
     Attributes:
         output: The calibrated signal.
         signal: The raw signal.
-        rounds_fitted: Rows with a defined signal, by round; under -1 all rounds together.
+        rounds_fitted: Number of rows with a defined signal, by round; the key -1 means all rounds together.
         report: Brier score, expected calibration error and reliability bins, on the tune questions themselves.
     """
 
@@ -86,8 +86,8 @@ class FitComparison:
 
     Attributes:
         method: `isotonic` or `platt`.
-        per_round: One map for each round, or one for all.
-        brier: By calibrated signal; lower is better.
+        per_round: Whether each round has its own map, instead of one for all rounds.
+        brier: Brier scores by calibrated signal; lower is better.
         quality: Mean of the quality metric under the rule, on the tune questions; NaN without that metric.
         calls: Mean calls under the rule.
         chosen: Whether the policy uses this form.
@@ -120,7 +120,7 @@ class CalibrationSummary(Result):
         quality_metric: The metric of `FitComparison.quality`.
         n: Questions.
         n_failed: Questions left out because their recording failed.
-        fits: One for each calibrator.
+        fits: The fit of each calibrator.
         comparisons: Isotonic and Platt, per round and global, side by side; empty for a rule without calibrators, and without `compare`.
         state: Names of the signals whose fitted state the policy holds.
         notes: Notes for the reader.
@@ -136,7 +136,7 @@ class CalibrationSummary(Result):
     notes: tuple[str, ...]
 
     def tables(self) -> list[Table]:
-        """Return the forms of calibrators side by side, then the reliability of each that was fitted."""
+        """Return the comparison of calibrator forms, then the reliability of each fitted calibrator."""
         forms = Table(
             title=(
                 f"Calibrators on {self.n} tune questions, target {self.target} (in sample: judge them on other questions)"
@@ -152,7 +152,7 @@ class CalibrationSummary(Result):
         return [forms, *(fit.table() for fit in self.fits)]
 
     def plot(self, output: str = P_CORRECT) -> Chart:
-        """Return the reliability diagram of a calibrated signal, on the tune questions themselves.
+        """Return the reliability diagram of a calibrated signal, computed on the tune questions themselves.
 
         Raises:
             DataError: No calibrator of that signal was fitted.
@@ -186,7 +186,8 @@ def calibrate(
 ) -> tuple[Policy, CalibrationSummary]:
     """Return a policy with all the fitted state that its rule needs, and a summary of the fit.
 
-    The policy carries the id hashes of the tune questions, so that a later replay on any of them says "selected here".
+    The policy contains hashes of the tune questions' ids, so that a later replay on any of them is marked "selected
+    here".
 
     >>> from suffice import calibrate
     >>> from suffice.recordings import bundled_recording
@@ -199,13 +200,13 @@ def calibrate(
         recording: Recorded rounds of tune questions.
         rule: The rule or its text.
         method: `isotonic` or `platt`.
-        per_round: One map for each round (TASR's choice), or one for all.
+        per_round: True for a map for each round (as in TASR), False for one map for all rounds.
         target: `em`, a threshold such as ``f1 > 0.5``, `agreement` (no gold answers), or a column in [0, 1].
-        signals: Calibrated signals to fit besides those that rule and selector read; None = no others.
+        signals: Calibrated signals to fit in addition to those that the rule and selector read; None = none.
         source: The numeric column that `p_correct` is computed from, high when the model is sure; None =
             `answer_margin`.
         unseen_round: Behaviour at a round that was not fitted: raise an `error`, or use the `nearest` fitted round.
-        selector: Chooses the answer; None = that of the last round.
+        selector: The selector of the answer; None = `last`.
         start_round: The policy's first round; None = 1, or 0 if the rule reads a signal that is only known there.
         max_rounds: The policy's highest round; None = the recording's.
         answer_position: Position of the answer in the text; None = that of the recording.
@@ -249,7 +250,7 @@ class _Fitting:
     Attributes:
         prepared: The questions.
         draft: The policy without calibrators.
-        sources: The raw signal of each calibrated one that is fitted.
+        sources: The raw signal of each calibrated signal that is fitted.
         target: See `calibrate`.
         outcomes: The target at every round, shape ``(n_questions, n_rounds)``.
         unseen_round: See `calibrate`.
@@ -279,7 +280,7 @@ class _Fitting:
         return tuple(c.fit(recording.column(c.signal), self.outcomes, index=recording.index) for c in unfitted)
 
     def summary(self, chosen: tuple[Calibrator, ...], *, compare: bool, notes: Sequence[str]) -> CalibrationSummary:
-        """Return the fit of the chosen calibrators, beside that of every other form if `compare` is set."""
+        """Summarise the fit of the chosen calibrators, and of every other form if `compare` is set."""
         metric = _quality_metric(self.prepared.recording, self.target)
         forms = _CALIBRATOR_FORMS if chosen and compare else ()
         return CalibrationSummary(
@@ -296,7 +297,7 @@ class _Fitting:
     def _comparison(
         self, method: Method, per_round: bool, *, chosen: tuple[Calibrator, ...], metric: str
     ) -> FitComparison:
-        """Return how one form of calibrators does under the rule."""
+        """Evaluate one form of calibrators under the rule."""
         is_chosen = (method, per_round) == (chosen[0].method, chosen[0].per_round)
         calibrators = chosen if is_chosen else self.calibrators(method, per_round)
         run, _ = run_policy(self.prepared.with_metrics([metric]), replace(self.draft, calibrators=calibrators))
@@ -322,12 +323,12 @@ class _Fitting:
 
 
 def _sources(draft: Policy, signals: Sequence[str] | None, source: str | None) -> dict[str, str]:
-    """Return the raw signal of each calibrated one to fit.
+    """Return the raw signal of each calibrated signal to fit.
 
     Args:
-        draft: The policy that reads them.
-        signals: Others, see `calibrate`.
-        source: Of `p_correct`, see `calibrate`.
+        draft: The policy that reads the calibrated signals.
+        signals: Further signals, see `calibrate`.
+        source: The raw signal of `p_correct`, see `calibrate`.
     """
     wanted = _wanted(draft, signals)
     if source is None:
@@ -348,7 +349,10 @@ def _wanted(policy: Policy, extra: Sequence[str] | None) -> list[str]:
 
 
 def _state(recording: Recording, policy: Policy, notes: list[str]) -> dict[str, FittedState]:
-    """Return the fitted state of the signals that the policy reads: z-scores are fitted here, other state is taken from the recording."""
+    """Return the fitted state of the signals that the policy reads.
+
+    Z-scores are fitted here; other state is taken from the recording.
+    """
     state: dict[str, FittedState] = {}
     stored = recording.metadata.get("state") or {}
     for name in policy.signals:
@@ -386,7 +390,10 @@ def _allocation(recording: Recording, policy: Policy, notes: list[str]) -> Alloc
 
 
 def first_of_question(recording: Recording, name: str) -> Floats:
-    """Return each question's first value of a column that has the same value in all rounds, shape ``(n_questions,)``; NaN if it has none."""
+    """Return each question's first value of a column that is constant over rounds, shape ``(n_questions,)``.
+
+    NaN if a question has no value.
+    """
     values = recording.column(name)
     first: Floats = np.take_along_axis(values, np.argmax(np.isfinite(values), axis=1)[:, None], axis=1)[:, 0]
     return first
@@ -405,9 +412,9 @@ def fit_provenance(recording: Recording, complete: Recording, summary: Result, d
 
     Args:
         recording: The recording as given.
-        complete: Its questions that did not fail, on which the policy was fitted.
+        complete: The recording's questions that did not fail, on which the policy was fitted.
         summary: The summary of the fit.
-        draft: The policy; its provenance is kept.
+        draft: The policy; its own provenance is included.
     """
     import scipy
 

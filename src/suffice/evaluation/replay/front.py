@@ -8,7 +8,9 @@ from suffice.policy.rounds import Floats, Mask
 
 
 def pareto_front(quality: Floats, cost: Floats) -> Mask:
-    """Return a mask of the points that no other point dominates (with at most the cost, at least the quality, and better in one).
+    """Return a mask of the points that no other point dominates.
+
+    A point dominates another with at most its cost and at least its quality, if it is better in one of them.
 
     >>> pareto_front(np.array([0.5, 0.6, 0.6, 0.55]), np.array([1.0, 2.0, 3.0, 2.5])).tolist()
     [True, True, False, False]

@@ -1,4 +1,4 @@
-"""Variants of rules that never stop on a refusal to answer, which are reported beside the rules."""
+"""Variants of rules that never stop on a refusal to answer, reported next to the original rules."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _GUARDABLE = (tasr(), answer_stable())
 
 
 def with_guarded(policies: Sequence[Policy], recording: Recording) -> list[Policy]:
-    """Add, after each `tasr` and `answer_stable`, the variant that never stops on a refusal, so that both are reported."""
+    """Add a variant that never stops on a refusal after each `tasr` and `answer_stable`."""
     reported: list[Policy] = []
     for policy in policies:
         reported.append(policy)

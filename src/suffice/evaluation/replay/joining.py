@@ -1,4 +1,4 @@
-"""Join the runs of several parts of the questions; values behind means and differences are kept for each question."""
+"""Join the runs on several parts of the questions; the values behind means and differences are kept per question."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from suffice.policy.rounds import COST_KINDS, Floats
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedLedger(Ledger):
-    """The ledger of questions that were read part by part: calls and tokens of each question, of other costs only the mean.
+    """The ledger of questions that were read in parts: calls and tokens per question, only means of other costs.
 
-    The mean is an array of one number, which is enough because only means of these costs are reported.
+    Each mean is an array of one number, which is enough because only means of these costs are reported.
 
     Attributes:
         tokens: Shape ``(n_questions,)``, count; NaN where unknown.
@@ -29,7 +29,7 @@ class JoinedLedger(Ledger):
 
     @classmethod
     def of(cls, ledgers: Sequence[Ledger]) -> JoinedLedger:
-        """Return the ledger of the questions of several parts, in their order."""
+        """Join the ledgers of several parts, with the questions in the order of the parts."""
         sizes = [len(part.calls) for part in ledgers]
         n, components = sum(sizes), sorted({name for part in ledgers for name in part.costs})
 
@@ -56,7 +56,7 @@ class JoinedLedger(Ledger):
 
 
 def joined_run(parts: Sequence[Run]) -> Run:
-    """Return the run of one policy on all questions from its runs on several parts, in their order."""
+    """Join one policy's runs on several parts into its run on all questions, in the order of the parts."""
     if len(parts) == 1:
         return parts[0]
     sizes = [len(part.unrun) for part in parts]
@@ -84,7 +84,7 @@ def _columns(parts: Sequence[Mapping[str, Floats]]) -> dict[str, Floats]:
 
 
 def _mean(parts: Sequence[Mapping[Any, float]], sizes: Sequence[int]) -> dict[Any, float]:
-    """Return means over questions of figures by name; a figure that a part lacks counts as 0 there."""
+    """Average figures by name over parts, weighted by their questions; a figure that a part lacks counts as 0 there."""
     names = sorted({name for part in parts for name in part})
     n = sum(sizes)
     return {
@@ -105,7 +105,7 @@ def _rounds(parts: Sequence[Run]) -> Any:
 
 
 def _notes(run: Run) -> tuple[str, ...]:
-    """Return the notes of a run, counting questions anew where the notes of its parts contain counts."""
+    """Return the notes of a run; notes that contain counts are written anew for all questions."""
     without = 0 if run.rounds is None else int(((run.rounds < 0) & ~run.unrun).sum())
     if run.kind in ("rule", "fixed") and run.policy is not None:
         return run_notes(run.policy, without)
@@ -115,5 +115,5 @@ def _notes(run: Run) -> tuple[str, ...]:
 
 
 def with_stops_of(twin: Run, run: Run) -> Run:
-    """Return the random twin of all questions with the exact stop shares of its policy, if no question needs rounds that never ran."""
+    """Give the random twin of all questions the exact stop shares of its policy, if no question needs unrun rounds."""
     return twin if twin.unrun.any() else replace(twin, stop_rounds=run.stop_rounds)

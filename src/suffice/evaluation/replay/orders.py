@@ -1,6 +1,7 @@
-"""Replays of independent samples: the stored order is only one of many, so figures are means over random orders.
+"""Replays of independent samples, averaged over random orders, since the stored order has no meaning.
 
-The orders of a question follow from its name.  Several orders are replayed at once, as further questions; see `PreparedOrders`.
+The orders of a question follow from its name.  Several orders are replayed at once, as if they were further questions;
+see `PreparedOrders`.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class PreparedOrders(PreparedRecording):
 
     @classmethod
     def of_base(cls, base: PreparedRecording, orders: Sequence[npt.NDArray[np.int64]]) -> PreparedOrders:
-        """Return a recording in these orders."""
+        """Reorder a prepared recording into each of these orders."""
         places = np.concatenate(orders)
         shared = {
             name: getattr(base, name) for name in ("n_failed", "metric_names", "prices", "charging", "wave", "models")
@@ -66,7 +67,7 @@ class PreparedOrders(PreparedRecording):
 
     @property
     def n_orders(self) -> int:
-        """Number of orders in which each question is there."""
+        """Number of orders that each question appears in."""
         return len(self.places) // self.base.n
 
     @cached_property
@@ -78,17 +79,17 @@ class PreparedOrders(PreparedRecording):
         return self._spread(self.base.column(name))
 
     def gives(self, name: str) -> bool:
-        """Return whether `column` can give a name."""
+        """Return whether `column` can return a column of this name."""
         return name in self._columns or self.base.gives(name)
 
     def answer_ids(self, normalizer: str) -> Floats:
-        """Return the number of each answer among the distinct ones of its question."""
+        """Number the distinct answers of each question, and return the number of each answer."""
         if isinstance(normalizer_of(normalizer), Grouping):  # which answers are the same depends on their order
             return self.recording.answer_ids(normalizer)
         return self._spread(self.base.recording.answer_ids(normalizer))
 
     def _spread(self, column: Floats) -> Floats:
-        """Return a column in all orders."""
+        """Repeat a column in all orders."""
         out = np.empty(self.places.shape, dtype=column.dtype)
         out.ravel()[self._flat] = np.broadcast_to(column, (self.n_orders, *column.shape)).ravel()
         return out
@@ -98,9 +99,9 @@ class PreparedOrders(PreparedRecording):
         return np.asarray(self.places + self.places.shape[1] * np.arange(len(self.places))[:, None]).ravel()
 
     def stops(self, policy: Policy) -> Stops:
-        """Return the stops of a policy; only whether there is an answer is looked up, and the stop stands for its round.
+        """Return the stops of a policy; the stop stands for the round of its answer, if it has one.
 
-        Except behind a gate, where costs depend on the round of the answer.
+        This does not hold behind a gate, where costs depend on the round of the answer.
         """
         if self.costs.gated:
             return super().stops(policy)
@@ -179,7 +180,7 @@ def drawn_orders(recording: Recording, n: int, seed: int) -> Iterator[npt.NDArra
 
 
 def in_blocks(prepared: PreparedRecording, n: int, seed: int) -> Iterator[PreparedRecording]:
-    """Yield all orders, some at a time to bound the memory; with one order the recording as it is stored."""
+    """Yield all orders in blocks that fit into memory; with one order, the recording as it is stored."""
     if n == 1:
         yield prepared
         return
@@ -189,12 +190,12 @@ def in_blocks(prepared: PreparedRecording, n: int, seed: int) -> Iterator[Prepar
 
 
 def mean_runs(prepared: PreparedRecording, n: int, seed: int, runs_of: Runs) -> list[Run]:
-    """Return the runs of `runs_of` averaged over orders; the question remains the unit.
+    """Average the runs of `runs_of` over random orders; the question remains the unit.
 
     Args:
         prepared: The recording.
-        n: Orders.
-        seed: Of the orders.
+        n: Number of orders.
+        seed: Seed of the orders.
         runs_of: Returns the runs on a recording in some orders, always in the same sequence.
     """
     if n == 1:
@@ -227,7 +228,7 @@ def run_all(
         kinds: The kind of each run; by default `rule`.
         twinned: Positions of the policies that get a twin.
         dealt: The stops of these policies on all questions in every order, if `prepared` holds only some questions.
-        each: Called with the metric of each order, for statistics that are not linear in it.
+        each: Called with the metric of each order, for statistics that are not linear in the metric.
     """
     kinds, places, done = kinds or ["rule"] * len(policies), sorted(twinned), 0
 
@@ -265,7 +266,7 @@ def seed_of_names(recording: Recording) -> int:
 
 
 def order_note(n: int, seed: int | None = None) -> str:
-    """Return the note on figures averaged over orders; without a seed it says that the orders follow from the questions' names."""
+    """Return the note on figures averaged over orders; without a seed, the orders follow from the questions' names."""
     said = "the seed follows from the questions' names" if seed is None else f"seed {seed}"
     return (
         f"means over {n} random orders of each question's samples ({said}), drawn without replacement and for each question "
@@ -274,7 +275,7 @@ def order_note(n: int, seed: int | None = None) -> str:
 
 
 def _over_orders(run: Run, n_orders: int) -> Run:
-    """Return the sum of a run over the orders that its recording has as questions."""
+    """Sum a run over the orders that its recording contains as questions."""
 
     def total(values: Floats) -> Floats:
         return np.asarray(values.reshape(n_orders, -1).sum(axis=0))
@@ -302,7 +303,7 @@ def _over_orders(run: Run, n_orders: int) -> Run:
 
 
 def _distribution(values: Floats, weights: Floats) -> tuple[Floats, Floats]:
-    """Return the distinct values with their weights; nearly always they are small whole numbers."""
+    """Return the distinct values, mostly small whole numbers, with their weights."""
     if len(values) and 0 <= values.min() <= values.max() < _MOST_CALLS and (values == np.floor(values)).all():
         sums: Floats = np.bincount(values.astype(np.int64), weights=weights).astype(np.float64)
         called = np.flatnonzero(sums)
@@ -312,7 +313,7 @@ def _distribution(values: Floats, weights: Floats) -> tuple[Floats, Floats]:
 
 
 def _with_run(total: Run, run: Run) -> Run:
-    """Return the sum of two runs of the same policy, question by question."""
+    """Add two runs of the same policy, question by question."""
     values, weights = (np.concatenate(both) for both in zip(total.calls, run.calls, strict=True))
     worst = _sums(total.worst, run.worst)
     return replace(
@@ -331,7 +332,7 @@ def _with_run(total: Run, run: Run) -> Run:
 
 
 def _times(run: Run, share: float) -> Run:
-    """Return a run with every figure multiplied by `share`."""
+    """Multiply every figure of a run by `share`."""
     worst = {name: share * values for name, values in run.worst.items()}
     return replace(
         run,
@@ -347,7 +348,7 @@ def _times(run: Run, share: float) -> Run:
 
 
 def _sums(total: Any, other: Any) -> Any:
-    """Return the sums by name of two mappings, either of which may lack a name; None if both are None."""
+    """Add two mappings by name, either of which may lack a name; None if both are None."""
     if total is None or other is None:
         return None
     shared = {name: value + other[name] if name in other else value for name, value in total.items()}

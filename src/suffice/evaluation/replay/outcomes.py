@@ -1,4 +1,4 @@
-"""Outcomes: metrics and agreement at each round, and those of the answer that a stop there would return."""
+"""Outcomes: metrics and agreement of each round, and of the answer that a stop there would return."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class AgreementBasis:
 
     @classmethod
     def of(cls, recording: Recording) -> AgreementBasis:
-        """Return the counts of a recording."""
+        """Count the answers of a recording."""
         silent = 0 if recording.independent else unanswered(recording)
         n, cut = recording.shape[0], int(recording.cut.sum())
         return cls(n=n, cut=cut, silent=silent, independent=recording.independent)
@@ -63,7 +63,7 @@ class AgreementBasis:
 
     @property
     def note(self) -> str:
-        """The note on agreement: the answer that it compares with, and that it is not truth."""
+        """The note on agreement: the answer that it compares with, and a warning that this is not the truth."""
         whose = "the full-budget run's answer"
         if self.independent:
             return "agreement measures sameness with the majority of all recorded samples, any of them where several tie, not truth"
@@ -73,7 +73,7 @@ class AgreementBasis:
 
 
 def agreement_note(recording: Recording) -> str:
-    """Return the note on agreement: the answer that it compares with, and that it is not truth."""
+    """Return the note on agreement: the answer that it compares with, and a warning that this is not the truth."""
     return AgreementBasis.of(recording).note
 
 
@@ -83,7 +83,7 @@ def agreement_text(silent: int, n: int, whose: str = "the full-budget run's answ
     Args:
         silent: Questions in which no round has an answer.
         n: Questions.
-        whose: The answer that agreement compares with, in words.
+        whose: The answer that is compared with, in words.
     """
     rest = f"; in {silent:,} of {n:,} questions no round has an answer, which agrees with itself"
     return f"agreement measures sameness with {whose}, not truth{rest * bool(silent)}"
@@ -114,7 +114,7 @@ def default_metrics(recording: Recording, choice: MultipleChoice | None = None) 
 
 
 def choice_note(recording: Recording) -> str | None:
-    """Return why F1 cannot score these answers (golds are single letters, or F1 misses exact matches); None if it can."""
+    """Return why F1 cannot score these answers (single-letter golds, or equal answers with F1 below 1), or None."""
     return MultipleChoice.of(recording).note
 
 
@@ -123,10 +123,10 @@ class MultipleChoice:
     """Evidence that questions are multiple choice; evidence of other parts can be added.
 
     Attributes:
-        golds: Gold answers, where EM was measured.
-        letters: Gold answers that are single letters.
-        exact: Rounds whose answer equals a gold answer.
-        partly: Rounds among these whose F1 is nevertheless below 1.
+        golds: Number of gold answers where EM was measured.
+        letters: Number of gold answers that are single letters.
+        exact: Number of rounds whose answer equals a gold answer.
+        partly: Number of these rounds whose F1 is nevertheless below 1.
     """
 
     golds: int = 0
@@ -173,12 +173,12 @@ class MultipleChoice:
 
 
 def choice_notes(recording: Recording, metrics: Iterable[str], choice: MultipleChoice | None = None) -> list[str]:
-    """Return the note on multiple choice if EM or F1, or a threshold on one of them, is among the metrics.
+    """Return the note on multiple choice if EM, F1 or a threshold on one of them is among the metrics.
 
     Args:
         recording: Recorded rounds.
         metrics: The metrics.
-        choice: As for `default_metrics`.
+        choice: See `default_metrics`.
     """
     scored = any(name.split(">", maxsplit=1)[0].strip() in ("em", "f1") for name in metrics)
     return list(filter(None, [(choice or MultipleChoice.of(recording)).note if scored else None]))
@@ -192,7 +192,7 @@ def has_outcome(recording: Recording, name: str) -> bool:
 
 
 def measured_quality(recording: Recording) -> str:
-    """Return F1, or EM for multiple choice, where answers can be scored; else a metric that was measured, else agreement."""
+    """Return F1 (EM for multiple choice) if answers can be scored, else a metric that was measured, else agreement."""
     for name in default_metrics(recording):
         if has_outcome(recording, name) and np.isfinite(outcome(recording, name)).any():
             return name
@@ -200,13 +200,13 @@ def measured_quality(recording: Recording) -> str:
 
 
 def needed_metric(recording: Recording) -> str | None:
-    """Return the metric that commands must be given because the default was not measured; None if it was."""
+    """Return the metric that a command needs as an option because the default was not measured; None if it was."""
     metric = measured_quality(recording)
     return None if metric == default_metrics(recording)[0] else metric
 
 
 def measured_metrics(recording: Recording) -> list[str]:
-    """Return the metrics that some round has; of a recording that was read without its rounds, those that it names."""
+    """Return the metrics that some round has; for a recording without rows, those that its header names."""
     names = recording.names("metric")
     if not len(recording.question_ids):
         return list(names)
@@ -214,7 +214,7 @@ def measured_metrics(recording: Recording) -> list[str]:
 
 
 def other_metrics(recorded: Iterable[str], metric: str) -> str:
-    """Return the metrics that can be used instead of one that was not measured, in words."""
+    """Return the metrics that can replace one that was not measured, in words."""
     name = metric.split(">", maxsplit=1)[0].strip()
     others = [other for other in recorded if other != name]
     first = f"{', '.join(others)} (recorded), or " if others else ""
@@ -268,7 +268,7 @@ def _scored(recording: Recording, metric: Metric) -> Floats:
 
 
 def _agreement(recording: Recording, *, tokens: bool) -> Floats:
-    """Compare every answer with the last non-blank one of its trajectory; a missing answer agrees with a missing one."""
+    """Compare each answer with the last non-blank answer of its trajectory; two missing answers agree."""
     if "answer" not in recording.table.column_names:
         raise DataError(
             "agreement compares answers, and the recording has no answers (no column 'answer'): use a metric column"
@@ -297,7 +297,7 @@ def _agreement(recording: Recording, *, tokens: bool) -> Floats:
 
 
 def _majority_agreement(recording: Recording) -> Floats:
-    """Return whether each sample gives the most frequent answer, or one of them, among all samples of its question."""
+    """Return whether each sample gives the most frequent answer (or one of several) of its question."""
     ids = recording.answer_ids(recording.metadata.get("normalizer") or DEFAULT_NORMALIZER)
     voted = ~np.isnan(ids)
     counts = (np.where(voted, ids, -1.0)[:, :, None] == ids[:, None, :]).sum(axis=2)
@@ -306,7 +306,9 @@ def _majority_agreement(recording: Recording) -> Floats:
 
 
 def answers_by_stop(selector: Selector, view: Rounds) -> Positions:
-    """Return the position of the answer that a stop at each position would return, shape ``(n_questions, n_rounds)``; -1 for none.
+    """Return the position of the answer that a stop at each position returns, shape ``(n_questions, n_rounds)``.
+
+    -1 without an answer.
 
     A stop after the end of a trajectory counts as a stop at its last round.
     """
@@ -334,24 +336,24 @@ def answers_by_stop(selector: Selector, view: Rounds) -> Positions:
 
 
 def _with_stops(view: Rounds, part: slice) -> npt.NDArray[np.object_]:
-    """Return some questions' answers with an axis for the stops."""
+    """Return some questions' answers with an additional axis for the stops."""
     assert view.answers is not None
     return view.answers[part, None, :]
 
 
 def _latest(given: Mask) -> Positions:
-    """Return the position of the latest answer up to each round, shape of `given`; -1 for none."""
+    """Return the position of the latest answer up to each round, shape of `given`; -1 without one."""
     return np.maximum.accumulate(np.where(given, np.arange(given.shape[1]), -1), axis=1)
 
 
 def values_by_stop(answers: Positions, seen: Mask, metric: Floats) -> Floats:
-    """Return the metric of the answer that a stop at each position would return, shape ``(n_questions, n_rounds)``.
+    """Return the metric of the answer that a stop at each position returns, shape ``(n_questions, n_rounds)``.
 
     If no seen round has an answer, the metric at the stop itself counts (0 for EM and F1); a question without rounds
     scores 0.
 
     Args:
-        answers: From `answers_by_stop`.
+        answers: Result of `answers_by_stop`.
         seen: Mask of the rounds that exist, same shape.
         metric: The metric of the same rounds, same shape.
     """
@@ -366,12 +368,12 @@ def expected_by_stop(selector: Selector, view: Rounds, metric: Floats) -> Floats
 
     Args:
         selector: Chooses the answers.
-        view: What it reads.
-        metric: Shape of `view`, of the same rounds.
+        view: The rounds that the selector reads.
+        metric: The metric of these rounds, shape of `view`.
     """
 
     def of_last() -> Floats:
-        """Return the metric of a stop before the first vote, which returns the last answer."""
+        """Return the metric of the last answer, which a stop before the first vote returns."""
         return values_by_stop(_latest(answered(view)), view.seen, metric)
 
     means = selector.means_by_stop(view, metric, of_last)

@@ -1,9 +1,8 @@
 """Panels of models: the order in which to ask them, and the best single model as a baseline.
 
 Samples of one model have no order, but the models of a panel differ, so their order is part of the policy.  It is
-chosen on tune questions, by the price of an answer or by how often it is right.  The best single model, also chosen
-there, is reported beside every figure of a panel: a vote is not worth its calls if one of its own voters does better
-for less.
+chosen on tune questions, by the price of an answer or by accuracy.  The best single model, also chosen there, is
+reported with every figure of a panel: a vote is not worth its calls if one of its voters alone is better and cheaper.
 """
 
 from __future__ import annotations
@@ -47,8 +46,9 @@ class PanelMember:
 
     Attributes:
         name: Name of the model.
-        score: Its mean metric; a missing answer counts 0.
-        price: USD of 1,000 answers, or of a million generated tokens where no tokens were recorded; NaN if unknown.
+        score: Its mean metric; a missing answer counts as 0.
+        price: Price of 1,000 answers in USD, or of a million generated tokens if tokens were not recorded; NaN if
+            unknown.
     """
 
     name: str
@@ -58,7 +58,7 @@ class PanelMember:
 
 @dataclass(frozen=True, kw_only=True)
 class OrderedPanel(Displayed):
-    """A panel in an order that tune questions chose.
+    """A panel in the order that was chosen on tune questions.
 
     Attributes:
         recording: The questions that are not tune questions, with their rounds in this order.
@@ -95,7 +95,7 @@ class OrderedPanel(Displayed):
 
 
 def panel_members(recording: Recording) -> Names | None:
-    """Return the model that gave each answer, from the column `member` or `model`; None if each question has answers of only one model."""
+    """Return the model of each answer, from the column `member` or `model`; None if no question has several models."""
     if not recording.independent:
         return None
     listed = {name: recording.objects(name) for name in _MEMBERS if name in recording.table.column_names}
@@ -110,7 +110,7 @@ def _members_of(columns: Mapping[str, Names]) -> Names | None:
 
 
 def panel_columns(recording: Recording, metrics: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
-    """Return the columns that `best_single_note_of` reads: the model of each answer and its metrics; empty unless rounds are samples."""
+    """Return the columns that `best_single_note_of` reads: each answer's model and metrics; empty unless samples."""
     listed = [name for name in _MEMBERS if name in recording.table.column_names]
     if not recording.independent or not listed:
         return {}
@@ -130,10 +130,10 @@ def order_panel(
 
     Args:
         recording: Answers of several models to each question, named by a column `member` or `model`.
-        by: `accuracy`, the most often right first, or `price`, the cheapest first.
+        by: `accuracy` for the most accurate model first, or `price` for the cheapest first.
         metric: The metric of accuracy; None = the recording's own.
         tune_share: Share of the questions that become tune questions, by the hash of their names, in (0, 1).
-        prices: By model; needed for `price`.
+        prices: Prices by model; needed for `price`.
 
     Raises:
         DataError: One model gave all answers, `by` is unknown, a model has no price, or there are too few questions.
@@ -185,7 +185,10 @@ def order_panel(
 
 
 def _scores(names: Names, metric: Floats) -> dict[str, float]:
-    """Return each model's mean metric over questions, averaging its answers to one question first; a missing answer counts 0."""
+    """Return each model's metric, averaged over its answers to a question, then over questions.
+
+    A missing answer counts as 0.
+    """
     known = np.nan_to_num(metric)
     listed = sorted({name for row in names.tolist() for name in row if name is not None})
     own = {name: names == name for name in listed}
@@ -195,7 +198,10 @@ def _scores(names: Names, metric: Floats) -> dict[str, float]:
 def _prices_of(
     recording: Recording, names: Names, tune: Mask, prices: Mapping[str, Price] | None
 ) -> tuple[dict[str, float], str]:
-    """Return the price of an answer of each model on tune questions, and its unit: from recorded tokens, else the price of tokens."""
+    """Return the price of each model's answers on tune questions, and the unit of the prices.
+
+    From recorded tokens, else the price of tokens.
+    """
     tokens = {kind: _all_tokens(recording, kind) for kind in _TOKEN_COLUMNS}
     unknown = all(np.isnan(column[tune]).all() for column in tokens.values())
     costs = {}
@@ -227,7 +233,7 @@ def _all_tokens(recording: Recording, kind: str) -> Floats:
 
 
 def _placed(recording: Recording, names: Names, order: list[str]) -> Recording:
-    """Return the recording with each question's rounds in an order of models; rounds of no model come last."""
+    """Return the recording with each question's rounds in an order of models; rounds without a model come last."""
     rank = {name: place for place, name in enumerate(order)}
     ranks = np.array([[rank.get(name, len(order)) for name in row] for row in names.tolist()], dtype=np.float64)
     ranks[~recording.seen] = np.inf
@@ -237,7 +243,7 @@ def _placed(recording: Recording, names: Names, order: list[str]) -> Recording:
 
 
 def best_single_run(prepared: PreparedRecording) -> Run | None:
-    """Return the run of the model that tune questions chose as the best; None if the recording does not name it."""
+    """Return the run of the model that was best on tune questions; None if the recording does not name it."""
     recording = prepared.recording
     panel = recording.metadata.get("panel") or {}
     chosen, column = panel.get(BEST_SINGLE), next((c for c in _MEMBERS if c in recording.table.column_names), None)
@@ -259,13 +265,15 @@ def best_single_note(recording: Recording, metric: str) -> list[str]:
 def best_single_note_of(
     columns: Mapping[str, npt.NDArray[Any]], panel: Mapping[str, Any], divided: Sequence[str], metric: str
 ) -> list[str]:
-    """Return a note with the score of the best single model, which is chosen on one half of the questions and judged on the other.
+    """Return a note with the score of the best single model.
+
+    It is chosen on one half of the questions and judged on the other half.
 
     Args:
-        columns: From `panel_columns`.
+        columns: Result of `panel_columns`.
         panel: The recording's metadata on its panel.
-        divided: The names by which questions are divided, see `dividing_names`.
-        metric: The metric by which the best is chosen.
+        divided: The names whose hashes divide the questions, see `dividing_names`.
+        metric: The metric by which the best model is chosen.
     """
     names, values = _members_of(columns), columns.get(_METRIC + metric)
     if names is None or values is None:
@@ -290,8 +298,8 @@ class BestSingle:
 
     Attributes:
         model: Its name.
-        score: Its mean metric on the other half; a missing answer counts 0.
-        half: The other half, shape ``(n_questions,)``.
+        score: Its mean metric on the other half; a missing answer counts as 0.
+        half: Mask of the other half, shape ``(n_questions,)``.
     """
 
     model: str

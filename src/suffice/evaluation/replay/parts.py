@@ -64,12 +64,12 @@ class Parts(ABC):
     @property
     @abstractmethod
     def head(self) -> Recording:
-        """The recording without its failed questions; of a file only the header, which has no rows."""
+        """The recording without its failed questions; for a file, only the header without rows."""
 
     @property
     @abstractmethod
     def data_hash(self) -> str:
-        """See `Recording.data_hash`."""
+        """The hash of the recording's data, see `Recording.data_hash`."""
 
     @abstractmethod
     def over(
@@ -79,9 +79,9 @@ class Parts(ABC):
 
         Args:
             work: The work.
-            policies: The policies whose columns it reads.
-            more: Further columns that it reads.
-            part: Number of passes done before, for progress.
+            policies: The policies whose columns the work reads.
+            more: Further columns that the work reads.
+            part: Number of earlier passes, for the report of progress.
         """
 
 
@@ -104,7 +104,7 @@ class MemoryParts(Parts):
 
     @property
     def data_hash(self) -> str:
-        """See `Recording.data_hash`."""
+        """The hash of the recording's data, see `Recording.data_hash`."""
         return self.whole.data_hash
 
     def over(
@@ -130,7 +130,8 @@ class FileParts(Parts):
         prices, ledger, wave, on_progress: See `replay`.
         block_rows: Rows that are decided at once.
         jobs: Number of processes.
-        undecided: Whether the metrics are candidates, among which the first pass decides, so that one may be missing.
+        undecided: Whether the metrics are only candidates; the first pass then decides among them, and one may be
+            missing.
         highest: The highest round of questions that did not fail; None = the highest recorded one.
         models: The models of all questions that did not fail; None = each block only knows its own.
     """
@@ -154,7 +155,7 @@ class FileParts(Parts):
 
     @property
     def data_hash(self) -> str:
-        """`Recording.data_hash`, column by column."""
+        """The hash of the recording's data, computed column by column, see `Recording.data_hash`."""
         digest = hashlib.sha256()
         for name in ("question_id", "round", "answer", *self.source.empty().names("metric")):
             if name in self.source.schema.names:
@@ -169,7 +170,7 @@ class FileParts(Parts):
     def over(
         self, work: Work[Result], policies: Sequence[Policy], *, more: Sequence[str] = (), part: int = 0
     ) -> list[Blocked[Result]]:
-        """Return the results of work on each block, and check what was read against the checksums in the files."""
+        """Run work on each block and return the results; check the data against the checksums in the files."""
         columns = self._columns(policies, more)
         pieces, progress = self.source.pieces(columns, PIECE_ROWS), self.on_progress
 
@@ -194,7 +195,7 @@ class FileParts(Parts):
         return replace(prepared, n_failed=n_failed, models=self.models)
 
     def check(self, policy: Policy, block: RecordingBlock) -> None:
-        """Raise if a policy goes on past the recorded rounds of a block; other checks do not depend on the rows."""
+        """Raise if a policy needs rounds beyond those of a block; other checks do not depend on the rows."""
         if policy.max_rounds > self.head.index[-1] and not block.failed.all():
             kept = block.select(~block.failed) if self.highest is None else block.up_to(self.highest)
             check_policy(policy, kept, part=True)
@@ -216,7 +217,7 @@ class FileParts(Parts):
 
 @dataclass(frozen=True, kw_only=True)
 class _OfPiece(Generic[Result]):
-    """Work on the questions that begin in a piece, in any process."""
+    """Work on the questions that begin in a piece; it can run in any process."""
 
     parts: FileParts
     columns: list[str]
@@ -237,7 +238,7 @@ class _OfPiece(Generic[Result]):
 
 
 def _is_fitted(policy: Policy) -> bool:
-    """Return whether the policy records the questions that it was fitted on, so that texts must be read to compare."""
+    """Return whether the policy names the questions that it was fitted on, so that texts must be read to compare."""
     return bool(seen_by(policy) or policy.state or policy.provenance.get("fitted"))
 
 
@@ -253,13 +254,13 @@ def opened(path: str | Path, *, in_blocks: bool = False) -> Recording | Source:
 
 
 def usable_jobs(jobs: int | None, source: Source) -> int:
-    """Return the number of processes that read a recording."""
+    """Return how many processes read a recording."""
     if jobs is None:
         jobs = min(usable_processors(), source.n_rows // PIECE_ROWS + 1)
     return jobs if source.is_on_disk else 1
 
 
 def check_block_rows(rows: int) -> None:
-    """Raise a `DataError` for blocks without a row."""
+    """Raise a `DataError` if `rows` is below 1."""
     if rows < 1:
         raise DataError(f"a block has at least one row, not {rows!r}")

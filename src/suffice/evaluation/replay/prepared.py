@@ -34,7 +34,7 @@ class PreparedRecording:
         recording: Recorded rounds without failed questions.
         n_failed: Questions left out because their recording failed.
         metric_names: The metrics of answers, see `outcome`.
-        prices: For all language models, or by component; None = money is NaN.
+        prices: Prices of all language models, or by component; None = money is NaN.
         charging: The convention that says which calls a policy pays for.
         wave: Number of samples requested at once; None = as recorded.
         models: See `CostTable`.
@@ -67,7 +67,7 @@ class PreparedRecording:
         Args:
             recording: Recorded rounds; failed questions are left out.
             metrics: See `outcome`.
-            prices: For all language models, or by component; None = money is NaN.
+            prices: Prices of all language models, or by component; None = money is NaN.
             ledger: Name of the convention of charging, see `suffice.evaluation.replay.charging`.
             samples: Whether the rounds may be independent samples; the caller must then average over their orders.
             wave: Number of samples requested at once; None = as recorded.
@@ -124,11 +124,11 @@ class PreparedRecording:
         return self.recording.column(name)
 
     def gives(self, name: str) -> bool:
-        """Return whether `column` can give a name: one that was added or recorded, or can be computed from the rounds."""
+        """Return whether `column` can return a column of this name: added, recorded, or computed from the rounds."""
         return name in self._columns or self.recording.gives(name)
 
     def rounds(self, columns: Iterable[str]) -> Rounds:
-        """Return columns in the form that policies read; those that `gives` does not know are left out."""
+        """Return columns in the form that policies read; columns that `gives` does not know are left out."""
         return self._viewed({name: self.column(name) for name in columns if self.gives(name)})
 
     def _viewed(self, columns: Mapping[str, Floats]) -> Rounds:
@@ -144,15 +144,15 @@ class PreparedRecording:
 
     @property
     def _known_answers(self) -> bool:
-        """True once the rounds with an answer were looked up."""
+        """True once the mask of rounds with an answer has been computed."""
         return "answered" in vars(self)
 
     def answer_ids(self, normalizer: str) -> Floats:
-        """Return the number of each answer among the distinct ones of its question, see `Recording.answer_ids`."""
+        """Number the distinct answers of each question, and return each answer's number, see `Recording.answer_ids`."""
         return self.recording.answer_ids(normalizer)
 
     def raw(self, policy: Policy) -> Rounds:
-        """Return the raw columns of a policy's view; answers are compared, and votes counted, once for all policies."""
+        """Return the raw columns of a policy's view; comparisons of answers and votes are cached for all policies."""
         name = policy.answer_column
         if name is None or "answer" not in self.recording.table.column_names:
             return self.rounds(policy.raw_columns)
@@ -164,7 +164,7 @@ class PreparedRecording:
         return self._viewed({**raw.columns, **votes})
 
     def _votes(self, signal: str, answers: str, first: int) -> Floats:
-        """Return a signal of `VOTES` that counts from a position on; NaN before."""
+        """Return a signal in `VOTES`, counted from position `first` on; NaN before."""
         key = (signal, answers, first)
         if key not in self._vote_columns:
             votes = np.full(self.recording.shape, np.nan)
@@ -185,17 +185,17 @@ class PreparedRecording:
         return stops(policy, self.raw(policy))
 
     def draws(self, resampling: Resampling) -> Draws:
-        """Return the draws of its questions, or of their clusters."""
+        """Return the bootstrap draws of the questions, or of their clusters."""
         return resampling.draws(self.recording.clusters)
 
     @property
     def n(self) -> int:
-        """Questions."""
+        """The number of questions."""
         return self.recording.shape[0]
 
     @property
     def n_orders(self) -> int:
-        """Number of orders in which each question is there; see `suffice.evaluation.replay.orders`."""
+        """Number of orders that each question appears in; see `suffice.evaluation.replay.orders`."""
         return 1
 
     @property
@@ -214,7 +214,7 @@ class PreparedRecording:
         return metric[:, offset : offset + len(view)]
 
     def outcomes_by_stop(self, policy: Policy) -> OutcomesByStop:
-        """Return the metrics of a stop at each round, from the policy's start round on; shared by policies with its selector."""
+        """Return the metrics of a stop at each round, from the policy's start round on; cached for each selector."""
         like, start = replace(answering_like(policy), name=""), policy.start_round
         for other, first, outcomes in self._outcomes:
             if other == like and first == start:
@@ -253,7 +253,7 @@ class PreparedRecording:
 
 
 def answering_like(policy: Policy) -> Policy:
-    """Return a policy with the selector of another one and the fitted state that the selector reads.
+    """Return a policy with another policy's selector and the fitted state that the selector reads.
 
     Its name is the suffix for labels of baselines with that selector: empty for `last`.
     """

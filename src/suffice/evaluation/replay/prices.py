@@ -43,7 +43,7 @@ class Price:
         cached: Input tokens read from a prefix cache, USD per million.
         output: Generated tokens, USD per million.
         as_of: The date of a bundled list price; empty for the user's own.
-        batch: Price of requests in batches, as a share of these prices.
+        batch: Price of batched requests, as a share of these prices.
     """
 
     uncached: float
@@ -61,7 +61,7 @@ class Price:
 
     @property
     def in_batches(self) -> Price:
-        """The prices of requests in batches.
+        """The prices of batched requests.
 
         >>> Price(uncached=3.0, cached=1.5, output=12.0).in_batches.output
         6.0
@@ -69,20 +69,20 @@ class Price:
         return replace(self, **{name: self.batch * getattr(self, name) for name in _TOKEN_PRICES}, batch=1.0)
 
     def of(self, uncached_tokens: Floats, cached_tokens: Floats, output_tokens: Floats) -> Floats:
-        """Return the money for these tokens, USD, shape of the arguments; NaN where a count is unknown."""
+        """Return the price of these tokens, USD, shape of the arguments; NaN where a count is unknown."""
         return (self.uncached * uncached_tokens + self.cached * cached_tokens + self.output * output_tokens) / 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListPrice:
-    """A model's price on a provider's page, with its date.
+    """A model's price as listed by a provider, with its date.
 
     Attributes:
         model: The provider's name of the model.
         price: USD per million tokens, with its date.
-        provider: Who serves it.
-        page: The provider's page of prices.
-        cached_listed: Whether the page has a price for cached input; if not, that of uncached input is used.
+        provider: The provider of the model.
+        page: Address of the provider's price page.
+        cached_listed: Whether the page lists a price for cached input; if not, the price of uncached input is used.
         source: The source of the figures.
     """
 
@@ -150,7 +150,7 @@ def load_prices(path: str | Path) -> dict[str, Price]:
         batch = 0.5
 
     Args:
-        path: Ends in ``.json`` or ``.toml``; or the word ``list`` for the bundled list prices.
+        path: A file that ends in ``.json`` or ``.toml``; or the word ``list`` for the bundled list prices.
 
     Raises:
         DataError: The file cannot be read, or a price is not a number >= 0.
@@ -179,7 +179,7 @@ def load_prices(path: str | Path) -> dict[str, Price]:
 
 
 def component_prices(path: str | Path, models: Mapping[str, str]) -> dict[str, Price]:
-    """Read the price of each component: by the component's own name, else by its model's.
+    """Read the price of each component: by the component's name, else by its model's name.
 
     Args:
         path: The file, see `load_prices`.

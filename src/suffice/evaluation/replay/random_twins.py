@@ -1,4 +1,4 @@
-"""The random twin of a policy: the same stops, assigned to questions at random, so that they carry no information."""
+"""The random twin of a policy: its stops, assigned to questions at random, so that they carry no information."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from suffice.policy.session import Policy, Stops
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dealt:
-    """Counts of a policy's stops by order and number of rounds of the questions, for `random_stop`; counts of other questions can be added.
+    """Counts of a policy's stops, by order and by number of rounds, for `random_stop`; counts can be added.
 
     Attributes:
         size: Number of questions with each number of rounds in each order, shape ``(n_orders * (n_rounds + 1),)``; a
             question cut by a rule counts as if it had all rounds.
-        paid: Number of these that stop at each round, shape ``(n_orders * (n_rounds + 1), n_rounds)``.
+        paid: Number of these questions that stop at each round, shape ``(n_orders * (n_rounds + 1), n_rounds)``.
         known: Number of these stops that do not need rounds that never ran, same shape.
         unrun: Number of questions that need such rounds, shape of `size`.
         rounds: The sum of their stop rounds, same shape.
@@ -39,7 +39,7 @@ class Dealt:
 
     @classmethod
     def of(cls, prepared: PreparedRecording, policy: Policy, stopped: Stops) -> Dealt:
-        """Return the stops of some questions."""
+        """Count the stops of some questions."""
         ends, width = prepared.recording.ends, len(stopped.view)
         code, unrun = _exchanged(prepared, policy, stopped), stopped.unrun(ends, policy.max_rounds)
         place = code * width + np.maximum(stopped.position, 0)
@@ -59,7 +59,7 @@ class Dealt:
 
     @classmethod
     def in_turn(cls, blocks: Sequence[Dealt]) -> Dealt:
-        """Return the stops of the same questions in the orders of several blocks."""
+        """Join the counts of the same questions over the orders of several blocks."""
         names = ("size", "paid", "known", "unrun", "rounds")
         return cls(
             **{name: np.concatenate([getattr(block, name) for block in blocks]) for name in names},
@@ -67,7 +67,7 @@ class Dealt:
         )
 
     def of_orders(self, orders: slice) -> Dealt:
-        """Return the stops in some of the orders."""
+        """Return the counts in some of the orders."""
         n = self.paid.shape[1] + 1
         part = slice(orders.start * n, orders.stop * n)
         return replace(
@@ -91,19 +91,22 @@ class Dealt:
 
     @property
     def sizes(self) -> Positions:
-        """The sizes of the non-empty groups of questions with as many rounds, which are the same in every order."""
+        """The sizes of the non-empty groups of questions with equally many rounds, the same in every order."""
         size = self.size[: self.paid.shape[1] + 1]
         return size[size > 0]
 
     def shares(self, counts: Positions, code: Positions) -> Floats:
-        """Return, for each question, the mean over its stratum of `counts`."""
+        """Return, for each question, the mean of `counts` over its group."""
         sizes = np.maximum(self.size, 1).reshape(-1, *([1] * (counts.ndim - 1)))
         shares: Floats = (counts / sizes)[code]
         return shares
 
 
 def _exchanged(prepared: PreparedRecording, policy: Policy, stopped: Stops) -> Positions:
-    """Number the groups of questions whose stops are exchanged, shape ``(n_questions,)``: those of one order with as many rounds."""
+    """Number the groups whose stops are exchanged: questions of one order with equally many rounds.
+
+    Shape ``(n_questions,)``.
+    """
     cut, width = stopped.cut(prepared.recording.ends, policy.max_rounds), len(stopped.view)
     length = np.where(cut, width, stopped.view.seen.sum(axis=-1)).astype(np.int64)
     if prepared.n_orders == 1:
@@ -112,7 +115,7 @@ def _exchanged(prepared: PreparedRecording, policy: Policy, stopped: Stops) -> P
 
 
 def random_stop(prepared: PreparedRecording, policy: Policy, stopped: Stops, dealt: Dealt | None = None) -> Run:
-    """Return the exact expectation of `policy` if its stop rounds were assigned to the questions at random.
+    """Return the exact expectation of `policy` if its stop rounds were assigned to questions at random.
 
     Stops are exchanged among questions with the same number of rounds, since a question with two rounds cannot stop at
     round five; the stop rounds therefore remain exactly those of the rule.  Under a uniformly random permutation each
@@ -171,7 +174,7 @@ def twin_notes(sizes: Positions, *, cut: bool) -> tuple[str, ...]:
     """Return the notes on a random twin.
 
     Args:
-        sizes: Sizes of the groups of questions with as many rounds.
+        sizes: Sizes of the groups of questions with equally many rounds.
         cut: Whether a rule cut any question.
     """
     notes = ["exact expectation over random permutations of the rule's own stop rounds"]
@@ -192,16 +195,17 @@ def twin_notes(sizes: Positions, *, cut: bool) -> tuple[str, ...]:
 def _blind_masks(
     prepared: PreparedRecording, policy: Policy, view: Rounds, paid: Floats
 ) -> tuple[dict[str, Floats], Floats]:
-    """Return the expected rounds of calls on demand of stops that read no signals except those of the selector.
+    """Return the expected rounds with calls on demand, for stops that only read the selector's signals.
 
     Args:
         prepared: The recording.
         policy: The policy.
         view: Its view.
-        paid: Share of each stop, shape ``(n_questions, n_rounds)``.
+        paid: Probability of a stop at each round, shape ``(n_questions, n_rounds)``.
 
     Returns:
-        The share in which each round is paid, by component; and the calls of these components up to a stop at each round.
+        The probability that each round is paid, by component; and the calls of these components up to a stop at each
+        round.
     """
     blind = Policy(selector=policy.selector, start_round=int(view.index[0]))
     last, answers = view.seen.sum(axis=-1) - 1, None

@@ -1,4 +1,4 @@
-"""Checks that the signals of a policy were recorded: without them a rule never fires, which would look like a result."""
+"""Checks that a policy's signals were recorded: without them a rule never fires, which would look like a finding."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _SIGNAL_REMEDIES: Mapping[str, str] = MappingProxyType(
 def check_recorded(
     policy: Policy, recording: Recording, *, part: bool = False, definedness: Definedness | None = None
 ) -> tuple[str, ...]:
-    """Raise if a policy reads signals that were not recorded; return notes on those that are partly undefined.
+    """Raise if a policy reads signals that were not recorded; return notes on signals that are partly undefined.
 
     A signal that is undefined in every round can never make a rule fire or a selector choose.
 
@@ -90,7 +90,7 @@ class Definedness:
         return both
 
     def add(self, view: Rounds) -> None:
-        """Count the rounds of a policy's view, shape ``(n_questions, n_rounds)``."""
+        """Count the defined values in the rounds of a policy's view, shape ``(n_questions, n_rounds)``."""
         first = view.seen[:1]  # usually the first question already has all rounds
         some = first.all() if first.size else False
         self._rounds.update((view.index if some else view.index[view.seen.any(axis=0)]).tolist())
@@ -101,13 +101,14 @@ class Definedness:
             self._defined[name] += int(np.count_nonzero(possible & ~np.isnan(view[name])))
 
     def checked(self, recording: Recording | None = None) -> tuple[str, ...]:
-        """Return the share of rounds without a value, for each signal that lacks some.
+        """Return a note for each signal that is undefined in some rounds, with their share.
 
         Args:
             recording: The recording, to check for values before the policy's first round; None = not checked.
 
         Raises:
-            UnknownSignalError: A signal is undefined in every round, or the rule reads one that exists in none of them.
+            UnknownSignalError: A signal is undefined in every round, or the rule reads a signal that cannot exist in
+                these rounds.
         """
         policy = self.policy
         names = policy.signals if self._rounds else ()

@@ -1,4 +1,4 @@
-"""The baselines of a replay: their selectors, and the baseline that each policy is compared with."""
+"""Baselines of a replay: their selectors, and the baseline that each policy is compared with."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ RunOf = Callable[[Policy, str], Run]
 
 
 class Questions(Protocol):
-    """Protocol of the facts about all questions that baselines need; `suffice.evaluation.replay.whole.Whole` has them."""
+    """Protocol of the facts about all questions that baselines need, as `suffice.evaluation.replay.whole.Whole` has."""
 
     @property
     def recording(self) -> Recording:
@@ -53,11 +53,11 @@ class Questions(Protocol):
         """The highest recorded round."""
 
     def is_measured_at_the_end_alone(self, metric: str, /) -> bool:
-        """Return whether a metric was measured in the last round of questions, and in no earlier one."""
+        """Return whether a metric was measured only in the last round of questions."""
 
 
 def selectors_in_use(policies: Sequence[Policy]) -> dict[str, Policy]:
-    """Return, by name, one policy for each selector in use (see `answering_like`); `last` if there are no policies.
+    """Return, by name, one policy for each selector in use (see `answering_like`); without policies, `last`.
 
     Selectors with the same text and different fitted state are numbered.
     """
@@ -74,7 +74,7 @@ def selectors_in_use(policies: Sequence[Policy]) -> dict[str, Policy]:
 
 
 def selector_names(policies: Sequence[Policy]) -> list[str]:
-    """Return the name of each policy's selector among those of all policies; see `selectors_in_use`."""
+    """Return the name of each policy's selector, unique among all policies; see `selectors_in_use`."""
     selectors = selectors_in_use(policies)
     likes = map(answering_like, policies)
     return [next(name for name, other in selectors.items() if replace(other, name=like.name) == like) for like in likes]
@@ -83,7 +83,7 @@ def selector_names(policies: Sequence[Policy]) -> list[str]:
 def baseline_policy(recording: Recording, rule: str | Rule, like: Policy) -> Policy:
     """Return a rule as the baseline of a policy, with that policy's selector.
 
-    With another selector, the difference would partly be one between selectors.
+    With another selector, the difference would partly be due to the selectors.
     """
     like = answering_like(like)
     fitted = {"calibrators": like.calibrators, "state": like.state, "normalizer": like.normalizer}
@@ -105,7 +105,7 @@ class Available:
         recorded: Whether a rule ended some questions.
         recorded_from: The first round of the recorded loop.
         earliest: Whether the oracle of the earliest right answer is available.
-        best: Whether the oracle of the best answer is.
+        best: Whether the oracle of the best answer is available.
     """
 
     closed_book: bool
@@ -126,9 +126,9 @@ def baseline_runs(
 
     Args:
         prepared: All questions, or some of them.
-        selectors: From `selectors_in_use`.
+        selectors: Result of `selectors_in_use`.
         metrics: The metrics; the first one is the quality.
-        available: Which baselines all questions allow.
+        available: The baselines that are available on all questions.
         start: The first round of the policies.
     """
     runs = [closed_book(prepared)] if available.closed_book else []
@@ -154,14 +154,14 @@ def with_references(
     metrics: Sequence[str],
     run_of: RunOf,
 ) -> tuple[list[Run], list[Run]]:
-    """Return the runs with the baseline among them, and the run that each is compared with.
+    """Add the baseline to the runs if it is missing; return all runs, and the run that each is compared with.
 
     A rule as a baseline (`fixed_k(3)`, `full`) uses the selector of the run that is compared with it, see
     `baseline_policy`.  A policy, or the label of one, is the same for all.  `run_of` replays a baseline that has no run
     yet.
 
     Raises:
-        CensoredError: The baseline goes on past what was recorded.
+        CensoredError: The baseline needs rounds that were not recorded.
     """
     if baseline is None:
         baseline = RECORDED if whole.cut.any() else _DEFAULT
@@ -204,7 +204,7 @@ def _reference_run(
 
 
 def _spelt(label: str) -> str:
-    """Return the label of a random twin with its rule as rules are printed: `random(x>1)` becomes `random(x > 1)`."""
+    """Normalise the rule in a random twin's label: `random(x>1)` becomes `random(x > 1)`."""
     try:
         return f"random({parse_rule(label.removeprefix('random(').removesuffix(')'))})"
     except RuleSyntaxError:

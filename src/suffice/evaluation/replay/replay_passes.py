@@ -1,4 +1,4 @@
-"""The passes of a replay over its questions, as work on one block of them."""
+"""The passes of a replay over its questions, each as work on one block."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def nothing() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looked:
-    """Facts that the first pass found in some questions; those of other questions can be added.
+    """Facts from the first pass over some questions; facts of other questions can be added.
 
     Attributes:
         facts: About the questions; empty in memory.
         dealt: The stops of each policy; empty in memory.
         definedness: Counts of defined signals, for each policy.
-        selected: Questions that something was fitted on, by block.
+        selected: Questions that some part was fitted on, by block.
         highest: The highest round.
     """
 
@@ -54,14 +54,14 @@ class Looked:
 
 @dataclass(frozen=True, kw_only=True)
 class LookPass:
-    """The first pass.
+    """The first pass: collects facts about the questions and the policies' stops.
 
     Attributes:
         policies: The policies.
         metrics: The metrics that may be needed.
         n_orders: Number of orders.
-        seed: Of the orders.
-        of_part: Whether it gets some questions at a time, so that stops and facts must be added up.
+        seed: Seed of the orders.
+        of_part: Whether each call gets only some questions, so that stops and facts must be added up.
     """
 
     policies: tuple[Policy, ...]
@@ -71,7 +71,7 @@ class LookPass:
     of_part: bool = False
 
     def __call__(self, prepared: PreparedRecording) -> Looked:
-        """Look at some questions."""
+        """Collect the facts about some questions."""
         recording, definedness = prepared.recording, []
         for policy in self.policies:
             definedness.append(Definedness(policy))
@@ -96,7 +96,7 @@ class RowsPass:
         policies, fixed: The policies, and the fixed budgets.
         selectors, metrics, available, start: See `baseline_runs`; None = no other baselines.
         n_orders, seed: Number of orders, and their seed.
-        dealt: The stops of each policy on all questions; empty if it gets all of them at once.
+        dealt: The stops of each policy on all questions; empty if the pass gets all of them at once.
         check: Called from time to time.
     """
 
@@ -146,7 +146,7 @@ class BaselinePass:
     seed: int
 
     def __call__(self, prepared: PreparedRecording) -> tuple[Run, Definedness]:
-        """Return its run on some questions, and the definedness of its signals."""
+        """Return the baseline's run on some questions, and the definedness of its signals."""
         definedness = Definedness(self.policy)
         definedness.add(prepared.view(self.policy))
         runs, _ = run_all(prepared, [self.policy], self.n_orders, self.seed, kinds=[self.kind])
@@ -154,6 +154,6 @@ class BaselinePass:
 
 
 def joined_groups(blocks: Sequence[Blocked[list[list[Run]]]]) -> list[list[Run]]:
-    """Join the groups of runs of all blocks; blocks without questions have no runs."""
+    """Join the runs of all blocks, group by group; blocks without questions have no runs."""
     known = [block.result for block in blocks if block.result is not None]
     return [[joined_run(parts) for parts in zip(*some, strict=True)] for some in zip(*known, strict=True)]

@@ -26,7 +26,7 @@ Bounded = float | tuple[float, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """A distribution over questions.
+    """Mean and quantiles of a number over questions.
 
     Attributes:
         mean: Mean; NaN where a value is unknown.
@@ -41,7 +41,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One policy, baseline or oracle.
+    """One policy, baseline or oracle in a replay's table.
 
     Attributes:
         label: Its name.
@@ -50,7 +50,7 @@ class Row:
         selector: The selector of its answers, which its fixed_k baselines share; empty for the closed book and oracles.
         baseline: The label of the row that its differences are taken against.
         metrics: Means over questions, by metric, in [0, 1]; NaN where an answer was not measured or never given.
-        bounds: If rounds that it wanted never ran (`censored`): the means by metric if every missing answer were wrong,
+        bounds: If rounds that it needed never ran (`censored`): the means by metric if every missing answer were wrong,
             and if every one were right.
         deltas: Paired differences to the baseline by metric, and of `calls` and `tokens`; missing where unknown.
             Metrics have a test; for the given policies its p-value is also adjusted for their number.
@@ -60,17 +60,18 @@ class Row:
         calls: Requests to language models per question (loop, judges, gate).  Where `censored`, these and all other
             costs are lower bounds.
         costs: Mean operational cost per question by kind, `tokens`, `retrievals` and `money` (USD) included; NaN where unknown.
-        components: The same by component, without money.
+        components: Mean operational cost per question by component and kind, without money.
         evaluation: Mean recorded cost per question beyond the operational cost, by kind.
-        stop_rounds: Share of questions that stop at each round; questions that went on past the recording are in none.
+        stop_rounds: Share of questions that stop at each round; questions that would have continued past the recording
+            are not counted at any round.
         reasons: Number of questions by reason of their stop; `unrun` if the stop lies past the recording.
         n: Questions.
-        n_failed: Questions that failed while recording, left out of every row alike.
-        n_censored: Questions for which the policy wanted rounds that are missing because a rule had ended the
-            recording; its answer there is unknown.
-        oracle_seen: Means if the best of the seen rounds were returned: what a perfect selector would add.
+        n_failed: Questions that failed while recording; every row leaves them out.
+        n_censored: Questions for which the policy needed rounds that are missing because a rule had ended the
+            recording; its answer to these is unknown.
+        oracle_seen: Means by metric if the best seen round were returned, as by a perfect selector.
         cheapest_match: The cheapest fixed_k or random policy with at least the same quality (first metric).
-        dominated_by: That policy if it costs at most as much and is strictly better in one; None otherwise.
+        dominated_by: The policy of `cheapest_match` if it is also strictly better in quality or cost; None otherwise.
         undecided: Which of `cheapest_match` and `dominated_by` could differ, depending on rounds that never ran.
         selected_here: Whether the policy was fitted or selected on some of these questions.
         n_selected: Number of these questions that it was fitted or selected on.
@@ -106,7 +107,7 @@ class Row:
 
     @property
     def censored(self) -> bool:
-        """True if the policy wanted rounds that were never recorded in some questions."""
+        """True if the policy needed rounds that were not recorded for some questions."""
         return self.n_censored > 0
 
     @property
@@ -116,7 +117,7 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """A few words on a baseline that does as well for less."""
+        """A short note on a baseline that does as well for a lower cost; empty without one."""
         if self.dominated_by is not None:
             return f"dominated by {self.dominated_by}"
         if self.kind == "rule":
@@ -133,11 +134,11 @@ class Row:
         return self.delta_bounds.get(name) if delta is None else (delta.delta, delta.low, delta.high)
 
     def at_least(self, value: float) -> Bounded:
-        """Return a cost as a table shows it: if `censored`, the recorded cost is only a lower bound."""
+        """Return a cost for a table; if `censored`, the recorded cost is only a lower bound."""
         return (value, math.inf) if self.censored and not math.isnan(value) else value
 
     def spent(self, cost: str) -> str:
-        """Return one of `COSTS` per question, in words."""
+        """Return one of the costs in `COSTS` per question, in words."""
         column, unit = _SPENT[cost]
         return f"{column.text(self.at_least(self.costs[cost]))} {unit}"
 
@@ -159,15 +160,15 @@ class Replayed(Protocol):
 
     @property
     def against(self) -> str:
-        """The baseline in words."""
+        """The baseline, in words."""
 
     @property
     def resampling(self) -> Resampling:
-        """The settings behind the intervals."""
+        """The settings of the intervals."""
 
     @property
     def n(self) -> int:
-        """Questions."""
+        """The number of questions."""
 
     @property
     def n_clusters(self) -> int:
@@ -175,11 +176,11 @@ class Replayed(Protocol):
 
     @property
     def ledger(self) -> str:
-        """The ledger that costs were read from."""
+        """The convention of charging behind the costs, `live` or `published`."""
 
     @property
     def notes(self) -> Sequence[str]:
         """Notes for the reader."""
 
     def row(self, label: str) -> Row:
-        """Return the row of a label."""
+        """Return the row with this label."""

@@ -1,7 +1,7 @@
 """Replays of one recording, in memory or on disk: everything that does not depend on the policies is computed once.
 
-There are two passes over the questions.  The first looks at what the second needs to know of all of them: which figures were
-recorded, and where each policy stops, since a random twin gives every question the stops of the others.
+There are two passes over the questions.  The first collects facts about all questions that the second needs: which
+figures were recorded, and where each policy stops, since a random twin assigns the stops of other questions.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ Policies = Policy | Rule | str | Sequence[Policy | Rule | str]
 class Replayer:
     """Replays policies on one recording repeatedly; metrics, baselines and draws are cached.
 
-    `replay` does one comparison with a new replayer; its documentation describes the arguments and errors.
+    `replay` does a single comparison with a new replayer; its documentation describes arguments and errors.
 
     >>> from suffice.recordings import bundled_recording
     >>> replayer = Replayer(bundled_recording("self_refine_dv3"), metrics=["target_sentiment"])
@@ -74,7 +74,8 @@ class Replayer:
     semantic(0.06): target_sentiment 97.8 (+0.0 [-1.5, +1.5] vs fixed_k(3)); 6.49 calls; dominated by fixed_k(2)
 
     Attributes:
-        metrics: The metrics; the first one is the quality.  Of a file the default ones are known after a comparison.
+        metrics: The metrics; the first one is the quality.  For a file, default metrics are known only after a
+            comparison.
         resampling, margins, cost, ledger: See `replay`.
     """
 
@@ -129,7 +130,7 @@ class Replayer:
     def compare(
         self, policies: Policies, baseline: str | Policy | None = None, *, check: Callable[[], None] = nothing
     ) -> ComparedRuns:
-        """Replay policies beside every baseline.
+        """Replay policies together with every baseline.
 
         Args:
             policies: See `replay`, also for the errors.
@@ -210,7 +211,7 @@ class Replayer:
         return (*self.whole.notes, *undefined_notes(len(set(self.whole.clusters)), self.resampling.n_resamples))
 
     def _asked(self, policies: Policies) -> tuple[Policy, ...]:
-        """Return the given policies and rules as policies for the recording."""
+        """Convert the given policies and rules to policies for the recording."""
         head = self._parts.head
         items = [policies] if isinstance(policies, str | Rule | Policy) else policies
         asked = labelled(
@@ -221,7 +222,7 @@ class Replayer:
         return tuple(asked)
 
     def _looked(self, policies: Policies) -> tuple[tuple[Policy, ...], int, Looked]:
-        """Do the first pass; return the policies, the number of orders, and what was seen."""
+        """Do the first pass; return the policies, the number of orders, and the collected facts."""
         asked, parts = self._asked(policies), self._parts
         n = n_orders(parts.head, self._orders, asked)
         look = LookPass(policies=asked, metrics=self.metrics, n_orders=n, seed=self.resampling.seed)
@@ -259,7 +260,7 @@ class Replayer:
         dealt: Sequence[Dealt],
         check: Callable[[], None],
     ) -> tuple[list[Run], list[Run], list[Run]]:
-        """Return the runs of policies, their random twins, and every baseline but the fixed budgets, whose runs are cached."""
+        """Return the runs of policies, their random twins, and all baselines except fixed budgets, which are cached."""
         fixed = [policy for _, policy in fixed_policies(self.whole.highest, selectors)]
         start = min((policy.start_round for policy in policies), default=1)
         key = (dict(selectors), start, n)
@@ -310,9 +311,9 @@ class ComparedRuns:
         policies: The policies.
         runs: The runs of the policies, in their order, then those of the baselines.
         references: The run that each is compared with.
-        rivals: For each run, the cheaper fixed_k or random run that does as well.
-        selected: Questions that something was fitted on.
-        n_orders: Number of orders that figures are means over.
+        rivals: For each run, the cheaper fixed_k or random run of at least its quality.
+        selected: Questions that some part was fitted on.
+        n_orders: Number of orders over which figures are averaged.
     """
 
     replayer: Replayer
@@ -324,11 +325,11 @@ class ComparedRuns:
     n_orders: int
 
     def result(self, *, intervals: bool = True, tests: bool = True) -> ReplayResult:
-        """Return the result.
+        """Compute the result.
 
         Args:
-            intervals: Whether to compute intervals of differences, which takes most of the time; without them their
-                ends are NaN.
+            intervals: Whether to compute intervals of differences, which takes most of the time; without them, the ends
+                are NaN.
             tests: Whether to test differences and margins; only with intervals.
         """
         replayer, metrics = self.replayer, self.replayer.metrics

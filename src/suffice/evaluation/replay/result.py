@@ -39,12 +39,12 @@ class ReplayResult(Evaluation):
 
     @property
     def against(self) -> str:
-        """The baseline of differences, as headings name it."""
+        """The baseline of differences, as it appears in headings."""
         single = len({row.baseline for row in self.rows}) == 1
         return self.baseline if single else "the baseline of its selector"
 
     def row(self, label: str) -> Row:
-        """Return the row of a label.
+        """Return the row with this label.
 
         Raises:
             DataError: There is no such row.
@@ -55,9 +55,9 @@ class ReplayResult(Evaluation):
         raise DataError(f"no row {label!r}; there are: {', '.join(row.label for row in self.rows)}")
 
     def headline(self, label: str) -> str:
-        """Return one sentence about a row: quality, difference, calls, and the baseline that does as well for less.
+        """Return one sentence about a row: quality, difference, calls, and a baseline that does as well for less.
 
-        If rounds that the row wanted never ran, the sentence gives bounds and says so.
+        If rounds that the row needed never ran, the sentence gives bounds and says so.
         """
         row = self.row(label)
         parts = []
@@ -85,7 +85,7 @@ class ReplayResult(Evaluation):
         return f"cheapest fixed or random policy of at least this {self.metrics[0]}: {cheapest}"
 
     def tables(self) -> list[Table]:
-        """Return outcomes, tests, costs, stops and margins."""
+        """Return the tables of outcomes, tests, costs, stops and margins."""
         from suffice.evaluation.replay.tables import replay_tables
 
         return replay_tables(self)

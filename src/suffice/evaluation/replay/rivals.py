@@ -1,4 +1,4 @@
-"""Rivals: fixed budgets or random stopping that do as well for less, also if some rounds never ran."""
+"""Rivals: fixed budgets or random stopping with at least the same quality for less, even if some rounds never ran."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from suffice.evaluation.statistics import ROUNDING
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rival:
-    """The cheapest fixed_k or random run of at least the same quality; for its fields see `suffice.evaluation.replay.Row`."""
+    """The cheapest fixed_k or random run of at least the same quality; fields as in `suffice.evaluation.replay.Row`."""
 
     match: str | None = None
     dominating: str | None = None
@@ -40,7 +40,10 @@ class _Point:
         return cls(run.label, worst, best, spent, spent if run.exact else math.inf)
 
     def dominates(self, other: _Point, *, surely: bool) -> bool:
-        """Return whether it costs no more, is no worse, and is better in one: in every case (`surely`), or in some case."""
+        """Return whether this run dominates another: in every case (`surely`), or in some case.
+
+        It does if it costs no more, is no worse, and is better in one of the two.
+        """
         quality, its_quality = (self.worst, other.best) if surely else (self.best, other.worst)
         spent, its_cost = (self.most, other.least) if surely else (self.least, other.most)
         slack = ROUNDING * max(1.0, abs(other.least))
@@ -61,7 +64,7 @@ def find_rival(run: Run, runs: Sequence[Run], metrics: Sequence[str], cost: str)
 
 
 def find_rivals(those: Sequence[Run], runs: Sequence[Run], metrics: Sequence[str], cost: str) -> list[Rival]:
-    """Return `find_rival` of each of many runs."""
+    """Call `find_rival` for each of several runs."""
     if not metrics:
         return [Rival() for _ in those]
     rivals = [_Point.of(other, metrics[0], cost) for other in runs if other.kind in ("fixed", "random")]
@@ -96,7 +99,7 @@ def _cheapest(points: Sequence[_Point]) -> _Point | None:
 
 
 def check_cost(runs: Sequence[Run], cost: str) -> None:
-    """Raise a `DataError` if that cost is unknown for a policy or a budget."""
+    """Raise a `DataError` if a cost is unknown for some policy or budget."""
     if cost not in COSTS:
         raise NotFoundError(f"there is no cost {cost!r}; allowed: {', '.join(COSTS)}")
     unknown = [

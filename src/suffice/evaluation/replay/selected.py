@@ -1,4 +1,4 @@
-"""Overlap of recorded questions with those that a gate, fitted state, calibrators or choices have seen before."""
+"""Find recorded questions on which a gate, fitted state, calibrators or choices were based."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ THE_POLICY = "the policy"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selected:
-    """The recorded questions that something was fitted, chosen or certified on before.
+    """Recorded questions on which some part was fitted, chosen or certified before.
 
     Attributes:
-        by_part: Number of questions that each part has seen, by its name in words; parts that saw none are left out.
+        by_part: Number of questions that each part has seen, by the part's name in words; parts that saw none are left
+            out.
         mask: Questions that any part has seen, shape ``(n_questions,)``.
         unknown: Parts whose questions are not on record.
         ids_only: Parts for which only ids could be compared, because texts are missing on one side.
@@ -57,7 +58,7 @@ class Selected:
 
     @property
     def parts(self) -> str:
-        """The parts with the number of questions that each has seen, in words.
+        """The parts in words, each with the number of questions that it has seen.
 
         >>> mask = np.array([True, False])
         >>> Selected(by_part={"the gate": 1}, mask=mask, unknown=(), ids_only=()).parts
@@ -70,7 +71,7 @@ class Selected:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Notes on figures for these questions."""
+        """Notes on figures that include these questions."""
         notes = []
         if self.by_part:
             notes.append(f"selected here: of these {len(self.mask)} questions {self.parts}, so figures on them flatter")
@@ -87,7 +88,7 @@ class Selected:
 
 
 def seen_from(recording: Recording) -> Seen:
-    """Return the questions of a recording, known by their ids, their clusters and their texts."""
+    """Return the identities of a recording's questions: ids, clusters and texts."""
     # Each order of the samples has ids of its own, and the cluster is the question.
     copies = "orders" in recording.metadata
     names = {*(() if copies else recording.question_ids), *map(str, recording.clusters.tolist())}
@@ -101,7 +102,7 @@ def seen_in(recording: Recording, seen: Seen) -> Mask:
 
 
 def dividing_names(recording: Recording) -> list[str]:
-    """Return the names whose hash divides questions into tune and others: clusters, joined if they share a text."""
+    """Return the names whose hashes divide questions into tune and others: clusters, joined if they share a text."""
     return one_name_per_text([str(cluster) for cluster in recording.clusters.tolist()], recording.texts)
 
 
@@ -112,7 +113,7 @@ def selected_on(
 
     Args:
         policies: Policies with the calibrators, state, choices and gates that they read.
-        recording: The recording; its gate counts if a policy reads it, its reranker always.
+        recording: The recording; its gate is checked if a policy reads it, and its reranker always.
         others: Further parts, by name.
     """
     parts: dict[str, list[Seen | None]] = {name: [seen] for name, seen in (others or {}).items()}
@@ -146,7 +147,7 @@ def seen_by(policy: Policy) -> Seen:
 
 
 def tuned_on(policy: Policy, recording: Recording) -> int:
-    """Return the number of recorded questions that the policy, or a model that it reads, was fitted, selected or certified on."""
+    """Count the recorded questions on which the policy, or a model that it reads, was fitted, selected or certified."""
     return selected_on(policy, recording).n
 
 
@@ -159,7 +160,7 @@ def _of_policy(policy: Policy, recording: Recording) -> dict[str, Seen | None]:
 
 
 def _of_signal(name: str, policy: Policy, recording: Recording) -> dict[str, Seen | None]:
-    """Return the questions that a signal of a policy was fitted on; empty for a signal that is not fitted."""
+    """Return the questions on which a policy's signal was fitted; empty for a signal without fitted state."""
     state = policy.state.get(name)
     stored = (recording.metadata.get("state") or {}).get(name)
     if state is None and stored is not None:

@@ -1,4 +1,4 @@
-"""Learn a stopping rule from recorded rounds: stop when continuing is worth no more than stopping (Stop-RAG).
+"""Learn a stopping rule from recorded rounds: stop if continuing is worth no more than stopping (Stop-RAG).
 
 Stop-RAG (Park et al., 2025) models a retrieval loop as a Markov decision process with a finite horizon: stopping at a
 round yields the quality of its answer, and the last round always stops.  Since a recording holds every round, the value
@@ -38,15 +38,15 @@ _SAME = 1e-12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundValues:
-    """The two values at one round, linear in its signals.
+    """The values of stopping and continuing at one round, linear in the round's signals.
 
     Attributes:
         round: The round.
         signals: The signals that vary at this round.
         stop: Weights of Q(stop), one for each signal, then the intercept.
-        go_on: The weights of Q(continue), likewise.
-        n: Questions that could stop or continue there and have all signals.
-        n_undefined: Questions that could stop or continue there and lack a signal, so that the loop goes on.
+        go_on: Weights of Q(continue), in the same form.
+        n: Questions that could stop or continue at this round and have all signals.
+        n_undefined: Questions that could stop or continue at this round and lack a signal, so that the loop continues.
     """
 
     round: int
@@ -79,7 +79,7 @@ class StopValues(Result):
     Attributes:
         rounds: The rounds at which the loop can stop or continue, in order.
         metric: The metric of an answer's value.
-        trace: Lambda of the targets.
+        trace: The parameter lambda of the Q(lambda) targets.
         price: Cost of one more round, in units of the metric.
         n: Tune questions.
         notes: Notes for the reader.
@@ -128,10 +128,11 @@ def learn_stop(
 ) -> tuple[Policy, StopValues]:
     """Learn from full-width recorded rounds when to stop, and return a policy (Stop-RAG, Park et al., 2025).
 
-    Backwards from the last round, two ridge regressions on the round's signals learn ``Q(stop)``, the quality of the answer
-    there, and ``Q(continue)``, whose target is ``G[t] = (1 - trace) * max(Q(stop), Q(continue))[t + 1] + trace * G[t + 1]``,
-    and at the last choice the quality of the last round.  With trace 0 that is the dynamic programme; with 1 every
-    later round is run.  The rule stops where ``Q(stop) >= Q(continue)``; where a signal is undefined it goes on.
+    Backwards from the last round, two ridge regressions on the round's signals learn ``Q(stop)``, the quality of the
+    answer there, and ``Q(continue)``, whose target is ``G[t] = (1 - trace) * max(Q(stop), Q(continue))[t + 1] + trace *
+    G[t + 1]``, and at the last choice the quality of the last round.  With trace 0 this is the dynamic programme; with
+    1 the target is the quality after all later rounds.  The rule stops where ``Q(stop) >= Q(continue)``; where a signal
+    is undefined it continues.
 
     >>> from suffice.recordings import bundled_recording
     >>> policy, values = learn_stop(bundled_recording("self_refine_dv3"), ["lexical_support"], metric="target_sentiment")
@@ -140,12 +141,12 @@ def learn_stop(
 
     Args:
         recording: Recorded rounds of tune questions, none of them cut by a rule.
-        signals: What the values may read: recorded signals, and calibrated ones, which are fitted on the same questions.
+        signals: The signals that the values may read: recorded signals, and calibrated ones, which are fitted on the
+            same questions.
         metric: The metric of an answer's value, in [0, 1]; None = F1 (EM for multiple choice).
-        trace: Lambda in [0, 1].
+        trace: The parameter lambda, in [0, 1].
         price: Cost of one more round, in units of the metric.
-        ridge: Penalty of the squared weights of standardised
-            signals, above 0.
+        ridge: Penalty of the squared weights of standardised signals, above 0.
         calibration: Further arguments of `calibrate`: `selector`, `start_round`, `max_rounds`, `name`, ...; calibrated
             signals are fitted to the metric unless `target` is given.
 
@@ -199,16 +200,16 @@ def learn_stop(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Walks:
-    """The rounds of the tune questions as arrays.
+    """The rounds of the tune questions, as arrays.
 
     Attributes:
         index: The rounds.
         signals: Names of the columns.
-        columns: Shape ``(n_questions, n_rounds, n_signals)``.
+        columns: The signals, shape ``(n_questions, n_rounds, n_signals)``.
         rewards: Reward of stopping at each round, shape ``(n_questions, n_rounds)``; past the end that of the last
             round.
         last: Position of each question's last round.
-        ridge: Penalty.
+        ridge: Penalty of the squared weights.
     """
 
     index: Sequence[int]
@@ -219,7 +220,7 @@ class _Walks:
     ridge: float
 
     def values(self, trace: float) -> tuple[RoundValues, ...]:
-        """Return the values of each round but the last, learned from the last choice to the first."""
+        """Return the values of each round but the last, learned backwards from the last choice."""
         learned: list[RoundValues] = []
         target = best = self.rewards[:, -1]  # G and max(Q) of the round after the one that is learned
         for position in range(len(self.index) - 2, -1, -1):

@@ -1,4 +1,4 @@
-"""Move one threshold of a policy over a range; find the stops, answers and costs for each value."""
+"""Vary one threshold of a policy over a range; find the stops, answers and costs of each value."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from suffice.policy.session import Policy, Stops, stops
 
 
 def even_thresholds(column: Floats, n: int = 40) -> Floats:
-    """Return `n` evenly spaced values between the smallest and the largest defined one (as TASR's repository does).
+    """Return `n` evenly spaced values between a signal's smallest and largest value (as in TASR's repository).
 
     >>> import numpy as np
     >>> even_thresholds(np.array([0.0, np.nan, 1.0]), 3).tolist()
@@ -40,12 +40,12 @@ def even_thresholds(column: Floats, n: int = 40) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Held(Rule):
-    """A stand-in for a threshold with a fixed outcome: it fires where `mask` is True and reads the threshold's signal.
+    """A stand-in for a threshold: it fires where `mask` is True, and still declares the threshold's signal.
 
     Attributes:
         name: The signal of the threshold.
         mask: True where it fires, shape of the rounds.
-        text: Its text within a rule.
+        text: The text of the threshold within a rule.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Held(Rule):
 
     @property
     def signals(self) -> frozenset[str]:
-        """The signal of the threshold."""
+        """The signal that the threshold compares."""
         return frozenset({self.name})
 
     def reads(self, rounds: Rounds, asked: Mask) -> Mapping[str, Mask]:
@@ -72,7 +72,7 @@ class Held(Rule):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regions:
-    """All distinct outcomes that moving one threshold of a policy can have for each question.
+    """All distinct outcomes of each question as one threshold of a policy varies.
 
     The stop of a question can only change when the threshold passes one of the signal's values in its own rounds.  With
     these values in ascending order, region j contains all thresholds with exactly j values below them (for ``>`` and
@@ -90,13 +90,13 @@ class Regions:
 
 
 def region_of(values: Floats, threshold: float, *, closed: bool) -> npt.NDArray[np.int64]:
-    """Return the region of each question at a threshold, shape ``(n_questions,)``; see `Regions`."""
+    """Return each question's region that contains a threshold, shape ``(n_questions,)``; see `Regions`."""
     below = values <= threshold if closed else values < threshold
     return np.asarray(below.sum(axis=1), dtype=np.int64)
 
 
 def regions(prepared: PreparedRecording, policy: Policy, literal: Threshold) -> Regions:
-    """Run a policy once in each region of one of its thresholds.
+    """Replay a policy once in each region of one of its thresholds.
 
     Args:
         prepared: The recording.
@@ -121,11 +121,11 @@ def regions(prepared: PreparedRecording, policy: Policy, literal: Threshold) -> 
 
 
 def equivalent_thresholds(policy: Policy, raw: Rounds, literal: Threshold) -> tuple[float, float]:
-    """Return the interval of thresholds that stop every question where the literal's own value does.
+    """Return the interval of thresholds with the same stops as the threshold's own value.
 
     Nothing changes between two neighbouring values of the signal, and stops move in one direction with the threshold,
-    so the ends are found by bisection over the values of the signal.  For ``>`` and ``<=`` the lower end belongs
-    to the interval and the upper does not, for ``>=`` and ``<`` the other way round.
+    so the ends are found by bisection over the values of the signal.  For ``>`` and ``<=`` the interval includes its
+    lower end and excludes its upper end; for ``>=`` and ``<`` it is the other way round.
 
     Args:
         policy: The policy.

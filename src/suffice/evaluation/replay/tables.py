@@ -46,7 +46,7 @@ def replay_tables(result: Replayed) -> list[Table]:
 
 
 def outcomes_table(result: Replayed) -> Table:
-    """Return metrics, paired differences to the baseline, calls, and whether a baseline dominates."""
+    """Return the table of metrics, paired differences to the baseline, calls, and dominating baselines."""
     quality = result.metrics
     shown = [name for name in (*quality[:1], "calls") if any(row.difference(name) for row in result.rows)]
     how = result.resampling
@@ -82,7 +82,7 @@ def outcomes_table(result: Replayed) -> Table:
 
 
 def differences_table(result: Replayed) -> Table:
-    """Return the test of each policy's difference in each metric, corrected for the number of policies."""
+    """Return the table of tests of each policy's differences, corrected for the number of policies."""
     family = [row for row in result.rows if any(not math.isnan(delta.p_holm) for delta in row.deltas.values())]
     lines = [(row, name, row.deltas[name]) for name in result.metrics for row in family if name in row.deltas]
     return Table(
@@ -113,7 +113,7 @@ def differences_table(result: Replayed) -> Table:
 
 
 def costs_table(result: Replayed) -> Table:
-    """Return the mean operational cost per question, by kind."""
+    """Return the table of mean operational costs per question, by kind."""
     return Table(
         title="Mean operational cost per question" + ("" if result.ledger == "live" else f", ledger: {result.ledger}"),
         columns=(Column("policy"), *_COST_COLUMNS.values()),
@@ -122,7 +122,7 @@ def costs_table(result: Replayed) -> Table:
 
 
 def stops_table(result: Replayed) -> Table:
-    """Return the share of questions that stop at each round."""
+    """Return the table of shares of questions that stop at each round."""
     rounds = sorted({r for row in result.rows for r in row.stop_rounds})
     beyond = [Column("beyond the recording", ".0%")] if any(row.censored for row in result.rows) else []
     return Table(
@@ -140,7 +140,7 @@ def stops_table(result: Replayed) -> Table:
 
 
 def margin_tests_table(result: Replayed) -> Table:
-    """Return the tests of non-inferiority and equivalence of every policy, at each margin."""
+    """Return the table of non-inferiority and equivalence tests of every policy, at each margin."""
     metric = result.metrics[0]
     rules = [row for row in result.rows if row.kind == "rule"]
     return Table(

@@ -1,4 +1,4 @@
-"""Waves of samples that are requested at once: the rounds at which costs are incurred, and the seconds of each wave."""
+"""Waves of samples that are requested together: the rounds at which costs are incurred, and each wave's seconds."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from suffice.recordings.recording import Recording
 
 
 def due_in_waves(column: Floats, kind: str, width: int, before: int = 0, until: int | None = None) -> Floats:
-    """Return a column of costs by the round in which each is incurred, if rounds are requested `width` at once.
+    """Assign costs to the rounds in which they are incurred, if rounds are requested `width` at a time.
 
-    All requests of a wave are sent with its first round.  The seconds of a round are those by which it prolongs the
-    wave so far, since the policy decides in the order of the requests.
+    All requests of a wave are sent with its first round.  A round's seconds are the time by which it prolongs the wave
+    so far, since the policy decides in the order of the requests.
 
     >>> due_in_waves(np.array([[1.0, 1.0, 1.0, 1.0]]), "calls", 3).tolist()
     [[3.0, 0.0, 0.0, 1.0]]
@@ -21,10 +21,10 @@ def due_in_waves(column: Floats, kind: str, width: int, before: int = 0, until: 
     [[2.0, 3.0, 0.0, 1.0]]
 
     Args:
-        column: Shape ``(n_questions, n_rounds)``.
+        column: The costs, shape ``(n_questions, n_rounds)``.
         kind: The kind of cost.
-        width: Rounds in a wave.
-        before: Rounds before the first wave, which are requested one by one.
+        width: Number of rounds in a wave.
+        before: Number of rounds before the first wave, which are requested one by one.
         until: Number of rounds that may be requested; None = all.
     """
     if width == 1:
@@ -41,7 +41,7 @@ def due_in_waves(column: Floats, kind: str, width: int, before: int = 0, until: 
 
 
 def wave_of(recording: Recording, wave: int | None) -> int:
-    """Return the number of samples requested at once: `wave`, or the number of choices of each recorded request.
+    """Return the number of samples requested together: `wave`, or the recorded number of choices of each request.
 
     Raises:
         DataError: The rounds follow one another, or the recorded requests were for another number of choices.

@@ -1,4 +1,4 @@
-"""Facts about all questions of a replay: their units, the recorded rounds and their costs, and notes.
+"""Facts about all questions of a replay: units, recorded rounds, costs and notes.
 
 `Facts` describe some questions, and `Whole` all of them, in parts; a recording in memory has one part.
 """
@@ -39,20 +39,20 @@ from suffice.recordings.recording import Recording
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """Facts about some questions, without those that failed.
+    """Facts about some questions, except those that failed.
 
     Attributes:
-        ids: Their ids.
-        clusters: Their clusters, None where one is missing.
-        texts: Hashes of their normalised texts, "" where one is missing; empty without a column of texts.
+        ids: Ids of the questions.
+        clusters: Clusters of the questions, None where one is missing.
+        texts: Hashes of the questions' normalised texts, "" where one is missing; empty without a column of texts.
         n_failed: Questions left out because their recording failed.
         cut: Mask of the questions that a rule ended.
-        only_closed_book: Whether a rule ended some of them at their first round.
+        only_closed_book: Whether a rule ended some of the questions at their first round.
         recorded: Mean costs of all recorded rounds, see `cost_means`.
         gaps: Costs that are unknown.
         choice: Evidence of multiple choice.
         agreement: Counts of the answers that agreement compares with; None if it is not measured.
-        measured: By metric, whether it was measured in some round, and whether in one before the last.
+        measured: For each metric, whether it was measured in some round, and whether in some round before the last.
         panel: For a panel, the columns that name the model of each answer, and the metrics; else empty.
         models: See `CostTable`.
     """
@@ -101,12 +101,12 @@ class Facts:
 
     @property
     def n(self) -> int:
-        """Questions."""
+        """The number of questions."""
         return len(self.ids)
 
 
 def _text_key(text: str | None) -> str:
-    """Return a short key for each normalised text, which is itself unchanged by normalisation; "" without a text."""
+    """Return a short key for a normalised text; normalising the key does not change it; "" without a text."""
     known = normalize_answer(text or "")
     return id_hash(known) if known else ""
 
@@ -154,12 +154,12 @@ class Whole:
 
     @cached_property
     def n(self) -> int:
-        """Questions."""
+        """The number of questions."""
         return sum(part.n for part in self.facts)
 
     @cached_property
     def n_failed(self) -> int:
-        """Questions left out because their recording failed."""
+        """The number of questions left out because their recording failed."""
         return sum(part.n_failed for part in self.facts)
 
     @cached_property
@@ -196,7 +196,7 @@ class Whole:
         return int(self.recording.index[0])
 
     def available(self, start: int) -> Available:
-        """Return the baselines that are available for policies that start at this round."""
+        """Return the baselines that are available for policies with this start round."""
         return Available(
             closed_book=self.first == 0,
             # If a rule ended questions at round 0, as a gate does, the recorded loop began there.
@@ -217,20 +217,20 @@ class Whole:
         return any(part.measured[metric][0] for part in self.facts if metric in part.measured)
 
     def is_measured_at_the_end_alone(self, metric: str) -> bool:
-        """Return whether a metric was measured in the last round of questions, and in no earlier one."""
+        """Return whether a metric was measured only in the last round of questions."""
         earlier = any(part.measured[metric][1] for part in self.facts if metric in part.measured)
         return self.is_measured(metric) and not earlier
 
     @cached_property
     def choice(self) -> MultipleChoice:
-        """Evidence of multiple choice."""
+        """The evidence of multiple choice in all questions."""
         return reduce(add, (part.choice for part in self.facts))
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """Notes on these questions, for every replay of them."""
+        """Notes on these questions, which every replay of them shows."""
         gaps = reduce(add, (part.gaps for part in self.facts if part.n))
-        notes = [*gaps.notes, *filter(None, [self.charging.note])]
+        notes = [*self.recording.reading_notes, *gaps.notes, *filter(None, [self.charging.note])]
         if any(map(is_agreement, self.metrics)):
             notes.append(reduce(add, (part.agreement for part in self.facts if part.agreement is not None)).note)
         notes += choice_notes(self.recording, self.metrics, self.choice)
@@ -251,7 +251,7 @@ class Whole:
         return tuple(notes)
 
     def _single_note(self) -> list[str]:
-        """Return the note on the best single model of a panel."""
+        """Return the note on the best single model of a panel, if there is one."""
         parts = [part.panel for part in self.facts if part.panel]
         if not parts:
             return []

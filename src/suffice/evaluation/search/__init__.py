@@ -1,4 +1,4 @@
-"""Search over families of rules, and how much of the best rule's lead is luck."""
+"""Search over families of rules, and estimate how much of the best rule's lead is luck."""
 
 from suffice.evaluation.search.engine import search
 from suffice.evaluation.search.equivalent import equivalent_intervals

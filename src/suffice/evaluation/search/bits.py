@@ -1,4 +1,7 @@
-"""Stops of rules as bits: bit r of a byte (or a wider integer, beyond eight rounds) is "fires at round r", for each question."""
+"""Stops of rules as bits: bit r of an integer says for each question whether the rule fires at round r.
+
+The integer is a byte for up to eight rounds, otherwise wider.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ def pack_bits(fires: Mask) -> Bits:
 
 
 def first_bit(bits: Bits, none: int, dtype: npt.DTypeLike = np.int64) -> npt.NDArray[Any]:
-    """Return the position of the lowest set bit, `none` where there is none.
+    """Return the position of the lowest set bit; `none` if no bit is set.
 
     >>> first_bit(np.array([6, 1, 0], dtype=np.uint8), 5).tolist()
     [1, 0, 5]
@@ -57,7 +60,7 @@ def first_bit(bits: Bits, none: int, dtype: npt.DTypeLike = np.int64) -> npt.NDA
 
 
 def in_a_row(bits: Bits, n: int) -> Bits:
-    """Return the rounds at which the last `n` rounds all fired (`Patience`).
+    """Return the rounds at which a rule has fired in each of the last `n` rounds (`Patience`).
 
     >>> in_a_row(np.array([0b10110], dtype=np.uint8), 2).tolist() == [0b00100]
     True
@@ -69,14 +72,15 @@ def in_a_row(bits: Bits, n: int) -> Bits:
 
 
 class LiteralBits:
-    """The literals of a block on recorded rounds.
+    """The rounds at which the literals of a block fire, as bits.
 
     Args:
-        literals: With their thresholds.
-        view: What they read, shape ``(n_questions, n_rounds)``.
+        literals: The literals, with their thresholds.
+        view: The signals that they read, shape ``(n_questions, n_rounds)``.
 
     Attributes:
-        rows: For each literal, shape ``(1 + n_thresholds, n_questions)``: row 0 never fires.
+        rows: The bits of each literal, one row per threshold, shape ``(1 + n_thresholds, n_questions)``; row 0 never
+            fires.
     """
 
     def __init__(self, literals: tuple[Literal, ...], view: Rounds) -> None:
@@ -88,14 +92,14 @@ class LiteralBits:
             self.rows.append(np.concatenate([self.never, *(row[None] for row in fired)]))
 
     def tables(self, neutral: Bits, join: Callable[[Bits, Bits], Bits]) -> list[tuple[slice, list[int], Bits]]:
-        """Return tables of all combinations of neighbouring literals, as many literals in each as fit.
+        """Return tables of all combinations of neighbouring literals, with as many literals per table as fit in memory.
 
         Args:
             neutral: The bits of an absent literal, shape ``(1, n_questions)``.
             join: The bitwise operation that joins literals.
 
         Returns:
-            For each table its literals, the row stride of each (1 for the first), and the table.
+            For each table: its literals, the row stride of each literal (1 for the first), and the bits.
         """
         tables: list[tuple[slice, list[int], Bits]] = []
         start = 0
@@ -112,11 +116,11 @@ class LiteralBits:
 
 
 def evaluator(family: FormFamily, view: Rounds) -> Callable[[RuleCodes], Bits]:
-    """Return the function from rules of a family to bits, shape ``(n_rules, n_questions)``.
+    """Return a function from a family's rules to the bits of their fires, shape ``(n_rules, n_questions)``.
 
     Args:
         family: The family.
-        view: What its literals read, shape ``(n_questions, n_rounds)``.
+        view: The signals that its literals read, shape ``(n_questions, n_rounds)``.
     """
     literals = LiteralBits(family.block.literals, view)
     if family.block.form == "k_of_n":
@@ -131,17 +135,17 @@ def evaluator(family: FormFamily, view: Rounds) -> Callable[[RuleCodes], Bits]:
 
 
 def reader(family: FormFamily, view: Rounds, signals: Collection[str]) -> Callable[[RuleCodes], Mask]:
-    """Return the function from rules to the questions in which a lazy evaluation reads one of `signals` at the first round.
+    """Return a function from rules to a mask of questions in which they read a signal at the first round.
 
     As in `Rule.reads`, literals are evaluated in order and skipped once the outcome is settled.
 
     Args:
         family: The family.
-        view: What its literals read, shape ``(n_questions, n_rounds)``.
-        signals: The signals.
+        view: The signals that its literals read, shape ``(n_questions, n_rounds)``.
+        signals: The signals to look for.
 
     Returns:
-        A function from rules to truth values of shape ``(n_rules, n_questions)``.
+        A function that returns masks of shape ``(n_rules, n_questions)``.
     """
     first = [(rows & rows.dtype.type(1)).astype(np.bool_) for rows in LiteralBits(family.block.literals, view).rows]
     wanted = [literal.signal in signals for literal in family.block.literals]
@@ -167,7 +171,10 @@ def reader(family: FormFamily, view: Rounds, signals: Collection[str]) -> Callab
 def _in_order(
     fired: list[Mask], member: Mask, k: npt.NDArray[Any], wanted: list[bool]
 ) -> tuple[Mask, npt.NDArray[np.bool_]]:
-    """Evaluate members in order until `k` fired; return where a wanted member is reached, and where the evaluation fires."""
+    """Evaluate members in order until `k` have fired.
+
+    Return two masks: where a wanted member is evaluated, and where `k` members fire.
+    """
     votes = np.zeros((len(member), fired[0].shape[1]), dtype=np.int64)
     open_members, least = member.sum(axis=1)[:, None], k.astype(np.int64)[:, None]
     comes: Mask = np.zeros(votes.shape, dtype=np.bool_)

@@ -1,4 +1,4 @@
-"""Choose the space of a search, and the rule by tune questions."""
+"""Determine the space of a search, and choose the rule by tune questions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ON_DEMAND = frozenset({"critic_approved", "judge_entailment", "rerank_score"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """The goal of a search: the best metric within a budget of calls, against a baseline."""
+    """The goal of a search: the best metric within a budget of calls, compared with a baseline."""
 
     metric: str
     budget: float
@@ -36,14 +36,14 @@ def space_of(
     max_rounds: Sequence[int] | None,
     highest: Sequence[int],
 ) -> Space:
-    """Return the space that is searched.
+    """Return the space to search.
 
     Args:
         space: A space, the name of a preset, or `available`.
-        defined: By prompt, the signals that tune questions have.
+        defined: The signals that tune questions have, by prompt.
         patience: Replaces the patience of the space; None = keep it.
         max_rounds: Replaces the highest rounds of the space; None = keep them.
-        highest: The last rounds of the tune questions and of those searched: rules run to the later of the two.
+        highest: The last rounds of the tune questions and of the searched ones; rules run to the later of the two.
 
     Raises:
         DataError: The space has no rules or too many, or it is `available` and the recording has several prompts.
@@ -72,7 +72,7 @@ def _available(defined: Mapping[str, Defined]) -> Space:
 
 
 def wanted_signals(space: Space, defined: Mapping[str, Defined]) -> dict[str, list[str]]:
-    """Return, by prompt, the signals that the space reads, and those of `tasr` if they are available."""
+    """Return, by prompt, the signals that the space reads, and those of `tasr` if available."""
     named = [block.prompt for block in space.blocks]
     wanted: dict[str, dict[str, None]] = {}
     for block in space.blocks:
@@ -88,12 +88,12 @@ def wanted_signals(space: Space, defined: Mapping[str, Defined]) -> dict[str, li
 def chosen_policy(
     trials: Trials, best: int, policies: Mapping[str, Policy], goal: Goal, seen: Seen
 ) -> tuple[Policy, str]:
-    """Return the rule that tune selects as a policy, and the prompt whose rounds it reads.
+    """Convert the rule selected on tune questions to a policy; also return the prompt whose rounds it reads.
 
     Args:
         trials: The rules on tune questions.
-        best: The position of the selected one.
-        policies: By prompt, the fitted state.
+        best: The position of the selected rule.
+        policies: Policies with the fitted state, by prompt.
         goal: The goal of the search.
         seen: The tune questions.
     """
@@ -122,7 +122,7 @@ def chosen_policy(
 
 
 def left_out_notes(defined: Mapping[str, Defined]) -> list[str]:
-    """Return a note on signals that the space `available` lacks, although the column that they are fitted on was recorded."""
+    """Return a note on signals that `available` omits although the column that they could be fitted on was recorded."""
     there = next(iter(defined.values()))
     if there.same_score and "top_score_z" not in there.columns:
         return ["top_score_z is not searched: top_score is the same in all tune questions"]
@@ -130,7 +130,7 @@ def left_out_notes(defined: Mapping[str, Defined]) -> list[str]:
 
 
 def on_demand_notes(space: Space) -> list[str]:
-    """Return a note that calls of judges and the like are not counted, if a rule of the space reads such signals."""
+    """Return a note that calls on demand (such as a judge's) are not counted, if a rule reads such signals."""
     signals = {literal.signal for block in space.blocks for literal in block.literals}
     if on_demand := sorted(signals & _ON_DEMAND):
         return [f"calls are the loop's own: what {', '.join(on_demand)} costs is charged by replay, rule by rule"]
@@ -138,7 +138,7 @@ def on_demand_notes(space: Space) -> list[str]:
 
 
 def empty_notes(chosen: object | None, best: int | None, goal: Goal) -> list[str]:
-    """Return notes if no rule meets the budget: on tune, so that nothing is chosen, or on the searched questions."""
+    """Return notes if no rule meets the budget, either on tune questions (nothing is chosen) or on searched ones."""
     notes = []
     if chosen is None:
         notes.append(f"no rule needs at most {goal.budget:g} mean calls on tune: nothing was selected there")

@@ -1,4 +1,4 @@
-"""Prepare a recording for a search: signals, outcomes of a stop at each round, and the baseline."""
+"""Prepare a recording for a search: signals, outcomes of a stop at each round, and a baseline."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ OUTCOMES = ("quality", "calls", "tokens")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """The rounds of one prompt; one row for each question.
+    """The rounds of one prompt as arrays, with one row for each question.
 
     Attributes:
         recording: The recording of these rounds, in its own order.
         policy: A policy with the fitted state that rules need.
         view: The signals, shape ``(n_questions, n_rounds)``.
-        tables: By name in `OUTCOMES`: the outcome of a stop at each round, same shape; a stop past the end counts as
+        tables: The outcomes of a stop at each round, by name in `OUTCOMES`, same shape; a stop past the end counts as
             one at the last round.  Tokens are NaN where unknown.  From round 0 on the table has a second half, for
             rules that pay for the closed-book answer without returning it: shape ``(n_questions, 2 * n_rounds)``.
         last: Position of the last round, shape ``(n_questions,)``; -1 without rounds.
-        baseline: By name in `OUTCOMES`: the outcome of the baseline, shape ``(n_questions,)``.
-        paid: If rounds start at 0: stops that pay for the closed-book answer no matter what a rule reads, shape of
-            `view`.
+        baseline: The outcomes of the baseline by name in `OUTCOMES`, shape ``(n_questions,)``.
+        paid: If rounds start at 0: mask of the stops that pay for the closed-book answer whether or not a rule reads
+            it, shape of `view`.
         gated: The same questions from round 0 on, for rules that read a gate; None if no rule does.
     """
 
@@ -58,21 +58,21 @@ class Side:
     gated: Side | None = None
 
     def of(self, *, gated: bool) -> Side:
-        """Return the side for rules with a gate, which start at round 0, or for the others."""
+        """Return the side for rules with a gate, which start at round 0, or the side for other rules."""
         if not gated:
             return self
         assert self.gated is not None
         return self.gated
 
     def select(self, rows: npt.NDArray[np.int64]) -> Side:
-        """Return the side of some of its questions, in another order."""
+        """Return some of the questions, in the order of `rows`."""
         keep = np.zeros(len(self.last), dtype=np.bool_)
         keep[rows] = True
         recording, gated = self.recording.select(keep), None if self.gated is None else self.gated.select(rows)
         return replace(self.rows(rows), recording=recording, gated=gated)
 
     def rows(self, rows: npt.NDArray[np.int64]) -> Side:
-        """Return the arrays of some of its questions; `recording` still has all of them."""
+        """Return the arrays of some questions; `recording` still has all of them."""
         return replace(
             self,
             view=self.view.taken(lambda values: values[rows], self.view.index),
@@ -86,7 +86,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Questions:
-    """The questions of a search, the same rows in every side.
+    """The questions of a search; every side has the same rows.
 
     Attributes:
         sides: One side for each prompt; under "" if the recording names no prompt.
@@ -95,7 +95,7 @@ class Questions:
             ``(n_questions,)``.
         units: The key of each row's unit, which is drawn and assigned to a fold as a whole; same shape.
         notes: Notes for the reader.
-        left_out: Units that some prompt lacks.
+        left_out: Number of units that some prompt lacks.
     """
 
     sides: Mapping[str, Side]
@@ -131,11 +131,11 @@ class Questions:
         """Prepare recorded questions for a search; they may be only some of a recording.
 
         Args:
-            recordings: By prompt.
-            policies: By prompt: fitted state, and a rule that reads every signal of the search.
+            recordings: The recordings, by prompt.
+            policies: A policy for each prompt, with fitted state and a rule that reads every signal of the search.
             metric: The quality: a column in [0, 1] or `agreement`.
             baseline: A rule's text, `fixed_k(3)` or `full`; each prompt has its own baseline.
-            recorded: The metrics on record, some of which may not have been read; errors name them.
+            recorded: Names of the recorded metrics, for error messages; some may not have been read.
 
         Raises:
             DataError: The metric is missing or was not measured, or a prompt has a question twice.
@@ -205,13 +205,13 @@ def by_prompt(recording: Recording, *, several: bool = False) -> dict[str, Recor
 
 
 def find_prompt(wanted: str, prompts: Iterable[str], named: Iterable[str]) -> str:
-    """Return the prompt whose rounds a block reads.
+    """Find the prompt whose rounds a block reads.
 
     >>> find_prompt("", ["answer_first", "confidence_first"], ["", "confidence_first"])
     'answer_first'
 
     Args:
-        wanted: The prompt of the block, "" for the one that no block names.
+        wanted: The prompt of the block; "" for the prompt that no block names.
         prompts: The prompts of the recording.
         named: The prompts that blocks name.
 
@@ -250,14 +250,14 @@ def refuse_shared(shared: int, n: int) -> None:
 
 
 def no_shared_questions(prompts: Iterable[str]) -> DataError:
-    """Return the error that no question was recorded with all of some prompts."""
+    """Return the error that no question was recorded with all of these prompts."""
     return DataError(
         f"the prompts {', '.join(map(repr, prompts))} share no questions: give the runs of one question the same 'cluster'"
     )
 
 
 def _readers(policy: Policy, recording: Recording) -> dict[int, Policy]:
-    """Return, by start round, a policy with the signals of the rules that start there: round 0 for rules with a gate."""
+    """Return, by start round, a policy that reads the signals of all rules with that start; gated rules start at 0."""
     gates = {name for name in policy.rule.signals if reads_round_0(Threshold(name, ">", 0.0))}
     if not gates:
         return {1: replace(policy, start_round=1)}
@@ -272,7 +272,7 @@ def _readers(policy: Policy, recording: Recording) -> dict[int, Policy]:
 
 
 def reading(signals: Sequence[str]) -> Rule:
-    """Return a rule that reads some signals."""
+    """Return a rule that reads these signals."""
     return reduce(or_, (Threshold(name, ">", 0.0) for name in signals)) if signals else Never()
 
 
@@ -331,7 +331,7 @@ def policy_of_baseline(recording: Recording, policy: Policy, baseline: str) -> P
 def _stop_tables(
     prepared: PreparedRecording, view: Rounds, recorded: Sequence[str]
 ) -> tuple[dict[str, Floats], Mask | None]:
-    """Return `Side.tables` and `Side.paid`."""
+    """Return the values of `Side.tables` and `Side.paid`."""
     recording, costs = prepared.recording, prepared.costs
     ((metric, measured),) = prepared.metrics.items()
     selector = MajorityOfSamples() if recording.independent else Last()
@@ -358,7 +358,7 @@ def _stop_tables(
 
 
 def _columns(costs: CostTable, component: str) -> Iterator[tuple[str, Floats]]:
-    """Yield the columns that add to calls and to tokens, shape ``(n_questions, n_rounds)`` of the recording."""
+    """Yield a component's columns of calls and tokens, ``(n_questions, n_rounds)``, each with its unit."""
     if component in costs.call_columns:
         yield "calls", costs.call_columns[component]
     for kind in TOKEN_KINDS:
@@ -366,7 +366,7 @@ def _columns(costs: CostTable, component: str) -> Iterator[tuple[str, Floats]]:
 
 
 def _due(component: str, column: Floats) -> Floats:
-    """Return a cost by the round that incurs it: a critic's reply is paid with the next draft, so a stop saves it."""
+    """Shift a cost to the round that incurs it: a critic's reply is paid with the next draft, so a stop saves it."""
     return np.pad(column, ((0, 0), (1, 0)))[:, :-1] if component == CRITIC else column
 
 
@@ -391,7 +391,10 @@ def _refuse_unmeasured(
 def _paired(
     clusters: Mapping[str, npt.NDArray[np.object_]],
 ) -> tuple[npt.NDArray[np.object_], dict[str, npt.NDArray[np.int64]], int]:
-    """Return the questions that every prompt has, their rows in each, and the number of questions left out."""
+    """Find the questions that every prompt has.
+
+    Return them, their rows in each prompt, and the number of questions left out.
+    """
     places = {}
     for prompt, names in clusters.items():
         places[prompt] = {name: row for row, name in enumerate(names.tolist())}

@@ -1,4 +1,4 @@
-"""The search: choose thresholds and a rule on tune questions, and report on others, in passes over parts of a recording."""
+"""The search: choose thresholds and a rule on tune questions and report on others, in passes over parts."""
 
 from __future__ import annotations
 
@@ -92,12 +92,12 @@ def search(
     orders: int | None = None,
     jobs: int = 1,
 ) -> SearchResult:
-    """Try every rule of a space on recorded rounds; tune questions fit calibrators, thresholds and the choice, the others judge.
+    """Try every rule of a space on recorded rounds: choose on tune questions, and report on the others.
 
-    A recording in memory is one part.  One at a path is read part by part in `jobs` processes, with the same figures;
-    memory holds sums for the rules, and the questions of one part at a time.  The answer is that of the stop round,
-    calls and tokens are those of the loop alone.  For independent samples the answer is their majority, and `available`
-    is a space of votes.
+    Tune questions fit the calibrators and thresholds.  A recording in memory is one part.  A path is read part by part
+    in `jobs` processes, with the same figures; memory holds sums for the rules, and the questions of one part at a
+    time.  A rule returns the answer of its stop round, and only calls and tokens of the loop are counted.  For
+    independent samples a rule returns the majority answer, and `available` is a space of votes.
 
     >>> from suffice import Resampling, search
     >>> from suffice.evaluation.search import Block, Literal, Space
@@ -113,13 +113,13 @@ def search(
         recording: The questions that are searched; also the tune questions where `tune` is None.
         space: A space, the name of a preset, or `available`.
         tune: Tune questions, recorded alike; None = `tune_share` of the recording's, drawn by id hash and seed.
-        tune_share: In (0, 1).
+        tune_share: Share of the tune questions, in (0, 1).
         patience: Replaces the patience of the space; None = keep it.
         max_rounds: Replaces the highest rounds of the space; None = keep them.
         metric: The quality: a column in [0, 1] or `agreement`; None = `f1`, and `em` for multiple choice.
-        budget: Most mean calls of a locked threshold and of the selected rule.
+        budget: The largest mean number of calls of a locked threshold, and of the selected rule.
         baseline: The baseline of differences: a rule's text or `full`.
-        target: The outcome that calibrators predict; None = `em`, or `metric` where that needs no gold answers.
+        target: The outcome that calibrators predict; None = `em`, or `metric` if that needs no gold answers.
         resampling: Settings of the intervals; with 0 resamples there are no intervals and no estimate of optimism.  Its
             seed draws folds and split.
         folds: Number of folds of the cross-fitted estimate.
@@ -240,7 +240,7 @@ def _search_in_passes(
 
 
 def _facts(passes: Passes) -> tuple[Passes, list[Facts]]:
-    """Collect the facts about the searched recording, and about the tune recording if there is one; also return how they are read.
+    """Collect facts about the searched recording, and the tune recording if given; also return the updated passes.
 
     Raises:
         ConfigMismatchError: A question is in both recordings.
@@ -269,7 +269,7 @@ def _facts(passes: Passes) -> tuple[Passes, list[Facts]]:
 
 
 def _linked(passes: Passes, facts: Facts) -> TuneShare | None:
-    """Return a division into tune questions and others that keeps questions with the same text together."""
+    """Return a division into tune and searched questions that keeps questions with the same text together."""
     share = passes.reading.share
     if share is None or not len(facts.repeated_texts):
         return share
@@ -279,7 +279,7 @@ def _linked(passes: Passes, facts: Facts) -> TuneShare | None:
 
 
 def _together(passes: Passes, facts: Sequence[Facts]) -> Passes:
-    """Return the passes with all units of several questions in memory, since the parts of a file might divide such a unit."""
+    """Load all units of several questions into memory, since the parts of a file might split such a unit."""
     reading = passes.reading
     apart = {
         i: each.together(is_clustered=is_clustered(recording.schema))
@@ -338,7 +338,7 @@ def _no_division(passes: Passes) -> DataError:
 def _fitted_state(
     passes: Passes, wanted: Mapping[str, Sequence[str]], defined: Mapping[str, Defined], target: str | None
 ) -> tuple[RecordingBlock, dict[str, Policy]]:
-    """Return the tune questions (only the columns that something is fitted on), and the fitted state by prompt."""
+    """Return the tune questions with the columns to fit on, and the fitted state by prompt."""
     reading = passes.reading
     recording, metric = reading.recordings[-1], reading.goal.metric
     columns = {"question_id", "round", "end", "em", "cluster", "prompt_id"}
@@ -365,7 +365,7 @@ def _fitted_state(
 
 
 def _lock_thresholds(passes: Passes, space: Space) -> tuple[Space, tuple[Locked, ...]]:
-    """Find all thresholds of the space that are still open; see `with_thresholds`."""
+    """Choose the thresholds of the space that are still open; see `with_thresholds`."""
     prompts = [*passes.reading.policies]
     literals = open_literals(space, prompts)
     if not literals:
@@ -389,7 +389,7 @@ def _lock_thresholds(passes: Passes, space: Space) -> tuple[Space, tuple[Locked,
 
 
 def _sums_of_sides(passes: Passes, space: Space) -> tuple[tuple[RuleSums, RuleSums], tuple[Checks, Checks]]:
-    """Return the sums of all rules over tune questions and over searched ones, and the checks of each side."""
+    """Return the sums of all rules over tune questions and over searched ones, with checks of both."""
     space.check()
     sums = RuleSums.zero(space.count), passes.reading.searched_sums(space.count)
     checks = Checks(), Checks()
@@ -404,7 +404,7 @@ def _sums_of_sides(passes: Passes, space: Space) -> tuple[tuple[RuleSums, RuleSu
 
 
 def _explorer(passes: Passes, space: Space) -> Explorer:
-    """Return an explorer on the first searched questions, for everything that does not depend on the questions."""
+    """Return an explorer on the first searched questions, for all results that do not depend on the questions."""
     reading = passes.reading
     for place in reading.pieces(reading.columns, tune=False):
         for questions in reading.questions(place, tune=False):
@@ -419,7 +419,7 @@ def _trials(explorer: Explorer, sums: RuleSums, budget: float) -> Trials:
 
 
 def _seen(facts: Facts, tune_block: RecordingBlock) -> Seen:
-    """Return the tune questions, by their names, those of their units, and their texts."""
+    """Return the identities of the tune questions: their names, units and texts."""
     units = keys_of(unit_names(tune_block))
     in_orders = "orders" in tune_block.metadata  # each order of the samples has ids of its own
     names = np.unique(units if in_orders else np.concatenate([units, keys_of(tune_block.question_ids)]))
@@ -429,7 +429,7 @@ def _seen(facts: Facts, tune_block: RecordingBlock) -> Seen:
 
 
 def _notes(passes: Passes, facts: Sequence[Facts], checks: tuple[Checks, Checks], n: int) -> Iterable[str]:
-    """Return the notes on the questions, of which `n` rows are searched."""
+    """Yield the notes on the questions, of which `n` rows are searched."""
     reading, (tune, searched) = passes.reading, checks
     metric = reading.goal.metric
     if reading.resampling.n_resamples:

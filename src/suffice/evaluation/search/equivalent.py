@@ -1,10 +1,10 @@
-"""Exact intervals in which a threshold can move without changing any stop, for many rules at once.
+"""Exact intervals in which a threshold can vary without changing any stop, for many rules at once.
 
-A rule of a search fires more often if one of its literals fires more often.  So the rule fires at round t exactly if
-the literal's threshold v lies below a critical value c: infinity if the rule fires without the literal, minus infinity
-if it does not fire even with it, and otherwise the literal's signal.  With patience, c is the smallest of these over
-the window.  A question stops at the first round with c > v, so its stop stays the same while v is at or above every
-earlier c and below the c of the stop.
+A rule of a search fires more often if one of its literals fires more often.  So the rule fires at round t if and only
+if the literal's threshold v lies below a critical value c: infinity if the rule fires without the literal, minus
+infinity if it does not fire even with it, and otherwise the literal's signal.  With patience, c is the smallest of
+these over the window.  A question stops at the first round with c > v, so its stop stays the same while v is at or
+above every earlier c and below the c of the stop.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def equivalent_intervals(explorer: Explorer, numbers: Positions) -> list[Thresho
     """Return the interval of each threshold of the rules with sorted `numbers`.
 
     The result equals `suffice.evaluation.replay.equivalent_thresholds`, which finds one interval by bisection.  For
-    ``>`` and ``<=`` the lower
-    end belongs to the interval and the upper does not, for ``>=`` and ``<`` the other way round.
+    ``>`` and ``<=`` the interval includes its lower end and excludes its upper end; for ``>=`` and ``<`` it is the
+    other way round.
     """
     intervals: list[ThresholdIntervals] = [{} for _ in numbers]
     evaluators: dict[int, Callable[[RuleCodes], Bits]] = {}
@@ -67,7 +67,7 @@ def equivalent_intervals(explorer: Explorer, numbers: Positions) -> list[Thresho
 
 
 def _with_extremes(block: Block) -> Block:
-    """Return the block with two more thresholds for each literal: one that every defined value passes, and one that no value passes."""
+    """Add two thresholds to each literal: one that every defined value passes, and one that none passes."""
     easy = [-_MOST if literal.comparison.startswith(">") else _MOST for literal in block.literals]
     literals = (
         replace(literal, thresholds=(*literal.thresholds, value, -value))
@@ -77,7 +77,7 @@ def _with_extremes(block: Block) -> Block:
 
 
 def _with_digit(codes: RuleCodes, rows: Positions, literal: int, digit: int) -> RuleCodes:
-    """Return some of the rules with another threshold digit for one literal."""
+    """Return some of the rules with another threshold for one literal."""
     digits = codes.digits[rows]
     digits[:, literal] = digit
     return RuleCodes(
@@ -99,12 +99,12 @@ def _threshold_ends(
     """Return the least and the greatest threshold of each rule, each of shape ``(n_rules,)``.
 
     Args:
-        with_it: Rounds where the rules fire if the literal fires wherever its signal is defined.
-        without: Rounds where they fire if the literal never fires.
+        with_it: Bits of the rounds where the rules fire if the literal fires wherever its signal is defined.
+        without: Bits of the rounds where they fire if the literal never fires.
         column: The signal, with its sign turned if needed so that larger values fire, shape ``(n_questions,
             n_rounds)``.
         stops: Stops of the rules, shape ``(n_rules, n_questions)``.
-        patience: Number of consecutive rounds in which they must fire.
+        patience: Number of consecutive rounds in which the rules must fire.
         last: The position at which every question stops at the latest.
     """
     width = column.shape[1]

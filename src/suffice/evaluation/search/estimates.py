@@ -1,4 +1,4 @@
-"""Figures from sums over parts: differences with intervals, and how much of the best rule's lead is luck."""
+"""Figures from sums over parts: differences with intervals, and the share of luck in the best rule's lead."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _OfPiece = TypeVar("_OfPiece")
 
 @dataclass(frozen=True, kw_only=True)
 class Passes:
-    """Runs functions over every piece of the recordings, in several processes.
+    """Runs functions on every piece of the recordings, in several processes.
 
     Attributes:
         reading: The settings for reading pieces.
         jobs: Number of processes.
-        pool: The processes, if they are kept from one pass to the next.
-        progress: Called with the pieces done and their number, anew in each pass.
+        pool: The processes, if they are reused by several passes.
+        progress: Called in each pass with the number of finished pieces and their total.
     """
 
     reading: SearchReading
@@ -53,13 +53,13 @@ class Passes:
         columns: Sequence[str] | None = None,
         tune: bool | None = None,
     ) -> Iterator[tuple[PlacedPiece, _OfPiece]]:
-        """Yield each piece with the result of a function of `suffice.evaluation.search.passes` for it, in order.
+        """Yield each piece with the result of a function of `suffice.evaluation.search.passes`, in order.
 
         Args:
             function: Called with `reading`, the arguments and the piece.
-            arguments: Its other arguments.
-            columns: The columns that it reads; None = those of a search.
-            tune: Whether it reads tune questions or searched ones; None = all.
+            arguments: Further arguments of the function.
+            columns: The columns that the function reads; None = those of a search.
+            tune: True for tune questions, False for searched ones, None for all.
 
         Raises:
             SchemaError: A file is damaged, which is reported after the last piece.
@@ -103,10 +103,10 @@ _MOST_PAIRS_TESTED = 2**29
 
 
 def difference_columns_of(sums: RuleSums, trials: Trials, level: float) -> dict[str, Floats]:
-    """Return mean differences to the baseline with t intervals, for quality and (with a prefix) calls.
+    """Return mean differences to the baseline with t intervals, for quality and calls (with a prefix).
 
-    In a simulation of 60 to 300 questions of which 3 to 30 % differ, t intervals cover the mean about as often as
-    bootstrap intervals, and far more often where few differ (92 instead of 79 % at 60 questions of which 5 % differ).
+    In simulations with 60 to 300 questions, of which 3 to 30 % differ, t intervals cover the mean about as often as
+    bootstrap intervals, and far more often if few differ (92 instead of 79 % with 60 questions of which 5 % differ).
     They need no draws for every rule.
     """
     from scipy.special import stdtrit
@@ -122,7 +122,7 @@ def difference_columns_of(sums: RuleSums, trials: Trials, level: float) -> dict[
 
 @dataclass(frozen=True, kw_only=True)
 class Estimates:
-    """Comparisons of single rules question by question, and the tests of the best rule's lead."""
+    """Question-by-question comparisons of single rules, and tests of the best rule's lead."""
 
     trials: Trials
     comparisons: Comparisons
@@ -134,7 +134,7 @@ class Estimates:
 
     @classmethod
     def of(cls, passes: Passes, trials: Trials, on_tune: Trials, sums: RuleSums) -> Estimates:
-        """Compare the best rule, the one that tune selects, those that the folds select, and `tasr`."""
+        """Compare the best rule, the rule chosen on tune, the rules that the folds select, and `tasr`."""
         rules = {}
         for how, side in (("naive", trials), ("nested", on_tune)):
             if side.best is not None:
@@ -190,7 +190,7 @@ class Estimates:
         )
 
     def chosen(self, policy: Policy, prompt: str, on_tune: Trials, goal: Goal) -> Chosen:
-        """Return the rule that tune selects with its figures on the searched questions."""
+        """Return the rule chosen on tune questions, with its figures on the searched questions."""
         assert on_tune.best is not None
         estimate = self._estimate("nested")
         quality, delta = figure(estimate.quality, ".1f", 100), figure(estimate.delta.triple, "+.1f", 100)
@@ -204,7 +204,7 @@ class Estimates:
         )
 
     def optimism(self) -> Optimism | None:
-        """Return the estimates of what selecting the best rule within the budget is worth."""
+        """Return estimates of the gain from selecting the best rule within the budget."""
         if self.trials.best is None:
             return None
         hows = [how for how in ("naive", "nested", "cross-fitted") if how in self.comparisons.names]
@@ -219,7 +219,7 @@ class Estimates:
 
 
 def _one(sums: ComparisonSums, place: int) -> float:
-    """Return the p-value of one difference, not corrected for the others."""
+    """Return the p-value of one difference, without correction for the others."""
     deltas, one = sums.deltas, slice(place, place + 1)
     return p_of_largest(0, deltas.means[one], deltas.errors[one], deltas.drawn.drawn[one], deltas.drawn.sizes)
 
@@ -229,7 +229,7 @@ def _affordable(trials: Trials) -> Positions:
 
 
 def _picked(trials: Trials, sums: RuleSums) -> tuple[int, ...]:
-    """Return, for each fold, the number of the rule that the other folds select; empty if that is impossible."""
+    """Return, for each fold, the number of the rule that the other folds select; empty if none can be selected."""
     numbers, picked = trials.distinct.number, []
     totals = {name: sums.folds[name].sum(axis=0)[numbers] for name in FOLDED}
     for fold, size in enumerate(sums.sizes.tolist()):
@@ -244,7 +244,7 @@ def _picked(trials: Trials, sums: RuleSums) -> tuple[int, ...]:
 
 
 def _p_corrected(passes: Passes, trials: Trials, sums: RuleSums) -> float:
-    """Return the p-value of the best rule's lead, corrected for all rules within the budget; NaN if they are too many."""
+    """Return the p-value of the best rule's lead, corrected for all rules within the budget; NaN if too many."""
     within, n_resamples = _affordable(trials), passes.reading.resampling.n_resamples
     too_many = len(within) * n_resamples > _MOST_SUMS_DRAWN or len(within) * sums.n > _MOST_PAIRS_TESTED
     if trials.best is None or not n_resamples or too_many:

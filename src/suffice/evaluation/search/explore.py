@@ -1,4 +1,4 @@
-"""The core of the search: stops of every rule, with rules of equal stops merged into one row, and the outcomes of each row."""
+"""The core of the search: the stops of every rule, with rules of equal stops merged, and their outcomes."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ Hashes = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distinct:
-    """One row for each set of rules with equal stops; every array has shape ``(n_distinct,)``.
+    """The distinct sets of stops, one row for each; every array has shape ``(n_distinct,)``.
 
     Attributes:
         number: The rule with the shortest text, by its number in the space; rows are in this order.
-        members: Number of rules in the set.
+        members: Number of rules with these stops.
         hash: A hash of the stops: equal for equal stops; in a search of `MOST_RULES` rules the chance of any collision
             is 1e-5.
     """
@@ -54,7 +54,7 @@ class Distinct:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A family of rules in a space, each rule with every combination of patience and highest round.
+    """A family of rules in a space, combined with every patience and highest round.
 
     Attributes:
         family: The rules.
@@ -64,7 +64,8 @@ class Section:
             by variant.
         variants: Pairs of patience and the last position at which a rule stops.
         bits: Maps rules to the rounds where they fire, see `evaluator`.
-        answered: Maps rules to the questions whose closed-book answer they pay for by reading; None = none.
+        answered: Maps rules to a mask of the questions whose closed-book answer they read and so pay for; None = no
+            rule does.
     """
 
     family: FormFamily
@@ -76,14 +77,14 @@ class Section:
     answered: Callable[[RuleCodes], Mask] | None
 
     def stops(self, bits: Bits, variant: int, dtype: npt.DTypeLike = np.int64) -> Numbers:
-        """Return the stops of rules that fire at `bits`: positions in the view, shape ``(n_rules, n_questions)``."""
+        """Return the stops of rules that fire at `bits`, as positions in the view, shape ``(n_rules, n_questions)``."""
         patience, end = self.variants[variant]
         stopped = first_bit(in_a_row(bits, patience) if patience > 1 else bits, end, dtype)
         np.minimum(stopped, end, out=stopped)
         return stopped
 
     def places(self, codes: RuleCodes) -> Callable[[Numbers], Numbers]:
-        """Return a function from stops of rules to columns in the tables of the side, both ``(n_rules, n_questions)``."""
+        """Return a function from stops of rules to columns in the side's tables, both ``(n_rules, n_questions)``."""
         if self.answered is None:
             return lambda position: position
         beside = len(self.side.view) * self.answered(codes)
@@ -95,15 +96,15 @@ class Section:
         return self.family.sizes(codes) + (len("patience((), 9)") if patience > 1 else 0)
 
     def number(self, variant: int) -> int:
-        """Return the number of the first rule of a variant within the space."""
+        """Return the number that the first rule of a variant has in the space."""
         return self.start + variant * self.family.count
 
 
 class Explorer:
-    """A space on recorded questions.
+    """A space of rules applied to recorded questions.
 
     Args:
-        space: With its thresholds.
+        space: The space, with its thresholds.
         questions: The questions that its rules decide.
 
     Raises:
@@ -144,7 +145,7 @@ class Explorer:
 
     @cached_property
     def hashes(self) -> dict[tuple[str, bool], Hashes]:
-        """A random number for each column in the tables of a side, so that rules of different blocks with equal stops have equal hashes.
+        """Random numbers for the columns in a side's tables, so that equal stops have equal hashes in every block.
 
         The numbers follow from the keys of the questions, so that hashes do not depend on order or parts.
         """
@@ -172,7 +173,7 @@ class Explorer:
         return _distinct(entries)
 
     def where(self, numbers: Numbers) -> Iterator[tuple[slice, Section, int, Numbers]]:
-        """Yield sorted `numbers` in parts: their slice, the section, the variant, and the numbers within the family."""
+        """Yield sorted `numbers` in parts: the slice, the section, the variant, and the numbers within the family."""
         start = 0
         for section in self.sections:
             for variant in range(len(section.variants)):
@@ -184,19 +185,19 @@ class Explorer:
                 start = stop
 
     def positions(self, numbers: Numbers) -> Iterator[tuple[slice, Side, Numbers]]:
-        """Yield the stops of the rules with sorted `numbers` in parts: their slice, the side, and the positions."""
+        """Yield the stops of the rules `numbers` (sorted) in parts: the slice, the side, and the positions."""
         for part, section, variant, within in self.where(numbers):
             yield part, section.side, section.stops(section.bits(section.family.decode(within)), variant)
 
     def outcomes(self, numbers: Numbers) -> Iterator[tuple[slice, Side, Callable[[str], Floats]]]:
-        """Yield in parts the outcomes of the rules with sorted `numbers`, by name ``(n_rules, n_questions)``."""
+        """Yield the outcomes of the rules `numbers` (sorted) in parts, by name, ``(n_rules, n_questions)``."""
         for part, section, variant, within in self.where(numbers):
             codes = section.family.decode(within)
             place = section.places(codes)(section.stops(section.bits(codes), variant))
             yield part, section.side, partial(_outcome_at, section.side, place)
 
     def means(self, numbers: Numbers) -> dict[str, Floats]:
-        """Return the mean outcomes of the rules with sorted `numbers`, each of shape ``(n_rules,)``."""
+        """Return the mean outcomes of the rules `numbers` (sorted), each of shape ``(n_rules,)``."""
         out = {name: np.empty(len(numbers)) for name in OUTCOMES}
         for part, _, outcome in self.outcomes(numbers):
             for name in OUTCOMES:
@@ -204,12 +205,12 @@ class Explorer:
         return out
 
     def deltas(self, numbers: Numbers) -> Iterator[tuple[slice, dict[str, Floats]]]:
-        """Yield the differences to the baseline of the rules with sorted `numbers`: ``(n_rules, n_questions)`` each."""
+        """Yield the differences to the baseline of the rules `numbers` (sorted), each ``(n_rules, n_questions)``."""
         for part, side, outcome in self.outcomes(numbers):
             yield part, {name: outcome(name) - side.baseline[name] for name in ("quality", "calls")}
 
     def rules(self, numbers: Numbers) -> list[Rule]:
-        """Return the rules with sorted `numbers` as `Rule` objects."""
+        """Return the rules `numbers` (sorted) as `Rule` objects."""
         rules: list[Rule] = []
         for _, section, variant, within in self.where(numbers):
             codes = section.family.decode(within)
@@ -219,7 +220,7 @@ class Explorer:
         return rules
 
     def settings(self, numbers: Numbers) -> tuple[list[str], list[int]]:
-        """Return the prompt and the highest round of the rules with sorted `numbers`."""
+        """Return the prompts and the highest rounds of the rules `numbers` (sorted)."""
         prompts, highest = list[str](), list[int]()
         for part, section, variant, _ in self.where(numbers):
             n = part.stop - part.start
@@ -229,7 +230,7 @@ class Explorer:
         return prompts, highest
 
     def of_rule(self, rule: Rule, prompt: str) -> tuple[Numbers, int]:
-        """Return the stops of any rule without a gate, shape ``(n_questions,)``, and their hash."""
+        """Return the stops of a rule without a gate, shape ``(n_questions,)``, and their hash."""
         side = self.questions.sides[prompt]
         position = first_bit(pack_bits(rule.fires(side.view) & side.view.seen), len(side.view) - 1)
         return position, int(_gather(self.hashes[prompt, False], position[None]).sum(axis=1)[0])
@@ -246,7 +247,7 @@ def _check_highest(space: Space, side: Side) -> None:
 
 
 def _closed_book_reader(family: FormFamily, side: Side) -> Callable[[RuleCodes], Mask] | None:
-    """Return a function from rules to the questions whose closed-book answer they pay for by reading; None if no rule does."""
+    """Return a function from rules to the questions whose closed-book answer they pay for; None if no rule does."""
     if side.paid is None or side.paid.all():
         return None
     literals = family.block.literals
@@ -289,7 +290,7 @@ def _distinct(entries: list[tuple[Hashes, Numbers, Numbers, Numbers]]) -> Distin
 
 
 def _merge_alike(entries: list[tuple[Hashes, Numbers, Numbers, Numbers]]) -> tuple[Hashes, Numbers, Numbers, Numbers]:
-    """Return one entry for each hash: the rule with the shortest text, the first among equals, and the number of rules."""
+    """Return one entry for each hash: the first rule with the shortest text, and the number of rules."""
     hashes, sizes, numbers, members = (np.concatenate(column) for column in zip(*entries, strict=True))
     # After sorting, equal hashes are adjacent; length and number form one key, so that a minimum finds the shortest
     # rule.

@@ -29,10 +29,10 @@ HASHED = ("question_id", "round", "answer")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuneShare:
-    """The rule that chooses tune questions of a recording, by the hash of their unit's name and a seed.
+    """The choice of tune questions: by the hash of the unit's name and a seed.
 
     Attributes:
-        share: In (0, 1).
+        share: Share of the tune questions, in (0, 1).
         seed: Another seed gives another division.
         linked: For units that share a text with another one: maps the unit's name to the common name that is hashed
             instead.
@@ -60,7 +60,7 @@ class TuneShare:
 
 
 def split(recording: Recording, share: float, seed: int) -> tuple[Recording, Recording]:
-    """Split a recording into tune questions and the rest, by the hash of each cluster's name and the seed, alike in every file.
+    """Split a recording into tune questions and the rest, by hashes of cluster names and the seed, in any file.
 
     Raises:
         DataError: The share is outside (0, 1), or a side has no questions.
@@ -76,14 +76,14 @@ def split(recording: Recording, share: float, seed: int) -> tuple[Recording, Rec
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Facts:
-    """Facts about questions, failed ones included, that a search needs before it fits anything; facts of parts can be added.
+    """Facts about questions (failed ones included) that a search needs before fitting; parts can be added.
 
     Attributes:
         keys: Keys of the names of the questions.
-        units: Keys of the names of their units, see `unit_names`.
-        texts: Keys of their normalised texts, 0 where one is missing.
-        prompts: Their prompts.
-        choice: Whether they are multiple choice.
+        units: Keys of the names of the questions' units, see `unit_names`.
+        texts: Keys of the questions' normalised texts, 0 where one is missing.
+        prompts: Prompts of the questions.
+        choice: Evidence of multiple choice.
         digest: Hash of identities, answers and metrics; independent of the order of the questions.
         failed: Keys of the questions that failed while recording; prompts, choice and digest leave them out.
     """
@@ -98,7 +98,7 @@ class Facts:
 
     @classmethod
     def none(cls) -> Facts:
-        """Return the facts of no questions."""
+        """Return facts about no questions, to add others to."""
         no = np.empty(0, dtype=np.uint64)
         failed, choice = np.empty(0, dtype=np.bool_), MultipleChoice()
         return cls(keys=no, units=no, texts=no, failed=failed, prompts=frozenset(), choice=choice, digest=0)
@@ -137,7 +137,7 @@ class Facts:
         return _repeated(self.texts[self.texts != 0])
 
     def together(self, *, is_clustered: bool) -> Keys:
-        """Return the sorted keys of the complete questions that share their unit with others and must be read together.
+        """Return the sorted keys of complete questions that share their unit with others, to be read together.
 
         Args:
             is_clustered: Whether a column names the units; otherwise questions with the same text form one unit.
@@ -156,7 +156,7 @@ class Facts:
         return same
 
     def refuse_repeated(self) -> None:
-        """Raise a `DataError` if a question occurs twice, which cannot be seen in a single part."""
+        """Raise a `DataError` if a question occurs twice, which a single part cannot show."""
         if len(np.unique(self.keys)) < len(self.keys):
             raise DataError(
                 "the rows of some questions do not follow each other: sort the parts by question_id and round"
@@ -215,7 +215,7 @@ def _content_digest(block: RecordingBlock, metrics: Sequence[str]) -> int:
 
 
 def questions_with_texts(block: RecordingBlock, texts: Keys) -> list[tuple[str, str]]:
-    """Return the unit and the text of the questions whose text is among `texts`."""
+    """Return unit and text of the questions whose text is in `texts`."""
     wanted = {*texts.tolist()}
     return [
         (name, text)
@@ -225,7 +225,7 @@ def questions_with_texts(block: RecordingBlock, texts: Keys) -> list[tuple[str, 
 
 
 def linked_names(questions: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return, for units that share a text, the common name that divides them, by their own names."""
+    """Map units that share a text to a common name, whose hash divides them."""
     pairs = [*questions]
     names = [name for name, _ in pairs]
     return dict(zip(names, one_name_per_text(names, [text for _, text in pairs]), strict=True))

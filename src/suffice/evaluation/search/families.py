@@ -1,4 +1,4 @@
-"""Numbered rules of a block: they are decoded from their numbers, without creating `Rule` objects.
+"""Numbered rules of a block, which are decoded from their numbers without creating `Rule` objects.
 
 A rule of a block is a row of *digits*, one for each literal (0 = not in this rule, d = its d-th threshold), and for
 `dnf` and `k_of_n` a *shape*: which literals are joined by ``&``, or how many must fire.
@@ -23,7 +23,7 @@ Bytes = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleCodes:
-    """Rules of a block.
+    """Rules of a block, encoded as arrays.
 
     Attributes:
         digits: The threshold of each literal, counted from 1; 0 if the literal is not in the rule; shape
@@ -66,7 +66,7 @@ class FormFamily:
 
     @property
     def is_gated(self) -> bool:
-        """True if its rules start at round 0."""
+        """True if the family's rules start at round 0."""
         return self._gates > 0
 
     @cached_property
@@ -80,19 +80,19 @@ class FormFamily:
 
     @cached_property
     def _lengths(self) -> list[Ints]:
-        """The characters of each literal by digit, parentheses and the sign that joins it included."""
+        """The text length of each literal by digit, including parentheses and the operator that joins it."""
         return [
             np.array([0, *(len(str(literal.threshold(d))) + len("() & ") for d in range(len(literal.thresholds)))])
             for literal in self.block.literals
         ]
 
     def _gates_first(self, columns: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Move the columns of gates from the end to the front, which is the order of the block."""
+        """Move the columns of gates from the end to the front, as in the order of the block."""
         n = len(self.widths)
         return np.concatenate([np.roll(columns[:, :n], self._gates, axis=1), columns[:, n:]], axis=1)
 
     def decode(self, numbers: Ints) -> RuleCodes:
-        """Return the rules of these numbers, each in ``0..count - 1``."""
+        """Return the rules with these numbers, each in ``0..count - 1``."""
         numbers = numbers + self._first
         if self.block.form in ("or", "and"):
             radices = [1 + width for width in (*self.widths[self._gates :], *self.widths[: self._gates])]
@@ -115,14 +115,14 @@ class FormFamily:
         return RuleCodes(digits=digits, votes=chosen[:, n])
 
     def sizes(self, codes: RuleCodes) -> Ints:
-        """Return the number of characters of each rule's literals, which says which of several rules is shortest."""
+        """Return the text length of each rule's literals, to find the shortest of several rules."""
         total = np.zeros(len(codes.digits), dtype=np.int64)
         for i, lengths in enumerate(self._lengths):
             total += lengths[codes.digits[:, i]]
         return total
 
     def rule(self, codes: RuleCodes, row: int) -> Rule:
-        """Return one of the rules as a `Rule`."""
+        """Convert one of the rules to a `Rule`."""
         digits = codes.digits[row].tolist()
         members: list[Rule] = [
             literal.threshold(d - 1) for literal, d in zip(self.block.literals, digits, strict=True) if d

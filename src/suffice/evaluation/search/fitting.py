@@ -25,12 +25,12 @@ _UNREAD = frozenset({"calls", "tokens", "seconds"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defined:
-    """The signals that a search could read for some questions; parts are joined by `|`.
+    """The signals that a search can read for some questions; `|` joins those of several parts.
 
     Attributes:
         recorded: The signals that were recorded.
         signals: The recorded signals with a value somewhere.
-        scores: The smallest and the largest `top_score` of a question; infinite without one.
+        scores: The smallest and the largest `top_score` of any question; infinite without one.
         independent: Whether rounds are independent answers that vote.
     """
 
@@ -57,12 +57,12 @@ class Defined:
 
     @property
     def same_score(self) -> bool:
-        """True if `top_score` is the same in every question, so that it has no z-score."""
+        """True if `top_score` is the same in every question, so that its z-score is undefined."""
         return "top_score" in self.signals and not self.scores[0] < self.scores[1]
 
     @property
     def columns(self) -> dict[str, str]:
-        """The signals that can be read or fitted, with the column that each is read from.
+        """The signals that can be read or fitted, each with the column that it comes from.
 
         A recorded column is preferred to a fitted one.
         """
@@ -82,14 +82,14 @@ def fit(
     metric: str = "em",
     defined: Defined | None = None,
 ) -> Policy:
-    """Fit the signals that were not recorded as columns on tune questions, and return a policy with that state.
+    """Fit the signals that were not recorded, on tune questions, and return a policy with that state.
 
     Args:
         tune: Tune questions.
         signals: The signals that a search reads.
-        target: The outcome that calibrators predict; None = `em`, or `metric` where that needs no gold answers.
-        metric: The quality; also the target if there is no `em` and nothing to calibrate.
-        defined: The available signals, if `tune` has only the columns that something is fitted on.
+        target: The outcome that calibrators predict; None = `em`, or `metric` if that needs no gold answers.
+        metric: The quality; also the target if `em` is missing and no calibrator is needed.
+        defined: The available signals, if `tune` has only the columns needed for fitting.
 
     Raises:
         UnknownSignalError: Signals were neither recorded with a value somewhere nor can be fitted; the message names

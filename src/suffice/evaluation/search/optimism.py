@@ -1,4 +1,4 @@
-"""Optimism of the best rule's lead: the naive estimate beside estimates that select and report on different questions."""
+"""Optimism of the best rule's lead: the naive estimate, and estimates that select and report on different questions."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class RuleEstimate:
     """One estimate of the gain from selecting the best rule within the budget.
 
     Attributes:
-        how: `naive` (selected and reported on the same questions), `nested` (selected on tune), or `cross-fitted`
-            (each question counts with the rule that the other folds select).
+        how: `naive` (selected and reported on the same questions), `nested` (selected on tune), or `cross-fitted` (each
+            question is reported under the rule that the other folds select).
         rules: The selected rules, most frequent first.
         quality: Mean of the metric, in [0, 1].
         calls: Mean calls.
@@ -34,16 +34,16 @@ class RuleEstimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Optimism:
-    """Estimates of how much of a search's best lead is luck.
+    """Estimates of the share of luck in the best rule's lead.
 
     Attributes:
         estimates: Naive, nested and cross-fitted, as far as they are available.
         n_rules: Number of rules that were tried.
         n_distinct: Number of distinct sets of stops among them.
-        n_within: Number of these within the budget, among which the best was selected.
+        n_within: Number of these sets within the budget, among which the best was selected.
         p_raw: One-sided bootstrap p-value of the naive best's lead, as if it had been the only rule.
         p_corrected: The p-value corrected for choosing the best: against the largest lead statistic of all rules within
-            the budget.  NaN if these are too many to test together.
+            the budget.  NaN if there are too many rules to test together.
     """
 
     estimates: tuple[RuleEstimate, ...]
@@ -60,13 +60,13 @@ class Optimism:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trials:
-    """All rules of a space on some questions, with mean metric and costs.
+    """All rules of a space on some questions, with their mean metric and costs.
 
     Attributes:
         explorer: The space on the questions.
         distinct: One rule for each set of stops.
-        means: Mean outcomes of each of them, by name in `OUTCOMES`.
-        budget: Most mean calls of a selected rule.
+        means: Mean outcomes of these rules, by name in `OUTCOMES`.
+        budget: The largest mean number of calls of a selected rule.
     """
 
     explorer: Explorer
@@ -76,12 +76,12 @@ class Trials:
 
     @property
     def best(self) -> int | None:
-        """The position of the best rule within the budget; None where no rule is."""
+        """The position of the best rule within the budget; None if no rule meets the budget."""
         return best_within(self.means["quality"], self.means["calls"], self.budget)
 
 
 def best_within(quality: Floats, calls: Floats, budget: float) -> int | None:
-    """Return the position of the best quality within the budget; among equals the fewest calls, then the first.
+    """Return the position of the best quality within the budget; among ties the fewest calls, then the first.
 
     >>> best_within(np.array([0.5, 0.7, 0.9]), np.array([1.0, 3.0, 3.1]), 3.0)
     1

@@ -1,4 +1,4 @@
-"""Several random orders of each question's independent samples, as rows of one unit; orders follow from the question's name."""
+"""Random orders of each question's independent samples, as rows of one unit; the question's name determines them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from suffice.recordings.recording import Recording
 
 
 def ordered_metadata(metadata: Mapping[str, Any], n: int) -> dict[str, Any]:
-    """Return the metadata of a recording whose questions come in `n` orders."""
+    """Return the metadata of a recording whose questions appear in `n` orders."""
     kept = {name: value for name, value in metadata.items() if name != "exchangeable"}
     return {**kept, "independent": True, "orders": n}
 
 
 def in_orders(recording: Recording, n: int, seed: int) -> RecordingBlock:
-    """Return each question in `n` orders of its samples, as rows of one cluster, so that resampling draws whole questions."""
+    """Return each question in `n` orders of its samples, as rows of one cluster, so that it is drawn as a whole."""
     units = np.array([str(unit) for unit in recording.clusters.tolist()], dtype=object)[recording.row_question]
     tables = []
     for number, places in enumerate(drawn_orders(recording, n, seed), 1):

@@ -1,4 +1,4 @@
-"""Functions that a search runs on one part of a recording, in any process; their results can be added over parts."""
+"""Functions of a search that run on one part of a recording, in any process; their results can be added."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def with_facts(
 
 
 def facts_in(reading: SearchReading, columns: Sequence[str], place: PlacedPiece) -> Facts:
-    """Return the facts about all questions of a piece."""
+    """Return facts about all questions of a piece."""
     return reduce(add, map(facts_of, reading.stored(place, columns)), Facts.none())
 
 
 def names_in(reading: SearchReading, texts: Keys, place: PlacedPiece) -> list[tuple[str, str]]:
-    """Return the unit and the text of the questions whose text is among `texts`."""
+    """Return unit and text of the questions whose text is in `texts`."""
     blocks = reading.stored(place, {"question"})  # failed questions count too, since they also link others in `split`
     return [question for block in blocks for question in questions_with_texts(block, texts)]
 
@@ -55,7 +55,7 @@ def names_in(reading: SearchReading, texts: Keys, place: PlacedPiece) -> list[tu
 def rows_in(
     reading: SearchReading, columns: Sequence[str], keys: Mapping[int, Keys], place: PlacedPiece
 ) -> list[pa.Table]:
-    """Return the rows of some questions of a piece, by the keys of each recording."""
+    """Return the rows of some of a piece's questions, given by the keys for each recording."""
     tables = []
     for block in reading.stored(place, columns):
         mine = np.isin(keys_of(block.question_ids), keys.get(place.recording, []))
@@ -65,7 +65,7 @@ def rows_in(
 
 
 def defined_in(reading: SearchReading, columns: Sequence[str], place: PlacedPiece) -> dict[str, Defined]:
-    """Return, by prompt, the signals that tune questions have among `columns`."""
+    """Return, by prompt, the signals among `columns` that tune questions have."""
     there: dict[str, Defined] = {}
     for block in reading.blocks(place, columns, tune=True):
         for prompt, part in reading.by_prompt(place, block).items():
@@ -75,13 +75,13 @@ def defined_in(reading: SearchReading, columns: Sequence[str], place: PlacedPiec
 
 
 def tables_in(reading: SearchReading, columns: Sequence[str], place: PlacedPiece) -> list[pa.Table]:
-    """Return some columns of the tune questions, for fits that need all questions at once."""
+    """Return columns of the tune questions, for fits that need all questions at once."""
     blocks = reading.blocks(place, columns, tune=True)
     return [block.table.select([name for name in columns if name in block.table.column_names]) for block in blocks]
 
 
 def ranges_in(reading: SearchReading, literals: Sequence[tuple[str, Literal]], place: PlacedPiece) -> Floats:
-    """Return the smallest and the largest value that each literal of a prompt reads on tune, shape ``(n_literals, 2)``."""
+    """Return the smallest and largest value on tune questions that each literal reads, shape ``(n_literals, 2)``."""
     ends = np.tile([np.inf, -np.inf], (len(literals), 1))
     for questions in reading.questions(place, tune=True):
         for i, (prompt, literal) in enumerate(literals if questions.sides else ()):
@@ -102,14 +102,14 @@ def sums_alone_in(reading: SearchReading, spaces: Sequence[Space], place: Placed
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Checks:
-    """Checks and notes on the questions of one side; those of other parts can be added.
+    """Checks of some questions, and notes on them; those of other parts can be added.
 
     Attributes:
-        notes: In words.
+        notes: Notes in words.
         definedness: Counts of defined signals, by prompt and start round.
         selected: Questions that the recording's own models have seen.
         silent: Questions in which no round has an answer, if the metric compares answers.
-        left_out: Units that some prompt lacks.
+        left_out: Number of units that some prompt lacks.
     """
 
     notes: dict[str, None] = field(default_factory=dict)
@@ -166,7 +166,7 @@ class Checks:
 def sums_in(
     reading: SearchReading, space: Space, place: PlacedPiece
 ) -> tuple[tuple[RuleSums, Checks], tuple[RuleSums, Checks]]:
-    """Return the sums of every rule over tune questions and over searched ones, and the checks of each side."""
+    """Return the sums of every rule over tune questions and over searched ones, with checks of both."""
     tune, searched = (RuleSums.zero(space.count), Checks()), (reading.searched_sums(space.count), Checks())
     for is_tune, (sums, checks) in ((True, tune), (False, searched)):
         for questions in reading.questions(place, tune=is_tune):
@@ -178,12 +178,12 @@ def sums_in(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparisons:
-    """The rules that are compared with the baseline question by question.
+    """The rules that are compared with the baseline, question by question.
 
     Attributes:
-        rules: Numbers of rules, by name.
+        rules: The number of each compared rule in the space, by the rule's name.
         by_fold: The number of the rule that is evaluated on each fold; empty = not compared.
-        named: The name of `tasr` for each prompt on which it is compared.
+        named: The name under which `tasr` is compared, by prompt.
     """
 
     rules: dict[str, int]
@@ -224,7 +224,7 @@ class ComparisonSums:
 def comparisons_in(
     reading: SearchReading, space: Space, comparisons: Comparisons, place: PlacedPiece
 ) -> ComparisonSums | None:
-    """Return the sums of the compared rules over the searched questions of a part; None if there are none."""
+    """Return the sums of the compared rules over a part's searched questions; None if it has none."""
     total: ComparisonSums | None = None
     for questions in reading.questions(place, tune=False):
         for rows in whole_units(np.argsort(questions.units, kind="stable"), questions.units, _DRAWN_AT_ONCE):
@@ -267,7 +267,7 @@ def _comparison_sums(
 
 
 def family_in(reading: SearchReading, space: Space, numbers: Positions, place: PlacedPiece) -> tuple[Floats, Floats]:
-    """Return, for every draw, the sums of the differences of many rules and the number of rows."""
+    """Return, for each bootstrap draw, the sums of the differences of many rules, and the number of rows."""
     n_resamples = reading.resampling.n_resamples
     drawn, sizes = np.zeros((len(numbers), n_resamples)), np.zeros(n_resamples)
     for questions in reading.questions(place, tune=False):
@@ -283,7 +283,7 @@ def family_in(reading: SearchReading, space: Space, numbers: Positions, place: P
 def intervals_in(
     reading: SearchReading, space: Space, numbers: Positions, place: PlacedPiece
 ) -> list[ThresholdIntervals]:
-    """Return the intervals in which thresholds of some rules can move without changing a stop in the part."""
+    """Return the intervals in which thresholds of some rules can vary without changing a stop in the part."""
     intervals: list[ThresholdIntervals] = []
     for questions in reading.questions(place, tune=False):
         for rows in slices(np.arange(len(questions)), _DRAWN_AT_ONCE):
@@ -292,7 +292,7 @@ def intervals_in(
 
 
 def narrowed(first: Sequence[ThresholdIntervals], second: Sequence[ThresholdIntervals]) -> list[ThresholdIntervals]:
-    """Intersect two lists of intervals rule by rule; one without questions leaves the other unchanged."""
+    """Intersect two lists of intervals rule by rule; a list without questions leaves the other unchanged."""
     if not first or not second:
         return [*(first or second)]
     return [

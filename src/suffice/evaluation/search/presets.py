@@ -1,4 +1,4 @@
-"""The published spaces, and spaces of the same form for the signals that a recording has."""
+"""The published spaces, and spaces of the same form for a recording's own signals."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LOWEST = {"overlap": 0.0}
 
 
 def _literals(names: Iterable[str], low: Mapping[str, float] = _LOWEST) -> tuple[Literal, ...]:
-    """Return one literal for each signal: a boolean must hold, and for other signals the threshold is found on tune."""
+    """Return one literal for each signal: a boolean must hold; other thresholds are chosen on tune questions."""
     return tuple(
         Literal(signal=name, comparison=">=", thresholds=(1.0,))
         if SIGNALS[name].unit == "bool"
@@ -62,7 +62,7 @@ def available(columns: Collection[str]) -> Space:
         columns: The signals that a recording has, or that can be fitted on it.
 
     Raises:
-        DataError: None of them is there.
+        DataError: None of these signals is available.
     """
     names = [name for name in _AVAILABLE if name in columns]
     if not names:
@@ -89,10 +89,10 @@ def votes() -> Space:
 
 
 def preset(name: str) -> Space:
-    """Return a published space by its name.
+    """Return a published space by name.
 
     Raises:
-        DataError: There is none of that name.
+        DataError: There is no space of that name.
     """
     if name not in PRESETS:
         raise NotFoundError(

@@ -1,4 +1,4 @@
-"""Read the pieces of a search: block by block, divided into tune and searched questions, and by prompt."""
+"""Read the pieces of a search block by block, and divide them by prompt and into tune and searched questions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class PlacedPiece:
     Attributes:
         recording: The position in `SearchReading.recordings`.
         piece: The piece.
-        is_together: Whether it consists of the questions of that recording in `SearchReading.together`.
+        is_together: Whether the piece consists of the recording's questions in `SearchReading.together`.
     """
 
     recording: int
@@ -56,17 +56,17 @@ class SearchReading:
     """The settings for reading every piece of a search.
 
     Attributes:
-        recordings: The searched recording, and second the tune recording, if there is one.
-        share: The rule that chooses tune questions; None if they have a recording of their own.
+        recordings: The searched recording, then the tune recording if there is one.
+        share: The choice of tune questions; None if they have a recording of their own.
         goal: The goal of the search.
         resampling: Settings of the draws of questions.
         folds: Number of folds of the cross-fitted estimate.
         orders: Number of random orders of each question's independent samples; 1 = rounds follow one another.
         several: For each recording, whether its rounds have several prompts.
-        policies: By prompt, the fitted state with a rule that reads every signal of the search; none before anything is
-            fitted.
-        apart: By recording, the sorted keys of questions that are skipped when its pieces are read.
-        together: The skipped questions, in memory: they share units with others, and parts might divide a unit.
+        policies: A policy for each prompt, with the fitted state and a rule that reads every signal of the search;
+            empty before fitting.
+        apart: For each recording, the sorted keys of questions to skip when its pieces are read.
+        together: The skipped questions, in memory: they share units with others, and parts might split a unit.
         facts: Facts of the pieces read so far, to compare with the headers of their files.
         kept: Cache of the prepared questions of pieces in memory, by piece and side.
     """
@@ -85,11 +85,11 @@ class SearchReading:
     kept: dict[tuple[PlacedPiece, bool], list[Questions]] = field(default_factory=dict)
 
     def pieces(self, columns: Iterable[str], *, tune: bool | None = None) -> list[PlacedPiece]:
-        """Return the pieces with tune questions, or those with searched ones.
+        """Return the pieces with tune questions, or with searched ones.
 
         Args:
             columns: The columns to be read.
-            tune: Whether to return those with tune questions or with searched ones; None = all.
+            tune: True for pieces with tune questions, False for searched ones, None for all.
         """
         names = [*columns]
         places = []
@@ -110,11 +110,11 @@ class SearchReading:
 
     @property
     def sent(self) -> SearchReading:
-        """A copy to send to other processes, without what they do not need."""
+        """A copy to send to other processes, without data that they do not need."""
         return replace(self, together={}, kept={})
 
     def stored(self, place: PlacedPiece, columns: Iterable[str]) -> Iterator[RecordingBlock]:
-        """Yield the questions of a piece in blocks, skipping questions of a file that are kept in memory."""
+        """Yield the questions of a piece in blocks, except those that are held in memory already."""
         reader = self._source(place).reader(place.piece, columns)
         apart = None if place.is_together else self.apart.get(place.recording)
         for block in reader:
@@ -127,7 +127,7 @@ class SearchReading:
         self.facts.append(reader.facts)
 
     def blocks(self, place: PlacedPiece, columns: Iterable[str], *, tune: bool) -> Iterator[RecordingBlock]:
-        """Yield the tune questions or the searched ones of a piece without failed ones; samples in all their orders."""
+        """Yield the tune or searched questions of a piece, without failed ones; samples appear in all orders."""
         if self.share is None and tune != (place.recording == 1):
             return
         for block in filter(None, map(complete, self.stored(place, columns))):
@@ -172,7 +172,7 @@ class SearchReading:
             yield from some
 
     def _prepared(self, place: PlacedPiece, block: RecordingBlock) -> Questions | None:
-        """Prepare the questions of a block for a search; None if it has no rounds of the prompts that rules read."""
+        """Prepare a block's questions for a search; None if it has no rounds of the prompts that rules read."""
         parts, (first, *others) = self.by_prompt(place, block), self.policies
         if not others and not first and len(parts) == 1 and not self.several[place.recording]:
             parts = {first: next(iter(parts.values()))}  # the only prompt counts under any name
@@ -189,7 +189,7 @@ class SearchReading:
         return Questions.of(there, self.policies, metric=goal.metric, baseline=goal.baseline, recorded=recorded)
 
     def searched_sums(self, n_rules: int) -> RuleSums:
-        """Return empty sums of rules for searched questions; folds and errors are only kept if there are draws."""
+        """Return empty sums of rules for searched questions; folds and errors are kept only if there are draws."""
         draws = self.resampling.n_resamples > 0
         return RuleSums.zero(n_rules, self.folds if draws else 1, tokens=True, errors=draws)
 
@@ -199,5 +199,5 @@ class SearchReading:
         return (numbers % np.uint64(self.folds)).astype(np.int64)
 
     def weights(self, units: Keys) -> Floats:
-        """Return the draws of units; if resampling is off, a single draw, which shows no spread."""
+        """Return the draws of units; if resampling is off, a single draw."""
         return poisson_weights(units, max(1, self.resampling.n_resamples), seed=self.resampling.seed)

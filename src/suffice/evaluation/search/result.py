@@ -1,4 +1,4 @@
-"""The result of a search: one row for each distinct set of stops, as columns, tables and parquet."""
+"""The result of a search, with one row for each distinct set of stops: columns, tables and parquet."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _MOST_SHOWN = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Named:
-    """A published rule that is always shown and not counted.
+    """A published rule that is always shown, but not counted in the search.
 
     Attributes:
         name: Its name.
@@ -80,11 +80,11 @@ class Named:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """The rule that tune questions select within the budget.
+    """The rule selected on tune questions within the budget.
 
     Attributes:
         policy: The selected rule with its fitted state and provenance.
-        prompt: The prompt whose rounds it reads.
+        prompt: The prompt whose rounds the rule reads.
         quality: Mean of the metric on tune, "selected there".
         calls: Mean calls on tune.
         headline: One sentence about the searched questions.
@@ -100,34 +100,34 @@ class Chosen:
 
     @property
     def point(self) -> tuple[float, float]:
-        """Mean quality and calls on the searched questions."""
+        """Mean quality and calls on the searched questions, as a point."""
         return self.estimate.quality, self.estimate.calls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult(Evaluation):
-    """A search; arrays have one entry for each distinct set of stops.
+    """A search's result; arrays have one entry for each distinct set of stops.
 
     Attributes:
         explorer: The space, with its thresholds, on the searched questions of the first part; in memory, on all.
         intervals: A function that reads the questions again and returns the intervals of rules' thresholds, see
             `equivalent_intervals`.
-        baselines: By prompt: mean quality and calls of the baseline.
+        baselines: Mean quality and calls of the baseline, by prompt.
         distinct: One rule for each set of stops.
-        columns: By name: `quality`, `calls`, `tokens`; with draws also `delta`, `low`, `high` and the same
-            with the prefix `calls_`: differences to the baseline with t intervals.
-        front: True for rules on the Pareto front: no other has at most their calls and at least their quality, and is
-            better in one.
+        columns: Figures by name: `quality`, `calls`, `tokens`; with draws also the differences to the baseline with t
+            intervals, `delta`, `low`, `high`, and the same for calls with the prefix `calls_`.
+        front: Mask of the rules on the Pareto front: no other rule has at most their calls and at least their quality,
+            and is better in one.
         metric: The quality.
-        budget: Most mean calls of a selected rule.
+        budget: The largest mean number of calls of a selected rule.
         baseline: The baseline of differences.
-        locked: The thresholds that were found on tune.
-        named: Published rules outside the count.
+        locked: The thresholds that were chosen on tune questions.
+        named: Published rules, which are not counted in the search.
         best: The position of the naive best within the budget, "selected here"; None if there is none.
-        chosen: The rule that tune selects; None if no rule meets the budget there.
+        chosen: The rule selected on tune questions; None if no rule meets the budget on these.
         optimism: Estimates of how much of the best rule's lead is luck; None without draws, or if no rule meets the
             budget.
-        n_tune: Tune questions.
+        n_tune: Number of tune questions.
     """
 
     explorer: Explorer
@@ -148,14 +148,14 @@ class SearchResult(Evaluation):
 
     @property
     def n_rules(self) -> int:
-        """Rules that were tried."""
+        """The number of rules that were tried."""
         return self.explorer.space.count
 
     def rows(self, positions: Sequence[int] | npt.NDArray[np.int64]) -> list[dict[str, Any]]:
-        """Return rows as plain values, with the text of the rule and the intervals of its thresholds.
+        """Return rows as plain values, with the rule's text and the intervals of its thresholds.
 
         Args:
-            positions: Which rows, in any order.
+            positions: Positions of the rows, in any order.
         """
         wanted = np.asarray(positions, dtype=np.int64)
         order = np.argsort(wanted, kind="stable")
@@ -180,7 +180,10 @@ class SearchResult(Evaluation):
 
     @property
     def shown(self) -> list[int]:
-        """The positions of the front, by calls; if it is long, an even selection with both ends and the best."""
+        """The positions of the front's points to show, by calls; a long front is thinned.
+
+        Its ends and the best rule always stay.
+        """
         front = np.flatnonzero(self.front)
         front = front[np.argsort(self.columns["calls"][front], kind="stable")]
         if len(front) > _MOST_SHOWN:
@@ -198,13 +201,13 @@ class SearchResult(Evaluation):
         return Chart(search_chart(self))
 
     def tables(self) -> list[Table]:
-        """Return locked thresholds, the front, and the optimism."""
+        """Return the tables of locked thresholds, the front, and the optimism."""
         locked = [_locked_table(self)] if self.locked else []
         optimism = [] if self.optimism is None else [_optimism_table(self, self.optimism)]
         return [*locked, _front_table(self), *optimism]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values with only the rules of the front; NaN becomes None."""
+        """Return JSON-ready values, with only the rules on the front; NaN becomes None."""
         chosen = self.chosen
         values: dict[str, Any] = jsonable(
             {
@@ -264,7 +267,7 @@ def _finite_ends(intervals: ThresholdIntervals) -> dict[str, list[float | None]]
 
 
 def _with_intervals(row: Mapping[str, Any]) -> str:
-    """Return a rule's text with each threshold, except those on booleans, replaced by its interval of equivalent values."""
+    """Return a rule's text with each threshold replaced by its interval of equivalent values, except on booleans."""
     text = str(row["rule"])
     for literal, (low, high) in row["thresholds"].items():
         ends = ["" if end is None else f"{end:.4g}" for end in (low, high)]
@@ -355,7 +358,7 @@ def _optimism_table(result: SearchResult, optimism: Optimism) -> Table:
 
 
 def search_chart(result: SearchResult) -> dict[str, Any]:
-    """Return quality (in points) against calls: the distinct rules, with the front as a line, and the budget."""
+    """Chart quality (in points) against calls: the distinct rules, the front as a line, and the budget."""
     points = _rule_points(result)
     x, y = axis_of("calls", COST_TITLES["calls"]), axis_of("quality", f"{result.metric.upper()}, points")
     names, colours, shapes = [*_RULE_MARKS], *map(list, zip(*_RULE_MARKS.values(), strict=True))

@@ -1,4 +1,4 @@
-"""Recordings in memory or on disk, as sources that a search reads block by block."""
+"""Recordings in memory or on disk, in the form that a search reads block by block."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SearchSource(Source):
 
     Raises:
         DataError: There is no such recording, or it has no rows.
-        SchemaError: It is not a recording, or is damaged.
+        SchemaError: The file is not a recording, or is damaged.
     """
 
     def reader(self, piece: Piece, columns: Iterable[str]) -> BlockReader:
@@ -39,7 +39,7 @@ class SearchSource(Source):
 
         Args:
             piece: The piece.
-            columns: The columns to read; the name of the question, its rounds, end and cluster are always added.
+            columns: The columns to read; the question's name, rounds, end and cluster are always added.
         """
         wanted = {*_ALWAYS, *source_columns({*columns}, self.schema)}
         return self.blocks(piece, [name for name in self.schema.names if name in wanted], _BLOCK_ROWS)
@@ -49,9 +49,9 @@ class MemorySource:
     """A recording in memory that is searched as one piece, sorted by question and round.
 
     Args:
-        table: Its rows, in any order.
-        header: Its metadata.
-        index: Its rounds.
+        table: The rows, in any order.
+        header: The metadata.
+        index: The numbers of the rounds.
     """
 
     is_on_disk = False
@@ -64,15 +64,15 @@ class MemorySource:
         self._order = pc.sort_indices(table.select(["question_id", "round"]), sort_keys=order)
 
     def empty(self) -> RecordingBlock:
-        """Return the recording without its rows, which is enough to build a policy for it."""
+        """Return the recording without its rows, to build a policy for it."""
         return RecordingBlock(self.schema.empty_table(), self.header, self.index, np.zeros(0, dtype=np.int64))
 
     def pieces(self, columns: Sequence[str], rows: int) -> list[Piece]:  # noqa: ARG002 - as of a file
-        """Return the one piece; it needs no name, since an error cannot mean another part."""
+        """Return the whole recording as one piece, without a name, since errors need not distinguish parts."""
         return [Piece(0, range(0), "")]
 
     def reader(self, piece: Piece, columns: Iterable[str]) -> _WholeReader:  # noqa: ARG002 - there is one
-        """Return all questions as one block; texts are read if they decide which questions belong together."""
+        """Return all questions as one block; texts are included if they define the units."""
         wanted = {
             *_ALWAYS,
             *source_columns({*columns}, self.schema),
@@ -87,7 +87,7 @@ class MemorySource:
 
 
 def _decoded(table: pa.Table) -> pa.Table:
-    """Return a table with texts stored as in a file; a user's table may have dictionary-encoded columns."""
+    """Decode dictionary-encoded columns, which a user's table may have, so that texts are stored as in a file."""
     for place, column in enumerate(table.schema):
         if pa.types.is_dictionary(column.type):
             plain = column.with_type(column.type.value_type)
@@ -111,14 +111,14 @@ class _WholeReader:
 
 
 def source_of(recording: Recording | str | Path) -> SearchSource | MemorySource:
-    """Return the source of a recording in memory, or of one at a path."""
+    """Return the source of a recording, which is in memory or at a path."""
     if isinstance(recording, Recording):
         return MemorySource(recording.table, recording.metadata, recording.index)
     return SearchSource(recording)
 
 
 def check_jobs(sources: Sequence[SearchSource | MemorySource], jobs: int) -> None:
-    """Raise a `DataError` if several processes shall read a recording in memory."""
+    """Raise a `DataError` if several processes are requested for a recording in memory."""
     if jobs > 1 and any(isinstance(each, MemorySource) for each in sources):
         raise DataError(
             "a recording in memory is searched in this process: give its path to search its parts in several"
@@ -126,7 +126,7 @@ def check_jobs(sources: Sequence[SearchSource | MemorySource], jobs: int) -> Non
 
 
 def is_clustered(schema: pa.Schema) -> bool:
-    """Return whether a column says which questions belong together; otherwise questions with the same text do."""
+    """Return whether a column defines the units; otherwise questions with the same text form a unit."""
     return "cluster" in schema.names
 
 
@@ -144,7 +144,7 @@ def cost_columns(empty: RecordingBlock) -> set[str]:
 
 
 def complete(block: RecordingBlock) -> RecordingBlock | None:
-    """Return the questions of a block that did not fail while recording; None if all did."""
+    """Return a block's questions that did not fail while recording; None if all failed."""
     failed = block.failed
     if failed.all():
         return None

@@ -1,4 +1,4 @@
-"""Spaces of rules for a search, as values whose size is known by formula before any rule is built."""
+"""Spaces of rules to search; a space's size is computed by a formula, without building a rule."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ MOST_RULES = 20_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Literal:
-    """A comparison of one signal, with the thresholds that a search tries.
+    """A comparison of one signal with the thresholds that a search tries.
 
     Attributes:
         signal: The signal.
         comparison: `>`, `>=`, `<` or `<=`.
-        thresholds: The values, in the signal's unit; empty = found on tune questions.
+        thresholds: The values, in the signal's unit; empty = choose them on tune questions.
         grid: If `thresholds` is empty: the number of evenly spaced values between the signal's extremes on tune to try;
-            0 = one value, which is best by itself and locked before the search.
+            0 = a single value, the best one for a rule of this literal alone, locked before the search.
         low: If `thresholds` is empty: lower end of those values if the signal's smallest value on tune is higher; None
             = they start at the smallest value.
     """
@@ -58,7 +58,7 @@ class Literal:
 
     @property
     def width(self) -> int:
-        """Number of thresholds that are tried."""
+        """The number of thresholds to try."""
         return len(self.thresholds) or self.grid or 1
 
     @property
@@ -73,12 +73,13 @@ class Literal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """All rules of one form over some literals, each of them at most once in a rule.
+    """All rules of one form over some literals; a rule contains a literal at most once.
 
     Attributes:
         form: `or`: every non-empty subset, joined by `|`.  `and`: joined by `&`.  `dnf`: every disjunctive normal form
-            in which no literal repeats, that is every set partition of every non-empty subset, its blocks joined by `&`
-            and then by `|`.  `k_of_n`: at least k of every non-empty subset, for every k up to its size.
+            without repeated literals, that is every set partition of every non-empty subset, with `&` within its blocks
+            and `|` between them.  `k_of_n`: "at least k of n literals", for every non-empty subset and every k up to
+            its size n.
         literals: The literals.
         prompt: The prompt whose rounds these rules read: the name before the `@` of the column `prompt_id`; "" for
             the recording's only prompt, or the one that no other block names.
@@ -98,7 +99,7 @@ class Block:
 
     @property
     def count(self) -> int:
-        """Number of rules, computed by formula.
+        """The number of rules, computed by formula.
 
         With e_m the sum over all subsets of m literals of the product of their numbers of thresholds: the sum over m of
         e_m for `or` and `and`, of Bell(m) * e_m for `dnf`, of m * e_m for `k_of_n`.
@@ -115,11 +116,11 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Space:
-    """A set of rules to search, as families with values of patience and highest round.
+    """A set of rules to search: families of rules, each with values of patience and highest round.
 
     Attributes:
-        name: Its name in reports.
-        blocks: The families of rules; a rule that is in two of them counts twice.
+        name: Name of the space in reports.
+        blocks: The families of rules; a rule in two families counts twice.
         patience: Numbers of consecutive rounds in which a rule must fire; each value is tried with every rule.
         max_rounds: Highest rounds; each value is tried with every rule.  Empty = the highest recorded round.
     """
@@ -136,12 +137,12 @@ class Space:
 
     @property
     def variants(self) -> int:
-        """Number of combinations of patience and highest round that each rule of a block is tried with."""
+        """The number of combinations of patience and highest round that each rule is tried with."""
         return len(self.patience) * max(1, len(self.max_rounds))
 
     @property
     def count(self) -> int:
-        """Number of rules, computed by formula."""
+        """The number of rules, computed by formula."""
         return self.variants * sum(block.count for block in self.blocks)
 
     def check(self) -> None:

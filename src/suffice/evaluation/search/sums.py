@@ -1,4 +1,4 @@
-"""Sums of outcomes over questions for every rule of a space; they add up over parts, and take a few numbers per rule."""
+"""Sums of outcomes over questions for every rule of a space; sums of parts can be added."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class UnitCounts:
     """Counts of units and rows; counts of other parts can be added.
 
     Attributes:
-        units: Number of units: questions, or clusters of rows that repeat one.
-        rows: Number of their rows.
+        units: Number of units: questions, or clusters of rows that repeat a question.
+        rows: Number of rows in these units.
         squares: The sum of the squares of each unit's number of rows.
     """
 
@@ -47,11 +47,11 @@ class UnitCounts:
     squares: int = 0
 
     def add(self, sizes: npt.NDArray[np.int64]) -> None:
-        """Add units with these numbers of rows."""
+        """Add units, given their numbers of rows."""
         self.add_counts(UnitCounts(units=len(sizes), rows=int(sizes.sum()), squares=int((sizes**2).sum())))
 
     def add_counts(self, other: UnitCounts) -> None:
-        """Add other units."""
+        """Add the counts of other units."""
         self.units += other.units
         self.rows += other.rows
         self.squares += other.squares
@@ -63,7 +63,7 @@ class UnitCounts:
         rows at once.
 
         Args:
-            sums: Over all rows.
+            sums: Sums over all rows.
             squares: The sums of the squares of each unit's sum.
             products: The sums of each unit's sum times its number of rows.
         """
@@ -81,9 +81,9 @@ class UnitSums:
     """Sums of several paired differences over units, in total and in every draw; sums of other units can be added.
 
     Attributes:
-        drawn: Sums of each unit's rows, and in every draw over all rows.
+        drawn: Sums over each unit's rows, in total and in every draw.
         products: The sums of each unit's sum times its number of rows, shape ``(n_differences,)``.
-        counts: Of the units.
+        counts: Counts of the units.
     """
 
     drawn: DrawnSums
@@ -92,12 +92,13 @@ class UnitSums:
 
     @classmethod
     def of(cls, deltas: Floats, units: Keys, weights: Callable[[Keys], Floats]) -> Self:
-        """Return the sums of differences, shape ``(n_differences, n_rows)``, no NaN.
+        """Compute the sums of differences, which have shape ``(n_differences, n_rows)`` and no NaN.
 
         Args:
             deltas: The differences.
             units: The key of each row's unit.
-            weights: Function from keys to how often each unit is drawn, shape ``(n_resamples, n_units)``.
+            weights: Function from keys to the number of times that each unit is drawn, shape ``(n_resamples,
+                n_units)``.
         """
         keys, place, sizes = np.unique(units, return_inverse=True, return_counts=True)
         order = np.argsort(place.reshape(-1), kind="stable")
@@ -136,13 +137,13 @@ class RuleSums:
 
     Attributes:
         hashes: A hash of each rule's stops, shape ``(n_rules,)``: a sum of random numbers modulo 2**64.
-        folds: By name in `FOLDED`: sums over the questions of each fold, shape ``(n_folds, n_rules)``.
-        more: By name: further sums, shape ``(n_rules,)``; empty if only the choice of a rule matters.
-        repeats: By name in `FOLDED`: sums of each unit's difference times its number of rows beyond the first; empty if
+        folds: Sums over the questions of each fold, by name in `FOLDED`, shape ``(n_folds, n_rules)``.
+        more: Further sums by name, shape ``(n_rules,)``; empty if they are only needed to choose a rule.
+        repeats: Sums of each unit's difference times its number of rows beyond the first, by name in `FOLDED`; empty if
             no unit has several rows.
-        sizes: Questions in each fold, shape ``(n_folds,)``.
-        counts: Units and rows.
-        baseline: By prompt and name in `FOLDED`: the sum of the baseline over all questions.
+        sizes: Number of questions in each fold, shape ``(n_folds,)``.
+        counts: Counts of units and rows.
+        baseline: The sums of the baseline over all questions, by prompt and name in `FOLDED`.
     """
 
     hashes: Hashes
@@ -155,13 +156,13 @@ class RuleSums:
 
     @classmethod
     def zero(cls, n_rules: int, n_folds: int = 1, *, tokens: bool = False, errors: bool = False) -> Self:
-        """Return the sums over no questions.
+        """Return sums over no questions, all zero.
 
         Args:
-            n_rules: Rules of the space.
-            n_folds: Folds.
-            tokens: Whether to sum tokens too.
-            errors: Whether to sum what standard errors of differences need.
+            n_rules: Number of rules.
+            n_folds: Number of folds.
+            tokens: Whether to sum tokens, too.
+            errors: Whether to keep the sums that standard errors of differences need.
         """
         more = [*(["tokens"] if tokens else []), *(_SQUARES if errors else [])]
         return cls(
@@ -175,7 +176,7 @@ class RuleSums:
 
     @property
     def n(self) -> int:
-        """Questions."""
+        """The number of questions."""
         return self.counts.rows
 
     @property
@@ -190,7 +191,10 @@ class RuleSums:
         return {name: values / self.n for name, values in sums.items()}
 
     def differences(self, explorer: Explorer, name: str, numbers: Positions) -> tuple[Floats, Floats]:
-        """Return the mean differences of the rules with sorted `numbers` to the baseline of their prompt, and the standard errors."""
+        """Return mean differences to the baseline, and standard errors, of the rules `numbers` (sorted).
+
+        Each rule is compared with the baseline of its own prompt.
+        """
         total = self.folds[name].sum(axis=0)[numbers]
         for part, section, _, _ in explorer.where(numbers):
             total[part] -= self.baseline[section.prompt][name]
@@ -214,10 +218,10 @@ class RuleSums:
             mine[name] += sums[name]
 
     def add_questions(self, space: Space, questions: Questions, fold: Positions | None = None) -> None:
-        """Add the sums over questions; a unit must be added as a whole.
+        """Add sums over questions; each unit must be added as a whole.
 
         Args:
-            space: With its thresholds.
+            space: The space, with its thresholds.
             questions: The questions.
             fold: The fold of each question, the same within a unit, shape ``(n_questions,)``; None = all are in the
                 first fold.
@@ -241,7 +245,7 @@ class RuleSums:
                 self._add_units(space, questions.rows(rows), number)
 
     def _add_units(self, space: Space, questions: Questions, fold: int) -> None:
-        """Add units of several rows, which must be adjacent, since the squares are of their sums."""
+        """Add units of several rows, which must be adjacent, because each unit's sum is squared."""
         explorer = Explorer(space, questions)
         begin = np.flatnonzero(np.concatenate([[True], questions.units[1:] != questions.units[:-1]]))
         sizes = np.diff(begin, append=len(questions))
@@ -280,13 +284,13 @@ class RuleSums:
 
 
 def slices(rows: Positions, size: int) -> Iterator[Positions]:
-    """Yield rows in pieces of a size."""
+    """Yield rows in pieces of `size` rows."""
     for start in range(0, len(rows), size):
         yield rows[start : start + size]
 
 
 def whole_units(rows: Positions, units: Keys, size: int) -> Iterator[Positions]:
-    """Yield rows sorted by unit, in pieces of whole units with about `size` rows."""
+    """Yield rows sorted by unit, in pieces of whole units of about `size` rows."""
     ends = np.flatnonzero(np.diff(units[rows])) + 1
     begin = 0
     for end in [*ends.tolist(), len(rows)]:
@@ -296,7 +300,7 @@ def whole_units(rows: Positions, units: Keys, size: int) -> Iterator[Positions]:
 
 
 def _rule_places(section: Section, step: int) -> Iterator[tuple[slice, Positions]]:
-    """Yield the rules of a section in parts: their numbers in the space, and their columns in the tables, ``(n_rules, n_questions)``."""
+    """Yield the rules of a section in parts: their numbers in the space, and their columns in the side's tables."""
     for start in range(0, section.family.count, step):
         numbers = np.arange(start, min(start + step, section.family.count))
         codes = section.family.decode(numbers)
@@ -309,7 +313,7 @@ def _rule_places(section: Section, step: int) -> Iterator[tuple[slice, Positions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _StopTables:
-    """Look-up tables of a side's outcomes, summed over groups of questions for every combination of their stops.
+    """Look-up tables of a side's outcomes, summed over groups of questions for each combination of their stops.
 
     Attributes:
         width: Number of possible stops of one question.
@@ -353,7 +357,7 @@ class _StopTables:
 
 
 def _combined(table: npt.NDArray[Any], groups: Sequence[tuple[slice, int]]) -> npt.NDArray[Any]:
-    """Return the sums of the rows of each group for every combination of their columns, flat."""
+    """Return the sums over each group's rows for every combination of their columns, as a flat array."""
     (first, count), *others = groups
     sums = table[first]
     for group, n in others:

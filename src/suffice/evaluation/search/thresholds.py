@@ -1,4 +1,4 @@
-"""The best threshold of each signal by itself, found on tune questions and locked before the search (TASR section 5.3)."""
+"""The best threshold of each signal alone, chosen on tune questions and locked before the search (TASR section 5.3)."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class Locked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThresholdTrial:
-    """A literal without thresholds, with the values that are tried for it.
+    """A literal without thresholds, and the values to try for it.
 
     Attributes:
         prompt: The prompt whose rounds it reads.
         literal: The literal with all of these values.
-        is_locked: Whether one of the values is locked for it; a grid keeps all.
+        is_locked: Whether one value is chosen and locked; a grid keeps all values.
     """
 
     prompt: str
@@ -55,13 +55,13 @@ class ThresholdTrial:
 
     @property
     def alone(self) -> Space:
-        """The space of the rules with only this literal."""
+        """The space of rules that consist of this literal alone."""
         blocks = (Block(form="or", literals=(self.literal,), prompt=self.prompt),)
         return Space(name=self.literal.signal, blocks=blocks)
 
 
 def open_literals(space: Space, prompts: Sequence[str]) -> list[tuple[str, Literal]]:
-    """Return the literals without thresholds, each once, with the prompt whose rounds they read."""
+    """Return the literals without thresholds, each once, with the prompt whose rounds it reads."""
     named = [block.prompt for block in space.blocks]
     every = (
         (find_prompt(block.prompt, prompts, named), literal) for block in space.blocks for literal in block.literals
@@ -75,8 +75,8 @@ def threshold_trials(
     """Return the values to try for each literal without thresholds.
 
     Args:
-        space: A space.
-        prompts: Those of the recording.
+        space: The space.
+        prompts: The prompts of the recording.
         column: Returns the values that a literal reads on tune for a prompt; the smallest and the largest are enough.
 
     Raises:
@@ -97,18 +97,19 @@ def with_thresholds(
     means: Iterable[Mapping[str, Floats]],
     budget: float,
 ) -> tuple[Space, tuple[Locked, ...]]:
-    """Return the space with all thresholds filled in, and the locked ones.
+    """Fill in all thresholds of a space; also return the locked ones.
 
-    A literal without thresholds gets, of 40 evenly spaced values between the smallest and the largest on tune, the one
-    with the best quality among those within the budget: the one of fewest calls among equals, and then the lowest.
-    Where none is within the budget, the one of fewest calls; `Locked.within_budget` says so.  A grid gets its values.
+    For a literal without thresholds, 40 evenly spaced values between the smallest and the largest on tune are tried.
+    It gets the value of best quality within the budget; among ties, the one with the fewest calls, then the lowest.  If
+    no value meets the budget, it gets the one with the fewest calls, and `Locked.within_budget` is False.  A grid keeps
+    all of its values.
 
     Args:
-        space: A space.
-        prompts: Those of the recording.
+        space: The space.
+        prompts: The prompts of the recording.
         tried: See `threshold_trials`.
         means: For each literal to be locked, in order: mean outcomes on tune of each of its thresholds by itself.
-        budget: Most mean calls.
+        budget: The largest mean number of calls.
     """
     outcomes = iter(means)
     locked = {key: _best_threshold(item, next(outcomes), budget) for key, item in tried.items() if item.is_locked}

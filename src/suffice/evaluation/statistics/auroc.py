@@ -19,7 +19,7 @@ _FEWEST = 2
 
 @dataclass(frozen=True, slots=True)
 class Coded:
-    """A column as its sorted distinct values and the position of each row's value among them, from which ranks and counts are fast.
+    """A column as sorted distinct values and the position of each row's value, for fast ranks and counts.
 
     Attributes:
         values: The different values, ascending, shape ``(n_values,)``.
@@ -31,7 +31,7 @@ class Coded:
 
     @classmethod
     def of(cls, column: Floats) -> Coded:
-        """Return a column, shape ``(n_rows,)`` with NaN where undefined, in this form."""
+        """Code a column, shape ``(n_rows,)`` with NaN where undefined."""
         defined = ~np.isnan(column)
         codes = np.full(len(column), -1, dtype=np.int64)
         values, inverse = np.unique(column[defined], return_inverse=True)
@@ -40,15 +40,15 @@ class Coded:
 
     @property
     def defined(self) -> Mask:
-        """Mask of the rows that have a value, shape ``(n_rows,)``."""
+        """Mask of the rows with a defined value, shape ``(n_rows,)``."""
         return self.codes >= 0
 
     def counts(self, rows: Mask) -> Codes:
-        """Return the number of rows with each value, shape ``(n_values,)``."""
+        """Count the rows with each value, shape ``(n_values,)``."""
         return np.bincount(self.codes[rows & self.defined], minlength=len(self.values))
 
     def ranks(self, rows: Mask) -> Floats:
-        """Return the average ranks of the rows, all of them defined, among themselves, shape ``(n,)``."""
+        """Return the average ranks of some rows among themselves, shape ``(n,)``; all of them must be defined."""
         codes = self.codes[rows]
         counts = np.bincount(codes, minlength=len(self.values))
         average: Floats = np.cumsum(counts) - (counts - 1) / 2
@@ -57,11 +57,13 @@ class Coded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Area:
-    """The area under a ROC curve: how often a positive has the larger score than a negative, ties counting half.
+    """The area under a ROC curve: the probability that a positive has a larger score than a negative.
+
+    Ties count half.
 
     Attributes:
-        value: In [0, 1]; 0.5 is chance. NaN without a positive and a negative.
-        low: Lower end of the interval; NaN where the spread is unknown.
+        value: The area, in [0, 1]; 0.5 is chance. NaN without a positive and a negative.
+        low: Lower end of the interval; NaN if the spread is unknown.
         high: Upper end.
         level: Nominal coverage.
         n: Rows with a defined score.
@@ -88,14 +90,14 @@ def area_under_roc(
     0.75
 
     Args:
-        scores: Shape ``(n,)``, or already coded; rows whose score is NaN are left out.
-        labels: 0 or 1, same shape; rows whose label is NaN are left out.
+        scores: Scores of shape ``(n,)``, or a coded column; rows with a NaN score are left out.
+        labels: 0 or 1, same shape; rows with a NaN label are left out.
         unit: The question of each row, 0..n_units - 1; None = each row is its own.
         level: Nominal coverage.
 
     Returns:
-        NaN without a positive and a negative row.  The ends are NaN where the area is 0 or 1, the score is constant, or
-        fewer than two questions have positive or negative rows: the spread is then unknown.
+        The area; NaN without a positive and a negative row.  The ends are NaN where the area is 0 or 1, the score is
+        constant, or fewer than two questions have positive or negative rows: the spread is then unknown.
 
     Raises:
         DataError: Shapes that differ, or labels other than 0, 1 and NaN.
@@ -141,16 +143,16 @@ def area_under_roc(
 
 
 def areas_by_draw(scores: Floats, labels: Floats, weights: Floats) -> tuple[Floats, Floats]:
-    """Return the areas under the ROC and the precision-recall curve in each draw; equal scores form one step.
+    """Return the areas under the ROC and precision-recall curves in each draw; equal scores form one step.
 
-    The second is the average precision of the positives.
+    The area under the precision-recall curve is the average precision.
 
     >>> roc, average_precision = areas_by_draw(np.array([0.1, 0.4, 0.35, 0.8]), np.array([0, 0, 1, 1]), np.ones((1, 4)))
     >>> roc.round(3).tolist(), average_precision.round(3).tolist()
     ([0.75], [0.833])
 
     Args:
-        scores: Shape ``(n,)``, no NaN.
+        scores: Scores of shape ``(n,)``, no NaN.
         labels: 0 or 1, same shape.
         weights: How often each row is drawn, shape ``(n_draws, n)``.
 

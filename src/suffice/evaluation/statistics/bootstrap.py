@@ -1,6 +1,6 @@
-"""Resampled means: one draw for each question set serves every rule and every metric.
+"""Resampled means: one draw per question serves every rule and every metric.
 
-Differences between rules then carry no noise from the draw itself, and all of them cost one matrix product.
+Differences between rules then contain no noise from separate draws, and all are computed by one matrix product.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ def count_of(weights: Weights) -> int:
 
 
 def check_weights(weights: Weights, units: Units) -> None:
-    """Raise a `DataError` for weights of another number of units."""
+    """Raise a `DataError` if weights and units differ in number."""
     shape = (weights.n_resamples, len(weights.keys)) if isinstance(weights, KeyedWeights) else weights.shape
     if len(shape) != 2 or shape[1] != units.n_units:  # noqa: PLR2004
         raise DataError(f"weights of shape {shape} for {units.n_units} units: draw them with Resampling.draws(names)")
 
 
 def blocks(n_rules: int, n_resamples: int) -> Iterator[slice]:
-    """Yield slices of rules whose resampled means fit the bound on memory."""
+    """Yield slices of rules whose resampled means fit into the allowed memory."""
     step = max(1, _LARGEST_BLOCK // n_resamples)
     for start in range(0, n_rules, step):
         yield slice(start, min(start + step, n_rules))
@@ -68,9 +68,11 @@ def resampled_means(deltas: Floats, weights: Weights, units: Units) -> Iterator[
 
 
 def quantiles(means: Floats, levels: tuple[float, float]) -> tuple[Floats, Floats]:
-    """Return two quantiles of each row, linear between order statistics (numpy's and scipy's default); `means` is reordered.
+    """Return two quantiles of each row, interpolated linearly (as by default in numpy and scipy).
 
-    One draw, or none, shows no spread: the quantiles are NaN.
+    This reorders `means`.
+
+    With fewer than two draws the quantiles are NaN.
     """
     last = means.shape[-1] - 1
     if last < 1:

@@ -1,4 +1,4 @@
-"""Many rules, one data set: p-values and bounds that hold for all of them together."""
+"""Corrections for many rules on one data set: p-values and bounds that hold for all rules together."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def holm(p: npt.ArrayLike) -> Floats:
     [0.03, 0.06, 0.06]
 
     Args:
-        p: p-values, shape ``(n_tests,)``; NaN = not tested: it stays NaN and does not count.
+        p: p-values, shape ``(n_tests,)``; NaN = not tested; these stay NaN and are not counted.
 
     Raises:
         DataError: A value outside [0, 1].
@@ -41,7 +41,7 @@ def benjamini_hochberg(p: npt.ArrayLike) -> Floats:
     [0.03, 0.04, 0.04]
 
     Args:
-        p: p-values, shape ``(n_tests,)``; NaN = not tested: it stays NaN and does not count.
+        p: p-values, shape ``(n_tests,)``; NaN = not tested; these stay NaN and are not counted.
 
     Raises:
         DataError: A value outside [0, 1].
@@ -68,17 +68,18 @@ def _placed(values: Floats, order: npt.NDArray[np.int64], adjusted: Floats) -> F
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaxStatistic:
-    """All rules of a family against one baseline, corrected together; every array has shape ``(n_rules,)``.
+    """Tests of all rules of a family against one baseline, corrected together; arrays have shape ``(n_rules,)``.
 
     Attributes:
         delta: Mean difference, in the unit of the metric.
         error: Its standard error; 0 without variance, NaN for one unit.
-        low: Lower bounds that hold for all rules at once with confidence `level`: pick any rule, its bound holds.
-        p: One-sided p-values of "no better than the baseline", adjusted in a single step: small where `low` is above 0.
-        p_step_down: The same, stepped down from the best rule: never larger than `p`, and without a matching bound.
+        low: Lower bounds that hold for all rules at once with confidence `level`, so also for a selected rule.
+        p: One-sided p-values of the hypothesis "no better than the baseline", adjusted in a single step.
+        p_step_down: The p-values adjusted by the step-down procedure: never larger than `p`, but without matching
+            bounds.
         critical: The number of standard errors between `delta` and `low`.
         level: Simultaneous confidence.
-        n_resamples: Draws.
+        n_resamples: Number of draws.
     """
 
     delta: Floats
@@ -94,14 +95,14 @@ class MaxStatistic:
 def max_statistic(deltas: Floats, weights: Weights, *, clusters: Clusters = None, level: float = 0.95) -> MaxStatistic:
     """Test every rule of a family at once by the largest of their statistics on shared draws.
 
-    Each resampled mean is centred at its estimate and measured in the rule's standard error; the largest over the
-    rules is what the best of a family without any merit would look like (Westfall and Young 1993; Romano and Wolf
-    2005, algorithms 3.1 and 4.1).  Rules that stop alike cost nothing, since they rise together: unlike Holm's, this
-    correction knows how similar the rules are.  For losses ("no worse by more than a margin") add the margin to
-    `deltas`; for the other side change their sign.
+    Each resampled mean is centred at its estimate and measured in the rule's standard error; the largest over the rules
+    shows how the best of a family without any effect would look (Westfall and Young 1993; Romano and Wolf 2005,
+    algorithms 3.1 and 4.1).  Unlike Holm's, this correction accounts for similar rules: a rule that stops like another
+    one adds no penalty.  For losses ("no worse by more than a margin") add the margin to `deltas`; for the opposite
+    side, change their sign.
 
-    A rule whose differences do not vary is not resampled: its p-value is 0 if it is better, else 1.  The reach is that
-    of the bootstrap: approximate, and poor where few pairs differ.
+    A rule whose differences do not vary is not resampled: its p-value is 0 if it is better, else 1.  As with any
+    bootstrap, the result is approximate, and poor if few pairs differ.
 
     >>> from suffice.evaluation.statistics import Resampling
     >>> rng = np.random.default_rng(0)
@@ -112,7 +113,7 @@ def max_statistic(deltas: Floats, weights: Weights, *, clusters: Clusters = None
 
     Args:
         deltas: Differences to the baseline, shape ``(n_rules, n_rows)``, no NaN.
-        weights: Of `Resampling.draws`, shape ``(n_resamples, n_units)``.
+        weights: Weights from `Resampling.draws`, shape ``(n_resamples, n_units)``.
         clusters: The unit of each row.
         level: Simultaneous confidence, in (0, 1).
 
@@ -153,7 +154,7 @@ def max_statistic(deltas: Floats, weights: Weights, *, clusters: Clusters = None
 def _running_maxima(
     deltas: Floats, order: npt.NDArray[np.int64], delta: Floats, error: Floats, *, weights: Weights, units: Units
 ) -> tuple[npt.NDArray[np.int64], Floats]:
-    """Return, for each rule, the number of draws in which it or a worse rule reaches its score, and the largest score of each draw.
+    """Count, per rule, the draws in which it or a worse rule reaches its score; also return each draw's largest score.
 
     Rules are processed in blocks in the order of their scores, so that only the running maximum over worse rules is
     kept.
@@ -175,5 +176,5 @@ def _running_maxima(
 
 
 def _at_least(draws: Floats, values: Floats) -> npt.NDArray[np.int64]:
-    """Return how many of the draws are at least each value."""
+    """Count the draws that are at least each value."""
     return len(draws) - np.searchsorted(np.sort(draws), values, side="left")

@@ -1,7 +1,8 @@
-"""A bootstrap of questions that need not be in memory together: draws by question, and sums that add up over parts.
+"""A bootstrap for questions that need not fit into memory: draws per question, and sums that add up over parts.
 
-How often a question is drawn depends on its key and the seed alone (Poisson bootstrap; Chamandy et al. 2012, "Estimating
-uncertainty for massive data streams"): any division of the questions into parts, in any order, gives the same draws.
+The number of times that a question is drawn depends only on its key and the seed (Poisson bootstrap; Chamandy et al.
+2012, "Estimating uncertainty for massive data streams"), so any division of the questions into parts, in any order,
+gives the same draws.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _STREAMED_INTERVALS = ("expanded", "percentile")
 
 
 def error_of_sums(n: int, sums: Floats, squares: Floats) -> Floats:
-    """Return the standard error of means from sums and sums of squares; 0 without variance, NaN from one question.
+    """Return standard errors of means, from sums and sums of squares; 0 without variance, NaN for one question.
 
     >>> error_of_sums(3, np.array([0.0, 3.0]), np.array([2.0, 3.0])).round(4).tolist()
     [0.5774, 0.0]
@@ -59,13 +60,13 @@ class DrawnSums:
     """Sums of several paired differences over some questions, in total and in every draw; other parts can be added.
 
     Attributes:
-        n: Questions.
+        n: Number of questions.
         sums: Sum of each difference, shape ``(n_differences,)``.
         squares: Sum of the squares of each difference.
         nonzero: Number of values that are not 0.
-        few: The values that are not 0, for each difference the first `FEW_NONZERO`.
+        few: For each difference, the first `FEW_NONZERO` values that are not 0.
         drawn: Sums in every draw, shape ``(n_differences, n_resamples)``.
-        sizes: Questions in every draw, shape ``(n_resamples,)``.
+        sizes: Number of questions in every draw, shape ``(n_resamples,)``.
     """
 
     n: int
@@ -138,19 +139,19 @@ class DrawnSums:
         ]
 
     def p_of_largest(self, position: int) -> float:
-        """Return the p-value of one mean as the largest of all; see `p_of_largest`."""
+        """Return the p-value of one mean as the largest of all; see the function `p_of_largest`."""
         return p_of_largest(position, self.sums / self.n, self.errors, self.drawn, self.sizes)
 
 
 def p_of_largest(position: int, delta: Floats, errors: Floats, drawn: Floats, sizes: Floats) -> float:
-    """Return the one-sided p-value of one mean difference as the largest of all: the max-statistic, see `max_statistic`.
+    """Return the one-sided p-value of one mean difference, taken as the largest of all (see `max_statistic`).
 
     Args:
-        position: Which one.
+        position: Position of the difference.
         delta: Mean differences, shape ``(n_differences,)``.
         errors: Their standard errors.
         drawn: Sums in every draw, shape ``(n_differences, n_resamples)``.
-        sizes: Questions in every draw, shape ``(n_resamples,)``.
+        sizes: Number of questions in every draw, shape ``(n_resamples,)``.
     """
     if not errors[position] > 0:
         return 1.0 if math.isnan(errors[position]) or delta[position] <= ROUNDING else 0.0

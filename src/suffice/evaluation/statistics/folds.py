@@ -1,4 +1,4 @@
-"""Questions divided into sets and folds, by the hash of a name: the same in every file, order and version."""
+"""Divide questions into sets and folds by hashes of their names, equal in every file, order and version."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from suffice.policy.seen import id_hash
 
 
 def hash_places(names: Sequence[object], *, salt: str = "") -> npt.NDArray[np.float64]:
-    """Return the place of each name in [0, 1), uniform over names: a set is the names below a share.
+    """Return a number in [0, 1) for each name, uniform over names; a set consists of the names below a share.
 
     >>> hash_places(["q1", "q2"]).round(3).tolist()
     [0.779, 0.746]
 
     Args:
-        names: Of questions or clusters.
+        names: Names of questions or clusters.
         salt: Another salt gives another division.
     """
     return np.array([int(id_hash(f"{salt}{name}"), 16) / 2**64 for name in names], dtype=np.float64)
 
 
 def hash_order(names: Sequence[object], *, salt: str = "") -> npt.NDArray[np.int64]:
-    """Return the order of distinct names by their hashes: nobody chooses it, and the order of a file means nothing.
+    """Return the order of distinct names by their hashes, so that neither a person nor a file's order decides it.
 
     >>> hash_order(["q1", "q2", "q1"]).tolist(), hash_order(["q2", "q1"]).tolist()
     ([1, 0], [0, 1])
 
     Args:
-        names: Of the questions or clusters of rows, in the order of `Units`; repeated ones count once.
+        names: Names of the rows' questions or clusters, in the order of `Units`; repeated names count once.
         salt: Another salt gives another order.
     """
     return np.argsort(hash_places(list(dict.fromkeys(names)), salt=salt), kind="stable")
@@ -45,9 +45,9 @@ def hash_folds(names: Sequence[object], n_folds: int, *, width: int = 16) -> npt
     [1, 0, 1]
 
     Args:
-        names: Of questions or clusters.
-        n_folds: How many; a fold may be empty.
-        width: The last hexadecimal digits of the hash that count.
+        names: Names of questions or clusters.
+        n_folds: Number of folds; a fold may be empty.
+        width: Number of the hash's last hexadecimal digits that are used.
 
     Raises:
         DataError: Fewer than two folds.
@@ -58,16 +58,16 @@ def hash_folds(names: Sequence[object], n_folds: int, *, width: int = 16) -> npt
 
 
 def drawn_folds(n_rows: int, n_folds: int, *, clusters: Clusters = None, seed: int) -> npt.NDArray[np.int64]:
-    """Return a random fold for each row, of equal sizes, with the rows of a cluster in one fold.
+    """Return a random fold for each row: folds of equal sizes, each cluster within one fold.
 
     >>> sorted(drawn_folds(5, 2, seed=0).tolist())
     [0, 0, 0, 1, 1]
 
     Args:
-        n_rows: How many rows.
-        n_folds: How many folds, at most one for each cluster.
+        n_rows: Number of rows.
+        n_folds: Number of folds, at most the number of clusters.
         clusters: The cluster of each row; None = all differ.
-        seed: Of the draw.
+        seed: Seed of the draw.
     """
     units = Units.of(n_rows, clusters)
     of_unit = np.random.default_rng(seed).permutation(np.arange(units.n_units) % max(1, min(n_folds, units.n_units)))

@@ -1,7 +1,6 @@
 """Tests of a mean paired difference of zero: sign flips, paired t, Wilcoxon; and Cohen's d_z.
 
-All are two-sided.  A row of differences without any variation decides by its value: p is 1 for zeros, and for any
-other constant the t test gives 0.
+All are two-sided.  For constant differences, p is 1 if they are 0; otherwise the t test gives 0.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ _COUNTABLE = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignFlip:
-    """A paired permutation test of a mean of zero, two-sided.
+    """The result of a two-sided paired permutation test of a zero mean.
 
     Attributes:
-        p: p-value.
-        test: `mcnemar` (all non-zero differences have one size: a binomial, exact at any number), `sign_flip` (every
-            pattern of signs enumerated, exact), or `monte_carlo` (random patterns).
-        n_nonzero: Units whose difference is not zero.
-        n_resamples: Random patterns; 0 where the test is exact.
+        p: The p-value.
+        test: `mcnemar` (all non-zero differences have one size: an exact binomial test), `sign_flip` (exact: every
+            pattern of signs is enumerated), or `monte_carlo` (random patterns of signs).
+        n_nonzero: Number of units whose difference is not zero.
+        n_resamples: Number of random patterns; 0 if the test is exact.
     """
 
     p: float
@@ -53,12 +52,11 @@ def permutation_tests(
     clusters: Clusters = None,
     keys: Keys | None = None,
 ) -> list[SignFlip]:
-    """Return the paired permutation test of each rule: exact where that is possible, by random signs beyond.
+    """Return the paired permutation test of each rule: exact where possible, otherwise with random signs.
 
-    Under the hypothesis each unit's difference could as well have had the other sign (for binary outcomes that is
-    McNemar's hypothesis; in general it asks for symmetry).  Random signs are shared by all rules; their p-value counts
-    the observed pattern too, ``(1 + as extreme) / (1 + n_resamples)``, so that it is never zero (Phipson and Smyth
-    2010).
+    Under the hypothesis, each unit's difference could equally have the opposite sign (McNemar's hypothesis for binary
+    outcomes; in general, symmetry).  Random signs are shared by all rules; their p-value counts the observed pattern
+    too, ``(1 + as extreme) / (1 + n_resamples)``, so that it is never zero (Phipson and Smyth 2010).
 
     >>> [result] = permutation_tests([[1.0, 1.0, 0.0, 1.0]], rng=0)
     >>> result.p, result.test
@@ -67,10 +65,10 @@ def permutation_tests(
     Args:
         deltas: Differences to the baseline, shape ``(n_rules, n_rows)``, no NaN.
         n_resamples: Random patterns of signs, >= 1.
-        rng: Generator, or the seed of one; not drawn from where every test is exact.
+        rng: A generator, or the seed of one; unused if every test is exact.
         clusters: The unit of each row; a unit's rows change sign together.
-        keys: Of the units in the order in which they first come: signs then follow from the seed and the names, whatever the
-            order of the rows.  None = from the places of the units.
+        keys: Keys of the units, in the order of their first rows; signs then depend on the seed and the names, and not
+            on the order of the rows.  None = signs depend on the positions of the units.
 
     Raises:
         DataError: No rows, NaN or infinite differences, no resamples, or keys beside a generator.
@@ -140,10 +138,10 @@ def _signs_by_name(keys: Keys, seed: int) -> Signed:
 
 
 def sign_flip_test(differences: npt.ArrayLike) -> float:
-    """Return the two-sided p-value of the exact sign-flip (paired permutation) test of a mean of zero.
+    """Return the two-sided p-value of the exact sign-flip (paired permutation) test of a zero mean.
 
-    Under the hypothesis each difference could as well have had the other sign; all ``2**k`` sign patterns of the k
-    non-zero ones are enumerated.
+    Under the hypothesis, each difference could equally have the opposite sign; all ``2**k`` sign patterns of the k
+    non-zero differences are enumerated.
 
     >>> sign_flip_test([1.0, 1.0, 0.0, 1.0])
     0.25
@@ -167,7 +165,7 @@ def sign_flip_test(differences: npt.ArrayLike) -> float:
 
 
 def _binomial(wins: int, n: int) -> float:
-    """Return the two-sided p-value of `wins` of `n` fair coins."""
+    """Return the two-sided p-value of `wins` heads in `n` tosses of a fair coin."""
     from scipy.special import bdtr
 
     return min(1.0, 2 * float(bdtr(min(wins, n - wins), n, 0.5))) if n else 1.0
@@ -181,10 +179,10 @@ def paired_t_test(deltas: Floats, *, clusters: Clusters = None) -> Floats:
 
     Args:
         deltas: Differences to the baseline, shape ``(n_rules, n_rows)``, no NaN.
-        clusters: The unit of each row; the error is then that of a ratio, the degrees of freedom units - 1.
+        clusters: The unit of each row; the standard error is then that of a ratio, with (units - 1) degrees of freedom.
 
     Returns:
-        1 from one unit alone, which shows no spread.
+        The p-values; 1 for a single unit, whose spread is unknown.
 
     Raises:
         DataError: No rows, NaN or infinite differences.
@@ -203,10 +201,10 @@ def paired_t_test(deltas: Floats, *, clusters: Clusters = None) -> Floats:
 def wilcoxon_test(differences: npt.ArrayLike, *, clusters: Clusters = None) -> float:
     """Return the two-sided p-value of Wilcoxon's signed-rank test; zeros are left out (Wilcoxon 1945).
 
-    It tests by ranks whether the non-zero differences are symmetric about zero, so a single large loss, which shifts
-    the mean, hardly affects it.  Up to 20 non-zero differences the distribution is enumerated, ties included, and
-    up to 50 without ties it is counted, as scipy does; beyond, it is the normal approximation with ties, without
-    continuity correction.  Without any, p is 1.
+    The test uses ranks to decide whether the non-zero differences are symmetric about zero, so a single large loss
+    hardly affects it, although it shifts the mean.  The distribution is enumerated for up to 20 non-zero differences
+    (with ties), and computed exactly for up to 50 without ties, as in scipy; for more, the normal approximation with
+    ties is used, without continuity correction.  Without non-zero differences, p is 1.
 
     >>> wilcoxon_test([0.5, 0.25, 0.0, 1.0])
     0.25
@@ -233,10 +231,10 @@ def wilcoxon_test(differences: npt.ArrayLike, *, clusters: Clusters = None) -> f
 
 
 def _signed_rank_p(ranks: Floats) -> float:
-    """Return the exact two-sided p-value of distinct signed ranks 1..n, shape ``(n,)``, n at most 50.
+    """Return the exact two-sided p-value of distinct signed ranks 1..n, shape ``(n,)``, with n at most 50.
 
-    It counts, among the 2**n equally likely sets of positive ranks, those with a sum as extreme: integers below 2**53,
-    so the doubles are exact.
+    It counts, among the 2**n equally likely sets of positive ranks, those with a sum at least as extreme; the counts
+    are integers below 2**53, so doubles are exact.
     """
     n = len(ranks)
     counts = np.ones(1)
@@ -248,14 +246,14 @@ def _signed_rank_p(ranks: Floats) -> float:
 
 
 def cohens_d_z(differences: npt.ArrayLike, *, clusters: Clusters = None) -> float:
-    """Return the mean difference over the standard deviation of the pairs (Cohen 1988); NaN where that is zero.
+    """Return the mean difference over the pairs' standard deviation (Cohen 1988); NaN if that is zero.
 
     >>> round(cohens_d_z([1.0, 0.0, 2.0]), 3)
     1.0
 
     Args:
         differences: Rule minus baseline, shape ``(n_rows,)``, no NaN.
-        clusters: The unit of each row; the deviation is then that of the units.
+        clusters: The unit of each row; the standard deviation is then taken over units.
 
     Raises:
         DataError: No rows, NaN or infinite differences.

@@ -22,10 +22,10 @@ class Intervals:
 
     Attributes:
         delta: Mean difference, in the unit of the metric.
-        low: Lower end of the interval; -inf where the method cannot bound it.
-        high: Upper end; +inf where the method cannot bound it.
+        low: Lower end of the interval; -inf if the method gives no lower bound.
+        high: Upper end; +inf if the method gives no upper bound.
         level: Nominal coverage.
-        n_resamples: Draws; 0 for an interval without any.
+        n_resamples: Number of draws; 0 for a method without draws.
         method: A key of `INTERVALS`, or `paired_t`.
     """
 
@@ -44,7 +44,7 @@ class Resampled:
     Attributes:
         deltas: Differences to the baseline, shape ``(n_rules, n_rows)``.
         means: Resampled means, shape ``(n_rules, n_resamples)``; a method may reorder them.
-        weights: How often each unit was drawn, shape ``(n_resamples, n_units)``.
+        weights: Number of times that each unit was drawn, shape ``(n_resamples, n_units)``.
         units: The units.
     """
 
@@ -55,7 +55,7 @@ class Resampled:
 
     @property
     def away(self) -> Floats:
-        """Difference of each draw from the estimate, exactly 0 if they differ only by rounding."""
+        """Difference of each draw from the estimate; exactly 0 where they differ only by rounding."""
         away: Floats = self.means - self.deltas.mean(axis=-1, keepdims=True)
         away[np.abs(away) <= ROUNDING * np.abs(self.deltas).mean(axis=-1, keepdims=True)] = 0.0
         return away
@@ -66,7 +66,7 @@ def _percentile(block: Resampled, tail: float) -> tuple[Floats, Floats]:
 
 
 def _expanded(block: Resampled, tail: float) -> tuple[Floats, Floats]:
-    """Percentile interval made as much wider as a t interval is than a normal one with the variance over n."""
+    """Return the percentile interval, expanded because it is too narrow in small samples; see `expanded_tail`."""
     tail = expanded_tail(tail, block.units.n_units)
     return quantiles(block.means, (tail, 1 - tail))
 
@@ -74,12 +74,12 @@ def _expanded(block: Resampled, tail: float) -> tuple[Floats, Floats]:
 def expanded_tail(tail: float, n: int) -> float:
     """Return the share of draws beyond each end of an expanded percentile interval.
 
-    Hesterberg (2015), "What teachers should know about the bootstrap", section 3.2: the plain one is too narrow in
-    small samples, by the factor ``sqrt((n - 1) / n)`` and by its use of the normal quantile.
+    Hesterberg (2015), "What teachers should know about the bootstrap", section 3.2: the plain percentile interval is
+    too narrow in small samples, by the factor ``sqrt((n - 1) / n)`` and by its use of the normal quantile.
 
     Args:
-        tail: The share of each tail, (1 - level) / 2.
-        n: Units.
+        tail: The share in each tail, (1 - level) / 2.
+        n: Number of units.
     """
     from scipy.special import ndtr, stdtrit
 
@@ -87,7 +87,7 @@ def expanded_tail(tail: float, n: int) -> float:
 
 
 def _bca(block: Resampled, tail: float) -> tuple[Floats, Floats]:
-    """Bias-corrected and accelerated (Efron 1987; Efron and Tibshirani 1993, eq. 14.9-14.15)."""
+    """Return the bias-corrected and accelerated interval (Efron 1987; Efron and Tibshirani 1993, eq. 14.9-14.15)."""
     from scipy.special import ndtr, ndtri
 
     n_resamples = block.means.shape[-1]
@@ -116,14 +116,14 @@ def _acceleration(sums: Floats, units: Units) -> Floats:
 
 
 def _accelerated(score: Floats, acceleration: Floats) -> Floats:
-    """Return ``score / (1 - acceleration * score)``; infinite beyond the pole, where the correction breaks down."""
+    """Return ``score / (1 - acceleration * score)``; infinite beyond the pole, where the correction is undefined."""
     rest = 1 - acceleration * score
     moved: Floats = np.divide(score, rest, out=np.copysign(np.inf, score), where=rest > 0)
     return moved
 
 
 def _quantile_of_each(ordered: Floats, levels: Floats) -> Floats:
-    """Return one quantile of each ordered row, at a level of its own; linear, as `quantiles`."""
+    """Return one quantile of each ordered row, each at its own level; linear, as in `quantiles`."""
     exact = levels * (ordered.shape[-1] - 1)
     place = np.minimum(np.floor(exact).astype(np.int64), max(ordered.shape[-1] - 2, 0))
     following = np.minimum(place + 1, ordered.shape[-1] - 1)
@@ -134,9 +134,10 @@ def _quantile_of_each(ordered: Floats, levels: Floats) -> Floats:
 
 
 def _studentised(block: Resampled, tail: float) -> tuple[Floats, Floats]:
-    """Bootstrap-t (Efron and Tibshirani 1993, section 12.5): each draw is measured in its own standard error.
+    """Return the bootstrap-t interval (Efron and Tibshirani 1993, section 12.5), with each draw's own standard error.
 
-    A draw without variance is infinitely many errors away; where more than the tail are, that end is infinite.
+    A draw without variance lies infinitely many standard errors away; if there are more such draws than the tail
+    allows, that end is infinite.
     """
     away, error, units = block.away, standard_errors(block.deltas, block.units), block.units
     if units.n_units == 1:
@@ -155,7 +156,7 @@ def _studentised(block: Resampled, tail: float) -> tuple[Floats, Floats]:
 
 
 def _resampled_errors(block: Resampled, away: Floats) -> Floats:
-    """Return the standard error of each draw, 0 without variance: second moments by products with the squares."""
+    """Return the standard error of each draw, 0 without variance, from products of the weights with squares."""
     units, weights = block.units, block.weights
     centred = units.sums(block.deltas) - units.sizes * block.deltas.mean(axis=-1, keepdims=True)
     rows, moments = products(units.sizes, weights), products(centred**2, weights)
@@ -197,7 +198,7 @@ def paired_bootstrap(
     level: float = 0.95,
     method: str = DEFAULT_INTERVAL,
 ) -> Intervals:
-    """Return mean differences with bootstrap intervals, for many rules by a few matrix products.
+    """Return mean differences with bootstrap intervals, for many rules at once, by a few matrix products.
 
     >>> import numpy as np
     >>> from suffice.evaluation.statistics import Resampling
@@ -208,12 +209,12 @@ def paired_bootstrap(
 
     Args:
         deltas: Differences to the baseline, shape ``(n_rules, n_rows)``, no NaN.
-        weights: Of `Resampling.draws`, shape ``(n_resamples, n_units)``.
+        weights: Weights from `Resampling.draws`, shape ``(n_resamples, n_units)``.
         clusters: The unit of each row; None if each row is its own.
         level: Nominal coverage, in (0, 1).
-        method: `expanded` (percentile, widened for small samples), `percentile`, `bca`, or `t` (studentised).
-            Without variance all give ``[delta, delta]``; from one unit alone `t` is unbounded and the others are NaN,
-            and from one draw all are.
+        method: `expanded` (percentile, widened for small samples), `percentile`, `bca`, or `t` (studentised).  Without
+            variance, all methods give ``[delta, delta]``; with a single unit, `t` is unbounded and the others are NaN;
+            with a single draw, all are NaN.
 
     Raises:
         DataError: Shapes that do not fit, NaN or infinite differences, a level outside (0, 1), an unknown method.
@@ -234,7 +235,7 @@ def paired_bootstrap(
 
 
 def paired_t(deltas: Floats, *, clusters: Clusters = None, level: float = 0.95) -> Intervals:
-    """Return mean differences with paired t intervals; exact for normal differences, without draws.
+    """Return mean differences with paired t intervals, which need no draws and are exact for normal differences.
 
     >>> import numpy as np
     >>> paired_t(np.array([[1.0, 0.0, -1.0]])).high.round(3).tolist()
@@ -242,7 +243,7 @@ def paired_t(deltas: Floats, *, clusters: Clusters = None, level: float = 0.95) 
 
     Args:
         deltas: Differences to the baseline, shape ``(n_rules, n_rows)``, no NaN.
-        clusters: The unit of each row; the error is then that of a ratio, the degrees of freedom units - 1.
+        clusters: The unit of each row; the standard error is then that of a ratio, with (units - 1) degrees of freedom.
         level: Nominal coverage, in (0, 1).
 
     Raises:

@@ -1,9 +1,8 @@
-"""Draws computed from a seed and a question's name: how often a resample takes it, and its sign in a permutation test.
+"""Random draws computed from a seed and a question's name: counts in resamples, and signs in permutation tests.
 
 The draws of a question do not depend on other questions, so figures depend neither on the order of the rows, nor on
 their division into parts, nor on the machine (Poisson bootstrap; Chamandy et al. 2012, "Estimating uncertainty for
-massive data
-streams").  docs/results/weights.md compares the coverage of these weights with that of others.
+massive data streams").  docs/results/weights.md compares the coverage of these weights with that of other weights.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 def keys_of(names: Iterable[str]) -> Keys:
-    """Return the keys of names.
+    """Return the keys of names, as 64-bit hashes.
 
     >>> [hex(key) for key in keys_of(["5a77e70f"]).tolist()]
     ['0x2dd53066e8421fa3']
@@ -66,7 +65,7 @@ def _mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 
 def _poisson_ends() -> npt.NDArray[np.uint16]:
-    """Return the numbers of 16 bits from which on a Poisson(1) count is at least 1, 2, ...: inversion, exact to 2**-17."""
+    """Return the 16-bit numbers from which a Poisson(1) count is at least 1, 2, ...: inversion, exact to 2**-17."""
     probabilities = np.array([math.exp(-1) / math.factorial(k) for k in range(12)])
     ends = np.rint(np.cumsum(probabilities) * 2**16)
     return np.asarray(ends[ends < 2**16], dtype=np.uint16)
@@ -76,7 +75,7 @@ _ENDS = _poisson_ends()
 
 
 def _counts(keys: Keys, n_resamples: int, seed: int) -> npt.NDArray[np.uint8]:
-    """Return how often each question is drawn, shape ``(n_questions, n_resamples)``."""
+    """Return the number of times that each question is drawn, shape ``(n_questions, n_resamples)``."""
     numbers = keyed_numbers(keys, -(-n_resamples // 4), seed=seed).astype("<u8", copy=False)  # four from each number
     drawn = numbers.view("<u2")[:, :n_resamples]
     counts = np.zeros(drawn.shape, dtype=np.uint8)
@@ -86,17 +85,17 @@ def _counts(keys: Keys, n_resamples: int, seed: int) -> npt.NDArray[np.uint8]:
 
 
 def poisson_weights(keys: Keys, n_resamples: int, *, seed: int) -> Floats:
-    """Return how often each question is drawn, shape ``(n_resamples, n_questions)``; each weight is Poisson with mean 1.
+    """Return how many times each question is drawn, shape ``(n_resamples, n_questions)``, Poisson with mean 1.
 
-    A resample then has about as many draws as questions, not exactly as many, so a resampled mean is a ratio of sums.
+    The number of draws in a resample varies about the number of questions, so a resampled mean is a ratio of sums.
 
     >>> weights = poisson_weights(keys_of(map(str, range(1000))), 200, seed=42)
     >>> weights.shape, weights.mean().round(1).item(), weights.var().round(1).item()
     ((200, 1000), 1.0, 1.0)
 
     Args:
-        keys: Of the questions, see `keys_of`.
-        n_resamples: Draws.
+        keys: Keys of the questions, see `keys_of`.
+        n_resamples: Number of draws.
         seed: Another seed gives other draws.
 
     Raises:
@@ -123,15 +122,15 @@ def keyed_bits(keys: Keys, n: int, *, seed: int) -> npt.NDArray[np.uint8]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyedWeights:
-    """The weights of `poisson_weights` for more units than fit into memory; they are generated anew for each product.
+    """The weights of `poisson_weights` for more units than fit into memory, generated anew for each product.
 
-    Generating them takes most of the time, so the sums of each row of values are cached; intervals and margins use the
-    same ones.
+    Generating them takes most of the time, so the sums of each row of values are cached and shared by intervals and
+    margins.
 
     Attributes:
-        keys: Of the units, see `keys_of`.
-        n_resamples: Draws.
-        seed: Of the draws.
+        keys: Keys of the units, see `keys_of`.
+        n_resamples: Number of draws.
+        seed: Seed of the draws.
     """
 
     keys: Keys

@@ -1,4 +1,4 @@
-"""Tests of paired differences against a margin: non-inferiority (one side) and equivalence (both sides)."""
+"""Tests of paired differences against a margin: non-inferiority (one-sided) and equivalence (two-sided)."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _HALVINGS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarginTest:
-    """A test of paired differences against a margin: one-sided (non-inferiority) or both sides (equivalence).
+    """A test of paired differences against a margin: one-sided (non-inferiority) or two-sided (equivalence).
 
     Papers publish the bounds and p-values of paired t and bootstrap, which are too optimistic if few pairs differ.
-    What is *shown* rests on the exact test alone: betting on the means of the units, as a certificate does,
-    valid for every distribution of differences in [-1, 1] and every number of questions.  Ties alone prove nothing.
+    `shown` only depends on the exact test: betting on the means of the units, as for a certificate, valid for every
+    distribution of differences in [-1, 1] and every number of questions.  Ties alone prove nothing.
 
     Attributes:
         kind: `non_inferiority` or `equivalence`.
-        margin: The largest loss (and for equivalence gain) that does not matter, in the unit of the metric.
+        margin: The largest loss (for equivalence also gain) that does not matter, in the unit of the metric.
         delta: Mean difference.
         d_z: Mean difference over the standard deviation of the pairs (Cohen); NaN where that is zero.
         level: One-sided confidence of each bound.
@@ -45,14 +45,14 @@ class MarginTest:
         low_bootstrap: Lower bound, percentile bootstrap.
         high_bootstrap: Upper bound, percentile bootstrap; +inf for non-inferiority.
         passed_bootstrap: Whether the bootstrap's bounds lie inside the margin.
-        smallest_margin: Smallest margin above which both methods pass; below it they do not.  +inf if there is none.
+        smallest_margin: The smallest margin at which both methods pass; +inf if there is none.
         p_exact: p-value of the exact test, the larger of the two for equivalence; NaN where a difference or the margin lies
             outside its range, so that nothing is shown.
-        shown: Whether the exact test shows it: `p_exact` is at most 1 - `level`.
-        shown_above: Smallest margin above which the exact test shows it; below it does not.  +inf if there is none.
-        n: Rows.
-        n_clusters: Units.
-        warning: What limits the test; empty if nothing does.
+        shown: Whether the exact test shows non-inferiority (or equivalence): `p_exact` is at most 1 - `level`.
+        shown_above: The smallest margin at which `shown` is True; +inf if there is none.
+        n: Number of rows.
+        n_clusters: Number of units.
+        warning: The limits of the test, in words; empty if there are none.
     """
 
     kind: str
@@ -88,9 +88,10 @@ def non_inferiority(
     clusters: Clusters = None,
     level: float = 0.95,
 ) -> MarginTest:
-    """Test whether a rule loses less than `margin`: one lower bound against ``-margin``, by paired t, bootstrap and betting.
+    """Test whether a rule loses less than `margin`, by paired t, bootstrap and betting.
 
-    The column that TASR publishes as "TOST" is this one-sided test, by paired t.
+    One lower bound is compared with ``-margin``.  The column that TASR publishes as "TOST" is this one-sided test, by
+    paired t.
 
     >>> from suffice.evaluation.statistics import Resampling
     >>> test = non_inferiority([0.0, 0.0, 0.0], 0.02, weights=Resampling().draws("abc").weights)
@@ -102,7 +103,7 @@ def non_inferiority(
     Args:
         differences: Rule minus baseline, shape ``(n_rows,)``, no NaN.
         margin: The largest loss that does not matter, >= 0.
-        weights: Of `Resampling.draws`, shared with the intervals.
+        weights: Weights from `Resampling.draws`, shared with the intervals.
         clusters: The unit of each row.
         level: One-sided confidence.
 
@@ -120,12 +121,12 @@ def equivalence(
     clusters: Clusters = None,
     level: float = 0.95,
 ) -> MarginTest:
-    """Test whether a rule differs by less than `margin` either way: two one-sided tests (TOST, Schuirmann 1987).
+    """Test whether a rule differs by less than `margin` in either direction (TOST, Schuirmann 1987).
 
     Args:
         differences: Rule minus baseline, shape ``(n_rows,)``, no NaN.
         margin: The largest difference that does not matter, >= 0.
-        weights: Of `Resampling.draws`, shared with the intervals.
+        weights: Weights from `Resampling.draws`, shared with the intervals.
         clusters: The unit of each row.
         level: Confidence of each side; the two bounds make an interval of level ``2 * level - 1``.
 
@@ -147,13 +148,13 @@ def both_margin_tests(
     """Return `non_inferiority` and `equivalence` at each margin, on the same resampled means.
 
     Args:
-        differences: See `non_inferiority`, as for the other arguments.
-        margins: See there.
-        weights: See there.
-        clusters: See there.
-        level: See there.
-        order: The order of the units in which bets are placed, see `bets_in_order`; None = by the hashes of `clusters`, or
-            of row numbers.
+        differences: See `non_inferiority`.
+        margins: The margins, see `non_inferiority`.
+        weights: See `non_inferiority`.
+        clusters: See `non_inferiority`.
+        level: See `non_inferiority`.
+        order: The order in which the exact test bets on the units, see `bets_in_order`; None = by the hashes of
+            `clusters`, or of row numbers.
     """
     check_level(level)
     (row,), units = paired_rows(np.ravel(differences), clusters)
@@ -170,11 +171,11 @@ def both_margin_tests(
 
 
 def bets_in_order(names: Clusters, n_rows: int) -> npt.NDArray[np.int64]:
-    """Return the order of units by the hashes of their names, in which an exact test bets on them.
+    """Return the order in which an exact test bets on the units: by the hashes of their names.
 
     Args:
         names: The name of each row's unit; None = each row is its own unit, named by its number.
-        n_rows: Rows.
+        n_rows: Number of rows.
     """
     return hash_order(list(range(n_rows) if names is None else names), salt=_ORDER_SALT)
 
@@ -200,7 +201,7 @@ class _Betting:
 
     @classmethod
     def on(cls, row: Floats, units: Units, order: npt.NDArray[np.int64], level: float) -> _Betting:
-        """Return the test of differences, shape ``(n_rows,)``, with bets on the units in this order."""
+        """Build the test for differences of shape ``(n_rows,)``, which bets on the units in this order."""
         losses = -units.sums(row) / units.sizes
         if np.abs(losses).max() > 1:
             return cls(losses=None, level=level)
@@ -208,14 +209,14 @@ class _Betting:
         return replace(betting, shown_above=(betting._smallest(both=False), betting._smallest(both=True)))
 
     def p(self, margin: float, *, both: bool) -> float:
-        """Return the p-value at a margin, NaN if it is undefined there."""
+        """Return the p-value at a margin; NaN if it is undefined there."""
         if self.losses is None or not 0 <= margin < 1:
             return math.nan
         sides = np.stack([self.losses, -self.losses]) if both else self.losses[None]
         return float(betting_p_value((sides + 1) / 2, (margin + 1) / 2, level=self.delta).max())
 
     def _smallest(self, *, both: bool) -> float:
-        """Return the smallest margin that is shown, by bisection: the capital grows with the margin, so the outcome changes only once."""
+        """Return the smallest margin that is shown, by bisection: the wealth grows with the margin."""
         low, high = 0.0, 1.0
         if self.p(low, both=both) <= self.delta:
             return 0.0

@@ -1,4 +1,4 @@
-"""The mean paired difference of one rule: interval, test, and what limits them."""
+"""The mean paired difference of one rule, with its interval, test and limits."""
 
 from __future__ import annotations
 
@@ -45,15 +45,16 @@ class PairedResult:
         high: Upper end.
         level: Nominal coverage of the interval.
         n: Rows (questions, or runs of questions).
-        n_clusters: Units that were resampled; equals `n` unless rows repeat a question.
-        n_nonzero: Units whose difference is not zero.
-        n_resamples: Draws.
+        n_clusters: Number of resampled units; equals `n` unless several rows repeat a question.
+        n_nonzero: Number of units whose difference is not zero.
+        n_resamples: Number of draws.
         interval: Method of the interval, see `paired_bootstrap`.
-        p_exact: Two-sided p-value of the exact sign-flip test; NaN where there are enough non-zero pairs without it.
+        p_exact: Two-sided p-value of the exact sign-flip test; NaN if there are so many non-zero pairs that it is not
+            needed.
         p: Two-sided p-value of `test`; NaN without a test.
-        p_holm: The same, adjusted by Holm over a family of rules; NaN outside of one.
-        test: What gave `p`, see `SignFlip`; empty without a test.
-        warning: What limits the interval; empty if nothing does.
+        p_holm: `p`, adjusted by Holm over a family of rules; NaN outside a family.
+        test: The test behind `p`, see `SignFlip`; empty without a test.
+        warning: The limits of the interval, in words; empty if there are none.
     """
 
     delta: float
@@ -73,7 +74,7 @@ class PairedResult:
 
     @property
     def triple(self) -> tuple[float, float, float]:
-        """The difference with the ends of its interval, as tables show it."""
+        """The difference with its interval ends, as tables show it."""
         return self.delta, self.low, self.high
 
     def to_dict(self) -> dict[str, Any]:
@@ -96,7 +97,7 @@ def paired_results(
     level: float = 0.95,
     method: str = DEFAULT_INTERVAL,
 ) -> list[PairedResult]:
-    """Return the interval of each rule, with an exact test where few pairs differ; arguments as `paired_bootstrap`."""
+    """Return the interval of each rule, with an exact test if few pairs differ; arguments as in `paired_bootstrap`."""
     deltas = np.atleast_2d(np.asarray(deltas, dtype=np.float64))
     intervals = paired_bootstrap(deltas, weights, clusters=clusters, level=level, method=method)
     units = Units.of(deltas.shape[-1], clusters)

@@ -1,7 +1,7 @@
-"""p-values of "the expected loss is at least epsilon": a small one certifies that it is below.
+"""p-values of the hypothesis "the expected loss is at least epsilon": a small value certifies a smaller loss.
 
-Both take independent losses of one distribution and promise ``P(p <= u) <= u`` wherever the expected loss is at least
-epsilon, for every n and every distribution on the stated range: nothing is assumed normal, and no n must be large.
+Both functions take independent losses of one distribution and guarantee ``P(p <= u) <= u`` if the expected loss is at
+least epsilon, for every n and every distribution on the stated range: without normality, and without a large n.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def hoeffding_bentkus_p_value(
 
     Args:
         mean: Mean losses, any shape, each in [0, 1].
-        n: How many losses each is the mean of.
+        n: Number of losses behind each mean.
         epsilon: The bound under test, in (0, 1).
-        binary: Whether a loss can only be 0 or 1, by its definition and not by what was seen: the binomial tail is then
+        binary: Whether a loss can only be 0 or 1 by definition (not only in these data); the binomial tail is then
             exact, without the factor e.
 
     Returns:
@@ -57,16 +57,16 @@ def hoeffding_bentkus_p_value(
 
 
 def betting_p_value(losses: npt.ArrayLike, epsilon: float, *, level: float = 0.05) -> Floats:
-    """Return the p-values of ``E[L] >= epsilon`` for losses in [0, 1] by betting against it.
+    """Return p-values of ``E[L] >= epsilon`` for losses in [0, 1], by betting against this hypothesis.
 
     A gambler starts with 1 and before each loss stakes part of the capital on its being below epsilon; where the
     hypothesis is true, the capital is a non-negative supermartingale, so by Ville's inequality it ever reaches 1/u with
-    probability at most u.  The p-value is 1 over the largest capital on the way (Waudby-Smith and Ramdas 2024,
+    probability at most u.  The p-value is 1 over the largest capital at any time (Waudby-Smith and Ramdas 2024,
     "Estimating means of bounded random variables by betting", section 4; Bates et al. 2021, section 3.1).
 
     The bets are predictable: the stake on loss i is set by losses 1 .. i-1 (their variance), n and `level` alone, and
-    never exceeds the stake that one loss of 1 would ruin.  The order of the losses must be fixed without looking at
-    them: the p-value depends on it.
+    never exceeds the stake at which a single loss of 1 would ruin the gambler.  The order of the losses must be fixed
+    without looking at them: the p-value depends on it.
 
     >>> betting_p_value([[0.0] * 149, [0.02] * 149], 0.02).round(3).tolist()
     [0.053, 1.0]
@@ -74,7 +74,8 @@ def betting_p_value(losses: npt.ArrayLike, epsilon: float, *, level: float = 0.0
     Args:
         losses: Shape ``(..., n)``, in [0, 1], in the order of betting; one population or rule for each leading index.
         epsilon: The bound under test, in (0, 1).
-        level: Where the decision will fall; the stakes aim at it.  Valid for every value in (0, 1).
+        level: The significance level of the decision, for which the stakes are chosen; the p-value is valid for any
+            value in (0, 1).
 
     Returns:
         p-values in (0, 1], shape ``(...)``.
@@ -103,7 +104,7 @@ def betting_p_value(losses: npt.ArrayLike, epsilon: float, *, level: float = 0.0
 
 
 def net_p_value(losses: npt.ArrayLike, epsilon: float, *, level: float = 0.05) -> Floats:
-    """Return `betting_p_value` for losses in [-1, 1], where gains are negative losses: both sides shifted to [0, 1].
+    """Return `betting_p_value` for losses in [-1, 1], where gains are negative losses, rescaled to [0, 1].
 
     >>> import numpy as np
     >>> gains_and_losses = np.tile([0.0, -1.0, 0.0, 1.0, 0.0, -1.0, 0.0, 0.0], 50)
@@ -113,10 +114,10 @@ def net_p_value(losses: npt.ArrayLike, epsilon: float, *, level: float = 0.05) -
     Args:
         losses: Shape ``(..., n)``, in [-1, 1], in the order of betting.
         epsilon: The bound under test, in (0, 1).
-        level: Where the decision will fall.
+        level: The significance level of the decision.
 
     Raises:
-        DataError: As `betting_p_value`.
+        DataError: See `betting_p_value`.
     """
     losses = np.asarray(losses, dtype=np.float64)
     _check_range(losses, -1.0, 1.0, "losses")

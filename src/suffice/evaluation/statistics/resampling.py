@@ -1,4 +1,4 @@
-"""Draws of questions, and comparisons on one set of draws: intervals, tests, margins and ratios."""
+"""Draws of questions, and all comparisons on one set of draws: intervals, tests, margins and ratios."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _MOST_WEIGHTS = 2**23
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resampling(Inlined):
-    """Settings of the bootstrap; equal settings give the same questions the same draws, whatever is compared on them.
+    """Settings of the bootstrap; equal settings give the same questions the same draws in every comparison.
 
     >>> draws = Resampling(seed=1).draws(["q1", "q2", "q3", "q1"])
     >>> draws.units.n_units, round(draws.paired(np.array([1.0, 0.0, 0.0, 1.0])).high, 2)
     (3, 1.0)
 
     Attributes:
-        n_resamples: Bootstrap draws; 0 draws nothing, which only a search accepts.
+        n_resamples: Number of bootstrap draws; 0, which only a search accepts, means no draws.
         seed: Seed of the draws, and of random signs if a test needs them.
         level: Nominal coverage of intervals, in (0, 1).
         interval: Method of the intervals, see `paired_bootstrap`.
@@ -58,10 +58,10 @@ class Resampling(Inlined):
             raise DataError(f"{self.interval!r} is not a method of intervals; allowed: {', '.join(INTERVALS)}")
 
     def draws(self, names: Iterable[Any]) -> Draws:
-        """Return the draws of questions; how often a resample takes a question depends only on the seed and its name.
+        """Return the draws of questions; the seed and a question's name alone determine how often it is drawn.
 
-        Other rows in another order, or only some of them, have the same draws.  A resample has about as many questions
-        as there are, so a resampled mean is a ratio of sums; resamples without any question are left out.
+        So the draws of a question depend neither on the order of rows nor on other rows.  A resample's size varies
+        about the number of questions, so a resampled mean is a ratio of sums; empty resamples are left out.
 
         Args:
             names: The unit of each row, its question or its cluster; rows of one name are drawn together.
@@ -109,11 +109,11 @@ class Draws:
     """The draws of one set of questions; all comparisons on them share the same noise.
 
     Attributes:
-        resampling: How they were drawn.
+        resampling: The settings of the draws.
         clusters: The unit of each row; None if each is its own.
         names: The name of each row's unit, even if each row is its own unit; None = without names.
         units: The units.
-        weights: How often each unit is drawn, shape ``(n_resamples, n_units)``.
+        weights: Number of times that each unit is drawn, shape ``(n_resamples, n_units)``.
         keys: Keys of the units, from which signs of permutation tests are drawn; None = signs depend on the positions.
     """
 
@@ -152,7 +152,7 @@ class Draws:
         """Return the mean of each paired difference; differences with an unknown value (NaN) are left out.
 
         Args:
-            deltas: By name, shape ``(n_rows,)``.
+            deltas: The paired differences by name, shape ``(n_rows,)``.
             family: Names of the differences that Holm's correction covers.  If it is given, every difference has a
                 permutation test; None = no tests.
         """
@@ -192,7 +192,7 @@ class Draws:
         )
 
     def anticipate(self, deltas: Sequence[Floats]) -> None:
-        """Draw differences that are compared next, at once, if weights are generated anew each time."""
+        """Compute the draws of the differences that are compared next in one pass, if weights are not stored."""
         if isinstance(self.weights, KeyedWeights) and deltas:
             self.weights.sums(np.vstack([self.units.sizes, self.units.sums(np.stack(deltas))]))
 
@@ -204,9 +204,10 @@ class Draws:
         """Return the ratio of two means with its percentile interval, and whether it is defined in every draw.
 
         Args:
-            above: Shape ``(n_rows,)``.
-            below: Same shape; the ratio is NaN where its mean is not above 0, and draws like that are left out.
-            per: Same shape: the ratio is given for each unit of its mean; NaN where that is 0 or unknown.
+            above: The numerator, shape ``(n_rows,)``.
+            below: The denominator, same shape; the ratio is NaN if its mean is not above 0, and such draws are left
+                out.
+            per: Same shape: the ratio is also divided by its mean; NaN if that is 0 or unknown.
         """
         mean = 1.0 if per is None else float(per.mean())
         if not (below.sum() > 0 and mean > 0):

@@ -1,4 +1,4 @@
-"""An alarm that can run for ever: bets that a mean loss has passed its bound, begun anew after every audit."""
+"""An alarm that can run forever: bets that a mean loss has passed its bound, begun anew after every audit."""
 
 from __future__ import annotations
 
@@ -27,32 +27,36 @@ _VALUES_AT_ONCE = 1 << 19
 class Alarm:
     """The evidence against "every question's expected loss, given all before it, is at most epsilon".
 
-    Gamblers bet that audited losses are larger than epsilon.  One with stake k who begins at bet j multiplies the capital
-    by ``1 + k (loss - epsilon)`` at each later bet; the stake is at most ``1 / (epsilon - low)``, so nobody owes anything.  If the
-    hypothesis is true, each capital is a non-negative supermartingale.  Gamblers begin at every bet, since a rule can start to
-    fail at any time and capital that was lost in good times would have to be won back first.  Those who begin at bet j
-    together own `share(j, EVEN)`, divided evenly over the stakes; those who have not begun keep theirs.  Shares sum to 1, and so
-    the whole value is a non-negative supermartingale that starts at 1: it ever reaches 1 / alpha with probability at most alpha,
-    however long one listens (Ville's inequality).  Sums over beginnings are the detectors of Shin, Ramdas and Rinaldo 2023,
-    "E-detectors"; with weights that sum to 1 false alarms are bounded over an infinite run, not only rare.
+    Gamblers bet that audited losses are larger than epsilon.  One with stake k who begins at bet j multiplies the
+    capital by ``1 + k (loss - epsilon)`` at each later bet; the stake is at most ``1 / (epsilon - low)``, so no capital
+    becomes negative.  If the hypothesis is true, each capital is a non-negative supermartingale.  Gamblers begin at
+    every bet, since a rule can start to fail at any time and capital that was lost in good times would have to be won
+    back first.  All gamblers who begin at bet j together own `share(j, EVEN)`, divided evenly over the stakes; gamblers
+    who have not begun keep their share.  Shares sum to 1, and so the whole value is a non-negative supermartingale that
+    starts at 1: it ever reaches 1 / alpha with probability at most alpha, however long it runs (Ville's inequality).
+    Sums over starting points are the detectors of Shin, Ramdas and Rinaldo 2023, "E-detectors"; with weights that sum
+    to 1, the probability of any false alarm is bounded over an infinite run.
 
-    The price of the many beginnings is the logarithm of 1 / share: 6 after 100 audits, 16 after 100,000.  A late change therefore takes
-    somewhat longer than an early one, by the logarithm of the age; a single gambler would need longer in proportion to the age.
+    The price of many starting points is the logarithm of 1 / share: 6 after 100 audits, 16 after 100,000.  A late
+    change therefore takes somewhat longer than an early one, by the logarithm of the age; a single gambler would need
+    longer in proportion to the age.
 
-    *Which losses.*  If the rate of audits does not depend on the question (it may change over time), only audited questions bet;
-    the draw tells nothing about the loss, so ``E[1 + k A (L - epsilon)] = 1 + k pi E[L - epsilon] <= 1``.  If it does depend on the question, these
-    would be a biased sample.  Then give the smallest rate, `least_rate`, and every question bets on ``Z = A L / pi`` with stake
-    ``least_rate * k``: the factor ``1 + k least_rate (Z - epsilon)`` has the same bound, and an unaudited question costs a little.  That is
-    valid in either case, and slower where rates are mostly larger than the smallest.  Before a rate below it is used, lower it in the alarm
-    as it is, ``dataclasses.replace(alarm, least_rate=...)``: a stake may depend on all that came before, and what was won stays.
+    *Which losses.*  If the rate of audits does not depend on the question (it may change over time), only audited
+    questions bet; the draw tells nothing about the loss, so ``E[1 + k A (L - epsilon)] = 1 + k pi E[L - epsilon] <=
+    1``.  If it does depend on the question, these would be a biased sample.  Then give the smallest rate, `least_rate`,
+    and every question bets on ``Z = A L / pi`` with stake ``least_rate * k``: the factor ``1 + k least_rate (Z -
+    epsilon)`` has the same bound, and an unaudited question costs a little.  That is valid in either case, and slower
+    where rates are mostly larger than the smallest.  Before using a smaller rate, lower `least_rate` in the present
+    alarm, ``dataclasses.replace(alarm, least_rate=...)``: a stake may depend on the past, and the capital that was won
+    stays.
 
-    *Repeated questions.*  Audits drawn by the question's id fall alike on its repetitions, whose losses are then known beforehand, so
-    that the hypothesis would be false without any change.  Count each question once, at its first request; the hypothesis is then
-    about new questions.  If the draw is by request, each may count.
+    *Repeated questions.*  If audits are drawn by the question's id, all repetitions of a question are audited or none;
+    their losses are then known beforehand, so the hypothesis would be false without any change.  Count each question
+    once, at its first request; the hypothesis is then about new questions.  If the draw is by request, each may count.
 
-    *Order.*  Observations come in the order of the questions, not in that of their losses: complaints arrive first.  Wait for a loss until a
-    deadline.  By then an audit that has not ended counts 1, and one that lacks a label the smallest loss that it can have had: evidence
-    grows with every loss, so labels that come later cannot make it smaller.
+    *Order.*  Observations come in the order of the questions, not in that of their losses: complaints arrive first.
+    Wait for a loss until a deadline.  After it, an audit that has not ended counts as 1, and one without a label as the
+    smallest possible loss: evidence grows with every loss, so later labels cannot reduce it.
 
     >>> import numpy as np
     >>> alarm = Alarm.start(0.02).observe(np.zeros(2000))
@@ -64,13 +68,13 @@ class Alarm:
 
     Attributes:
         epsilon: The bound, in (0, 1).
-        alpha: Probability of a false alarm, ever.
+        alpha: Probability that a false alarm ever rings.
         low: The smallest possible loss: -1 for `net`, 0 for `harm`, which allows larger stakes.
         least_rate: The smallest rate at which any question is audited; None if only audited questions bet.
-        log_capital: Logarithm of what those who have begun own, for each stake, shape ``(*shape, n_stakes)``.
-        begun: How many beginnings there were, `shape`.
-        due: Whether others begin at the next bet, `shape`.
-        n: Observations so far.
+        log_capital: Logarithm of the capital of gamblers who have begun, for each stake, shape ``(*shape, n_stakes)``.
+        begun: Number of starting points so far, `shape`.
+        due: Whether further gamblers begin at the next bet, `shape`.
+        n: Number of observations so far.
         log_value: Logarithm of the whole value, `shape`.
         log_highest: Logarithm of the highest value so far, at least 0, `shape`.
         rang_at: The observation, counted from 1, after which the alarm rang first; 0 while it is silent.  `shape`.
@@ -102,10 +106,10 @@ class Alarm:
 
         Args:
             epsilon: The bound of the certificate, in (0, 1).
-            alpha: Probability of a false alarm, ever, in (0, 1).
+            alpha: Probability that a false alarm ever rings, in (0, 1).
             low: The smallest possible loss, -1 or 0.
-            least_rate: Where rates depend on the question: the smallest one that will ever be used, in (0, 1].
-            shape: Of many runs side by side, for simulations.
+            least_rate: If rates depend on the question: the smallest rate that will ever be used, in (0, 1].
+            shape: Shape of many parallel runs, for simulations.
 
         Raises:
             DataError: A number lies outside its range.
@@ -152,9 +156,9 @@ class Alarm:
         """Return the state after further questions.
 
         Args:
-            losses: Shape ``(*shape, n)``, in the order of the questions.  NaN for an audited question is an audit that got lost: it
-                counts 1.  Whatever is given for others is ignored.
-            audited: Which questions were drawn, shape of `losses`; None if all of them.
+            losses: Shape ``(*shape, n)``, in the order of the questions.  NaN for an audited question is a lost audit,
+                which counts as 1.  Values for other questions are ignored.
+            audited: Mask of the questions that were drawn, shape of `losses`; None = all.
             rates: The probability of each draw, shape of `losses` or one for all; needed with `least_rate`, otherwise ignored.
 
         Raises:
@@ -165,7 +169,7 @@ class Alarm:
     def path(
         self, losses: npt.ArrayLike, *, audited: npt.ArrayLike | None = None, rates: npt.ArrayLike | None = None
     ) -> Floats:
-        """Return `log_value` after each of further questions, shape of `losses`, as for a plot; arguments as `observe`."""
+        """Return `log_value` after each further question, shape of `losses`, for a plot; arguments as in `observe`."""
         return self._bet(losses, audited, rates, with_path=True)[1]
 
     def _bet(
@@ -217,7 +221,7 @@ class Alarm:
     def _gains(
         self, losses: npt.ArrayLike, audited: npt.ArrayLike | None, rates: npt.ArrayLike | None
     ) -> tuple[Floats, Mask]:
-        """Return what a stake of 1 would gain by each question, and which were audited."""
+        """Return the gain of a stake of 1 on each question, and a mask of the audited ones."""
         given = np.asarray(losses, dtype=np.float64)
         drawn = np.ones(given.shape, dtype=bool) if audited is None else np.asarray(audited, dtype=bool)
         loss = np.where(drawn, np.where(np.isnan(given), 1.0, given), 0.0)

@@ -22,13 +22,13 @@ _PRECISION = 1e-12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfidenceSequence:
-    """An interval for the mean of what was to be expected so far, from observations in a known range.
+    """A confidence sequence for the running mean of expectations, from observations in a known range.
 
     Observation i has an expectation given all earlier ones, which may change from one to the next; after n observations
     the interval is about the mean of the first n expectations.  With probability at least 1 - alpha it contains this
-    running mean after *every* observation: one may look at any time, as often as one likes, and stop because of what one
-    saw.  Nothing must be independent, identically distributed or constant.  Earlier intervals were about other means:
-    they are not to be intersected.
+    running mean after *every* observation: one may look at any time, as often as one likes, and stop for any reason.
+    Observations need not be independent or identically distributed.  Earlier intervals concern other means, so do not
+    intersect them.
 
     This is the empirical-Bernstein sequence (Howard, Ramdas, McAuliffe and Sekhon 2021, "Time-uniform, nonparametric,
     nonasymptotic confidence sequences", theorem 4) with the gamma-exponential mixture (proposition 9) for each end at
@@ -46,11 +46,11 @@ class ConfidenceSequence:
         low: The smallest possible observation.
         high: The largest possible one.
         alpha: Probability that any of the intervals misses.
-        predictions: Where predictions may lie.  It must be fixed beforehand, and never decides about validity: a mean
-            outside only makes the interval wider.
-        narrowest_at: The sum of squares at which the interval is narrowest for its sum of squares.
-        n: Observations so far.
-        total: Their sum, any shape: one sequence for each place.
+        predictions: The range of predictions.  It must be fixed beforehand and does not affect validity: a mean outside
+            it only makes the interval wider.
+        narrowest_at: The sum of squares for which the width of the interval is optimised.
+        n: Number of observations so far.
+        total: The sum of the observations, any shape, with one sequence for each entry.
         squares: The sum of squared differences from their predictions, shape of `total`.
     """
 
@@ -83,9 +83,9 @@ class ConfidenceSequence:
             low: The smallest possible observation.
             high: The largest possible one.
             alpha: Probability that any of the intervals misses, in (0, 1).
-            predictions: Where the mean is expected, inside [low, high]; by default anywhere there.
-            narrowest_at: The sum of squares at which the interval should be narrowest; by default 12.5 squares of the range.
-            shape: Of many sequences side by side, for simulations.
+            predictions: The range in which the mean is expected, inside [low, high]; by default the whole range.
+            narrowest_at: The sum of squares for which the width is optimised; by default 12.5 squares of the range.
+            shape: Shape of many parallel sequences, for simulations.
 
         Raises:
             DataError: The range is empty or not finite, alpha lies outside (0, 1), or `predictions` outside the range.
@@ -131,13 +131,13 @@ class ConfidenceSequence:
         )
 
     def looks(self, values: npt.ArrayLike) -> ConfidenceSequence:
-        """Return the states after each of these observations side by side, on a new last axis, as for a plot.
+        """Return the states after each of these observations, along a new last axis, for a plot.
 
         Args:
-            values: As in `observe`.
+            values: See `observe`.
 
         Raises:
-            DataError: As `observe`.
+            DataError: See `observe`.
         """
         observations = np.asarray(values, dtype=np.float64)
         if not ((observations >= self.low) & (observations <= self.high)).all():  # also where undefined
@@ -179,11 +179,12 @@ class ConfidenceSequence:
 def window_sequences(
     values: npt.ArrayLike, lengths: Sequence[int], start: ConfidenceSequence
 ) -> list[ConfidenceSequence]:
-    """Return a confidence sequence for each of the windows that follow one another.
+    """Return a confidence sequence for each of several consecutive windows.
 
-    Windows have no end, so they share alpha: the k-th gets ``alpha * share(k)``.  With probability at least 1 - alpha, every
-    interval of every window, looked at at any time, contains the mean of the expectations in that window.  A later window is
-    wider than an early one, but only by the logarithm of its number: the hundredth at 5 % is as wide as one alone at 0.0016 %.
+    The number of windows is unlimited, so they share alpha: the k-th gets ``alpha * share(k)``.  With probability at
+    least 1 - alpha, every interval of every window, looked at at any time, contains the mean of the expectations in
+    that window.  A later window is wider than an early one, but only by the logarithm of its number: the hundredth at 5
+    % is as wide as one alone at 0.0016 %.
 
     >>> import numpy as np
     >>> start = ConfidenceSequence.start(0.0, 1.0)
@@ -192,11 +193,12 @@ def window_sequences(
 
     Args:
         values: Observations from the first one on, shape ``(*shape, n)``.
-        lengths: How many of them each window has, which must not depend on their values.
+        lengths: Number of observations in each window, which must not depend on their values.
         start: A sequence before its first observation, with the alpha of all windows together.
 
     Raises:
-        DataError: `start` has seen observations, the lengths do not sum to n, or as `ConfidenceSequence.observe`.
+        DataError: `start` already has observations, the lengths do not sum to n, or an observation is invalid, see
+            `ConfidenceSequence.observe`.
     """
     observations = np.asarray(values, dtype=np.float64)
     if np.any(start.n):
@@ -213,22 +215,25 @@ def window_sequences(
 
 
 def rho_of(squares: float, alpha: float) -> float:
-    """Return the parameter for which two ends at alpha / 2 are narrowest at a sum of squares (Howard et al., section 3.5)."""
+    """Return the parameter rho that makes the ends (alpha / 2 each) narrowest at a sum of squares.
+
+    Source: Howard et al., section 3.5.
+    """
     log = 2 * math.log(1 / alpha)
     return squares / (log + math.log1p(log))
 
 
 def mixture_bound(squares: Floats, alpha: float, rho: float, scale: float) -> Floats:
-    """Return the sum that the gamma-exponential mixture ever passes with probability at most alpha.
+    """Return the bound that the gamma-exponential mixture ever exceeds with probability at most alpha.
 
     The root of `log_mixture` = log(1 / alpha).  The function is convex and increasing, so Newton's method from above
-    the root approaches it from above: what is returned early is too wide, never too narrow.
+    the root approaches it from above: an early result is too wide, never too narrow.
 
     Args:
         squares: Sums of squares so far, any shape.
         alpha: Probability, in (0, 1).
-        rho: Of the mixture.
-        scale: How far below its prediction an observation can fall.
+        rho: Parameter of the mixture.
+        scale: The largest distance by which an observation can fall below its prediction.
     """
     target = math.log(1 / alpha)
     nearly = target + 0.5 * np.log1p(squares / rho)
@@ -250,10 +255,10 @@ def log_mixture(sums: Floats, squares: Floats, rho: float, scale: float) -> tupl
     """Return the logarithm of the gamma-exponential mixture, and its derivative by the sum (Howard et al., equation 26).
 
     Args:
-        sums: Of observations less their expectations, at least 0, any shape.
-        squares: Of observations less their predictions, shape of `sums`.
-        rho: Of the mixture.
-        scale: How far below its prediction an observation can fall.
+        sums: Sums of observations minus their expectations, at least 0, any shape.
+        squares: Sums of squared differences between observations and predictions, shape of `sums`.
+        rho: Parameter of the mixture.
+        scale: The largest distance by which an observation can fall below its prediction.
     """
     from scipy.special import gammainc, gammaln
 

@@ -1,4 +1,4 @@
-"""Divide a total of 1 over infinitely many parts, for an unlimited number of looks, windows or restarts."""
+"""Divide a total of 1 into infinitely many shares, for an unlimited number of looks, windows or restarts."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from suffice.policy.rounds import Floats
 
 
 def share(number: npt.ArrayLike, even: float = 1.0) -> Floats:
-    """Return the share of the k-th part, k = 1, 2, ...; all shares together are 1.
+    """Return the share of the k-th part, k = 1, 2, ...; all shares add up to 1.
 
-    It falls like ``1 / (k log(k)**2)``, which is nearly as slow as shares with a finite sum can fall: the logarithm of
-    the 100,000th is -16.6, and that of ``1 / k`` would be -11.5.
+    It falls like ``1 / (k log(k)**2)``, almost the slowest decrease with a finite sum: the logarithm of the 100,000th
+    share is -16.6, where that of ``1 / k`` would be -11.5.
 
     >>> share([1, 2, 3]).round(4).tolist()
     [0.4094, 0.1141, 0.0574]
 
     Args:
-        number: k, any shape.
+        number: The number k, any shape.
         even: Approximate number of first parts with nearly equal shares.
     """
     k = np.asarray(number, dtype=np.float64)

@@ -22,7 +22,7 @@ class Units:
 
     Attributes:
         codes: The unit of each row, shape ``(n_rows,)``, integers 0..n_units - 1; None if each row is its own unit.
-        sizes: Rows in each unit, shape ``(n_units,)``.
+        sizes: Number of rows in each unit, shape ``(n_units,)``.
     """
 
     codes: npt.NDArray[np.int64] | None
@@ -30,7 +30,7 @@ class Units:
 
     @classmethod
     def of(cls, n_rows: int, clusters: Clusters = None) -> Units:
-        """Return the units of `n_rows` rows; `clusters` names each row's cluster, None = all differ.
+        """Return the units of `n_rows` rows; without `clusters`, each row is a cluster of its own.
 
         >>> Units.of(3, ["a", "b", "a"]).sizes.tolist()
         [2.0, 1.0]
@@ -100,7 +100,7 @@ def paired_rows(deltas: npt.ArrayLike, clusters: Clusters) -> tuple[Floats, Unit
 def standard_errors(deltas: Floats, units: Units) -> Floats:
     """Return the standard error of each rule's mean difference, shape ``(n_rules,)``.
 
-    With clusters, that of a ratio of sums, linearised (Cochran 1977, section 6.3); without, the usual one.
+    With clusters it is the linearised error of a ratio of sums (Cochran 1977, section 6.3); without, the usual one.
 
     >>> standard_errors(np.array([[1.0, 0.0, -1.0], [0.1, 0.1, 0.1]]), Units.of(3)).round(4).tolist()
     [0.5774, 0.0]
@@ -110,7 +110,7 @@ def standard_errors(deltas: Floats, units: Units) -> Floats:
         units: The units of the rows.
 
     Returns:
-        0 where the units do not vary, NaN if there is one unit alone.
+        The errors; 0 where the units do not vary, NaN if there is only one unit.
     """
     if units.n_units == 1:
         return np.full(len(deltas), np.nan)

@@ -1,4 +1,4 @@
-"""Group spans by question, put them in order, and choose those that are rounds."""
+"""Group spans by question, sort them, and choose the ones that are rounds."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ WHOLE = AnswerPosition("whole")
 
 @dataclass(frozen=True, slots=True)
 class TraceStep:
-    """A span with its reading as a round or not.
+    """A span, with the decision whether it is a round.
 
     Attributes:
         span: The span.
@@ -65,7 +65,7 @@ class TraceStep:
 
 @dataclass(slots=True, kw_only=True)
 class Conversation:
-    """All spans of one question with their readings, in order of start; `by_tool`: answers are submitted by a tool call."""
+    """All spans of one question in order of start, each with its decision; `by_tool`: a tool call submits answers."""
 
     key: str
     traces: tuple[str, ...]
@@ -77,7 +77,7 @@ class Conversation:
 
 
 def conversations_of(log: Log, key: str | None) -> list[Conversation]:
-    """Group a log by question, and read each span as a round or not; see `run_of`."""
+    """Group a log by question, and decide for each span whether it is a round; see `run_of`."""
     spans, copies = _without_copies(log.spans)
     keys = _question_keys(spans, key)
     groups: dict[str, list[TraceSpan]] = {}
@@ -98,7 +98,7 @@ def _without_copies(spans: Sequence[TraceSpan]) -> tuple[list[TraceSpan], int]:
 
 
 def _question_keys(spans: Sequence[TraceSpan], key: str | None) -> list[str]:
-    """Return the question's id for each span: its own, an enclosing span's, the only one of the trace, or the trace's id."""
+    """Return the question's id for each span: its own, an enclosing span's, or the trace's."""
     if key == TRACE_ID:
         return [span.trace for span in spans]
     if key is not None and _SECRET.search(key):
@@ -258,7 +258,7 @@ def _no_answer(span: TraceSpan, *, by_tool: bool) -> str:
 
 
 def _repeats(spans: Sequence[TraceSpan]) -> dict[int, str]:
-    """Return model calls that were logged again inside or around another one, by `id`, with the reason."""
+    """Return why a model call repeats the one inside or around it, by `id`, for calls that were logged twice."""
     by_id = {(span.trace, span.span): span for span in spans if span.span}
     repeats: dict[int, str] = {}
     inner: dict[int, list[TraceSpan]] = {}

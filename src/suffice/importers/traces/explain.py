@@ -1,4 +1,4 @@
-"""Explain how traces are read: the sources of columns, and for one trace the spans that are rounds or why they are not."""
+"""Explain how traces are read: the sources of columns, and which spans of one trace are rounds."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def explain_trace(path: str | Path, kind: str, *, key: str | None = None) -> Tab
 
     Args:
         path: A file, or a folder.
-        kind: Its format, one of traces.
+        kind: The format, one of the trace formats.
         key: As for the import: the attribute that names the question.
 
     Raises:
-        DataError: The format is not one of traces, the file cannot be read, or it has no spans.
+        DataError: The format is not a trace format, the file cannot be read, or it has no spans.
     """
     log_of = log_reader(kind)
     if log_of is None:

@@ -20,7 +20,7 @@ _LATEST = 2**64  # nanoseconds have 64 bits
 
 
 def documents(path: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the JSON objects of a file or folder (of an array, of lines, or a single one), each with its place for messages."""
+    """Yield the JSON objects of a file or folder (array, lines or single object), each with its location."""
     for file in data_files(path):
         count = 0
         for where, value in _values(file):
@@ -87,12 +87,12 @@ def dotted_fields(value: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def fields_of(value: Any) -> dict[str, Any]:
-    """Return an object, or an empty one in place of anything else."""
+    """Return an object unchanged, and an empty object for any other value."""
     return value if isinstance(value, dict) else {}
 
 
 def objects_in(value: Any) -> list[dict[str, Any]]:
-    """Return the objects of a list; none of anything else."""
+    """Return the objects in a list; an empty list for any other value."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
@@ -106,7 +106,9 @@ def short_ids(values: Any) -> dict[str, str]:
 
 
 def nanoseconds(value: Any, where: str) -> int | None:
-    """Convert a time, ISO 8601 text (in UTC unless it names a zone) or a number in any usual unit, to nanoseconds since 1970.
+    """Convert a time to nanoseconds since 1970.
+
+    The time is ISO 8601 text (UTC unless it names a zone), or a number in any usual unit.
 
     >>> nanoseconds("2025-06-11T14:01:32.598Z", "")
     1749650492598000000
@@ -114,7 +116,7 @@ def nanoseconds(value: Any, where: str) -> int | None:
     (1749650492500000000, 1749650492598000000)
 
     Raises:
-        DataError: It is neither.
+        DataError: The value is neither.
     """
     if value is None or value == "":
         return None

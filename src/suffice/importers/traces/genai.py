@@ -40,7 +40,7 @@ _MODEL = ("gen_ai.response.model", "gen_ai.request.model", "llm.model_name", "ll
 
 
 def is_genai(attributes: Mapping[str, Any]) -> bool:
-    """Return whether a span follows one of these conventions."""
+    """Return whether a span follows one of the GenAI conventions."""
     return any(name.startswith(("gen_ai.", "llm.", "openinference.", "traceloop.")) for name in attributes)
 
 
@@ -59,7 +59,7 @@ def _kind(attributes: Mapping[str, Any]) -> str:
 
 
 def read_attributes(span: TraceSpan, attributes: Mapping[str, Any], events: Sequence[Event]) -> TraceSpan:
-    """Fill in a span from its flat attributes and its events, and return it."""
+    """Fill in a span's fields from its flat attributes and its events."""
     span.kind = _kind(attributes)
     span.ids = {**short_ids({name: v for name, v in attributes.items() if not _is_content(name)}), **span.ids}
     for name, values in events:
@@ -148,12 +148,12 @@ def _named_role(message: Any, role: str) -> Any:
 
 
 def _whole(values: Mapping[str, Any], name: str) -> Any:
-    """Return the value of an attribute that was written as JSON text, or flattened to dotted names."""
+    """Return an attribute's value, which may be JSON text or flattened to dotted names."""
     return values[name] if name in values else _indexed(values, name)
 
 
 def _event_message(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the message of an event, whose fields are attributes, a JSON text in `content`, or a body."""
+    """Return an event's message, whose fields are attributes, JSON text in `content`, or a body."""
     role = name.split(".")[1] if name.count(".") == 2 else "user"  # noqa: PLR2004
     message: dict[str, Any] = {"role": role}
     for prefix in ("message.", "body.message.", "body.", ""):

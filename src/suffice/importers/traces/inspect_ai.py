@@ -212,7 +212,7 @@ def _call_span(event: Mapping[str, Any], pool: list[Any], trace: str, where: str
 
 
 def _outcome(sample: Mapping[str, Any], trace: str, where: str) -> list[TraceSpan]:
-    """Return the sample's output as its only call, for a log without events."""
+    """Return the sample's output as a single call, for a log without events."""
     output = sample.get("output")
     if not isinstance(output, dict) or not output.get("choices"):
         return []
@@ -229,7 +229,7 @@ def _resolved(value: Any, attachments: Mapping[str, Any]) -> Any:
 
 
 def _grades(scores: Any) -> dict[str, Any]:
-    """Return the marks of scorers, letters converted to numbers, and marks of several parts divided into these."""
+    """Return the scorers' marks: letters become numbers, and marks with several parts are split."""
     grades: dict[str, Any] = {}
     for name, item in fields_of(scores).items():
         value = item.get("value") if isinstance(item, dict) else item

@@ -20,7 +20,7 @@ _PRINTED_NULLS = ("None", "null")
 
 
 def langfuse_log(path: str | Path) -> Log:
-    """Return the observations of a downloaded trace, of `GET /api/public/traces/ID`, or of an export as spans.
+    """Return Langfuse's observations as spans, from a download, `GET /api/public/traces/ID`, or an export.
 
     The question is named by a field or metadata; without `key` by the session, else the trace.
     """
@@ -57,7 +57,7 @@ read_langfuse = trace_importer("langfuse", langfuse_log, _is_langfuse)
 
 
 def _of(item: Mapping[str, Any], name: str) -> Any:
-    """Return a field by its name in the API (`traceId`) or in exports (`trace_id`)."""
+    """Return a field, by its name in the API (`traceId`) or in exports (`trace_id`)."""
     value = item.get(name)
     return item.get(_UPPER.sub("_", name).lower()) if value is None else value
 

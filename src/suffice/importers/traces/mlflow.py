@@ -94,7 +94,7 @@ def _mlflow_span(item: Mapping[str, Any], trace: str, ids: Mapping[str, str], wh
 
 
 def _about(assessments: Any) -> About | None:
-    """Return the expected answers and the marks of a trace."""
+    """Return the expected answers and the marks of a trace, if it has any."""
     if not isinstance(assessments, list) or not assessments:
         return None
     about = About()

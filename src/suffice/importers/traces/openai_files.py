@@ -18,7 +18,7 @@ _OBJECTS = ("chat.completion", "response", "text_completion")
 
 
 def openai_log(path: str | Path) -> Log:
-    """Return the replies of one `custom_id` in several batches, or of one conversation, as spans in order of their time.
+    """Return the replies to one `custom_id` in several batches, or of one conversation, as spans in order of time.
 
     Batch input files in the same folder bring the questions.  A question is named by a field or metadata
     (`metadata.question_id`); without `key` by the conversation, the `custom_id`, or the first response of a chain.

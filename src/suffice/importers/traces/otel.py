@@ -60,7 +60,7 @@ read_otlp = trace_importer("otlp", otlp_log, lambda head: any(map(head.has, _PAR
 
 
 def _telemetry_items(document: Mapping[str, Any], what: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Yield the spans or log records of a document, each with the attributes of its resource."""
+    """Yield a document's spans or log records, each with the attributes of its resource."""
     lower = what.lower()
     for resource in objects_in(first(document, (f"resource{what}", f"resource_{lower}"))):
         attributes = _attributes(fields_of(resource.get("resource")).get("attributes"))

@@ -39,7 +39,7 @@ _DETAILS = ("input_tokens_details", "prompt_tokens_details", "input_token_detail
 
 
 def first(values: Mapping[str, Any], names: Iterable[str]) -> Any:
-    """Return the first of these values that is neither None nor empty text."""
+    """Return the first value under one of these names that is neither None nor empty text."""
     return next((values[name] for name in names if values.get(name) not in (None, "")), None)
 
 
@@ -69,7 +69,7 @@ def text_of(content: Any) -> str:
 
 
 def _bare(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a message without the wrappers of frameworks."""
+    """Return a message without a framework's wrappers."""
     if isinstance(message.get("kwargs"), dict) and message.get("type") == "constructor":  # LangChain's serialization
         kind = str((message.get("id") or [""])[-1])
         role = next((role for start, role in _CLASSES if kind.startswith(start)), kind)
@@ -121,7 +121,7 @@ def _message_tools(message: Mapping[str, Any]) -> tuple[ToolCall, ...]:
 
 
 def messages_of(value: Any) -> tuple[LoggedMessage, ...]:
-    """Return the messages to a model from a list, an object with one (`messages`, `input`, `prompt`), or a text."""
+    """Return the messages to a model, from a list, an object with such a list (`messages`, ...), or a text."""
     value = unwrapped(value)
     if isinstance(value, str):
         return _transcript(value)
@@ -145,7 +145,7 @@ def messages_of(value: Any) -> tuple[LoggedMessage, ...]:
 
 
 def _transcript(text: str) -> tuple[LoggedMessage, ...]:
-    r"""Split a prompt that LangChain and others wrote as one text, each message after its role.
+    r"""Split a prompt that was written as one text into messages, each of which follows its role.
 
     >>> [item.text for item in _transcript("System: Be brief.\nHuman: Who wrote it?")]
     ['Be brief.', 'Who wrote it?']
@@ -164,7 +164,7 @@ _SPEAKER = re.compile(r"^(system|developer|user|human|assistant|ai|tool): ", re.
 
 
 def usage_in(usage: Any, *, apart: bool = False) -> Usage:
-    """Return the tokens of an API's `usage`, by any of the usual names.
+    """Return the numbers of tokens in an API's `usage`, under any of the usual names.
 
     >>> usage_in({"prompt_tokens": 12, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 8}})
     Usage(uncached=4.0, cached=8.0, output=3.0)
@@ -204,7 +204,7 @@ def _of_choice(choices: Sequence[Any]) -> LoggedReply:
 
 
 def _of_response(body: Mapping[str, Any]) -> LoggedReply:
-    """Read an object of the Responses API."""
+    """Read a reply in the form of the Responses API."""
     output = response_output(body)
     return LoggedReply(
         text=output.text,
@@ -215,7 +215,7 @@ def _of_response(body: Mapping[str, Any]) -> LoggedReply:
 
 
 def _of_message(message: Mapping[str, Any]) -> LoggedReply:
-    """Read an assistant's message, with the fields that LangChain and Anthropic keep beside it."""
+    """Read an assistant's message, including the extra fields of LangChain and Anthropic."""
     meta = fields_of(message.get("response_metadata"))
     return LoggedReply(
         text=_message_text(message),
@@ -228,7 +228,7 @@ def _of_message(message: Mapping[str, Any]) -> LoggedReply:
 
 
 def logged_reply(value: Any) -> LoggedReply:
-    """Read a model's reply, in any of the shapes in which APIs and frameworks log it.
+    """Read a model's reply, in any form in which APIs and frameworks log it.
 
     >>> logged_reply({"choices": [{"message": {"content": "Oslo"}, "finish_reason": "stop"}]}).text
     'Oslo'
@@ -272,7 +272,7 @@ def _of_object(value: Mapping[str, Any]) -> LoggedReply:  # noqa: PLR0911 - one 
 
 
 def _last_assistant(messages: Sequence[Any]) -> LoggedReply:
-    """Read the last message of a list if it is the assistant's; a list of texts is joined."""
+    """Read the last message of a list if it is the assistant's; texts in a list are joined."""
     if messages and all(isinstance(item, str) for item in messages):
         return LoggedReply(text="".join(messages))
     last = messages[-1] if messages else None

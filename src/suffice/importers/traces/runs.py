@@ -45,8 +45,8 @@ def trace_importer(
 
         Args:
             path: A file, or a folder.
-            key: The attribute, field or metadata that names the question; `trace_id` = each trace is one.  None = the id of the
-                conversation, session or thread, else the trace.
+            key: The attribute, field or metadata that names the question; `trace_id` = each trace is one question.
+                None = the id of the conversation, session or thread, else the trace.
             ended: The reason why trajectories are shorter than the longest one; None = the loop's own rule.
 
         Raises:
@@ -59,13 +59,13 @@ def trace_importer(
 
 
 def run_of(log: Log, source: str, *, key: str | None = None, ended: End | None = None) -> ImportedRun:
-    """Return the trajectories of a log.
+    """Convert a log of traces to trajectories.
 
     Args:
         log: The result of a reader of traces.
         source: The format.
-        key: The attribute whose value names the question that a trace belongs to; `trace_id` = each trace is one.
-            None = the id of the conversation or session if there is one, else the trace.
+        key: The attribute whose value names the question that a trace belongs to; `trace_id` = each trace is one
+            question.  None = the id of the conversation or session if there is one, else the trace.
         ended: The reason why trajectories are shorter than the longest one, if the file has none; None = `rule`.
 
     Raises:
@@ -124,7 +124,7 @@ def run_of(log: Log, source: str, *, key: str | None = None, ended: End | None =
 
 
 def _rounds_of(item: Conversation) -> list[Round]:
-    """Return the rounds; calls without an answer are charged to the next round, and those after the last form a round."""
+    """Return the rounds; calls without an answer are charged to the next round, or form a round at the end."""
     rounds: list[Round] = []
     cost: Cost | None = None
     last: TraceSpan | None = None
@@ -183,7 +183,7 @@ def _assumes_end(item: Conversation, n_rounds: int, longest: int, ended: End | N
 
 
 def _unit_mark(value: Any) -> float | None:
-    """Return a mark in [0, 1], or None."""
+    """Return a mark if it is a number in [0, 1], else None."""
     if isinstance(value, bool):
         return float(value)
     if isinstance(value, int | float) and 0 <= value <= 1:
@@ -199,7 +199,7 @@ def _metric_name(name: str) -> str:
 
 
 def _metric_names(items: Sequence[Conversation]) -> tuple[dict[str, str], list[str]]:
-    """Return the scores that are metrics, with their names here, and notes about scores."""
+    """Map the scores that are metrics to their names here; also return notes about scores."""
     values: dict[str, list[Any]] = {}
     at_the_end: set[str] = set()
     for item in items:
@@ -237,7 +237,7 @@ def _round_metrics(
 def _mark_disagreements(
     trajectories: Sequence[ImportedTrajectory], items: Sequence[Conversation], names: Mapping[str, str]
 ) -> list[str]:
-    """Note where the log's marks and exact match differ, since answers may contain more than the gold answer."""
+    """Note where the log's marks differ from exact match, since answers may contain more than the gold answer."""
     notes = []
     for theirs, ours in names.items():
         pairs = [

@@ -1,4 +1,4 @@
-"""Common classes for all trace formats: spans, facts about a conversation, and a log of both."""
+"""Classes that all trace formats share: spans, facts about a conversation, and a log of both."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Numbers of tokens of one call; NaN if the log does not say."""
+    """Numbers of tokens of one call; NaN where the log gives none."""
 
     uncached: float = math.nan
     cached: float = math.nan
@@ -50,7 +50,7 @@ def usage_of(
     apart: bool = False,
     written: float = math.nan,
 ) -> Usage:
-    """Return the tokens of a call, with cache reads apart from the other input.
+    """Return the tokens of a call, with cache reads separated from the other input.
 
     Emitters disagree whether `given` contains the cache reads; the total decides if it is known.
 
@@ -61,11 +61,12 @@ def usage_of(
 
     Args:
         given: Input tokens as reported.
-        cached: Input tokens that were read from a cache; NaN counts as none, which gives an upper bound of processed input.
+        cached: Input tokens that were read from a cache; NaN counts as 0, which gives an upper bound of the processed
+            input.
         output: Generated tokens.
         total: All tokens; NaN if the log does not say.
-        apart: Whether the format defines `given` without the cache reads.
-        written: Tokens that were written to a cache, if the format counts them apart from `given`.
+        apart: Whether the format defines `given` as excluding cache reads.
+        written: Tokens that were written to a cache, if the format does not include them in `given`.
     """
     cached, written = (0 if math.isnan(value) else value for value in (cached, written))
     if cached and total == given + output:
@@ -104,10 +105,10 @@ class TraceSpan:
     """One step of a trace.
 
     Attributes:
-        trace: Its trace; spans of several files may share one.
-        span: Its id; "" if it has none.
-        parent: The id of the span around it; "" at the root.
-        name: The emitter's name for it.
+        trace: The id of the trace; spans of several files may share one.
+        span: The id of the span; "" if it has none.
+        parent: The id of the enclosing span; "" at the root.
+        name: The name of the step, as given by its emitter.
         kind: `chat` for one call of a model; steps of other kinds are left out.
         where: The file, for messages.
         start: Time in nanoseconds since 1970; None if the log does not say.
@@ -115,8 +116,8 @@ class TraceSpan:
         messages: The model's input.
         reply: The model's reply.
         failed: True if the step ended in an error.
-        scores: Scores that somebody gave to this step, by name.
-        ids: Short values by attribute, among which the id of the conversation is looked up; not stored.
+        scores: Scores of this step, by name.
+        ids: Short values by attribute, which may contain the id of the conversation; not stored.
     """
 
     trace: str
@@ -141,12 +142,12 @@ class TraceSpan:
 
 @dataclass(slots=True, kw_only=True)
 class About:
-    """Facts that a file gives about a whole trace.
+    """Facts about a whole trace, as given in a file.
 
     Attributes:
         question: The question, if the file has it apart from the messages.
         golds: Gold answers.
-        scores: Scores that somebody gave to the outcome, by name.
+        scores: Scores of the outcome, by name.
         end: The reason for its end, if the file gives one.
         cluster: The question's own id, if the file holds several trajectories of it.
         answer_tool: True if the model had to answer by calling a tool (`submit`).

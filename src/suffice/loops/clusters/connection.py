@@ -1,4 +1,4 @@
-"""A Ray cluster: one that runs, or one that is started on this machine for the time of a command."""
+"""A Ray cluster: a running one, or one that is started on this machine for the duration of a command."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ _OBJECTS_BYTES = 80_000_000  # the least that Ray takes: nothing but words and c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """The cluster that workers run on, and the resources of each worker.
+    """The cluster on which workers run, and the resources of each worker.
 
     Attributes:
         on: ``ray``: the cluster that RAY_ADDRESS names, or a new one on this machine; ``ray://auto``: the one that runs on
             this machine; ``ray://HOST:PORT``: the one behind Ray's client server.
-        workers: How many; None for as many as there is place for.
-        cpus: Processors that a worker takes, a share allowed.
-        gpus: GPUs that it takes, a share allowed.
-        sends_much: Whether more than words and counts goes through the memory that a cluster shares.
+        workers: Number of workers; None = as many as fit on the cluster.
+        cpus: Processors of each worker; fractions are allowed.
+        gpus: GPUs of each worker; fractions are allowed.
+        sends_much: Whether large data, and not only arguments and counts, is sent through the cluster's shared memory.
     """
 
     on: str = _HERE
@@ -61,7 +61,7 @@ class Cluster:
 
     @contextmanager
     def connected(self) -> Iterator[Any]:
-        """Yield Ray, connected; where this process is connected already, it stays so."""
+        """Yield the connected Ray module; an existing connection of this process is kept."""
         if self.is_started_here:
             for name, value in _ENVIRONMENT.items():
                 os.environ.setdefault(name, value)
@@ -102,7 +102,7 @@ class Cluster:
         }
 
     def n_workers(self, ray: Any) -> int:
-        """Return how many workers there are to be."""
+        """Return the number of workers to start."""
         places = self._places(ray)
         if self.is_started_here and places < (self.workers or 1):
             raise DataError(
@@ -112,7 +112,7 @@ class Cluster:
         return self.workers or max(places, 1)
 
     def _places(self, ray: Any) -> int:
-        """Return how many workers the whole cluster has place for."""
+        """Return the number of workers that fit on the whole cluster."""
         total = ray.cluster_resources()
         shares = [(total.get("CPU", 0.0), self.cpus), (total.get("GPU", 0.0), self.gpus)]
         return min((int(there / share + 1e-9) for there, share in shares if share), default=os.cpu_count() or 1)

@@ -1,4 +1,4 @@
-"""The driver: it hands shards to workers, replaces those that are lost, and adds up what they report."""
+"""The driver, which assigns shards to workers, replaces lost workers, and adds up their reports."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ SHARDS_PER_WORKER = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A command that is run shard by shard.
+    """A command to run shard by shard.
 
     Attributes:
-        entry: The function that takes the words of a command line, as ``module:function``.
-        words: The words, to which ``--shard i/n`` is added.
+        entry: The function that takes command-line arguments, as ``module:function``.
+        words: The arguments, to which ``--shard i/n`` is added.
         last_words: A command that one worker runs once all shards have ended; None for none.
-        needs: What every worker must see.
-        n_shards: How many shards; None for `SHARDS_PER_WORKER` for each worker, and for each with a GPU 1.
+        needs: The versions and files that every worker must share.
+        n_shards: Number of shards; None = `SHARDS_PER_WORKER` for each worker, or 1 for each worker with a GPU.
         requests_per_minute: The limit of all workers together; None = no limit.
         tokens_per_minute: The limit of all workers together; None = no limit.
     """
@@ -53,12 +53,12 @@ class Job:
 
 @dataclass(eq=False, slots=True)
 class _Member:
-    """A worker as the driver knows it.
+    """The driver's record of a worker.
 
     Attributes:
-        call: What it was asked for, and is awaited: its check, or a shard.
-        shard: Which shard it has; None before the first.
-        look: The report that it was asked for.
+        call: The pending call to the worker: its check, or a shard.
+        shard: The shard that it works on; None before the first.
+        look: The pending request for a report.
     """
 
     place: int
@@ -75,17 +75,17 @@ def run_shards(
     on_progress: Callable[[Total], None] = lambda _: None,
     on_note: Callable[[str], None] = lambda _: None,
 ) -> tuple[list[ShardOutcome], Total]:
-    """Run a command on a cluster; return how it ended for each shard, in their order, and the sum of what they reported.
+    """Run a command on a cluster; return the outcome of each shard, in order, and the sum of the reports.
 
-    The outcome of the last words, if there are any, comes last.
+    The outcome of `last_words`, if given, comes last.
 
-    A worker that is lost, with its process or its node, is replaced, and its shard is taken up again: the command resumes it
+    A worker that is lost, with its process or its node, is replaced, and its shard is started again, which resumes it
     from its journal.  A command that fails without a result stops all workers.
 
     Raises:
-        DataError: There is no such cluster, a worker does not see what the driver sees, or the command failed.
+        DataError: There is no such cluster, a worker lacks files or versions of the driver, or the command failed.
         MissingExtraError: Ray is not installed.
-        WorkerDiedError: A shard lost its worker again and again.
+        WorkerDiedError: A shard lost its worker repeatedly.
     """
     with cluster.connected() as ray:
         n_workers = cluster.n_workers(ray)
@@ -139,7 +139,7 @@ class _Driver:
         self.began = time.monotonic()
 
     def run(self, shards: Iterable[int]) -> None:
-        """Work on shards until all have ended; the one after the last stands for the last words."""
+        """Work on shards until all have ended; the number after the last shard stands for `last_words`."""
         self.waiting.extend(shards)
         while self.waiting or any(member.shard is not None for member in self.members):
             self._hire()
@@ -148,7 +148,7 @@ class _Driver:
             self._look()
 
     def stop(self) -> None:
-        """End all workers; what they wrote is kept, and the same command goes on from there."""
+        """End all workers; their files are kept, and the same command resumes from them."""
         for member in self.members:
             self._end(member)
 
@@ -157,7 +157,7 @@ class _Driver:
             self.ray.kill(member.actor)
 
     def _hire(self) -> None:
-        """Start workers until there are enough for what is left to do."""
+        """Start workers until there are enough for the remaining shards."""
         busy = sum(member.shard is not None for member in self.members)
         while len(self.members) < min(self.n_workers, len(self.waiting) + busy):
             place = min({*range(1, self.n_workers + 1)} - {member.place for member in self.members})
@@ -165,7 +165,7 @@ class _Driver:
             self.members.append(_Member(place, actor, actor.check.remote(self.job.needs)))
 
     def _hand_out(self) -> None:
-        """Give shards to workers that have none; at the start only once all are there, or have been waited for."""
+        """Assign shards to idle workers; at the start, wait for all workers for a limited time."""
         free = [member for member in self.members if member.call is None]
         if not self.is_open:
             late = len(self.members) - len(free)
@@ -186,7 +186,7 @@ class _Driver:
             member.call = member.actor.run.remote(words, self.job.needs.folder)
 
     def _wait(self) -> None:
-        """Wait a moment for what workers were asked for."""
+        """Wait briefly for pending calls to workers."""
         calls = {member.call: member for member in self.members if member.call is not None}
         ready = self.ray.wait(list(calls), num_returns=1, timeout=_LOOK_S)[0] if calls else []
         for call in ready:
@@ -215,7 +215,7 @@ class _Driver:
         self.on_progress(self.total)
 
     def _lost(self, member: _Member, error: Exception) -> None:
-        """Give the shard of a lost worker back; raise if that happens again and again."""
+        """Return the shard of a lost worker to the queue; raise if it is lost repeatedly."""
         self.members.remove(member)
         self._end(member)  # Ray may only have lost sight of it
         shard = member.shard
@@ -240,7 +240,7 @@ class _Driver:
             self.total.put(shard, report)
 
     def _look(self) -> None:
-        """Ask workers how far they are, and report the sum."""
+        """Request the workers' progress, and report the sum."""
         asked = {member.look: member for member in self.members if member.look is not None}
         ready = self.ray.wait(list(asked), num_returns=len(asked), timeout=0)[0] if asked else []
         for look in ready:

@@ -30,7 +30,7 @@ class RayPool(Executor):
         self._running: dict[Future[Any], Any] = {}
 
     def submit(self, fn: Callable[..., _T], /, *args: Any, **kwargs: Any) -> Future[_T]:
-        """Run a function somewhere; functions among its arguments are sent once."""
+        """Run a function on some node of the cluster; functions among its arguments are sent only once."""
         sent = [self._once(item) if callable(item) else item for item in args]
         reference = self._task.remote(str(Path.cwd()), fn, *sent, **kwargs)
         future: Future[_T] = Future()
@@ -56,7 +56,7 @@ class RayPool(Executor):
             future.set_exception(WorkerDiedError(f"a process of the cluster was lost {_TRIES + 1} times: {error}"))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End what is running."""
+        """Cancel the running functions."""
         del wait, cancel_futures
         for reference in list(self._running.values()):
             with suppress(Exception):  # it has ended, or the cluster has
@@ -65,7 +65,7 @@ class RayPool(Executor):
 
 
 def _call(folder: str, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Run a function in the driver's working directory, if this node sees it."""
+    """Run a function in the driver's working directory, if this node can access it."""
     keep_folder_out()
     with suppress(OSError):
         os.chdir(folder)

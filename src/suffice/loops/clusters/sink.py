@@ -10,11 +10,11 @@ from typing import Any
 
 @dataclass(slots=True)
 class Sink:
-    """Keep what a command has reported so far.
+    """Stores the latest report of a command.
 
     Attributes:
-        money: Returns what costs by component come to, USD; None without prices.
-        is_busy: Whether it failed because another process holds a file.
+        money: Converts costs by component to USD; None without prices.
+        is_busy: Whether the command failed because another process holds a file.
     """
 
     progress: Any = None
@@ -23,18 +23,18 @@ class Sink:
     is_busy: bool = False
 
     def put(self, progress: Any) -> None:
-        """Take the progress of a recording."""
+        """Store the progress of a recording."""
         self.progress = progress
 
     def move(self, done: int, total: int, beside: str = "") -> None:
-        """Take how many are done, of how many."""
+        """Store the number of finished items and their total."""
         from suffice.loops import Progress
 
         del beside
         self.progress = Progress(total=total, done=done)
 
     def report(self) -> ShardReport | None:
-        """Return how far the command is; None if it has not said so yet."""
+        """Return the command's progress; None if it has not reported any."""
         if self.progress is None:
             return None
         costs = dict(self.progress.costs)  # the command goes on meanwhile
@@ -53,13 +53,13 @@ _open: list[Sink] = []
 
 
 def current_sink() -> Sink | None:
-    """Return where the running command reports to; None where it has a terminal, or nobody."""
+    """Return the sink of the running command; None if it has a terminal, or runs outside a worker."""
     return _open[-1] if _open else None
 
 
 @contextmanager
 def open_sink() -> Iterator[Sink]:
-    """Let the command that runs in the block report to a sink: a process runs one command at a time."""
+    """Make the command that runs in the block report to a sink; a process runs one command at a time."""
     sink = Sink()
     _open.append(sink)
     try:

@@ -1,4 +1,4 @@
-"""The sum of what the shards of a command report."""
+"""The sum of the shards' reports of a command."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from suffice.policy.rounds import Cost, added_costs
 class Total:
     """The progress and the cost of all shards.
 
-    What a lost worker had spent since it was last asked, half a second before, is not in it; the recording has the costs of
+    Costs of a lost worker since its last report, up to half a second, are missing; the recording contains the costs of
     every round.
 
     Attributes:
-        lost: How many workers were lost with a shard.
+        lost: Number of workers that were lost while they had a shard.
     """
 
     def __init__(self, n_shards: int) -> None:
@@ -31,13 +31,13 @@ class Total:
         self._began = time.monotonic()
 
     def put(self, shard: int | None, report: ShardReport | None) -> None:
-        """Take the report of a shard."""
+        """Store the report of a shard."""
         if shard is not None and report is not None:
             self._latest[shard] = report
             self._resumed.setdefault(shard, report.progress.resumed)
 
     def give_up(self, shard: int) -> bool:
-        """Keep what a lost worker has spent; return whether it had done more questions than the one before."""
+        """Add a lost worker's costs; return whether it had finished further questions of the shard."""
         self.lost += 1
         last = self._latest.pop(shard, None)
         if last is None:
@@ -50,7 +50,7 @@ class Total:
 
     @property
     def progress(self) -> Progress:
-        """The sum; shards that have not begun are taken to be as large as the mean of the others."""
+        """The sum of progress; shards that have not begun are assumed to have the mean size of the others."""
         every = [report.progress for report in self._latest.values()]
         return Progress(
             total=round(sum(progress.total for progress in every) / max(len(every), 1) * self._n_shards),
@@ -63,7 +63,7 @@ class Total:
 
     @property
     def usd(self) -> float | None:
-        """The money that all have spent, in USD; None without prices."""
+        """The money spent on all shards, in USD; None without prices."""
         spent = [*self._usd, *(report.usd for report in self._latest.values() if report.usd is not None)]
         return math.fsum(spent) if spent else None
 

@@ -1,4 +1,4 @@
-"""A worker: it checks that it sees what the driver sees, and runs the command line, one shard after another."""
+"""A worker, which checks that it shares the driver's files and runs the command line on shards."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class Needs:
     """The versions and files that every worker must share with the driver.
 
     Attributes:
-        folder: The working directory, from which the other paths are named.
+        folder: The working directory, to which the other paths are relative.
         marker: A file that the driver wrote into the output folder.
-        files: The size of each file that the command names, by path.
-        folders: The folders that it names.
-        variables: The environment variables that hold keys, or say where a store is; their values stay on each node.
+        files: The size of each file named in the command, by path.
+        folders: The folders named in the command.
+        variables: The environment variables with keys or addresses of stores; their values stay on each node.
     """
 
     version: str = __version__
@@ -49,7 +49,7 @@ class Needs:
     variables: Sequence[str] = ()
 
     def lacking(self) -> str | None:
-        """Return what this process lacks, and what to do; None if it lacks nothing."""
+        """Return what this process lacks, with advice, as text; None if it lacks nothing."""
         if self.version != __version__:
             return f"it has Suffice {__version__} and the driver {self.version}: install the same version on every node"
         unset = [name for name in self.variables if not os.environ.get(name)]
@@ -91,11 +91,11 @@ class Needs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardOutcome:
-    """The end of a command on one shard: finished, or failed with an error.
+    """The outcome of a command on one shard: finished, or failed with an error.
 
     Attributes:
-        data: That as JSON; None if it is not JSON.
-        notes: What it said on standard error.
+        data: The printed result as JSON; None if it is not JSON.
+        notes: The notes on standard error.
     """
 
     code: int
@@ -107,7 +107,7 @@ class ShardOutcome:
 
 
 class _PaceOfAll:
-    """The pace that all workers share; see `suffice.loops.models.limits.Pace`."""
+    """The pace of requests that all workers share; see `suffice.loops.models.limits.Pace`."""
 
     def __init__(self, actor: Any) -> None:
         self._actor = actor
@@ -119,13 +119,14 @@ class _PaceOfAll:
 
 
 class Worker:
-    """Runs a command line in this process; Ray makes an actor of it.
+    """Runs a command line in this process; Ray turns it into an actor.
 
     Args:
-        entry: The function that takes the words of a command line and exits, as ``module:function``.
-        place: Which of the workers it is, from 1, and of how many: it takes that part of a limit on requests at once.
-        pace: When it may send requests, if a limit says so: the actor of a `suffice.loops.models.limits.EvenPace`.
-        busy_s: How long a shard may still be held by another process, seconds.
+        entry: The function that takes command-line arguments and exits, as ``module:function``.
+        place: The worker's number, from 1, and the number of workers; it gets this share of a limit on concurrent
+            requests.
+        pace: The actor of a `suffice.loops.models.limits.EvenPace`, which times requests if there are rate limits.
+        busy_s: Seconds to wait for another process that still holds a shard's files.
     """
 
     def __init__(
@@ -139,12 +140,12 @@ class Worker:
         self._sink: Sink | None = None
 
     def check(self, needs: Needs) -> str | None:
-        """Return what this worker lacks, see `Needs.lacking`, and on which machine."""
+        """Return what this worker lacks, see `Needs.lacking`, with the name of its machine."""
         lacking = needs.lacking()
         return None if lacking is None else f"a worker on {socket.gethostname()} cannot begin: {lacking}"
 
     def report(self) -> ShardReport | None:
-        """Return how far the running command is."""
+        """Return the progress of the running command."""
         return None if self._sink is None else self._sink.report()
 
     def pid(self) -> int:
@@ -152,7 +153,7 @@ class Worker:
         return os.getpid()
 
     def run(self, words: Sequence[str], folder: str | None = None) -> ShardOutcome:
-        """Run the command, in the driver's `folder` if this node sees it; wait while the process before still holds the shard's files."""
+        """Run the command, in the driver's `folder` if accessible, once the shard's files are free."""
         if folder is not None and Path(folder).is_dir():
             os.chdir(folder)
         deadline = time.monotonic() + self._busy_s
@@ -164,7 +165,7 @@ class Worker:
             time.sleep(_BETWEEN_S)
 
     def _part(self, limits: RequestLimits) -> RequestLimits:
-        """Return what this worker may use of the limits that the command names."""
+        """Return this worker's share of the limits in the command."""
         return limits.share(*self._place, pace=self._pace)
 
     def _run_once(self, words: list[str]) -> tuple[ShardOutcome, bool]:
@@ -191,7 +192,7 @@ class Worker:
 
 
 class WorkerProcess(Worker):
-    """A worker that has a process to itself, which starts no other one that imports modules from its folder."""
+    """A worker in a separate process, whose own child processes import nothing from its folder."""
 
     def __init__(self, entry: str, place: tuple[int, int] = (1, 1), pace: Any = None) -> None:
         keep_folder_out()

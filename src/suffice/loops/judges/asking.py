@@ -1,4 +1,4 @@
-"""Distinct requests to a judge, each made once, several at a time."""
+"""Make each distinct request to a judge once, several at a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _V = TypeVar("_V")
 
 @dataclass(slots=True)
 class Replies(Generic[_K, _V]):
-    """The outcome of requests.
+    """The outcome of requests: replies and failures by key.
 
     Attributes:
         retryable: Messages of failed calls that may succeed later.

@@ -65,8 +65,8 @@ def reference_columns(
 def gold_score(recording: Recording, values: Sequence[float]) -> tuple[dict[str, list[float]], dict[str, Any]]:
     """Return a similarity to gold answers as the information score, with its gain, and the recording's metadata.
 
-    A rule that reads such a gain is an **oracle**: it decides with the gold answer, which no live run has.  The metadata
-    contain it (`oracles`), and the protocol labels every policy that reads it.
+    A rule that reads such a gain is an **oracle**: it uses the gold answer, which no live run has.  The metadata list
+    it under `oracles`, and replays label every policy that reads it.
 
     Args:
         recording: The recording.
@@ -101,8 +101,8 @@ class PreferenceColumns:
 
     Attributes:
         columns: `PREFERRED` and its cost columns, one value for each row of the recording's table.
-        verdicts: Number of pairs by verdict, without equal drafts, which are not judged.
-        pairs: Number of distinct pairs judged; those of the shard, if there is one.
+        verdicts: Number of pairs by verdict; equal drafts are not judged and not counted.
+        pairs: Number of distinct pairs judged (in the shard, if there is one).
         failed: Messages of calls that may succeed later; the columns are complete only if there are none.
         metadata: JSON-ready metadata for the recording's file.
     """
@@ -132,7 +132,7 @@ async def prefer_to_last(
         recording: The recording.
         judge: Compares two drafts.
         passages: Passages by id; see `drafts_of`.
-        concurrency: Pairs in flight.
+        concurrency: Number of concurrent pairs.
         on_progress: Called with the number of pairs done and their total.
         shard: Compare only this share of the pairs, to put their replies into the judge's cache; the others are undefined.
 
@@ -183,7 +183,7 @@ def _pair_key(draft: Draft, end: Draft | None) -> tuple[Any, ...]:
 
 
 def _last_drafts(recording: Recording, drafts: Sequence[Draft]) -> list[Draft | None]:
-    """Return for each row the last non-blank draft of its trajectory; None if there is none."""
+    """Return for each row its trajectory's last non-blank draft; None if there is none."""
     ids = recording.table.column("question_id").to_pylist()
     rounds = recording.table.column("round").to_pylist()
     last: dict[str, tuple[int, Draft]] = {}

@@ -1,4 +1,4 @@
-"""Ask a judge for JSON and pay once: structured output with a fall-back, and replies stored before they are parsed."""
+"""Ask a judge for JSON, paying once: structured output with a fallback, and replies stored before parsing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FENCE = re.compile(r"```(?:json)?\s*\n(?P<inside>[^`]*)\n\s*```", re.IGNORECASE
 
 
 class UnreadableError(ValueError):
-    """A judge's reply cannot be parsed; the message becomes the note of the undefined mark."""
+    """Raised if a judge's reply cannot be parsed; the message becomes the note of the undefined mark."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,10 +65,10 @@ class JudgeOutcome(Generic[_JudgeValue]):
 class JudgeModel:
     """A chat model that replies with JSON and answers each request only once.
 
-    The cache stores the reply itself before it is parsed, so that paid replies are never lost, even if they are prose.
-    The request uses the structured output of the endpoint (`response_format` with a JSON schema).  If the endpoint
-    refuses this with an error, the request and all later ones are sent without it.  Replies are checked in either case:
-    if an endpoint ignores the schema, the mark is undefined, never guessed.  After an unreadable reply the judge is asked
+    The cache stores the raw reply before it is parsed, so that paid replies are never lost, even unreadable ones.  The
+    request uses the structured output of the endpoint (`response_format` with a JSON schema).  If the endpoint refuses
+    this with an error, the request and all later ones are sent without it.  Replies are checked in either case: if an
+    endpoint ignores the schema, the mark is undefined, never guessed.  After an unreadable reply the judge is asked
     again with a reminder of the format; every attempt is paid for and stored.
 
     Args:
@@ -104,7 +104,7 @@ class JudgeModel:
         return f"JudgeModel({self.model!r}, cache={self.cache!r})"
 
     def fingerprint(self) -> dict[str, Any]:
-        """Everything of the model that changes its replies, JSON-ready and without secrets."""
+        """All settings of the model that affect its replies, JSON-ready and without secrets."""
         return {**self.model.pin(), "max_tokens": self.max_tokens}
 
     async def ask(

@@ -21,7 +21,7 @@ SCORE = "information_score"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """The content of one round for a judge.
+    """The content of one round, as a judge sees it.
 
     Attributes:
         question: The question.
@@ -184,7 +184,7 @@ class Panel:
         return frozenset({"judge", SCORE} if self.has_score else {"judge"})
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """Everything that changes the marks, JSON-ready and without secrets."""
+        """All settings that affect the marks, JSON-ready and without secrets."""
         prompts = {name: judge.prompt.pin for name, judge in self.judges.items()}
         return {**self.model.fingerprint(), "prompts": prompts, "weights": dict(self.weights)}
 

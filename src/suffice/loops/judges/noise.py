@@ -17,7 +17,7 @@ class Noise:
 
     Attributes:
         drafts: Number of drafts with at least two marks.
-        repeats: Number of judgements of each draft.
+        repeats: Number of judgements per draft.
         equal: Share of pairs of marks of one draft that are equal, in [0, 1].
         difference: Mean absolute difference of two marks of one draft, in [0, 1].
         sd: Standard deviation of a mark around its draft's mean, pooled over drafts, in the mark's unit.

@@ -1,4 +1,4 @@
-"""Judge which of two drafts is better, in both orders because judges favour a position."""
+"""Judge which of two drafts is better, in both orders, because judges prefer a position."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ reply could not be read."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """The verdicts of both orders.
+    """The verdict on two drafts, combined from both orders.
 
     Attributes:
         verdict: The combined verdict.
@@ -32,7 +32,7 @@ class Comparison:
 
 
 class PairwiseJudge:
-    """Asks which draft is better, once with each of them as draft A.
+    """Asks a judge which draft is better, twice, with each draft once as draft A.
 
     Args:
         model: Sends requests and stores the replies.

@@ -1,7 +1,7 @@
 """Prompts of judges as data: four marks of a draft, and the comparison of two drafts.
 
-The definitions follow the ideas of RAGAS (Es et al., 2023) in our own words and formats.  Prompts begin with question
-and passages and end with the text to judge, so that with a prefix cache only the drafts are paid for.
+The definitions follow the ideas of RAGAS (Es et al., 2023) in this library's own words and formats.  Prompts begin with
+question and passages and end with the text to judge, so that with a prefix cache only the drafts cost anything.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _EXAMPLES: Mapping[str, str] = {
 
 
 def schema_of(shape: str) -> dict[str, Any]:
-    """Return the JSON schema of a shape of reply: `statements`, `passages`, `scale` or `winner`."""
+    """Return the JSON schema of one form of reply: `statements`, `passages`, `scale` or `winner`."""
     return _SCHEMAS[shape]
 
 
@@ -55,14 +55,14 @@ def _messages(system: str, shape: str, question: str, passages: Sequence[Passage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkPrompt(VersionedPrompt):
-    """The prompt for one mark, and the shape of the reply.
+    """The prompt for one mark, and the form of the reply.
 
     Attributes:
-        name: The mark: a column of recordings, a signal of live loops.
+        name: Name of the mark, which is a column of recordings and a signal of live loops.
         version: Increased with every change of text or shape.
         system: The instructions.
-        shape: `statements` (the mark is the share that is supported), `passages` (average precision over their order)
-            or `scale` (0 to 4, divided by 4).
+        shape: `statements` (the mark is the share of supported statements), `passages` (average precision over their
+            order) or `scale` (0 to 4, divided by 4).
         subject: The text to judge: the `draft`, or the `reference` (gold) answer, which does not depend on drafts.
         with_contexts: Whether the judge sees the passages; without passages the mark is then undefined.
         rest: Template of the last part of the user message; `{text}` is replaced by the subject.
@@ -84,7 +84,7 @@ class MarkPrompt(VersionedPrompt):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairPrompt(VersionedPrompt):
-    """The prompt for the better of two drafts; fields as in `MarkPrompt`."""
+    """The prompt that asks for the better of two drafts; fields as in `MarkPrompt`."""
 
     def _hashed(self) -> Any:
         return [asdict(self), _SCHEMAS["winner"], _EXAMPLES["winner"]]

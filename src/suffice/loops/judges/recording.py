@@ -52,7 +52,7 @@ class RecordingMarks:
         columns: One value for each row of the recording's table, by mark (with the score and its gain) and by cost column.
         parts: One summary per mark.
         drafts: Number of distinct requests (drafts times marks).
-        requests_sent: Requests sent to the endpoint in this run.
+        requests_sent: Number of requests sent to the endpoint in this run.
         repeated: Requests with more than one reply because one could not be read.
         unreadable: Share of questions with a mark for which no reply could be read.
         failed: Messages of calls that may succeed later; the marks are complete only if there are none.
@@ -104,7 +104,7 @@ def drafts_of(recording: Recording, passages: Mapping[str, Passage] | None = Non
 
 
 class _Run:
-    """The distinct requests of one run, and their answers."""
+    """The distinct requests of one run, and their outcomes."""
 
     def __init__(self, panel: Panel) -> None:
         self.panel = panel
@@ -112,7 +112,7 @@ class _Run:
         self.judgements: dict[str, Judgement] = {}
 
     def key(self, mark: str, draft: Draft, repeat: int = 0) -> str:
-        """Return the key of a request, also if it needs no call."""
+        """Return the key of a request, even if it needs no call."""
         return json.dumps([mark, self.panel.judges[mark].inputs(draft, repeat=repeat)], sort_keys=True)
 
     def add(self, mark: str, draft: Draft, repeat: int = 0) -> None:
@@ -178,7 +178,7 @@ async def judge_recording(
         passages: Passages by id; see `drafts_of`.
         repeats: Number of judgements of each draft in the sample; 1 measures no noise.
         sample: Largest number of distinct drafts in the sample.
-        concurrency: Calls in flight.
+        concurrency: Number of concurrent calls.
         on_progress: Called with the number of requests done and their total.
         shard: Make only this share of the requests, to put their replies into the panel's cache; other marks are undefined.
 
@@ -222,7 +222,7 @@ async def judge_recording(
 
 
 def _drafts_to_repeat(drafts: Sequence[Draft], size: int, rng: np.random.Generator) -> list[Draft]:
-    """Draw the distinct drafts that are judged again."""
+    """Draw the distinct drafts that are judged several times."""
     distinct = [draft for draft in dict.fromkeys(drafts) if (draft.text or "").strip()]
     return [distinct[i] for i in sorted(rng.permutation(len(distinct))[:size].tolist())]
 
@@ -259,8 +259,8 @@ def request_cost_columns(
     Args:
         recording: The recording.
         component: The component to charge.
-        keys: The requests of each row of its table.
-        costs: The cost of each request; a request without one is free.
+        keys: The requests of each row of the recording's table.
+        costs: The cost of each request; a request without a cost is free.
     """
     ids = recording.table.column("question_id").to_pylist()
     rounds = recording.table.column("round").to_pylist()
@@ -278,7 +278,7 @@ def request_cost_columns(
 
 
 def gains(scores: Sequence[float], ids: Sequence[str], rounds: Sequence[int]) -> list[float]:
-    """Return the increase of the score since the previous draft, like the signal of live sessions."""
+    """Return the increase of the score since the previous draft, as live sessions compute it."""
     by_round = {(name, int(r)): score for name, r, score in zip(ids, rounds, scores, strict=True)}
     first = SIGNALS[GAIN].first_round
     return [

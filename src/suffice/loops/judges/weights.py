@@ -105,8 +105,8 @@ def ahp_weights(marks: Sequence[str], comparisons: npt.ArrayLike) -> tuple[dict[
 def least_squares_weights(columns: Mapping[str, npt.ArrayLike], target: npt.ArrayLike) -> dict[str, float]:
     """Return the weights whose score is closest to a target, by exact constrained least squares.
 
-    On the simplex ``Xw - y = (X - y)w``, and the w that makes ``|(X - y)w|`` least is proportional to the solution of
-    one non-negative least-squares problem with the row of ones appended.
+    For weights that sum to 1, ``Xw - y = (X - y)w``, and the w that minimises ``|(X - y)w|`` is proportional to the
+    solution of a non-negative least-squares problem with a row of ones appended.
 
     Args:
         columns: Marks in [0, 1] by name, shape ``(n_drafts,)``.
@@ -128,7 +128,7 @@ def least_squares_weights(columns: Mapping[str, npt.ArrayLike], target: npt.Arra
 
 
 def _matrix(columns: Mapping[str, npt.ArrayLike]) -> tuple[list[str], Floats]:
-    """Stack the columns into a matrix with the rows in which all are defined."""
+    """Stack the columns into a matrix of the rows in which all are defined."""
     arrays = [np.asarray(column, dtype=np.float64) for column in columns.values()]
     if not arrays or any(array.ndim != 1 or array.shape != arrays[0].shape for array in arrays):
         raise DataError(f"marks must be columns of one length; got {[array.shape for array in arrays]}")

@@ -1,4 +1,4 @@
-"""A call of a model at an endpoint: its request, the cache that may answer it, and counts of calls."""
+"""A call to an endpoint's model: its request, the cache that may answer it, and counts of calls."""
 
 from __future__ import annotations
 
@@ -46,6 +46,6 @@ class CacheableCall:
     wants_logprobs: bool
 
     def arguments(self) -> dict[str, Any]:
-        """Return the keyword arguments of the client, which passes on fields other than these unchanged."""
+        """Return the keyword arguments for the client, which forwards unknown fields unchanged."""
         known = {name: self.body[name] for name in ("model", "messages", "prompt") if name in self.body}
         return known | {"extra_body": {name: value for name, value in self.body.items() if name not in known}}

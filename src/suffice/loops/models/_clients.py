@@ -1,4 +1,4 @@
-"""The `openai` clients of a model's endpoints: one for sync calls, one for each event loop."""
+"""The `openai` clients of a model's endpoints: one for synchronous calls, one for each event loop."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NO_KEY = "none"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """The endpoints of a model with their clients and the redaction of the key.
+    """The endpoints of a model, with their clients and the removal of keys from texts.
 
     Attributes:
         redact: Removes the key and the values of headers from messages.
@@ -55,7 +55,7 @@ class Connection:
     ) -> tuple[Any, float]:
         """Send a request, with the client's retries; return the raw reply and the duration in seconds.
 
-        Waiting for our own limits on requests is not part of the duration.
+        Waiting for limits on requests is not part of the duration.
 
         Raises:
             ModelError: The endpoint failed.
@@ -144,7 +144,7 @@ def connect(
 
 
 class Clients:
-    """Clients created on first use, because importing `openai` takes longer than a whole replay; `bounds` limit a reply."""
+    """Clients created on first use, since importing `openai` takes long; `bounds` limit each reply."""
 
     def __init__(self, options: Mapping[str, Any], bounds: Mapping[str, Any], endpoints: Endpoints) -> None:
         self._options, self.bounds, self._endpoints = options, bounds, endpoints
@@ -217,7 +217,7 @@ def checked_urls(base_url: str | Sequence[str]) -> tuple[str, ...]:
     ('http://a:8000/v1', 'http://b:8000/v1')
 
     Raises:
-        DataError: One of them is not an address, or there is none.
+        DataError: A text is not an address, or there is none.
     """
     listed = base_url.split(",") if isinstance(base_url, str) else list(base_url)
     urls = tuple(sorted({checked_url(url.strip()) for url in listed}))
@@ -235,7 +235,7 @@ def checked_url(url: str) -> str:
     'https://host:8000/v1'
 
     Raises:
-        DataError: It is not an address, or contains more than scheme, host, port and path.
+        DataError: The text is not an address, or contains more than scheme, host, port and path.
     """
     try:
         parts = urlsplit(url)

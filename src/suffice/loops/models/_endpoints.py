@@ -1,4 +1,4 @@
-"""One or several endpoints that serve the same model: which of them gets a request, and which is out for a while.
+"""One or several endpoints of the same model: the choice for each request, and pauses after failures.
 
 A request goes to the healthy endpoint with the fewest requests in flight.  Requests about one question stay at one endpoint
 while it is healthy and not much busier than the others, because its prefix cache holds their common beginning.  An endpoint
@@ -33,13 +33,13 @@ _AFFINITY_CHARACTERS = 200
 
 @dataclass(slots=True)
 class EndpointCall:
-    """One call of a model, which its HTTP requests share.
+    """One call of a model, shared by its HTTP requests.
 
     Attributes:
-        affinity: What requests that should go to the same endpoint have in common; empty for no such thing.
-        tokens: How many tokens a request is expected to take.
-        waited_s: How long its requests waited for the limits, seconds.
-        endpoint: Which endpoint replied last.
+        affinity: A text shared by requests that should go to the same endpoint; empty = no preference.
+        tokens: The expected number of tokens of a request.
+        waited_s: Time that its requests waited for the limits, seconds.
+        endpoint: The endpoint that replied last.
     """
 
     affinity: str = ""
@@ -53,7 +53,7 @@ CALL: ContextVar[EndpointCall | None] = ContextVar("suffice_endpoint_call", defa
 
 
 def affinity_of(messages: Sequence[Mapping[str, str]] | str) -> str:
-    r"""Return what requests about one question have in common: the beginning of the user's first message.
+    r"""Return the text shared by requests about one question: the beginning of the user's first message.
 
     >>> affinity_of([{"role": "system", "content": "Answer."}, {"role": "user", "content": "Question: Who?\n\nPassage 1"}])
     'Question: Who?'
@@ -68,14 +68,14 @@ def affinity_of(messages: Sequence[Mapping[str, str]] | str) -> str:
 
 @dataclass(slots=True, eq=False)
 class _EndpointHealth:
-    """One endpoint.
+    """The state of one endpoint.
 
     Attributes:
-        in_flight: Requests that it has not answered.
-        turn: When it had its last request, counted over all endpoints.
-        failures: Failures since the last reply.
-        out_until: When it is tried again after failures.
-        busy_until: When it asked to be called again.
+        in_flight: Number of requests that it has not answered yet.
+        turn: Number of its last request, counted over all endpoints.
+        failures: Number of failures since the last reply.
+        out_until: Time at which it is tried again after failures.
+        busy_until: Time until which it asked not to be called.
     """
 
     url: str
@@ -94,8 +94,8 @@ class Endpoints:
     """The endpoints of one model.
 
     Attributes:
-        urls: Their normalised addresses, sorted.
-        limits: What they are asked at most, together.
+        urls: The normalised addresses, sorted.
+        limits: The limits on requests to all of them together.
     """
 
     urls: tuple[str, ...]
@@ -120,11 +120,11 @@ class Endpoints:
 
         Args:
             request: The request, addressed to the first endpoint.
-            exchange: Sends it as it is and returns the response.
+            exchange: Sends the request unchanged and returns the response.
             blocking: Whether to block the thread instead of suspending.
 
         Raises:
-            Exception: What `exchange` raised at the last endpoint.
+            Exception: The error of `exchange` at the last endpoint.
         """
         call = CALL.get() or EndpointCall()
         began = self.clock()
@@ -163,7 +163,7 @@ class Endpoints:
                 await (_after_closing(response.close()) if blocking else response.aclose())
 
     def note_model(self, url: str, model: str | None) -> None:
-        """Warn once if endpoints reply in the name of different models."""
+        """Warn once if the endpoints' replies name different models."""
         if model is None or len(self.urls) == 1 or url in self._models:
             return
         with self._lock:
@@ -182,7 +182,7 @@ class Endpoints:
     async def _place(
         self, call: EndpointCall, tried: Collection[_EndpointHealth], *, blocking: bool
     ) -> _EndpointHealth:
-        """Return the endpoint for the next request, once the limits and what the endpoints asked for allow it."""
+        """Return the endpoint for the next request, after waiting for limits and for pauses of endpoints."""
         while True:
             while (wait := self._until_asked(call, tried)) > 0:
                 await pause(wait, blocking=blocking)
@@ -198,17 +198,17 @@ class Endpoints:
                     return place
 
     def _until_asked(self, call: EndpointCall, tried: Collection[_EndpointHealth]) -> float:
-        """Return for how many seconds every endpoint has asked for a pause."""
+        """Return the seconds until the chosen endpoint may be called, since it asked for a pause; <= 0 if it did not."""
         with self._lock:
             return self._chosen(call, tried).busy_until - self.clock()
 
     def _chosen(self, call: EndpointCall, tried: Collection[_EndpointHealth]) -> _EndpointHealth:
-        """Return the endpoint to use now; where all are out, that which returns first."""
+        """Return the endpoint to use now; if all are paused, the one that returns first."""
         left = [place for place in self._places if place not in tried] or self._places
         return self._ready(call, tried) or min(left, key=lambda place: max(place.out_until, place.busy_until))
 
     def _ready(self, call: EndpointCall, tried: Collection[_EndpointHealth]) -> _EndpointHealth | None:
-        """Return the healthy endpoint with the fewest requests in flight, or that of the question; None if there is none."""
+        """Return the healthy endpoint with the fewest requests in flight, or the question's own; None without one."""
         now = self.clock()
         ready = [place for place in self._places if place not in tried and place.is_ready(now)]
         if len(self._places) == 1 or not ready:
@@ -226,7 +226,7 @@ class Endpoints:
         return place
 
     def _is_failure(self, place: _EndpointHealth, response: Any, sent_at: float) -> bool:
-        """Return whether an endpoint failed, and note it."""
+        """Return whether an endpoint failed, and record it."""
         status = None if response is None else response.status_code
         now = self.clock()
         with self._lock:
@@ -248,11 +248,11 @@ class Endpoints:
 
 
 async def _after_closing(result: None) -> None:
-    """Await the result of a call that blocks."""
+    """Do nothing; it makes a response's blocking close awaitable."""
 
 
 def _retry_after(response: Any) -> float | None:
-    """Return the seconds of the header `Retry-After`; None without it, and for a date."""
+    """Return the seconds in the header `Retry-After`; None without it, or if it is a date."""
     try:
         return max(0.0, float(response.headers["retry-after"]))
     except (AttributeError, KeyError, ValueError):
@@ -260,7 +260,7 @@ def _retry_after(response: Any) -> float | None:
 
 
 def _readdress(request: Any, first: str, url: str) -> None:
-    """Send a request that was built for the first endpoint, or readdressed before, to another one."""
+    """Change the address of a request that was built for another endpoint."""
     path = request.extensions.setdefault("suffice.path", request.url.raw_path[len(urlsplit(first).path) :])
     address = type(request.url)(url + path.decode("ascii"))
     if address != request.url:

@@ -1,4 +1,4 @@
-"""Convert failed requests to our errors, without the secrets that an endpoint may echo."""
+"""Convert failed requests to this library's errors, without secrets that an endpoint may echo."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def status_failure(
 
 
 def failure_of(error: Exception, where: str, redact: Redactor, *, timeout_s: float, wants_logprobs: bool) -> ModelError:
-    """Return our error for one that the `openai` client raised after its own retries."""
+    """Convert an error that the `openai` client raised after its own retries."""
     import openai
 
     if isinstance(error, openai.APITimeoutError):
@@ -84,7 +84,7 @@ def failure_of(error: Exception, where: str, redact: Redactor, *, timeout_s: flo
 
 
 def _detail(error: Any) -> str:
-    """Return the text of the endpoint's error, whatever its form."""
+    """Return the text of an endpoint's error, in any form."""
     try:
         text = str(error.response.text)
     except Exception:  # noqa: BLE001 - the body may be unread or undecodable; use the message then

@@ -1,4 +1,4 @@
-"""HTTP clients that limit the size and time of replies and send no private headers to other hosts.
+"""HTTP clients that limit size and time of replies, and send no private headers to other hosts.
 
 They are imported with `openai` on the first call, and extend its clients for whichever HTTP library it uses.
 """
@@ -39,7 +39,7 @@ class Bounds:
 
 @dataclass(slots=True)
 class _Body:
-    """A reply's body while it arrives."""
+    """The body of a reply, as it arrives."""
 
     bounds: Bounds
     began: float = field(default_factory=time.monotonic)
@@ -48,7 +48,7 @@ class _Body:
     cut: str | None = None
 
     def add(self, chunk: bytes) -> None:
-        """Add the next chunk, and set `cut` if it is the last that may be read."""
+        """Add the next chunk, and set `cut` once a limit is reached."""
         self.parts.append(chunk)
         self.size += len(chunk)
         if self.size > self.bounds.max_bytes:
@@ -76,7 +76,7 @@ def cut_of(response: Any) -> str | None:
 async def _exchange(send: Callable[..., Any], request: Any, *, bounds: Bounds, stream: bool, asynchronous: bool) -> Any:
     """Send a request, follow redirects, and read the reply up to the limits.
 
-    The methods of the synchronous client return values, so for it the coroutine ends without suspending.
+    For the synchronous client, whose methods return values, the coroutine ends without suspending.
     """
     close, read, following = ("aclose", "aiter_bytes", anext) if asynchronous else ("close", "iter_bytes", next)
     body, first = _Body(bounds), request.url

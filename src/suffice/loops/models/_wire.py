@@ -1,4 +1,4 @@
-"""Write request bodies for OpenAI-compatible endpoints, and read their replies without trusting their form."""
+"""Write request bodies for OpenAI-compatible endpoints, and read their replies with checks of the form."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Completion:
 
     @property
     def origin(self) -> dict[str, Any]:
-        """The fields of a `Reply` that say where a text comes from, and how it ended."""
+        """The fields of a `Reply` about the text's origin and end."""
         return {
             "finish_reason": self.finish_reason,
             "reply_model": self.model,
@@ -69,7 +69,7 @@ class Completion:
         }
 
     def text_for(self, position: AnswerPosition) -> str:
-        """Return the text in which an answer stands: the arguments of a tool call, if its position is there."""
+        """Return the text with the answer: the reply, or for a `tool` position the arguments of a tool call."""
         return self.tool_arguments or self.text if position.kind == "tool" else self.text
 
 
@@ -92,7 +92,7 @@ def as_prompt(messages: Sequence[Mapping[str, str]]) -> str:
 def request_body(
     api: Api, model: str, messages: Sequence[Mapping[str, str]] | str, settings: Mapping[str, Any], n: int = 1
 ) -> dict[str, Any]:
-    """Return the JSON to send, without settings that are None, and without `n` if it is 1."""
+    """Return the JSON to send, without settings that are None and without `n` = 1."""
     body: dict[str, Any] = {"model": model}
     if api == "chat":
         chat = [{"role": "user", "content": messages}] if isinstance(messages, str) else [dict(m) for m in messages]
@@ -108,7 +108,7 @@ def request_body(
 
 
 def expected_tokens(body: Mapping[str, Any]) -> float:
-    """Estimate the tokens of a request: a fourth of its characters, plus the most that it may generate."""
+    """Estimate the tokens of a request: a quarter of its characters, plus its limit of generated tokens."""
     texts = [message["content"] for message in body["messages"]] if "messages" in body else [body.get("prompt", "")]
     return sum(map(len, texts)) / _CHARACTERS_PER_TOKEN + float(body.get("max_tokens", 0) * body.get("n", 1))
 
@@ -147,9 +147,9 @@ def is_cut(finish_reason: str | None) -> bool:
 
 
 def is_processed(completion: Completion) -> bool:
-    """Return whether log-probabilities were taken after sampling: 0 for the chosen token, minus infinity for the others.
+    """Return whether log-probabilities were taken after sampling: 0 for the chosen token, -inf for the others.
 
-    They contain no margin.  One certain token looks the same, so every token with alternatives must look like that.
+    Such values contain no margin.  A single certain token looks the same, so all tokens with alternatives are checked.
     """
     tokens = [token for token in completion.tokens or () if token.alternatives]
     return bool(tokens) and all(
@@ -163,9 +163,9 @@ def parse(
 ) -> tuple[Completion, ...]:
     """Parse the body of a reply with status 200 into completions, one for each choice.
 
-    Each has an equal share of the call and of the tokens, which an endpoint reports for all together, but the seconds of the
-    whole call.  If the endpoint counts only the first choice (llama.cpp), output tokens are unknown unless all came with
-    log-probabilities.
+    Each completion is charged an equal share of the call and of the tokens, which an endpoint reports in total, but the
+    seconds of the whole call.  If the endpoint counts only the first choice (llama.cpp), output tokens are unknown
+    unless every choice has log-probabilities.
 
     Raises:
         ModelError: The body is not a completion.
@@ -188,7 +188,7 @@ def parse(
 
 
 def _counts_one_choice(body: Mapping[str, Any]) -> bool:
-    """Return whether the usage of a body covers only the first of several choices, as with llama.cpp."""
+    """Return whether the reported usage covers only the first of several choices, as with llama.cpp."""
     generated = count_of(mapping_or_empty(body.get("timings")).get("predicted_n"))
     return generated == count_of(mapping_or_empty(body.get("usage")).get("completion_tokens"))
 
@@ -217,7 +217,7 @@ def completion_of(
 
 
 def _object_of_body(text: str, where: str, *, wants_logprobs: bool) -> dict[str, Any]:
-    """Return the body as a JSON object, or raise an error that shows it."""
+    """Return the body as a JSON object; raise an error that quotes it otherwise."""
     try:
         body = load_json(text)
     except ValueError:
@@ -272,7 +272,7 @@ class ResponseOutput:
 
 
 def response_output(body: Mapping[str, Any]) -> ResponseOutput:
-    """Read the items in `output`, and the reason for the end."""
+    """Read the items in `output`, and the reason for the end of the reply."""
     output = body.get("output")
     items = [item for item in output if isinstance(item, dict)] if isinstance(output, list) else []
     contents = [item.get("content") for item in items if item.get("type", "message") == "message"]
@@ -292,7 +292,7 @@ def response_output(body: Mapping[str, Any]) -> ResponseOutput:
 
 
 def text_or_none(value: Any) -> str | None:
-    """Return a value if it is a text that is not empty, else None."""
+    """Return a value if it is non-empty text, else None."""
     return value if isinstance(value, str) and value else None
 
 
@@ -310,7 +310,7 @@ def count_of(value: Any) -> float:
 
 
 def mapping_or_empty(value: Any) -> Mapping[str, Any]:
-    """Return a value if it is a mapping of JSON, else an empty one."""
+    """Return a value if it is a mapping, else an empty mapping."""
     return value if isinstance(value, dict) else {}
 
 

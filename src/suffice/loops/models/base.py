@@ -11,7 +11,7 @@ from suffice.policy.rounds import Cost, Passage, Reply
 
 @runtime_checkable
 class Answerer(Protocol):
-    """A model as the retrieval loop sees it."""
+    """Protocol of a model that answers from passages, as retrieval loops use it."""
 
     @property
     def name(self) -> str:
@@ -20,7 +20,7 @@ class Answerer(Protocol):
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """Capabilities of the model, in the terms of `Signal.needs`: `logprobs`, `token_logprobs`, ..."""
+        """Capabilities of the model, as named in `Signal.needs`: `logprobs`, `token_logprobs`, ..."""
         ...
 
     def verify(self, needs: frozenset[str]) -> None:
@@ -33,7 +33,7 @@ class Answerer(Protocol):
         ...
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """Everything that changes its replies (model, prompt, parameters, revision), JSON-ready and without secrets."""
+        """All settings that affect its replies (model, prompt, parameters, revision), JSON-ready, without secrets."""
         ...
 
     def answer(self, question: str, passages: Sequence[Passage]) -> Reply:
@@ -56,7 +56,7 @@ async def answered(model: Answerer, question: str, passages: Sequence[Passage], 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """A gate's signals for a question, before any answer was generated.
+    """A gate's signals for a question, before an answer is generated.
 
     Attributes:
         signals: Values by name; NaN where undefined. They exist at round 0 only.
@@ -72,7 +72,7 @@ class Verdict:
 
 @runtime_checkable
 class Gate(Protocol):
-    """A gate decides at round 0, from the question alone, before the model answers."""
+    """Protocol of a gate, which decides at round 0, from the question alone, before the model answers."""
 
     @property
     def name(self) -> str:
@@ -81,7 +81,7 @@ class Gate(Protocol):
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """Capabilities of the verdicts, in the terms of `Signal.needs`: `p_known`."""
+        """Capabilities of the verdicts, as named in `Signal.needs`: `p_known`."""
         ...
 
     @property
@@ -93,14 +93,14 @@ class Gate(Protocol):
         ...
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """Everything that changes its verdicts, JSON-ready and without secrets; a policy pins it."""
+        """All settings that affect its verdicts, JSON-ready and without secrets; a policy pins them."""
         ...
 
     def decide(self, question: str) -> Verdict:
         """Read the question and return the signals.
 
         Raises:
-            ModelError: The model that reads it failed.
+            ModelError: The model that reads the question failed.
         """
         ...
 
@@ -110,5 +110,5 @@ class Gate(Protocol):
 
 
 def has_attentions(model: object) -> bool:
-    """Return whether a model runs in this process, so that its own passes, states and attentions can be read."""
+    """Return whether a model runs in this process, so that its states and attentions can be read."""
     return bool(getattr(model, "runs_here", False))

@@ -31,7 +31,7 @@ class BatchRequest:
     """A model's request that a batch may answer.
 
     Attributes:
-        request: The JSON that identifies it, as in the response cache.
+        request: The JSON that identifies the request, as in the response cache.
         url: The path of the interface, `/v1/chat/completions` or `/v1/completions`.
     """
 
@@ -42,14 +42,14 @@ class BatchRequest:
 
 
 class BatchReplies(Protocol):
-    """Replies of batches, which models read in place of the endpoint."""
+    """Protocol of a source of replies from batches, which models read instead of asking the endpoint."""
 
     def reply(self, request: BatchRequest) -> str:
         """Return the body of the reply.
 
         Raises:
-            PendingReplyError: A batch will bring it.
-            ModelError: The batches did not bring it.
+            PendingReplyError: A batch will contain the reply later.
+            ModelError: The batches ended without the reply.
         """
         ...
 

@@ -132,7 +132,7 @@ class ChatModel(PromptedModel):
         return f"ChatModel({self.model!r}, base_url={self.endpoint!r}, prompt={self.prompt.prompt_id!r})"
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """Everything that changes the replies, JSON-ready and without the key, headers or other secrets."""
+        """All settings that affect the replies, JSON-ready and without keys, headers or other secrets."""
         return {
             "kind": "chat",
             "endpoint": self.endpoint,
@@ -193,8 +193,8 @@ class ChatModel(PromptedModel):
     ) -> tuple[Completion, ...]:
         """Send one request for `n` replies (the field `n`), and return those that came.
 
-        Each reply has an equal share of the call and of the tokens, which the endpoint reports for all together, but the seconds
-        of the whole call.
+        Each reply is charged an equal share of the call and of the tokens, which the endpoint reports in total, but the
+        seconds of the whole call.
 
         Args:
             messages: As in `complete`.
@@ -264,7 +264,7 @@ class ChatModel(PromptedModel):
         return completions
 
     def _from_batch(self, batches: BatchReplies, call: CacheableCall) -> tuple[Completion, ...]:
-        """Return the replies that a batch brought; their duration is unknown."""
+        """Return the replies that a batch contained; their duration is unknown."""
         url = "/v1/chat/completions" if self.api == "chat" else "/v1/completions"
         request = BatchRequest(request=call.requests[0], url=url, body=call.body, connection=self._connection)
         text = batches.reply(request)

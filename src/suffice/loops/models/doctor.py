@@ -1,4 +1,4 @@
-"""Find out what an endpoint can do by sending it requests."""
+"""Test what an endpoint can do by sending requests."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ class EndpointReport:
         endpoint: Its address, without secrets.
         model: The model's name.
         api: `chat` or `completions`.
-        reachable: Whether it answered at all.
-        capabilities: What rules may rely on, in the terms of `Signal.needs`.
+        reachable: Whether it answered any request.
+        capabilities: Capabilities that rules may rely on, as named in `Signal.needs`.
         logprobs: The kind of its log-probabilities.
         alternatives: Largest number of alternatives returned for a token; 20 were requested.
         cached_tokens_reported: Whether it reports how many input tokens came from its prefix cache; None if unknown.

@@ -157,7 +157,7 @@ class EntailmentJudge:
         return f"EntailmentJudge({self.model!r}, passes={self.passes})"
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """Everything that changes the marks, JSON-ready and without secrets."""
+        """All settings that affect the marks, JSON-ready and without secrets."""
         return {**self.model.pin(), **self.prompt.pin, "passes": self.passes, "max_tokens": self.max_tokens}
 
     async def measure(self, question: str, observed: Round) -> Reply:

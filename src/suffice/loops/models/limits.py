@@ -1,4 +1,4 @@
-"""Limits on requests to endpoints: how many a minute, how many tokens a minute, and how many at once."""
+"""Limits on requests to endpoints: per minute, tokens per minute, and concurrent requests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MINUTE_S = 60.0
 
 
 async def pause(seconds: float, *, blocking: bool) -> None:
-    """Wait so long; if blocking, without ever suspending."""
+    """Wait for some seconds; if blocking, without suspending."""
     if blocking:
         time.sleep(seconds)  # noqa: ASYNC251 - there is no event loop then
     else:
@@ -31,30 +31,33 @@ async def pause(seconds: float, *, blocking: bool) -> None:
 
 
 class Pace(Protocol):
-    """Says when requests may be sent.  One object may serve several processes, for instance as an actor of a cluster."""
+    """Protocol of a schedule for requests.
+
+    One object may serve several processes, for instance as an actor of a cluster.
+    """
 
     def reserve(self, tokens: float = 0.0) -> float:
-        """Reserve the next free moment for one request, and return in how many seconds it comes.
+        """Reserve the next free time for one request, and return the seconds until then.
 
-        The caller sends its request then or later, or not at all; a moment is never given twice.
+        The caller may send its request then, later, or not at all; a time is never assigned twice.
 
         Args:
-            tokens: How many tokens the request is expected to take.
+            tokens: The expected number of tokens of the request.
         """
         ...
 
 
 class EvenPace:
-    """Spreads requests evenly, so that no minute has more of them, or of their tokens, than the limit.
+    """Spreads requests evenly, so that no minute has more requests or tokens than the limits.
 
     >>> pace = EvenPace(requests_per_minute=120, clock=lambda: 0.0)
     >>> pace.reserve(), pace.reserve(), pace.reserve()
     (0.0, 0.5, 1.0)
 
     Args:
-        requests_per_minute: Most requests in a minute; None = no limit.
-        tokens_per_minute: Most tokens in a minute; None = no limit.
-        clock: Seconds from any start.
+        requests_per_minute: The largest number of requests per minute; None = no limit.
+        tokens_per_minute: The largest number of tokens per minute; None = no limit.
+        clock: Returns the time in seconds, from any origin.
     """
 
     def __init__(
@@ -69,7 +72,7 @@ class EvenPace:
         self._clock, self._lock, self._free_at = clock, threading.Lock(), -math.inf
 
     def reserve(self, tokens: float = 0.0) -> float:
-        """Return the seconds until the next free moment, which is taken now; see `Pace`."""
+        """Reserve the next free time, and return the seconds until then; see `Pace`."""
         with self._lock:
             now = self._clock()
             moment = max(now, self._free_at)
@@ -79,17 +82,17 @@ class EvenPace:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RequestLimits:
-    """Limits on the requests to endpoints; models that are given the same object share them.
+    """Limits on the requests to endpoints; models that share one object share the limits.
 
-    Every HTTP request counts, also a retry.  Tokens are estimated before a request, from its length and `max_tokens`,
-    and what the replies report is settled with later requests.  The time that a request waits for its turn is not part of
-    its recorded seconds.
+    Every HTTP request counts, also a retry.  Tokens are estimated before a request, from its length and `max_tokens`;
+    the difference to the reported number is settled with later requests.  The time that a request waits for its turn is
+    not part of its recorded seconds.
 
     Attributes:
-        requests_per_minute: Most requests in a minute, spread evenly; None = no limit.
-        tokens_per_minute: Most tokens in a minute, of prompts and replies; None = no limit.
-        max_in_flight: Most requests at once; None = no limit.
-        pace: Says when requests may be sent, in place of the two rates: what several processes share.
+        requests_per_minute: The largest number of requests per minute, spread evenly; None = no limit.
+        tokens_per_minute: The largest number of tokens per minute, in prompts and replies; None = no limit.
+        max_in_flight: The largest number of concurrent requests; None = no limit.
+        pace: A schedule that several processes share, instead of the two rates; None = use the rates.
 
     Raises:
         DataError: A limit is not a whole number of at least 1, or there are rates and a pace.
@@ -112,15 +115,15 @@ class RequestLimits:
         return {name: getattr(self, name) for name in ("requests_per_minute", "tokens_per_minute", "max_in_flight")}
 
     def share(self, index: int, n: int, *, pace: Pace | None = None) -> RequestLimits:
-        """Return the part of one of `n` processes; the parts add up to this limit, and a pace is shared as it is.
+        """Return the share of one of `n` processes; the shares add up to these limits, and a pace is shared.
 
         >>> [RequestLimits(max_in_flight=5, requests_per_minute=60).share(i, 2).max_in_flight for i in (1, 2)]
         [3, 2]
 
         Args:
-            index: Which process, from 1.
-            n: How many processes there are.
-            pace: What all of them share in place of parts of the rates.
+            index: The number of the process, from 1.
+            n: The number of processes.
+            pace: A schedule that all processes share, instead of shares of the rates.
 
         Raises:
             DataError: A limit is smaller than the number of processes.
@@ -153,7 +156,7 @@ class RequestLimits:
         return _Owed()
 
     async def enter(self, *, blocking: bool) -> Future[None] | None:
-        """Wait until another request may be in flight, in order of arrival, and return what `leave` takes.
+        """Wait, in order of arrival, until another request may be in flight; return a ticket for `leave`.
 
         Args:
             blocking: Whether to block the thread instead of suspending.
@@ -172,15 +175,15 @@ class RequestLimits:
         return ticket
 
     def leave(self, ticket: Future[None] | None) -> None:
-        """Let the next request be in flight."""
+        """Return a ticket, so that the next request may be in flight."""
         if self._slots is not None and ticket is not None:
             self._slots.give_back(ticket)
 
     async def turn(self, tokens: float, *, blocking: bool) -> None:
-        """Wait until one more request may be sent; if blocking, without ever suspending.
+        """Wait until one more request may be sent; if blocking, without suspending.
 
         Args:
-            tokens: How many tokens it is expected to take.
+            tokens: The expected number of tokens of the request.
             blocking: Whether to block the thread.
         """
         pace = self.pace or self._own_pace
@@ -196,19 +199,19 @@ class RequestLimits:
         await pause(wait, blocking=blocking)
 
     def settle(self, expected: float, reported: float) -> None:
-        """Take the tokens that a reply reports, in place of those that were expected; NaN = unknown."""
+        """Replace the expected tokens of a reply by the reported ones; NaN = unknown."""
         if not math.isnan(reported):
             self._owed.add(reported - expected)
 
 
 class _Owed:
-    """Tokens that replies took beyond what was expected, until later requests have paid for them."""
+    """Tokens that replies took beyond the expected number, until later requests have compensated for them."""
 
     def __init__(self) -> None:
         self._lock, self._tokens, self._noted = threading.Lock(), 0.0, False
 
     def note_large(self, tokens: float, limit: int) -> None:
-        """Warn once that a request is expected to take more than a minute's tokens."""
+        """Warn once that a request is expected to take more tokens than a minute allows."""
         with self._lock:
             is_first, self._noted = not self._noted, True
         if is_first:
@@ -225,7 +228,7 @@ class _Owed:
             self._tokens += tokens
 
     def take(self, expected: float) -> float:
-        """Return what a request reserves: what it is expected to take, and what is owed."""
+        """Return the tokens that a request reserves: the expected ones, plus any overdraft."""
         with self._lock:
             reserved = max(0.0, expected + self._tokens)
             self._tokens += expected - reserved
@@ -233,14 +236,14 @@ class _Owed:
 
 
 class _Slots:
-    """So many tickets at once, to threads and tasks in order of arrival."""
+    """A fixed number of tickets, given to threads and tasks in order of arrival."""
 
     def __init__(self, most: int) -> None:
         self._lock, self._free = threading.Lock(), most
         self._waiting: deque[Future[None]] = deque()
 
     def ask(self) -> Future[None]:
-        """Return a ticket, which is done once it may be used."""
+        """Return a ticket, a future that is done once the ticket may be used."""
         ticket: Future[None] = Future()
         with self._lock:
             if self._free:
@@ -251,7 +254,7 @@ class _Slots:
         return ticket
 
     def give_back(self, ticket: Future[None]) -> None:
-        """Take a ticket back, whether it was used, or its task was cancelled before or after its turn came."""
+        """Take a ticket back, whether it was used or its task was cancelled before or after its turn."""
         with self._lock:
             if ticket.cancel() or ticket.cancelled():  # its turn had not come
                 return
@@ -270,7 +273,7 @@ _PART_OF_LIMITS: ContextVar[Callable[[RequestLimits], RequestLimits] | None] = C
 
 @contextmanager
 def sharing_limits(part: Callable[[RequestLimits], RequestLimits]) -> Iterator[None]:
-    """Make commands that run within this block use a part of the limits that their options name.
+    """Make commands within this block use only a share of the limits that their options name.
 
     Args:
         part: Returns the part of this process: ``lambda limits: limits.share(2, 8)``, or limits with a shared pace.
@@ -283,6 +286,6 @@ def sharing_limits(part: Callable[[RequestLimits], RequestLimits]) -> Iterator[N
 
 
 def limits_here(limits: RequestLimits) -> RequestLimits:
-    """Return the part of limits that this process may use; without `sharing_limits`, all of it."""
+    """Return the share of limits that this process may use; all of them without `sharing_limits`."""
     part = _PART_OF_LIMITS.get()
     return limits if part is None else part(limits)

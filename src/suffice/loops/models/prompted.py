@@ -1,4 +1,4 @@
-"""Base of endpoints and local models: a prompt, the position of the answer, and replies read with both."""
+"""Base of endpoints and local models: a prompt, the answer's position, and replies read with both."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class PromptedModel:
         return LOGPROB_NEEDS | confidence if (self.top_logprobs or 0) >= MIN_ALTERNATIVES else confidence
 
     def _reading_pin(self) -> dict[str, Any]:
-        """Return the settings that change prompts, or the answers read from replies."""
+        """Return the settings that affect prompts, or the reading of answers."""
         is_code = self.position.kind == "callable"
         return {**self.prompt.pin, "position": {"kind": "callable"} if is_code else self.position.to_dict()}
 

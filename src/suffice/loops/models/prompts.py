@@ -32,7 +32,7 @@ _CONFIDENCE_SCALE = "The confidence is a whole number from 1 (a guess) to 5 (cer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionedPrompt:
-    """Base of prompts: instructions with a name and a version.
+    """Base class of prompts: instructions with a name and a version.
 
     Attributes:
         name: Name in reports.
@@ -157,7 +157,7 @@ def chat_of(system: str, user: str) -> tuple[Message, ...]:
 def reminded(messages: Sequence[Message], reminder: str) -> tuple[Message, ...]:
     """Append a reminder to messages, at the end so that a prefix cache serves the rest.
 
-    Without it, at temperature 0 the same messages would give the same reply.
+    Without a reminder, the same messages would give the same reply at temperature 0.
     """
     *before, last = messages
     return *before, {**last, "content": f"{last['content']}\n\n{reminder}"}

@@ -43,14 +43,14 @@ def reply_of_response(
     'Oslo'
 
     Args:
-        response: An object of a client (with `model_dump`), the same as a dict, or a text.  A reply that only calls tools, or
-            that was cut (`length`, `content_filter`, an error beside the text), has no answer.
+        response: A client's object (with `model_dump`), its content as a dict, or a text.  A reply that only calls
+            tools, or that was cut (`length`, `content_filter`, an error beside the text), has no answer.
         position: The position of the answer; None = the whole text.
         seconds: Duration of the call, seconds; NaN if unknown.
         provider: The provider whose interface the response must have; None = any known one.
 
     Raises:
-        DataError: It is none of these, reports a failure, or has several choices.
+        DataError: The response is none of these, reports a failure, or has several choices.
     """
     position = AnswerPosition("whole") if position is None else position
     if not isinstance(position, AnswerPosition):
@@ -84,7 +84,7 @@ def _as_dict(response: Any) -> dict[str, Any]:
 def _reader(
     body: Mapping[str, Any], provider: Provider | None
 ) -> Callable[[Mapping[str, Any], float], Completion] | None:
-    """Return the function that reads a body of this shape."""
+    """Return the function that reads a body of this form."""
     if provider != "anthropic":
         if "choices" in body:
             return _chosen
@@ -170,7 +170,7 @@ def _reply_cost(body: Mapping[str, Any], seconds: float, *, cached_in: tuple[str
 
 
 def _known(value: Any) -> float:
-    """Return a count, 0 if none is given: then the whole input counts as uncached, an upper bound."""
+    """Return a count; 0 if none is given, so that the whole input counts as uncached, an upper bound."""
     count = count_of(value)
     return 0.0 if math.isnan(count) else count
 

@@ -26,8 +26,8 @@ class ScriptedModel:
     """A model that answers from a script, offline and deterministic, and records its calls.
 
     A mapping contains one line per number of passages for each question: the first for none (closed book), the second
-    for one, and so on; the last one is used for more.  A function gets question and passages.  A line is the answer,
-    None for no answer, or a whole `Reply`.  A line without costs is charged one call, one input token per word of
+    for one, and so on; the last one is used for more.  A function gets question and passages.  A line is an answer,
+    None for no answer, or a complete `Reply`.  A line without costs is charged one call, one input token per word of
     question and passages (cached where an earlier round contained it), one output token per word of the answer, and the
     latency.
 
@@ -40,7 +40,7 @@ class ScriptedModel:
     Args:
         script: The lines.
         name: Name in reports.
-        capabilities: The capabilities that it claims, in the terms of `Signal.needs`.
+        capabilities: The capabilities that it claims, as named in `Signal.needs`.
         latency_s: Duration of each call, seconds.
         failures: Exceptions to raise by number of the call, from 1, or a function of that number.
     """
@@ -110,7 +110,7 @@ class ScriptedModel:
 
         Raises:
             ModelError: The script has no such question.
-            Exception: The one that `failures` has for this call.
+            Exception: The exception in `failures` for this call.
         """
         failure = self._count(question, passages)
         if self.latency_s:
@@ -129,7 +129,7 @@ class ScriptedModel:
 
         Raises:
             ModelError: The script has no such text.
-            Exception: The one that `failures` has for this call.
+            Exception: The exception in `failures` for this call.
         """
         return _as_completion(self.answer(messages[-1]["content"], ()))
 

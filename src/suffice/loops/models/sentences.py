@@ -19,9 +19,10 @@ _LIST_NUMBER = re.compile(r"\s*\(?\d{1,2}[.)]\s*")
 
 
 def sentence_end(text: str) -> int:
-    """Return the end of the first sentence, without the white space after it: the next sentence, a line break or the text's end.
+    """Return the end of the first sentence, without trailing white space.
 
-    The white space between two sentences belongs to neither.
+    A sentence ends before the next one, at a line break or at the end of the text; the white space between two
+    sentences belongs to neither.
 
     >>> sentence_end("It rained. Then it snowed."), sentence_end("He met Don S. Davis.")
     (10, 20)
@@ -64,7 +65,7 @@ def text_of(tokens: Sequence[Token]) -> str:
 
 
 def _segmented(line: str) -> list[str]:
-    """Split a line into pieces that together are the line; the number of a list item stays with its text."""
+    """Split a line into pieces that together equal the line; a list item's number stays with its text."""
     import sentencex
 
     # A library in Rust does not take lone surrogates; replace each by one character, so that positions stay valid.

@@ -37,15 +37,15 @@ class _Identified(Protocol):
 
 @runtime_checkable
 class Retriever(_Identified, Protocol):
-    """Ranks passages for a question.
+    """Protocol of a component that ranks passages for a question.
 
     A retriever searches either the pool of each question (the *distractor* setting) or its own corpus.  The first kind
     raises if a question has no pool; the second ignores pools and has a true attribute `has_corpus` (optional, so not
     declared here: without it the loop passes the pool on).
 
-    Another optional attribute, `identity`, is the field by which two passages are the same: `title`, as in pools of
-    Wikipedia paragraphs, or `passage_id`, as for chunks that share the title of their document.  The default is
-    `passage_id` for a corpus and `title` for a pool.  A third one, `score_kind`, says what its scores are (`ScoreKind`);
+    Another optional attribute, `identity`, is the field that identifies a passage: `title`, as in pools of Wikipedia
+    paragraphs, or `passage_id`, as for chunks that share the title of their document.  The default is `passage_id` for
+    a corpus and `title` for a pool.  A third optional attribute, `score_kind`, is the kind of its scores (`ScoreKind`);
     a recording stores it.
 
     A true attribute `is_pinned` says that the fingerprint identifies the passages and models on which a ranking depends, so
@@ -68,7 +68,7 @@ class Retriever(_Identified, Protocol):
 
 @runtime_checkable
 class AsyncRetriever(_Identified, Protocol):
-    """A `Retriever` that is awaited, such as an endpoint or a vector store with an asynchronous client."""
+    """Protocol of a `Retriever` that is awaited, such as an endpoint or a store with an asynchronous client."""
 
     async def rank(
         self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None
@@ -83,7 +83,7 @@ def is_async(retriever: Retriever | AsyncRetriever) -> bool:
 
 
 def identity_of(retriever: Retriever | AsyncRetriever) -> Identity:
-    """Return the field by which two passages of a retriever are the same; see `Retriever`.
+    """Return the field that identifies a retriever's passages; see `Retriever`.
 
     Raises:
         DataError: Its `identity` is neither `title` nor `passage_id`.
@@ -94,7 +94,7 @@ def identity_of(retriever: Retriever | AsyncRetriever) -> Identity:
 
 
 def score_kind_of(retriever: Retriever | AsyncRetriever) -> ScoreKind:
-    """Return the kind of a retriever's scores; `unknown` if it does not say.
+    """Return the kind of a retriever's scores; `unknown` if it does not declare one.
 
     Raises:
         DataError: Its `score_kind` is not one of `ScoreKind`.
@@ -121,13 +121,13 @@ def ranked_now(
 
 
 def refuse_pool(name: str, pool: Sequence[Passage] | None) -> None:
-    """Raise if there is a pool, which a retriever with passages of its own would ignore."""
+    """Raise if there is a pool, which a retriever with its own passages would ignore."""
     if pool is not None:
         raise DataError(f"retriever {name!r} searches passages of its own, and cannot rank others: leave out pool=")
 
 
 def required_pool(name: str, pool: Sequence[Passage] | None) -> Sequence[Passage]:
-    """Return the pool, or raise if there is none."""
+    """Return the pool; raise if there is none."""
     if pool is None:
         raise DataError(
             f"retriever {name!r} ranks a question's own passages, but got none: pass pool=..., or search a "

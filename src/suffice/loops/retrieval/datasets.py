@@ -192,7 +192,7 @@ def digest_question(digest: Any, item: Question) -> None:
 
 
 def _read_questions(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each question as in the file, with its location for messages."""
+    """Yield each question as stored in the file, with its location for messages."""
     name = path.name.removesuffix(".gz")
     if not path.is_file():
         raise NotFoundError(
@@ -299,7 +299,10 @@ def _gold_answers(value: Any, name: str, where: str) -> tuple[str, ...]:
 
 
 def _number_text(value: Any) -> Any:
-    """Convert a number to text, 7.0 to 7; return other values unchanged, also NaN, which is not an answer."""
+    """Convert a number to text (7.0 to 7).
+
+    Other values stay unchanged, and so does NaN, which is not an answer.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return value
     return str(int(value)) if isinstance(value, int) or value.is_integer() else str(value)

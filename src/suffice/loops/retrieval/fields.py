@@ -1,4 +1,4 @@
-"""Read fields of published rows: lists that tables spell as text, and lists that the hub stores as columns."""
+"""Read fields of published rows: lists written as text, and lists that the hub stores as columns."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def list_field(record: Mapping[str, Any], key: str, where: str) -> list[Any]:
 
 
 def object_of(record: object, where: str, fields: str = "id and question") -> PublishedRow:
-    """Return a record if it is a JSON object, else raise."""
+    """Return a record if it is a JSON object; raise otherwise."""
     if not isinstance(record, dict):
         raise DataError(f"{where}: found {type(record).__name__} {record!r:.60}; expected a JSON object with {fields}")
     return record
@@ -66,11 +66,11 @@ def literal(value: Any) -> Any:
 
 
 def _python_value(text: str) -> Any:
-    """Return the value of a Python literal, or of an array of texts as NumPy prints it: without commas.
+    """Return the value of a Python literal, or of a NumPy array of texts, which has no commas.
 
     Raises:
-        ValueError: It is neither; Python would join texts that follow each other without a comma.
-        SyntaxError: It is not Python.
+        ValueError: The text is neither; Python would join texts that follow each other without a comma.
+        SyntaxError: The text is not Python.
     """
     tokens = [t for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.string.strip()]
     first, *inner, last = tokens if len(tokens) > 1 else [*tokens, *tokens]

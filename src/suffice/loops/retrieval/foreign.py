@@ -1,4 +1,4 @@
-"""Wrap retrievers of others: a function, or one of LangChain, LlamaIndex or Haystack."""
+"""Wrap foreign retrievers: a function, or a retriever of LangChain, LlamaIndex or Haystack."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def from_langchain(
 ) -> Retriever:
     """Wrap a retriever of LangChain.
 
-    A vector store's retriever is asked for as many documents as a loop needs; others return as many as they are set to.
+    A vector store's retriever returns as many documents as a loop needs; others return their configured number.
 
     Args:
         retriever: A `BaseRetriever` of LangChain.
@@ -59,7 +59,7 @@ def from_langchain(
         settings: Further values that identify it, see `from_callable`.
 
     Raises:
-        DataError: It has no `invoke`.
+        DataError: The retriever has no `invoke`.
     """
 
     def search(question: str, k: int | None) -> list[Passage]:
@@ -73,7 +73,7 @@ def from_langchain(
 def from_llamaindex(
     retriever: Any, *, name: str = "llamaindex", title: str = "title", settings: Mapping[str, Any] | None = None
 ) -> Retriever:
-    """Wrap a retriever of LlamaIndex, which returns as many nodes as it is set to (`similarity_top_k`).
+    """Wrap a retriever of LlamaIndex, which returns its configured number of nodes (`similarity_top_k`).
 
     Args:
         retriever: A `BaseRetriever` of LlamaIndex.
@@ -82,7 +82,7 @@ def from_llamaindex(
         settings: Further values that identify it, see `from_callable`.
 
     Raises:
-        DataError: It has no `retrieve`.
+        DataError: The retriever has no `retrieve`.
     """
 
     def search(question: str, k: int | None) -> list[Passage]:
@@ -107,7 +107,7 @@ def from_haystack(
         settings: Further values that identify it, see `from_callable`.
 
     Raises:
-        DataError: It has no `run`.
+        DataError: The component has no `run`.
     """
 
     def search(question: str, k: int | None) -> list[Passage]:
@@ -119,7 +119,7 @@ def from_haystack(
 
 @dataclass(frozen=True, kw_only=True)
 class _Foreign:
-    """A retriever around a function; it searches a corpus of its own."""
+    """A retriever that calls a function, which searches its own corpus."""
 
     name: str
     search: SearchFunction
@@ -145,7 +145,7 @@ class _Foreign:
 
 @dataclass(frozen=True, kw_only=True)
 class _AsyncForeign(_Foreign):
-    """A retriever around a coroutine function; it searches a corpus of its own."""
+    """A retriever that awaits a coroutine function, which searches its own corpus."""
 
     async def rank(  # type: ignore[override]
         self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None
@@ -156,7 +156,7 @@ class _AsyncForeign(_Foreign):
 
 
 def _first(passages: Iterable[Any], k: int | None) -> list[Passage]:
-    """Return at most `k` passages, or raise if something else is among them."""
+    """Return the first `k` passages; raise if an item is not a passage."""
     first = list(islice(passages, k))
     wrong = next((item for item in first if not isinstance(item, Passage)), None)
     if wrong is not None:
@@ -176,7 +176,7 @@ def _wrapped(
     name: str,
     settings: Mapping[str, Any] | None,
 ) -> Retriever:
-    """Return a library's retriever as one of ours; raise if it lacks the method that `search` calls."""
+    """Wrap another library's retriever; raise if it lacks the method that `search` calls."""
     if not callable(getattr(retriever, method, None)):
         raise DataError(f"{retriever!r} has no method {method!r}, so it is not a retriever of {library}")
     kind = f"{type(retriever).__module__}.{type(retriever).__qualname__}"

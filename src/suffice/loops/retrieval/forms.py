@@ -40,8 +40,8 @@ class Form:
     """A form in which a question set is published.
 
     Attributes:
-        licence: The set's licence, as its authors or its page state it; empty if they do not.
-        fields: The fields by which it is recognised, for messages.
+        licence: The set's licence, as stated by its authors or its page; empty if unknown.
+        fields: The fields that identify the form, for messages.
         convert: Converts a row, given its place for messages, to the fields of `load_questions`.
     """
 
@@ -59,10 +59,10 @@ def forms_of(row: Mapping[str, Any]) -> list[str]:
 
 
 def converted(row: PublishedRow, where: str) -> PublishedRow:
-    """Convert a row to the fields of `load_questions` from the form that its fields show.
+    """Convert a row, whose fields show its form, to the fields of `load_questions`.
 
     Raises:
-        DataError: It has the fields of several forms, or a field of its form has another value.
+        DataError: The row has the fields of several forms, or a field has an invalid value.
     """
     names = forms_of(row)
     if len(names) > 1:
@@ -192,7 +192,7 @@ def _popqa(record: PublishedRow, where: str) -> PublishedRow:
 
 
 def _fever(record: PublishedRow, where: str) -> PublishedRow:
-    """Convert a claim with its evidence: lists of lists (the authors'), or the columns of one of them (the hub's)."""
+    """Convert FEVER: a claim with its evidence, as lists of lists (authors) or as columns (hub)."""
     claim = text_field(record, "claim", where, required=True) or ""
     label = record.get("label") or None
     if label is not None and label not in _FEVER_LABELS:

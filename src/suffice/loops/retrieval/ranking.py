@@ -16,10 +16,10 @@ from suffice.policy.signals import RETRIEVAL
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankedPassages:
-    """The passages of one ranking, and their cost.
+    """The passages of one ranking, with its cost.
 
     Attributes:
-        costs: Costs by component; from a cache: those of the original ranking.
+        costs: Costs by component; from a cache: the costs of the original ranking.
     """
 
     passages: Sequence[Passage]
@@ -29,12 +29,12 @@ class RankedPassages:
 
 @runtime_checkable
 class CostedRetriever(Protocol):
-    """A retriever that reports its costs by component, such as one with a reranker; those of others are measured."""
+    """Protocol of a retriever that reports its costs by component; other retrievers' costs are measured."""
 
     async def costed_rank(
         self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None
     ) -> RankedPassages:
-        """Return the passages of `rank` with their costs; it never suspends if `rank` is not a coroutine function."""
+        """Return the passages of `rank` with their costs, without suspending unless `rank` is a coroutine function."""
         ...
 
 
@@ -46,7 +46,10 @@ async def costed_ranking(
     k: int | None = None,
     in_thread: bool = False,
 ) -> RankedPassages:
-    """Return a ranking with its costs; with a synchronous retriever this never suspends, unless it is asked `in_thread`."""
+    """Return a ranking with its costs.
+
+    A synchronous retriever runs without suspending, unless `in_thread` is set.
+    """
     if in_thread and not is_async(retriever):
         # Create the coroutine in the thread: if the task is cancelled earlier, none is left that was never awaited.
         return await asyncio.to_thread(lambda: finished(costed_ranking(retriever, question, pool=pool, k=k)))
@@ -59,5 +62,5 @@ async def costed_ranking(
 
 
 def is_pinned(retriever: Retriever | AsyncRetriever) -> bool:
-    """Return whether a retriever's fingerprint identifies its passages and models, as it declares; see `CachedRetriever`."""
+    """Return whether a retriever declares that its fingerprint identifies its passages and models."""
     return bool(getattr(retriever, "is_pinned", False))

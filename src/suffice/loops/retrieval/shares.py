@@ -1,4 +1,4 @@
-"""Load one process's share of a data set, without the other questions in memory."""
+"""Load one process's share of a data set without holding the other questions in memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from suffice.loops.retrieval.datasets import Question, digest_question, iter_que
 
 
 class QuestionShare(list[Question]):
-    """The questions of a data set that one process takes, with the hash and number of all questions.
+    """The questions of a data set that one process takes, with the hash and number of all its questions.
 
     >>> share = QuestionShare([Question(question_id=name, question="Who?") for name in "abc"], takes=lambda name: name != "b")
     >>> [question.question_id for question in share], share.places, share.dataset["questions"]

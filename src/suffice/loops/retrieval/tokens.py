@@ -1,4 +1,4 @@
-"""Tokenisation for lexical ranking of pools and corpora."""
+"""Tokenisation for lexical rankings of pools and corpora."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calibrators: raw signal -> P(correct), per round or for all rounds together."""
+"""Calibrators: maps from a raw signal to P(correct), per round or for all rounds together."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Calibrator:
         output: The calibrated signal.
         signal: The raw signal.
         method: `isotonic` or `platt`.
-        per_round: One map for each round, or one for all.
+        per_round: Whether each round has its own map, instead of one for all rounds.
         unseen_round: What to do at a round that was not fitted: `error`, or `nearest` fitted round.
-        target: The column that was fitted to; for reports.
-        maps: Fitted maps by round; under -1 the one for all rounds.
-        rounds_fitted: Rows with a defined signal, by round.
+        target: The column that the maps were fitted to, for reports.
+        maps: Fitted maps by round; the key -1 holds the map for all rounds.
+        rounds_fitted: Number of rows with a defined signal, by round.
     """
 
     output: str = "p_correct"
@@ -59,7 +59,7 @@ class Calibrator:
         index: npt.ArrayLike,
         weights: npt.ArrayLike | None = None,
     ) -> Calibrator:
-        """Return a fitted copy.
+        """Fit the maps, and return a fitted copy.
 
         Args:
             values: Raw signal, shape ``(..., n_rounds)``; NaN rows are left out.

@@ -1,4 +1,4 @@
-"""Logistic regression with an L2 penalty, as scikit-learn fits it: the same loss, start and stopping rule."""
+"""Logistic regression with an L2 penalty, with the same loss, start and stopping rule as scikit-learn."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Logistic:
 
     Attributes:
         classes: The labels, ascending, shape ``(n_classes,)``.
-        weights: Shape ``(1, n_features)`` for two classes, where the second is what they speak for; else
-            ``(n_classes, n_features)``.
+        weights: Weights of the features, shape ``(1, n_features)`` for two classes (positive weights favour the second
+            class), else ``(n_classes, n_features)``.
         intercepts: One for each row of weights.
     """
 
@@ -40,20 +40,20 @@ def fit_logistic(
     intercept: bool = True,
     most: int = 2000,
 ) -> Logistic:
-    """Fit by L-BFGS: two classes by the binary loss, more by the multinomial one.
+    """Fit by L-BFGS: the binary loss for two classes, the multinomial loss for more.
 
-    The penalty, ``|weights|^2 / (2 strength)`` beside the summed loss, spares the intercepts.  A loss per row instead of
-    a sum, the start at 0 and scipy's own limits are what scikit-learn 1.4 to 1.9 do (`LogisticRegression`, solver
-    ``lbfgs``), so that a fit is the same as there but for rounding.
+    The penalty ``|weights|^2 / (2 strength)`` is added to the summed loss; intercepts are not penalised.  The loss is
+    divided by the number of rows, the start is 0, and scipy's limits apply, as in scikit-learn 1.4 to 1.9
+    (`LogisticRegression`, solver ``lbfgs``), so a fit is the same except for rounding.
 
     Args:
-        values: Shape ``(n_rows, n_features)``, finite.
-        labels: Shape ``(n_rows,)``, two different ones at least.
+        values: The features, shape ``(n_rows, n_features)``, finite.
+        labels: Labels of shape ``(n_rows,)``, with at least two different ones.
         strength: Inverse strength of the penalty (`C`).
-        shares: Weight of each row, shape ``(n_rows,)``; None = all alike.
-        balanced: Weigh rows so that all classes count alike.
-        intercept: Fit one.
-        most: Iterations.
+        shares: Weight of each row, shape ``(n_rows,)``; None = equal weights.
+        balanced: Whether to weight rows so that all classes count equally.
+        intercept: Whether to fit an intercept.
+        most: The largest number of iterations.
     """
     from scipy.optimize import minimize
     from scipy.special import expit, logsumexp

@@ -27,7 +27,7 @@ class CalibrationMap(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Constant(Tagged):
-    """The fallback for a round where no curve can be fitted: its mean (TASR section 3.3)."""
+    """The fallback map for a round where no curve can be fitted: the constant mean (TASR section 3.3)."""
 
     tag = ("map", "constant")
     value: float
@@ -38,7 +38,7 @@ class Constant(Tagged):
 
 @dataclass(frozen=True, slots=True)
 class PiecewiseLinear(Tagged):
-    """The isotonic fit: linear between knots, clipped outside them.
+    """The isotonic map: linear between knots, clipped outside them.
 
     scikit-learn's default returns NaN outside the fitted range, and ``nan > 0.25`` is False: such a policy would
     silently never stop there.
@@ -62,7 +62,7 @@ class PiecewiseLinear(Tagged):
 
 @dataclass(frozen=True, slots=True)
 class Sigmoid(Tagged):
-    """The Platt fit: 1 / (1 + exp(-(slope * value + intercept)))."""
+    """The logistic map of Platt scaling: 1 / (1 + exp(-(slope * value + intercept)))."""
 
     tag = ("map", "sigmoid")
     slope: float
@@ -79,7 +79,7 @@ def fit_isotonic(values: Floats, target: Floats, weights: Floats) -> Calibration
     Args:
         values: Raw signal, shape ``(n,)``, finite.
         target: Outcome in [0, 1], shape ``(n,)``.
-        weights: Positive, shape ``(n,)``; weight 2 equals the row given twice.
+        weights: Positive weights, shape ``(n,)``; weight 2 counts like two equal rows.
     """
     # Rows with equal values form one block with their mean, as pooling would do anyway.
     knots, inverse = np.unique(values, return_inverse=True)
@@ -98,7 +98,7 @@ def fit_isotonic(values: Floats, target: Floats, weights: Floats) -> Calibration
 def fit_platt(values: Floats, target: Floats, weights: Floats) -> CalibrationMap:
     """Fit a logistic curve (Platt scaling), barely regularised; arguments as for `fit_isotonic`.
 
-    A curve that would fall is replaced by the mean: a calibrator is monotone increasing.
+    A decreasing curve is replaced by the mean, since a calibrator must be increasing.
     """
     from suffice.policy.calibration.logistic import fit_logistic
 
@@ -121,7 +121,7 @@ def fit_platt(values: Floats, target: Floats, weights: Floats) -> CalibrationMap
 
 
 def map_from_dict(data: Mapping[str, Any]) -> CalibrationMap:
-    """Return the map that `CalibrationMap.to_dict` wrote; anything else is refused.
+    """Read the map that `CalibrationMap.to_dict` wrote; raise for anything else.
 
     Raises:
         SchemaError: Unknown kind or fields, knots that do not increase, values outside [0, 1].

@@ -12,7 +12,7 @@ from suffice.errors import DataError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReliabilityBin:
-    """One bin of equal width: [low, high), the last one closed.
+    """One reliability bin of equal width: [low, high); the last bin includes its upper edge.
 
     Attributes:
         low: Lower edge, a probability.
@@ -31,7 +31,7 @@ class ReliabilityBin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationReport:
-    """Calibration of one set of rows.
+    """The calibration of one set of rows.
 
     A lower Brier score does not promise a better stopping rule (TASR section 6.3): read it beside the rule's own
     quality and calls.
@@ -39,7 +39,7 @@ class CalibrationReport:
     Attributes:
         n: Rows with both a probability and an outcome.
         brier: Mean squared difference, in [0, 1]; lower is better.
-        brier_uninformed: The Brier score of always saying the mean outcome.
+        brier_uninformed: The Brier score of a constant prediction of the mean outcome.
         ece: Expected calibration error over the bins, in [0, 1].
         bins: Reliability bins.
     """

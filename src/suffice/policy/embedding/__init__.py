@@ -1,4 +1,4 @@
-"""Embedders of drafts: the one in the package, and any sentence-transformers model; endpoints are in `suffice.loops.models`."""
+"""Embedders of drafts: the packaged one, and sentence-transformers models; for endpoints see `suffice.loops.models`."""
 
 from suffice.policy.embedding.base import DraftEmbedder, Embedder, identity
 from suffice.policy.embedding.clusters import MeaningClusters

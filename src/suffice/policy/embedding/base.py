@@ -21,7 +21,7 @@ Vectors = npt.NDArray[np.float32]
 
 @runtime_checkable
 class Embedder(Protocol):
-    """Turns texts into vectors; a policy pins its id, revision and pooling."""
+    """A model that turns texts into vectors; a policy pins its id, revision and pooling."""
 
     @property
     def id(self) -> str:
@@ -35,7 +35,7 @@ class Embedder(Protocol):
 
     @property
     def pooling(self) -> str:
-        """The method that combines the vectors of tokens, and of pieces of a long text."""
+        """The method that combines the vectors of tokens, and those of the pieces of a long text."""
         ...
 
     def embed(self, texts: Sequence[str]) -> Vectors:
@@ -77,7 +77,7 @@ def pieces_of(text: str, fits: Callable[[str], bool]) -> list[str]:
 
 
 def checked_vectors(name: str, vectors: Any, n: int) -> npt.NDArray[np.float64]:
-    """Return the output of a model as an array of shape ``(n, width)``; rows with undefined numbers stay as they are.
+    """Check a model's output, and return it as an array of shape ``(n, width)``; NaN rows are kept.
 
     Raises:
         ModelError: The output is not a table of numbers, or has another number of rows.
@@ -120,7 +120,7 @@ def pooled(vectors: npt.NDArray[np.float64], weights: Sequence[float], counts: S
 
 
 def _over_largest(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Divide finite values by the largest, so that sums and squares neither overflow nor vanish."""
+    """Divide finite values by the largest, so that sums and squares neither overflow nor underflow."""
     largest = np.abs(values).max(initial=0.0)
     return values / largest if largest > 0 else values
 
@@ -147,11 +147,11 @@ class PieceEmbedder(ABC):
 
     @abstractmethod
     def _cut(self, texts: list[str]) -> list[list[Any]]:
-        """Return the pieces of each text, none for a text without words."""
+        """Cut each text into pieces; a text without words has none."""
 
     @abstractmethod
     def _embed_pieces(self, pieces: list[Any]) -> tuple[npt.NDArray[np.float64], Sequence[float], Cost]:
-        """Return a vector and a weight for each piece, and the cost without seconds; the vectors have a width in any case."""
+        """Return a vector and a weight for each piece, and the cost without seconds."""
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return one unit vector for each text, shape ``(len(texts), width)``; zero for a text without words.
@@ -175,10 +175,10 @@ class PieceEmbedder(ABC):
 
 
 class DraftEmbedder:
-    """Embeds the draft of every round, for the signal `semantic_distance`.
+    """An enricher of a loop that embeds the draft of every round, for the signal `semantic_distance`.
 
-    An enricher of a loop: `RetrievalLoop(..., enrichers=(DraftEmbedder(MiniLM()),))`.  A missing draft (None) has no
-    embedding, an empty one the zero vector.  Its calls are booked under `embedder`.
+    Use it as `RetrievalLoop(..., enrichers=(DraftEmbedder(MiniLM()),))`.  A missing draft (None) has no embedding, and
+    an empty draft has the zero vector.  Calls are charged to the component `embedder`.
 
     Args:
         embedder: The model for the embeddings.

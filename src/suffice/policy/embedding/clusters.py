@@ -1,4 +1,4 @@
-"""Clusters of meaning: which free texts say the same, by the cosine of their embeddings."""
+"""Clusters of meaning: free texts with the same meaning, by the cosine of their embeddings."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ _MOST_VECTORS = 1 << 14
 
 
 class MeaningClusters(Grouping):
-    """Answers with nearly the same embedding are one answer.
+    """A normalizer that treats answers with nearly the same embedding as one answer.
 
-    An answer joins the most similar earlier cluster if the cosine with that cluster's first answer reaches the threshold,
-    and begins a new cluster otherwise.  Clusters depend on the order of the answers: it is that of the requests, live and
-    in a recording.  Later answers change nothing, so a live vote and its replay agree.  Texts without words cast no vote.
+    An answer joins the most similar earlier cluster if the cosine with that cluster's first answer reaches the
+    threshold, and begins a new cluster otherwise.  Clusters depend on the order of the answers, which is that of the
+    requests, both live and in a recording.  Later answers do not change earlier clusters, so a live vote and its replay
+    agree.  Texts without words cast no vote.
 
-    Embeddings hardly see negations and numbers: "safe" and "not safe" are near to each other.  This is for sentences, not
+    Embeddings hardly distinguish negations and numbers: "safe" and "not safe" are close.  Use this for sentences, not
     for short facts.
 
     >>> import numpy as np
@@ -40,7 +41,7 @@ class MeaningClusters(Grouping):
 
     Args:
         embedder: The model for the embeddings; None = the one in the package, loaded when it is first needed.
-        threshold: The least cosine of one meaning, in (0, 1].
+        threshold: The smallest cosine at which two answers mean the same, in (0, 1].
 
     Raises:
         DataError: The threshold is out of range.
@@ -85,7 +86,7 @@ class MeaningClusters(Grouping):
         return ids
 
     def _embedded(self, texts: Sequence[str]) -> dict[str, npt.NDArray[np.float64]]:
-        """Return the vectors of texts; those of before are remembered."""
+        """Return the vectors of texts; vectors of earlier texts are cached."""
         missing = [text for text in dict.fromkeys(texts) if text not in self._vectors]
         if missing:
             if len(self._vectors) > _MOST_VECTORS:

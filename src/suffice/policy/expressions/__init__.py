@@ -1,4 +1,4 @@
-"""Mathematical expressions: one key for all that mean the same, by a parser that runs in a process of its own."""
+"""Mathematical expressions: one key for all expressions of the same meaning, from a parser in its own process."""
 
 from suffice.policy.expressions.client import expression_key, is_available, looks_mathematical
 

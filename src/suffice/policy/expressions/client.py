@@ -1,7 +1,7 @@
-"""The key of an expression, asked of a process that may hang, run out of memory or crash without harm.
+"""Ask a separate parser process for an expression's key, since parsing may hang, crash or exhaust memory.
 
-A model may write ``9^{9^{9^9}}``: a parser that evaluates it never returns, and no signal interrupts it.  So the parser has
-a process of its own, which gets a bounded time of the processor for each text and is started again after it was stopped.
+A model may write ``9^{9^{9^9}}``: a parser that evaluates it never returns, and no signal interrupts it.  So the parser
+runs in its own process, with limited processor time for each text, and is restarted after it was stopped.
 """
 
 from __future__ import annotations
@@ -56,10 +56,11 @@ def is_available() -> bool:
 def expression_key(text: str) -> str | None:
     r"""Return a key that expressions with the same meaning share; None for a text that is not an expression.
 
-    The key depends only on the text, so equality is transitive and does not depend on other answers or their order.  A
-    number is its value: fractions, roots and decimals, a decimal exactly as it is written.
-    An expression with variables is its values at fixed points.  Sets, intervals, points and matrices are made of the keys of
-    their parts.  ``x = 5`` is 5, units and percent signs do not count, and a word such as ``\text{even}`` is itself.
+    The key depends only on the text, so equality is transitive and does not depend on other answers or their order.
+    The key of a number (fraction, root or decimal) is its value; decimals are exact.  The key of an expression with
+    variables consists of its values at fixed points, and that of sets, intervals, points and matrices of the keys of
+    their parts.  ``x = 5`` has the key of 5, units and percent signs are ignored, and a word such as ``\text{even}`` is
+    its own key.
 
     Args:
         text: The answer, with or without dollars or a box, or a sentence around it.
@@ -76,7 +77,7 @@ def expression_key(text: str) -> str | None:
 
 
 class _Parser:
-    """The parser process, started at the first request, and again after it was stopped or this process was forked."""
+    """The parser process, started at the first request, and restarted after a stop or a fork of this process."""
 
     def __init__(self, seconds: float = _SECONDS) -> None:
         self._seconds = seconds
@@ -143,7 +144,7 @@ class _Parser:
 
 
 def _asked(requests: IO[str] | None, replies: IO[str] | None, text: str) -> dict[str, str | None] | None:
-    """Return the reply to a text; None if the process ended."""
+    """Send a text to the parser, and return the reply; None if the process ended."""
     assert requests is not None
     assert replies is not None
     try:

@@ -1,8 +1,8 @@
 """The process behind `expression_key`: reads texts as lines of JSON, and writes their keys.
 
 It imports nothing of this package.  Expressions whose value has too many digits are not evaluated: their text is the
-key, on every machine.  Processor time is bounded for each text, and memory for all together; the system ends a process
-that needs more.
+key, on every machine.  Processor time is limited for each text, and memory for the whole process; the system ends a
+process that needs more.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ _guard_factorials()
 
 
 def key_of(text: str) -> str | None:
-    """Return the key of a text; None where it has no expression."""
+    """Return the key of a text; None if it contains no expression."""
     text = _unboxed(text)
     try:
         return _key_of(text)
@@ -121,7 +121,7 @@ def _key_of(text: str) -> str | None:
 
 
 def _fraction_of(match: re.Match[str]) -> str:
-    """Return a periodic decimal as a fraction."""
+    """Convert a periodic decimal to a fraction."""
     whole, fixed, period = match.groups()
     top = int(whole + fixed + period) - int((whole + fixed) or "0")
     return f"\\frac{{{top}}}{{{10 ** len(fixed) * (10 ** len(period) - 1)}}}"
@@ -171,7 +171,7 @@ def _parts(opening: str, keys: list[str | None], closing: str) -> str | None:
 
 
 def _condition(value: Any) -> str | None:
-    """Return the key of inequalities: that of the set of numbers for which they hold, where there is one variable."""
+    """Return the key of inequalities; if they have one variable, the key of the set of its values that satisfy them."""
     if value in (sympy.true, sympy.false):
         return f"word {str(value).lower()}"
     if len(value.free_symbols) == 1:
@@ -212,7 +212,7 @@ def _values(value: Any, scaled: str = "") -> str | None:
 
     Args:
         value: The expression.
-        scaled: Whether multiples have the same key: `any`, those by a `positive` number, or "" for none.
+        scaled: The multiples of the expression that get its key: `any`, `positive` ones only, or "" for none.
     """
     value = _exact(value)
     names = sorted(value.free_symbols, key=str)
@@ -246,7 +246,7 @@ def _exact(value: Any) -> Any:
 
 
 def _bound_terms(value: Any) -> None:
-    """Raise if a sum or product has too many terms and no closed form, as sums of polynomials have."""
+    """Raise if a sum or product has too many terms and no closed form (sums of polynomials have one)."""
     for name, start, end in value.limits:
         terms = (end - start).doit()
         has_closed_form = isinstance(value, sympy.Sum) and value.function.is_polynomial(name)
@@ -255,14 +255,17 @@ def _bound_terms(value: Any) -> None:
 
 
 def _point(name: str, place: int) -> Any:
-    """Return the value of a variable at a point: a fraction between -2 and 2 computed from its name; at the last point all are negative."""
+    """Return the value of a variable at one of the fixed points: a fraction in (-2, 2), from the variable's name.
+
+    At the last point all values are negative.
+    """
     drawn = int.from_bytes(hashlib.sha256(f"{name} {place}".encode()).digest()[:4])
     size = sympy.Rational(drawn % 1_999_993 + 7, 1_000_003)
     return -size if place == POINTS - 1 else size
 
 
 def _number(value: Any) -> str | None:
-    """Return the key of a number: a fraction exactly, others by their first digits; None where it is undefined."""
+    """Return the key of a number: exact for fractions, the first digits for others; None if it is undefined."""
     if value.is_Rational:
         if max(abs(value.p), value.q) >= _TOO_LARGE:
             raise TooLargeError
@@ -294,7 +297,7 @@ def _part(value: Any) -> str:
 
 
 def bound_memory() -> None:
-    """Set the largest memory of this process, where the system can."""
+    """Limit the memory of this process, if the system can."""
     try:
         import resource
     except ImportError:  # Windows
@@ -303,7 +306,7 @@ def bound_memory() -> None:
 
 
 def set_timer(seconds: float) -> None:
-    """Let the system end this process after that many processor seconds; 0 cancels the timer."""
+    """Make the system end this process after some processor seconds; 0 cancels the timer."""
     if hasattr(signal, "setitimer"):
         signal.setitimer(
             signal.ITIMER_PROF, seconds
@@ -311,7 +314,7 @@ def set_timer(seconds: float) -> None:
 
 
 def main() -> None:
-    """Answer until the input ends."""
+    """Read requests and write replies until the input ends."""
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # text that a library prints must not be taken for a reply
     logging.disable(logging.CRITICAL)

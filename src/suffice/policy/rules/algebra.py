@@ -51,7 +51,7 @@ def _check_count(what: str, value: Any, low: int, high: int | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """A weighted sum of signals, waiting for a comparison: what `signal` returns."""
+    """A weighted sum of signals, which becomes a rule when it is compared with a number; `signal` returns one."""
 
     terms: tuple[tuple[float, str], ...]
 
@@ -85,7 +85,7 @@ class Linear:
 
 
 def signal(name: str) -> Linear:
-    """Return the signal `name` as an operand: compare it with a number, or add and weight it first.
+    """Return the signal `name` as an operand, to compare with a number, or to add and weight first.
 
     >>> print(signal("p_correct") > 0.25)
     p_correct > 0.25
@@ -101,7 +101,7 @@ def signal(name: str) -> Linear:
 
 @dataclass(frozen=True, slots=True)
 class Threshold(Rule):
-    """Fires where a signal compares with a number; never where it is NaN."""
+    """A rule that fires where a signal compares with a number; never where the signal is NaN."""
 
     name: str
     comparison: str
@@ -127,9 +127,9 @@ class Threshold(Rule):
 
 @dataclass(frozen=True, slots=True)
 class WeightedSum(Rule):
-    """Fires where a weighted sum of signals compares with a number.
+    """A rule that fires where a weighted sum of signals compares with a number.
 
-    An undefined term with a non-zero weight makes the sum undefined; one with weight zero does not count.
+    An undefined term with a non-zero weight makes the sum undefined; a term with weight zero is ignored.
     """
 
     terms: tuple[tuple[float, str], ...]
@@ -169,7 +169,7 @@ class WeightedSum(Rule):
 
 @dataclass(frozen=True, slots=True)
 class Never(Rule):
-    """Never fires: the loop runs its full budget."""
+    """A rule that never fires, so that the loop runs its full budget."""
 
     def fires(self, rounds: Rounds) -> Mask:
         return np.zeros(rounds.shape, dtype=np.bool_)
@@ -180,7 +180,7 @@ class Never(Rule):
 
 @dataclass(frozen=True, slots=True)
 class FirstOf(Either):
-    """An ordered cascade: fires exactly where ``a | b | ...`` does, and names the first member that holds."""
+    """An ordered cascade: fires where ``a | b | ...`` does, and names the first member that fires."""
 
     rules: tuple[Rule, ...]
 
@@ -193,7 +193,7 @@ class FirstOf(Either):
 
 @dataclass(frozen=True, slots=True)
 class KOf(Members):
-    """Fires where at least `k` members do; a member with an undefined signal counts as not fired."""
+    """A rule that fires where at least `k` members do; a member with an undefined signal counts as not fired."""
 
     k: int
     rules: tuple[Rule, ...]
@@ -224,7 +224,7 @@ class KOf(Members):
 
 @dataclass(frozen=True, slots=True)
 class Patience(Rule):
-    """Fires once `rule` has fired in each of the last `n` rounds; an undefined round counts as not fired."""
+    """A rule that fires once `rule` has fired in each of the last `n` rounds; undefined rounds count as not fired."""
 
     rule: Rule
     n: int = 2

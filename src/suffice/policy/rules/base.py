@@ -38,21 +38,21 @@ class Rule(ABC):
         return frozenset().union(*(rule.signals for rules in inner_rules(self).values() for rule in rules))
 
     def reads(self, rounds: Rounds, asked: Mask) -> Mapping[str, Mask]:
-        """Return which signals a lazy evaluation reads at which rounds, each of shape ``(..., n_rounds)``.
+        """Return the rounds at which a lazy evaluation reads each signal, as masks of shape ``(..., n_rounds)``.
 
         Args:
             rounds: The rounds.
             asked: Mask of the rounds at which it matters whether this rule fires, shape ``(..., n_rounds)``.
 
-        Members are evaluated in order, and a member is skipped where an earlier one has settled the outcome. This
-        decides what a policy pays for judges and gates.  By default every signal is read at every round, which is
-        correct for any rule, but expensive for one that could be lazy.
+        Members are evaluated in order, and a member is skipped where an earlier one has determined the outcome. This
+        determines a policy's costs for judges and gates.  By default every signal is read at every round, which is
+        correct for any rule, but expensive for a rule that could be lazy.
         """
         del asked
         return dict.fromkeys(sorted(self.signals), rounds.seen)
 
     def held(self, rounds: Rounds) -> str:
-        """Return the text of the member that holds at the last of `rounds` (one question), else the rule's own."""
+        """Return the text of the member that fires at the last of `rounds` (one question), else the rule's own text."""
         del rounds
         return str(self)
 
@@ -82,14 +82,17 @@ CALLED: dict[type, str] = {}
 
 
 def spelled_call(value: Any) -> str:
-    """Return a dataclass as a call of its registered name, with its fields as arguments and rules in parentheses."""
+    """Return the text of a dataclass as a call: its registered name, with its fields as arguments.
+
+    Rules among the fields are put in parentheses.
+    """
     arguments = [getattr(value, item.name) for item in fields(value)] if is_dataclass(value) else []
     texts = (f"({item})" if isinstance(item, Rule) else str(item) for item in arguments)
     return f"{CALLED.get(type(value), type(value).__name__)}({', '.join(texts)})"
 
 
 def inner_rules(rule: Rule) -> dict[str, tuple[Rule, ...]]:
-    """Return the rules inside a rule, by the field that holds them, one rule or several."""
+    """Return the rules inside a rule, by the field that contains them."""
     values: dict[str, Any] = {}
     if is_dataclass(rule):
         values = {item.name: getattr(rule, item.name) for item in fields(rule)}
@@ -98,7 +101,7 @@ def inner_rules(rule: Rule) -> dict[str, tuple[Rule, ...]]:
 
 
 def merge_reads(reads: list[Mapping[str, Mask]]) -> dict[str, Mask]:
-    """Return the union of several `Rule.reads`, names in the order in which the last round reads them."""
+    """Return the union of several `Rule.reads`; names are in the order in which the last round reads them."""
     merged: dict[str, Mask] = {}
     for mapping in reads:
         for name, mask in mapping.items():
@@ -115,7 +118,7 @@ def check_rules(owner: str, rules: Any, least: int) -> tuple[Rule, ...]:
     """Return `rules` as a tuple of at least `least` rules.
 
     Raises:
-        RuleSyntaxError: They are fewer, or one of them is not a rule.
+        RuleSyntaxError: There are fewer rules, or one of them is not a rule.
     """
     members = tuple(rules)
     if len(members) < least or not all(isinstance(member, Rule) for member in members):
@@ -135,7 +138,10 @@ class Members(Rule):
 
 
 def _reads_in_order(members: tuple[Rule, ...], rounds: Rounds, asked: Mask, *, settled_by: bool) -> Mapping[str, Mask]:
-    """Return the signals that members read in order, until one that evaluates to `settled_by` makes the later ones unnecessary."""
+    """Return the signals that members read in order.
+
+    Once a member evaluates to `settled_by`, the later ones are not read.
+    """
     reads: list[Mapping[str, Mask]] = []
     for member in members:
         reads.append(member.reads(rounds, asked))
@@ -150,7 +156,7 @@ def _flat_members(kind: type[Members], members: tuple[Rule, ...]) -> tuple[Rule,
 
 @dataclass(frozen=True, slots=True)
 class AllOf(Members):
-    """Fires where all members do: what ``&`` builds."""
+    """A rule that fires where all members do; built by ``&``."""
 
     rules: tuple[Rule, ...]
 
@@ -193,7 +199,7 @@ class Either(Members):
 
 @dataclass(frozen=True, slots=True)
 class AnyOf(Either):
-    """Fires where any member does: what ``|`` builds."""
+    """A rule that fires where any member does; built by ``|``."""
 
     rules: tuple[Rule, ...]
 

@@ -38,7 +38,7 @@ def answer_stable() -> Rule:
 
 
 def margin(threshold: float = TASR_THRESHOLD) -> Rule:
-    """Return the rule that stops when the calibrated margin passes `threshold` (a probability), whatever the answer."""
+    """Return the rule that stops when the calibrated margin passes `threshold` (a probability)."""
     return signal("p_correct") > threshold
 
 
@@ -72,18 +72,18 @@ def converged(eps: float = BGE_EPS, rounds: int = BGE_PATIENCE) -> Rule:
     patience((semantic_distance < 0.06), 2)
 
     Args:
-        eps: In [0, 2].
-        rounds: How many consecutive rounds, at least 1.
+        eps: The distance, in [0, 2].
+        rounds: Number of consecutive rounds, at least 1.
     """
     whole = int(rounds) if float(rounds).is_integer() else rounds
     return Patience(signal("semantic_distance") < eps, whole)
 
 
 def similar(threshold: float = SIMILAR_THRESHOLD) -> Rule:
-    """Return the rule that stops when a draft has nearly the words of the one before: token F1 of at least `threshold`.
+    """Return the rule that stops when a draft nearly repeats the previous one's words: token F1 >= `threshold`.
 
-    For paragraphs that never repeat exactly, without embeddings.  The default was chosen on tune drafts of two models; on the
-    other drafts two rounds are better than this rule (docs/results/similar-drafts.md).
+    For paragraphs that never repeat exactly, without embeddings.  The default was chosen on tune drafts of two models;
+    on the other drafts, a fixed budget of two rounds is better than this rule (docs/results/similar-drafts.md).
 
     >>> print(similar())
     answer_f1_previous >= 0.8
@@ -99,8 +99,8 @@ def critic_only() -> Rule:
 def semantic_full(eps: float = BGE_EPS, rounds: int = BGE_PATIENCE) -> Rule:
     """Return the published cascade: the critic approves, or the drafts converged, or the judge's score did not rise.
 
-    The first that holds gives the reason, and the judge is asked only where the others leave the outcome open
-    (Semantic Early-Stopping; `Policy.max_rounds` is its last member).
+    The first member that fires is the reason, and the judge is asked only if the others do not fire (Semantic
+    Early-Stopping; `Policy.max_rounds` is its last member).
 
     >>> print(semantic_full())
     first_of((critic_approved >= 1), (patience((semantic_distance < 0.06), 2)), (information_gain <= 0))
@@ -116,7 +116,8 @@ def fixed_k(k: float) -> Rule:
 def adaptive_rag() -> Rule:
     """Return Adaptive-RAG's routes: no retrieval, a single one, or all, by the class of the question (Jeong et al., 2024).
 
-    The class is known at round 0 alone, so a rule that holds there and at round 1, twice in a row, ends the single route.
+    The class is known at round 0 only, so a rule that fires both there and at round 1, twice in a row, ends the single
+    route.
 
     >>> print(adaptive_rag())
     (complexity < 1) | (patience(((complexity < 2) | ((round >= 1) & (round < 2))), 2))
@@ -126,16 +127,16 @@ def adaptive_rag() -> Rule:
 
 
 def adaptive_consistency(confidence: float = 0.95) -> Rule:
-    """Return Adaptive-Consistency's rule: the leading answer beats the runner-up with this posterior probability.
+    """Return Adaptive-Consistency's rule: the leading answer beats the runner-up with a given posterior probability.
 
-    By the Beta posterior of its code, which is their default (Aggarwal et al., 2023, section 3); for the Dirichlet one write
-    ``posterior_plurality >= 0.95``.
+    It uses the Beta posterior, the default of the authors' code (Aggarwal et al., 2023, section 3); for the Dirichlet
+    posterior write ``posterior_plurality >= 0.95``.
     """
     return signal("posterior_majority") >= confidence
 
 
 def esc(window: float) -> Rule:
-    """Return early-stopping self-consistency: all answers of a window are the same (Li et al., 2024).
+    """Return early-stopping self-consistency: stop if all answers in a window are the same (Li et al., 2024).
 
     Windows do not overlap.  The paper samples a whole window at once, and its answer is the most frequent of all samples so
     far (selector `majority_of_samples`).
@@ -144,10 +145,10 @@ def esc(window: float) -> Rule:
     window_agreement_5 >= 1
 
     Args:
-        window: 2 to 10 answers.
+        window: Number of answers in a window, 2 to 10.
 
     Raises:
-        RuleSyntaxError: Another window.
+        RuleSyntaxError: The window has another size.
     """
     if window not in WINDOWS:
         raise RuleSyntaxError(
@@ -157,11 +158,12 @@ def esc(window: float) -> Rule:
 
 
 def dsc(confidence: float = 0.95) -> Rule:
-    """Return difficulty-adaptive self-consistency (DSC, Wang et al., 2025): one sample where a question is easy.
+    """Return difficulty-adaptive self-consistency (DSC, Wang et al., 2025): one sample for an easy question.
 
-    Other questions have as many as `allocated` says, and then windows of four, until the leading answer beats the runner-up as
-    in `adaptive_consistency`; after the first four, too.  `allocated` is fitted on tune questions (`suffice calibrate`).  The
-    paper's one sample of an easy question is greedy; here it is the first.
+    Other questions get the number of samples in the signal `allocated`, and then windows of four, until the leading
+    answer beats the runner-up as in `adaptive_consistency`, which is also checked after the first four.  `allocated` is
+    fitted on tune questions (`suffice calibrate`).  The paper's one sample of an easy question is greedy; here it is
+    the first.
     """
     begun = (signal("round") <= DSC_WINDOW) | (signal("round") - signal("allocated") >= 0)
     decided = (signal(f"window_end_{DSC_WINDOW}") >= 1) & adaptive_consistency(confidence)
@@ -169,28 +171,28 @@ def dsc(confidence: float = 0.95) -> Rule:
 
 
 def lead(votes: float) -> Rule:
-    """Return the rule that stops when the leading answer has `votes` more votes than the runner-up.
+    """Return the rule that stops when the leading answer is `votes` votes ahead of the runner-up.
 
-    Wald's sequential test between two answers: how often it returns the wrong one is `error_of_lead`, which takes how often a
-    sample is right.  Where that is unknown, `ppr` bounds the error.
+    Wald's sequential test between two answers: `error_of_lead` computes its error rate from the accuracy of a sample.
+    If that is unknown, `ppr` bounds the error.
     """
     return signal("vote_lead") >= votes
 
 
 def error_of_lead(votes: float, p: float) -> float:
-    """Return how often a vote among two answers ends with the wrong one if it stops at a lead of `votes`.
+    """Return the error rate of a vote between two answers that stops at a lead of `votes`.
 
-    That is ``(q/p)**votes / (1 + (q/p)**votes)`` with q = 1 - p, the ruin of a gambler, for as many samples as it takes.
+    It is ``(q/p)**votes / (1 + (q/p)**votes)`` with q = 1 - p (gambler's ruin), for an unlimited number of samples.
 
     >>> [round(error_of_lead(k, 0.7), 3) for k in (1, 2, 3, 4)]
     [0.3, 0.155, 0.073, 0.033]
 
     Args:
         votes: The lead, a whole number of at least 1.
-        p: How often a sample gives the right answer, in (0, 1).
+        p: The probability that a sample gives the right answer, in (0, 1).
 
     Raises:
-        DataError: Another lead or probability.
+        DataError: The lead or the probability is out of range.
     """
     if not (votes >= 1 and float(votes).is_integer() and 0 < p < 1):
         raise DataError(
@@ -205,18 +207,18 @@ def error_of_lead(votes: float, p: float) -> float:
 
 
 def ppr(answers: float = 2, delta: float = 0.05) -> Rule:
-    """Return PPR-1v1: stop once the leading answer is shown to be more likely than each other one (Jain et al., 2022).
+    """Return PPR-1v1: stop once the leading answer is shown to be the most likely one (Jain et al., 2022).
 
-    A prior-posterior ratio tests the leading answer against the runner-up at level ``delta / (answers - 1)``, after every sample
-    anew.  Of unlimited samples at most a share `delta` ends with an answer that is not the model's most likely one, whatever the
-    probabilities.  That answer may be wrong, of course.
+    After every sample, a prior-posterior ratio tests the leading answer against the runner-up at level ``delta /
+    (answers - 1)``.  With unlimited samples, at most a share `delta` of questions end with an answer that is not the
+    model's most likely one, whatever the probabilities.  The most likely answer may still be wrong.
 
     >>> print(ppr(5, 0.1))
     vote_evidence >= 3.6888794541139363
 
     Args:
-        answers: How many answers are possible, 5 for the letters A to E.  Of open answers no more can appear than samples are
-            drawn: the largest number of samples plus one keeps the promise.
+        answers: Number of possible answers, 5 for the letters A to E.  For open answers, use the largest number of
+            samples plus one, since no more answers can appear than samples.
         delta: The error, in (0, 1).
 
     Raises:
@@ -231,14 +233,14 @@ def ppr(answers: float = 2, delta: float = 0.05) -> Rule:
 
 
 def settled(max_rounds: float) -> Rule:
-    """Return the rule that stops once the samples that are left of `max_rounds` cannot change the leading answer."""
+    """Return the rule that stops once the remaining samples, up to `max_rounds`, cannot change the leading answer."""
     return signal("vote_lead") + signal("round") > max_rounds
 
 
 def round_aware(threshold: float = 0.8) -> Rule:
     """Return TASR with an early stop at round 1 when `p_correct` exceeds `threshold`.
 
-    The paper states the variant (section 3.4), not its threshold; 0.8 is ours.
+    The paper states the variant (section 3.4), not its threshold; 0.8 is this library's choice.
     """
     return ((signal("round") <= 1) & margin(threshold)) | tasr()
 
@@ -260,7 +262,7 @@ class NamedRule:
     """A rule that has a name.
 
     Attributes:
-        build: Makes it from `arity` numbers.
+        build: Builds the rule from `arity` numbers.
         arity: The possible numbers of arguments.
         doc: One line for listings.
     """

@@ -1,7 +1,7 @@
-"""Rules and selectors from text: through a whitelist over the syntax tree, never `eval`.
+"""Parse rules and selectors from text, through a whitelist over the syntax tree, never with `eval`.
 
-In Python ``&`` and ``|`` bind tighter than comparisons, and ``and`` and ``or`` looser. In the text of a rule all four are
-looser, so ``&`` and ``|`` are replaced by the words before Python's parser reads the text.
+In Python ``&`` and ``|`` bind tighter than comparisons, and ``and`` and ``or`` looser. In the text of a rule all four
+bind more loosely than comparisons, so ``&`` and ``|`` are replaced by the words before Python parses the text.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ def register_rule(name: str, build: _OwnRule) -> _OwnRule: ...
 
 
 def register_rule(name: str, build: Any = None) -> Any:
-    """Register your own rule under a name for the text of rules, policy files and the command line; also a decorator.
+    """Register your own rule under a name, for texts of rules, policy files and the command line.
+
+    It can also be used as a decorator.
 
     ``name(argument, ...)`` calls `build`, and ``name`` alone calls it without arguments.  A signal's name in the text
     is given as a `str`, a number as an `int` or a `float`, and a rule in parentheses as a `Rule`.  The text of a rule
@@ -127,7 +129,7 @@ def parse_rule(text: str) -> Rule:
             Comparisons bind tighter than ``&``, and ``&`` tighter than ``|``; parentheses are optional otherwise.
 
     Raises:
-        RuleSyntaxError: The text is not a rule; the message and `span` say where.
+        RuleSyntaxError: The text is not a rule; the message and `span` give the place of the error.
     """
     example = "(answer_stable >= 1) & (p_correct > 0.25)"
     return _parsed(text, "rule", example, lambda node: _rule(node, text))
@@ -151,7 +153,7 @@ _WORDS: Mapping[str, str] = {"&": " and ", "|": " or "}
 
 
 def _with_words(text: str) -> tuple[str, list[int]]:
-    """Return a text with ``and`` and ``or`` for ``&`` and ``|``; also the original position of each of its characters."""
+    """Replace ``&`` and ``|`` in a text by ``and`` and ``or``; also return each character's original position."""
     pieces = [_WORDS.get(character, character) for character in text]
     return "".join(pieces), [place for place, piece in enumerate(pieces) for _ in piece]
 
@@ -260,7 +262,7 @@ def _call(name: str, arguments: list[ast.expr], text: str) -> Rule:
 
 
 def _function(name: str, arguments: list[ast.expr], text: str) -> Rule | None:
-    """Return the rule that one of `_FUNCTIONS` builds; None for another name, and for arguments that it does not take."""
+    """Return the rule that a function in `_FUNCTIONS` builds; None for other names and unsuitable arguments."""
     rule: Rule | None = None
     match name, arguments:
         case "k_of", [k, *members]:
@@ -275,7 +277,7 @@ def _function(name: str, arguments: list[ast.expr], text: str) -> Rule | None:
 
 
 def _built(kind: type[_Parsed], name: str, build: Callable[[], Any], text: str) -> _Parsed:
-    """Return what a registered name builds, a rule or a selector."""
+    """Build the rule or selector that a registered name stands for."""
     try:
         built = build()
     except (TypeError, ValueError) as error:
@@ -325,8 +327,9 @@ def parse_selector(text: str) -> Selector:
     ('max_answer_margin', 'longest_run(semantic_distance < 0.05)')
 
     Args:
-        text: One of `SELECTORS`; ``best`` (``max_SIGNAL`` of the one signal of quality); ``max_SIGNAL``, ``min_SIGNAL`` or ``median_SIGNAL``; or a registered name, where it
-            takes arguments as a call: ``centroid``, ``longest_run(RULE)``, ``ranked(SIGNAL=(weight, fill), ...)``.
+        text: One of `SELECTORS`; ``best`` (``max_SIGNAL`` of the only signal of quality); ``max_SIGNAL``,
+            ``min_SIGNAL`` or ``median_SIGNAL``; or a registered name, where it takes arguments as a call: ``centroid``,
+            ``longest_run(RULE)``, ``ranked(SIGNAL=(weight, fill), ...)``.
 
     Raises:
         RuleSyntaxError: There is no such selector.

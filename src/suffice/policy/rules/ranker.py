@@ -1,4 +1,4 @@
-"""A learned selector: a weighted sum of features that are known at the stop; its text contains all of its numbers."""
+"""A learned selector: a weighted sum of features that are known at the stop; its text contains all numbers."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Term:
     Attributes:
         name: A signal; one of `SET_FEATURES`; or ``sum_SIGNAL`` and ``best_SIGNAL``, the sum and the largest value of
             a signal over the seen rounds with the same answer.
-        weight: What its value is multiplied with.
-        fill: The value in the place of a missing one; 0 for set features, which are never missing.
+        weight: The factor of its value.
+        fill: The value that replaces a missing one; 0 for set features, which are never missing.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Term:
 
     @property
     def signal(self) -> str | None:
-        """The signal that the feature is made of; None for a set feature."""
+        """The signal that the feature is computed from; None for a set feature."""
         if self.name in SET_FEATURES:
             return None
         return self.name.removeprefix(_SUM if self.name.startswith(_SUM) else _BEST)
@@ -48,7 +48,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Ranked(Selector):
-    """The answer at the round with the largest weighted sum of features; among ties the latest.
+    """The selector of the round with the largest weighted sum of features; among ties, the latest.
 
     With weights from a logistic regression the sum is, up to a constant, the log-odds that the round's answer is
     right.  A missing signal takes its fill, so every answered round has a score.
@@ -103,7 +103,10 @@ class Ranked(Selector):
 
 
 def _feature(term: Term, rounds: Rounds, candidates: Mask, among: Mask) -> Floats:
-    """Return one feature; `among` says which candidates give the answer of which round, ``(..., n, n)``."""
+    """Return one feature at every round.
+
+    `among` marks, for each round, the candidates with the same answer, shape ``(..., n, n)``.
+    """
     if term.name == "votes":
         share: Floats = total(among.astype(np.float64)) / np.maximum(candidates.sum(axis=-1, keepdims=True), 1)
         return share

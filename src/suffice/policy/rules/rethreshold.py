@@ -1,4 +1,4 @@
-"""The thresholds inside a rule: find them, and put another number in one's place."""
+"""Find the thresholds inside a rule, and replace their numbers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def find_threshold(rule: Rule, signal: str) -> Threshold:
 
 
 def with_threshold(rule: Rule, threshold: Threshold, value: float) -> Rule:
-    """Return the rule with another number in `threshold`, wherever it occurs.
+    """Return the rule with another number in `threshold`, wherever the threshold occurs.
 
     >>> from suffice.policy.rules import tasr
     >>> print(with_threshold(tasr(), find_threshold(tasr(), "p_correct"), 0.5))
@@ -55,7 +55,7 @@ def with_threshold(rule: Rule, threshold: Threshold, value: float) -> Rule:
 
 
 def substitute(rule: Rule, threshold: Threshold, other: Rule) -> Rule:
-    """Return the rule with another rule in the place of `threshold`, wherever it occurs."""
+    """Replace `threshold` by another rule, wherever it occurs."""
     if rule == threshold:
         return other
     inner = inner_rules(rule)

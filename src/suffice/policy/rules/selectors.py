@@ -1,4 +1,4 @@
-"""Selectors, which choose the answer to return among the seen rounds."""
+"""Selectors, which choose the answer to return among those of the seen rounds."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _keys(rounds: Rounds) -> npt.NDArray[np.object_]:
 
 
 def answered(rounds: Rounds) -> Mask:
-    """Return which rounds have a non-blank answer, shape ``(..., n_rounds)``: those with a key that is not empty."""
+    """Return a mask of the rounds with a non-blank answer, whose key is not empty, shape ``(..., n_rounds)``."""
     if rounds.answered is None:
         rounds.answered = _nonblank(rounds)
     return rounds.answered
@@ -63,7 +63,7 @@ _ISSPACE = np.frompyfunc(
 
 
 def same_answers(rounds: Rounds) -> Mask:
-    """Return which rounds give the same answer, shape ``(..., n_rounds, n_rounds)``."""
+    """Return whether each two rounds give the same answer, shape ``(..., n_rounds, n_rounds)``."""
     keys = _keys(rounds)
     return np.asarray(keys[..., :, None] == keys[..., None, :], dtype=np.bool_)
 
@@ -71,19 +71,19 @@ def same_answers(rounds: Rounds) -> Mask:
 def total(values: Floats) -> Floats:
     """Return sums over the last axis, added strictly in the order of the rounds.
 
-    So equal sets of values have equal totals, and a tail of zeros changes nothing: a live prefix and the whole
-    recording give the same number, which `sum` with its unrolled loops does not promise.
+    So trailing zeros change nothing, and a live prefix and the whole recording give exactly the same number, which
+    `numpy.sum` does not guarantee, since it adds in another order.
     """
     return np.asarray(np.add.accumulate(values, axis=-1)[..., -1])
 
 
 class Selector(ABC):
-    """Chooses among the rounds seen before and at the stop; its text is its specification, by default as that of a `Rule`."""
+    """Chooses among the rounds up to the stop; its text specifies it, by default as in `Rule`."""
 
     __slots__ = ()
 
     def select(self, rounds: Rounds, stop: Positions) -> Positions:
-        """Return the position on the last axis whose answer to return; -1 where no seen round has an answer.
+        """Return the position on the last axis of the answer to return; -1 if no seen round has an answer.
 
         Args:
             rounds: The rounds from the policy's start on, with answers.
@@ -95,7 +95,9 @@ class Selector(ABC):
         return np.where(position >= 0, position, fallback)
 
     def shares(self, rounds: Rounds, stop: Positions) -> Floats | None:
-        """Return the probability that each round's answer is returned, shape of `rounds`; None = `select` is deterministic.
+        """Return the probability that each round's answer is returned; None if `select` is deterministic.
+
+        The shape is that of `rounds`.
 
         A selector that draws among tied answers by a seed returns the shares over all seeds.  Arguments as for `select`.
         """
@@ -103,12 +105,14 @@ class Selector(ABC):
         return None
 
     def means_by_stop(self, rounds: Rounds, values: Floats, otherwise: Callable[[], Floats]) -> Floats | None:
-        """Return the mean, by `shares`, of values of the answers that a stop at each round returns; None as for `shares`.
+        """Return the expected value of the answer that a stop at each round returns.
+
+        None if `shares` returns None, since `select` is then deterministic.
 
         Args:
-            rounds: As for `select`, shape ``(n, n_rounds)``.
-            values: Of each round's answer, same shape.
-            otherwise: Returns what a stop gives where `shares` is zero everywhere, same shape.
+            rounds: See `select`, shape ``(n, n_rounds)``.
+            values: The value of each round's answer, same shape.
+            otherwise: Returns the value of a stop at which `shares` is zero everywhere, same shape.
         """
         del rounds, values, otherwise
         return None
@@ -127,14 +131,14 @@ class Selector(ABC):
 
 
 def last_of(mask: Mask) -> Positions:
-    """Return the last position where `mask` holds, along the last axis; -1 where it never does."""
+    """Return the last position in `mask` that is True, along the last axis; -1 if none is."""
     last = mask.shape[-1] - 1 - np.argmax(mask[..., ::-1], axis=-1)
     return np.where(mask.any(axis=-1), last, -1)
 
 
 @dataclass(frozen=True, slots=True)
 class Last(Selector):
-    """The latest answer."""
+    """The selector of the latest answer."""
 
     def select(self, rounds: Rounds, stop: Positions) -> Positions:
         # The stop itself nearly always has an answer; looking at the other rounds would take most of the time of a
@@ -158,14 +162,14 @@ class Last(Selector):
 
 
 def _at_stop(rounds: Rounds, stop: Positions) -> Rounds:
-    """Return one round of each question, with its answer, shape ``(n_questions, 1)``; the first where `stop` is -1."""
+    """Return the round at each question's stop, shape ``(n_questions, 1)``; stop -1 gives the first round."""
     at = np.maximum(stop, 0)[:, None]
     return rounds.derived({}).taken(lambda values: np.take_along_axis(values, at, axis=1), rounds.index[:1])
 
 
 @dataclass(frozen=True, slots=True)
 class First(Selector):
-    """The earliest answer."""
+    """The selector of the earliest answer."""
 
     def among(self, rounds: Rounds, candidates: Mask) -> Positions:
         del rounds
@@ -177,7 +181,7 @@ class First(Selector):
 
 @dataclass(frozen=True, slots=True)
 class OfSignal(Selector):
-    """Base of the selectors that compare rounds by one signal."""
+    """Base class of the selectors that compare rounds by one signal."""
 
     prefix: ClassVar[str]
     name: str
@@ -192,7 +196,7 @@ class OfSignal(Selector):
 
 @dataclass(frozen=True, slots=True)
 class MaxSignal(OfSignal):
-    """The answer at the round where a signal is largest; among ties the latest, which has seen most evidence."""
+    """The selector of the round with the largest signal; among ties, the latest, which has seen most evidence."""
 
     prefix = "max"
     name: str = "p_correct"
@@ -207,7 +211,7 @@ class MaxSignal(OfSignal):
 
 @dataclass(frozen=True, slots=True)
 class MinSignal(OfSignal):
-    """The answer at the round where a signal is smallest; among ties the latest."""
+    """The selector of the round with the smallest signal; among ties, the latest."""
 
     prefix = "min"
 
@@ -236,20 +240,21 @@ _HOSTS_QUALITY = re.compile(r"(?:\w*_)?(?:quality|score|reward|rating|confidence
 
 @dataclass(frozen=True, slots=True)
 class Best(Selector):
-    """The answer of the best round, by the one signal of quality that there is; a policy replaces it by ``max_SIGNAL``."""
+    """The selector of the best round by the only signal of quality; a policy replaces it by ``max_SIGNAL``."""
 
     def among(self, rounds: Rounds, candidates: Mask) -> Positions:
         return self.by(rounds.columns).among(rounds, candidates)
 
     def by(self, names: Iterable[str]) -> MaxSignal:
-        """Return the selector that `best` means among these signals.
+        """Return the selector that `best` stands for, given the available signals.
 
         >>> str(Best().by({"answer_stable", "quality"})), str(Best().by({"p_correct", "answer_margin"}))
         ('max_quality', 'max_p_correct')
 
         Args:
-            names: The signals that can be seen live.  Signals of quality are those in `QUALITY`, and a host's own that are
-                called `quality`, `score`, `reward`, `rating` or `confidence`, or end so (`judge_score`).
+            names: The signals that are available live.  Signals of quality are those in `QUALITY`, and a host's own
+                signals whose names are, or end in, `quality`, `score`, `reward`, `rating` or `confidence`
+                (`judge_score`).
 
         Raises:
             RuleSyntaxError: None of them is a signal of quality, or several are.
@@ -272,7 +277,7 @@ class Best(Selector):
 
 @dataclass(frozen=True, slots=True)
 class MedianSignal(OfSignal):
-    """The answer whose signal is nearest to the median over the seen rounds; among ties the latest."""
+    """The selector of the round with the signal nearest to the median over the seen rounds; among ties, the latest."""
 
     prefix = "median"
 
@@ -289,12 +294,12 @@ class MedianSignal(OfSignal):
 
 
 def nearest(column: Floats, target: Floats, candidates: Mask) -> Positions:
-    """Return the latest position among `candidates` where `column` is nearest to `target`; -1 where all are undefined.
+    """Return the latest candidate whose `column` is nearest to `target`, as a position; -1 if all are undefined.
 
     Args:
-        column: Shape ``(..., n_rounds)``; NaN is never chosen.
-        target: Shape ``(..., 1)`` or scalar; minus infinity asks for the smallest.
-        candidates: Shape ``(..., n_rounds)``.
+        column: The signal, shape ``(..., n_rounds)``; NaN is never chosen.
+        target: The target, shape ``(..., 1)`` or scalar; minus infinity selects the smallest value.
+        candidates: Mask of the candidates, shape ``(..., n_rounds)``.
     """
     usable = candidates & ~np.isnan(column)
     away = column if np.isneginf(target).all() else np.abs(column - target)
@@ -304,7 +309,9 @@ def nearest(column: Floats, target: Floats, candidates: Mask) -> Positions:
 
 @dataclass(frozen=True, slots=True)
 class Majority(Selector):
-    """The answer given most often, by normalised text; among tied answers the one seen last, at its latest round.
+    """The selector of the most frequent answer, by normalised text; among ties, the answer seen last.
+
+    It is returned from its latest round.
 
     Attributes:
         weight: A signal to count each round by (undefined ones do not vote); None counts each round as one.

@@ -1,4 +1,4 @@
-"""Selectors for drafts, which rarely repeat a wording: by their distances in meaning, and by runs of agreement."""
+"""Selectors for drafts, which rarely repeat their wording: by distances in meaning, and by runs of agreement."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def pairwise_distances(rounds: Rounds) -> Floats:
 @register_selector("centroid")
 @dataclass(frozen=True, slots=True)
 class Centroid(Selector):
-    """The draft nearest to the centroid of the seen drafts' embeddings; among ties the latest.
+    """The selector of the draft nearest to the centroid of the seen drafts' embeddings; among ties, the latest.
 
     Embeddings have length 1, so the draft nearest to the direction of their mean is the one with the smallest mean
     distance to all of them: the signals `semantic_distance`, `semantic_distance_2`, ... give it without the embeddings.
@@ -60,11 +60,11 @@ class Centroid(Selector):
 
 @dataclass(frozen=True, slots=True)
 class LongestRun(Selector):
-    """The last draft of the longest run of rounds that each agree with the one before; among ties the latest run.
+    """The selector of the last draft in the longest run of rounds that each agree with the previous one.
 
     Attributes:
         rule: Fires where a round agrees with the one before: ``answer_stable >= 1``, or a distance below a threshold
-            for drafts.  A round where it does not fire, or is undefined, begins a run of its own.
+            for drafts.  A round where it does not fire, or is undefined, starts a new run.
     """
 
     rule: Rule
@@ -87,6 +87,6 @@ class LongestRun(Selector):
 
 @register_selector("longest_run")
 def longest_run(rule: Rule | str) -> LongestRun:
-    """Return the selector of the longest run of rounds at which a rule, or the named rule of a text, fires."""
+    """Return the selector of the longest run of rounds at which a rule (or a named rule) fires."""
     (agrees,) = check_rules("longest_run", [parse_rule(rule) if isinstance(rule, str) else rule], 1)
     return LongestRun(agrees)

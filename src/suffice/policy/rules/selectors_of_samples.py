@@ -22,15 +22,15 @@ _MIXING = tuple(
 
 @dataclass(frozen=True, slots=True)
 class MajorityOfSamples(Selector):
-    """The answer given most often, by the policy's normalizer; among tied answers one at random, by seed.
+    """The selector of the most frequent answer, by the policy's normalizer; ties are broken at random, by seed.
 
-    Samples have no order, so the last one deserves no preference, as `majority` gives it.  An unreadable answer casts
-    no vote.  Which of the tied answers is returned follows from the seed and from the
-    votes alone, so it is the same live and replayed; a replay takes the expectation over all seeds (`shares`).
+    Samples have no order, so the last one is not preferred, unlike in `majority`.  An unreadable answer casts no vote.
+    The choice among tied answers depends only on the seed and the votes, so it is the same live and replayed; a replay
+    takes the expectation over all seeds (`shares`).
 
     Attributes:
         weight: A signal to count each answer by (undefined ones do not vote); None counts each as one.
-        seed: Of ties.
+        seed: Seed of the choice among ties.
     """
 
     weight: str | None = None
@@ -77,7 +77,7 @@ class MajorityOfSamples(Selector):
         return ids, voting, np.where(voting, column, 0.0)
 
     def leading(self, rounds: Rounds, candidates: Mask) -> Mask:
-        """Return the latest round of each answer that has the most votes, shape ``(..., n_rounds)``."""
+        """Return a mask of the latest round of each answer with the most votes, shape ``(..., n_rounds)``."""
         shape = candidates.shape
         ids, voting, votes = self._votes(rounds, candidates)
         row, place = np.nonzero(voting.reshape(-1, shape[-1]))
@@ -107,9 +107,9 @@ class MajorityOfSamples(Selector):
 
 
 def _hash(ids: Floats, seed: int) -> npt.NDArray[np.uint64]:
-    """Return a hash of a seed and the votes of each question, shape ``(...)``; rounds without a vote do not count.
+    """Return a hash of a seed and each question's votes, shape ``(...)``; rounds without a vote are ignored.
 
-    By the mixing steps of SplitMix64 (Steele et al., 2014): whole numbers, so the same on every machine.
+    It uses the integer mixing steps of SplitMix64 (Steele et al., 2014), so it is the same on every machine.
     """
     place = np.arange(1, ids.shape[-1] + 1, dtype=np.uint64)
     mixed = np.asarray(np.nan_to_num(ids, nan=0.0).astype(np.uint64) + place * _STEP + np.uint64(seed))
@@ -121,20 +121,20 @@ def _hash(ids: Floats, seed: int) -> npt.NDArray[np.uint64]:
 
 @register_selector("majority_of_samples")
 def majority_of_samples(seed: int = 0) -> MajorityOfSamples:
-    """Return the selector of the answer given most often."""
+    """Return the selector of the most frequent answer."""
     return MajorityOfSamples(None, seed)
 
 
 @register_selector("weighted_majority_of_samples")
 def weighted_majority_of_samples(weight: str | int = _USUAL_WEIGHT, seed: int = 0) -> MajorityOfSamples:
-    """Return the selector of the answer with the largest sum of a signal, `p_correct` unless another one is named.
+    """Return the selector of the answer with the largest sum of a signal, by default `p_correct`.
 
     >>> print(weighted_majority_of_samples("verifier_score"), weighted_majority_of_samples(7))
     weighted_majority_of_samples(verifier_score) weighted_majority_of_samples(7)
 
     Args:
         weight: A signal that is not negative, or the seed alone.
-        seed: Of ties.
+        seed: Seed of the choice among ties.
     """
     if isinstance(weight, str):
         return MajorityOfSamples(weight, seed)

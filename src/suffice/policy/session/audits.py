@@ -1,4 +1,4 @@
-"""Audits: a share of the questions, drawn by their ids, goes on after the stop, so that the rule can be judged."""
+"""Audits: a random share of questions, drawn by their ids, continues after the stop, to judge the rule."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Draw:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """The share of questions that go on after the stop, up to the policy's last round.
+    """The share of questions that continue after the stop, up to the policy's last round.
 
-    The draw is a keyed hash (HMAC-SHA256) of the question's id: the same id has the same draw in every process, and who
-    does not know the seed cannot choose an id that is drawn.  Requests that repeat an id share one draw, so their audits
-    are not independent.
+    The draw is a keyed hash (HMAC-SHA256) of the question's id: the same id has the same draw in every process, and
+    without the seed nobody can choose an id that will be drawn.  Requests that repeat an id share one draw, so their
+    audits are not independent.
 
     >>> audit = Audit(rate=0.05, seed="a secret text")
     >>> sum(audit.draw(f"q{number}").audited for number in range(1000))
@@ -61,7 +61,7 @@ class Audit:
             )
 
     def draw(self, question_id: str) -> Draw:
-        """Return whether a question is drawn.
+        """Draw whether a question is audited.
 
         Raises:
             DataError: The id is blank, or is not a text.

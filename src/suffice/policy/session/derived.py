@@ -1,4 +1,4 @@
-"""The columns that a rule reads: measured ones, and those that a policy's settings derive from them and from answers."""
+"""The columns that a rule reads: measured ones, and those that a policy derives from them and from answers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from suffice.policy.signals.votes import VOTES, answer_ids, vote_signal, weights
 
 
 class Derivation:
-    """Base of `Policy`, which has the attributes: how the columns that it reads follow from raw ones."""
+    """The base class of `Policy` that computes the columns which a policy reads from the recorded columns."""
 
     calibrators: tuple[Calibrator, ...]
     state: Mapping[str, FittedState]
@@ -40,7 +40,7 @@ class Derivation:
 
     @cached_property
     def _sources(self) -> dict[str, tuple[str, Calibrator | ZScore | Allocation]]:
-        """The signals that fitted state makes from a raw column, with that column and the state."""
+        """The signals that fitted state computes from a raw column, with this column and the state."""
         sources: dict[str, tuple[str, Calibrator | ZScore | Allocation]] = {
             calibrator.output: (calibrator.signal, calibrator) for calibrator in self.calibrators
         }
@@ -52,7 +52,7 @@ class Derivation:
         return sources
 
     def raw_of(self, name: str) -> str:
-        """Return the measured signal that a signal of the rule is computed from by fitted state, or the signal itself."""
+        """Return the measured signal that fitted state turns into a signal of the rule, or the signal itself."""
         return self._sources[name][0] if name in self._sources else name
 
     @cached_property
@@ -63,19 +63,19 @@ class Derivation:
 
     @cached_property
     def _from_answers(self) -> frozenset[str]:
-        """The signals that are computed from all answers, whatever was measured."""
+        """The signals that are always computed from all answers, even if values were measured."""
         own = {"answer_stable"} if self.normalizer != DEFAULT_NORMALIZER else set[str]()
         own |= {"abstained"} if self.abstain_patterns is not None else set()
         return VOTES.union(own).intersection(map(self.raw_of, self.signals))
 
     @property
     def answer_column(self) -> str | None:
-        """The raw column of `answer_ids` by its normalizer, for who keeps it; None if it is not read."""
+        """The raw column of `answer_ids` by the policy's normalizer, for callers that cache it; None if not read."""
         return self._shared_column(ANSWER_ID) if self._from_answers - {"abstained"} else None
 
     @property
     def vote_columns(self) -> dict[str, str]:
-        """The signals of `VOTES` that it reads, by the raw columns in which who replays many policies keeps them."""
+        """The signals in `VOTES` that the policy reads, by the raw columns in which a caller may cache them."""
         read = sorted(VOTES & self._from_answers)
         return {self._shared_column(name): name for name in read if not weights_of([name])}
 
@@ -83,7 +83,7 @@ class Derivation:
         return f"{name}.{self.normalizer}"
 
     def unfitted(self, name: str) -> bool:
-        """Return whether a signal needs fitted state that this policy does not hold."""
+        """Return whether a signal needs fitted state that this policy lacks."""
         known = SIGNALS.get(name)
         return known is not None and known.fitted and name not in self._sources and name not in self.state
 
@@ -109,7 +109,7 @@ class Derivation:
         return clean_column(name, raw[name], index=raw.index)
 
     def _compared(self, name: str, raw: Rounds) -> Floats:
-        """Compute a signal from the answers by the policy's own settings."""
+        """Compute a signal from the answers with the policy's own settings."""
         if raw.answers is None:
             raise DataError(f"the policy {self.label!r} reads {name!r}, and these rounds carry no answers: record them")
         if name == "abstained":

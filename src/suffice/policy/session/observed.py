@@ -1,4 +1,4 @@
-"""Check an observed round, write its costs into columns, and say which signals of the policy it lacks."""
+"""Check an observed round, write its costs into columns, and find the policy's signals that it lacks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def check_round(observed: Any) -> None:
     """Raise if a value is not a round, or has an answer or costs of another type.
 
     Raises:
-        DataError: The value is not such a round.
+        DataError: The value is not a valid round.
     """
     if not isinstance(observed, Round):
         raise DataError(f"a session observes a Round, not {observed!r}: give Round(...), or a text as draft=...")
@@ -44,7 +44,7 @@ def write_costs(columns: Mapping[str, Floats], observed: Round, position: int) -
 
 
 def lack_error(policy: Policy, r: int, missing: Mapping[str, str]) -> NotFittedError | UnknownSignalError:
-    """Return the error that says what round `r` lacks by signal (see `lacking`), and the ways to decide all the same."""
+    """Return the error for the signals that a round lacks (see `lacking`), with ways to decide anyway."""
     lacks = dict.fromkeys(missing.values())
     unfitted = any(map(policy.unfitted, missing))
     ways = ["fit a calibrator (`suffice calibrate`)"] if unfitted else []

@@ -1,4 +1,4 @@
-"""A policy: all that a deployment needs, in one JSON file that is read without executing anything."""
+"""A policy: everything that a deployment needs, in one JSON file that is read without executing code."""
 
 from __future__ import annotations
 
@@ -60,21 +60,22 @@ class Policy(Derivation, Displayed):
     ('answer_stable', 'p_correct')
 
     Attributes:
-        rule: Stops the loop at the first round at which it fires; its text may be given instead.
-        selector: Chooses among the seen rounds' answers; its text may be given instead.  `best` is ``max_SIGNAL`` of the
-            one signal of quality that the rule reads or a calibrator gives.
-        start_round: The first round of the loop, 0 or 1; a recording is sliced from it.
+        rule: The rule, which stops the loop at the first round at which it fires; or its text.
+        selector: The selector, which chooses among the seen rounds' answers; or its text.  `best` stands for
+            ``max_SIGNAL`` of the only signal of quality that the rule reads or a calibrator computes.
+        start_round: The first round of the loop, 0 or 1; replays begin at it.
         max_rounds: The highest round R, 1 to 100,000: the loop never goes past it.
         calibrators: Fitted maps, one for each calibrated signal that is used.
         state: Fitted state of signals that need statistics beyond their own question, by signal.
-        answer_position: Where the answer is in the generated text.
+        answer_position: The position of the answer in the generated text.
         abstain_patterns: Patterns of refusals to answer; None = the default list.
-        normalizer: Which answers are the same, for votes, `answer_stable` and `majority`: a name in `NORMALIZERS`.
-        depends: What else the fitted state belongs to (model, prompt, retriever), by name.
-        provenance: Where it comes from: data hash, versions, fit figures.
-        certificate: What `suffice certify` showed of this policy (see `suffice.verdicts.certificates.Certificate`); None = nothing.
-            It belongs to the policy with its `digest` and to no other; see `certified` and `suspended`.
-        name: What reports call it; by default the text of the rule.
+        normalizer: The name of the normalizer that compares answers for votes, `answer_stable` and `majority`, in
+            `NORMALIZERS`.
+        depends: The configuration that the fitted state belongs to (model, prompt, retriever), by name.
+        provenance: The origin of the policy: data hash, versions, figures of the fit.
+        certificate: The certificate from `suffice certify` (see `suffice.verdicts.certificates.Certificate`); None =
+            none.  It is valid only for the policy with its `digest`; see `certified` and `suspended`.
+        name: Its name in reports; by default the text of the rule.
     """
 
     rule: Spelled[Rule] = Spelled[Rule](Rule, parse_rule, Never())  # noqa: RUF009
@@ -117,7 +118,7 @@ class Policy(Derivation, Displayed):
 
     @property
     def digest(self) -> str:
-        """Short hash of everything that decides: all fields but the name, the provenance and the certificate.
+        """Short hash of all fields that affect decisions: all but the name, the provenance and the certificate.
 
         Raises:
             DataError: The answer position is a Python callable, which has no text.
@@ -127,23 +128,23 @@ class Policy(Derivation, Displayed):
 
     @property
     def certified(self) -> bool:
-        """True if there is a certificate for exactly this policy; one that was changed since has none.
+        """True if there is a certificate for exactly this policy; a policy that was changed since has none.
 
-        One that is suspended does not count, see `suspended_because`.
+        A suspended certificate does not count, see `suspended_because`.
         """
         given = self.certificate is not None and self.certificate.get("policy_digest") == self.digest
         return given and not self.suspended
 
     @property
     def suspended(self) -> str:
-        """Why and since when the certificate is suspended; empty where it is not, or where there is none."""
+        """The reason and time of the certificate's suspension; empty if it is not suspended, or does not exist."""
         return "" if self.certificate is None else str(self.certificate.get("suspended") or "")
 
     def suspended_because(self, reason: str) -> Policy:
         """Return the policy with its certificate suspended; its digest stays the same.
 
         Args:
-            reason: What was seen, and when: what `suffice watch` says.
+            reason: The reason with its time, as `suffice watch` words it.
 
         Raises:
             DataError: There is no certificate.
@@ -159,10 +160,10 @@ class Policy(Derivation, Displayed):
 
     @cached_property
     def reads_every_answer(self) -> bool:
-        """True if it may read the answer, or the cost, of any earlier round: a gated round 0 is then always answered.
+        """True if the policy may read the answer or cost of any earlier round; a gated round 0 is then answered.
 
-        So do a selector among several answers, the signals that add up costs since the start round, and a signal that
-        looks back as far as round 0.
+        This is the case with a selector among several answers, with signals that add up costs since the start round,
+        and with a signal that looks back to round 0.
         """
         if not isinstance(self.selector, Last) or any(name in CUMULATED or name in VOTES for name in self.signals):
             return True
@@ -175,16 +176,17 @@ class Policy(Derivation, Displayed):
         return (*self.raw_signals, *dict.fromkeys(column for name in self.signals for column in cost_columns(name)))
 
     def view(self, raw: Rounds) -> Rounds:
-        """Return what the rule reads: rounds from `start_round` to `max_rounds`, fitted signals applied.
+        """Return the columns that the rule reads: rounds from `start_round` to `max_rounds`, with fitted signals.
 
-        Signals are derived here alone, live (shape ``(n_rounds,)``) and replayed (``(n_questions, n_rounds)``) alike.
+        Only this method derives signals, both live (shape ``(n_rounds,)``) and in replays (``(n_questions,
+        n_rounds)``).
 
         Args:
             raw: Raw columns: measured signals, ``cost.COMPONENT.KIND`` for the signals that add up costs, and
                 `answer_column` and `vote_columns`, which are otherwise computed from the answers.
 
         Raises:
-            UnknownSignalError: A column that the policy reads is not there.
+            UnknownSignalError: A column that the policy reads is missing.
         """
         first = int(raw.index[0]) if len(raw.index) else self.start_round
         if first < self.start_round or first + len(raw.index) - 1 > self.max_rounds:
@@ -194,17 +196,18 @@ class Policy(Derivation, Displayed):
 
     @property
     def needs(self) -> frozenset[str]:
-        """The inputs that a model or a measurement must provide for this policy, in the terms of `Signal.needs`."""
+        """The inputs that a model or a measurement must provide for this policy, as named in `Signal.needs`."""
         return frozenset().union(*(SIGNALS[name].needs for name in self.raw_signals if name in SIGNALS))
 
     def check_depends(self, running: Mapping[str, Any]) -> None:
         """Raise if the policy was fitted with another model, prompt or embedder.
 
         Args:
-            running: What runs, by the names of `depends`; what only one of them names is not compared.
+            running: The present configuration, by the names of `depends`; names in only one of the two are not
+                compared.
 
         Raises:
-            ConfigMismatchError: They contradict each other.
+            ConfigMismatchError: The configurations contradict each other.
         """
         depends = aligned(self.depends, running)
         wrong = {k: (v, running[k]) for k, v in depends.items() if k in running and running[k] != v}
@@ -218,12 +221,12 @@ class Policy(Derivation, Displayed):
         """Raise if the policy cannot decide, before the first call.
 
         Args:
-            capabilities: What the model gives, in the words of `Signal.needs`; None = not known, not checked.
+            capabilities: The capabilities of the model, as named in `Signal.needs`; None = unknown, so not checked.
 
         Raises:
             NotFittedError: A signal needs fitted state that the policy does not hold.
             LogprobsUnavailableError: The policy needs log-probabilities that the model does not give.
-            ModelError: The policy needs something else that the model does not give.
+            ModelError: The policy needs another capability that the model lacks.
         """
         for name in filter(self.unfitted, (*self.signals, *weights_of(self.signals))):
             if name in CALIBRATED:
@@ -246,20 +249,20 @@ class Policy(Derivation, Displayed):
                 )
 
     def decide(self, rounds: Iterable[Round], *, missing: Missing = "error") -> Decision:
-        """Return the decision of a session after these rounds: the stop, if one of them stopped it.
+        """Return the decision of a session after these rounds, which is the stop if one of them stopped it.
 
         >>> decision = Policy(rule="answer_stable").decide([Round(index=1, answer="Oslo"), Round(index=2, answer="Oslo")])
         >>> decision.stop_round, decision.reason
         (2, 'rule')
 
         Args:
-            rounds: All rounds so far, from `start_round` on; none is looked at after the stop.
-            missing: What to do if a round does not bring what the policy reads; see `Session`.
+            rounds: All rounds so far, from `start_round` on; rounds after the stop are ignored.
+            missing: The reaction to a round that lacks a signal which the policy reads; see `Session`.
 
         Raises:
             DataError: The rounds have a gap, or one has a value of another type.
-            UnknownSignalError: A round does not bring what the policy reads.
-            NotFittedError: The same of a calibrated signal for which the policy has no calibrator.
+            UnknownSignalError: A round lacks a signal that the policy reads.
+            NotFittedError: A round lacks a calibrated signal, and the policy has no calibrator for it.
         """
         session = import_module("suffice.policy.session.session").Session  # which imports this module
         decision: Decision | None = session(self, missing=missing).observe_all(rounds)
@@ -331,7 +334,7 @@ class Policy(Derivation, Displayed):
             raise SchemaError(f"a policy file does not read: {error}") from None
 
     def tables(self) -> list[Table]:
-        """Return what decides, as one table."""
+        """Return the policy's settings as one table."""
         certificate = "none" if self.certificate is None else "void: the policy was changed"
         certificate = "valid" if self.certified else f"suspended: {self.suspended}" if self.suspended else certificate
         facts = {
@@ -351,8 +354,8 @@ class Policy(Derivation, Displayed):
         """Write the policy as JSON, whole or not at all.
 
         Raises:
-            DataError: The text of the rule or of the selector would not load as what it is, or the answer position is
-                a Python callable, which has no text.
+            DataError: The text of the rule or of the selector does not parse to the same object, or the answer position
+                is a Python callable, which has no text.
         """
         _check_text(self.rule, parse_rule, "register_rule")
         _check_text(self.selector, parse_selector, "register_selector")

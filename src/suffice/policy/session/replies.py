@@ -1,4 +1,4 @@
-"""The rounds of replies: the answer is read where the policy has it."""
+"""Convert replies to rounds, with the answer read at the policy's position."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from suffice.policy.signals import AnswerPosition
 def read_reply(
     reply: Any, position: AnswerPosition | None, seen: Iterable[Round], *, index: int, **others: Any
 ) -> Round:
-    """Return the round of a reply: the answer is read at `position`, and a reply without one there has no answer.
+    """Return the round of a reply, with the answer at `position`; None as the answer if there is none.
 
-    The default position, `Answer:`, is also that of a policy to which nobody gave one: as long as no reply of the
-    question has had it, the whole reply after any thinking block is the answer.
+    The default position, `Answer:`, may not be a deliberate choice: until some reply to the question contains it, the
+    whole reply after any thinking block is the answer.
 
     >>> read_reply("Oslo", AnswerPosition(), [], index=1).answer
     'Oslo'
@@ -23,14 +23,14 @@ def read_reply(
     True
 
     Args:
-        reply: The text of the reply, or what a client returned, see `Round.from_response`.
-        position: Where the answer is; None = the whole text.
+        reply: The text of the reply, or a client's response, see `Round.from_response`.
+        position: The position of the answer; None = the whole text.
         seen: The rounds of the question before this one.
         index: The index of the round.
         **others: Other fields of the round, such as `signals`, `costs` and `feedback`, and `seconds`.
 
     Raises:
-        DataError: The reply is neither.
+        DataError: The reply is neither text nor a response.
     """
     observed = Round.from_response(reply, index=index, position=position, **others)
     if observed.answer is not None or position != AnswerPosition() or not observed.text.strip():

@@ -29,7 +29,7 @@ _FIRST_WIDTH = 16
 
 
 class Session:
-    """Decides one question, round by round, with the code that replays a recording.
+    """Decides one question, round by round, with the same code that replays a recording.
 
     >>> from suffice import Round
     >>> session = Session("fixed_k(2)")
@@ -39,31 +39,34 @@ class Session:
     'The Tempest'
 
     A policy without its signals never stops the loop, so the session reports what is missing: at the first round with
-    an answer at which a signal may exist, or, for a signal with a call of its own (a judge, an embedder, a critic),
-    where the rule reads it.  The round counts nevertheless: `end` returns the best answer, and the loop may go on.  A
-    signal that was present once may later be undefined without an error, as one reply may lack what others have.
+    an answer at which the signal may exist, or, if the signal needs an extra call (a judge, an embedder, a critic), at
+    the round where the rule reads it.  The round still counts: `end` returns the best answer, and the loop may
+    continue.  A signal that was present once may later be undefined without an error, because single replies may lack
+    data that the others have.
 
     Args:
-        policy: What decides: a policy, a policy file (a path, or text that ends in ``.json``), or a rule or its text.
-        missing: What to do if a round does not bring what the policy reads: raise an `error`, `warn`, or `ignore` it.
-        depends: What runs (`model`, `prompt_id`, ...), compared with what the policy was fitted with; None = unknown.
-        capabilities: What the model and the measurements give, in the words of `Signal.needs`, checked at once by
-            `Policy.check`; rounds are then asked for a host's own signals only.  None = unknown.
-        audit: The share of questions that go on after the stop; None = none.
+        policy: A policy, a policy file (a path, or text that ends in ``.json``), or a rule or its text.
+        missing: The reaction to a round that lacks a signal which the policy reads: raise an `error`, `warn`, or
+            `ignore` it.
+        depends: The present configuration (`model`, `prompt_id`, ...), which is compared with that of the policy's fit;
+            None = unknown.
+        capabilities: The capabilities of the model and the measurements, as named in `Signal.needs`, which
+            `Policy.check` checks at once; rounds are then only checked for a host's own signals.  None = unknown.
+        audit: The share of questions that continue after the stop; None = no audit.
         shadow: Policies that decide on the same rounds and change nothing, see `shadows`.
         question_id: Names the question; an audit draws by it.
 
     Attributes:
         policy: The policy.
-        rounds: The rounds so far, those of an audit among them.
+        rounds: The rounds so far, including those of an audit.
         draw: Whether the audit drew this question, and with which probability; None without an audit.
 
     Raises:
         DataError: An unknown value of `missing`, the policy file cannot be read, there is an audit and no `question_id`, or
             two shadows have one name.
         RuleSyntaxError: The text is neither a rule nor the name of a policy file.
-        ConfigMismatchError: The policy was fitted with something else than `depends`.
-        ModelError: `capabilities` do not hold what the policy needs.
+        ConfigMismatchError: The policy was fitted with another configuration than `depends`.
+        ModelError: `capabilities` lack one that the policy needs.
     """
 
     def __init__(
@@ -111,7 +114,7 @@ class Session:
 
     @property
     def auditing(self) -> bool:
-        """True while rounds of an audit remain: the decision is final, and `observe` takes further rounds up to the last."""
+        """True while an audit continues: the decision is final, and `observe` takes further rounds up to the last."""
         is_drawn = self.draw is not None and self.draw.audited
         return (
             is_drawn
@@ -122,7 +125,7 @@ class Session:
 
     @property
     def shadows(self) -> dict[str, Decision | None]:
-        """The decision of each shadow policy on the rounds so far, by its label; None if it would go on past them.
+        """The decision of each shadow policy on the rounds so far, by label; None if it would continue.
 
         A shadow that cannot decide, for instance because a signal is missing and `missing` is `error`, has no decision,
         and a warning says so.
@@ -131,7 +134,7 @@ class Session:
 
     @property
     def decision(self) -> Decision | None:
-        """The final decision; None while the loop goes on."""
+        """The final decision; None while the loop continues."""
         return self._decision
 
     @property
@@ -163,9 +166,9 @@ class Session:
         costs: Mapping[str, Cost] = _NOTHING,
         embedding: npt.NDArray[np.float32] | None = None,
     ) -> Decision:
-        """Take in one round and decide; in an audit, take in one more round and return the decision again.
+        """Observe one round and decide; during an audit, observe one more round and return the same decision.
 
-        A loop that is not ours may give its draft instead of a `Round`: it becomes round `next_round`.
+        A foreign loop may give its draft instead of a `Round`; it becomes round `next_round`.
 
         >>> from suffice import Policy, parse_rule
         >>> session = Session(Policy(rule=parse_rule("answer_stable >= 1")))
@@ -179,14 +182,15 @@ class Session:
             draft: The text of the round; an empty one does not count as an answer.
             feedback: A critic's reply to the draft; None if there is none.
             signals: Signals that the host measured, by name.
-            costs: What the round spent, by component (`writer`, `critic`, ...).
+            costs: Costs of the round by component (`writer`, `critic`, ...).
             embedding: The draft's embedding, shape ``(width,)``; None if it was not embedded.
 
         Raises:
-            DataError: Another index is expected, the loop has already stopped, there is not exactly one of a round and
-                a draft, or a value of another type.
-            UnknownSignalError: The round does not bring what the policy reads, see `Session`; it counts all the same.
-            NotFittedError: The same of a calibrated signal for which the policy has no calibrator.
+            DataError: Another index is expected, the loop has already stopped, both or neither of a round and a draft
+                were given, or a value has another type.
+            UnknownSignalError: The round lacks a signal that the policy reads, see `Session`; the round still counts.
+            NotFittedError: The round lacks a calibrated signal, and the policy has no calibrator for it; the round
+                still counts.
         """
         if (observed is None) == (draft is None) or (
             observed is not None and (feedback or signals or costs or embedding is not None)
@@ -223,11 +227,11 @@ class Session:
         return Decision(stop=False, signals=signals)
 
     def reads(self, observed: Round) -> tuple[str, ...]:
-        """Return the measured signals that deciding at `observed` reads, in the order in which it reads them.
+        """Return the measured signals that a decision at `observed` reads, in the order in which it reads them.
 
-        The rule's members are evaluated in order, a skipped one reads nothing, and a signal that the round does not
-        bring counts as undefined: so the first one that is returned and missing is read whatever it turns out to be.
-        The session does not move.
+        The rule's members are evaluated in order, skipped members read nothing, and a signal that the round lacks
+        counts as undefined.  So the first missing signal that is returned will be read whatever its value.  The state
+        of the session does not change.
 
         Args:
             observed: The round, as far as it is known; its index must be `next_round`.
@@ -240,10 +244,10 @@ class Session:
         return tuple(n for n in raw if n not in SIGNALS or SIGNALS[n].may_exist(observed.index))
 
     def would_stop(self, observed: Round) -> bool:
-        """Return whether the loop would stop at `observed`, as far as it is known; the session does not move.
+        """Return whether the loop would stop at `observed`, given what is known of it; the session does not change.
 
         Args:
-            observed: The round; its index must be `next_round`.  A signal that it does not bring counts as undefined.
+            observed: The round; its index must be `next_round`.  A signal that it lacks counts as undefined.
 
         Raises:
             DataError: Another index is expected, or the loop has already stopped.
@@ -251,7 +255,7 @@ class Session:
         return bool(self.policy.rule.fires(self._written(observed))[-1]) or observed.index == self.policy.max_rounds
 
     def observe_all(self, rounds: Iterable[Round]) -> Decision | None:
-        """Observe rounds until the policy stops; return the last decision, None if there was no round."""
+        """Observe rounds until the policy stops; return the last decision, None without rounds."""
         decision = None
         for observed in rounds:
             decision = self.observe(observed)
@@ -260,13 +264,13 @@ class Session:
         return decision
 
     def end(self, reason: Reason) -> Decision:
-        """End the question from outside, with the best answer so far; or end its audit, and return its decision.
+        """End the question from outside, with the best answer so far; or end its audit and return its decision.
 
         Args:
             reason: `exhausted` (no evidence left), `failed` (the model failed) or `cancelled`.
 
         Raises:
-            DataError: Another reason, or the loop has already stopped.
+            DataError: The reason is another one, or the loop has already stopped.
         """
         if reason not in ("exhausted", "failed", "cancelled"):
             raise DataError(f"a loop cannot be ended for the reason {reason!r}; allowed: exhausted, failed, cancelled")
@@ -305,15 +309,15 @@ class Session:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any], policy: PolicySource | None = None) -> Session:
-        """Return the session that `to_state` wrote; it decides the rest as the original would.
+        """Restore the session that `to_state` wrote; it continues as the original would.
 
         Args:
             state: The values.
-            policy: What must decide; None = the policy in the state.
+            policy: The policy that the state must belong to; None = the policy in the state.
 
         Raises:
-            SchemaError: It is not the state of a session that this release reads.
-            ConfigMismatchError: It is the state of another policy than `policy`.
+            SchemaError: The values are not a session's state that this release reads.
+            ConfigMismatchError: The state belongs to another policy than `policy`.
             RuleSyntaxError: The rule does not parse: load the extension that registers it.
         """
         stored = unpack(state, None if policy is None else as_policy(policy))
@@ -341,7 +345,7 @@ class Session:
             )
 
     def _widen(self, more: int) -> None:
-        """Give every column room for `more` rounds: memory follows the rounds that came, whatever `max_rounds` is."""
+        """Give every column room for `more` rounds; memory grows with the observed rounds, not with `max_rounds`."""
         undefined, width = np.full(more, np.nan), len(self._answers) + more
         self._columns = {name: np.concatenate([column, undefined]) for name, column in self._columns.items()}
         self._derived = {name: np.concatenate([column, undefined]) for name, column in self._derived.items()}
@@ -370,12 +374,12 @@ class Session:
         return self._view(position + 1)
 
     def _read(self, view: Rounds) -> list[str]:
-        """Return the signals that deciding at the last round of a view reads, in the order in which it reads them."""
+        """Return the signals that the decision at a view's last round reads, in the order in which it reads them."""
         read = [name for name, mask in self.policy.rule.reads(view, view.seen).items() if mask[-1]]
         return [*read, *sorted(self.policy.selector.signals)]
 
     def _prove(self, view: Rounds) -> None:
-        """Check that the last round has the signals that the policy reads there for the first time, with values in range."""
+        """Check that the last round has valid values of the signals that the policy reads there for the first time."""
         observed = self.rounds[-1]
         if not (observed.answer or "").strip():  # a failed reply does not show what the host can provide
             return
@@ -404,9 +408,9 @@ class Session:
         warnings.warn(str(error), stacklevel=3)
 
     def _view(self, n: int) -> Rounds:
-        """Return the view of the first `n` rounds; only the last of them is derived anew.
+        """Return the view of the first `n` rounds; only the last one is computed, the others are cached.
 
-        It is derived from itself alone, unless the policy compares its answer with all earlier ones.
+        The last round is computed without the others, unless the policy compares its answer with all earlier ones.
         """
         if n:
             last = slice(0 if self.policy.answer_column else n - 1, n)

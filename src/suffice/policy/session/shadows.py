@@ -1,4 +1,4 @@
-"""Shadows: the decisions of other policies on the rounds of a live question."""
+"""Shadows: decisions of other policies on the rounds of a live question."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Following(Protocol):
 
     @property
     def decision(self) -> Decision | None:
-        """Its final decision; None before the stop."""
+        """The final decision; None before the stop."""
 
     @property
     def next_round(self) -> int:
-        """The round that it waits for."""
+        """The index of the round that is expected next."""
 
     def observe(self, observed: Round, /) -> Decision:
         """Decide on one more round."""
@@ -33,12 +33,12 @@ class Following(Protocol):
 
 
 class Shadows:
-    """Sessions that follow another one.
+    """Sessions of shadow policies that observe the rounds of another session.
 
-    They observe its rounds only when somebody asks for their decisions, so they cannot delay or break its own.
+    They observe the rounds only when their decisions are requested, so they cannot delay or break the other session.
 
     Args:
-        sessions: By name, before their first round.
+        sessions: The sessions by name, before their first round.
     """
 
     def __init__(self, sessions: Mapping[str, Following]) -> None:
@@ -46,11 +46,11 @@ class Shadows:
         self._broken: set[str] = set()
 
     def decisions(self, rounds: Sequence[Round], ended: Reason | None) -> dict[str, Decision | None]:
-        """Return what each session decided; None where it goes on past the rounds, or cannot decide.
+        """Return each session's decision; None if it would continue past the rounds, or cannot decide.
 
         Args:
             rounds: All rounds so far.
-            ended: Why the loop has no further round; None if it has, or if a policy stopped it.
+            ended: The reason why the loop has no further round; None if it continues, or if a policy stopped it.
         """
         for name, session in self.sessions.items():
             if name not in self._broken:

@@ -1,4 +1,4 @@
-"""Policies from what a caller gives: an object, a rule, the text of a rule, or a file."""
+"""Policies from a caller's value: a policy, a rule, the text of a rule, or a file."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ PolicySource = Policy | Rule | str | Path
 
 
 def as_policy(value: PolicySource) -> Policy:
-    """Return the policy that a value is, or names.
+    """Convert a value to the policy that it is or names.
 
     Raises:
-        DataError: It is none of these, or the policy file cannot be read.
+        DataError: The value is none of these, or the policy file cannot be read.
         RuleSyntaxError: The text is neither a rule nor the name of a policy file.
     """
     if isinstance(value, Policy):
@@ -36,17 +36,17 @@ def as_policy(value: PolicySource) -> Policy:
 
 
 def is_rule(value: PolicySource) -> bool:
-    """Return whether a value is a rule, or the text of one, and says nothing else of a policy."""
+    """Return whether a value is a rule or its text, without any other setting of a policy."""
     return isinstance(value, Rule) or (isinstance(value, str) and not value.endswith(".json"))
 
 
 def shadow_policies(shadow: PolicySource | Iterable[PolicySource], deployed: Policy) -> dict[str, Policy]:
-    """Return the policies that decide beside a deployed one, by label.
+    """Return the shadow policies that decide beside a deployed policy, by label.
 
-    A rule alone takes the place of the deployed policy's rule; rounds, calibrators and selector stay those of that policy.
+    A mere rule replaces the deployed policy's rule; rounds, calibrators and selector stay those of the deployed policy.
 
     Raises:
-        DataError: Two have one label, or one begins before the loop does.
+        DataError: Two shadows have one label, or one begins before the loop does.
         RuleSyntaxError: A text is neither a rule nor the name of a policy file.
     """
     values = [shadow] if isinstance(shadow, PolicySource) else list(shadow)

@@ -1,4 +1,4 @@
-"""A field of a frozen dataclass that takes a value or its text, and holds the value."""
+"""A field of a frozen dataclass that accepts a value or its text, and stores the value."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ _Value = TypeVar("_Value")
 
 
 class Spelled(Generic[_Value]):
-    """A descriptor: what is assigned may be text, what is read is the value that the text spells.
+    """A descriptor that accepts text on assignment, and returns the parsed value when it is read.
 
     Args:
         kind: The class of the values; it may be abstract.
-        parse: Returns the value of a text.
+        parse: Parses a text into a value.
         default: The value of the field if none is given.
 
     Raises:
-        DataError: On assignment, something that is neither such a value nor text.
+        DataError: The assigned object is neither such a value nor text.
     """
 
     def __init__(self, kind: type[Any], parse: Callable[[str], _Value], default: _Value) -> None:

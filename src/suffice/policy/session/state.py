@@ -1,4 +1,4 @@
-"""A session as JSON: what a checkpointer, a queue or a stateless server keeps between two rounds."""
+"""A session as JSON, for a checkpointer, a queue or a stateless server to store between two rounds."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class SessionState:
 
     Attributes:
         policy: The policy.
-        missing: What to do if a round does not bring what the policy reads.
-        unproven: The signals that no round had to bring so far.
+        missing: The reaction to a round that lacks a signal which the policy reads.
+        unproven: The signals that no round has been required to contain so far.
         rounds: The observed rounds.
-        decision: The final decision; None while the loop goes on.
+        decision: The final decision; None while the loop continues.
         draw: Whether an audit drew the question; None without one.
-        ended: Why the host ended the question, or its audit; None if it did not.
+        ended: The reason why the host ended the question, or its audit; None if it did not.
         shadow: The policies that decide beside it.
     """
 
@@ -50,7 +50,7 @@ class SessionState:
 def pack(state: SessionState) -> dict[str, Any]:
     """Return JSON-ready values for `unpack`.
 
-    Each round holds all evidence so far, so a passage is written once and referred to by its number.
+    Each round contains all evidence so far, so a passage is written once and referenced by its number.
     """
     passages: list[Any] = []
     numbers: dict[Any, int] = {}
@@ -85,15 +85,15 @@ def pack(state: SessionState) -> dict[str, Any]:
 
 
 def unpack(state: Any, policy: Policy | None) -> SessionState:
-    """Return what `pack` wrote.
+    """Read the state that `pack` wrote.
 
     Args:
         state: The values.
         policy: The policy that it must belong to; None = the policy in the state.
 
     Raises:
-        SchemaError: They are not the state of a session that this release reads.
-        ConfigMismatchError: It is the state of another policy.
+        SchemaError: The values are not a session's state that this release reads.
+        ConfigMismatchError: The state belongs to another policy.
         RuleSyntaxError: The rule does not parse.
     """
     if not isinstance(state, Mapping) or state.get("format") != STATE_FORMAT:

@@ -15,13 +15,13 @@ from suffice.policy.session.policy import Policy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stops:
-    """Outcome of a policy on recorded questions; every array has shape ``(n_questions,)``.
+    """The stops of a policy on recorded questions; every array has shape ``(n_questions,)``.
 
     Attributes:
         view: The rounds that the policy read, from its start round on.
-        position: Position of the stop on the last axis of `view`; -1 where no round was seen.
-        answer_position: Position of the returned answer; -1 where no seen round has one.
-        fired: Whether the rule fired there; otherwise the rounds ran out.
+        position: Position of the stop on the last axis of `view`; -1 if no round was seen.
+        answer_position: Position of the returned answer; -1 if no seen round has an answer.
+        fired: Whether the rule fired at the stop; otherwise the rounds ran out.
     """
 
     view: Rounds
@@ -36,20 +36,20 @@ class Stops:
 
     @property
     def answer_rounds(self) -> npt.NDArray[np.int64]:
-        """The round of each returned answer; -1 where there is none."""
+        """The round of each returned answer; -1 without one."""
         return np.where(self.answer_position >= 0, self.view.index[self.answer_position], -1)
 
     def charged(self) -> Mask:
-        """Return which rounds were run, shape ``(n_questions, n_rounds)`` of `view`."""
+        """Return a mask of the rounds that were run, shape ``(n_questions, n_rounds)`` of `view`."""
         mask: Mask = self.view.seen & (np.arange(len(self.view)) <= self.position[:, None])
         return mask
 
     def cut(self, ends: npt.NDArray[Any], max_rounds: int) -> Mask:
-        """Return where a rule ended the recording before `max_rounds`, shape ``(n_questions,)``; see `unrun`."""
+        """Return a mask of questions whose recording a rule ended before `max_rounds`, shape ``(n_questions,)``."""
         return self._cut_among(np.arange(len(ends)), ends, max_rounds)
 
     def _cut_among(self, questions: Positions, ends: npt.NDArray[Any], max_rounds: int) -> Mask:
-        """Return `cut` of some questions, and False for the others."""
+        """Return the mask `cut` for some questions, and False for the others."""
         mask = np.zeros(len(ends), dtype=np.bool_)
         by_rule = questions[ends[questions] == "rule"]
         last = self.view.seen[by_rule].sum(axis=-1) - 1
@@ -57,22 +57,22 @@ class Stops:
         return mask
 
     def unrun(self, ends: npt.NDArray[Any], max_rounds: int) -> Mask:
-        """Return where the policy goes on past what was recorded, shape ``(n_questions,)``.
+        """Return a mask of questions in which the policy continues past the recorded rounds, shape ``(n_questions,)``.
 
-        A rule ended the recording there, so the next rounds never ran and what they would have given is unknown.
-        Elsewhere the recording ended by itself, and a live run would have ended with it.
+        A rule ended their recording, so the next rounds never ran and their outcome is unknown.  Other recordings ended
+        by themselves, as a live run would have.
 
         Args:
-            ends: Why each recorded trajectory has no further round, shape ``(n_questions,)``.
+            ends: The reason why each recorded trajectory has no further round, shape ``(n_questions,)``.
             max_rounds: The policy's highest round.
         """
         return self._cut_among(np.flatnonzero(~self.fired), ends, max_rounds)
 
     def reasons(self, ends: npt.NDArray[Any], max_rounds: int) -> list[str]:
-        """Return why each question stopped, as a live session would say; "unrun" where that is unknown, see `unrun`.
+        """Return the reason for each question's stop, as in a live session; "unrun" if it is unknown, see `unrun`.
 
         Args:
-            ends: Why each recorded trajectory has no further round, shape ``(n_questions,)``.
+            ends: The reason why each recorded trajectory has no further round, shape ``(n_questions,)``.
             max_rounds: The policy's highest round.
         """
         reasons = np.full(len(self.position), "rule", dtype=object)
@@ -81,12 +81,12 @@ class Stops:
         return [*reasons.tolist()]
 
     def counted_reasons(self, ends: npt.NDArray[Any], max_rounds: int) -> Counter[str]:
-        """Return in how many questions each of `reasons` holds, without a list of them."""
+        """Count the questions by `reasons`, without building the list."""
         others, named = self._other_reasons(ends, max_rounds)
         return Counter({"rule": len(self.position) - len(others)}) + Counter(named.tolist())
 
     def _other_reasons(self, ends: npt.NDArray[Any], max_rounds: int) -> tuple[Positions, npt.NDArray[np.object_]]:
-        """Return the questions that did not stop by the rule with an answer, and why each of them stopped."""
+        """Return the questions that did not stop by the rule with an answer, and the reason of each stop."""
         others = np.flatnonzero(~self.fired | (self.position < 0) | (self.answer_position < 0))
         position, fired = self.position[others], self.fired[others]
         ended = np.where(self.view.index[position] == max_rounds, "max_rounds", ends[others])
@@ -97,7 +97,7 @@ class Stops:
 
 
 def stops(policy: Policy, raw: Rounds) -> Stops:
-    """Return where `policy` stops on recorded questions.
+    """Find the stops of a policy on recorded questions.
 
     Args:
         policy: The policy.

@@ -26,7 +26,7 @@ def _loose(marker: str) -> re.Pattern[str]:
 def after_marker(text: str, marker: str, start: int) -> int:
     """Return the position right after the first `marker` at or after `start`; -1 if there is none.
 
-    If the exact marker is missing, it is searched in any case and with markdown before its colon.
+    If the exact marker is missing, the search ignores case and allows markdown before the colon.
     """
     position = text.find(marker, start)
     if position >= 0:
@@ -56,9 +56,9 @@ def answer_line(text: str, start: int, marker: str) -> Span | None:
 
 
 def _clean(text: str, start: int, end: int) -> Span | None:
-    """Return the span without white space, quotes and markdown around it; None if nothing is left.
+    """Return the span without surrounding white space, quotes and markdown; None if nothing is left.
 
-    Works on indices: a copy for each of many layers would make a long reply quadratic.
+    It works on indices, since copying each of many layers would take quadratic time for a long reply.
     """
     while True:
         while start < end and text[start].isspace():
@@ -74,7 +74,7 @@ def _clean(text: str, start: int, end: int) -> Span | None:
 
 
 def _unwrap(text: str, start: int, end: int) -> Span:
-    """Return the part of a span inside one layer of quotes or markdown; or all of it if there is none."""
+    """Return the part of a span inside one layer of quotes or markdown; the whole span without one."""
     stop = end
     while stop > start and text[stop - 1] in ".,;":
         stop -= 1

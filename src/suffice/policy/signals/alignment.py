@@ -1,8 +1,8 @@
-"""Find the tokens of a span of the text, however the endpoint spells tokens.
+"""Find the tokens that spell a span of the text, for any endpoint's spelling of tokens.
 
-Tokens are matched against the UTF-8 bytes of the text, because a token may be part of a character.  All alignments of
-the tokens with the text are followed; if two of them disagree about the span, there is no result, because a margin read
-at a wrong token cannot be recognised as wrong.
+Tokens are matched against the UTF-8 bytes of the text, because a token may be part of a character.  All possible
+alignments are tried; if two disagree about the span, the result is None, because a margin read at a wrong token would
+go unnoticed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _State = tuple[int, int, int, int]
 
 
 def _byte_level() -> dict[str, int]:
-    """Return the alphabet in which GPT-2's and Llama 3's vocabularies spell bytes: printable ones represent themselves."""
+    """Return the alphabet in which GPT-2's and Llama 3's vocabularies spell bytes; printable ones are unchanged."""
     plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in plain]
     return {chr(byte): byte for byte in plain} | {chr(256 + rank): byte for rank, byte in enumerate(others)}
@@ -42,7 +42,7 @@ _BYTE_LEVEL = _byte_level()
 
 
 def token_bytes(token: Token) -> bytes:
-    r"""Return the bytes of a token: those given, else its text, in a vocabulary's spelling or plain.
+    r"""Return the bytes of a token: the given ones, else those of its text, decoded from a vocabulary's spelling.
 
     >>> [token_bytes(Token(text)) for text in ("\u0120Oslo", "\u2581Oslo", "<0xC3>", " Oslo")]
     [b' Oslo', b' Oslo', b'\xc3', b' Oslo']
@@ -65,8 +65,8 @@ def tokens_of_span(text: str, tokens: Sequence[Token], start: int, end: int) -> 
     Args:
         text: The generated text.
         tokens: Its tokens in order.
-        start: First character of the span, not white space.
-        end: The character after its last.
+        start: Index of the span's first character, which is not white space.
+        end: Index after the span's last character.
     """
     target = _utf8(text)
     first_byte = len(_utf8(text[:start]))
@@ -102,7 +102,7 @@ def _after_thinking(spelled: Sequence[bytes], whole: bytes, target: bytes) -> in
 
 
 def _search(target: bytes, tokens: Sequence[Token], begin: int, span: _Span) -> _Span | None:
-    """Return the first and last token of the span (bytes, inclusive) if all alignments agree."""
+    """Return the first and last token of the span (in bytes, inclusive) if all alignments agree; else None."""
     content_end = len(target.rstrip(_SPACE_MARKS))
     states: set[_State] = {(0, -1, -1, 0)}
     for index in range(begin, len(tokens)):
@@ -155,7 +155,7 @@ def _spellings(token: Token) -> set[tuple[bytes, ...]]:
 
 
 def _ends(target: bytes, start: int, spelling: tuple[bytes, ...]) -> Iterator[int]:
-    """Yield every position at which a token that begins at `start` may end; or the end of a text that was cut."""
+    """Yield every position at which a token that starts at `start` may end, and the end of a text that was cut."""
     if len(spelling) == 1 and len(target) - start < len(spelling[0]):
         if spelling[0].startswith(target[start:]):
             yield len(target)
@@ -169,7 +169,7 @@ def _ends(target: bytes, start: int, spelling: tuple[bytes, ...]) -> Iterator[in
 
 
 def _unknown_ends(target: bytes, position: int) -> Iterator[int]:
-    """Yield the ends of one replaced part of a character: one to three bytes, none of them ASCII."""
+    """Yield the possible ends of one replaced part of a character: one to three non-ASCII bytes."""
     for end in range(position + 1, min(position + _MAX_UNKNOWN, len(target)) + 1):
         if target[end - 1] < _NON_ASCII:
             return

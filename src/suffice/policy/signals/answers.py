@@ -137,7 +137,7 @@ def abstained_by(patterns: Iterable[str]) -> Callable[[str | None], float]:
 
 
 def _parts(pattern: str) -> list[str]:
-    """Return the words between the `*` of a pattern, each run in spaces; the first and the last are at the edges."""
+    """Return the words between the `*` of a pattern, each surrounded by spaces."""
     runs: list[list[str]] = [[]]
     for part in pattern.split():
         if part == "*":
@@ -154,7 +154,7 @@ def _spaced(words: Sequence[str]) -> str:
 
 
 def _matches(words: str, parts: Sequence[str]) -> bool:
-    """Return whether words in spaces are these parts with anything between them, each at its first position, in linear time."""
+    """Return whether a text consists of these parts with anything between them, in linear time."""
     first, *middle, last = parts
     if not words.startswith(first):
         return False

@@ -33,18 +33,18 @@ class Signal:
             host, fitted state or the policy's view provides the value.
         range: Lowest and highest value; values outside are undefined, or clipped if `clip` is set.
         unit: `nats`, `probability`, `bool`, `score`, `count`, `seconds`, `ratio` or `z`.
-        needs: What the model or the host must provide, in the terms of `Answerer.capabilities`.
+        needs: Capabilities that the model or the host must provide, as named in `Answerer.capabilities`.
         source: Paper and section.
         component: The component whose call produces it; "" if it is free.
-        first_round: It is undefined before this round, so reading it there is free.
-        last_round: It is undefined after this round; None = it may be defined at any later one.
+        first_round: The first round at which it may be defined; reading it earlier costs nothing.
+        last_round: The last round at which it may be defined; None = no limit.
         lookback: Number of earlier rounds that it reads.
         fitted: Whether it needs state fitted on tune questions.
         clip: Whether values out of range, also infinite ones, are clipped to it instead of undefined.
         reads: Fields of `Round` that `compute` reads, or ``signals.<name>`` for a single measured signal.  It then has the same value
             wherever these fields are equal in its last `lookback` + 1 rounds, so an import computes it once for all of them.
             Empty = it may read anything.
-        doc: Its meaning, in one line.
+        doc: The meaning of the signal, in one line.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Signal:
             )
 
     def may_exist(self, r: int) -> bool:
-        """Return whether it may be defined at round `r`.
+        """Return whether the signal may be defined at round `r`.
 
         >>> SIGNALS["p_known"].may_exist(0), SIGNALS["p_known"].may_exist(1), SIGNALS["overlap"].may_exist(1)
         (True, False, False)
@@ -122,11 +122,11 @@ def declare(name: str, doc: str, unit: str, range: tuple[float, float], *needs: 
     """Register a signal by its fields; without `compute` a model, a host, fitted state or the policy provides its value.
 
     Args:
-        name: See `Signal`, also for the others.
+        name: Name of the signal, see `Signal`.
         doc: Its meaning, in one line.
         unit: Unit of its values.
         range: Lowest and highest value.
-        needs: What the model or the host must provide.
+        needs: Capabilities that the model or the host must provide.
         fields: Further fields.
 
     Raises:
@@ -147,7 +147,7 @@ def register_signal(
     Args:
         unit: Unit of its values.
         range: Lowest and highest value.
-        needs: What the model or the host must provide.
+        needs: Capabilities that the model or the host must provide.
         name: The signal's name; default: that of the function.
         fields: Further fields of `Signal`.
 
@@ -223,7 +223,7 @@ def _signal_value(name: str, rounds: Sequence[Round], state: Mapping[str, Fitted
 
 
 def _unregistered_value(name: str, rounds: Sequence[Round]) -> float:
-    """Return an unregistered signal of the host."""
+    """Return a host's signal that is not registered."""
     if name in rounds[-1].signals:
         value = as_number(rounds[-1].signals[name])
         return value if math.isfinite(value) else math.nan

@@ -114,7 +114,7 @@ def top_score_z_robust(rounds: Sequence[Round]) -> float:
 
 
 def _comparable(scores: Sequence[float]) -> bool:
-    """Return whether scores have a spread; otherwise rounding of the mean would give a deviation of about 1e-17."""
+    """Return whether scores differ; otherwise rounding of the mean would give a deviation of about 1e-17."""
     return len(scores) > 1 and all(map(math.isfinite, scores)) and min(scores) < max(scores)
 
 

@@ -1,4 +1,4 @@
-"""Signals that the policy itself provides: its calibrated margin, the round, and what the loop has spent so far."""
+"""Signals from the policy itself: its calibrated margin, the round, and the loop's costs so far."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _COUNT = (0.0, math.inf)
 
 
 def cost_columns(name: str) -> tuple[str, ...]:
-    """Return the columns that a signal in `CUMULATED` adds up; none for another signal."""
+    """Return the columns that a signal in `CUMULATED` adds up; empty for other signals."""
     return tuple(f"cost.{component}.{kind}" for component in LOOP_COMPONENTS for kind in CUMULATED.get(name, ()))
 
 
 def member_component(model: str) -> str:
-    """Return the component of one model of a panel, where its calls are counted apart from those of the others.
+    """Return the component of one model of a panel, to which its calls are charged separately.
 
     >>> member_component("gpt-4o-mini")
     'generator:gpt-4o-mini'

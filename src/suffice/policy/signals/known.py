@@ -1,4 +1,4 @@
-"""Signals of a model's own knowledge: gates before an answer, and readings of a reply."""
+"""Signals of a model's own knowledge: from gates before an answer, and from a reply."""
 
 from __future__ import annotations
 

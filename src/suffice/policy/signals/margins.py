@@ -32,10 +32,10 @@ _BLANKS = " \t\r\n\u2581\u0120\u010a"
 def token_margin(token: Token) -> float:
     """Return the difference of the two highest log-probabilities at a token, nats in [0, 30].
 
-    NaN with fewer than two known values: a second value of minus infinity, -9999 or -100 means "not given" (also
-    log-probabilities processed at temperature 0: 0 and minus infinity), and with a NaN or positive value the highest
-    ones are unknown.  The generated token counts even if it is not among the alternatives.  The same text listed twice
-    with the highest value is one token; with two values it is two tokens (parts of characters).
+    NaN with fewer than two known values: a second value of minus infinity, -9999 or -100 means "not given" (as in
+    log-probabilities processed at temperature 0, 0 and minus infinity), and a NaN or positive value makes the highest
+    ones unknown.  The generated token counts even if it is not among the alternatives.  The same text listed twice with
+    the highest value is one token; with two values it is two tokens (parts of characters).
 
     >>> token_margin(Token("Titus", -0.2, (("Titus", -0.2), ("The", -2.2), ("T", -9.0))))
     2.0
@@ -128,7 +128,7 @@ for _name, _aggregate, _words in (
 
 
 def known_logprobs(tokens: Iterable[Token]) -> list[float]:
-    """Return the log-probabilities of tokens, nats; none if any of them is unknown."""
+    """Return the log-probabilities of tokens, nats; empty if any of them is unknown."""
     logprobs = [token.logprob for token in tokens]
     return logprobs if all(LOWEST_LOGPROB < logprob <= HIGHEST_LOGPROB for logprob in logprobs) else []
 

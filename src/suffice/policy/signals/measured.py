@@ -1,4 +1,4 @@
-"""Measurements of a round that need a call of their own: a judge, a cross-encoder."""
+"""Measurements of a round that need a call, such as those by a judge or a cross-encoder."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ REMEDIES: Mapping[str, str] = MappingProxyType(
 
 @runtime_checkable
 class Enricher(Protocol):
-    """Measures signals of a round with a call of its own, such as a judge or a cross-encoder.
+    """Measures signals of a round by an extra call, such as to a judge or a cross-encoder.
 
     A recording measures every round.  A live loop measures lazily: only if the policy, evaluated member by member, reads
     a signal whose `component` is the name of this enricher, or one in its optional attribute `columns`.
@@ -53,11 +53,11 @@ class Enricher(Protocol):
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """The inputs that it provides besides the model, in the terms of `Signal.needs`."""
+        """The inputs that it provides in addition to the model's, as named in `Signal.needs`."""
         ...
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """Everything that changes its measurements, JSON-ready and without secrets."""
+        """All settings that affect its measurements, JSON-ready and without secrets."""
         ...
 
     async def measure(self, question: str, observed: Round) -> Reply:
@@ -70,9 +70,9 @@ class Enricher(Protocol):
 
 
 class KnownDifficulty:
-    """Gives every round of a question the `difficulty` that is known before its first answer, for the rule `dsc`.
+    """An enricher that gives every round of a question its known `difficulty`, for the rule `dsc`.
 
-    An enricher of a loop: `SamplingLoop(..., enrichers=(KnownDifficulty(len),))`.
+    The difficulty is known before the first answer.  Use it as `SamplingLoop(..., enrichers=(KnownDifficulty(len),))`.
 
     Args:
         difficulty: The difficulty by question, or a function that returns it; a question without one has NaN.
@@ -95,7 +95,7 @@ class KnownDifficulty:
         return {"hash": hashlib.sha256(text.encode()).hexdigest()[:16]}
 
     async def measure(self, question: str, observed: Round) -> Reply:
-        """Return the difficulty of the question, for nothing."""
+        """Return the difficulty of the question, at no cost."""
         del observed
         value = self.difficulty(question) if callable(self.difficulty) else self.difficulty.get(question, math.nan)
         return Reply(signals={DIFFICULTY: float(value)}, costs={DIFFICULTY: Cost()})

@@ -1,4 +1,4 @@
-"""The fields of `Round` that a signal needs, by the terms of `Signal.needs`."""
+"""The fields of `Round` that a signal needs, by the names in `Signal.needs`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ROUND_FIELDS: Mapping[str, str] = MappingProxyType(
 
 
 def lacking(name: str, observed: Round, value: float) -> str | None:
-    """Return the fields that a round lacks for a signal, or its `value`; None if it is complete.
+    """Return which fields a round lacks for a signal, or `value` if that is invalid; None if it is complete.
 
     A value in the round may be undefined, but not out of the signal's range, which indicates an error of the host.
 
@@ -38,7 +38,7 @@ def lacking(name: str, observed: Round, value: float) -> str | None:
     Args:
         name: A measured signal.
         observed: The round.
-        value: The signal's value there.
+        value: The signal's value in this round.
     """
     if not math.isnan(value):
         return None

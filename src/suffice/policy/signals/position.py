@@ -35,10 +35,11 @@ class Located:
 
     Attributes:
         answer: The answer; None if there is none.
-        answer_tokens: Its tokens; the first one contains the answer's first character, and may begin before it
+        answer_tokens: The answer's tokens; the first one contains the answer's first character, and may begin before it
             (`":Paris"`).  None if there are no tokens, or if they cannot be determined with certainty.
-        start: First character of the answer in the text; -1 if there is none.
-        end: The character after its last; -1 if there is none.  `text[start:end]` is the answer, in JSON its literal.
+        start: Index of the answer's first character in the text; -1 if there is none.
+        end: Index after the answer's last character; -1 if there is none.  `text[start:end]` is the answer, in JSON its
+            literal.
     """
 
     answer: str | None = None

@@ -33,9 +33,10 @@ _SEMANTIC_SOURCE = "Semantic Early-Stopping"
 
 
 def semantic_distance(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
-    """Return the cosine distance between two embeddings: 0 = the same direction, 1 = unrelated, 2 = opposite.
+    """Return the cosine distance between two embeddings: 0 = same direction, 1 = unrelated, 2 = opposite.
 
-    A zero vector, the embedding of an empty draft, has the distance 1.0 from everything, so nothing has converged.
+    A zero vector, the embedding of an empty draft, has the distance 1.0 from every embedding, so it never counts as
+    converged.
 
     >>> semantic_distance([1.0, 0.0], [0.0, 2.0]), semantic_distance([3.0, 4.0], [3.0, 4.0])
     (1.0, 0.0)
@@ -44,7 +45,7 @@ def semantic_distance(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
 
     Args:
         a: An embedding, shape ``(width,)``, of any length; NaN = undefined, and infinite counts as NaN.
-        b: Another one by the same embedder, same shape.
+        b: Another embedding by the same embedder, same shape.
 
     Returns:
         The distance in [0, 2]; NaN if an embedding has an undefined component.
@@ -74,14 +75,14 @@ def _bounded_distance(dot: float, norms: float) -> float:
 
 
 def _previous(rounds: Sequence[Round]) -> Round | None:
-    """Return the round before the last one; None at the first."""
+    """Return the round before the last one; None if there is only one."""
     if len(rounds) < _FROM or rounds[-2].index != rounds[-1].index - 1:
         return None
     return rounds[-2]
 
 
 def _distance_back(back: int, rounds: Sequence[Round]) -> float:
-    """Return the distance between the last draft's embedding and that `back` rounds earlier; NaN if one is missing."""
+    """Return the distance between the last draft's embedding and that of `back` rounds earlier; NaN if missing."""
     if len(rounds) <= back or rounds[-1 - back].index != rounds[-1].index - back:
         return math.nan
     last, earlier = rounds[-1], rounds[-1 - back]

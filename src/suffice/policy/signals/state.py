@@ -1,4 +1,4 @@
-"""State of signals that need statistics over questions: fitted on tune, stored as JSON."""
+"""Fitted state of signals that need statistics over questions: fitted on tune, stored as JSON."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class FittedState(Tagged, ABC):
 
 
 def overlap_tokens(text: str) -> frozenset[str]:
-    r"""Return the set of lowercased runs of word characters (`\w+`) of a text: the tokens of `overlap`.
+    r"""Return the tokens of a text for the signal `overlap`: its lowercased runs of word characters (`\w+`).
 
     >>> sorted(overlap_tokens("The Tempest, a play; the TEMPEST."))
     ['a', 'play', 'tempest', 'the']
@@ -51,7 +51,7 @@ def _passage_tokens(passage: Passage) -> frozenset[str]:
 class Idf(FittedState):
     """Inverse document frequencies for the signal `overlap`.
 
-    The weight of a token is ``ln((1 + n) / (1 + df)) + 1``; a token outside the fitted texts gets the highest one.
+    The weight of a token is ``ln((1 + n) / (1 + df)) + 1``; a token outside the fitted texts gets the highest weight.
 
     >>> idf = Idf.fit(["the tempest", "the storm", "the sea"])
     >>> idf.weight("the"), round(idf.weight("tempest"), 3), round(idf.weight("calm"), 3)
@@ -60,7 +60,7 @@ class Idf(FittedState):
     Attributes:
         n: Number of fitted texts.
         df: Number of texts with each token.
-        seen: The questions of these texts; empty if they were not recorded.
+        seen: The questions that these texts belong to; empty if they were not recorded.
     """
 
     tag = ("type", "idf")
@@ -79,11 +79,11 @@ class Idf(FittedState):
 
     @classmethod
     def fit(cls, texts: Iterable[str], seen: Seen | None = None) -> Idf:
-        """Return the frequencies in `texts`, one per passage of the tune questions (title and text).
+        """Count the texts that contain each token; each text is a passage (title and text) of the tune questions.
 
         Args:
             texts: The passages.
-            seen: Their questions; None if unknown.
+            seen: The questions of the passages; None if unknown.
 
         Raises:
             DataError: `texts` is empty.
@@ -104,7 +104,8 @@ class Idf(FittedState):
     def compute(self, rounds: Sequence[Round]) -> float:
         """Return the overlap of the newest passage with the earlier ones, in [0, 1]; NaN without earlier ones.
 
-        Weights of the shared tokens over weights of all tokens of both sides, titles included (TASR, section 3.2).
+        It is the weight of the shared tokens over the weight of all tokens in both, including titles (TASR, section
+        3.2).
         """
         passages = rounds[-1].passages
         if len(passages) < 2:  # noqa: PLR2004  # the new one and one before
@@ -120,7 +121,7 @@ class Idf(FittedState):
 class ZScore(FittedState):
     """A shift and a scale, fitted over questions: the signal `top_score_z`.
 
-    A pure function of the column `top_score`, so a recording needs that column only.
+    It is a pure function of the column `top_score`, so a recording needs only that column.
 
     >>> z = ZScore.fit([1.0, 3.0])
     >>> z
@@ -145,7 +146,7 @@ class ZScore(FittedState):
 
     @classmethod
     def fit(cls, values: Iterable[float] | Floats) -> ZScore:
-        """Return center and scale of the finite ones among `values`.
+        """Fit center and scale to the finite values.
 
         Args:
             values: `top_score` of the tune questions, one per question; NaN = undefined.
@@ -176,7 +177,7 @@ class ZScore(FittedState):
 
 
 def top_score(rounds: Sequence[Round]) -> float:
-    """Return the score of rank 1, in the retriever's unit; or the host's value if there is one; NaN if unranked."""
+    """Return the score of rank 1 in the retriever's unit (or the host's value); NaN if unranked."""
     last = rounds[-1]
     value = as_number(last.signals.get("top_score", last.pool_scores[0] if last.pool_scores else math.nan))
     return value if math.isfinite(value) else math.nan
@@ -192,9 +193,9 @@ class Allocation(FittedState):
     questions, so they do not depend on a question's own samples.
 
     Attributes:
-        difficulties: Of the tune questions, ascending.
-        sizes: Samples by how many tune questions are easier, one more than there are `difficulties`.
-        easy: The largest difficulty of which one sample is enough; None = of none.
+        difficulties: Difficulties of the tune questions, ascending.
+        sizes: Numbers of samples, indexed by the number of easier tune questions; one longer than `difficulties`.
+        easy: The largest difficulty for which one sample is enough; None = there is none.
     """
 
     tag = ("type", "allocation")
@@ -229,12 +230,12 @@ class Allocation(FittedState):
         (2.0, (4, 4, 4, 8, 12))
 
         Args:
-            difficulty: Of each tune question, finite; among equal ones the first given counts as easier.
-            agree: Whether its first `window` samples were enough.
-            needed: After how many samples its vote was decided.
-            window: Samples of a window.
-            judged: How many questions in a row must agree.
-            similar: How many easier questions say what one needs.
+            difficulty: Difficulty of each tune question, finite; among equal ones, the first counts as easier.
+            agree: For each question, whether its first `window` samples agree.
+            needed: For each question, the number of samples after which its vote was decided.
+            window: Number of samples in a window.
+            judged: Number of consecutive questions that must agree.
+            similar: Number of easier questions whose needs determine that of a question.
 
         Raises:
             DataError: There are no questions, or their numbers differ.
@@ -256,14 +257,14 @@ class Allocation(FittedState):
         return cls(tuple(hardness.tolist()), tuple(sizes), easy)
 
     def apply(self, values: Floats) -> Floats:
-        """Return the samples for a column of difficulties, shape unchanged; NaN where undefined."""
+        """Return the numbers of samples for a column of difficulties, shape unchanged; NaN where undefined."""
         column = np.asarray(values, dtype=np.float64)
         sizes = np.asarray(self.sizes, dtype=np.float64)[np.searchsorted(self.difficulties, column, side="left")]
         sizes = np.where(column <= (-np.inf if self.easy is None else self.easy), 1.0, sizes)
         return np.where(np.isnan(column), np.nan, sizes)
 
     def compute(self, rounds: Sequence[Round]) -> float:
-        """Return the samples for the last round's `difficulty`; NaN where that is undefined."""
+        """Return the number of samples for the last round's `difficulty`; NaN where that is undefined."""
         return float(self.apply(np.asarray(as_number(rounds[-1].signals.get(DIFFICULTY)))))
 
 

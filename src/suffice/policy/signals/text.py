@@ -24,7 +24,7 @@ _CONFIDENCE_MARKS = frozenset("12345")
 
 
 def strip_thinking(text: str) -> tuple[int, str]:
-    """Return where the visible part of a generated text begins, and that part.
+    """Return the start of a generated text's visible part, and that part.
 
     It knows `<think>`, `<thinking>` and `<thought>` tags (also if the opening one was in the prompt), `[THINK]`,
     and channels (`<|channel|>final<|message|>`, `<|channel>thought ... <channel|>`).  A text that ends while
@@ -51,8 +51,8 @@ def parse_confidence(text: str) -> float:
     r"""Return the stated confidence of a reply, an integer in 1..5; NaN if there is none on that scale.
 
     It is the number after the first `Confidence` outside thinking blocks, in prose, markdown or JSON.  Other scales are
-    not converted: `90%`, `8/10`, `0.9` and also `1.0` (the top of a scale to 1) are NaN, and so is a repeated `<1-5>` of
-    the prompt.  Source: TASR, section 3.2 (verbalised confidence).
+    not converted: `90%`, `8/10`, `0.9` and also `1.0` (the top of a scale up to 1) are NaN, and so is the prompt's
+    `<1-5>` if the reply repeats it.  Source: TASR, section 3.2 (verbalised confidence).
 
     >>> parse_confidence("Answer: Paris\n**Confidence:** 4/5")
     4.0

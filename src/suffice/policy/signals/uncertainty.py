@@ -49,7 +49,7 @@ def _entropy_of(aggregate: Callable[[Sequence[float]], float]) -> Callable[[Sequ
 
 
 def sequence_logprob(tokens: Sequence[Token] | None) -> float:
-    """Return the log-probability of generated tokens together, nats; NaN if there are none or any is unknown.
+    """Return the joint log-probability of generated tokens, nats; NaN without tokens, or if any is unknown.
 
     >>> sequence_logprob([Token("a", -0.5), Token("b", -0.25)])
     -0.75

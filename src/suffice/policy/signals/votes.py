@@ -1,8 +1,8 @@
-"""Signals of a vote: how far independent answers to one question agree.
+"""Signals of a vote: the agreement among independent answers to one question.
 
-Samples of one model, or the members of a panel, are rounds without an order among them.  All of these signals are
-functions of which answer each of them gave (`answer_id`), by the normalizer of the policy, so the policy computes them:
-live from the rounds so far, and replayed from a whole recording, with the same code.
+Samples of one model, or of the members of a panel, are rounds without an order.  All of these signals depend on the
+answer that each sample gave (`answer_id`), as compared by the policy's normalizer, so the policy computes them with the
+same code, live and in replays.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ VoteCounts = npt.NDArray[np.float64]
 
 
 def answer_ids(answers: npt.NDArray[np.object_], normalizer: Normalizer) -> Floats:
-    """Return the number of each round's answer among the question's distinct answers, by first appearance.
+    """Number a question's distinct answers by first appearance, and return the number of each round's answer.
 
     >>> from suffice.policy.normalizers import normalizer_of
     >>> answer_ids(np.array([["18", "20", None, "18.0", "no idea"]], dtype=object), normalizer_of("number"))
     array([[ 0.,  1., nan,  0., nan]])
 
     Args:
-        answers: Shape ``(..., n_rounds)``, None where missing.
-        normalizer: Which answers are the same.
+        answers: The answers, shape ``(..., n_rounds)``, None where missing.
+        normalizer: The normalizer that compares answers.
 
     Returns:
         The numbers, same shape; NaN for an answer that is missing or cannot be read.
@@ -63,13 +63,13 @@ def answer_ids(answers: npt.NDArray[np.object_], normalizer: Normalizer) -> Floa
 
 
 class _VoteTally:
-    """Votes by answer while rounds go by, of many questions at once; every sum is added up in the order of the rounds.
+    """Running counts of votes by answer, for many questions at once.
 
     Attributes:
         counts: The votes of each answer so far, shape ``(n_questions, n_answers)``.
-        first: Those of the leading answer, shape ``(n_questions,)``.
-        second: Those of the runner-up, same shape; 0 where there is no second answer.
-        total: Those of all answers, same shape.
+        first: Votes of the leading answer, shape ``(n_questions,)``.
+        second: Votes of the runner-up, same shape; 0 without a second answer.
+        total: Votes of all answers, same shape.
     """
 
     def __init__(self, ids: Floats, weights: Floats | None) -> None:
@@ -83,7 +83,7 @@ class _VoteTally:
         self.first, self.second, self.total = (np.zeros(len(ids)) for _ in range(3))
 
     def over_rounds(self, value: Callable[[_VoteTally], Floats]) -> Floats:
-        """Return `value` of the tally after each round, shape ``(n_questions, n_rounds)``; NaN before the first vote."""
+        """Return `value` after each round, shape ``(n_questions, n_rounds)``; NaN before the first vote."""
         out = np.full(self._ids.shape, np.nan)
         begun = np.zeros(len(self._ids), dtype=np.bool_)
         for r in range(self._ids.shape[1]):
@@ -93,7 +93,7 @@ class _VoteTally:
         return out
 
     def _add(self, given: Positions, votes: Floats, voted: Mask) -> None:
-        """Add one vote to each question; no answer loses votes, so the leaders follow from the answer that gains one."""
+        """Add one vote to each question; counts only grow, so the leaders are updated from the new vote."""
         count = self.counts[self._rows, given] + votes
         self.counts[self._rows, given] = count
         self.total += votes
@@ -128,9 +128,10 @@ def _posterior_beta(tally: _VoteTally) -> Floats:
 
 @lru_cache(maxsize=8)
 def _beta_table(n: int) -> Floats:
-    """Return P(p > 1/2) for a Beta(a + 1, b + 1), by a + b and a, shape ``(n + 1, n + 1)``.
+    """Return P(p > 1/2) for a Beta(a + 1, b + 1) at index (a + b, a), shape ``(n + 1, n + 1)``.
 
-    It is P(Binomial(a + b + 1, 1/2) <= a), the mean of the same with one vote less for either: so it is exact.
+    It equals P(Binomial(a + b + 1, 1/2) <= a), which is the mean of the two entries with one vote less, so the table is
+    exact.
     """
     table = np.zeros((n + 1, n + 1))
     table[0, 0] = 0.5
@@ -142,7 +143,7 @@ def _beta_table(n: int) -> Floats:
 
 
 def _evidence(tally: _VoteTally) -> Floats:
-    """Return the log of the prior-posterior ratio at p = 1/2 for the leading answer's share p of the first two.
+    """Return the log of the prior-posterior ratio at p = 1/2, for the leading answer's share p against the runner-up.
 
     The prior is uniform, and the posterior density of a Beta(a + 1, b + 1) at 1/2 is (a + b + 1)! / (a! b! 2**(a + b)).
     """
@@ -153,7 +154,7 @@ def _evidence(tally: _VoteTally) -> Floats:
 
 
 def _posterior_dirichlet(tally: _VoteTally) -> Floats:
-    """Return P(the leading answer has the largest share), with a uniform prior over the shares of the answers seen."""
+    """Return P(the leading answer has the largest share), with a uniform prior over the seen answers' shares."""
     top = -np.sort(-tally.counts, axis=1)[:, :_MOST_FREQUENT]
     unique, inverse = np.unique(top, axis=0, return_inverse=True)
     values = np.array([_largest_share(tuple(row[row > 0].astype(int).tolist())) for row in unique])
@@ -237,7 +238,7 @@ def vote_signal(name: str, ids: Floats, weights: Floats | None = None) -> Floats
 
     Args:
         name: The signal.
-        ids: From `answer_ids`, shape ``(..., n_rounds)``.
+        ids: Result of `answer_ids`, shape ``(..., n_rounds)``.
         weights: For a weighted vote, the weight of each answer, same shape; an answer with NaN does not vote.
     """
     if name == ANSWER_ID:

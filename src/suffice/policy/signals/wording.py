@@ -1,4 +1,4 @@
-"""Signals from words: how satisfied a critic sounds, and how much of a draft is in its contexts.
+"""Signals from words: a critic's praise, and the share of a draft's words that occur in its contexts.
 
 Both are simple counts for choosing among drafts, free and without labels; the complete word lists are below.
 """

@@ -59,11 +59,11 @@ class Certificate(Result):
         confidence: 1 - delta.
         method: The test.
         p_value: The p-value of the chosen policy.
-        level: The largest p-value that certifies: delta, or a share of it.
+        level: The largest p-value that still certifies a policy: delta, or a share of delta.
         procedure: `fixed-sequence` or `bonferroni`.
         family: The tested family, in words.
         family_size: Number of policies in it.
-        position: Position of the chosen one in the test order, from 0.
+        position: Position of the chosen policy in the test order, from 0.
         sequence: The family in test order: rule, p_value, certified, mean loss and calls.
         n: Certification questions.
         n_failed: Questions whose recording failed.
@@ -73,9 +73,9 @@ class Certificate(Result):
         question_ids: Hashes of the ids of the certification questions, sorted.
         question_texts: Hashes of their normalised texts, sorted; empty where the texts were not recorded.
         notes: Notes for the reader.
-        versions: Of the software.
-        leave_out_failed: Whether failed questions are left out, as in certificates from before 0.4; otherwise each
-            counts as lost.
+        versions: Versions of the software.
+        leave_out_failed: True to leave out failed questions (certificates from before 0.4 do); False to count each as
+            lost.
         seed: Seed of the betting order in certificates from before 0.4; None = order by the hash of the questions'
             names.
         suspended: The reason and time of its suspension, as `suffice watch` reports it; empty if it is not suspended.
@@ -164,7 +164,7 @@ class Certificate(Result):
         return f"{text}, so it says nothing about such" if text and self.leave_out_failed else text
 
     def plot(self) -> Chart:
-        """Return the chart of the family: the mean loss of each policy against its mean calls, beside epsilon."""
+        """Return the chart of the family: each policy's mean loss against its mean calls, with a line at epsilon."""
         return family_chart(
             self.sequence,
             self.epsilon,
@@ -234,7 +234,7 @@ def figures_text(figures: Mapping[str, float | None], metric: str) -> str:
 
 
 def family_chart(sequence: Sequence[Mapping[str, Any]], epsilon: float, kind: str, chosen: int | None) -> Chart:
-    """Return the mean loss of each policy on the certification questions against its mean calls, beside epsilon."""
+    """Chart each policy's mean loss on the certification questions against its mean calls, with a line at epsilon."""
     data = [
         {
             "policy": member["rule"],

@@ -50,7 +50,7 @@ def threshold_path(policy: Policy, signal: str, values: Iterable[float]) -> Fami
     ['(answer_stable >= 1) & (p_correct > 0.75)', '(answer_stable >= 1) & (p_correct > 0.5)']
 
     Args:
-        policy: The policy that is varied; its calibrators stay the same.
+        policy: The policy that is varied; its calibrators stay unchanged.
         signal: The signal whose only threshold in the rule is varied.
         values: The thresholds, finite, in any order.
 
@@ -159,7 +159,7 @@ def arranged(family: Family, tune: Recording, claim: Claim, cheapest: str = "cal
 
 
 def _useful(measured: MeasuredLosses, cheapest: str) -> list[int]:
-    """Return the positions of the members that save something, without those that behave like an earlier one on every question."""
+    """Return the positions of members that save something and do not act like an earlier member on every question."""
     spent, baseline = measured.spent(cheapest)
     saving = [place for place, costs in enumerate(spent) if costs.mean() < baseline.mean()]
     first = {(measured.values[place].tobytes(), spent[place].tobytes()): place for place in reversed(saving)}
@@ -167,7 +167,9 @@ def _useful(measured: MeasuredLosses, cheapest: str) -> list[int]:
 
 
 def refuse_used_questions(family: Family, claim: Claim, recording: Recording) -> Selected:
-    """Raise if a certification question was used to fit or choose the family, the baseline or recorded models; return what was checked.
+    """Raise if a certification question was already used; return the checked questions.
+
+    A question was used if it fitted or chose the family, the baseline or the recorded models.
 
     Raises:
         ConfigMismatchError: A certification question was used before, or a policy with fitted state does not name the

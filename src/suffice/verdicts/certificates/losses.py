@@ -57,9 +57,10 @@ class Claim:
             policy, `closed_book` or an oracle.
         orders: Number of random orders of a question's independent samples over which its loss is averaged; None = 100,
             and the recorded order for rounds that follow one another.
-        leave_out_failed: Leave out the questions whose recording failed, and say so; otherwise each counts as lost (a loss
-            of 1), because the cause of the failure may be something that a policy changes.
-        repeated: Whether rows repeat questions, whose loss is then a mean and not 0 or 1; `averaged_over` sets it.
+        leave_out_failed: True to leave out questions whose recording failed, with a note; False to count each as a loss
+            of 1, because the policy may change the cause of the failure.
+        repeated: Whether several rows record the same question; its loss is then a mean and no longer 0 or 1.
+            `averaged_over` sets it.
     """
 
     epsilon: float
@@ -112,11 +113,11 @@ class Claim:
 
     @property
     def binary(self) -> bool:
-        """True if the harm can only be 0 or 1 by the definition of the metric, and is not a mean over orders or rows."""
+        """True if the metric only allows a harm of 0 or 1, and the harm is not a mean over orders or rows."""
         return self.orders is None and not self.repeated and (self.metric in BINARY_METRICS or ">" in self.metric)
 
     def reference_p_values(self, losses: Floats) -> Floats:
-        """Return the Hoeffding-Bentkus p-value of each row, which is the test for `harm` and a comparison for `net`."""
+        """Return the Hoeffding-Bentkus p-value of each row: the test itself for `harm`, only a comparison for `net`."""
         mean, n = losses.mean(axis=-1), losses.shape[-1]
         if self.loss == "net":  # shifted to [0, 1]
             return hoeffding_bentkus_p_value((mean + 1) / 2, n, (self.epsilon + 1) / 2)
@@ -130,7 +131,10 @@ class Claim:
         return f"Hoeffding-Bentkus{', binary' if self.binary else ''} (Angelopoulos et al. 2021)"
 
     def p_values(self, losses: Floats, level: float) -> Floats:
-        """Return the p-value of each row of losses, shape ``(n_policies, n_questions)``, in the order of betting."""
+        """Return the p-value of each row of losses, which the test bets on in the given order.
+
+        The losses have shape ``(n_policies, n_questions)``.
+        """
         if self.loss == "net":
             return net_p_value(losses, self.epsilon, level=level)
         return self.reference_p_values(losses)
@@ -138,11 +142,11 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredLosses:
-    """A family on recorded questions, in the order of betting.
+    """Losses of a family's policies on recorded questions, in the order in which the test bets on the questions.
 
     Attributes:
-        losses: Losses of the claim's kind, the largest that is possible where something is unknown, shape
-            ``(n_policies, n_questions)``; 1 where the recording failed, a mean where rows repeat a question.
+        losses: Losses of the claim's kind, shape ``(n_policies, n_questions)``. An unknown loss counts at its largest
+            possible value, a failed recording as 1, and a question with several rows as their mean.
         open: The part of these losses that is due to unknown outcomes, same shape.
         values: The metric under each policy, shape ``(n_policies, n_recorded)``, 0 where unknown: failed questions have none.
         costs: Each of `COST_NAMES` under each policy, shape of `values`; NaN where unknown.
@@ -169,10 +173,10 @@ class MeasuredLosses:
     rivals: tuple[Rival, ...] = ()
 
     def spent(self, cost: str) -> tuple[Floats, Floats]:
-        """Return one of `COST_NAMES`: each policy's, shape ``(n_policies, n_questions)``, and the baseline's.
+        """Return each policy's cost, one of `COST_NAMES`, shape ``(n_policies, n_questions)``, and the baseline's.
 
         Raises:
-            DataError: It was not recorded everywhere.
+            DataError: The cost was not recorded for every question.
         """
         ours, theirs = self.costs[cost], self.baseline_costs[cost]
         if np.isnan(ours).any() or np.isnan(theirs).any():
@@ -229,7 +233,7 @@ def measure_losses(
     order_of_recorded = recorded.order(_ORDER_SALT)
 
     def in_order(rows: Sequence[Floats]) -> Floats:
-        """Return the means of all questions with a row that did not fail; the last row is the baseline's."""
+        """Average each row over the rows of a question that did not fail; the last row is the baseline's."""
         means: Floats = recorded.means(np.stack(rows), failed=np.nan)[..., order_of_recorded]
         return means
 
@@ -283,7 +287,7 @@ def _baseline_of(recording: Recording, claim: Claim, policies: Sequence[Policy])
 
 
 def _rule_baseline(recording: Recording, rule: str, policies: Sequence[Policy]) -> Policy:
-    """Return a rule as a baseline with the selector of the policies, so that the loss is not one between selectors.
+    """Return a rule as a baseline with the policies' selector, so that the loss does not compare selectors.
 
     Raises:
         DataError: The policies have several selectors.
@@ -307,7 +311,7 @@ def _repeated_notes(questions: Questions) -> list[str]:
 
 
 def _missing_notes(measured: Sequence[PolicyLoss], questions: Questions) -> list[str]:
-    """Return notes on the number of unknown outcomes: of all questions, and because a policy goes on past the recording."""
+    """Return notes on unknown outcomes: how many there are, and how many lie beyond the recorded rounds."""
     unknown = np.any([loss.low < loss.high for loss in measured], axis=0)
     n_unknown = int((questions.means(unknown, failed=0.0) > 0).sum())
     notes = [unknown_text(n_unknown, questions.units.n_units)] if n_unknown else []

@@ -51,7 +51,7 @@ def rejected(p_values: npt.ArrayLike, delta: float, procedure: ProcedureName) ->
     [True, False, False, True]
 
     Args:
-        p_values: In test order, shape ``(..., m)``.
+        p_values: The p-values in test order, shape ``(..., m)``.
         delta: Family-wise error, in (0, 1).
         procedure: One of `PROCEDURES`.
     """
@@ -61,7 +61,7 @@ def rejected(p_values: npt.ArrayLike, delta: float, procedure: ProcedureName) ->
 
 
 def questions_needed(losses: Floats, claim: Claim, level: float, *, rng: int = 0) -> int | None:
-    """Return about how many questions would bring the p-value to `level` four times in five.
+    """Estimate how many questions would bring the p-value to `level` in four of five cases.
 
     It assumes that losses stay distributed as observed: sets of other sizes are resampled from them, and the size is
     found by doubling and bisection.  This is a rough guide, because the observed losses are only a sample.

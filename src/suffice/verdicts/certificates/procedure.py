@@ -34,7 +34,7 @@ _CLAIMED = ("epsilon", "confidence", "metric", "loss", "leave_out_failed")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """The questions that certifying one more policy would take.
+    """The number of questions that certifying one more policy would take.
 
     Attributes:
         rule: The policy: in a fixed sequence the first that failed, otherwise the one with the smallest p-value.
@@ -60,10 +60,10 @@ class Certification(Result):
         claim: The claim that was tested.
         family: The tested policies, in this order.
         procedure: The procedure by which several tests share delta.
-        level: The largest p-value that certifies.
-        p_values: Of each policy, shape ``(n_policies,)``.
-        reference: For net losses the p-values of Hoeffding-Bentkus on (L + 1) / 2, for comparison only; for harm the
-            same as `p_values`.
+        level: The largest p-value that still certifies a policy.
+        p_values: The p-value of each policy, shape ``(n_policies,)``.
+        reference: Hoeffding-Bentkus p-values. For net losses they are computed on (L + 1) / 2 and serve as a comparison
+            only; for harm they equal `p_values`.
         certified: Mask of the certified policies, same shape.
         measured: Losses, values and calls on the certification set.
         policy: The cheapest certified policy with its certificate; None if there is none.
@@ -124,13 +124,13 @@ class Certification(Result):
         )
 
     def _open(self, place: int, before: str = "; ", after: str = "") -> str:
-        """Return the unknown part of a policy's loss in words, between two texts; empty if nothing is unknown."""
+        """Return the unknown part of a policy's loss, between `before` and `after`; empty if nothing is unknown."""
         text = open_text(float(self.measured.open[place].mean()))
         return f"{before}{text}{after}" if text else ""
 
     @property
     def _open_of_next(self) -> str:
-        """The unknown part of the loss of the first policy that was not certified, in words."""
+        """The unknown part of the first uncertified policy's loss, in words."""
         rules = [str(policy.rule) for policy in self.family.policies]
         return "" if self.need is None else self._open(rules.index(self.need.rule))
 
@@ -173,7 +173,7 @@ class Certification(Result):
         return f"about {need.questions:,} questions needed {about}"
 
     def plot(self) -> Chart:
-        """Return the chart of the family: the mean loss of each policy against its mean calls, beside epsilon."""
+        """Return the chart of the family: each policy's mean loss against its mean calls, with a line at epsilon."""
         chosen = None if self.certificate is None else self.certificate.position
         return family_chart(self.sequence, self.claim.epsilon, self.claim.kind, chosen)
 
@@ -296,7 +296,7 @@ def certify(
     claim = claim.averaged_over(recording, family.policies)
     used = refuse_used_questions(family, claim, recording)
     measured = measure_losses(recording, family.policies, claim, rivals_by=cheapest)
-    measured = replace(measured, notes=(*measured.notes, *used.notes))
+    measured = replace(measured, notes=(*recording.reading_notes, *measured.notes, *used.notes))
     level = level_of(procedure, len(family.policies), claim.delta)
     p = claim.p_values(measured.losses, level)
     certified = rejected(p, claim.delta, procedure)

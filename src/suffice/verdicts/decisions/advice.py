@@ -1,4 +1,4 @@
-"""Advice: one sentence with a verb, the few figures behind it, and the trial that more questions can extend."""
+"""Advice: one sentence beginning with a verb, a few figures, and the trial that more questions can extend."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ _MOST_ROWS = 5
 
 @dataclass(frozen=True, slots=False, kw_only=True)
 class Advice(Result):
-    """Advice about a loop, with its certainty and the figures behind it.
+    """Advice about a loop, with its certainty and the figures that support it.
 
-    Every figure is of the verdict part: questions that neither chose nor fitted a candidate.
+    Every figure is computed on the verdict part: the questions that were not used to choose or fit a candidate.
 
     Attributes:
         trial: The declared question and the evidence.
@@ -72,7 +72,7 @@ class Advice(Result):
         return self.trial.chosen
 
     def knows(self, recording: Recording) -> bool:
-        """Return whether the trial has already used a question of the recording, by its id.
+        """Return whether the trial has already used one of the recording's questions, compared by id.
 
         That does not show that the recording comes from the same loop, which may have been asked the same questions.
         """
@@ -130,14 +130,14 @@ class Advice(Result):
         return candidate_figures(self.trial)
 
     def plot(self) -> Chart:
-        """Return the chart of each candidate's change of the metric, with its interval, against its cost."""
+        """Return the chart: each candidate's change of the metric, with its interval, against its cost."""
         from suffice.verdicts.decisions.charts import advice_chart
 
         return advice_chart(self.figures, self.trial, self.now)
 
     @property
     def now(self) -> str:
-        """The baseline of differences, in words."""
+        """The baseline that differences are taken from, in words."""
         if self.trial.against:
             return f"baseline: {self.trial.baseline}"
         return f"now: {self.rounds_text}" if self.rounds_text else "now"
@@ -147,7 +147,7 @@ class Advice(Result):
         return self._table(self._rows(), "What you have, and what you could do")
 
     def tables(self) -> list[Table]:
-        """Return the short table, and one with every candidate."""
+        """Return the short table, and one table with all candidates."""
         costs = self.trial.totals.costs[self.trial.cost]
         everything = sorted(range(len(self.trial.candidates)), key=lambda place: -costs[place])
         twins = twin_table(self.figures, self.trial)
@@ -188,7 +188,7 @@ class Advice(Result):
         """Return the advice that `to_dict` wrote; nothing in it is executed.
 
         Raises:
-            SchemaError: It is not a decision, has another version, or its trial cannot be read.
+            SchemaError: The values are not a decision, have another version, or the trial cannot be read.
         """
         if not isinstance(data, Mapping) or data.get("format") != FORMAT:
             raise SchemaError(f"this is not a decision: the field 'format' must be {FORMAT!r}")
@@ -225,7 +225,7 @@ class Advice(Result):
 
 
 def _verdict_text(trial: Trial) -> str:
-    """Return the advice as one sentence, a verb first."""
+    """Return the advice as one sentence that begins with a verb."""
     totals, place = trial.totals, trial.chosen
     points, judges = f"{100 * trial.max_loss:g} points", counted(totals.n, "question")
     do, show, rule = ("does", "shows", "rules") if totals.n == 1 else ("do", "show", "rule")
@@ -269,7 +269,7 @@ def _verdict_text(trial: Trial) -> str:
 
 
 def _waiting_text(trial: Trial, place: int, shown: str) -> str:
-    """Return why a candidate's complete proof does not count yet, and what to do.
+    """Explain why a candidate's complete evidence does not count yet, and what to do about it.
 
     Args:
         trial: The trial.
@@ -288,7 +288,7 @@ def _waiting_text(trial: Trial, place: int, shown: str) -> str:
 
 
 def _taken_text(trial: Trial, place: int, before: str, after: str) -> str:
-    """Return the number of samples that a vote with a stopping rule takes, between two texts; empty for other candidates."""
+    """Return the mean number of samples that a vote with a stopping rule takes, as text; empty for other candidates."""
     if place not in trial.twinned or not is_vote(trial.candidates[place]):
         return ""
     calls = trial.totals.costs["calls"] / trial.totals.n_recorded
@@ -298,12 +298,12 @@ def _taken_text(trial: Trial, place: int, before: str, after: str) -> str:
 
 
 def _saved_text(trial: Trial, place: int) -> str:
-    """Return the shares of the costs that a candidate saves, and the money."""
+    """Return the share of each cost that a candidate saves, and the money, as text."""
     more = []
     for name in ("calls", "tokens"):
         share = float(trial.totals.saving(name)[place])
         if name != trial.cost and np.isfinite(share):
-            more.append(f"{_percent(share)} of the {name}")
+            more.append(f"{_percent(share)} of the {name}" if share >= 0 else f"for {_percent(-share)} more {name}")
     spent = trial.totals.costs["money"]
     if np.isfinite(spent).all() and spent[-1]:
         more.append(f"USD {1000 * (spent[-1] - spent[place]) / trial.totals.n_recorded:,.2f} per 1,000 questions")
@@ -312,14 +312,14 @@ def _saved_text(trial: Trial, place: int) -> str:
 
 
 def _change_text(trial: Trial, place: int) -> str:
-    """Return a candidate's change of the metric with its interval, in points."""
+    """Return the change of the metric under a candidate, with its interval, in points."""
     mean, low, high = trial.totals.interval()
     # A change is a loss with its sign turned, and so are the ends of its interval.
     return figure((0.0 - mean[place], 0.0 - high[place], 0.0 - low[place]), "+.1f", 100)
 
 
 def _rivals_text(trial: Trial, place: int) -> str:
-    """Return the sentence on rivals that do as well as a candidate without signals; empty if there are none."""
+    """Return a sentence on the signal-free policies that do as well as a candidate; empty if there are none."""
     text = "" if trial.rival is None else f" {_rival_text(trial, place, trial.rival)}"
     gain = tuple(float(ends[place]) for ends in trial.totals.gain_interval())
     if place in trial.twinned and not gain[1] > 0:
@@ -328,7 +328,7 @@ def _rivals_text(trial: Trial, place: int) -> str:
 
 
 def _rival_text(trial: Trial, place: int, rival: int) -> str:
-    """Return what the rival of a candidate gave in these questions, and how far that is from a proof."""
+    """Return a rival's figures on these questions, and how much evidence is missing to prove it."""
     costs = trial.totals.costs[trial.cost]
     better = trial.totals.values[rival] > trial.totals.values[place]
     cheaper = costs[rival] < costs[place]
@@ -347,7 +347,7 @@ def _rival_text(trial: Trial, place: int, rival: int) -> str:
 
 
 def _percent(share: float) -> str:
-    """Return a share in words; a small one is not nothing.
+    """Return a share as a percentage: whole numbers from 1 % on, one significant digit below.
 
     >>> _percent(0.6), _percent(0.004), _percent(-0.12)
     ('60 %', '0.4 %', '-12 %')

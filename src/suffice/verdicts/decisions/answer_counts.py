@@ -1,4 +1,4 @@
-"""Counts of the answers behind a metric, which say whether they could be read and whether the metric could show a loss."""
+"""Counts of answers: can they be read, and can the metric show a loss?"""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class AnswerCounts:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> AnswerCounts:
-        """Return what `to_dict` wrote."""
+        """Read the counts that `to_dict` wrote."""
         numbers: dict[str, Any] = {
             item.name: (float if item.type == "float" else int)(data.get(item.name, 0)) for item in fields(cls)
         }
@@ -159,12 +159,12 @@ class AnswerCounts:
 def why_blind(
     answers: AnswerCounts | None, metric: str, constant: float | None, never_varied: bool, n_units: int
 ) -> str:
-    """Return the reason why a metric cannot show a loss (it does not vary although answers do); empty if it can.
+    """Return why the metric cannot show a loss: it does not vary although answers do; empty if it can.
 
     If all answers are equal, a stop loses nothing under any metric.
 
     Args:
-        answers: Their counts; None in a file from a release that did not count them.
+        answers: Counts of the answers; None in a file from a release that did not count them.
         metric: The declared metric.
         constant: The score, if all answers score the same.
         never_varied: Whether every question scores the same under all candidates and the baseline.
@@ -194,14 +194,14 @@ def why_blind(
 
 
 def _is_of_answers(recording: Recording, metric: str) -> bool:
-    """Return whether a metric was computed from the recorded answers; scores of rounds without one were not."""
+    """Return whether a metric was computed from recorded answers; a score in a round without an answer was not."""
     if not is_computed(metric) or is_agreement(metric):
         return is_agreement(metric)
     return not (outcome(recording, base_name(metric))[_blank(recording)] > 0).any()
 
 
 def _is_given(recording: Recording, metric: str) -> bool:
-    """Return whether a score could be computed but was not, because it is a column of the log or there are no gold answers."""
+    """Return whether a score comes from the log or has no gold answers, although the metric could be computed."""
     if not is_computed(metric) or is_agreement(metric):
         return False
     has_golds = "golds" in recording.table.column_names and any(recording.per_question("golds", []).tolist())
@@ -209,7 +209,7 @@ def _is_given(recording: Recording, metric: str) -> bool:
 
 
 def _says(text: str, golds: Sequence[str]) -> float:
-    """Return 1.0 if a text contains a gold answer as whole words.
+    """Return 1.0 if a text contains a gold answer as whole words, else 0.0.
 
     >>> _says("It is 7, I think", ["7"]), _says("173", ["7"])
     (1.0, 0.0)
@@ -219,13 +219,13 @@ def _says(text: str, golds: Sequence[str]) -> float:
 
 
 def _blank(recording: Recording) -> Mask:
-    """Return which recorded rounds have no answer, shape ``(n_questions, n_rounds)``."""
+    """Return a mask of the recorded rounds without an answer, shape ``(n_questions, n_rounds)``."""
     blank = [[not (isinstance(text, str) and text.strip()) for text in row] for row in recording.answers.tolist()]
     return np.asarray(blank, dtype=np.bool_).reshape(recording.shape) & recording.seen
 
 
 def _read(recording: Recording, texts: list[list[str]], metric: str) -> dict[str, int]:
-    """Return the numbers of answers, of unreadable ones, and of missing ones."""
+    """Count the answers, those that the normalizer cannot read, and those that are missing."""
     if not recording.independent and base_name(metric) != MATCH:
         return {"silent": sum(not (row and row[-1]) for row in texts)}
     ids = recording.answer_ids(recording.metadata.get("normalizer") or DEFAULT_NORMALIZER)
@@ -237,7 +237,7 @@ def _read(recording: Recording, texts: list[list[str]], metric: str) -> dict[str
 
 
 def _scored(recording: Recording, texts: list[list[str]], metric: str) -> dict[str, float]:
-    """Return the number of questions without a gold answer, and the numbers of answers that equal and that contain one."""
+    """Count the questions without a gold answer, and the answers that equal or contain one."""
     name = base_name(metric)
     if is_agreement(metric):
         return {}

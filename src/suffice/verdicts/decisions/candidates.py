@@ -1,15 +1,15 @@
-"""The candidates for advice: every fixed budget, and the rules that the recorded signals allow."""
+"""The candidates for advice: every fixed budget, and every rule whose signals were recorded."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from suffice.common.tables import counted
 from suffice.errors import SufficeError
-from suffice.evaluation.replay import check_policy, policy_for, reads_round_0
+from suffice.evaluation.replay import check_policy, policy_for
 from suffice.evaluation.replay.outcomes import has_outcome
 from suffice.policy.metrics import METRICS
 from suffice.policy.rules import MajorityOfSamples, Selector, fixed_k
@@ -17,6 +17,7 @@ from suffice.policy.rules.algebra import Threshold
 from suffice.policy.rules.named import WINDOWS, adaptive_consistency, esc, settled
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
+from suffice.verdicts.decisions.gates import gate_of, gate_rules, is_closed_book
 
 _OPTIONAL_SIGNALS = ("answer_stable", "answer_margin", "critic_approved", "semantic_distance")
 """Signals of candidates that a log may lack."""
@@ -30,9 +31,15 @@ _QUANTILES = (0.25, 0.5)
 
 
 def candidates(
-    tune: Recording, metric: str, selector: Selector, *, highest: int, start_round: int = 1
+    tune: Recording,
+    metric: str,
+    selector: Selector,
+    *,
+    highest: int,
+    start_round: int = 1,
+    signals: Sequence[str] = (),
 ) -> tuple[tuple[Policy, ...], tuple[str, ...]]:
-    """Return the policies that may be advised, and notes on the rules that the recording does not allow.
+    """Return the policies that may be advised, and notes on rules that lack recorded signals.
 
     They depend only on the recorded columns and on tune questions, where calibrators and thresholds are fitted.
 
@@ -43,10 +50,15 @@ def candidates(
         selector: The selector of all candidates.
         highest: The highest round of all questions; tune questions alone may be shorter.
         start_round: The first round of the loop.
+        signals: Columns that are a confidence in the answer of round 0; see `gate_rules`.
     """
     policies = [
         policy_for(tune, fixed_k(k), max_rounds=k, start_round=start_round, selector=selector, name=f"fixed_k({k})")
         for k in range(1, highest)
+    ]
+    policies += [
+        policy_for(tune, rule, max_rounds=highest, start_round=0, selector=selector, name=label)
+        for label, rule in gate_rules(tune, metric, signals)
     ]
     untried: dict[str, list[str]] = {}
     for rule in _votes(highest) if tune.independent else _rules(tune):
@@ -62,7 +74,7 @@ def candidates(
 
 
 def change_text(policy: Policy, highest: int | None) -> str:
-    """Return the change that a policy means for the loop, beginning with a verb.
+    """Return how a policy would change the loop, as text beginning with a verb.
 
     >>> change_text(Policy(rule=fixed_k(3), max_rounds=3), 5), change_text(Policy(rule=fixed_k(3), max_rounds=3), None)
     ('lower the cap from 5 to 3', 'lower the cap to 3')
@@ -77,20 +89,23 @@ def change_text(policy: Policy, highest: int | None) -> str:
     """
     if is_vote(policy):
         return _vote_change(policy, highest)
+    if is_closed_book(policy):
+        return "never retrieve, and answer from round 0"
     if is_fixed_budget(policy):
         return f"lower the cap{'' if highest is None else f' from {highest}'} to {policy.max_rounds}"
-    if reads_round_0(policy.rule):
-        return f"answer without retrieval when {policy.rule}"
+    gate = gate_of(policy)
+    if gate is not None:
+        return f"answer from round 0, without retrieval, when {gate}"
     return f"stop by {policy.label}" if policy.label.isidentifier() else f"stop when {policy.rule}"
 
 
 def is_fixed_budget(policy: Policy) -> bool:
-    """Return whether a candidate is only a smaller cap.
+    """Return whether a candidate only lowers the loop's cap, or never retrieves.
 
     >>> is_fixed_budget(Policy(rule=fixed_k(3), max_rounds=3)), is_fixed_budget(Policy(rule="tasr"))
     (True, False)
     """
-    return policy.rule == fixed_k(policy.max_rounds)
+    return policy.rule == fixed_k(policy.max_rounds) or is_closed_book(policy)
 
 
 def is_vote(policy: Policy) -> bool:
@@ -103,7 +118,7 @@ def is_vote(policy: Policy) -> bool:
 
 
 def _vote_change(policy: Policy, highest: int | None) -> str:
-    """Return `change_text` of a vote."""
+    """Return `change_text` for a candidate that votes."""
     rule = policy.rule
     if is_fixed_budget(policy):
         return f"ask for {counted(policy.max_rounds, 'sample')}{'' if highest is None else f' instead of {highest}'}"
@@ -120,7 +135,7 @@ def _vote_change(policy: Policy, highest: int | None) -> str:
 
 
 def _votes(highest: int) -> Iterator[str]:
-    """Yield the text of each rule that stops a vote among at most `highest` samples."""
+    """Yield the texts of the rules that stop a vote among at most `highest` samples."""
     yield f"settled({highest})"
     yield from (f"lead({k})" for k in _LEADS if k < highest)
     yield "adaptive_consistency"
@@ -128,7 +143,7 @@ def _votes(highest: int) -> Iterator[str]:
 
 
 def _signals_with_values(tune: Recording) -> set[str]:
-    """Return the signals that have a value somewhere."""
+    """Return the signals that are defined in at least one round."""
     return {name for name in tune.names("signal") if np.isfinite(tune.column(name)).any()}
 
 

@@ -27,10 +27,10 @@ _COLOURS = {
 
 
 def advice_chart(figures: Iterable[CandidateFigures], trial: Trial, now: str) -> Chart:
-    """Return the mean change of the metric with its interval against the mean cost, beside the largest accepted loss.
+    """Chart mean change of the metric, with intervals, against mean cost, with a line at the largest accepted loss.
 
     Args:
-        figures: Of all candidates.
+        figures: The figures of all candidates.
         trial: The trial, with the declaration and the costs of the baseline.
         now: The behaviour of the logged loop, in words.
     """

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from suffice.common.tables import Column, Table
+from suffice.verdicts.decisions.gates import RETRIEVALS
 from suffice.verdicts.decisions.trial import Trial
 
 _INTERVAL_LETTERS = 15
@@ -17,23 +18,25 @@ _INTERVAL_LETTERS = 15
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateFigures:
-    """Figures of one candidate on the questions of the verdict.
+    """Figures of one candidate on the questions of the verdict part.
 
     Attributes:
-        policy: Its label.
-        state: `advised`, `proved`, `open`, `loses more`, or `not tested` (on tune questions another one loses as little
-            for less).
-        value: The metric, mean.
+        policy: The candidate's label.
+        state: `advised`, `proved`, `open`, `loses more`, or `not tested` (on tune questions another candidate loses no
+            more and costs less).
+        value: The mean of the metric.
         change: Mean change of the metric against the baseline, and the ends of its interval.
         spent: Mean costs by name; NaN where unknown.
-        saving: Share of what is to be saved; NaN where unknown.
+        saving: Share of the cost to save that the candidate saves; NaN where unknown.
         tested: Whether it is in the sequence of tests.
-        needed: Approximate number of further questions that would prove it; None if none are needed, or the number is
-            unknown.
-        waits_for: The candidate before it in the order that is still open while its own evidence is complete; else empty.
-        evidence: The highest wealth of the bet that it loses less than the largest accepted loss.
-        twin: The metric of stopping at random, as often at each round; NaN where it is not a tested rule.
-        gain: Its mean gain over that, and the ends of its interval; NaN likewise.
+        needed: Approximate number of further questions that would prove the candidate; None if no more are needed, or
+            the number is unknown.
+        waits_for: The earlier candidate that is still open and delays this one, whose own evidence is complete; empty
+            if there is none.
+        evidence: The highest wealth so far of the bet that the candidate loses less than the largest accepted loss.
+        twin: The metric of the random twin, which stops at random, as often at each round as the candidate; NaN unless
+            the candidate is a tested rule.
+        gain: The candidate's mean gain over the twin, with the ends of its interval; NaN where `twin` is.
     """
 
     policy: str
@@ -55,7 +58,7 @@ class CandidateFigures:
         return self.state == "advised"
 
     def row(self, cost: str, max_loss: float) -> tuple[Any, ...]:
-        """Return the cells of `candidate_columns`."""
+        """Return the candidate's cells for the columns of `candidate_columns`."""
         bar = interval_bar(self.change, max_loss)
         state = "advised, selected here" if self.selected_here else self.state
         if self.state == "open" and (self.waits_for or self.needed):
@@ -63,7 +66,7 @@ class CandidateFigures:
         return (self.policy, self.spent[cost], self.saving, self.value, self.change, state, bar)
 
     def to_dict(self, metric: str) -> dict[str, Any]:
-        """Return JSON-ready values; a loss is a change with its sign turned."""
+        """Return JSON-ready values; a loss is a change with the opposite sign."""
         mean, low, high = (0.0 - end for end in self.change)
         return {
             "policy": self.policy,
@@ -107,7 +110,11 @@ def candidate_figures(trial: Trial) -> list[CandidateFigures]:
             else "not tested",
             value=float(totals.values[place] / n),
             change=(float(0.0 - mean[place]), float(0.0 - high[place]), float(0.0 - low[place])),
-            spent={name: float(sums[place] / n) for name, sums in totals.costs.items()},
+            spent={
+                name: float(sums[place] / n)
+                for name, sums in totals.costs.items()
+                if name != RETRIEVALS or np.isfinite(sums).all()  # most loops have no round 0
+            },
             saving=float(saving[place]),
             tested=place in trial.sequence,
             needed=trial.questions_needed(place) if place in trial.sequence else None,
@@ -134,12 +141,12 @@ def candidate_columns(trial: Trial) -> tuple[Column, ...]:
 
 
 def bar_heading(max_loss: float) -> str:
-    """Return the heading of the column with `interval_bar`, which a page with the chart leaves out."""
+    """Return the heading of the column with `interval_bar`; a page that has the chart leaves the column out."""
     return f"{-100 * max_loss:g} and 0 are |"
 
 
 def twin_table(figures: Iterable[CandidateFigures], trial: Trial) -> Table | None:
-    """Return the table of tested rules beside stopping at random; None if no rule is tested."""
+    """Return the table that compares tested rules with stopping at random; None if no rule is tested."""
     rows = tuple((item.policy, item.value, item.twin, item.gain) for item in figures if not np.isnan(item.twin))
     if not rows:
         return None
@@ -154,7 +161,9 @@ def twin_table(figures: Iterable[CandidateFigures], trial: Trial) -> Table | Non
 
 
 def interval_bar(change: tuple[float, float, float], max_loss: float) -> str:
-    """Return a mean change and its interval as a line of text, empty where undefined; bars: the accepted loss, no change.
+    """Draw a mean change and its interval as a line of text; bars mark the largest accepted loss and no change.
+
+    The line is empty where the change is undefined.
 
     >>> interval_bar((0.0, -0.04, 0.03), 0.02)
     '....[|.o..]....'

@@ -1,9 +1,9 @@
-"""Measure the loss and cost of each candidate, question by question and in sums; unknown outcomes count at their worst."""
+"""Measure the loss and cost of each candidate, per question and in total; an unknown outcome counts at its worst."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
 
@@ -21,9 +21,10 @@ from suffice.evaluation.replay.references import baseline_policy
 from suffice.policy.rounds import Floats, Mask, Positions
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
+from suffice.verdicts.decisions.gates import RETRIEVALS, begins_closed_book
 from suffice.verdicts.losses import Baseline, LossAccount, Questions
 
-SAVABLE = ("calls", "tokens", "money")
+SAVABLE = ("calls", "tokens", "money", RETRIEVALS)
 SLACK = 1e-12
 """The difference up to which two means are equal, since they are sums in another order."""
 _Z = 1.959964  # two-sided 95 %
@@ -34,28 +35,29 @@ _COST_REMEDIES = {
     "calls": "log every round",
     "tokens": "log cost.generator.uncached_tokens, cost.generator.cached_tokens and cost.generator.output_tokens",
     "money": "log the tokens (cost.generator.uncached_tokens, ...), and give prices of every component (prices=..., --prices FILE)",
+    RETRIEVALS: "record round 0, the model alone, beside the rounds with evidence",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """Sums over the units of the verdict part; the baseline is the last row of all but the losses.
+    """Sums over the units of the verdict part; in all but the losses, the last row belongs to the baseline.
 
     Attributes:
         n: Units.
         n_recorded: Units with a row that did not fail: quality and costs are means over these.
         losses: Sum of the largest possible losses, shape ``(n_candidates,)``.
-        open: The part of that sum in which something is unknown, same shape.
-        squares: Sum of the squares of the largest, same shape.
+        open: The part of `losses` that is due to unknown outcomes, same shape.
+        squares: Sum of the squares of the largest possible losses, same shape.
         values: Sum of the metric, shape ``(n_candidates + 1,)``.
         costs: Sums by name in `SAVABLE`, same shape; NaN where some were unknown.
         twins: Sum of the metric of the random twins, shape ``(n_candidates,)``; NaN where there are none.
-        gains: Sum of the smallest possible gains over them, same shape.
-        squared_gains: Sum of the squares of these, same shape.
+        gains: Sum of the smallest possible gains over the random twins, same shape.
+        squared_gains: Sum of the squares of these gains, same shape.
         squared: Sum of the squares of the baseline's metric.
         unknown: Units in which an outcome is unknown under some candidate.
         failed: Units in which a recording failed.
-        unexplained: Units in which nothing says why there are fewer rounds than in others.
+        unexplained: Units with fewer rounds than others and no recorded reason for it.
     """
 
     n: int
@@ -75,7 +77,7 @@ class Totals:
 
     @classmethod
     def start(cls, n_candidates: int) -> Totals:
-        """Return the sums of nothing."""
+        """Return sums over no units, all zero."""
         zeros = np.zeros(n_candidates + 1)
         sums: dict[str, Any] = dict.fromkeys(
             ("losses", "open", "squares", "twins", "gains", "squared_gains"), zeros[1:]
@@ -92,9 +94,9 @@ class Totals:
         return Totals(costs=costs, **sums)
 
     def blocked(self, max_loss: float) -> Mask:
-        """Return a mask of the candidates that no number of such units could prove, shape ``(n_candidates,)``.
+        """Return a mask of the candidates that no number of units like these could prove, shape ``(n_candidates,)``.
 
-        The unknown outcomes alone may lose more than `max_loss`, and the known ones do not make up for that.
+        Their unknown outcomes may lose more than `max_loss`, and their known outcomes do not offset that.
         """
         blocked: Mask = np.minimum(self.open, self.losses) > self.n * max_loss
         return blocked
@@ -126,12 +128,14 @@ class Totals:
         return _normal_interval(self.losses, self.squares, self.n)
 
     def gain_interval(self) -> tuple[Floats, Floats, Floats]:
-        """Return mean gains over the random twins and the ends of their intervals, as `interval` does; NaN without one."""
+        """Return mean gains over the random twins with interval ends, computed as in `interval`; NaN without a twin."""
         return _normal_interval(self.gains, self.squared_gains, self.n_recorded)
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values; an unknown cost is None."""
         costs = {name: None if np.isnan(sums).any() else sums.tolist() for name, sums in self.costs.items()}
+        if costs[RETRIEVALS] is None:  # most loops have no round 0
+            del costs[RETRIEVALS]
         sums = {name: jsonable(getattr(self, name).tolist()) for name in _SUMS}
         counts = {"n": self.n, "squared": self.squared, "unknown": self.unknown, "failed": self.failed}
         counts["unexplained"] = self.unexplained
@@ -149,13 +153,14 @@ class Totals:
         nothing_known = np.full(sums["values"].shape, np.nan)
         costs = {
             name: nothing_known if known is None else np.asarray(known, dtype=np.float64)
-            for name, known in data["costs"].items()
+            for name in SAVABLE
+            for known in [data["costs"].get(name)]
         }
         return cls(**numbers, **sums, squared=float(data["squared"]), costs=costs)
 
 
 def means_note(totals: Mapping[str, Any]) -> list[str]:
-    """Return a note on the means of stored sums, if release 0.4 wrote them: there, rows that failed count as 0."""
+    """Return a note if release 0.4 stored the sums: in its means, rows that failed count as 0."""
     n, failed = int(totals["n"]), int(totals["failed"])
     if not failed or "n_recorded" in totals:
         return []
@@ -168,13 +173,13 @@ def means_note(totals: Mapping[str, Any]) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """Losses of candidates against the baseline on units, and the sums behind the figures.
+    """Losses of candidates against the baseline on units, and the sums that the figures are computed from.
 
     Attributes:
         worst: The largest possible loss of each candidate, shape ``(n_candidates, n_units)``, in [-1, 1].
-        best: The smallest possible loss, same shape; the same where everything is known.
+        best: The smallest possible loss, same shape; equal to `worst` where everything is known.
         order: The order in which the units are bet on, shape ``(n_units,)``; it does not depend on the losses.
-        totals: Sums over the units; what is unknown counts at its worst.
+        totals: Sums over the units; an unknown outcome counts at its worst.
         unpriced: Number of units in which a cost is unknown, by its name.
     """
 
@@ -186,7 +191,7 @@ class Measured:
 
     @property
     def n(self) -> int:
-        """Units."""
+        """The number of units."""
         return self.totals.n
 
     def require_cost(self, name: str) -> None:
@@ -199,7 +204,7 @@ class Measured:
 
 
 def prices_text(prices: Price | Mapping[str, Price] | None) -> str:
-    """Return prices as a text by which they can be compared; empty without prices."""
+    """Return prices as text, so that two price lists can be compared; empty without prices."""
     if prices is None:
         return ""
     if isinstance(prices, Price):
@@ -216,6 +221,7 @@ def measure_candidates(
     prices: Price | Mapping[str, Price] | None = None,
     with_twins: Collection[int] = (),
     orders: int = 1,
+    start_round: int = 1,
 ) -> Measured:
     """Measure the losses of candidates against the baseline.
 
@@ -224,15 +230,17 @@ def measure_candidates(
         policies: The candidates, all with one selector.
         baseline: `recorded` for the logged loop itself, or a rule (`fixed_k(5)`, `full`).
         metric: See `suffice.evaluation.replay.outcome`.
-        prices: For money; None = unknown.
-        with_twins: Places of the candidates that are compared with stopping at random.
-        orders: Of independent samples, over how many random orders the loss of a question is averaged.
+        prices: Prices, to compute money; None = unknown.
+        with_twins: Positions of the candidates that are compared with stopping at random.
+        orders: Number of random orders of a question's independent samples over which its loss is averaged.
+        start_round: The first round of the logged loop.
 
     Raises:
-        CensoredError: The baseline goes on past what was recorded.
+        CensoredError: The baseline needs rounds that were not recorded.
         DataError: The baseline is a budget that no question has.
     """
-    account = _account(recording, policies, baseline, metric, prices=prices, orders=orders)
+    account = _account(recording, policies, baseline, metric, prices=prices, orders=orders, start_round=start_round)
+    of_retrieval = begins_closed_book(recording)
     questions, n_candidates = Questions.of(recording), len(policies)
     recorded = questions.of_recorded()
     n_units = questions.units.n_units
@@ -247,7 +255,7 @@ def measure_candidates(
         scores = recorded.means(np.nan_to_num(run.worst[metric]), failed=np.nan)
         values[place] = scores.sum()
         for name in SAVABLE:
-            spent = recorded.means(run.ledger.spent(name), failed=np.nan)
+            spent = recorded.means(_spent(run, name, of_retrieval=of_retrieval), failed=np.nan)
             costs[name][place] = spent.sum()
             unpriced[name] |= np.isnan(spent)
         return scores
@@ -286,6 +294,15 @@ def measure_candidates(
     return Measured(worst=worst, best=best, order=order, totals=totals, unpriced=lacking)
 
 
+def _spent(run: Run, cost: str, *, of_retrieval: bool) -> Floats:
+    """Return a cost of each question, shape ``(n_questions,)``; without a round 0 the number of retrievals is unknown."""
+    if cost != RETRIEVALS:
+        return run.ledger.spent(cost)
+    if run.rounds is None or not of_retrieval:
+        return np.full(len(run.unrun), np.nan)
+    return np.maximum(run.rounds, 0).astype(np.float64)
+
+
 def _account(
     recording: Recording,
     policies: Sequence[Policy],
@@ -294,9 +311,10 @@ def _account(
     *,
     prices: Price | Mapping[str, Price] | None,
     orders: int,
+    start_round: int,
 ) -> LossAccount:
     """Replay the baseline; return the account of losses against it.  See `measure_candidates`."""
-    like, of_log = policies[0], baseline == "recorded"
+    like, of_log = replace(policies[0], start_round=start_round), baseline == "recorded"
     prepared = PreparedRecording.of(recording, [metric], prices=prices, samples=True)
     reference: Baseline = partial(recorded_run, like=answering_like(like), start_round=like.start_round)
     replayed = [*policies]
@@ -320,7 +338,7 @@ def _refuse_endless(run: Run, prepared: PreparedRecording) -> None:
     """Raise if the baseline is a budget beyond the cap of the recording.
 
     Raises:
-        DataError: It stops nowhere, and the recording ends at its cap.
+        DataError: The baseline never stops within the recording, which ends at its own cap.
     """
     policy = run.policy
     if policy is None or policy.rule.signals != {"round"} or run.reasons.get("rule"):
@@ -333,7 +351,7 @@ def _refuse_endless(run: Run, prepared: PreparedRecording) -> None:
 
 
 def _normal_interval(sums: Floats, squares: Floats, n: int) -> tuple[Floats, Floats, Floats]:
-    """Return means with the ends of their normal 95 % intervals, from sums and sums of squares over n units."""
+    """Return means and the ends of their normal 95 % intervals, given sums and sums of squares over n units."""
     undefined = np.full(len(sums), np.nan)
     if not n:
         return undefined, undefined, undefined

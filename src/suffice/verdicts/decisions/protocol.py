@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -34,12 +34,16 @@ from suffice.recordings.runs import refuse_several_loops
 from suffice.verdicts.decisions.advice import Advice
 from suffice.verdicts.decisions.answer_counts import AnswerCounts
 from suffice.verdicts.decisions.candidates import candidates
+from suffice.verdicts.decisions.gates import RETRIEVALS, begins_closed_book, is_whether_to_retrieve, unnamed_columns
 from suffice.verdicts.decisions.losses import SAVABLE, measure_candidates, prices_text
 from suffice.verdicts.decisions.same_loop import LoopStops, fingerprints, refuse_other_outcomes, rounds_text
 from suffice.verdicts.decisions.trial import Trial
 from suffice.verdicts.losses import base_name, unknown_text
 
 _SALT = "decide:"
+_NAMED = 5
+"""The most columns that a note names."""
+
 _DEFAULTS: Mapping[str, Any] = {
     "max_loss": 0.02,
     "alpha": 0.05,
@@ -67,6 +71,7 @@ def decide(
     leave_out_failed: bool = False,
     previous: Advice | None = None,
     orders: int | None = None,
+    signals: Sequence[str] = (),
 ) -> Advice:
     """Advise whether to keep a loop, lower its cap, or stop by a rule.
 
@@ -87,35 +92,38 @@ def decide(
             None = F1 (EM for multiple choice) where it was measured, else `agreement`.
         max_loss: The largest mean loss that you would accept, in (0, 1), in the unit of the metric; None = 0.02.
         alpha: The risk of false advice, in (0, 1); None = 0.05.
-        cost: The cost to save: `calls` (None), `tokens` or `money`.
+        cost: The cost to save: `calls`, `tokens`, `money`, or, of a log with a closed-book round 0, `retrievals`.  None =
+            `retrievals` if there is one round beside round 0, else `calls`.
         baseline: The baseline of differences: `recorded` (None), the logged loop itself, or a rule (`fixed_k(5)`).
         selector: The selector of candidates and baseline; None = `last`, of independent samples their majority.
         tune: Tune questions, recorded alike; None = `tune_share` of the recording's, by the hash of their names.
-        tune_share: In (0, 1); None = 0.3.
-        prices: For money, one for all language models or by component.
-        leave_out_failed: Leave out questions whose recording failed, and say so.  Otherwise they count as lost, because
-            they may have failed for what a candidate would have changed.
+        tune_share: Share of the tune questions, in (0, 1); None = 0.3.
+        prices: Prices, to compute money: one for all language models, or by component.
+        leave_out_failed: True to leave out questions whose recording failed, with a note.  False counts them as lost,
+            because a candidate may change what made them fail.
         previous: An earlier advice on the same loop.  Its declaration holds, and new questions add to its evidence.
         orders: Number of random orders of independent samples over which a loss is averaged; None = 100, or 1 (the
-            recorded order) where a rule of the loop ended some questions.
+            recorded order) if the loop's own rule stopped some questions.
+        signals: Columns that are a confidence in the answer of round 0: the loop may skip retrieval where one is high, or
+            low if the tune questions show that it falls where answers get better.
 
     Raises:
         DataError: There is nothing to decide, a metric or cost is unknown, or an option is outside its range.
-        CensoredError: The baseline goes on past what was recorded.
+        CensoredError: The baseline needs rounds that were not recorded.
         ConfigMismatchError: The recording belongs to another loop than the earlier advice.
-        UnsettledError: It holds several loops, for instance of two models: `recording.where(model=...)` chooses one.
+        UnsettledError: The recording holds several loops, such as two models: `recording.where(model=...)` chooses one.
         UnknownSignalError: A candidate reads a signal that the questions of the verdict lack.
     """
     given: dict[str, Any] = {"metric": metric, "max_loss": max_loss, "alpha": alpha, "cost": cost, "baseline": baseline}
     given |= {"leave_out_failed": leave_out_failed or None, "orders": orders}
     given |= {"selector": None if selector is None else str(selector)}
     given = {name: value for name, value in given.items() if value is not None}
-    notes: list[str] = []
+    notes: list[str] = [*recording.reading_notes]
     refuse_several_loops(recording, tune)
     if (baseline if previous is None else previous.trial.baseline) in (None, "recorded"):
         recording, tune = without_audits(recording), None if tune is None else without_audits(tune)
     if previous is None:
-        trial, fresh = _begun(recording, given, tune, tune_share, prices=prices, notes=notes)
+        trial, fresh = _begun(recording, given, tune, tune_share, prices=prices, signals=signals, notes=notes)
     else:
         if tune is not None or tune_share is not None:
             raise ConfigMismatchError("the earlier decision has its tune questions: give none, or decide anew")
@@ -138,14 +146,16 @@ def _begun(
     tune_share: float | None,
     *,
     prices: Prices,
+    signals: Sequence[str],
     notes: list[str],
 ) -> tuple[Trial, Recording]:
-    """Declare a trial by tune questions; also return the questions of the verdict.  See `decide` for the arguments.
+    """Declare a trial from tune questions; also return the questions of the verdict part.
 
     Raises:
         DataError: No question is left for the verdict, or there is nothing to decide.
     """
-    declared = {**_DEFAULTS, **({"selector": "majority_of_samples"} if recording.independent else {}), **given}
+    declared = {**_DEFAULTS, **({"selector": "majority_of_samples"} if recording.independent else {})}
+    declared |= {**({"cost": RETRIEVALS} if is_whether_to_retrieve(recording) else {}), **given}
     declared["orders"] = n_orders(recording, given.get("orders") or (1 if recording.cut.any() else None), [])
     share = 0.3 if tune_share is None else tune_share
     _check_options(declared["max_loss"], declared["alpha"], declared["cost"], share)
@@ -155,15 +165,19 @@ def _begun(
     metric = stated or measured_quality(logged)
     if _is_of_answers(metric, logged):
         _require_answers(logged)
-    if int(logged.index[-1]) <= 1:
+    if int(logged.index[-1]) <= 1 and not begins_closed_book(logged):
         raise DataError("every question has a single round: there is nothing to stop earlier. Log every round")
     first, others = _divided(logged, share if tune is None else tune, baseline, notes)
     if tune is not None:
         loop.refuse_other_cap(LoopStops.of(tune))
     selector = parse_selector(declared.pop("selector"))
     highest = int(max(first.index[-1], logged.index[-1]))
-    policies, untried = candidates(first, metric, selector, highest=highest, start_round=loop.start_round)
-    units = measure_candidates(first, policies, baseline, metric, prices=prices, orders=declared["orders"])
+    policies, untried = candidates(
+        first, metric, selector, highest=highest, start_round=loop.start_round, signals=signals
+    )
+    units = measure_candidates(
+        first, policies, baseline, metric, prices=prices, orders=declared["orders"], start_round=loop.start_round
+    )
     units.require_cost(declared["cost"])
     trial = Trial.declare(
         policies,
@@ -173,7 +187,12 @@ def _begun(
         prices=prices_text(prices),
         tune=seen_from(first),
         marks=fingerprints(first, metric),
-        notes=(*untried, *_metric_notes(logged, metric, selector, stated=stated is not None), *_name_notes(logged)),
+        notes=(
+            *untried,
+            *_gate_notes(logged, signals),
+            *_metric_notes(logged, metric, selector, stated=stated is not None),
+            *_name_notes(logged),
+        ),
         **declared,
     )
     fresh = _unseen(logged, others, trial, notes)
@@ -188,10 +207,10 @@ def _begun(
 def _continued(
     recording: Recording, trial: Trial, given: Mapping[str, Any], prices: Prices, notes: list[str]
 ) -> tuple[Recording | None, Prices]:
-    """Check that later questions belong to a trial; return those that are new, if any, and the prices that they have.
+    """Check that later questions belong to a trial; return the new ones (None if there are none) and their prices.
 
     Raises:
-        ConfigMismatchError: They are of another loop, or what is given contradicts the declaration.
+        ConfigMismatchError: The questions come from another loop, or an option contradicts the declaration.
     """
     _refuse_other_declaration(trial, given)
     trial.loop.refuse_others(recording, own_is_baseline=trial.baseline == "recorded")
@@ -207,7 +226,7 @@ def _continued(
 
 
 def _judged(fresh: Recording, trial: Trial, prices: Prices, notes: list[str]) -> Trial:
-    """Return a trial with the evidence of the questions of the verdict.
+    """Add the evidence of the verdict part's questions to a trial.
 
     Raises:
         DataError: The cost to save is unknown.
@@ -221,6 +240,7 @@ def _judged(fresh: Recording, trial: Trial, prices: Prices, notes: list[str]) ->
         prices=prices,
         with_twins=trial.twinned,
         orders=trial.orders,
+        start_round=trial.loop.start_round,
     )
     units.require_cost(trial.cost)
     marks, answers = fingerprints(fresh, trial.metric), AnswerCounts.of(fresh, trial.metric)
@@ -228,7 +248,7 @@ def _judged(fresh: Recording, trial: Trial, prices: Prices, notes: list[str]) ->
 
 
 def _logged(recording: Recording, baseline: str, leave_out_failed: bool, notes: list[str]) -> Recording:
-    """Return the questions that count; if the baseline is the logged loop itself, only with the rounds that it ran."""
+    """Return the questions that count; if the baseline is the logged loop itself, only the rounds that the loop ran."""
     logged = uncut(recording) if baseline == "recorded" else recording
     failed = logged.failed
     if not leave_out_failed or not failed.any():
@@ -240,7 +260,7 @@ def _logged(recording: Recording, baseline: str, leave_out_failed: bool, notes: 
 
 
 def _unseen(logged: Recording, fresh: Mask, trial: Trial, notes: list[str]) -> Recording | None:
-    """Return the new questions that no gate, retriever or other fitted part has seen; None if none is left."""
+    """Return the new questions on which no gate, retriever or other part was fitted; None if no question is left."""
     if not fresh.any():
         return None
     recording = logged.select(fresh)
@@ -256,7 +276,7 @@ def _unseen(logged: Recording, fresh: Mask, trial: Trial, notes: list[str]) -> R
 
 
 def _is_of_answers(metric: str, recording: Recording) -> bool:
-    """Return whether a metric is meaningless without answers: agreement, or one that scores answers and is never above 0."""
+    """Return whether a metric needs answers: agreement, or a score of answers that is never above 0."""
     return is_agreement(metric) or (metric in METRICS and not np.nansum(outcome(recording, metric)))
 
 
@@ -298,7 +318,7 @@ def _refuse_other_declaration(trial: Trial, given: Mapping[str, Any]) -> None:
 
 
 def _same_prices(prices: Prices, trial: Trial, notes: list[str]) -> Prices:
-    """Return the prices if they equal those of an earlier decision, else None, since sums over two price lists make no sense."""
+    """Return the prices if an earlier decision used the same ones, else None, since their sums cannot be added."""
     if prices is None or not trial.prices or prices_text(prices) == trial.prices:
         return prices
     if trial.cost == "money":
@@ -316,7 +336,7 @@ def _check_options(max_loss: float, alpha: float, cost: str, tune_share: float) 
 
 
 def _metric_notes(recording: Recording, metric: str, selector: Selector, *, stated: bool) -> list[str]:
-    """Return notes on a metric that was defined outside of this library."""
+    """Return notes on a metric that is defined outside this library."""
     name = base_name(metric)
     notes = []
     if name in selector.signals:
@@ -330,8 +350,18 @@ def _metric_notes(recording: Recording, metric: str, selector: Selector, *, stat
     return notes
 
 
+def _gate_notes(recording: Recording, signals: Sequence[str]) -> list[str]:
+    """Return a note on columns that may decide whether to retrieve, and were not named."""
+    names = unnamed_columns(recording, signals)
+    if not names:
+        return []
+    return [
+        f"if one of {', '.join(names[:_NAMED])} is a confidence in round 0's answer, --signal NAME lets it decide, too"
+    ]
+
+
 def _name_notes(recording: Recording) -> list[str]:
-    """Return a note on how questions are identified, if that is not by id and text."""
+    """Return a note if questions are identified by something other than their id and text."""
     notes = []
     if not seen_from(recording).texts:
         notes.append("the texts of the questions are not on record: one that returns under another name counts again")
@@ -343,7 +373,7 @@ def _name_notes(recording: Recording) -> list[str]:
 
 
 def _divided(recording: Recording, tune: Recording | float, baseline: str, notes: list[str]) -> tuple[Recording, Mask]:
-    """Return tune questions, and a mask of the recorded questions that are not among them, shape ``(n_questions,)``."""
+    """Choose the tune questions; return them and a mask of all other questions, shape ``(n_questions,)``."""
     if isinstance(tune, Recording):
         shared = seen_in(recording, seen_from(tune))
         if shared.any():

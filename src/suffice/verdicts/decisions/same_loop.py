@@ -21,15 +21,17 @@ _BLOCK = 65_536  # rows at once, a bound on memory
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopStops:
-    """The rounds at which a loop stops by itself, and its labels.
+    """The rounds at which a loop stops by itself, and the names of its model, prompt and system.
 
     Attributes:
         highest: The highest recorded round.
-        lowest_cap: The lowest round at which a question ended because no more were allowed; 0 if none did.
+        lowest_cap: The lowest round at which a question ended because no more rounds were allowed; 0 if no question
+            did.
         own: Whether the loop stopped some questions by a rule of its own.
-        start_round: 0 where it stopped some at round 0, as a gate does; otherwise round 0 is the closed book beside it.
+        start_round: 0 if the loop stopped some questions at round 0, as a gate does; otherwise round 0 is only a
+            closed-book answer for comparison.
         samples: Whether its rounds are independent answers that vote.
-        labels: Its model, prompt, system and the like, where the recording names them.
+        labels: Names of the loop's model, prompt, system and so on, where the recording contains them.
     """
 
     highest: int
@@ -41,7 +43,7 @@ class LoopStops:
 
     @classmethod
     def of(cls, recording: Recording) -> LoopStops:
-        """Read the stops of the loop from a recording."""
+        """Read from a recording where its loop stops."""
         last, ends = _last_rounds(recording), recording.ends
         capped = last[ends == "max_rounds"]
         lowest_cap = int(capped.min()) if len(capped) else 0
@@ -62,7 +64,7 @@ class LoopStops:
         anything.
 
         Args:
-            recording: Of later questions.
+            recording: The recording of later questions.
             own_is_baseline: Whether the baseline is the logged loop itself.
         """
         other = LoopStops.of(recording)
@@ -102,7 +104,7 @@ class LoopStops:
             )
 
     def refuse_other_cap(self, tune: LoopStops) -> None:
-        """Raise a `ConfigMismatchError` where tune questions come from a loop with another cap."""
+        """Raise a `ConfigMismatchError` if tune questions come from a loop with another cap."""
         if self.lowest_cap and tune.lowest_cap and self.highest != tune.highest:
             raise ConfigMismatchError(
                 f"the tune questions have a cap of {tune.highest}, and the others one of {self.highest}: tune questions must be "
@@ -115,7 +117,7 @@ class LoopStops:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> LoopStops:
-        """Return what `to_dict` wrote."""
+        """Read the stops that `to_dict` wrote."""
         numbers = {name: int(data[name]) for name in ("highest", "lowest_cap", "start_round")}
         labels = {str(name): str(value) for name, value in (data.get("labels") or {}).items()}
         return cls(**numbers, own=bool(data["own"]), samples=bool(data.get("samples", False)), labels=labels)
@@ -126,7 +128,7 @@ def fingerprints(recording: Recording, metric: str) -> dict[str, str]:
 
     Args:
         recording: Recorded rounds.
-        metric: What must not be lost; what is computed from answers is not hashed again.
+        metric: The metric that must not be lost; it is not hashed in addition if it is computed from the answers.
     """
     name, table = metric.split(">", maxsplit=1)[0].strip(), recording.table
     rounds = table.column("round").to_numpy().astype(np.int64)
@@ -148,11 +150,11 @@ def fingerprints(recording: Recording, metric: str) -> dict[str, str]:
 
 
 def refuse_other_outcomes(known: Mapping[str, str], recording: Recording, metric: str) -> None:
-    """Raise a `ConfigMismatchError` where questions of known names have other answers or scores than before.
+    """Raise a `ConfigMismatchError` if a question that was used before now has other answers or scores.
 
     Args:
         known: The `fingerprints` of the earlier questions.
-        recording: What is given now.
+        recording: The questions that are given now.
         metric: See `fingerprints`.
     """
     now = fingerprints(recording, metric)

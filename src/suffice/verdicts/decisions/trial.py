@@ -39,17 +39,18 @@ class Trial:
         baseline: `recorded`, or the text of a rule.
         loop: The stops of the logged loop.
         candidates: All policies that may be advised.
-        sequence: Places of the candidates that are tested, from conservative to cheap, as tune questions order them.
+        sequence: Positions of the tested candidates, from conservative to cheap, in the order that tune questions
+            determine.
         tune: The questions that fixed candidates and sequence; the verdict never counts them.
-        counted: The questions that the evidence is made of; each counts once, whenever it returns.
-        marks: Hashes of answers and scores of both kinds of questions, see `fingerprints`.
+        counted: The questions whose evidence was used; each counts once, however often it is recorded again.
+        marks: Hashes of the answers and scores of the `tune` and `counted` questions, see `fingerprints`.
         below: The evidence that a candidate loses less than `max_loss`.
         above: The evidence that it loses more.
         totals: Sums behind the figures.
         leave_out_failed: Whether questions whose recording failed are left out; otherwise they count as lost.
-        prices: What tokens cost, see `prices_text`; empty if that is unknown.
-        orders: Of independent samples, over how many random orders a loss is averaged; 1 is the stored order.
-        answers: Counts of the answers behind the metric; None in a file of a release that did not count them.
+        prices: The prices of tokens as text, see `prices_text`; empty if unknown.
+        orders: Number of random orders of independent samples over which a loss is averaged; 1 is the stored order.
+        answers: Counts of the answers behind the metric; None in a file from a release that did not count them.
         notes: Notes on the declaration.
     """
 
@@ -110,7 +111,7 @@ class Trial:
 
     @property
     def twinned(self) -> frozenset[int]:
-        """Positions of the tested candidates that are more than a smaller cap, and must beat stopping at random."""
+        """Positions of the tested candidates that do more than lower the cap; these must beat stopping at random."""
         return frozenset(place for place in self.sequence if not is_fixed_budget(self.candidates[place]))
 
     @property
@@ -125,7 +126,7 @@ class Trial:
         marks: Mapping[str, str] | None = None,
         answers: AnswerCounts | None = None,
     ) -> Trial:
-        """Return the trial with the evidence of further units, on which it bets in their own order."""
+        """Add the evidence of further units; the trial bets on them in the order `units.order`."""
         both = [counts for counts in (self.answers, answers) if counts is not None]
         return replace(
             self,
@@ -141,15 +142,16 @@ class Trial:
     def proved(self) -> Mask:
         """Mask of the candidates that are shown to lose less than `max_loss`, shape ``(n_candidates,)``.
 
-        Candidates are tested in order until one is not shown.  A false proof requires a false proof of the first bad
-        candidate, so the risk of any is alpha (fixed-sequence testing; "Learn then test", section 4.1, with evidence
-        that is valid at any time).  Candidates that later questions contradict are excluded, see `contradicted`.
+        Candidates are tested in order, up to the first without complete evidence.  A false proof requires a false proof
+        of the first bad candidate, so the risk of any is alpha (fixed-sequence testing; "Learn then test", section 4.1,
+        with evidence that is valid at any time).  Candidates that later questions contradict are excluded, see
+        `contradicted`.
         """
         return self._before_the_first_failure(self.below.shown(self.alpha) & ~self.contradicted)
 
     @property
     def proved_once(self) -> Mask:
-        """Mask of the candidates that were shown to lose less than `max_loss` after some question so far, same shape."""
+        """Mask of the candidates that were proved to lose less than `max_loss` at some earlier time, same shape."""
         return self._before_the_first_failure(self.below.shown(self.alpha))
 
     def _before_the_first_failure(self, shown: Mask) -> Mask:
@@ -162,10 +164,10 @@ class Trial:
 
     @property
     def waiting_for(self) -> dict[int, int]:
-        """Positions of the candidates whose own evidence is complete, each with the position of the first open candidate before it.
+        """Map the position of each candidate with complete evidence to the first open candidate before it.
 
-        Their proof does not count until the earlier candidate is proved, too: the order keeps the risk of any false
-        advice at `alpha` only if the tests stop at the first candidate that is not shown.
+        Their proof does not count until the earlier candidate is proved, too: the risk of any false advice is at most
+        `alpha` only if the tests stop at the first candidate that is not proved.
         """
         shown = self.below.shown(self.alpha) & ~self.contradicted
         first = next((place for place in self.sequence if not shown[place]), None)
@@ -176,7 +178,9 @@ class Trial:
 
     @property
     def contradicted(self) -> Mask:
-        """Mask of the candidates that were shown to lose less than `max_loss` and have lost more by now, shape ``(n_candidates,)``.
+        """Mask of the candidates that were proved to lose less than `max_loss` but lose more by now.
+
+        Shape ``(n_candidates,)``.
 
         Evidence remains valid if the loss does not change over time; here it seems to have changed.
         """
@@ -196,8 +200,8 @@ class Trial:
     def chosen(self) -> int | None:
         """The position of the candidate that the advice is about; None if there is none.
 
-        The cheapest that saves and is proved; else, of those that are tested, save, and seem to lose less than `max_loss`,
-        the one that the fewest further questions would prove.
+        The cheapest proved candidate that saves.  Without one, the candidate that the fewest further questions would
+        prove, among the tested ones that save and seem to lose less than `max_loss`.
         """
         costs = self.totals.costs[self.cost][:-1]
         loss = self.totals.losses / max(self.totals.n, 1)
@@ -232,7 +236,10 @@ class Trial:
 
     @cached_property
     def unjudged(self) -> str:
-        """The reason why nothing can be judged: the metric cannot show a loss, or too much is unknown of all candidates that save; else empty."""
+        """The reason why nothing can be judged; empty if something can.
+
+        The metric cannot show a loss, or too many outcomes are unknown under all candidates that save.
+        """
         totals, n = self.totals, self.totals.n
         if self.answers is not None and (reason := self.answers.unreadable(self.metric)):
             return reason
@@ -258,7 +265,7 @@ class Trial:
 
     @property
     def unexplained(self) -> str:
-        """The number of questions that have fewer rounds than others for no recorded reason, in words."""
+        """The number of questions with fewer rounds than others and no recorded reason, in words."""
         n = self.totals.unexplained
         have = "has" if n == 1 else "have"
         return f"{n:,} of {counted(self.totals.n, 'question')} {have} fewer than {self.loop.highest} rounds, and the log does not say why"
@@ -273,7 +280,10 @@ class Trial:
         return None if place in self.waiting_for else self._needed_in_order(place)
 
     def _needed_in_order(self, place: int) -> int | None:
-        """Return the largest number of questions that a candidate up to this one needs, since the sequence of tests ends at the first failure."""
+        """Return the largest number of questions that this or an earlier candidate needs.
+
+        The sequence of tests ends at the first failure, so earlier candidates must be proved first.
+        """
         upto = self.sequence[: self.sequence.index(place) + 1]
         shown = self.below.shown(self.alpha) & ~self.contradicted
         numbers = [self.below.more_losses(self.alpha, before) for before in upto if not shown[before]]
@@ -282,9 +292,11 @@ class Trial:
 
     @cached_property
     def rival(self) -> int | None:
-        """The position of the cheapest other fixed budget that has at least the metric of the chosen one and costs no more.
+        """The position of the chosen candidate's rival; None without one.
 
-        A budget that may lose more than `max_loss`, given what is unknown, does not count.
+        The rival is the cheapest other fixed budget whose metric is at least as high and whose cost is no higher.
+
+        A budget does not count if unknown outcomes allow a loss of more than `max_loss`.
         """
         me = self.chosen
         if me is None:
@@ -361,14 +373,16 @@ class Trial:
 
 
 def frontier(losses: Floats, costs: Floats, baseline: float) -> tuple[int, ...]:
-    """Return the positions of the candidates worth testing, from expensive to cheap: no other one loses as little for the same cost.
+    """Return the positions of the candidates worth testing, from expensive to cheap.
+
+    A candidate is worth testing if it is cheaper than the baseline, and no cheaper candidate loses as little.
 
     >>> frontier(np.array([0.0, 0.01, 0.02, 0.3]), np.array([4.0, 3.0, 3.5, 5.0]), 5.0)
     (0, 1)
 
     Args:
-        losses: What each may lose, as tune questions show, shape ``(n_candidates,)``.
-        costs: Mean costs there, same shape.
+        losses: The loss of each candidate on tune questions, shape ``(n_candidates,)``.
+        costs: Mean costs on tune questions, same shape.
         baseline: The mean cost of the baseline, which a candidate must undercut.
     """
     places: list[int] = []

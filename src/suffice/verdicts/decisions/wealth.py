@@ -31,13 +31,14 @@ Prior = Literal["by stake", "even"]
 class Wealth:
     """The capital of gamblers who bet that the mean of losses in [-1, 1] lies below a bound, or above it.
 
-    Each gambler starts with a share of a capital of 1, in proportion to the stake, and stakes a constant share of what is
-    left on every loss; the wealth is what all of them have.  If the mean loss is not on the side that they bet on, the
-    capital of each is a non-negative supermartingale, and so is their sum, for any shares that are fixed beforehand: it
-    ever reaches 1 / alpha with probability at most alpha (Ville's inequality; Waudby-Smith and Ramdas 2024, "Estimating
-    means of bounded random variables by betting", section 4).  "Ever" means that one may look after each loss, and come
-    back with more of them.  A mixture of constant stakes needs neither the number of losses nor their variance, so
-    nothing about it has to be chosen.  Larger stakes have more of the capital because most changes of a loop lose little.
+    Each gambler starts with a share of a capital of 1, in proportion to the stake, and stakes a constant share of the
+    remaining capital on every loss; the wealth is the sum over all gamblers.  If the mean loss is not on the side that
+    they bet on, the capital of each is a non-negative supermartingale, and so is their sum, for any shares that are
+    fixed beforehand: it ever reaches 1 / alpha with probability at most alpha (Ville's inequality; Waudby-Smith and
+    Ramdas 2024, "Estimating means of bounded random variables by betting", section 4).  "Ever" means that one may look
+    after each loss, and come back with more of them.  A mixture of constant stakes needs neither the number of losses
+    nor their variance, so nothing about it has to be chosen.  Larger stakes have more of the capital because most
+    changes of a loop lose little.
 
     >>> import numpy as np
     >>> wealth = Wealth.start(0.02, "below", 1).bet(np.zeros((1, 400)))
@@ -45,14 +46,14 @@ class Wealth:
     (True, 400)
 
     Attributes:
-        bound: In (0, 1), the unit of the losses.
+        bound: The bound on the mean loss, in (0, 1).
         side: `below` to show that the mean loss is smaller than the bound, `above` that it is larger.
-        log_capital: Logarithm of what each gambler has made of a capital of 1, shape ``(n_candidates, n_stakes)``.
+        log_capital: Logarithm of each gambler's capital, if it had started at 1, shape ``(n_candidates, n_stakes)``.
         log_highest: Logarithm of the highest wealth so far, at least 0, shape ``(n_candidates,)``.
         squares: Sum of the squares by which the logarithm of each capital changed, shape of `log_capital`.
-        n: Losses so far.
-        prior: How the capital was shared at the start.  It never changes: other shares after some losses, with the highest
-            wealth so far kept, would break the bound.
+        n: Number of losses so far.
+        prior: The division of the capital at the start.  It never changes: other shares after some losses, with the
+            highest wealth so far kept, would break the bound.
     """
 
     bound: float
@@ -100,7 +101,7 @@ class Wealth:
         """Return the wealth after further losses.
 
         Args:
-            losses: Shape ``(n_candidates, n)``, in [-1, 1], in an order that does not depend on them.
+            losses: Shape ``(n_candidates, n)``, in [-1, 1], in an order that does not depend on the losses.
 
         Raises:
             DataError: A loss is undefined or outside [-1, 1].
@@ -123,19 +124,19 @@ class Wealth:
         return replace(self, log_capital=capital, log_highest=highest, squares=squares, n=n)
 
     def more_losses(self, alpha: float, place: int) -> int | None:
-        """Return the approximate number of further losses with which the bet on a candidate would succeed four times in five.
+        """Estimate how many further losses would make the bet on a candidate succeed in four of five cases.
 
         If losses stay distributed as they were, the capital of a constant stake grows by a normal number of known mean
-        and variance; the best stake counts.  Few losses rarely contain the rare ones, so that the number is computed as
-        if one more loss, the least favourable one, had been seen.
+        and variance; the best stake counts.  A small set of losses often lacks the rare large ones, so the number is
+        computed as if one more loss, the least favourable one, had been seen.
 
         Args:
-            alpha: The risk.
+            alpha: The risk of a false proof.
             place: The candidate.
 
         Returns:
-            None if no number is enough (with that loss the mean is on the other side), more than a million would be
-            needed, or there were no losses yet.
+            The number; None if no number is enough (with that extra loss the mean is on the wrong side of the bound),
+            if more than a million losses would be needed, or if there are no losses yet.
         """
         if not self.n:
             return None

@@ -1,4 +1,4 @@
-"""The fit of calibrators on other questions, by round and by form, beside the rule's quality and calls."""
+"""The calibration of fitted signals on new questions, by round and calibrator, with the rule's quality and calls."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class CalibratorForm:
         by_round: The report for each round that has both a probability and an outcome.
         quality: Mean quality under the rule with this form; NaN without a rule, or if the rule needs rounds that were
             not recorded because another rule ended them.
-        calls: Mean calls under it; NaN likewise.
+        calls: Mean calls under the rule with this form; NaN where `quality` is.
     """
 
     output: str
@@ -59,7 +59,8 @@ class Reliability(Result):
     """Every calibrated signal in every form.
 
     Attributes:
-        forms: All forms; for each signal the form in use comes first: the policy's, else as recorded, else fitted.
+        forms: All forms; for each signal the form in use comes first: the policy's, else the recorded one, else a
+            fitted one.
         target: The outcome that the probabilities predict.
         quality_metric: The metric of `CalibratorForm.quality`.
         rule: The rule whose quality and calls are shown beside the fit.
@@ -73,7 +74,7 @@ class Reliability(Result):
     notes: tuple[str, ...]
 
     def table(self) -> Table:
-        """Return Brier score and calibration error of each form, by round too, beside the rule's quality and calls."""
+        """Return Brier score and calibration error of each form, also by round, with the rule's quality and calls."""
         rounds = sorted({r for form in self.forms for r in form.by_round})
 
         return Table.of(
@@ -121,7 +122,7 @@ class Reliability(Result):
         return bins_table(f"Reliability of {output} ({form.form})", reports, {Column("round"): lambda item: item[0]})
 
     def tables(self) -> list[Table]:
-        """Return the forms, then the reliability of each signal."""
+        """Return the table of forms, then the reliability table of each signal."""
         outputs = dict.fromkeys(form.output for form in self.forms)
         return [self.table(), *(self.reliability_table(output) for output in outputs)]
 
@@ -132,7 +133,10 @@ def bins_table(
     first: Mapping[Column, Callable[[Any], Any]],
     notes: Sequence[str] = (),
 ) -> Table:
-    """Return predicted against observed shares of every bin with rounds; `first` has further columns of (name, bin)."""
+    """Tabulate predicted against observed shares by bin; `first` has further columns of (name, bin).
+
+    Bins without rounds are left out.
+    """
     columns: dict[Column, Callable[[Any], Any]] = {
         **first,
         Column("bin"): lambda item: f"{item[1].low:.1f}-{item[1].high:.1f}",
@@ -160,17 +164,17 @@ def judge_calibrators(
     """Judge calibrated signals on a recording: the policy's, those recorded, and each form fitted on tune questions.
 
     A lower Brier score does not promise a better rule (TASR section 6.3), so the rule's quality and calls are shown
-    beside it: the policy's rule where it reads the signal, else the signal is judged by its fit alone.
+    beside it: the rule is the policy's if it reads the signal; otherwise only the fit is judged.
 
     Args:
         prepared: The recording.
-        policy: The policy; its calibrators are judged, and its rule is run with every form.
+        policy: The policy; its calibrators are judged, and its rule is replayed with every form.
         tune: Tune questions to fit the forms on.
         target: The outcome that the probabilities predict, 0 or 1.
         quality: One of the metrics of `prepared`.
 
     Returns:
-        None where there is no calibrated signal to judge.
+        None if there is no calibrated signal to judge.
     """
     outcomes = right_or_wrong(prepared.recording, target)
     forms: list[CalibratorForm] = []
@@ -210,7 +214,7 @@ def judge_calibrators(
 def _candidates(
     recording: Recording, output: str, *, policy: Policy | None, tune: Recording | None, target: str
 ) -> dict[str, tuple[Floats, Calibrator | None]]:
-    """Return the probabilities by form, the one in use first."""
+    """Return the probabilities of each form, with the form in use first."""
     source, columns = CALIBRATED[output], recording.table.column_names
     candidates: dict[str, tuple[Floats, Calibrator | None]] = {}
     own = [calibrator for calibrator in (policy.calibrators if policy else ()) if calibrator.output == output]
@@ -235,7 +239,7 @@ def _candidates(
 def reports_by_round(
     probabilities: Floats, outcomes: Floats, rounds: Sequence[int]
 ) -> tuple[CalibrationReport, dict[int, CalibrationReport]] | None:
-    """Return how well probabilities match outcomes: over all rounds, and at each round that has both.
+    """Return calibration reports of probabilities: over all rounds, and for each round with probability and outcome.
 
     Args:
         probabilities: Shape ``(n_questions, n_rounds)``; NaN where undefined.
@@ -243,7 +247,7 @@ def reports_by_round(
         rounds: The rounds of the last axis.
 
     Returns:
-        None where no round has both.
+        The reports; None if no round has both a probability and an outcome.
     """
     usable = np.isfinite(probabilities) & np.isfinite(outcomes)
     if not usable.any():
@@ -257,7 +261,7 @@ def reports_by_round(
 def named_reports(
     overall: CalibrationReport, by_round: Mapping[int, CalibrationReport]
 ) -> dict[str, CalibrationReport]:
-    """Return the reports of `reports_by_round` by the names that tables and charts use."""
+    """Name the reports of `reports_by_round` for tables and charts."""
     return {"all rounds": overall, **{f"round {r}": report for r, report in by_round.items()}}
 
 

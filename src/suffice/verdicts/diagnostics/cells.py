@@ -1,4 +1,4 @@
-"""Compare one threshold on the raw margin with one on the calibrated margin, across models and corpora."""
+"""Compare a threshold on the raw margin with a threshold on the calibrated margin, across models and corpora."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class CellRow:
     Attributes:
         cell: Its name.
         n: Questions.
-        calibration: Where `p_correct` comes from: `as recorded`, `cross-fitted`, or why there is none.
+        calibration: The origin of `p_correct`: `as recorded`, `cross-fitted`, or the reason why it is missing.
         mean: Mean of the raw margin over rounds, nats.
-        sd: Its standard deviation.
+        sd: Standard deviation of the raw margin over rounds, nats.
         separation: Mean when right minus mean when wrong, nats.
         raw_stops: Share of questions that the rule on the raw margin stops before their last round.
-        raw_quality: Mean quality under it.
-        raw_calls: Mean calls under it.
+        raw_quality: Mean quality under the rule on the raw margin.
+        raw_calls: Mean calls under the rule on the raw margin.
         stops: Share of questions that the rule on `p_correct` stops before their last round.
         quality: Mean quality under that rule.
         calls: Mean calls under that rule.
@@ -66,13 +66,13 @@ class CellRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellTable(Result):
-    """Cells under one raw and one calibrated threshold.
+    """Cells compared under one raw and one calibrated threshold.
 
     Attributes:
         cells: The cells; the raw threshold is matched in the first one.
         rule: The rule on `p_correct`.
         raw_rule: The same rule with the raw margin instead.
-        raw_threshold: Its threshold, nats.
+        raw_threshold: The threshold of `raw_rule`, nats.
         metric: The metric that says which answers are right.
         quality_metric: The quality.
     """
@@ -112,16 +112,17 @@ class CellTable(Result):
 
 
 def cross_fitted_signal(recording: Recording, output: str = CALIBRATED_NAME, *, target: str = "em") -> Floats:
-    """Return a cross-fitted calibrated signal: each question's map was fitted on other questions, shape ``(n_questions, n_rounds)``.
+    """Return a cross-fitted calibrated signal, shape ``(n_questions, n_rounds)``.
+
+    Each question's calibrator was fitted on other questions.
 
     Questions are divided into folds by the hash of their cluster, so that a recording always has the same folds.  NaN
-    where the
-    raw signal is undefined, or where the other folds have nothing to fit on.
+    where the raw signal is undefined, or where no calibrator can be fitted on the other folds.
 
     Args:
         recording: Recorded rounds with the raw signal and the target.
         output: The calibrated signal.
-        target: The outcome that it predicts.
+        target: The outcome that the signal predicts.
     """
     source = CALIBRATED[output]
     raw, goal = recording.column(source), right_or_wrong(recording, target)
@@ -139,7 +140,7 @@ def cross_fitted_signal(recording: Recording, output: str = CALIBRATED_NAME, *, 
 
 
 def matching_threshold(raw: Floats, fires: Mask) -> float:
-    """Return the raw threshold that fires in as many rounds as another rule; NaN if no round has the signal.
+    """Return the threshold at which the raw signal fires in as many rounds as another rule; NaN without the signal.
 
     >>> import numpy as np
     >>> matching_threshold(np.array([1.0, 2.0, 3.0, 4.0]), np.array([False, False, True, True]))
@@ -147,7 +148,7 @@ def matching_threshold(raw: Floats, fires: Mask) -> float:
 
     Args:
         raw: The raw signal, any shape; NaN where undefined.
-        fires: Where the other rule fires, same shape.
+        fires: Mask of the rounds in which the other rule fires, same shape.
     """
     ordered = np.sort(raw[np.isfinite(raw)])
     if not len(ordered):
@@ -160,19 +161,19 @@ def matching_threshold(raw: Floats, fires: Mask) -> float:
 def compare_cells(
     cells: Mapping[str, Recording], *, rule: Rule | None = None, metric: str = "em", quality: str = "f1"
 ) -> CellTable | None:
-    """Compare the same raw threshold with the same calibrated one in several cells.
+    """Compare one raw threshold with one calibrated threshold in several cells.
 
     The margins of each model have their own scale (TASR section 6.2), so a threshold in nats that fits one cell stops
     too often or too rarely in another; a probability means the same everywhere.
 
     Args:
         cells: Recordings by name, of any sizes; the raw threshold is matched in the first.
-        rule: A rule with one lower bound on `p_correct`; None, or a rule without: TASR.
+        rule: A rule with one lower bound on `p_correct`; for None, or a rule without such a bound, TASR is used.
         metric: The metric that says which answers are right.
         quality: The quality.
 
     Returns:
-        None where the first cell has no margin to match a threshold in.
+        The table; None if the first cell has no margins to match a threshold to.
     """
     rule, literal = _with_floor(rule)
     source = CALIBRATED[CALIBRATED_NAME]
@@ -218,7 +219,7 @@ def compare_cells(
 
 
 def _with_floor(rule: Rule | None) -> tuple[Rule, Threshold]:
-    """Return a rule and its only lower bound on `p_correct`; if it has none, TASR and the bound of TASR."""
+    """Return a rule with its only lower bound on `p_correct`; a rule without one is replaced by TASR with its bound."""
     bounds = [] if rule is None else [item for item in thresholds(rule) if item.name == CALIBRATED_NAME]
     if rule is not None and len(bounds) == 1 and bounds[0].comparison in (">", ">="):
         return rule, bounds[0]
@@ -227,7 +228,7 @@ def _with_floor(rule: Rule | None) -> tuple[Rule, Threshold]:
 
 
 def _p_correct(recording: Recording, target: str) -> tuple[Floats, str]:
-    """Return `p_correct` of a cell, and where it comes from."""
+    """Return `p_correct` of a cell, and its origin."""
     recorded = column_or_nan(recording, CALIBRATED_NAME)
     if np.isfinite(recorded).any():
         return recorded, "as recorded"
@@ -240,7 +241,7 @@ def _p_correct(recording: Recording, target: str) -> tuple[Floats, str]:
 
 
 def _figures(recording: Recording, rule: Rule, quality: str, added: Mapping[str, Floats]) -> tuple[float, float, float]:
-    """Return the `rule_figures` of a rule, NaN if it reads a signal that is undefined everywhere."""
+    """Return the `rule_figures` of a rule; NaN if it reads a signal that is undefined in all rounds."""
     policy = policy_for(recording, rule)
     metrics = [quality] if has_metric(recording, quality) else []
     prepared = PreparedRecording.of(recording, metrics).with_columns(added)

@@ -1,4 +1,4 @@
-"""Spearman's rank correlation of every pair of signals, which shows those that carry the same information."""
+"""Spearman's rank correlation of each pair of signals, to find signals with the same information."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ class Correlations(Result):
 
     Attributes:
         names: The signals.
-        rho: In [-1, 1], row by row; NaN where a signal does not vary there, or fewer than two rounds have both.
-        n: Rounds in which both are defined.
+        rho: The correlations in [-1, 1], as a square matrix; NaN if a signal does not vary in the common rounds, or
+            fewer than two rounds have both.
+        n: Number of rounds in which both signals are defined.
     """
 
     names: tuple[str, ...]
@@ -35,7 +36,7 @@ class Correlations(Result):
         return self.rho[self.names.index(first)][self.names.index(second)]
 
     def table(self) -> Table:
-        """Return the strongest pairs."""
+        """Return the table of the most strongly correlated pairs."""
         pairs = [
             (first, second, self.rho[i][j], self.n[i][j])
             for i, first in enumerate(self.names)
@@ -88,7 +89,7 @@ def correlate(rows: Rows) -> Correlations:
 
 
 def _standardised(ranks: Floats) -> Floats:
-    """Return ranks with mean 0 and length 1; NaN where they do not vary."""
+    """Scale ranks to mean 0 and length 1; NaN where they do not vary."""
     if not len(ranks):
         return np.full(1, np.nan)
     centred = ranks - ranks.mean()

@@ -1,4 +1,4 @@
-"""Diagnose a recording: its signals, calibrators and stops, in one value."""
+"""Diagnose a recording: its signals, calibrators and stops, in one result."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class Diagnosis(Evaluation):
     """The diagnostics of one recording.
 
     Attributes:
-        parts: By name, in the order of the report: `signals`, `correlations`, `drift`, `calibration`, one
-            ``sweep LITERAL`` for each threshold that can move, `types`, `premature`, `floor`, `cells`; those whose
-            inputs are missing are left out.
+        parts: The results by name, in the order of the report: `signals`, `correlations`, `drift`, `calibration`, one ``sweep
+            LITERAL`` for each threshold that can be varied, `types`, `premature`, `floor`, `cells`; those whose inputs
+            are missing are left out.
         metric: The metric that says which answers are right.
         n_rounds: Recorded rounds of all questions.
     """
@@ -94,10 +94,10 @@ def diagnose(
 
     Args:
         recording: Recorded rounds.
-        policy: Whose stops to examine; a rule or its text becomes a policy with the recording's own settings,
-            calibrated on `tune` where it needs that.
+        policy: The policy whose stops are examined; a rule or its text becomes a policy with the recording's own
+            settings, with calibrators fitted on `tune` if it needs them.
         tune: The recording that calibrators are fitted on and that drift is measured from.
-        cells: Other recordings by name, other models or corpora.
+        cells: Recordings of other models or corpora, by name.
         metric: The metric of right answers: `em`, a threshold such as ``f1 > 0.5``, `agreement`, or a column of 0 and 1.
         quality: The metric of the policy's answers; None = `f1` where it was recorded (`em` for multiple choice), else `metric`.
         baseline: The reference of differences in quality: a rule or its text, `full`, `recorded`, or a policy.
@@ -149,7 +149,7 @@ _GATED = f"{KNOWN} > 0.5"
 
 
 def _resolved_policy(recording: Recording, tune: Recording | None, policy: Policy | Rule | str, metric: str) -> Policy:
-    """Return the policy; of a rule one with the recording's settings, calibrated on tune where it needs that."""
+    """Return the policy; a rule becomes a policy with the recording's settings and calibrators fitted on `tune`."""
     if isinstance(policy, Policy):
         return policy
     rule = parse_rule(policy) if isinstance(policy, str) and policy != "full" else policy
@@ -163,7 +163,7 @@ def _resolved_policy(recording: Recording, tune: Recording | None, policy: Polic
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Inputs:
-    """The inputs of `diagnose`, from which its parts are computed; each part notes the inputs that it lacks."""
+    """The inputs of `diagnose`; each part of the diagnosis notes the inputs that it lacks."""
 
     prepared: PreparedRecording
     policy: Policy | None
@@ -231,7 +231,7 @@ class _Inputs:
         return {} if judged is None else {"calibration": judged}
 
     def thresholds(self, policy: Policy, baseline: str | Policy | None, type_column: str) -> dict[str, Result]:
-        """Return the sweep of each threshold that can move, and the part about types of questions."""
+        """Return the sweep of each threshold that can be varied, and the part about question types."""
         run, stopped = run_policy(self.prepared, policy)
         n, quality = self.prepared.n, self.quality
         unmeasured = int(np.isnan(run.values[quality]).sum()) if quality in run.values else n
@@ -263,7 +263,7 @@ class _Inputs:
         return {"types": types}
 
     def _reference(self, baseline: str | Policy | None, policy: Policy) -> Run:
-        """Return the run that types of questions are compared with, by the policy's own selector."""
+        """Return the run that question types are compared with; it uses the policy's own selector."""
         if baseline == RECORDED or (baseline is None and self.prepared.cut.any()):
             return recorded_run(self.prepared, answering_like(policy))
         if not isinstance(baseline, Policy):
@@ -280,7 +280,7 @@ class _Inputs:
         return parts if floor is None else {**parts, "floor": floor}
 
     def cells(self, cells: Mapping[str, Recording]) -> dict[str, Result]:
-        """Return the part about cells, of which the first is the recording."""
+        """Return the part that compares cells; the first cell is the recording itself."""
         rule = None if self.policy is None else self.policy.rule
         table = compare_cells(cells, rule=rule, metric=self.metric, quality=self.quality)
         if table is None:

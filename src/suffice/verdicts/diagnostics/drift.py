@@ -1,4 +1,4 @@
-"""Drift from tune to eval: whether signals still separate, and whether their values have moved."""
+"""Drift from tune to eval questions: changes in the separation and in the values of each signal."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class SignalDrift:
         d_eval_low: Lower end.
         d_eval_high: Upper end.
         delta: `d_eval` - `d_tune`.
-        delta_low: Lower end, both sets drawn independently.
-        delta_high: Upper end.
+        delta_low: Lower end of its interval; both sets are resampled independently.
+        delta_high: Upper end of that interval.
         ks: Largest distance between the two distribution functions of the signal, in [0, 1].
         ks_p: Probability of so large a distance between two sets of independent values, with one value for each
             question.
         undefined_tune: Share of tune rounds in which the signal is undefined.
-        undefined_eval: The same of eval.
+        undefined_eval: Share of eval rounds in which the signal is undefined.
     """
 
     name: str
@@ -54,10 +54,10 @@ class SignalDrift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift(Result):
-    """Every signal that both recordings have (TASR, Table 3).
+    """Drift of every signal that both recordings contain (TASR, Table 3).
 
     Attributes:
-        signals: One for each.
+        signals: The drift of each signal.
         metric: The metric that says which answers are right.
         n_tune: Questions of tune.
         n_eval: Questions of eval.
@@ -71,7 +71,7 @@ class Drift(Result):
     level: float
 
     def table(self) -> Table:
-        """Return Cohen's d on both sets, the difference, and how far the values have moved."""
+        """Return Cohen's d on both sets with its difference, and the distance between the distributions of values."""
         return Table.of(
             f"Drift from tune ({self.n_tune:,} questions) to eval ({self.n_eval:,}), right by {self.metric}",
             [item for item in self.signals if item.undefined_tune < 1 or item.undefined_eval < 1],
@@ -116,7 +116,7 @@ def _distribution(column: Coded, places: Floats) -> Floats:
 
 
 def kolmogorov_p(distance: float, n_first: int, n_second: int) -> float:
-    """Return the probability of so large a distance between two samples of one distribution; NaN where undefined.
+    """Return the probability of at least this distance between two samples of one distribution; NaN where undefined.
 
     >>> round(kolmogorov_p(0.2, 100, 100), 4)
     0.0366

@@ -1,4 +1,4 @@
-"""The effect of a margin floor: the same rule with and without its threshold on a calibrated signal."""
+"""The effect of a margin floor: a rule with and without its threshold on a calibrated signal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from suffice.verdicts.diagnostics.rows import right_or_wrong
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FloorEffect(Result):
-    """Questions by what a floor on a signal changed; shares are of all questions.
+    """Counts of questions by the effect of a floor on a signal; shares are of all questions.
 
     A floor only ever delays a stop, so each question stops where it would without the floor, or later.
 
@@ -30,12 +30,12 @@ class FloorEffect(Result):
         metric: The metric that says which answers are right.
         n: Questions.
         n_unmeasured: Questions left out because the metric is unknown at one of the two answers, or because the rule
-            goes on past where another rule ended their recording.
-        unchanged: The floor did not delay the stop.
-        rescued: Delayed, wrong without the floor and right with it.
-        harmed: Delayed, right without the floor and wrong with it.
-        spent_right: Delayed for nothing: right either way.
-        spent_wrong: Delayed for nothing: wrong either way.
+            needs rounds that were not recorded since another rule had stopped the question.
+        unchanged: Questions whose stop the floor did not delay.
+        rescued: Questions that were delayed, wrong without the floor and right with it.
+        harmed: Questions that were delayed, right without the floor and wrong with it.
+        spent_right: Questions that were delayed without effect: right either way.
+        spent_wrong: Questions that were delayed without effect: wrong either way.
         delta: Paired difference of the share right, with the floor minus without.
         delta_rounds: Paired difference of rounds.
     """
@@ -104,7 +104,7 @@ def compare_floor(
 
     Args:
         prepared: The recording.
-        policy: For instance TASR: ``(answer_stable >= 1) & (p_correct > 0.25)``.
+        policy: A policy with such a floor, for instance TASR: ``(answer_stable >= 1) & (p_correct > 0.25)``.
         metric: The metric that says which answers are right.
         resampling: Settings of the intervals.
     """

@@ -1,6 +1,6 @@
-"""Ways to choose among drafts, with and without calls of a judge: the share of the oracle's gap closed for each call.
+"""Methods to choose among drafts, with and without a judge: the share of the oracle's gap closed per call.
 
-Thresholds are cross-fitted: the questions of a fold are chosen among by thresholds that the other folds selected.
+Thresholds are cross-fitted: the thresholds applied to one fold are selected on the other folds.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _TOKEN_KINDS = ("uncached_tokens", "cached_tokens", "output_tokens")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedRow:
-    """One way to choose a draft.
+    """The figures of one method to choose a draft.
 
     Attributes:
-        name: Of the family.
+        name: Name of the family.
         variants: The distinct thresholds that the folds selected, as text.
         quality: Mean metric of the returned drafts.
         delta: Mean difference to the latest draft.
@@ -62,17 +62,17 @@ class JudgedRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedComparison(Evaluation):
-    """Ways to choose on one recording, under one stopping rule.
+    """Methods to choose a draft, compared on one recording under one stopping rule.
 
     Attributes:
-        rows: In the order given.
+        rows: One for each family, in the given order.
         rule: The stopping rule.
         metric: The metric of quality.
         judge: The column of the judge's marks.
         n_failed: Questions left out because their recording failed.
         last: Mean metric of the latest draft.
-        oracle: Of the best seen one.
-        n_folds: Folds of cross-fitting.
+        oracle: Mean metric of the best seen draft.
+        n_folds: Number of folds of the cross-fitting.
     """
 
     rows: tuple[JudgedRow, ...]
@@ -88,7 +88,7 @@ class JudgedComparison(Evaluation):
         """Return the row of a family.
 
         Raises:
-            DataError: There is nothing under that name.
+            DataError: There is no family of that name.
         """
         for row in self.rows:
             if row.name == name:
@@ -96,7 +96,7 @@ class JudgedComparison(Evaluation):
         raise DataError(f"no row of {name!r}; there are: {', '.join(row.name for row in self.rows)}")
 
     def table(self) -> Table:
-        """Return one row for each way to choose."""
+        """Return one row for each family."""
         last, oracle = (figure(value, ".1f", 100) for value in (self.last, self.oracle))
         return Table.of(
             f"Which draft under {self.rule}: {self.n} questions, last {last}, oracle {oracle}; {self.resampling.text}",
@@ -123,7 +123,7 @@ def _if_defined(estimate: WithInterval) -> WithInterval | None:
 
 @dataclass(frozen=True, slots=True)
 class _Reading(Selector):
-    """A selector of the latest answer that declares the signals of the procedures, so that the view contains them."""
+    """Selects the latest answer, and declares the procedures' signals so that the view contains them."""
 
     names: frozenset[str]
 
@@ -147,7 +147,7 @@ def compare_judged(
     n_folds: int = 5,
     resampling: Resampling = Resampling(),
 ) -> JudgedComparison:
-    """Compare ways to choose among the drafts seen at the stop, with the judge's calls that each makes.
+    """Compare methods to choose among the drafts seen at the stop, with the number of judge's calls of each.
 
     The variant of a family is selected on the other folds: the one with the fewest calls among those that close at
     least 90 % of the gap that the best variant closes there.
@@ -155,15 +155,15 @@ def compare_judged(
     Args:
         recording: Recorded rounds with recorded marks.
         policy: The stopping rule; its selector is not read.
-        families: By name, procedures that differ in a threshold alone.
+        families: Procedures by the name of their family; those of one family differ only in a threshold.
         metric: The metric of quality, a column in [0, 1].
         marks: The column of the judge's marks; None = the metric itself: a judge without error.
-        n_folds: Folds, by the hash of the question's id.
+        n_folds: Number of folds; the hash of a question's id decides its fold.
         resampling: Settings of the intervals, shared by all rows; those of ratios are percentile intervals.
 
     Raises:
-        DataError: Nothing to compare, fewer than two folds or a fold without questions, or a metric that was not
-            measured where a procedure returns an answer.
+        DataError: There is nothing to compare, there are fewer than two folds or a fold without questions, or a metric
+            that was not measured where a procedure returns an answer.
         UnknownSignalError: A procedure reads a signal that was not recorded.
     """
     resampling = replace(resampling, interval="percentile")
@@ -204,7 +204,9 @@ def select_variants(
     metric: str,
     marks: str | None = None,
 ) -> dict[str, tuple[Procedure, ...]]:
-    """Return each family with the one variant that is best on all questions of a dev recording, other questions than those to report on.
+    """Reduce each family to the variant that is best on a dev recording.
+
+    The dev questions must differ from those to report on.
 
     The other arguments and the errors are those of `compare_judged`.
     """
@@ -261,7 +263,7 @@ class _JudgedReference(Reference):
         self._marks, self._paid = (prepared.in_view(values, self._stopped.view) for values in (marks, paid))
 
     def judged_row(self, name: str, variants: Sequence[Procedure], folds: npt.NDArray[np.int64]) -> JudgedRow:
-        """Return the figures of one family, each question's variant selected on the other folds."""
+        """Return the figures of one family, with each question's variant selected on the other folds."""
         by_variant = self.outcomes(variants)
         best = np.array([self.best(*by_variant[:2], folds != fold) for fold in range(int(folds.max()) + 1)])
         value, calls, tokens = (values[best[folds], np.arange(len(folds))] for values in by_variant)

@@ -1,8 +1,8 @@
-"""Choosing among seen drafts with few calls of a judge: procedures over recorded marks.
+"""Procedures that choose among seen drafts with few calls of a judge, applied to recorded marks.
 
 A mark is only known after a call of the judge, so a procedure chooses the drafts to judge by free information (answers,
-distances, a selector), and every call is counted.  Equal drafts share one mark: each distinct draft is judged once.  Families of
-procedures are those whose signals a recording has.
+distances, a selector), and every call is counted.  Equal drafts share one mark: each distinct draft is judged once.
+`draft_families` returns the families whose signals a recording contains.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Choice:
     """The outcome of a procedure: the returned rounds, and its calls.
 
     Attributes:
-        position: The round whose draft to return, shape ``(n_questions,)``; -1 where no seen round has one.
+        position: The round whose draft is returned, shape ``(n_questions,)``; -1 where no seen round has a draft.
         calls: Calls of the judge on each round's draft, shape ``(n_questions, n_rounds)``.
     """
 
@@ -37,7 +37,7 @@ class Choice:
 
 
 class Procedure(ABC):
-    """Chooses among the rounds seen at the stop, and calls a judge for some marks."""
+    """A procedure that chooses among the rounds seen at the stop, and asks a judge for some of the marks."""
 
     __slots__ = ()
 
@@ -69,13 +69,13 @@ class Procedure(ABC):
 
     @property
     def signals(self) -> frozenset[str]:
-        """The signals that it reads."""
+        """The signals that the procedure reads."""
         return frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Unjudged(Procedure):
-    """A selector: no call."""
+    """A procedure that only uses a selector and never asks the judge."""
 
     selector: Selector
 
@@ -85,7 +85,7 @@ class Unjudged(Procedure):
 
     @property
     def signals(self) -> frozenset[str]:
-        """The signals that it reads."""
+        """The signals that the procedure reads."""
         return self.selector.signals
 
     def __str__(self) -> str:
@@ -94,7 +94,7 @@ class Unjudged(Procedure):
 
 @dataclass(frozen=True, slots=True)
 class JudgeAll(Procedure):
-    """Judge every seen draft and return the best, among ties the latest."""
+    """Judge every seen draft and return the best one; among ties, the latest."""
 
     def _choose(self, view: Rounds, candidates: Mask, marks: Floats) -> tuple[Positions, Counts]:
         del view
@@ -106,10 +106,10 @@ class JudgeAll(Procedure):
 
 @dataclass(frozen=True, slots=True)
 class JudgeDistinct(Procedure):
-    """Judge only drafts that differ in meaning: going back from the latest, each draft that is not near a later judged one.
+    """Judge, from the latest draft backwards, each draft that is not near an already judged one.
 
     Attributes:
-        eps: Drafts are near below this cosine distance; 0 = only equal ones are.
+        eps: Two drafts are near if their cosine distance is below this; 0 = only equal drafts are near.
     """
 
     eps: float = 0.0
@@ -125,7 +125,7 @@ class JudgeDistinct(Procedure):
 
     @property
     def signals(self) -> frozenset[str]:
-        """The signals that it reads."""
+        """The signals that the procedure reads."""
         return frozenset(DISTANCES) if self.eps > 0 else frozenset()
 
     def __str__(self) -> str:
@@ -144,13 +144,13 @@ class Ordered(Procedure):
 
     @property
     def signals(self) -> frozenset[str]:
-        """The signals that it reads."""
+        """The signals that the procedure reads."""
         return self.order.signals
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeUntil(Ordered):
-    """Judge in the order of a selector until a mark is good enough; else return the best.
+    """Judge drafts in a selector's order until a mark is good enough; if none is, return the best.
 
     Attributes:
         enough: The mark that ends the judging; 1 is the highest mark in [0, 1].
@@ -173,9 +173,9 @@ class JudgeUntil(Ordered):
 class Halving(Ordered):
     """Successive halving: a selector keeps the better half without a call, then each stage judges the rest once.
 
-    Every stage keeps the better half (rounded up) by the mean of the marks so far, ties by the selector's order, until
-    one is left or there are no more repeated marks.  With one mark for each draft, as a cache gives, that is one stage.
-    Source: sequential halving, Karnin, Koren and Somekh (2013), with a first stage that costs nothing.
+    Every stage keeps the better half (rounded up) by the mean of the marks so far, with ties in the selector's order,
+    until one draft is left or no repeated marks remain.  With only one mark for each draft, as in a cache, there is
+    only one stage.  Source: sequential halving, Karnin, Koren and Somekh (2013), with a first stage that costs nothing.
     """
 
     def _choose(self, view: Rounds, candidates: Mask, marks: Floats) -> tuple[Positions, Counts]:
@@ -199,9 +199,9 @@ class Halving(Ordered):
 
 
 def rank_rounds(selector: Selector, view: Rounds, candidates: Mask) -> Counts:
-    """Return the rank of each candidate if a selector chooses repeatedly among the rest, shape ``(n_questions, n_rounds)``.
+    """Rank the candidates by a selector that chooses repeatedly among the rest, shape ``(n_questions, n_rounds)``.
 
-    0 = the first choice; rounds that are not candidates come last.
+    Rank 0 is the first choice; rounds that are not candidates come last.
     """
     n = len(view)
     ranks = np.full(view.shape, n, dtype=np.int64)
@@ -219,7 +219,7 @@ def _end(view: Rounds) -> Positions:
 
 
 def _only(view: Rounds, candidates: Mask) -> Rounds:
-    """Return the rounds with only the answers of candidates, so that no selector sees the others."""
+    """Return the rounds with the answers of candidates only, so that a selector ignores the other rounds."""
     assert view.answers is not None
     answers = np.full(candidates.shape, None, dtype=object)
     answers[candidates] = np.broadcast_to(view.answers, candidates.shape)[candidates]
@@ -235,7 +235,7 @@ def _better_half(mask: Mask) -> Counts:
 
 
 def _places(mean: Floats, ranks: Counts, rest: Mask) -> Counts:
-    """Return the order of the remaining rounds, by mean mark, then by rank; others come last."""
+    """Return the order of the remaining rounds: by mean mark, then by rank; all other rounds come last."""
     order = np.lexsort((ranks, -mean, ~rest), axis=-1)
     places: Counts = np.empty(order.shape, dtype=np.int64)  # the inverse permutation of the order
     np.put_along_axis(places, order, np.broadcast_to(np.arange(order.shape[-1]), order.shape), axis=-1)
@@ -252,7 +252,7 @@ def _first_equal(view: Rounds, candidates: Mask) -> Positions:
 
 
 def _once_each(calls: Counts, first: Positions) -> Counts:
-    """Merge the calls on equal drafts: their largest number counts once, at the latest judged one of them."""
+    """Merge the calls on equal drafts: their largest number counts once, at the latest of the judged drafts."""
     n = calls.shape[-1]
     # Axis -2 is a round, axis -1 the rounds that it is compared with.
     equal = first[..., :, None] == first[..., None, :]
@@ -281,16 +281,16 @@ EPS = (0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.3)
 
 
 def usable_selectors(recording: Recording) -> list[str]:
-    """Return those of `DRAFT_SELECTORS` whose signals the recording has."""
+    """Return the selectors among `DRAFT_SELECTORS` whose signals the recording contains."""
     return [name for name in DRAFT_SELECTORS if _has_values(recording, parse_selector(name).signals)]
 
 
 def draft_families(recording: Recording, *, judged: bool = True) -> dict[str, tuple[Procedure, ...]]:
-    """Return families of ways to choose, by name: without a judge, and with few calls of one.
+    """Return families of methods to choose a draft, by name: without a judge, and with few calls of one.
 
     Args:
-        recording: The recording; families whose signals it lacks are left out.
-        judged: Whether to include those that ask a judge.
+        recording: The recording; families that read signals which it lacks are left out.
+        judged: Whether to include families that ask a judge.
     """
     names = usable_selectors(recording)
     families: dict[str, tuple[Procedure, ...]] = {name: (Unjudged(parse_selector(name)),) for name in names}
@@ -310,7 +310,10 @@ def draft_families(recording: Recording, *, judged: bool = True) -> dict[str, tu
 
 
 def _has_values(recording: Recording, names: frozenset[str]) -> bool:
-    """Return whether all columns are there, and the nearest of them has a value (drafts five rounds apart may not exist)."""
+    """Return whether all columns exist, and the one with the shortest distance has a value.
+
+    Drafts that are five rounds apart may not exist.
+    """
     if not names <= set(recording.table.column_names):
         return False
     return not names or any(np.isfinite(recording.column(name)).any() for name in names)

@@ -34,7 +34,7 @@ class QuestionGroup:
 
     @classmethod
     def of(cls, mask: Mask, among: Mask, ids: Sequence[str]) -> QuestionGroup:
-        """Return the questions where `mask`, as a share of those where `among`."""
+        """Return the questions in `mask`, with their share of the questions in `among`."""
         n, total = int(mask.sum()), int(among.sum())
         return cls(
             n=n,
@@ -43,7 +43,7 @@ class QuestionGroup:
         )
 
     def examples(self) -> str:
-        """Return the first ids, for tables."""
+        """Return the first ids as text, for tables."""
         more = "" if self.n <= SHOWN_IDS else f", ... ({self.n - SHOWN_IDS} more)"
         return ", ".join(self.question_ids[:SHOWN_IDS]) + more
 
@@ -65,7 +65,7 @@ def fates_table(title: str, fates: Mapping[str, QuestionGroup], heads: tuple[str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrematureStops(Result):
-    """The questions that a policy stopped before their last recorded round.
+    """Outcomes of the questions that a policy stopped before their last recorded round.
 
     Shares are of the early stops.  "Later" means the answers of the recorded rounds after the stop, "at the end" the
     last answer, which the full budget returns.  If a rule cut the recording both are unknown, and such stops are not
@@ -76,16 +76,17 @@ class PrematureStops(Result):
         metric: The metric that says which answers are right.
         n: Questions.
         n_unmeasured: Early stops left out because the metric is unknown at the returned answer.
-        early: Stopped before their last recorded round; a share of all questions.
-        right: With a right answer.
-        wrong: With a wrong one.
-        right_later: Wrong, and some later round has a right answer: premature.
-        right_at_end: Wrong, and the last round has a right answer: what the full budget would have won.
-        spared: Right, and the last round has a wrong answer: what the stop has saved.
-        stable_wrong: Wrong although the answer was stable at the stop.
-        stable: Early stops at which the answer was stable; `stable_wrong` over these is the wrong-and-stable rate.
-        wrong_and_stable_rate: That rate; NaN without stable stops, or where `answer_stable` was not recorded.
-        n_censored: Early stops of questions that a rule had cut while recording: what would have come later is unknown.
+        early: Questions that stopped before their last recorded round; a share of all questions.
+        right: Early stops with a right answer.
+        wrong: Early stops with a wrong answer.
+        right_later: Wrong early stops with a right answer in some later round: premature stops.
+        right_at_end: Wrong early stops with a right answer in the last round, which the full budget would return.
+        spared: Right early stops with a wrong answer in the last round, which stopping avoided.
+        stable_wrong: Wrong early stops whose answer was stable at the stop.
+        stable: Early stops at which the answer was stable.
+        wrong_and_stable_rate: `stable_wrong` over `stable`; NaN without stable stops, or if `answer_stable` was not
+            recorded.
+        n_censored: Early stops of questions that a rule had stopped while recording, so that later answers are unknown.
         notes: Notes for the reader.
     """
 
@@ -122,14 +123,14 @@ class PrematureStops(Result):
 
 
 def returned(stopped: Stops, right: Floats) -> Floats:
-    """Return whether the returned answer is right, shape ``(n_questions,)``; NaN where unknown or without a round."""
+    """Return 1 where the returned answer is right, 0 where wrong, shape ``(n_questions,)``; NaN where unknown."""
     position = np.where(stopped.answer_position >= 0, stopped.answer_position, stopped.position)
     values = right[np.arange(len(position)), np.maximum(position, 0)]
     return np.where(position >= 0, values, np.nan)
 
 
 def look_at_stops(prepared: PreparedRecording, policy: Policy, metric: str) -> PrematureStops:
-    """Return the outcomes of the questions that a policy stopped early.
+    """Classify the early stops of a policy by their outcome.
 
     Args:
         prepared: The recording.

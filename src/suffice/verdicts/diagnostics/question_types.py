@@ -20,10 +20,10 @@ class TypeRow:
     """One type of question.
 
     Attributes:
-        type: Its name; ``all`` for every question.
+        type: Name of the type; ``all`` for all questions.
         n: Questions.
         quality: Mean of the metric under the policy.
-        baseline: The same under the baseline.
+        baseline: Mean of the metric under the baseline.
         calls: Mean calls of the policy.
         delta: Paired difference of the metric to the baseline.
         delta_calls: Paired difference of calls.
@@ -43,7 +43,7 @@ class ByType(Result):
     """A policy against a baseline on each type of question.
 
     Attributes:
-        rows: One for each type, the most frequent first, and all together last.
+        rows: One for each type, the most frequent first, and one for all questions last.
         policy: The label of the policy.
         baseline: The label of the baseline.
         metric: The quality.
@@ -87,7 +87,7 @@ def by_type(
     column: str = "question_type",
     resampling: Resampling = Resampling(),
 ) -> ByType:
-    """Compare two runs on each type of question, and on all.
+    """Compare two runs on each type of question, and on all questions.
 
     Args:
         prepared: The recording of both.

@@ -1,4 +1,4 @@
-"""Fit a ranker on tune questions: a learned selector of the round whose answer to return."""
+"""Fit a ranker on tune questions: a learned selector of the round whose answer is returned."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ _FEWEST_FOLDS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankerFit(Result):
-    """A fitted ranker; every figure is of the tune questions, held out by cross-fitting.
+    """A fitted ranker; all figures are computed on tune questions that the cross-fitting held out.
 
     Attributes:
         policy: The policy with the ranker as its selector, and the tune questions in its provenance.
-        metric: The metric that pairs of rounds differ in.
-        cross_fitted: Mean metric over questions and stops at every round, with the ranker of each penalty and with
-            simple selectors, each judged on questions that neither it nor its calibrators were fitted on.
-        penalty: The chosen inverse strength of the penalty; NaN where nothing could be learnt.
+        metric: The metric that decides which round of a pair is better.
+        cross_fitted: Mean metric of each penalty's ranker and of simple selectors, over questions and stops at every
+            round. Each is judged on questions on which neither it nor its calibrators were fitted.
+        penalty: The chosen inverse strength of the penalty; NaN if nothing could be learnt.
         n: Questions.
         n_failed: Questions left out because their recording failed.
         n_pairs: Pairs of rounds of one question, at one stop, whose answers differ in the metric.
-        folds: Parts of the cross-fitting.
-        seed: Of the parts.
+        folds: Number of folds of the cross-fitting.
+        seed: Seed of the division into folds.
         notes: Notes for the reader.
     """
 
@@ -75,7 +75,7 @@ class RankerFit(Result):
         return str(self.policy.selector)
 
     def table(self) -> Table:
-        """Return the cross-fitted figures that the choice is based on."""
+        """Return the cross-fitted figures, on which the choice of the penalty is based."""
         return Table.of(
             f"Selectors on {self.n} tune questions, held out in {self.folds} parts, stops at every round",
             sorted(self.cross_fitted.items(), key=lambda item: -item[1]),
@@ -97,21 +97,21 @@ def fit_ranker(
     """Fit a ranker on a recording of tune questions.
 
     The unit of learning is a pair of rounds of one question whose answers differ in the metric: a logistic regression
-    on the difference of their features predicts which of the two is better, so what makes a question easy cancels out.
-    Features are computed at stops at every round, so that one ranker serves every stopping rule.  Calibrated signals
-    of the training questions come from calibrators that were fitted without them.
+    on the difference of their features predicts which of the two is better, so the difficulty of the question cancels
+    out.  Features are computed at stops at every round, so that one ranker serves every stopping rule.  Calibrated
+    signals of the training questions come from calibrators that were fitted without them.
 
     Args:
         recording: Recorded rounds of tune questions.
-        policy: Its calibrators make `p_correct`; its rule is not read.
+        policy: The policy whose calibrators compute `p_correct`; its rule is not used.
         metric: A column in [0, 1], or `agreement`.
         features: Names of terms, see `suffice.policy.rules.ranker.Term`.
         penalties: Inverse strengths of the L2 penalty on standardised weights; the best is chosen by cross-fitting.
-        folds: Parts of the questions (clusters) for cross-fitting, at least 3.
-        seed: Of the parts.
+        folds: Number of folds of the questions (clusters) for cross-fitting, at least 3.
+        seed: Seed of the division into folds.
 
     Raises:
-        DataError: Fewer questions than parts, no feature, or the metric is missing.
+        DataError: There are fewer questions than folds, no features, or the metric is missing.
         UnknownSignalError: A feature reads a signal that was not recorded.
         NotFittedError: A feature reads a calibrated signal and the policy has no calibrator.
     """
@@ -153,7 +153,7 @@ def _penalty_name(penalty: float) -> str:
 
 
 class _Study:
-    """Fits rankers on parts of the tune questions; the recording is prepared with one metric, which says which answer is better."""
+    """Fits rankers on parts of the tune questions, of a recording that is prepared with one metric."""
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ class _Study:
         self._metric = prepared.in_view(metric, self._whole)
 
     def cross_fitted(self) -> dict[str, float]:
-        """Return the mean metric of each penalty and of simple selectors on held-out questions."""
+        """Return the mean metric of each penalty and of the simple selectors, on held-out questions."""
         simple = ["last", "majority"]
         if "p_correct" in self._policy.signals:
             simple += ["max_p_correct", "weighted_majority"]
@@ -187,7 +187,7 @@ class _Study:
         return {name: float(np.nanmean(np.concatenate(tables))) for name, tables in totals.items()}
 
     def fitted(self, train: Mask, penalty: float, view: Rounds | None = None) -> tuple[Selector, int]:
-        """Return the ranker of the training questions and how many pairs it learnt from; `last` if it learnt nothing."""
+        """Return the ranker fitted on training questions, with the number of pairs; `last` if there was no pair."""
         rounds = _select_questions(self._view(train) if view is None else view, train)
         assert isinstance(self._policy.selector, Ranked)
         terms = tuple(replace(term, fill=_median(term, rounds)) for term in self._policy.selector.terms)
@@ -200,7 +200,7 @@ class _Study:
         return Ranked(tuple(replace(t, weight=w) for t, w in zip(terms, weights, strict=True))), len(pairs[-1])
 
     def _view(self, train: Mask) -> Rounds:
-        """Return the rounds with each question's calibrated signals made without that question.
+        """Return the rounds with calibrated signals that were fitted without the question that they belong to.
 
         For training questions the calibrators come from the other training parts; for other questions from all training
         questions.
@@ -230,7 +230,7 @@ def _select_questions(view: Rounds, rows: Mask) -> Rounds:
 
 
 def _median(term: Term, rounds: Rounds) -> float:
-    """Return the median of the signal, which replaces a missing value; 0 where it is never defined."""
+    """Return the median of a term's signal, which replaces missing values; 0 if the signal is never defined."""
     if term.signal is None:
         return 0.0
     known = rounds[term.signal][rounds.seen & ~np.isnan(rounds[term.signal])]
@@ -238,7 +238,7 @@ def _median(term: Term, rounds: Rounds) -> float:
 
 
 def _by_stop(ranker: Ranked, rounds: Rounds) -> tuple[Floats, Mask]:
-    """Return features ``(n_terms, n_questions, n_stops, n_rounds)`` and the candidates of each stop, the rest."""
+    """Return features ``(n_terms, n_questions, n_stops, n_rounds)`` and a mask of the candidates at each stop."""
     n = len(rounds)
     # An axis of stops before that of rounds: what a stop at t has seen are the rounds up to t, for all t in one pass.
     columns = {name: rounds[name][:, None, :] for name in ranker.signals}
@@ -259,7 +259,7 @@ def _unequal_pairs(candidates: Mask, metric: Floats) -> tuple[Any, Any, Floats]:
 
 
 def _weights(values: Floats, candidates: Mask, pairs: tuple[Any, Any, Floats], penalty: float) -> list[float] | None:
-    """Return the weight of each feature, None if no feature differs between the rounds of any pair."""
+    """Return the weight of each feature; None if no feature differs within any pair of rounds."""
     better, worse, importance = pairs
     spread = np.array([feature[candidates].std() if candidates.any() else 0.0 for feature in values])
     # A constant feature would be divided by the rounding of its spread.

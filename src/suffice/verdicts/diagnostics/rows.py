@@ -1,4 +1,4 @@
-"""Recorded rounds as rows, which the diagnostics of signals count, and how far apart right and wrong rows are: Cohen's d."""
+"""Recorded rounds as rows for the diagnostics of signals, and Cohen's d between right and wrong rows."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Rows:
 
     Attributes:
         columns: Signals by name, shape ``(n_rows,)``, NaN where undefined.
-        right: 1 where the round's answer is right, 0 where it is wrong, NaN where that was not measured.
+        right: 1 if the round's answer is right, 0 if it is wrong, NaN if that was not measured.
         unit: The question (or cluster) of each row, 0..n_units - 1, shape ``(n_rows,)``.
-        n_units: How many there are.
+        n_units: Number of units.
         rounds: The round of each row, shape ``(n_rows,)``.
         names: Names of the units, which determine their draws; empty if units only have numbers.
     """
@@ -47,9 +47,10 @@ class Rows:
         """Return a recording's rounds as rows, with the signals that a policy derives among the columns.
 
         Args:
-            recording: Recorded rounds; nothing is right or wrong if it lacks the metric.
+            recording: Recorded rounds; `right` is NaN everywhere if the recording lacks the metric.
             metric: The metric that says which answers are right.
-            policy: Whose calibrators and z-scores to apply; at rounds that it does not read they are undefined.
+            policy: The policy whose calibrators and z-scores are applied; these signals are undefined in rounds that it
+                does not read.
         """
         seen = recording.seen
         columns = {
@@ -76,11 +77,11 @@ class Rows:
 
     @cached_property
     def coded(self) -> dict[str, Coded]:
-        """The columns by their different values."""
+        """The columns, coded by their distinct values."""
         return {name: Coded.of(column) for name, column in self.columns.items()}
 
     def labelled(self, outcome_: int) -> Mask:
-        """Return which rows are right (1) or wrong (0)."""
+        """Return a mask of the rows that are right (1) or wrong (0)."""
         return np.asarray(self.right == outcome_, dtype=np.bool_)
 
 
@@ -106,13 +107,13 @@ def right_if_known(recording: Recording, metric: str) -> Floats:
 
 
 def has_metric(recording: Recording, metric: str) -> bool:
-    """Return whether a recording has a metric, whatever its values."""
+    """Return whether a recording contains a metric, even if all of its values are undefined."""
     name = metric.replace(">=", ">").partition(">")[0].strip()
     return name in AGREEMENT or name in recording.table.column_names
 
 
 def _derived(recording: Recording, policy: Policy) -> dict[str, Floats]:
-    """Return the signals that the policy's fitted state makes, at every recorded round."""
+    """Return the signals that the policy's fitted state computes, at every recorded round."""
     names = [name for name in policy.signals if policy.raw_of(name) != name]
     if not names:
         return {}
@@ -126,7 +127,8 @@ def _derived(recording: Recording, policy: Policy) -> dict[str, Floats]:
 def rule_figures(prepared: PreparedRecording, policy: Policy, quality: str) -> tuple[float, float, float]:
     """Return the share of early stops, the mean quality (NaN without that metric) and the mean calls of a policy.
 
-    All are NaN if it reads a signal that was not recorded, or needs rounds that never ran because another rule ended them.
+    All are NaN if the policy reads a signal that was not recorded, or needs rounds that never ran because another rule
+    stopped the question.
     """
     unknown = math.nan, math.nan, math.nan
     if not set(policy.raw_signals) <= set(prepared.rounds(policy.raw_signals).columns):
@@ -140,7 +142,7 @@ def rule_figures(prepared: PreparedRecording, policy: Policy, quality: str) -> t
 
 
 def mean_known(values: Floats) -> float:
-    """Return the mean of the finite values; NaN without any."""
+    """Return the mean of the finite values; NaN if there are none."""
     known = values[np.isfinite(values)]
     return float(known.mean()) if len(known) else math.nan
 
@@ -151,7 +153,7 @@ def column_or_nan(recording: Recording, name: str) -> Floats:
 
 
 def unit_of(recording: Recording, name: str) -> str:
-    """Return the unit of a signal: as declared, else as recorded."""
+    """Return the unit of a signal: the declared one, else the recorded one."""
     if name in SIGNALS:
         return SIGNALS[name].unit
     position = recording.table.schema.get_field_index(name)
@@ -164,7 +166,10 @@ MOST_UNDEFINED = 0.05
 
 
 def _moments(rows: Rows, names: Sequence[str]) -> Floats:
-    """Return count, sum and sum of squares of right, then wrong rows, by unit: shape ``(n_units, 6, n_signals)``."""
+    """Return count, sum and sum of squares of each unit's right rows, then of its wrong rows.
+
+    Shape ``(n_units, 6, n_signals)``.
+    """
     moments = np.zeros((rows.n_units, 6, len(names)))
     for position, name in enumerate(names):
         column = rows.columns[name]
@@ -182,7 +187,7 @@ def _moments(rows: Rows, names: Sequence[str]) -> Floats:
 
 
 def _d_of(totals: Floats) -> Floats:
-    """Return Cohen's d from count, sum and sum of squares of both classes, shape ``(..., 6, n)`` to ``(..., n)``."""
+    """Return Cohen's d, shape ``(..., n)``, from count, sum and sum of squares of both classes, ``(..., 6, n)``."""
     n1, s1, q1, n0, s0, q0 = np.moveaxis(totals, -2, 0)  # 1 = right, 0 = wrong
     usable = (n1 > 0) & (n0 > 0) & (n1 + n0 > 2)  # noqa: PLR2004
     n1, n0 = np.where(usable, n1, 1.0), np.where(usable, n0, 2.0)  # any numbers that divide without a warning
@@ -229,7 +234,7 @@ def ends(draws: Floats, level: float) -> tuple[Floats, Floats]:
 
 
 def with_ends(name: str) -> Callable[[Any], Any]:
-    """Return a function that reads a figure with its interval, ``NAME_low`` to ``NAME_high``; without it if it is undefined."""
+    """Return a function that reads a figure with its interval ends ``NAME_low`` and ``NAME_high``, if defined."""
 
     def read(item: Any) -> Any:
         value, low, high = (getattr(item, f"{name}{end}") for end in ("", "_low", "_high"))

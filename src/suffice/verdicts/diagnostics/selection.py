@@ -1,4 +1,4 @@
-"""Selectors under stopping rules, and the share of the oracle's gap that each closes."""
+"""Selectors under stopping rules, and the share of the gap to the oracle that each closes."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class SelectorRow:
         quality: Mean metric of the returned answers.
         delta: Mean difference to `last` under the same rule.
         gap_seen: Share of the gap between `last` and the best of the seen rounds that is closed.
-        gap_full: Share of the gap between `last` and the best of all recorded rounds.
-        oracle_seen: Mean metric of the best seen round.
-        oracle_full: Mean metric of the best recorded round.
-        calls: Mean operational calls, what the selector's signals need included.
+        gap_full: Share of the gap between `last` and the best of all recorded rounds that is closed.
+        oracle_seen: Mean metric if the best seen round is returned.
+        oracle_full: Mean metric if the best recorded round is returned.
+        calls: Mean operational calls, including those for the selector's signals.
         n_differ: Questions whose metric differs from that of `last`.
         n_selected: Questions that the policy was fitted or selected on.
     """
@@ -62,7 +62,7 @@ class SelectorComparison(Evaluation):
     """Selectors under stopping rules on one recording.
 
     Attributes:
-        rows: Rules in the order given, selectors within.
+        rows: One for each rule and selector; rules in the given order, and within a rule its selectors.
         metric: The metric of quality.
         n_failed: Questions left out because their recording failed.
     """
@@ -75,7 +75,7 @@ class SelectorComparison(Evaluation):
         """Return the row of a rule and a selector.
 
         Raises:
-            DataError: There is nothing under that name.
+            DataError: No row has this rule and selector.
         """
         for row in self.rows:
             if (row.rule, row.selector) == (rule, selector):
@@ -112,18 +112,18 @@ def compare_selectors(
     metric: str = "f1",
     resampling: Resampling = Resampling(),
 ) -> SelectorComparison:
-    """Compare selectors under stopping rules, each with the share of the oracle's gap that it closes.
+    """Compare selectors under stopping rules, with the share of the gap to the oracle that each closes.
 
     Args:
-        recording: Recorded rounds, of other questions than anything was fitted on.
+        recording: Recorded rounds of questions on which no part was fitted.
         policies: The stopping rules; their own selectors are not read.
-        selectors: What to compare; `last` is always the reference.
+        selectors: The selectors to compare; `last` is always the reference.
         metric: A column in [0, 1], or `agreement`.
         resampling: Settings of the intervals, shared by all rows; those of ratios are percentile intervals.
 
     Raises:
         DataError: No policy or selector, or the metric was not measured where a policy returns an answer.
-        CensoredError: A policy goes on past what a rule left of some questions.
+        CensoredError: A policy needs rounds of some questions that were not recorded because a rule had stopped them.
         UnknownSignalError: A policy or a selector reads a signal that was not recorded.
         NotFittedError: A policy lacks fitted state.
     """
@@ -169,7 +169,7 @@ class Reference:
         last: The metric of the latest seen answer, shape ``(n_questions,)``.
         seen: The metric of the best seen answer.
         full: The metric of the best recorded answer; NaN where a rule ended the recording.
-        undefined: Whether some resample had no gap between `last` and an oracle.
+        undefined: Whether `last` equals an oracle in some resample, so that the share of the gap is undefined.
         notes: Notes on the policies.
 
     Args:
@@ -180,7 +180,7 @@ class Reference:
 
     Raises:
         DataError: The metric was not measured where `last` returns an answer.
-        CensoredError: The rule goes on past what was recorded of some questions.
+        CensoredError: The rule needs rounds of some questions that were not recorded.
     """
 
     def __init__(self, prepared: PreparedRecording, policy: Policy, metric: str, draws: Draws) -> None:
@@ -203,7 +203,7 @@ class Reference:
         self.full = np.where(prepared.cut, np.nan, full)
 
     def checked(self, values: Floats, selector: str) -> Floats:
-        """Return the metric of a selector's answers; raise if it is unknown somewhere.
+        """Return the metric of a selector's answers, after checking that each is known.
 
         Raises:
             DataError: The metric of an answer was not measured.
@@ -238,7 +238,7 @@ class Reference:
         )
 
     def ratio(self, above: Floats, below: Floats, per: Floats | None = None) -> WithInterval:
-        """Return the ratio of two means with its interval, see `Draws.ratio`; note in `undefined` where a draw has none."""
+        """Return the ratio of two means with its interval, see `Draws.ratio`; set `undefined` if a draw has none."""
         value, defined = self._draws.ratio(above, below, per)
         self.undefined |= not defined
         return value

@@ -1,4 +1,4 @@
-"""Each signal by itself: how often it is defined, how well it separates right from wrong, whether it has collapsed."""
+"""Summaries of single signals: how often each is defined, how well it separates right from wrong, and its collapse."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class SignalSummary:
         n_defined: Rounds in which it is defined.
         undefined: Share of rounds in which it is not.
         n_right: Rounds with a right answer and a defined signal.
-        n_wrong: The same with a wrong one.
+        n_wrong: Rounds with a wrong answer and a defined signal.
         mean_right: Mean when right, in its unit.
         mean_wrong: Mean when wrong.
         separation: `mean_right` - `mean_wrong`.
@@ -45,10 +45,10 @@ class SignalSummary:
         auroc: Probability that a right round has the larger value than a wrong one, ties counting half.
         auroc_low: Lower end of its interval (clustered DeLong: the question is the unit).
         auroc_high: Upper end.
-        entropy: Of the distribution of its values, nats; see `entropy`.
-        n_values: Different values.
+        entropy: Entropy of the distribution of its values, in nats; see `entropy`.
+        n_values: Number of different values.
         mode: The most frequent value, the smallest among ties.
-        collapse: Share of the defined rounds that have it: 1 for a constant.
+        collapse: Share of the defined rounds with the value `mode`: 1 for a constant.
     """
 
     name: str
@@ -79,10 +79,10 @@ class SignalTable(Result):
 
     Attributes:
         signals: Over all recorded rounds.
-        by_round: The same at each round.
+        by_round: The summaries for each round.
         metric: The metric that says which answers are right.
-        n_units: Questions (or clusters): what intervals are taken over.
-        resampling: Settings of the intervals, those of d by draws.
+        n_units: Number of questions (or clusters), which are the units of resampling.
+        resampling: Settings of the intervals; those of d are bootstrapped.
         notes: Notes for the reader.
     """
 
@@ -142,15 +142,15 @@ class SignalTable(Result):
         )
 
     def tables(self) -> list[Table]:
-        """Return the table over all rounds, and the one by round where there is more than one."""
+        """Return the table over all rounds, and the table by round if there is more than one round."""
         return [self.table(), *([self.round_table()] if len(self.by_round) > 1 else [])]
 
 
 def entropy(signal: Coded, rows: Mask) -> float:
     """Return the entropy of a signal's distribution, nats; NaN where it is defined in no row.
 
-    Up to 20 different values it is that of the values themselves; above, that of 10 bins of equal width between the
-    smallest and the largest, so at most ln 10 = 2.303.  A constant has 0.
+    For up to 20 different values it is the entropy of the values themselves; for more, that of 10 bins of equal width
+    between the smallest and the largest value, so at most ln 10 = 2.303.  A constant has 0.
 
     >>> import numpy as np
     >>> round(entropy(Coded.of(np.array([1.0, 5.0, 5.0, np.nan])), np.ones(4, dtype=bool)), 3)
@@ -180,10 +180,10 @@ def summarise_signals(
     """Summarise each signal, over all rounds and at each round.
 
     Args:
-        recording: Its columns name the units.
-        rows: Its rounds.
-        d_draws: From `draw_d` of all signals in the order of `rows.columns`.
-        metric: The metric of right answers, for titles.
+        recording: The recording, which names the unit of each signal.
+        rows: The recorded rounds.
+        d_draws: Result of `draw_d` for all signals in the order of `rows.columns`.
+        metric: The metric that says which answers are right, for titles.
         resampling: How `d_draws` were drawn; its level is that of all intervals.
     """
     low, high = ends(d_draws, resampling.level)
@@ -270,7 +270,7 @@ def _signal_summary(rows: Rows, name: str, unit: str, *, d: tuple[float, float, 
 
 
 def signals_chart(table: SignalTable) -> Chart:
-    """Return the AUROC of each signal that has one with its interval, the largest first, beside chance."""
+    """Chart the AUROC of each signal with its interval, the largest first, with a line at chance."""
     known = sorted((item for item in table.signals if not math.isnan(item.auroc)), key=lambda item: -item.auroc)
     data = [
         {

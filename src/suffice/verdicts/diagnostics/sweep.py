@@ -1,4 +1,4 @@
-"""Move one threshold of a policy over its whole range: quality and costs of each value, the Pareto front and its knee."""
+"""Vary one threshold of a policy over its whole range: quality and costs of each value, Pareto front and knee."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ _QUALITY_DIGITS = 12  # sums in another order differ in the last bits
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepPoint:
-    """The outcome of all thresholds between two changes.
+    """The outcome that all thresholds between two neighbouring changes share.
 
     Attributes:
-        low: Lower end of the interval of thresholds with this outcome; -inf if nothing changes below.
-        high: Upper end; inf if nothing changes above.
-        value: A threshold within: the policy's own if it lies there.
-        quality: Mean of the metric; NaN, as all figures here, where some question wants rounds that never ran because a
-            rule ended its recording.
+        low: Lower end of the interval of thresholds with this outcome; -inf if no lower threshold changes the outcome.
+        high: Upper end; inf if no higher threshold changes the outcome.
+        value: A threshold in the interval: the policy's own if it lies in it.
+        quality: Mean of the metric.  This and all other figures are NaN if some question needs rounds that were never
+            run because a rule stopped it.
         calls: Mean calls.
         tokens: Mean tokens; NaN where unknown.
         early: Share of questions that stop before their last recorded round.
@@ -72,16 +72,18 @@ class SweepPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThresholdSweep(Result):
-    """The outcomes of one threshold of a policy on a recording.
+    """The outcomes of a policy on a recording as one of its thresholds varies.
 
     Attributes:
         policy: The policy that is varied.
         literal: The threshold that moves.
-        comparison: Its comparison: for ``>`` and ``<=`` an interval includes its lower end, else its upper.
+        comparison: The operator of the comparison: with ``>`` and ``<=`` an interval includes its lower end, otherwise
+            its upper end.
         metric: The quality.
         n: Questions.
-        n_outcomes: Different outcomes that moving the threshold has.
-        points: In ascending order; all outcomes, or where there are too many those of evenly spaced thresholds.
+        n_outcomes: Number of different outcomes over all thresholds.
+        points: All outcomes in ascending order of the threshold; if there are too many, those of evenly spaced
+            thresholds.
     """
 
     policy: str
@@ -151,12 +153,12 @@ def stack_outcomes(runs: Sequence[Run]) -> dict[str, Floats]:
 
 
 def _changes(values: Floats, tables: Sequence[npt.NDArray[Any]]) -> Floats:
-    """Return the values of the signal at which some question's outcome changes, ascending.
+    """Return the values of the signal at which the outcome of some question changes, ascending.
 
     Args:
-        values: Of each question's rounds, ascending, NaN last, shape ``(n_questions, n_rounds)``.
-        tables: Outcomes of each question in each region between two of its own values, shape
-            ``(n_questions, n_rounds + 1)``, without NaN.
+        values: The signal at each question's rounds, ascending, NaN last, shape ``(n_questions, n_rounds)``.
+        tables: Outcomes, shape ``(n_questions, n_rounds + 1)``, without NaN.  Column j holds a question's outcome if j
+            of its values lie below the threshold.
     """
     each, others = values[:, :, None], values[:, None, :]
     # A question is in region j where j of its values lie below the threshold: just below a value, and just above it.
@@ -171,7 +173,7 @@ def _changes(values: Floats, tables: Sequence[npt.NDArray[Any]]) -> Floats:
 def sweep_threshold(
     prepared: PreparedRecording, policy: Policy, literal: Threshold, *, metric: str = "f1"
 ) -> ThresholdSweep:
-    """Return quality and costs of each threshold in the place of `literal`, exactly, with the Pareto front and its knee.
+    """Return quality and costs for each value of the threshold `literal`, with the Pareto front and its knee.
 
     Args:
         prepared: The recording.
@@ -228,21 +230,21 @@ def _marked(points: list[SweepPoint]) -> tuple[SweepPoint, ...]:
 
 
 def _interval_text(low: float, high: float, *, closed: bool) -> str:
-    """Return an interval as text; `closed` = its lower end belongs to it, else its upper."""
+    """Return an interval as text; `closed` = it includes its lower end, otherwise its upper end."""
     left = "[" if closed and math.isfinite(low) else "("
     right = "]" if not closed and math.isfinite(high) else ")"
     return f"{left}{low:.4g}, {high:.4g}{right}"
 
 
 def _within(low: float, high: float) -> float:
-    """Return a threshold strictly between two ends, so that it belongs to the interval whichever end does."""
+    """Return a threshold strictly between two ends; it lies in the interval whichever end is included."""
     if math.isinf(low):
         return high - max(1.0, abs(high)) if math.isfinite(high) else 0.0
     return low + max(1.0, abs(low)) if math.isinf(high) else low + (high - low) / 2
 
 
 def _front(quality: Floats, calls: Floats) -> list[int]:
-    """Return the points of the Pareto front, cheapest first; of equal points the first."""
+    """Return the positions of the points on the Pareto front, cheapest first; of equal points the first."""
     rounded = np.round(quality, _QUALITY_DIGITS)
     held = np.flatnonzero(pareto_front(rounded, calls))
     _, first = np.unique(calls[held], return_index=True)  # sorts by calls, and drops points equal to an earlier one
@@ -254,7 +256,7 @@ def pareto_knee(quality: Floats, calls: Floats) -> int | None:
 
     Both axes of the front are scaled to [0, 1], and the knee is the point farthest above the straight line between its
     ends: beyond it a call buys less than it does on average.  Source: Satopää et al., "Finding a kneedle in a haystack"
-    (2011), without its smoothing.  A front that nowhere rises above that line has no knee.
+    (2011), without its smoothing.  A front that never rises above that line has no knee.
 
     >>> import numpy as np
     >>> pareto_knee(np.array([0.3, 0.55, 0.6]), np.array([1.0, 2.0, 5.0]))
@@ -270,7 +272,7 @@ def pareto_knee(quality: Floats, calls: Floats) -> int | None:
 
 
 def sweep_chart(sweep: ThresholdSweep) -> Chart:
-    """Return quality (in points) against calls as a threshold moves; outcomes that are unknown are left out."""
+    """Chart quality (in points) against calls as a threshold varies; unknown outcomes are left out."""
     data = [
         {
             "threshold": point.value,

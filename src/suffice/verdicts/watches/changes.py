@@ -1,4 +1,4 @@
-"""Changes behind the loop: new model ids and fingerprints in the endpoint's replies, with the request at which each began."""
+"""Changes of the served model: new model ids and fingerprints in replies, with the request at which each began."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MODEL = REPLY_COLUMNS[0]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyChange:
-    """A value that the replies had not named before.
+    """A value (model id or fingerprint) that earlier replies had not contained.
 
     Attributes:
         before: The value of the previous request.
@@ -32,9 +32,9 @@ class ReplyChange:
 
 
 def changes_of(requests: Requests) -> list[ReplyChange]:
-    """Return every value after the first one, in the order of first appearance.
+    """Return every value after the first one, in order of first appearance.
 
-    A request counts once, with the first of its replies that names a value.
+    A request counts once, by the first of its replies that contains a value.
     """
     changes = []
     for column in REPLY_COLUMNS:

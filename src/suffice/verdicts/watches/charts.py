@@ -1,4 +1,4 @@
-"""The chart of a watch: the running loss, its bound, the alarm, and the first replies of another model."""
+"""The chart of a watch: the running loss, its bound, the alarm, and the start of each new model."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from suffice.verdicts.watches.losses import LossClaim
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchPoint:
-    """The loss after one of the requests, for a chart.
+    """The loss after one request, as a point of the chart.
 
     Attributes:
-        request: Its number, from 1.
-        e_value: Evidence against the bound; NaN without one.
+        request: Number of the request, from 1.
+        e_value: Evidence against the bound; NaN without a bound.
     """
 
     request: int
@@ -32,7 +32,7 @@ class WatchPoint:
 def watch_chart(
     points: Sequence[WatchPoint], windows: Sequence[LossWindow], question: LossClaim, marks: Sequence[tuple[int, str]]
 ) -> Chart:
-    """Return the mean loss since deployment with its interval, and that of each window."""
+    """Chart the mean loss since deployment with its interval, and the mean loss of each window."""
     seen = [abs(item.mean) for item in windows if item.n_audited]
     # The first intervals cover all possible values, and would leave no room for the rest.
     most = max(

@@ -1,4 +1,4 @@
-"""Drift since the policy was fitted: signals and habits of the log, compared with tune questions under the same policy."""
+"""Drift since the policy was fitted: signals and loop behaviour in the log, compared with tune questions."""
 
 from __future__ import annotations
 
@@ -30,15 +30,16 @@ _FEWEST_VALUES = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Movement:
-    """One number of each request, compared window by window with the same number of tune questions.
+    """One number of each request (a signal, cost or length), compared in each window with that of tune questions.
 
     Attributes:
-        role: Whether the rule reads it, another signal was recorded, or it is a habit of the loop (stops, costs, length).
-        now: Its mean in the last whole window.
-        distance: The largest distance between the two distribution functions there, in [0, 1].
-        p: Probability of so large a distance between two sets of as many values from one distribution.
+        role: The kind of number: a signal that the rule reads, another recorded signal, or a habit of the loop (stops,
+            costs, length).
+        now: Mean of the number in the last whole window.
+        distance: The largest distance between the two distribution functions in that window, in [0, 1].
+        p: Probability of at least this distance between two sets of the same sizes from one distribution.
         since: Position of the first request of the first window that moved; None if none did.
-        moved: Whether a window moved, and the last whole window still differs by at least the effect size.
+        moved: Whether some window moved and the last whole window still differs by at least the effect size.
     """
 
     name: str
@@ -56,12 +57,12 @@ class Drifts:
     """The numbers that were compared for drift, and the settings.
 
     Attributes:
-        movements: Every number that both sides have.
+        movements: Every number that the log and the tune questions both have.
         reference: The reference of the comparison, in words.
-        window: Requests of a window.
-        n_windows: Whole windows, each of which is a look.
-        alpha: The risk that any of these finds is false, over all numbers and all looks.
-        effect: The smallest distance that counts.
+        window: Number of requests in a window.
+        n_windows: Number of whole windows; each is tested once.
+        alpha: The risk of any false finding, over all numbers and all windows.
+        effect: The smallest distance that counts as drift.
     """
 
     movements: tuple[Movement, ...]
@@ -80,11 +81,11 @@ class Drifts:
 
     @property
     def of_rule(self) -> list[Movement]:
-        """The signals that the rule reads and that moved."""
+        """The moved signals that the rule reads."""
         return [item for item in self.moved if item.role == _READ]
 
     def table(self, ids: list[str]) -> Table:
-        """Return every number, those that moved first."""
+        """Return the table of every number, with those that moved first."""
         rows = [*self.moved, *sorted((m for m in self.movements if not m.moved), key=lambda m: (m.role, -m.distance))]
         return Table.of(
             f"What has moved: the last whole window of {self.window:,} requests beside {self.reference}",
@@ -112,7 +113,7 @@ class Drifts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Habits:
-    """Numbers of questions by name, each of shape ``(n_questions,)``, and the role of each."""
+    """Numbers of each question by name, each of shape ``(n_questions,)``, and the role of each number."""
 
     values: Mapping[str, Floats]
     roles: Mapping[str, str]
@@ -123,14 +124,13 @@ def drifts_of(
 ) -> Drifts:
     """Compare each whole window of a log with tune questions that the same policy stopped, by replay.
 
-    The policy stops both in the same way, so the same rounds are missing on both sides.  Each window is a look; look k
-    spends
-    ``alpha * share(k)`` over all numbers, so the risk over an infinite log is alpha.
+    The policy stops both in the same way, so the same rounds are missing on both sides.  Each window is tested once;
+    the k-th test spends ``alpha * share(k)`` over all numbers, so the risk over an infinite log is alpha.
 
     Args:
-        requests: Of the log.
+        requests: The requests of the log.
         tune: Recorded rounds; None = the first window of the log itself.
-        window: Requests of a window.
+        window: Number of requests in a window.
         alpha: The risk of any false alarm.
         effect: The smallest distance between the distribution functions that counts: a difference that a million requests
             can show may be too small to matter.
@@ -232,7 +232,7 @@ def _movement_of(
 def _habits(
     recording: Recording, policy: Policy, ran: Mask, stop: npt.NDArray[np.int64], answer: npt.NDArray[np.int64]
 ) -> _Habits:
-    """Return the numbers of questions that a policy stopped: signals over the rounds that ran, and habits of the loop."""
+    """Compute numbers of the questions that a policy stopped: signals in the rounds that ran, and loop habits."""
     values: dict[str, Floats] = {}
     roles: dict[str, str] = {}
 

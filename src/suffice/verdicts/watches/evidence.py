@@ -1,4 +1,4 @@
-"""Evidence on the loss of a log: intervals that are valid at every look, and an alarm if the loss passes a bound."""
+"""Evidence about the loss in a log: intervals valid at every look, and an alarm when the loss passes a bound."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ class LossAlarm:
     """Evidence that the loss has passed its bound, see `suffice.evaluation.statistics.Alarm`.
 
     Attributes:
-        e_value: Evidence now.
-        highest: The largest so far.
-        rang: The place of the request at which the alarm rang; None while it is silent.
-        after: The requests since the loss seems to have risen; None while the alarm is silent.  Its mean is chosen because it
-            is large, so it has no interval.
+        e_value: The present evidence against the bound.
+        highest: The largest evidence so far.
+        rang: Position of the request at which the alarm rang; None while it is silent.
+        after: The window of requests since the loss seems to have risen; None while the alarm is silent.  This window
+            was selected for its large mean, so it has no interval.
     """
 
     e_value: float
@@ -69,20 +69,20 @@ class LossAlarm:
 
 
 def sequence_of(losses: Losses, alpha: float) -> ConfidenceSequence:
-    """Return a confidence sequence before the first of these losses."""
+    """Start the confidence sequence for these losses."""
     largest = losses.largest
     predictions = max(losses.lowest, -_LIKELY), _LIKELY
     return ConfidenceSequence.start(losses.lowest * largest, largest, alpha, predictions=predictions)
 
 
 def loss_alarm(losses: Losses, bound: float, n: int, *, alpha: float) -> tuple[LossAlarm, Floats]:
-    """Return the alarm of all losses, and the logarithm of the evidence after each.
+    """Run the alarm over all losses; also return the logarithm of the evidence after each.
 
     Args:
         losses: At least one.
         bound: The largest accepted mean loss.
-        n: Requests of the log.
-        alpha: The risk of a false alarm, ever.
+        n: Number of requests in the log.
+        alpha: The risk that a false alarm ever rings.
     """
     state, paths = Alarm.start(bound, alpha, low=losses.lowest), []
     for first, last, least_rate in _bets(losses):
@@ -116,10 +116,11 @@ def loss_alarm(losses: Losses, bound: float, n: int, *, alpha: float) -> tuple[L
 
 
 def _bets(losses: Losses) -> list[tuple[int, int, float | None]]:
-    """Return stretches of losses with the least audit rate so far, and that rate; None if only audited requests bet.
+    """Return stretches of losses with the smallest audit rate so far; the rate is None if only audited requests bet.
 
-    A stake may depend on what came before, and on the rate of the request itself.  So it changes where a rate is the smallest so far, and
-    not for what was bet before: the evidence of a log that has grown begins with the evidence of the log as it was.
+    A stake may depend on what came before, and on the rate of the request itself.  So the stake changes when a rate is
+    the smallest so far, and earlier bets stay as they were: the evidence of a longer log begins with that of the
+    shorter one.
     """
     if losses.least_rate is None:
         return [(0, len(losses), None)]
@@ -158,7 +159,7 @@ def loss_windows(requests: Requests, losses: Losses, *, window: int, alpha: floa
 def _window_of(
     losses: Losses, first: int, last: int, lower: ConfidenceSequence, upper: ConfidenceSequence
 ) -> LossWindow:
-    """Return a window whose interval has a lower end for the smallest possible losses and an upper end for the largest."""
+    """Return a window whose interval ranges from the smallest to the largest possible losses."""
     low, high = (float(np.clip(end, losses.lowest, 1.0)) for end in (lower.low_end, upper.high_end))
     n_known = int((losses.known & (losses.places >= first) & (losses.places <= last)).sum())
     mean = losses.mean(
@@ -168,10 +169,13 @@ def _window_of(
 
 
 def audits_to_notice(losses: Losses, bound: float, *, alpha: float, rise: float) -> tuple[int, int | None]:
-    """Return the number of audits needed to notice a rise, and for how many latest audits a rise would have been noticed (None if too few).
+    """Return how many audits are needed to notice a rise, and how many of the latest ones would have been enough.
 
-    The alarm needs longer for a rise that begins late in a log, so the number of audits since deployment does not say what would have
-    been noticed.  A log has enough audits once a rise that began with its last `audits_needed` would have been noticed by now.
+    The second number is None if the log has too few audits.
+
+    The alarm needs longer for a rise that begins late in a log, so the number of audits since deployment does not
+    determine whether a rise would have been noticed.  A log has enough audits once a rise that began with its last
+    `audits_needed` would have been noticed by now.
     """
 
     def needed(before: int) -> int:
@@ -187,11 +191,12 @@ def audits_to_notice(losses: Losses, bound: float, *, alpha: float, rise: float)
 def audits_needed(
     bound: float, lowest: float, *, alpha: float, rise: float, gained: float = 0.0, before: int = 0
 ) -> int:
-    """Return the number of audits after which an alarm notices, in four of five cases, that the loss is `rise` above its bound.
+    """Return the number of audits after which a loss of `rise` above the bound is noticed, in four of five cases.
 
-    Losses of -1, 0 and 1 are bet on with the best of the alarm's stakes, by those who begin with the rise or soon after it; the
-    logarithm of the capital is about normal.  In simulations the alarm rang by then in 83 to 98 % of runs.  Gains that make up for
-    losses hide them: with as many as in ordinary votes a rise of two points takes two and a half times the audits.
+    The bets are on losses of -1, 0 and 1, with the best of the alarm's stakes, and begin with the rise or soon after
+    it; the logarithm of the capital is about normal.  In simulations the alarm rang by then in 83 to 98 % of runs.
+    Gains offset losses and so hide them: with the usual number of gains in votes, a rise of two points needs two and a
+    half times as many audits.
 
     >>> audits_needed(0.05, 0.0, alpha=0.05, rise=0.05), audits_needed(0.05, 0.0, alpha=0.05, rise=0.05, before=20_000)
     (487, 1017)
@@ -202,8 +207,8 @@ def audits_needed(
         bound: The largest accepted mean loss.
         lowest: The smallest possible loss, 0 or -1.
         alpha: The risk of a false alarm.
-        rise: By how much the loss passes the bound.
-        gained: The share of questions that gain.
+        rise: The amount by which the loss exceeds the bound.
+        gained: The share of questions whose metric rises.
         before: Audits before the rise.
     """
     gained = max(min(gained, (1 - bound - rise) / 2), 0.0)

@@ -1,4 +1,4 @@
-"""The loss of each audited request against its own full run, in the order of the requests."""
+"""The loss of each audited request against its own full run, in the order of requests."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _WITHIN_BOUNDS = "for the alarm they lost as little as they can have lost, and f
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossClaim:
-    """The question to a log: the kind of loss, and the largest that is accepted.
+    """The question that a watch puts to a log: the kind of loss, and the largest loss that is accepted.
 
     Attributes:
-        metric: What is lost: a metric, `agreement`, or `user signal`.
+        metric: The quantity that may be lost: a metric, `agreement`, or `user signal`.
         kind: `net` or `harm`, see `suffice.verdicts.certificates.Claim`.
-        baseline: What the loss is against; the text of a rule.
-        bound: The largest accepted mean loss; None where there is none.
-        source: Where the bound comes from: `certificate`, `max_loss`, or empty.
+        baseline: The baseline of the loss, as the text of a rule.
+        bound: The largest accepted mean loss; None if nothing was set.
+        source: The origin of the bound: `certificate`, `max_loss`, or empty.
         full_agrees: Whether the full run always agrees with itself: it returns the answer that agreement compares with.
     """
 
@@ -72,12 +72,13 @@ class LossClaim:
     def of(
         cls, requests: Requests, certificate: Certificate | None, *, metric: str | None, max_loss: float | None
     ) -> LossClaim:
-        """Choose the claim that a log allows to check.
+        """Choose the claim that a log allows one to check.
 
         Args:
-            requests: Of the log.
-            certificate: What must hold; None = nothing.
-            metric: What is lost; None = that of the certificate where the log has it, else gold answers, else agreement.
+            requests: The requests of the log.
+            certificate: The certificate to check; None = none.
+            metric: The metric that may be lost; None = that of the certificate if the log has it, else one of gold
+                answers, else agreement.
             max_loss: The largest mean loss that is accepted; None = that of the certificate.
 
         Raises:
@@ -138,7 +139,7 @@ def _is_known(audited: Recording, metric: str) -> bool:
 
 
 def _reference(requests: Requests, question: LossClaim) -> Policy:
-    """Return the policy that a loss is against; it returns answers by the same selector."""
+    """Return the policy that the loss is taken against; it has the same selector."""
     if question.baseline == "full":
         return replace(requests.policy, rule=Never(), certificate=None)
     return baseline_policy(requests.recording, question.baseline, requests.policy)
@@ -151,7 +152,7 @@ class AuditedBounds:
     Attributes:
         least: The smallest possible loss.
         most: The largest; the same where the loss is known.
-        same: Where the request certainly returned the answer of its full run, so that it lost nothing.
+        same: Mask of the requests that certainly returned the answer of their full run, so that they lost nothing.
     """
 
     least: Floats
@@ -160,7 +161,7 @@ class AuditedBounds:
 
     @classmethod
     def of(cls, requests: Requests, question: LossClaim) -> AuditedBounds:
-        """Return the bounds of all audits that were drawn; of those that got lost the full run's answer is unknown."""
+        """Return the bounds for all drawn audits; if an audit was lost, the full run's answer is unknown."""
         least, most = np.full(len(requests), np.nan), np.full(len(requests), np.nan)
         same = np.zeros(len(requests), dtype=np.bool_)
         least[requests.drawn], most[requests.drawn] = question.lowest, 1.0
@@ -174,7 +175,7 @@ class AuditedBounds:
 
 
 def _account(requests: Requests, question: LossClaim) -> tuple[Floats, Floats, Mask]:
-    """Return the smallest and largest losses of requests, and where they returned the baseline's answer."""
+    """Return the smallest and largest losses of requests, and a mask of those that returned the baseline's answer."""
     prepared = PreparedRecording(recording=requests.recording, metric_names=(question.metric,))
     account = LossAccount.of(prepared, _reference(requests, question), harm=question.lowest == 0, censored=True)
     return account.of_answers(requests.policy, requests.stop, requests.answer)
@@ -184,16 +185,16 @@ def _account(requests: Requests, question: LossClaim) -> tuple[Floats, Floats, M
 class Losses:
     """Losses in the order of requests; every array has shape ``(n,)``.
 
-    If a gold answer is missing or an audit got lost, a loss is only known within bounds: the alarm and the lower end of an
-    interval use the smallest possible loss, the upper end the largest.
+    If a gold answer is missing or an audit was lost, a loss is only known within bounds: the alarm and the lower end of
+    an interval use the smallest possible loss, the upper end the largest.
 
     Attributes:
         places: Positions of the requests in the log: the audited ones or, if audit rates vary, all that could have been
             audited.
         loss: The smallest possible loss of each; NaN if it was not audited.
-        most: The largest possible loss of each, likewise.
-        same: Where a request returned the answer of its full run.
-        lost: Where an audit got lost.
+        most: The largest possible loss of each; NaN if it was not audited.
+        same: Mask of the requests that returned the answer of their full run.
+        lost: Mask of the requests whose audit was lost.
         rates: The probability of each audit; 1 where every loss is seen.
         lowest: The smallest possible loss, 0 or -1.
     """
@@ -237,7 +238,7 @@ class Losses:
 
     @property
     def n_lost(self) -> int:
-        """Number of audits that got lost."""
+        """The number of audits that were lost."""
         return int(self.lost.sum())
 
     @property
@@ -247,7 +248,7 @@ class Losses:
 
     @property
     def least_rate(self) -> float | None:
-        """The smallest rate where rates vary; None where the audited requests alone are a fair sample."""
+        """The smallest audit rate if rates vary; None if the audited requests alone are a fair sample."""
         is_even = not len(self) or bool((self.rates == self.rates[0]).all())
         return None if is_even and self.audited.all() else float(self.rates.min())
 
@@ -263,29 +264,30 @@ class Losses:
 
     @property
     def largest(self) -> float:
-        """The largest possible value."""
+        """The largest value that an estimate of a loss can have."""
         return 1 / (self.least_rate or 1.0)
 
     def mean(self, first: int = 0, last: int | None = None) -> float:
-        """Return the mean loss from one place to another; NaN where none is known."""
+        """Return the mean loss between two positions; NaN if no loss is known there."""
         inside = (self.places >= first) & (self.places <= (math.inf if last is None else last))
         return float(self._means(inside)[-1]) if inside.any() else math.nan
 
     def means(self) -> Floats:
-        """Return the mean loss after each; NaN before the first that is known."""
+        """Return the mean loss after each request; NaN before the first known loss."""
         return self._means(np.ones(len(self), dtype=np.bool_))
 
     def _means(self, inside: Mask) -> Floats:
-        """Return running means that assume unknown losses to be like the known ones, within their bounds.
+        """Return running means, which assume unknown losses to be like the known ones, within their bounds.
 
-        A loss that lacks a gold answer is like that of the other differing answers, since equal answers need none; without any of these
-        it is the largest possible.  Of a lost audit nothing is known, so its loss is like that of all other audits.
+        A loss without a gold answer is assumed to be like the losses of other differing answers (equal answers need no
+        gold answer); if there are none, it is the largest possible.  A lost audit reveals nothing, so its loss is
+        assumed to be like that of all other audits.
         """
         low, high, weights = self.values[inside], self.upper_values[inside], 1 / self.rates[inside]
         known, audited, lost = self.known[inside], self.audited[inside], self.lost[inside] & ~self.known[inside]
 
         def up_to(mask: Mask, values: Floats = weights) -> Floats:
-            """Return the running sum of some of the requests."""
+            """Return the running sum over the requests in a mask."""
             return np.cumsum(np.where(mask, values, 0.0))
 
         missing, differ = up_to(audited & ~known & ~lost), up_to(known & ~self.same[inside])
@@ -307,10 +309,10 @@ def audited_losses(
     """Return the losses of audited requests, in the order of requests.
 
     Args:
-        requests: Of the log.
-        question: Which loss.
-        until: The place of the first request that does not count yet; None = all count.
-        bounds: Of both; None = they are computed here.
+        requests: The requests of the log.
+        question: The kind of loss.
+        until: Position of the first request that does not count yet; None = all count.
+        bounds: The bounds on the losses; None = compute them.
     """
     notes: list[str] = []
     counting = requests.counting & (np.arange(len(requests)) < (len(requests) if until is None else until))
@@ -357,12 +359,12 @@ def audited_losses(
 
 
 def full_run_losses(requests: Requests, question: LossClaim) -> Floats:
-    """Return the loss against the baseline of requests that ran on, shape ``(n_requests,)``; NaN where it is unknown."""
+    """Return each request's loss against the baseline, if it ran on, shape ``(n_requests,)``; NaN where unknown."""
     low, high, _ = _account(requests, question)
     return np.where(low < high, np.nan, low)
 
 
 def reference_stops(recording: Recording, policy: Policy) -> Stops:
-    """Return where a policy stops on the rounds of requests."""
+    """Return the stops of a policy on the rounds of requests."""
     raw = recording.rounds(policy.raw_columns)
     return stops(policy, raw)

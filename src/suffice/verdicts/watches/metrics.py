@@ -18,10 +18,10 @@ class WatchFigure:
     """One exported figure of a watch.
 
     Attributes:
-        name: Its name for Prometheus; OpenTelemetry has dots after the first word instead of the first underscore.
+        name: The figure's name for Prometheus; for OpenTelemetry the first underscore becomes a dot.
         value: The number; NaN where it is unknown.
         labels: Its labels, such as the policy.
-        is_total: Whether it can only grow.
+        is_total: Whether the number can only grow.
     """
 
     name: str
@@ -32,7 +32,7 @@ class WatchFigure:
 
 
 def watch_figures(result: WatchResult) -> list[WatchFigure]:
-    """Return the figures of a watch, the counts of its log first."""
+    """Return the figures of a watch, beginning with the counts of its log."""
     of = {"policy": result.policy}
     figures = [
         WatchFigure(
@@ -98,7 +98,7 @@ class WatchCollector:
         self._results = results
 
     def collect(self) -> Iterator[Any]:
-        """Yield the families of metrics."""
+        """Yield the metric families, as `prometheus_client` expects them."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         families: dict[str, Any] = {}
@@ -112,7 +112,7 @@ class WatchCollector:
 
 
 def prometheus_text(*results: WatchResult) -> str:
-    """Return the figures of watches in the text format of Prometheus, for its node exporter's folder or a page.
+    """Return the figures of watches in Prometheus's text format, for its node exporter's folder or a page.
 
     Raises:
         MissingExtraError: `prometheus_client` is not installed.

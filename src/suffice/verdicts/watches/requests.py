@@ -35,13 +35,13 @@ class Requests:
     Attributes:
         recording: Their rounds.
         policy: The policy that decided.
-        times: Time at which each began, seconds since 1970; NaN where unknown.
+        times: Start time of each request, seconds since 1970; NaN where unknown.
         stop: The round at which each stopped.
-        answer: The round whose answer was returned; -1 where none was.
+        answer: The round whose answer was returned; -1 if no answer was.
         reasons: The reason of each stop.
         rate: The probability with which each was drawn for an audit; NaN without one.
         drawn: Mask of the requests that were drawn.
-        others: Number of requests of the log that are not judged, by reason.
+        others: Number of requests in the log that are not judged, by reason.
         notes: Notes for the reader.
     """
 
@@ -62,7 +62,7 @@ class Requests:
 
         Args:
             log: Recorded by deployed policies, with the columns of their decisions.
-            policy: The one that is judged.
+            policy: The policy that is judged.
             since: Leave out requests before this time, seconds since 1970.
 
         Raises:
@@ -164,7 +164,7 @@ class Requests:
 
     @property
     def ids(self) -> list[str]:
-        """The ids."""
+        """The ids of the requests."""
         return self.recording.question_ids
 
     @cached_property
@@ -174,11 +174,13 @@ class Requests:
 
     @cached_property
     def counting(self) -> Mask:
-        """Mask of the requests that count for the loss: those with a draw of their own, and the first of those that share a draw.
+        """Mask of the requests that count for the loss.
 
-        The loss of a repeated question is known beforehand, so it cannot be bet on.  The log says which requests were
-        drawn by
-        themselves; draws alone cannot, because two requests of one question also differ where the seed of the audit was changed.
+        These are the requests with a draw of their own, and the first of those that share a draw.
+
+        The loss of a repeated question is known beforehand, so it cannot be bet on.  The log says which requests have
+        their own draw; comparing draws is not enough, since two requests of one question also differ if the audit's
+        seed was changed.
         """
         _, firsts = np.unique(self.questions, return_index=True)
         counts: Mask = self.recording.per_question(AUDIT_UNIT, [None] * len(self)) == "request"
@@ -188,12 +190,12 @@ class Requests:
 
     @cached_property
     def complete(self) -> Mask:
-        """Mask of the requests that were drawn and ran as far as they could, so that their loss is known."""
+        """Mask of the requests that were drawn and ran to the end of their budget, so that their loss is known."""
         return self.drawn & np.isin(self.recording.ends.astype(str), [*RAN_ON])
 
     @property
     def lost(self) -> Mask:
-        """Mask of the requests that were drawn and did not run on, so that the answer of their full run is unknown."""
+        """Mask of the requests that were drawn but did not run on, so the answer of their full run is unknown."""
         return self.drawn & ~self.complete
 
     @property
@@ -234,7 +236,7 @@ def moment(seconds: float, before: str = "") -> str:
 
 
 def others_text(others: Counter[str]) -> list[str]:
-    """Return one note for each reason why requests are not judged, with their number."""
+    """Return one note for each reason why requests are not judged, with the number of requests."""
     return [f"{counted(n, 'request')} {why}: not judged here" for why, n in sorted(others.items()) if n]
 
 
@@ -260,7 +262,7 @@ def _rounds_of_requests(log: Recording, name: str) -> npt.NDArray[np.int64]:
 
 
 def _requests_in_order(log: Recording, places: Sequence[int] | npt.NDArray[np.int64]) -> Recording:
-    """Return some questions of a recording in another order."""
+    """Return the questions of a recording at some positions, in the order of these positions."""
     rank = np.full(log.shape[0], -1, dtype=np.int64)
     rank[np.asarray(places)] = np.arange(len(places))
     of_rows = rank[log.row_question]

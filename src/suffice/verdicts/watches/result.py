@@ -47,7 +47,7 @@ class SignalFit:
     Attributes:
         report: Predicted and observed shares, in bins.
         gap: The mean of observed less predicted over audited requests, with an interval that is valid at every look.
-        is_off: Whether the gap is larger than the effect size for sure.
+        is_off: Whether the whole interval of the gap lies beyond the effect size.
     """
 
     signal: str
@@ -58,32 +58,33 @@ class SignalFit:
 
 @dataclass(frozen=True, slots=False, kw_only=True)
 class WatchResult(Result):
-    """Findings of a watch about the policy that decided a production log.
+    """The result of a watch about the policy that decided a production log.
 
     Attributes:
-        policy: Its label.
-        digest: Its digest.
+        policy: Label of the policy.
+        digest: Digest of the policy.
         question: The claim: the kind of loss, and its bound.
         n: Requests that it decided.
-        ids: Their ids, in the order of time.
-        times: When each came, seconds since 1970.
+        ids: Ids of these requests, in the order of time.
+        times: Start time of each request, seconds since 1970.
         n_audited: Requests whose loss is known.
         n_missing: Audited requests whose loss needs a gold answer or a mark that is missing after the gold deadline.
-        n_unknown: Audited requests whose loss is unknown, because of that or because the audit got lost.
-        gold_deadline: That deadline, seconds after a request.
+        n_unknown: Audited requests whose loss is unknown, for that reason or because the audit was lost.
+        gold_deadline: Seconds after a request within which its gold answer or mark must arrive.
         n_drawn: Requests that were drawn for an audit.
-        n_lost: Audits that got lost.
+        n_lost: Audits that were lost.
         rates_vary: Whether requests were drawn with different probabilities.
         n_cut: Requests that the rule stopped before the last round.
         stops: Requests by the reason of their stop.
-        rounds_saved: Rounds that the rule did not run, of requests that it stopped.
+        rounds_saved: Rounds that requests did not run because the rule stopped them.
         whole: The loss since the first request.
         windows: The loss by window, the latest first.
         alarm: Evidence against the bound; None without a bound or an audit.
-        needed: About how many more audits would notice a loss of `rise` above the bound; 0 where there are enough.
+        needed: Approximate number of further audits needed to notice a loss of `rise` above the bound; 0 if there are
+            enough.
         noticed: Approximate number of latest audits during which a loss of `rise` above the bound would have rung the
             alarm in at least four of five cases; None if there are too few audits, or audit rates vary.
-        rise: What counts as a rise worth noticing.
+        rise: The size of a rise above the bound that must be noticed.
         alpha: The risk of a false alarm, and of an interval that misses.
         drifts: Numbers compared for drift.
         reliability: The fit of calibrated signals.
@@ -91,7 +92,7 @@ class WatchResult(Result):
         shadows: Figures of shadow policies.
         suspended: The reason why the certificate is already suspended; empty if it is not.
         certified: Whether there is a certificate for this loss.
-        points: For the chart.
+        points: Points of the chart.
         notes: Notes for the reader.
     """
 
@@ -147,7 +148,7 @@ class WatchResult(Result):
 
     @property
     def off(self) -> list[str]:
-        """The calibrated signals that do not fit any more."""
+        """The calibrated signals whose predictions no longer match the observed shares."""
         return [item.signal for item in self.reliability if item.is_off]
 
     @property
@@ -165,7 +166,7 @@ class WatchResult(Result):
 
     @property
     def lead(self) -> str:
-        """The sentence."""
+        """The sentence that leads the result."""
         return self.sentence
 
     @property
@@ -182,7 +183,7 @@ class WatchResult(Result):
         }[self.status]()
 
     def _loss_text(self) -> str:
-        """Return the loss since deployment in words, and of how many audits it is unknown."""
+        """Return the loss since deployment in words, with the number of audits whose loss is unknown."""
         if not self.whole.n_audited:
             if self.n_unknown:
                 return f"not known: the outcome of each audit so far ({self.n_unknown:,}) is unknown"
@@ -200,7 +201,7 @@ class WatchResult(Result):
         return "" if self.question.bound is None else f"{100 * self.question.bound:g} points"
 
     def place_text(self, place: int) -> str:
-        """Return a request in words: its id, and when it came."""
+        """Return a request in words: its id and its time."""
         return f"request {self.ids[place]}{moment(self.times[place], ' of ')}"
 
     def _moved_text(self, movement: Movement) -> str:
@@ -208,7 +209,7 @@ class WatchResult(Result):
         return f"{movement.name} moved{since} ({figure(movement.before, ',.3g')} before, {figure(movement.now, ',.3g')} now)"
 
     def _causes(self) -> str:
-        """Return other findings that may be the cause; empty if there are none."""
+        """Return other findings that may explain the loss, in words; empty if there are none."""
         texts = [self._moved_text(movement) for movement in self.drifts.moved[:1]]
         if self.new_model is not None:
             texts.append(f"{self.new_model.value} replies since {self.place_text(self.new_model.place)}")
@@ -314,7 +315,7 @@ class WatchResult(Result):
         return "That is the mean since deployment: a rise among the latest requests may not show yet."
 
     def tables(self) -> list[Table]:
-        """Return the loss, what moved, calibration, changes and shadows, as far as there are any, and the facts."""
+        """Return the tables: the loss, then drift, calibration, changes and shadows if there are any, and the facts."""
         tables = [self.table()]
         if self.drifts.movements:
             tables.append(self.drifts.table(self.ids))
@@ -329,7 +330,7 @@ class WatchResult(Result):
         return [*tables, self._facts()]
 
     def table(self) -> Table:
-        """Return the loss since deployment, then of the last windows, the latest first."""
+        """Return the loss since deployment, then that of the last windows, the latest first."""
         shown = self.windows[:_MOST_WINDOWS]
         named = [(f"{place} before" if place else "latest", window) for place, window in enumerate(shown)]
         notes = [
@@ -375,7 +376,7 @@ class WatchResult(Result):
         return facts_table("The log", facts)
 
     def plot(self) -> Chart:
-        """Return the running loss with its interval, the bound, the alarm, and where another model began to reply."""
+        """Return the running loss with its interval, the bound, the alarm, and the start of each new model."""
         marks = [(change.place + 1, f"{change.column} {change.value}") for change in self.changes]
         if self.alarm is not None and self.alarm.rang is not None:
             marks.append((self.alarm.rang + 1, "alarm"))

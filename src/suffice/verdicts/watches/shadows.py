@@ -1,4 +1,4 @@
-"""The decisions of shadow policies on the same requests, and their losses as far as these are known."""
+"""The decisions of shadow policies on the same requests, with their losses where these are known."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _NORMAL_95 = 1.959964
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShadowFigures:
-    """One shadow beside the policy.
+    """The figures of one shadow policy, compared with the policy that decides.
 
     Attributes:
-        n: Requests on which its stop is known, because the rounds that it wanted ran.
-        unknown: Requests on which it would have gone on past the rounds that ran.
-        stop: Its mean stop round on audited requests, all of which ran far enough.
-        own_stop: The policy's mean stop round there.
-        n_audited: Audited requests on which both are judged.
-        loss: Its mean loss there, with a 95 % interval of this many independent requests.
-        own_loss: The policy's mean loss there, likewise.
-        difference: Its loss less that of the policy, likewise.
+        n: Number of requests that ran enough rounds to know the shadow's stop.
+        unknown: Number of requests that ended before the shadow would have stopped.
+        stop: The shadow's mean stop round on audited requests, which run every round.
+        own_stop: The policy's mean stop round on the same requests.
+        n_audited: Number of audited requests on which both policies' answers are judged.
+        loss: The shadow's mean loss on these requests, with a 95 % interval that treats requests as independent.
+        own_loss: The policy's mean loss on these requests, with such an interval.
+        difference: The shadow's loss minus the policy's, with such an interval.
     """
 
     name: str
@@ -44,7 +44,7 @@ class ShadowFigures:
 
 
 def shadow_figures(requests: Requests, question: LossClaim) -> list[ShadowFigures]:
-    """Return the figures of every shadow in the log; its answers are chosen by the policy's own selector."""
+    """Return the figures of every shadow in the log; a shadow's answers are chosen by the policy's selector."""
     names = sorted(name for name in requests.recording.table.column_names if name.startswith(SHADOW))
     figures = []
     complete = requests.complete & requests.counting
@@ -84,7 +84,7 @@ def shadow_figures(requests: Requests, question: LossClaim) -> list[ShadowFigure
 
 
 def answer_at(requests: Requests, stop: np.typing.NDArray[np.int64]) -> np.typing.NDArray[np.int64]:
-    """Return the round whose answer the policy's selector returns for given stops; -1 where none has an answer."""
+    """Return the round whose answer the policy's selector returns for each stop; -1 if no round has an answer."""
     view = reference_stops(requests.recording, requests.policy).view
     position = np.clip(stop - int(view.index[0]), 0, len(view) - 1)
     chosen = requests.policy.selector.select(view, position)

@@ -1,4 +1,4 @@
-"""The loss of each request according to its user's later signal, in the order of the requests."""
+"""The loss of each request according to its user's later signal, in the order of requests."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class UserSignal:
     """A later signal about a request, from its user or from a system that observes users.
 
     Attributes:
-        request: The id of the request, or its run (`OpenQuestion.run`), which it has from its beginning.  The id of a question that
-            is asked again depends on what else was recorded.
-        value: What was lost, in [0, 1]: 1 is a complaint.
+        request: The id of the request, or its run (`OpenQuestion.run`), which is known from the start.  The id of a
+            repeated question depends on the other recorded questions.
+        value: The loss in [0, 1]; 1 is a complaint.
         time: When it arrived, seconds since 1970.
     """
 
@@ -45,20 +45,20 @@ def signalled_losses(
     now: float,
     names: Collection[str] | None = None,
 ) -> Losses:
-    """Return the losses that users reported, in the order of requests; 0 without a report before the deadline.
+    """Return the losses that users reported, in the order of requests; 0 if no report came before the deadline.
 
     Complaints arrive early, and contented users never report, so a request only counts after its deadline.
 
     Args:
-        requests: Of the log.
-        signals: In any order; of several for one request the largest counts.
-        deadline: Seconds after a request from which on it counts, and after which a signal is late.
+        requests: The requests of the log.
+        signals: The signals in any order; if one request has several, the largest counts.
+        deadline: Seconds after which a request counts and a signal about it is late.
         now: The time, seconds since 1970.
         names: The ids and runs of all requests of the log, those that are not judged among them; None = those of `requests`.
 
     Raises:
-        DataError: There is no deadline, the log does not say when requests came, no signal is of a request of the log, or a
-            value is outside [0, 1].
+        DataError: There is no deadline, the log does not say when requests came, no signal belongs to a request of the
+            log, or a value is outside [0, 1].
     """
     if np.isnan(requests.times).any():
         raise DataError("a deadline needs to know when each request came, and the log has no recorded_at")
@@ -92,10 +92,10 @@ def signalled_losses(
 
 @dataclass(kw_only=True, eq=False)
 class _Heard:
-    """The largest value of the signals about each request, and counts of those that are not used or doubtful.
+    """The largest signal about each request, and counts of the signals that are unused or doubtful.
 
     Attributes:
-        requests: Of the log.
+        requests: The requests of the log.
         deadline: Seconds after a request after which a signal is late.
     """
 
@@ -119,7 +119,7 @@ class _Heard:
         """Count a signal.
 
         Raises:
-            DataError: Its value is outside [0, 1].
+            DataError: The signal's value is outside [0, 1].
         """
         if not 0 <= item.value <= 1:
             raise DataError(
@@ -141,7 +141,7 @@ class _Heard:
         self.signalled[place] = True
 
     def notes(self, due: npt.NDArray[np.int64], given: Collection[UserSignal]) -> list[str]:
-        """Return notes on the signals, given the places of the requests whose deadline has passed."""
+        """Return notes on the signals, given the positions of the requests whose deadline has passed."""
         waiting = len(self.requests) - len(due)
         counts = {
             f"{counted(self.unknown, 'signal')} of requests that are not judged here": self.unknown,
@@ -163,7 +163,7 @@ class _Heard:
 
 
 def by_request(records: Iterable[Mapping[str, object]]) -> list[UserSignal]:
-    """Return records with `question_id`, `value` (1 where it is missing) and `time` as signals.
+    """Convert records with `question_id`, `value` (default 1) and `time` to signals.
 
     >>> by_request([{"question_id": "q7", "time": "1970-01-01T00:01:00Z"}])
     [UserSignal(request='q7', value=1.0, time=60.0)]
@@ -196,7 +196,7 @@ def seconds_of(time: object) -> float:
     """Return a time in seconds since 1970: seconds, or ISO 8601 (UTC where it names no zone).
 
     Raises:
-        DataError: It is neither.
+        DataError: The time is neither.
     """
     from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""Watch: what a production log says about the policy that decided it, in one sentence."""
+"""Watch a deployed policy: one sentence about it from its production log."""
 
 from __future__ import annotations
 
@@ -60,28 +60,28 @@ def watch(
     rise: float = 0.05,
     effect: float = 0.1,
 ) -> WatchResult:
-    """Say what a production log shows of the policy that decided it: keep it, calibrate or certify it again, or fall back.
+    """Judge a deployed policy by its production log: keep it, calibrate or certify it again, or fall back.
 
     Its loss is known only where an audit ran on after the answer.  Intervals and the alarm hold at every look.
 
     Args:
         log: Recorded by `Recorder` with this policy and an `Audit`.
-        policy: The policy; its certificate, if it is about the same loss, is what must hold.
-        tune: Recorded rounds that the policy was fitted on: signals of the log are compared with it, by replay.
-        metric: What is lost, a metric of the log (gold answers, a judge's mark) or `agreement`, which needs neither; None = that of
-            the certificate if the log has it, else gold answers, else agreement with the full run.
+        policy: The policy; its certificate, if it is about the same loss, is checked.
+        tune: Recorded rounds that the policy was fitted on; the log's signals are compared with a replay of these.
+        metric: A metric of the log, or `agreement`, which needs neither gold answers nor marks; None = that of the
+            certificate if the log has it, else gold answers, else agreement with the full run.
         max_loss: The largest accepted mean loss; None = that of the certificate.
-        signal: What users said later: judged instead of the loss against the full run, on all requests that are due.
-        deadline: Seconds that signals and audits may take.  Until then a request, or an audit, waits, and so do all later ones;
-            after it a signal is late, and an audit lost.  None = an hour for audits; user signals need a deadline of their own.
-        gold_deadline: Seconds after a request that its gold answer, or a judge's mark, may take; until then it waits likewise.  After
-            that its loss counts within its bounds, as that of a lost audit does.  A gold that comes later still counts, and can only
-            raise the evidence, so an alarm that has rung stays so.  Agreement needs none.
+        signal: Later signals from users; they replace the loss, on all requests whose deadline has passed.
+        deadline: Seconds that signals and audits may take.  Until then a request is pending, and so are all later ones;
+            afterwards a signal is late and an audit lost.  None = an hour for audits; user signals need a deadline.
+        gold_deadline: Seconds that a gold answer, or a judge's mark, may take; until then the request is pending.
+            Afterwards its loss counts within its bounds, like that of a lost audit.  A later gold answer still counts
+            and can only raise the evidence, so an alarm that has rung stays on.
         now: The time, seconds since 1970; None = the clock's.
         since: Leave out requests before this time.
-        window: Requests of a window.
-        alpha: The risk of a false alarm, ever, and that of an interval that misses.
-        rise: A rise of the loss above its bound that must be noticed: how many audits are enough follows from it.
+        window: Number of requests in a window.
+        alpha: The risk that a false alarm ever rings, and the risk that an interval misses the true value.
+        rise: The rise of the loss above its bound that must be noticed; it determines how many audits are enough.
         effect: The smallest distance between distribution functions that counts as drift.
 
     Raises:
@@ -131,7 +131,7 @@ def _names_of(log: Recording) -> set[str]:
 
 
 def _valid_certificate(policy: Policy) -> tuple[Certificate | None, list[str]]:
-    """Return the certificate of a policy, and a note where it is void."""
+    """Return the certificate of a policy, and a note if the certificate is void."""
     certificate = Certificate.of(policy)
     if certificate is None or certificate.holds_for(policy):
         return certificate, []
@@ -141,7 +141,7 @@ def _valid_certificate(policy: Policy) -> tuple[Certificate | None, list[str]]:
 def _due_losses(
     requests: Requests, question: LossClaim, *, audits: float, golds: float, now: float
 ) -> tuple[Losses, list[str]]:
-    """Return the losses of audited requests before the first that still waits, and a note if any waits; see `_first_pending`."""
+    """Return the losses of audited requests before the first pending one, and a note on it; see `_first_pending`."""
     bounds = AuditedBounds.of(requests, question)
     golds = -math.inf if is_agreement(question.metric) else golds
     until, why = _first_pending(requests, bounds, audits, golds, now)
@@ -151,7 +151,7 @@ def _due_losses(
 
 
 def _counts_of(requests: Requests, losses: Losses) -> dict[str, Any]:
-    """Return what a result says of the policy, its requests and their audits."""
+    """Return the fields of the result that describe the policy, its requests and their audits."""
     policy, cut = requests.policy, requests.cut
     return {
         "policy": policy.label,
@@ -175,7 +175,7 @@ def _counts_of(requests: Requests, losses: Losses) -> dict[str, Any]:
 def _evidence_of(
     requests: Requests, losses: Losses, question: LossClaim, *, window: int, alpha: float, rise: float
 ) -> dict[str, Any]:
-    """Return what a result says of the loss: intervals, the alarm, and how many audits would notice a rise."""
+    """Return the fields of the result about the loss: intervals, the alarm, and the audits needed to notice a rise."""
     alarm, path = (None, np.array([]))
     whole = whole_log(requests, losses, alpha)
     needed, noticed = 0, None
@@ -198,17 +198,17 @@ def _evidence_of(
 def _first_pending(
     requests: Requests, bounds: AuditedBounds, audits: float, golds: float, now: float
 ) -> tuple[int, str]:
-    """Return the position of the first request that still waits for its audit or its gold answer, and which of the two.
+    """Return the position of the first request that waits for its audit or gold answer, and which of these it lacks.
 
     Later requests wait too, because audits that end early may lose less than others, and early gold answers may belong
     to losses.  If nothing waits, the position is the number of requests.
 
     Args:
-        requests: Of the log.
-        bounds: Of their losses.
+        requests: The requests of the log.
+        bounds: The bounds on their losses.
         audits: Seconds that an audit may take.
-        golds: Seconds that a gold may take.
-        now: The time.
+        golds: Seconds that a gold answer may take.
+        now: The present time, seconds since 1970.
     """
     running: Mask = requests.lost & (requests.times + audits > now)
     missing: Mask = requests.complete & (bounds.least < bounds.most)
@@ -224,7 +224,7 @@ def _first_pending(
 
 
 def _draw_notes(requests: Requests) -> list[str]:
-    """Return notes if no request was drawn, or more or fewer than the audit rates explain."""
+    """Return notes if no request was drawn, or if more or fewer were drawn than the audit rates explain."""
     from scipy.stats import binom
 
     rates = requests.rate[requests.counting & ~np.isnan(requests.rate)]
@@ -297,7 +297,7 @@ def _fits(requests: Requests, alpha: float, effect: float) -> list[SignalFit]:
 
 
 def _watch_points(losses: Losses, path: Floats, alpha: float) -> list[WatchPoint]:
-    """Return the loss and the evidence after some of the requests, evenly spread, the last one included."""
+    """Return the loss and the evidence after some of the requests, evenly spaced, including the last one."""
     if not len(losses):
         return []
     start, means = sequence_of(losses, alpha), losses.means()
@@ -314,7 +314,7 @@ def _watch_points(losses: Losses, path: Floats, alpha: float) -> list[WatchPoint
 
 
 def full_width(policy: Policy) -> Policy:
-    """Return the safe policy to fall back to: the same loop, which never stops early and returns answers by the same selector."""
+    """Return the safe policy to fall back to: it never stops early, and selects answers as the given policy does."""
     return replace(policy, rule=Never(), certificate=None, name=f"full width instead of {policy.label}")
 
 

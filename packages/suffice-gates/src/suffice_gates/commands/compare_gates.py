@@ -145,7 +145,7 @@ def _screen_of(comparisons: Mapping[str, GateComparison], markdown: Path | None)
 
 
 def _require_gates(any_gate: bool, model: str | None, tune: str | None, markdown: Path | None) -> None:
-    """Refuse impossible combinations of options before anything is computed."""
+    """Raise for impossible combinations of options before anything is computed."""
     if not any_gate:
         raise typer.BadParameter("name at least one --column, or leave --questions on", param_hint="--no-questions")
     if model is not None and tune is None:
@@ -159,7 +159,7 @@ def _require_gates(any_gate: bool, model: str | None, tune: str | None, markdown
 def _of_the_model(
     local_model: TransformersModel, tune: GateEvaluation, evaluation: GateEvaluation, *, n: int, seed: int
 ) -> list[ScoredGate]:
-    """Return the gates from passes of the model itself: entropies, samples, states, triggers during generation."""
+    """Return the gates that need passes of the model: entropies, samples, states, and triggers during generation."""
     from suffice_gates.training.baselines import model_gates
 
     tune_texts, texts = questions_of(tune.recording), questions_of(evaluation.recording)

@@ -1,4 +1,4 @@
-"""Questions that a model answered twice, without and with retrieval: all that judging a gate offline needs."""
+"""Questions that a model answered both without and with retrieval, as needed to judge a gate offline."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Answered:
         question: Its text.
         golds: Gold answers, at least one.
         closed_book: The answer without retrieval; None if missing, which scores 0.
-        retrieved: The answer with retrieval, likewise.
+        retrieved: The answer with retrieval; None if missing, which scores 0.
         type: The data set's own type of question; None if not given.
     """
 
@@ -148,7 +148,8 @@ def with_scores(recording: Recording, scores: Mapping[str, npt.ArrayLike], *, co
     Args:
         recording: A recording with round 0.
         scores: Signals by name, shape ``(n_questions,)``, in the order of `recording.question_ids`.
-        component: The component whose call produces them; `generator` for signals of the closed-book answer itself.
+        component: The component whose call produces the signals; `generator` for signals of the closed-book answer
+            itself.
 
     Raises:
         DataError: Round 0 is missing, a column of that name exists, or scores and questions differ in number.
@@ -209,7 +210,7 @@ def _replaced(table: pa.Table, name: str, values: Floats) -> pa.Table:
 
 
 def require_round_0(recording: Recording) -> None:
-    """Raise a `DataError` if a recording has no closed-book answers, or nothing else."""
+    """Raise a `DataError` if a recording lacks closed-book answers, or has no other rounds."""
     if int(recording.index[0]) != 0 or len(recording.index) == 1:
         raise DataError(
             f"a gate chooses between the closed-book answer and retrieval, and this recording has rounds "
@@ -221,7 +222,7 @@ def questions_of(recording: Recording) -> list[str]:
     """Return the text of each question, in the order of `recording.question_ids`.
 
     Raises:
-        DataError: The recording does not have them.
+        DataError: The recording does not contain texts.
     """
     texts: Iterable[Any] = recording.per_question("question", [None] * len(recording.question_ids)).tolist()
     listed = [text if isinstance(text, str) else "" for text in texts]

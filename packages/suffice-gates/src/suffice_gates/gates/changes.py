@@ -16,7 +16,7 @@ _ANSWER_WIDTH = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
-    """A question that is answered directly at one threshold and retrieved for at the next, stricter one.
+    """A question that is answered directly at one threshold, and with retrieval at the next, stricter one.
 
     Attributes:
         question_id: The question.

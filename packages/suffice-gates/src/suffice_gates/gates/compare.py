@@ -33,9 +33,9 @@ class GatePrice:
     """Costs of a gate that the recording does not contain.
 
     Attributes:
-        n_labels: Labelled questions that its fit needed; 0 if nothing is fitted, NaN if unknown.
-        fit_seconds: Seconds to read them and to fit.
-        calls: Calls of a language model for one decision.
+        n_labels: Number of labelled questions that its fit needed; 0 if nothing is fitted, NaN if unknown.
+        fit_seconds: Seconds to read these questions and to fit.
+        calls: Number of calls of a language model for one decision.
         tokens: Tokens read and written for one decision.
         seconds: Seconds for one decision; NaN if not measured.
     """
@@ -60,7 +60,7 @@ class ScoredGate:
         ranks: Confidence by which questions are ranked, if `evaluation` cannot rank all of them; None for `evaluation`.
         component: The component whose recorded call produces the score: `gate` for the recorded gate, `generator` for
             signals of the closed-book answer; "" if there is none and only `price` counts.
-        price: Its costs beside the recorded ones.
+        price: Its costs in addition to the recorded ones.
         source: Paper, or other origin.
     """
 
@@ -82,14 +82,14 @@ class ComparedGate(Result):
     Attributes:
         name: Name in reports.
         source: Paper, or other origin.
-        price: Its costs beside the recorded ones.
+        price: Its costs in addition to the recorded ones.
         point: Its quality and cost on the evaluation questions.
         random: The random gate at the same retrieval rate.
         tune: Its quality and cost on the tune questions, optimistic because its threshold was chosen there; None if the
             threshold was given.
         known: Area under the ROC curve of its score for "the answer without retrieval is right".
         not_needed: Area under the ROC curve of its score for "retrieval does not raise the metric".
-        n_undefined: Number of questions without a score, for which it retrieves.
+        n_undefined: Number of questions without a score, which the gate retrieves for.
         p_holm: The p-value against random decisions (`GatePoint.p_random`), adjusted by Holm over the gates.
     """
 
@@ -132,7 +132,7 @@ class GateComparison(Evaluation):
     chosen: str
 
     def tables(self) -> Sequence[Table]:
-        """Return the table of gates side by side, and the table of what their scores predict."""
+        """Return the table that compares gates, and the table of how well their scores predict known answers."""
         return [comparison_table(self), knowledge_table(self)]
 
     @property
@@ -213,7 +213,7 @@ def compare_gates(
 def _seen_notes(
     evaluation: GateEvaluation, gates: Sequence[ScoredGate], tune: GateEvaluation | None
 ) -> tuple[str, ...]:
-    """Return cautions about questions that the recorded gate, if it is compared, was fitted on."""
+    """Return warnings about questions that a compared, recorded gate was fitted on."""
     rules = [gate_rule(KNOWN, 0.5)] if any(gate.component == GATE for gate in gates) else []
     notes = [*selected_on(map(evaluation.gated, rules), evaluation.recording).notes]
     notes += undefined_notes(evaluation.draws.units.n_units, evaluation.draws.resampling.n_resamples)
@@ -339,7 +339,7 @@ def knowledge_table(comparison: GateComparison) -> Table:
 
 
 def rates_table(title: str, comparisons: Mapping[float, GateComparison]) -> Table:
-    """Tabulate gates at given retrieval rates, beside random gates of the rates that they reach."""
+    """Tabulate gates at given retrieval rates, next to random gates with the rates that they reach."""
     first = next(iter(comparisons.values())).metrics[0]
     return Table(
         title=title,

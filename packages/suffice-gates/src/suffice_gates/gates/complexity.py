@@ -84,7 +84,7 @@ class ComplexityGate:
         return Seen.from_dict(self.provenance)
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """Everything that changes its verdicts: encoder, classes, weights and calibration."""
+        """All settings that affect its verdicts: encoder, classes, weights and calibration."""
         card = {key: value for key, value in self._card().items() if key not in ("format", "version", "provenance")}
         return {"kind": "question gate", **card}
 
@@ -188,7 +188,7 @@ def read_card(folder: str | Path) -> dict[str, Any]:
 
     Raises:
         DataError: The file does not exist.
-        SchemaError: It is another kind of card, or a field is missing or unknown.
+        SchemaError: The file is another kind of card, or a field is missing or unknown.
     """
     path = Path(folder) / CARD
     try:

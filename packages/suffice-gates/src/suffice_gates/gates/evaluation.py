@@ -1,4 +1,4 @@
-"""Offline evaluation of a gate: quality and cost, beside reference gates.
+"""Offline evaluation of a gate: its quality and cost, compared with reference gates.
 
 The references are never and always retrieving (CBDR, section 4.4), a random gate at the same retrieval rate, and a perfect
 gate that knows the outcome.
@@ -141,7 +141,7 @@ class GateEvaluation:
         return BothWays(self.never.values[first], self.always.values[first])
 
     def gated(self, rule: Rule) -> Policy:
-        """Put a gate in front of the policy from round 1 on."""
+        """Return the policy from round 1 on, with a gate in front of it."""
         return replace(self.after, rule=rule | self.after.rule if self.after.rule.signals else rule, start_round=0)
 
     def run(self, rule: Rule, *, label: str = "") -> tuple[Run, Mask]:
@@ -191,7 +191,7 @@ class GateEvaluation:
         return self._point(label, kind, float(np.mean(share)), values, costs)
 
     def beside(self, other: GateEvaluation, label: str) -> GatePoint:
-        """Compare always retrieving in another evaluation of the same questions with this one's references."""
+        """Compare always retrieving, as measured in another evaluation of the same questions, with these references."""
         return self._point(label, "other", 1.0, other.always.values, _mean_costs(other.always))
 
     def _expected(self, share: float | Floats) -> dict[str, Floats]:
@@ -231,7 +231,7 @@ class GateEvaluation:
         )
 
     def _p_random(self, direct: Mask) -> float:
-        """Return the two-sided p-value of the gain of these direct answers, against as many at random."""
+        """Test whether the questions answered directly gain more than random ones; return the two-sided p-value."""
         k = int(direct.sum())
         if k in (0, self.n):
             return math.nan
@@ -243,7 +243,7 @@ class GateEvaluation:
 
     @cached_property
     def _shuffled_gains(self) -> tuple[Floats, Floats]:
-        """The gain of each question by a direct answer, and cumulative sums of the gains in random orders of the questions."""
+        """The gain of each question from a direct answer, and cumulative sums of gains in random orders."""
         gain = self.answers.direct - self.answers.retrieved
         shuffled = np.random.default_rng(self.resampling.seed).permuted(np.tile(gain, (_SHUFFLES, 1)), axis=1)
         return gain, np.cumsum(shuffled, axis=1)

@@ -1,4 +1,4 @@
-"""Quality and cost of one gate at one threshold, beside random gates."""
+"""Quality and cost of one gate at one threshold, compared with random gates."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class GatePoint(Result):
 
     Attributes:
         label: Name in reports.
-        kind: `gate`, `random`, `never`, `always`, `perfect`, or `other` for always retrieving in another way.
+        kind: `gate`, `random`, `never`, `always`, `perfect`, or `other` for always retrieving with another setup.
         beta: Its threshold; NaN if it has none.
         retrieval_rate: Share of questions that it retrieves for.
         metrics: Means over questions, by name.
@@ -124,7 +124,7 @@ def quality_of(point: GatePoint, metrics: Sequence[str]) -> list[Any]:
 
 
 def verdict(point: GatePoint) -> str:
-    """Say in words if a label-blind gate does as well with fewer retrievals."""
+    """Return a short text if a label-blind gate does as well with fewer retrievals."""
     if point.kind == "perfect":
         return "not reachable"
     if point.kind == "gate" and point.retrieval_rate in (0.0, 1.0):

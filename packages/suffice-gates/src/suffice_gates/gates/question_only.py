@@ -1,4 +1,4 @@
-"""Gates that read the question alone: fitted on tune answers, applied with numpy.
+"""Gates that read only the question: fitted on tune answers, applied with numpy.
 
 There are three kinds, all logistic regressions:
 
@@ -93,7 +93,7 @@ class Fitted:
         gate: The gate, for other questions.
         cross_fitted: Scores of the tune questions, each by a gate of the other folds, shape ``(n_tune,)``.
         n_labels: Number of labelled questions.
-        seconds: Seconds to read the questions and to fit, cross-fits included.
+        seconds: Seconds to read the questions and to fit, including cross-fits.
     """
 
     gate: QuestionGate
@@ -120,8 +120,8 @@ def adaptive_labels(
 
     Args:
         direct: 1 if the answer without retrieval is right, else 0.
-        single: The same for the answer after a single retrieval.
-        multi: The same for the answer after all retrievals; None if there is only one retrieval.
+        single: 1 if the answer after a single retrieval is right, else 0.
+        multi: 1 if the answer after all retrievals is right, else 0; None if there is only one retrieval.
         multi_hop: True if the data set's questions need several retrievals; one value for all, or one for each question.
     """
     masks = [np.asarray(mask, dtype=np.bool_) for mask in (direct, single, np.zeros(1) if multi is None else multi)]
@@ -130,7 +130,7 @@ def adaptive_labels(
 
 
 def question_folds(question_ids: Sequence[str], n: int = 5) -> Classes:
-    """Return the fold of each question, 0..n - 1, by a hash of its id, so that neither order nor seed matters."""
+    """Return the fold of each question, 0..n - 1, by a hash of its id, independent of order and seed."""
     return hash_folds(question_ids, n, width=8)
 
 
@@ -182,7 +182,7 @@ def fit_gate(
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """Tune questions as numbers, with their classes."""
+    """The vectors of tune questions, with their classes."""
 
     read: Reader
     values: Floats

@@ -65,7 +65,7 @@ QUESTION_GATES = (
 
 
 class _TimedReader:
-    """A reader that reads each question once and measures the seconds per question."""
+    """A reader that reads each question only once, and measures the seconds per question."""
 
     def __init__(self, read: Reader, questions: Sequence[str]) -> None:
         listed = list(dict.fromkeys(questions))
@@ -124,7 +124,7 @@ def held_out_gates(
     *,
     rate: float | None = None,
 ) -> list[ScoredGate]:
-    """Cross-fit question-only gates and their thresholds, if there are tune questions only.
+    """Cross-fit question-only gates and their thresholds, if there are only tune questions.
 
     Every question's score and threshold come from the other folds, so that no figure is optimistic.  Because each fold has
     its own threshold, the returned score is the distance above it, with 0 as the common threshold.
@@ -186,7 +186,7 @@ def column_gate(
         name: The column; with the suffix ``:low``, low values answer directly, as for an uncertainty.
         evaluation: Evaluation questions.
         tune: Tune questions, whose recording must have the column too; None to cross-fit the threshold.
-        rate: If it is cross-fitted, choose the threshold by this retrieval rate instead of by quality.
+        rate: If the threshold is cross-fitted, choose it by this retrieval rate instead of by quality.
 
     Raises:
         UnknownSignalError: A recording does not have the column.

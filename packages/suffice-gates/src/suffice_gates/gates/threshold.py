@@ -34,13 +34,13 @@ class BothWays:
 
     @property
     def not_needed(self) -> Mask:
-        """Mask of the questions whose answer retrieval does not turn from wrong to right."""
+        """Mask of the questions whose answer is not turned from wrong to right by retrieval."""
         direct, retrieved = self.right
         return direct | ~retrieved
 
 
 def choose_beta(scores: Floats, answers: BothWays, *, low: bool = False, rate: float | None = None) -> float:
-    """Return the threshold with the best mean metric on tune questions; among equal ones, the one that retrieves least.
+    """Return the threshold with the best mean metric on tune questions; among ties, the one that retrieves least.
 
     >>> import numpy as np
     >>> choose_beta(np.array([0.9, 0.4, 0.1]), BothWays(np.array([1.0, 0.0, 0.0]), np.array([1.0, 1.0, 0.0])))

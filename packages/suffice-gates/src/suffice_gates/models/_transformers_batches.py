@@ -14,7 +14,7 @@ _Output = TypeVar("_Output")
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether an error reports that the memory of the device or machine did not suffice.
+    """Return whether an error reports a lack of memory on the device or machine.
 
     >>> is_out_of_memory(RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")), is_out_of_memory(ValueError("no"))
     (True, False)
@@ -29,7 +29,7 @@ class Batches:
 
     Args:
         name: Name of the model in messages.
-        size: Largest number of prompts in a batch; halved for good when memory runs out.
+        size: Largest number of prompts in a batch; permanently halved when memory runs out.
     """
 
     def __init__(self, name: str, size: int) -> None:

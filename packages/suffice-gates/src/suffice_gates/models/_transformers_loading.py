@@ -1,4 +1,4 @@
-"""Load a transformers model, explain failures, and identify its version."""
+"""Load a transformers model, explain failures to load, and identify its version."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class LoadedModel:
 
     @property
     def context(self) -> int | None:
-        """Largest number of tokens of prompt and reply, from the model or else its tokenizer; None without a limit."""
+        """The largest number of tokens in prompt and reply, from the model or its tokenizer; None without a limit."""
         limits = (
             getattr(self.config, "max_position_embeddings", None),
             getattr(self.tokenizer, "model_max_length", None),
@@ -89,7 +89,7 @@ class LoadedModel:
     def precision(self) -> str:
         """The number type of its weights, and the method if they are quantised.
 
-        A quantised model has other hidden states than the full one.
+        A quantised model has other hidden states than the unquantised one.
         """
         dtype = str(self.network.dtype).removeprefix("torch.")
         quantization = getattr(self.network.config, "quantization_config", None)
@@ -102,10 +102,10 @@ class LoadedModel:
 
 @contextmanager
 def off_the_device(model: LoadedModel) -> Iterator[None]:
-    """Keep the weights in the memory of the machine for a while, so that something else may use that of the GPU.
+    """Move the weights to the machine's memory for a while, to free the GPU.
 
-    A model on the CPU stays where it is, and so does one that cannot be moved (quantised, or spread over devices), with a
-    warning.
+    A model on the CPU stays where it is, and so does a model that cannot be moved (quantised, or spread over devices),
+    with a warning.
     """
     network, device = model.network, model.network.device
     places = getattr(network, "hf_device_map", None) or {}
@@ -178,7 +178,7 @@ def folder_revision(folder: Path) -> str:
 
 
 def _why(model: str, error: Exception) -> str:
-    """Explain why a model cannot be loaded and what to do."""
+    """Explain why a model cannot be loaded, with advice."""
     cause = f"{type(error).__name__}: {error!s:.300}"
     folder = Path(model)
     if folder.is_dir():

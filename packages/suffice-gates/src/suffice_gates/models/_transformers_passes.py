@@ -27,9 +27,9 @@ class Prefill:
 
     Attributes:
         states: States of the last prompt tokens, shape ``(n, n_layers, width)``.
-        logits: For the first generated token of each prompt, shape ``(n, vocabulary)``.
+        logits: Logits of the first generated token of each prompt, shape ``(n, vocabulary)``.
         cache: Keys and values of the prompts; generation writes into it.
-        cache_name: The argument that takes them.
+        cache_name: The name of the argument for the cache.
         mask: 1 for tokens of the prompt, 0 for padding on its left, shape ``(n, longest)``.
     """
 
@@ -56,7 +56,7 @@ class GeneratedToken:
 
 
 class _EnoughError(Exception):
-    """The highest requested layer has been read, so the layers above it need not run."""
+    """Raised once the highest requested layer has been read, since the layers above it need not run."""
 
 
 def last_states(model: LoadedModel, ids: Sequence[Sequence[int]], layers: Sequence[int]) -> States:
@@ -79,7 +79,7 @@ def last_states(model: LoadedModel, ids: Sequence[Sequence[int]], layers: Sequen
 
 
 def position_states(model: LoadedModel, ids: Sequence[int], layers: Sequence[int], positions: Sequence[int]) -> States:
-    """Return the states of several tokens of one prompt, from one pass as that of `last_states`.
+    """Return the states of several tokens of one prompt, from one pass (as in `last_states`).
 
     Args:
         model: The model.
@@ -145,7 +145,7 @@ def prefill(model: LoadedModel, ids: Sequence[Sequence[int]], layers: Sequence[i
 
 
 def _has_keys(cache: Any) -> bool:
-    """Return whether a cache holds keys: state-space models keep states alone, and those must not see padding again."""
+    """Return whether a cache contains keys; state-space models only have states, which must not see padding again."""
     layers = getattr(cache, "layers", None)
     return cache is not None and (layers is None or any(hasattr(layer, "keys") for layer in layers))
 
@@ -249,7 +249,7 @@ def _padded(model: LoadedModel, ids: Sequence[Sequence[int]], *, side: str) -> t
 
 
 def _accepted(module: Any, inputs: dict[str, Any]) -> dict[str, Any]:
-    """Return the inputs that this forward pass accepts: not every architecture takes positions or `logits_to_keep`."""
+    """Return the inputs that this forward pass accepts; not all architectures take positions or `logits_to_keep`."""
     known = inspect.signature(module.forward).parameters
     if "input_ids" not in known:  # a wrapper that passes on all arguments
         return inputs

@@ -1,4 +1,4 @@
-"""DRAGIN on a local model: attention and entropy of a reply's tokens, and the query at the first uncertain one."""
+"""DRAGIN on a local model: attention and entropy of a reply's tokens, and a query at the first uncertain token."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _rind_of(reading: ReplyReading, tokens: Sequence[Token]) -> npt.NDArray[np.f
 
 
 def _is_content(text: str) -> bool:
-    """Return whether the text of a token carries content: no punctuation alone, no ending such as "'s", no stop word."""
+    """Return whether a token's text carries content: not just punctuation, an ending such as "'s", or a stop word."""
     word = text.strip().lower()
     if not any(map(str.isalnum, word)) or word.startswith(("'", "\u2019")):
         return False

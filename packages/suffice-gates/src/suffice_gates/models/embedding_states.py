@@ -1,4 +1,4 @@
-"""States from embeddings: of an endpoint, or of a sentence encoder."""
+"""States from embeddings, of an endpoint or of a sentence encoder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RAW = "{system}\n\n{user}\n\n{prefill}"
 
 
 class _EmbedderStates:
-    """States without layers: one vector from an embedder, which identifies them."""
+    """States without layers: one vector from an embedder, whose id and revision identify the states."""
 
     prompts: tuple[str, ...]
     """The supported prompts."""

@@ -1,4 +1,4 @@
-"""CtrlA's confidence monitor: projects the states of a reply's new words on the model's direction of confidence."""
+"""CtrlA's confidence monitor, which projects the states of a reply's new words on a direction of confidence."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def fit_directions(
 ) -> tuple[Directions, Cost]:
     """Fit the direction that separates a model's states under an instruction from those under its opposite.
 
-    The same statements follow both (CtrlA, section 3.1), and the state of the last prompt token is read.  No question of a
-    data set is used, so the directions cannot have seen any.
+    The same statements follow both instructions (CtrlA, section 3.1), and the state of the last prompt token is read.
+    No question of a data set is used, so the fit cannot leak any.
 
     Args:
         model: The model, read in its `layers`.
@@ -63,7 +63,7 @@ def fit_directions(
 
 
 class ConfidenceMonitor:
-    """Measures `new_confidence`, how confident a model's states are at the new words of its reply (CtrlA, section 3.2).
+    """Measures `new_confidence`: the confidence in a model's states at the new words of its reply (CtrlA, section 3.2).
 
     The state of each token is projected on the direction of confidence: mean over layers, minus the contrast's centre.  New
     words are those that are neither in the question nor stop words; the least confident one counts, because a single

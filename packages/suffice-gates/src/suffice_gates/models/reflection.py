@@ -82,7 +82,7 @@ class ReflectionGate:
 
     @property
     def seen(self) -> None:
-        """None, because nobody recorded the questions that a published model was trained on."""
+        """Always None, because the training questions of published models are unknown."""
         return
 
     def fingerprint(self) -> Mapping[str, Any]:

@@ -35,7 +35,7 @@ class TextReading:
 
 
 def read_text(model: TransformersModel, question: str, text: str, passages: Sequence[Passage] = ()) -> TextReading:
-    """Read a reply after its prompt, in one pass; a model that keeps its states while it generates has them for free.
+    """Read the states of a reply after its prompt, in one pass.
 
     Args:
         model: The model; its `layers` are read.

@@ -1,4 +1,4 @@
-"""Decide whether a text being written needs evidence, and make the query: DRAGIN's RIND and QFS."""
+"""Decide whether a text in progress needs evidence, and build the query: DRAGIN's RIND and QFS."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def attended(attention: npt.NDArray[np.floating], words: npt.NDArray[np.integer]
     Args:
         attention: Attention of the token that needs evidence to each earlier one, shape ``(m,)``.
         words: The word that each token belongs to, shape ``(m,)``; -1 for tokens that a query leaves out.
-        n: Number of tokens to take; of equal ones the earlier.
+        n: Number of tokens to take; among ties, earlier tokens first.
     """
     order = [place for place in np.argsort(-np.asarray(attention), kind="stable") if words[place] >= 0]
     return sorted({int(words[place]) for place in order[:n]})

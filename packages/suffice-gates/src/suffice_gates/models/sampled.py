@@ -1,6 +1,6 @@
 """Distances among sampled replies: the entropy of their meanings, and the spread of their states.
 
-Both are higher the less a model knows.
+Both are higher if a model knows less.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def semantic_entropy(
 ) -> float:
     """Return the entropy over the meanings of sampled answers, nats in [0, log(number of answers)].
 
-    Without log-probabilities all samples count alike (the discrete estimate of Farquhar et al., 2024, methods).  With
+    Without log-probabilities all samples count equally (the discrete estimate of Farquhar et al., 2024, methods).  With
     them, the weight of a meaning is the probability of its different wordings, normalised to sum 1 (Kuhn et al., 2023,
     equations 3 and 4, normalised as in Farquhar et al., 2024); repeated wordings count once.
 

@@ -84,10 +84,10 @@ class StateWriter:
 
     Args:
         path: The folder, usually ``NAME.states``; created if missing.
-        header: Values that change the states, JSON-ready and without secrets; `layers` contains the layers.
+        header: Values that affect the states, JSON-ready and without secrets; `layers` contains the layers.
 
     Raises:
-        ConfigMismatchError: The folder was begun with another header.
+        ConfigMismatchError: The folder has another header.
         DataError: The path is a file, or a folder with other content.
         SchemaError: The folder is damaged, or of another version.
     """
@@ -116,7 +116,7 @@ class StateWriter:
         return dict(self._done)
 
     def write_places(self, places: Mapping[str, int]) -> None:
-        """Store the ids that the folder should contain, with the position of each among the ids of all shards."""
+        """Store the ids that the folder should contain, with their positions among the ids of all shards."""
         write_file(self.path / _PLACES_FILE, json.dumps(dict(places)))
 
     def append(
@@ -129,7 +129,7 @@ class StateWriter:
         Args:
             ids: Ids of the rows, none of them stored before.
             states: Shape ``(len(ids), n_layers, width)``.
-            digests: Digests of the prompts, by which changed texts are detected; None for none.
+            digests: Digests of the prompts, to detect changed texts; None = none.
 
         Raises:
             DataError: An id is already stored, the shape is wrong, or another process writes to the folder.
@@ -172,7 +172,7 @@ class StateWriter:
 
 
 def read_states(path: str | Path) -> StoredStates:
-    """Read the states of a folder; a folder of one process may be incomplete, but all shards must be complete.
+    """Read the states of a folder: of a single process (perhaps incomplete), or of complete shards.
 
     Raises:
         ConfigMismatchError: Shards were read with different settings.
@@ -199,10 +199,10 @@ def read_states(path: str | Path) -> StoredStates:
 
 
 def check_states_shard(folder: Path, shard: Shard) -> None:
-    """Check that the folder has no states of another number of shards, before anything is read.
+    """Raise if the folder has states of another number of shards, before anything is read.
 
     Raises:
-        ConfigMismatchError: It has such states.
+        ConfigMismatchError: The folder has such states.
     """
     others = sorted({other.n for other in _shard_folders(folder)} - {shard.n})
     if others or (folder / _HEADER).is_file():

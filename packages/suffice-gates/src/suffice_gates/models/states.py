@@ -30,8 +30,8 @@ class State:
         values: One vector per layer, shape ``(n_layers, width)``; NaN where the model left it undefined.  Ignored by
             ``==``.
         cost: Cost of the pass: calls, uncached and cached prompt tokens, seconds.
-        resume: Continues this pass with generation; the reply costs the decoding alone. None if the source cannot do
-            that. It is called at most once, and keeps the cache of the pass in memory as long as it exists.
+        resume: Continues this pass with generation, so that the reply costs only the decoding. None if the source
+            cannot do that. It is called at most once, and keeps the cache of the pass in memory as long as it exists.
     """
 
     values: States = field(compare=False)
@@ -41,7 +41,7 @@ class State:
 
 @runtime_checkable
 class StateSource(Protocol):
-    """Turns questions into vectors for a probe.
+    """Protocol of a source of hidden states, which turns questions into vectors for a probe.
 
     A probe is trained on one source and one layer, and pins `id`, `revision` and the layer.
     """
@@ -70,7 +70,7 @@ class StateSource(Protocol):
         ...
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """Everything that changes its states (model, revision, layers, prompt, precision), JSON-ready, no secrets."""
+        """All settings that affect its states (model, revision, layers, prompt, precision), JSON-ready, no secrets."""
         ...
 
     def read(self, question: str, passages: Sequence[Passage] = ()) -> State:

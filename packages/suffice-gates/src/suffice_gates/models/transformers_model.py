@@ -140,7 +140,7 @@ class TransformersModel(PromptedModel):
             )
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """Everything that changes its replies and states; device and batch size are left out because they do not."""
+        """All settings that affect its replies and states; device and batch size do not."""
         template = json.dumps(self._encoder.describe(), sort_keys=True)
         return {
             "kind": "transformers",
@@ -249,7 +249,7 @@ class TransformersModel(PromptedModel):
         return State(values=start.states[0], cost=cost, resume=_Resume(self, ids, start))
 
     def read_batch(self, questions: Sequence[str], passages: Sequence[Sequence[Passage]] | None = None) -> States:
-        """Read the states of many prompts in batches of similar length; layers above the highest requested one do not run.
+        """Read the states of many prompts in batches of similar length, without running layers above the highest one.
 
         See `StateSource.read_batch`; NaN where the model left a state undefined.
 
@@ -315,7 +315,7 @@ class TransformersModel(PromptedModel):
     def _completions(
         self, ids: Sequence[Sequence[int]], choose: Choose, is_cancelled: Callable[[], bool]
     ) -> list[Completion]:
-        """Continue the prompts of one batch; those that leave less room in the context are continued apart."""
+        """Continue the prompts of one batch; prompts that leave less room in the context are continued separately."""
         rooms = [self._room(len(row)) for row in ids]
         if len(set(rooms)) > 1:  # in one batch, the longest prompt would shorten the replies to all others
             by_row: dict[int, Completion] = {}

@@ -1,6 +1,7 @@
 """Measures of a local model's knowledge from its own passes: states of samples, and directions.
 
-Each measure follows one paper; those without a pass of their own (entropies) are in `suffice.policy.signals.uncertainty`.
+Each measure follows one paper; measures that need no extra pass (entropies) are in
+`suffice.policy.signals.uncertainty`.
 """
 
 from __future__ import annotations
@@ -43,9 +44,10 @@ def sample_states(
     *,
     layer: int | None = None,
 ) -> tuple[npt.NDArray[np.float32], Cost]:
-    """Return the state of each reply's end token, for `gram_uncertainty`, and the cost of the passes (SeaKR, section 3.2).
+    """Return the state of each reply's end token, for `gram_uncertainty`, and the cost of the passes.
 
-    For a reply that was cut off it is that of its last token, and for an empty one that of the last prompt token.
+    Source: SeaKR, section 3.2.  A reply that was cut off has the state of its last token, and an empty reply that of
+    the last prompt token.
 
     Args:
         model: The model that generated the replies.
@@ -73,7 +75,7 @@ def sample_states(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Directions:
-    """One direction per layer that represents an attitude in a model's states.
+    """One direction per layer that represents an attitude, such as confidence, in a model's states.
 
     Attributes:
         vectors: Unit vectors, shape ``(n_layers, width)``.

@@ -106,7 +106,7 @@ class ProbeCard:
         return Seen.from_dict(self.provenance)
 
     def check_prompt(self, prompt: str, *, allow: Sequence[str] = ()) -> None:
-        """Raise for states of a prompt that the probe was not tested on.
+        """Raise if the probe was not tested on states of this prompt.
 
         Args:
             prompt: `qa` or `rag`.
@@ -123,7 +123,7 @@ class ProbeCard:
             )
 
     def check_source(self, source: StateSource, *, allow: Sequence[str] = ()) -> int:
-        """Return the index of the source's state that the probe reads, or raise if the source does not match.
+        """Return the index of the source's layer that the probe reads; raise if the source does not match.
 
         Args:
             source: The source of the states.

@@ -1,4 +1,4 @@
-"""A model's confidence before it answers, with and without passages, as used for preference data (CBDR, eq. 2)."""
+"""A model's confidence before it answers, with and without passages, for preference data (CBDR, eq. 2)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from suffice_gates.probes.probe import Probe
 
 @runtime_checkable
 class Confidence(Protocol):
-    """A model's confidence in its answer before it answers: from a probe on its states, or any other value in [0, 1]."""
+    """Protocol of a model's confidence in its answer before it answers, in [0, 1], for example from a probe."""
 
     def fingerprint(self) -> Mapping[str, Any]:
         """Return JSON-ready values that identify the model and how its confidence is read."""
@@ -37,8 +37,8 @@ class ProbeConfidence:
     Args:
         probe: Maps the state to the probability.
         source: The model.
-        allow: Further prompts, for which the caller is responsible: `("rag",)` for a probe fitted on questions alone, as
-            in CBDR.  Measure the probe there and report it.
+        allow: Further prompts, for which the caller is responsible: `("rag",)` for a probe fitted on questions alone,
+            as in CBDR.  Measure the probe on such prompts and report the result.
 
     Raises:
         ConfigMismatchError: The probe belongs to another model, layer or prompt.

@@ -17,7 +17,7 @@ from suffice_gates.probes.probe import Probe
 
 
 class ReplyProbes:
-    """Measures `p_enough`, the probability that a round's answer is right, from the states of its reply (Baek et al., 2025).
+    """Measures `p_enough`: the probability that a round's answer is right, from its reply's states (Baek et al., 2025).
 
     Probes of several layers vote by the mean of their log-odds, as the paper adds up the logits of its probers.  The policy
     `p_enough > theta` with `start_round=0` is the paper's loop: answer, retrieve if that is not enough, and again.

@@ -58,7 +58,7 @@ class ProbeGate:
         return seen_by_probes(self.probes)
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """Everything that changes its verdicts: weights and calibration of the probe, model, layer and prompts."""
+        """All settings that affect its verdicts: weights and calibration of the probe, model, layer and prompts."""
         return pin_of(self.probes)
 
     def decide(self, question: str) -> Verdict:

@@ -62,7 +62,7 @@ class LabelRule:
 def is_right(answer: str | None, golds: Sequence[str], rule: LabelRule) -> float:
     """Return 1.0 if an answer is right, 0.0 if not, NaN if that is undefined.
 
-    Gold answers that normalise to nothing ("The") are ignored; a question without others has no label.
+    Gold answers that normalise to nothing ("The") are ignored; a question without any other has no label.
 
     >>> is_right("It was Derek Jarman", ["Jarman"], LabelRule.parse("contains"))
     1.0
@@ -92,7 +92,7 @@ class QuestionLabels:
     Attributes:
         shares: Share of a question's answers that are right, in [0, 1], by question; one answer gives 0 or 1.
         rule: The rule by which answers were judged.
-        least: Smallest share of right answers of a known question.
+        least: Smallest share of right answers at which a question counts as known.
         answers: Number of judged answers.
         n_failed: Questions left out because the model failed.
         n_unlabelled: Questions left out because they have no usable gold answer or mark.
@@ -121,8 +121,8 @@ def closed_book_labels(
     Args:
         recording: A recording with round 0.
         rule: The rule by which an answer is right.
-        least: Smallest share of right answers of a known question, in (0, 1].
-        at: The round of the answers: 0 for closed book; others label states of the prompt with that evidence.
+        least: Smallest share of right answers at which a question counts as known, in (0, 1].
+        at: The round of the answers: 0 for closed book; later rounds label states of prompts with evidence.
 
     Raises:
         DataError: The round does not exist, `least` is out of range, or no question has a label.

@@ -46,8 +46,8 @@ class Probe:
     Args:
         layers: The layers in order, from the state to the log-odds.
         card: Identity of the probe.
-        mean: Subtracted from every state, shape ``(width,)``; None to skip.
-        scale: Divides every state afterwards, shape ``(width,)``, positive; None to skip.
+        mean: Vector subtracted from every state, shape ``(width,)``; None to skip.
+        scale: Vector that then divides every state, shape ``(width,)``, positive; None to skip.
 
     Raises:
         DataError: The widths of the layers do not match, the last has several outputs, or a number is not finite.

@@ -284,7 +284,7 @@ def _reflecting(model: TransformersModel, tune: Sequence[str], evaluation: Seque
 
 
 def _lowest_probability(reply: Reply) -> float:
-    """Return FLARE's measure: the lowest token probability in the first sentence; the paper retrieves below theta."""
+    """Return FLARE's measure: the lowest token probability in the first sentence."""
     tokens = reply.tokens or ()
     sentence = [token.logprob for token in tokens[: first_sentence(tokens)]]
     return math.exp(min(sentence)) if sentence and not any(map(math.isnan, sentence)) else math.nan

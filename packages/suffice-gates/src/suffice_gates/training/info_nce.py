@@ -29,7 +29,7 @@ def contrasts(
         queries: The question of each row.
         positives: The positive of each row.
         negatives: The negatives of each row.
-        in_batch: Most negatives from the batch for each row.
+        in_batch: Largest number of negatives from the batch for each row.
     """
     rows = []
     for i, query in enumerate(queries):
@@ -46,7 +46,7 @@ def info_nce(model: Any, *, temperature: float, in_batch: int = 0) -> Any:
     Args:
         model: A `sentence_transformers.CrossEncoder` with one label.
         temperature: tau, > 0; scores are divided by it.
-        in_batch: Most negatives from the batch for each row.
+        in_batch: Largest number of negatives from the batch for each row.
     """
     import torch
     from sentence_transformers.util import batch_to_device

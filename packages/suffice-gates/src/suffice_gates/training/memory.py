@@ -84,7 +84,9 @@ def training_memory(
 
 
 def parts_of_batch(estimate: MemoryEstimate, rows: int, pairs: int, memory: float) -> int:
-    """Return the smallest number of equal parts of a batch that fit into memory; `rows` if not even one row fits.
+    """Return the smallest number of equal parts of a batch that fit into memory.
+
+    Return `rows` if not even one row fits.
 
     Args:
         estimate: Estimate of the memory.

@@ -28,12 +28,12 @@ PROMPT = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preference:
-    """The passages that a model prefers for one question, and those it rejects.
+    """The passages that a model prefers for one question, and the passages it rejects.
 
     Attributes:
         query: The question.
-        pos: Passages that make the model surer, at least one; without repeats, and none of them in `neg`.
-        neg: Passages that make it less sure, at least one.
+        pos: Passages that raise the model's confidence, at least one; without repeats, and none of them in `neg`.
+        neg: Passages that lower it, at least one.
         prompt: Instruction for rerankers that are language models.
     """
 

@@ -1,4 +1,4 @@
-"""Preference data: the passages that make a model more or less sure of its answer.
+"""Preference data: the passages that raise or lower a model's confidence in its answer.
 
 Source: "Rethinking LLM Parametric Knowledge as Confidence for Effective and Efficient RAG" (CBDR), section 3.2:
 ``Inc(Q, C) = Conf(H_{Q+C}) - Conf(H_Q)``; the largest increases are positives, the largest decreases negatives.  The
@@ -72,7 +72,7 @@ class CandidateScores:
         return sorted(up, key=lambda i: -self.increases[i])[:k], sorted(down, key=lambda i: self.increases[i])[:k]
 
     def unusable(self) -> str | None:
-        """Return why the question cannot be used; None if it can."""
+        """Return why a question cannot be used; None if it can be used."""
         if not self.texts:
             return "no candidates"
         if math.isnan(self.confidence):
@@ -115,7 +115,7 @@ class PreferenceSummary:
 
 
 def candidates_of(question: Question, retriever: Retriever | AsyncRetriever, n: int) -> tuple[list[Passage], int, int]:
-    """Return a question's candidate passages, best first, and how many repeat another or have no text.
+    """Return a question's candidate passages, best first, with the numbers of repeated and of empty ones.
 
     There are none if the retriever ranks pools and the question has no pool.  Where passages repeat, the retriever is
     asked for more, so that up to `n` different ones are returned.
@@ -249,7 +249,7 @@ def score_preferences(
 def _config(
     questions: Sequence[Question], confidence: Confidence, retriever: Retriever | AsyncRetriever, **settings: Any
 ) -> dict[str, Any]:
-    """Return all values that change the preferences."""
+    """Return all values that affect the preferences."""
     return {
         "questions": dataset_hash(questions),
         "n_questions": len(questions),

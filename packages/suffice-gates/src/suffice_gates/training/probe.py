@@ -32,8 +32,8 @@ _HOTTEST = 5.0
 class ProbeSettings:
     """Settings of a probe's training.
 
-    The paper contradicts itself on the layer (middle or last), the epochs (30 or 100) and the sizes of dev and test: these
-    are parameters.  The layer is a property of the states.
+    The paper contradicts itself about the layer (middle or last), the epochs (30 or 100) and the sizes of dev and test,
+    so these are parameters.  The layer is a property of the states.
 
     Attributes:
         hidden: Widths between the layers; empty for a single layer, a logistic regression.
@@ -319,7 +319,7 @@ def _mean_and_deviation(states: States) -> tuple[States, States]:
 
 
 def _as_first_layer_sees(examples: Examples, mean: States | None, scale: States | None) -> Examples:
-    """Return the examples as the first layer sees them, computed as the probe does."""
+    """Return the examples with standardised states, as the probe's first layer sees them."""
     states = examples.states if mean is None or scale is None else (examples.states - mean) / scale
     return replace(examples, states=np.ascontiguousarray(states))
 

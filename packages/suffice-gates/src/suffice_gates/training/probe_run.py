@@ -47,7 +47,7 @@ class LabelledStates:
 
     @property
     def layers(self) -> tuple[int | None, ...]:
-        """The stored layers; None alone for a source without layers."""
+        """The stored layers; a single None for a source without layers."""
         return tuple(self.states.header.get("layers") or (None,))
 
     @property
@@ -66,7 +66,7 @@ class Candidate:
         seed: Seed of the training.
         best_epoch: The epoch of its weights; 0 for the logistic regression.
         dev_auroc: Area under the ROC curve on dev, the criterion of the choice.
-        test_auroc: The same on test; None for candidates at other layers than the chosen one.
+        test_auroc: Area under the ROC curve on test; None for candidates at other layers than the chosen one.
     """
 
     kind: str

@@ -18,7 +18,7 @@ from suffice_gates.training.preference_file import Preference
 
 
 def precision_at(relevant: Sequence[bool], k: int) -> float:
-    """Return the share of relevant items among the first `k` ranks; ranks that a shorter list leaves empty count as not.
+    """Return the share of relevant items among the first `k` ranks; missing items count as irrelevant.
 
     >>> precision_at([True, False, True], 3), precision_at([True], 5)
     (0.6666666666666666, 0.2)
@@ -43,7 +43,7 @@ def recall_at(relevant: Sequence[bool], k: int) -> float:
 
 
 def reciprocal_rank_at(relevant: Sequence[bool], k: int) -> float:
-    """Return one over the rank of the first relevant item; 0 where the first `k` ranks hold none.
+    """Return one over the rank of the first relevant item; 0 if none is among the first `k`.
 
     >>> reciprocal_rank_at([False, True], 3), reciprocal_rank_at([False, True], 1)
     (0.5, 0.0)
@@ -117,7 +117,7 @@ class RankingReport(Result):
     Attributes:
         names: The metrics.
         before: Mean and interval of the first reranker, for each metric.
-        after: The same for the second.
+        after: Mean and interval of the second reranker, for each metric.
         differences: Paired differences, second minus first, with the p of a paired permutation test.
         n: Number of questions.
     """

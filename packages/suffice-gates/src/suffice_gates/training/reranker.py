@@ -2,7 +2,8 @@
 
 Source: "Rethinking LLM Parametric Knowledge as Confidence for Effective and Efficient RAG" (CBDR), section 3.2 and
 appendix C.  An aligned reranker helps the model it was aligned with (table 2: NQ, top 3: +4.7 points) and hardly any
-other (+0.2); on HotpotQA, top 1, both gain alike, and general rerankers do better with the model it was aligned with.
+other model (+0.2).  On HotpotQA, top 1, both models gain equally, and general rerankers work better for the model it
+was aligned with.
 
 On several devices: ``accelerate launch -m suffice reranker train ...``; the trainer does the rest.
 """

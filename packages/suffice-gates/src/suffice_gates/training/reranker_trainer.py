@@ -88,7 +88,7 @@ class RerankerSettings:
 
     @property
     def deciding(self) -> dict[str, Any]:
-        """The settings that affect the result; the others only save memory."""
+        """The settings that affect the result; all others only save memory."""
         saving = ("memory", "checkpointing", *(() if self.in_batch and self.accumulate else ("accumulate",)))
         return {name: value for name, value in asdict(self).items() if name not in saving}
 
@@ -169,7 +169,7 @@ def planned_memory(encoder: Any, settings: RerankerSettings, device: str | None)
 
 
 def in_parts(settings: RerankerSettings, estimate: MemoryEstimate | None) -> tuple[RerankerSettings, tuple[str, ...]]:
-    """Fill in the number of parts of a batch; return the settings, and remarks on memory."""
+    """Fill in the number of parts of a batch; return the settings, and notes on memory."""
     pairs = 1 + settings.negatives + settings.in_batch
     parts = settings.accumulate
     if parts is None:

@@ -1,8 +1,8 @@
-"""Quality of a probe under another prompt than the one it was fitted on.
+"""Measure a probe under another prompt than the one it was fitted on.
 
 CBDR fits its probe on states of questions alone and applies it to states of questions with passages.  The increases in
 confidence mean something only if the probe works there too, so its AUROC and calibration error are measured against the
-model's answers with the same passages, beside those without passages.
+model's answers with the same passages, next to those without passages.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def measure_prompt(
 
 
 def _batched_replies(model: Answerer, texts: Sequence[str], passages: Sequence[tuple[Passage, ...]]) -> list[Reply]:
-    """Return the model's replies, in one batch where the model supports it."""
+    """Return the model's replies, in one batch if the model supports it."""
     answer_all: Callable[..., list[Reply]] | None = getattr(model, "answers", None)
     if answer_all is not None:
         return answer_all(texts, passages)

@@ -1,4 +1,4 @@
-"""`suffice paper cbdr`: the paper's pipeline on a model and a question set, beside the published figures."""
+"""`suffice paper cbdr`: the paper's pipeline on a model and a question set, compared with published figures."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ def _foreign(
 
 
 def _cut(title: str, parts: Sequence[str], at: int, characters: int, passage_id: str) -> Passage:
-    """Return a passage of sentence `at`, then those after it and those before it, as long as they fit."""
+    """Return a passage of sentence `at`, the following and then the preceding sentences, as far as they fit."""
     chosen = [at]
     for i in (*range(at + 1, len(parts)), *range(at - 1, -1, -1)):
         if abs(i - chosen[-1]) != 1 and i != at - 1:

@@ -1,4 +1,4 @@
-"""`suffice demo gate`: compare gates that read the question alone with always retrieving, on real answers, offline."""
+"""`suffice demo gate`: compare question-only gates with always retrieving, on real answers, offline."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def _bundled_answers(questions: str) -> GateEvaluation:
 
 
 def _best_gate(comparison: GateComparison, gates: Sequence[ScoredGate]) -> ScoredGate:
-    """Return the gate with the best quality on tune; among equals the one that retrieves least there."""
+    """Return the gate with the best quality on tune; among ties, the one that retrieves least there."""
     first = comparison.metrics[0]
 
     def rank(row: ComparedGate) -> tuple[float, float]:
@@ -237,7 +237,7 @@ class _Sweep:
 
     @classmethod
     def of(cls, gate: ScoredGate, tune: GateEvaluation, evaluation: GateEvaluation, out: Path) -> _Sweep:
-        """Move the threshold over shares of the tune scores, and write the recordings."""
+        """Vary the threshold over shares of the tune scores, and write the recordings."""
         column = gate_column(gate.name)
         scored = evaluation.with_scores({column: gate.evaluation})
         betas = even_betas(gate.tune)

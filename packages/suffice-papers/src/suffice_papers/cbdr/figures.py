@@ -1,4 +1,4 @@
-"""The figures of CBDR: quality and retrieval rate by threshold, and the answers that change between thresholds."""
+"""The figures of CBDR: quality and retrieval rate by threshold, and answers that change between thresholds."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def cbdr_charts(run: CbdrRun, published: Mapping[str, tuple[float, ...]]) -> tup
 def _with_paper(
     spec: dict[str, Any], published: Mapping[str, tuple[float, ...]], depth: int, gates: Sequence[GatePoint]
 ) -> dict[str, Any]:
-    """Add the published accuracies and rates to a chart, at those of its thresholds that the paper has."""
+    """Add the published accuracies and rates to a chart, at the thresholds that the paper reports."""
     low, high = (end(point.beta for point in gates) for end in (min, max))
     column = {1: 1, 3: 2}.get(depth)
     rows = []

@@ -1,4 +1,4 @@
-"""The gates of CBDR's pipeline: all thresholds of all probes beside label-blind gates, in every order of passages."""
+"""The gates of CBDR's pipeline: all thresholds of all probes, compared with label-blind gates."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ def gate_points(
     betas: Sequence[float],
     seed: int,
 ) -> dict[int, tuple[GatePoint, ...]]:
-    """Return by depth: never, every gate, random gates at the rates of the best probe's gates, always, and perfect.
+    """Return the points by depth: never, every gate, random gates with the best probe's rates, always, perfect.
 
     The differences between gates and always retrieving have p-values adjusted by Holm over all probes, betas and depths.
     Label-blind gates are compared in every order of passages, because another order may give a better one.
 
     Args:
-        benches: By depth, the test questions with the gate's own reranker and the probability of every probe.
+        benches: Test questions by depth, with the gate's own reranker and the probability of every probe.
         others: The same questions with another order of the passages, by name of the order and depth.
         probes: Layer and epochs of each probe.
-        best: Layer and epochs of the probe whose rates the random gates get.
+        best: Layer and epochs of the best probe; the random gates retrieve as often as its gates.
         betas: Thresholds of the gate.
         seed: Seed of the random signs of the tests.
     """
@@ -88,7 +88,7 @@ def _tested_gates(
 
 
 def _rivalled(point: GatePoint, evaluation: GateEvaluation, orders: Mapping[str, GateEvaluation]) -> GatePoint:
-    """Add to a point the dominating label-blind gate with the lowest retrieval rate over all orders."""
+    """Add the dominating label-blind gate with the lowest retrieval rate over all orders to a point."""
     rivals = [(point.label_blind_rate, point.dominated_by)]
     for name, other in orders.items():
         needed, label = other.label_blind(point.metrics[evaluation.metrics[0]], point.retrieval_rate)

@@ -1,4 +1,4 @@
-"""Journals of the model's answers and of the orders of passages, so that no interruption costs any of them."""
+"""Journals of the model's answers and of the orders of passages, so that an interruption loses none of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measures how well probes read a tiny model's knowledge from its hidden states, beside controls that must fail."""
+"""Measure how well probes read a tiny model's knowledge from its hidden states, with controls that must fail."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ class KnownWorld(Result):
         n: Number of eval questions.
         correct: Share answered correctly closed book, by exposures.
         layers: Area under the ROC curve of "answers correctly" for a probe of the states, by layer.
-        controls: The same area by control; `random labels` is the mean over draws.
-        logprob: The same area for the answer's log-probability, for comparison.
+        controls: The area of each control; `random labels` is the mean over draws.
+        logprob: The area for the answer's log-probability, for comparison.
         told: Share answered correctly if given the passage that states the fact.
         untold: Share answered correctly if given another question's passage.
         increase: Share of questions whose Inc is higher for the passage that states the fact than for the other one, by
             probe (`qa`, `qa+rag`).
-        increase_unknown: The same over the questions that the model does not know.
+        increase_unknown: This share among the questions that the model does not know.
     """
 
     seed: int
@@ -118,7 +118,7 @@ def known_world(folder: str | Path) -> KnownWorld:
 
 
 def _half(model: TransformersModel, questions: list[Question]) -> _Half:
-    """Answer and read a split without a passage, with the stating one, and with that of the next question."""
+    """Answer and read a split without a passage, with the stating passage, and with the next question's passage."""
     stating = [[item for item in q.passages if item.passage_id in q.supporting] for q in questions]
     no_passages: list[list[Passage]] = [[] for _ in questions]
     right, states, logprobs = [], [], np.zeros(0)
@@ -135,7 +135,7 @@ def _half(model: TransformersModel, questions: list[Question]) -> _Half:
 
 
 def _fit_probe(features: npt.NDArray[Any], labels: Mask, groups: Sequence[str]) -> Any:
-    """Fit a logistic regression, its strength chosen by cross-validation over entities; return its scoring function."""
+    """Fit a logistic regression with cross-validation over entities, and return its scoring function."""
     try:
         from sklearn.linear_model import LogisticRegression
         from sklearn.model_selection import GroupKFold
@@ -164,7 +164,7 @@ def _fit_probe(features: npt.NDArray[Any], labels: Mask, groups: Sequence[str]) 
 
 
 def _increases(tune: _Half, evaluation: _Half, layer: int) -> tuple[dict[str, float], dict[str, float]]:
-    """Return the shares of questions whose Inc is higher for the stating passage, for a QA probe and one of both prompts."""
+    """Return the shares of questions whose Inc is higher for the stating passage, by probe (QA, or both prompts)."""
     both = np.concatenate([states[:, layer] for states in tune.states])
     probes = {
         "qa": _fit_probe(tune.states[0][:, layer], tune.right[0], tune.groups),

@@ -15,7 +15,7 @@ CLOSED_BOOK, ONE_PASSAGE = "closed book", "one passage"
 
 
 def answers_of_order(name: str, depth: int) -> str:
-    """Return the name of the answers with the first passages of an order."""
+    """Return the name of the answers that read the first `depth` passages of an order of passages."""
     return f"{name} top-{depth}"
 
 

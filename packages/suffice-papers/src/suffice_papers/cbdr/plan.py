@@ -29,7 +29,8 @@ class CbdrSettings:
         betas: Thresholds of the gate.
         test: Share of the questions on which all figures are measured.
         prefer: Share of the others used to train the reranker; the probe gets the rest.
-        shift: Most test questions to measure the probe on under both prompts; each is answered with a passage.
+        shift: The largest number of test questions on which the probe is measured under both prompts; each is answered
+            with a passage.
         seed: Seed of training, of contexts and of random signs.
         resampling: Settings of the intervals.
     """
@@ -77,7 +78,7 @@ class Parts:
     test: tuple[Question, ...]
 
     def asked(self, questions: Sequence[Question]) -> list[Question]:
-        """Return the questions that are answered without passages: those of the probe and the test."""
+        """Return the questions to answer without passages: those of the probe and the test."""
         reranked = {question.question_id for question in self.prefer}
         return [question for question in questions if question.question_id not in reranked]
 

@@ -1,4 +1,4 @@
-"""CBDR from end to end: labels, states, probe, preference data, aligned reranker, gate, on one model and one question set.
+"""CBDR end to end on one model and question set: labels, states, probe, preferences, reranker and gate.
 
 "Rethinking LLM Parametric Knowledge as Confidence for Effective and Efficient RAG": sections 3 and 4, appendices C, F
 and H.  Answers, states, preference data, the reranker and the orders of the passages are kept in one folder and reused.
@@ -135,7 +135,7 @@ def run_cbdr(
 
 @dataclass(kw_only=True)
 class _Pipeline:
-    """The stages of a run; each reads the output of earlier ones."""
+    """The stages of a run; each uses the output of earlier stages."""
 
     questions: Sequence[Question]
     model: TransformersModel

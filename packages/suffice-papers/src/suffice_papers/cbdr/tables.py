@@ -222,7 +222,7 @@ def _ranking_costs(run: CbdrRun, name: str, share: float = 1.0) -> tuple[float, 
 
 
 def _best_order(run: CbdrRun, depth: int) -> str:
-    """Return a sentence that compares the aligned order with the best other one."""
+    """Return a sentence that compares the aligned order with the best of the other orders."""
     others = [(values[0], name) for (name, d), values in run.accuracy.items() if d == depth and name != ALIGNED]
     (best, name), aligned = max(others), run.accuracy[ALIGNED, depth][0]
     differs = f"{100 * abs(aligned - best):.2f} points {'above' if aligned > best else 'below'}"

@@ -61,7 +61,7 @@ def train_tiny(folder: str | Path, seed: int = 0, *, threads: int = 1, on_progre
 
     Args:
         folder: Output folder; created if missing.
-        seed: Seed of world and training; the same seed and threads give the same weights on the same machine.
+        seed: Seed of the world and the training; equal seeds and threads give equal weights on one machine.
         threads: Processor threads.
         on_progress: Called with the steps done and their total.
 
@@ -146,7 +146,7 @@ class _Lessons:
         return self._rng.permutation(lessons)
 
     def __iter__(self) -> Iterator[tuple[Lesson, ...]]:
-        """Yield the lessons of each step: closed book, and in every second step also with passages, helpful or not."""
+        """Yield the lessons of each step: closed book, and in every second step also with passages."""
         for step in range(self.n_steps):
             rows = self._closed_book[step * _BATCH : (step + 1) * _BATCH]
             answers = np.where(rows[:, 2] < 0, self._rng.choice(self._vague, len(rows)), rows[:, 2])
@@ -178,7 +178,7 @@ class _Lessons:
         return self._prompts(e, r, shown), v
 
     def _unrelated(self, rows: npt.NDArray[np.int64], k: int) -> list[tuple[Tokens, ...]]:
-        """Return k passages for each prompt that do not answer it: of the same entity, the same relation, or neither."""
+        """Return k passages for each prompt that do not answer it: same entity, same relation, or neither."""
         n = len(rows)
         passages: list[tuple[Tokens, ...]] = []
         for _ in range(k):

@@ -1,8 +1,8 @@
-"""A check that two models prefer the same contexts, before training a reranker (after CBDR, appendix G).
+"""A check that two models prefer the same contexts, before a reranker is trained (after CBDR, appendix G).
 
 It measures the mean change of confidence for each type of context and each model.  A reranker learns the pattern of the
 model it is aligned with and will hardly help a model with another pattern.  The paper takes the largest softmax of the
-generated answer as confidence; here it is that of the probe, from which preference data is built.
+generated answer as confidence; here it is the probe's probability, from which preference data are built.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contrast:
-    """Two changes compared on the same questions.
+    """A comparison of two changes on the same questions.
 
     Attributes:
-        what: The two changes: `MODEL: A - B`, or `A: MODEL - MODEL`.
+        what: The two changes, as `MODEL: A - B` or `A: MODEL - MODEL`.
         paired: Mean difference with its interval and permutation test, adjusted by Holm over all contrasts of the report.
     """
 
@@ -133,7 +133,7 @@ def read_contexts(sets: Sequence[ContextSet], confidence: Confidence) -> Floats:
     """Read every question alone and with each of its contexts.
 
     Args:
-        sets: From `build_contexts`.
+        sets: Result of `build_contexts`.
         confidence: The confidence of one model.
 
     Returns:
@@ -151,7 +151,7 @@ def read_contexts(sets: Sequence[ContextSet], confidence: Confidence) -> Floats:
 
 
 def transfer_check(read: Mapping[str, Floats], *, rng: np.random.Generator, n_resamples: int = 1000) -> TransferReport:
-    """Compare the effect of contexts on the confidence of models; each can be unloaded before the next is read.
+    """Compare the effect of contexts on the confidence of models, which may be read one after the other.
 
     Args:
         read: Values of `read_contexts` by name of the model, all on the same sets.

@@ -1,7 +1,7 @@
 """A small invented world, balanced so that only memory decides which facts a model knows.
 
-Each entity has the same number of facts at each level of exposure, including facts that no text states, and every name
-and relation occurs in other facts too.  Token counts therefore reveal nothing about the knowledge of a model trained on
+Each entity has equally many facts at each level of exposure, including facts that no text states, and every name and
+relation also occurs in other facts.  Token counts therefore reveal nothing about the knowledge of a model trained on
 the world.  For all other pairs of entity and relation the training texts contain vague answers (`hardly`), from which a
 model learns to answer without knowing; questions never ask for those pairs.
 """

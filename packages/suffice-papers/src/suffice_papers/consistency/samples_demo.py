@@ -42,7 +42,7 @@ class _Vote:
         recording: The name of the bundled recording.
         title: Name in tables.
         family: The rules, in the order of their tests.
-        is_panel: True if each answer is another model's.
+        is_panel: True if the answers come from different models.
         checker: A rule of the family that reads a check of each answer; its policy also returns the checked answer.  "" if
             there is none.
     """
@@ -127,7 +127,7 @@ def demo_samples(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Outcome:
-    """The results of the rules on one set, beside a single answer and, for a panel, the best single model.
+    """The results of the rules on one set, with a single answer and the best single model for comparison.
 
     Attributes:
         vote: The set and its rules.

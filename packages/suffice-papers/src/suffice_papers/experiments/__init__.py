@@ -1,7 +1,7 @@
-"""A whole table from one file: models, data sets, retrievers, prompts and seeds as cells, recorded, calibrated and certified.
+"""A whole table from one file: models, data sets, retrievers, prompts and seeds as cells.
 
-The recordings say what is left to ask, question by question; a workflow engine would delete and pay for whole files.  The
-comparison with Snakemake is in docs/how-to/experiments.md.
+Each cell is recorded, calibrated and certified.  The recordings show which questions are missing; a workflow engine
+would delete and pay for whole files.  The comparison with Snakemake is in docs/how-to/experiments.md.
 """
 
 from suffice_papers.experiments.plan import Cell, Experiment

@@ -52,7 +52,7 @@ _CHANGED_ANSWERS = 0.1
 
 
 class Loaded:
-    """Keeps the model and the retriever that were loaded last, for the next cells that use the same ones.
+    """Holds the model and retriever that were loaded last, for following cells that use the same ones.
 
     A part is released before the next one of its kind is loaded, so that only one model is in memory.
     """
@@ -130,14 +130,14 @@ def _seeded(cell: Cell) -> Any:
 def scripted_model(name: str, shares: tuple[float, ...], questions: list[Question], seed: int) -> ScriptedModel:
     """Return a model that answers from a script, right in a given share of the questions at each round, with margins.
 
-    A question has a difficulty, which is the same for every seed; another seed draws a tenth of the rounds anew, and all
-    margins.  A wrong answer is the gold answer of another question.  The margin is about 4 nats where an answer is right
-    and 2 where it is wrong.
+    Each question has a difficulty that does not depend on the seed; another seed draws a tenth of the rounds anew, and
+    all margins.  A wrong answer is the gold answer of another question.  The margin is about 4 nats for a right answer
+    and 2 for a wrong one.
 
     Args:
         name: Name in reports.
         shares: Shares of right answers at the first round and after it; the last one holds for all further rounds.
-        questions: All that may be asked.
+        questions: All questions that may be asked.
         seed: Seed of the run.
     """
     golds = [question.answers[0] for question in questions if question.answers]
@@ -184,7 +184,7 @@ def cell_settings(cell: Cell, experiment: Experiment) -> dict[str, Any]:
 
 
 def _rival_settings(rival: RivalChoice) -> dict[str, Any]:
-    """Return the settings on which a rival's recordings depend; of its rule only whether there is one."""
+    """Return the settings on which a rival's recordings depend; its rule matters only by its presence."""
     if rival.looping.method is None:
         return {"gate": stated_options(rival.gating)}
     return {"loop": str(rival.looping.method), "every-round": bool(rival.rule)}

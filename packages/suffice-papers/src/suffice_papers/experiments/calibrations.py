@@ -47,8 +47,8 @@ def curve_table(cells: Sequence[CellRuns], sizes: Sequence[int], draws: int, res
 
     Args:
         cells: One run of each configuration.
-        sizes: Tune questions; empty = a quarter and a half of all.  All of them are always the last point.
-        draws: Random sets of each size; a larger one contains the smaller ones of the same draw.
+        sizes: Numbers of tune questions; empty = a quarter and a half of all.  The last point always uses all of them.
+        draws: Number of random sets of each size; a larger set contains the smaller ones of the same draw.
         resampling: Seed of the draws and level of the spread.
 
     Raises:
@@ -96,7 +96,7 @@ def curve_table(cells: Sequence[CellRuns], sizes: Sequence[int], draws: int, res
 
 
 def _fitted(cell: CellRuns, keep: Mask) -> Policy | None:
-    """Return the policy with its calibrators fitted on some of the tune questions; None where that is impossible."""
+    """Return the policy with calibrators fitted on some of the tune questions; None if that is impossible."""
     assert cell.policy is not None
     tune = cell.tune.select(keep)
     try:
@@ -119,8 +119,9 @@ def _with_spread(values: Sequence[float], resampling: Resampling) -> Any:
 def floor_table(cells: Sequence[CellRuns], resampling: Resampling) -> Table:
     """Compare the published floor on the calibrated margin with two other floors, in each cell.
 
-    Both have the best quality at no more calls than the published one: the first on the eval questions, where it is also
-    measured, so that its lead is optimistic; the second on the tune questions, and it is measured on the eval questions.
+    Each has the best quality at no more calls than the published floor.  The first is selected and measured on the eval
+    questions, so its lead is optimistic; the second is selected on the tune questions and measured on the eval
+    questions.
 
     Args:
         cells: One run of each configuration.
@@ -166,7 +167,7 @@ def floor_table(cells: Sequence[CellRuns], resampling: Resampling) -> Table:
 
 
 def _floors(prepared: PreparedRecording, policy: Policy, floor: Threshold) -> tuple[Any, Any]:
-    """Return the quality and calls of the policy's own floor, and of the best floor that needs no more calls."""
+    """Return quality and calls with the policy's own floor, and with the best floor of at most as many calls."""
     points = sweep_threshold(prepared, policy, floor, metric=_SWEPT_METRIC).points
     own = next(point for point in points if point.own)
     allowed = [point for point in points if point.calls <= own.calls + ROUNDING and not math.isnan(point.quality)]
@@ -175,7 +176,7 @@ def _floors(prepared: PreparedRecording, policy: Policy, floor: Threshold) -> tu
 
 
 def transfer_table(cells: Sequence[CellRuns], resampling: Resampling) -> Table:
-    """Compare calibrators of other cells, used in each cell, with those that were fitted there.
+    """Compare calibrators from other cells with a cell's own calibrators, in each cell.
 
     Args:
         cells: One run of each configuration.

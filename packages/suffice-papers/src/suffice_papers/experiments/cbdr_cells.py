@@ -65,16 +65,16 @@ def is_finished(folder: CellFolder) -> bool:
 
 
 def check_cell(folder: CellFolder) -> None:
-    """Raise if the pipeline cannot divide a cell's questions into its parts.
+    """Raise if a cell's questions cannot be divided into the pipeline's parts.
 
     Raises:
-        DataError: They cannot; the message says why.
+        DataError: The questions cannot be divided; the message says why.
     """
     divide(_questions(folder), _pipeline_settings(folder))
 
 
 def _settings(folder: CellFolder) -> dict[str, Any]:
-    """Return everything that the tables of a cell depend on, JSON-ready."""
+    """Return all settings that the tables of a cell depend on, JSON-ready."""
     chosen = folder.experiment.cbdr
     return {
         "model": stated_options(folder.cell.model.options),
@@ -151,7 +151,7 @@ def cbdr_paper(
 
 
 def _accuracy_runs(figures: dict[str, list[list[dict[str, Any]]]], resampling: Resampling) -> Table:
-    """Return the first run's interval over questions beside the interval over the means of the runs."""
+    """Return a table of the first run's interval over questions, and the interval over the runs' means."""
     rows: list[tuple[Any, ...]] = []
     for name, runs in figures.items():
         for place, one in enumerate(runs[0]):

@@ -1,4 +1,4 @@
-"""Check an experiment before anything is paid for."""
+"""Check an experiment before it costs anything."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PORTS = {"http": 80, "https": 443}
 def find_problems(experiment: Experiment, out: Path) -> list[str]:
     """Return all problems that would end the run or leave its tables empty, without a request to a model.
 
-    A model is checked only if questions are left to ask it.
+    A model is checked only if it still has to answer questions.
     """
     problems: list[str] = []
     unreachable = cache(_unreachable)  # cells share endpoints
@@ -50,7 +50,7 @@ def find_problems(experiment: Experiment, out: Path) -> list[str]:
 
 
 def _check_apart(cell: Cell, experiment: Experiment) -> None:
-    """Raise if a cell has eval questions that are also its tune questions, by id or by text."""
+    """Raise if some of a cell's eval questions are also its tune questions, by id or text."""
     tune = experiment.tune_cell(cell).data.questions("tune")
     ids, texts = {q.question_id for q in tune}, {q.question.casefold() for q in tune}
     common = [q for q in cell.data.questions("eval") if q.question_id in ids or q.question.casefold() in texts]

@@ -25,7 +25,7 @@ SPLITS = ("tune", "eval")
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions(Answering, LocalRun):
-    """Options of a model, as of `suffice record`, with those for running it on this machine."""
+    """Options of a model, as in `suffice record`, including those for local models."""
 
     @property
     def here(self) -> LocalRun:
@@ -40,7 +40,7 @@ class ModelOptions(Answering, LocalRun):
 
 @dataclass(frozen=True, kw_only=True)
 class DraftOptions(Writer, Critic):
-    """Options of a writer, a critic and judges, as of `suffice draft record`."""
+    """Options of a writer, a critic and judges, as in `suffice draft record`."""
 
     panel: ClassVar[str] = "Model"
     judge: PanelOptions = field(default_factory=PanelOptions)
@@ -51,7 +51,7 @@ class DraftOptions(Writer, Critic):
 
 @dataclass(frozen=True, kw_only=True)
 class ProbedOptions(LocalRun):
-    """Options of a local model whose hidden states are read, as of `suffice paper cbdr`."""
+    """Options of a local model whose hidden states are read, as in `suffice paper cbdr`."""
 
     is_remote: ClassVar[bool] = False
     logprobs: ClassVar[bool] = False
@@ -86,7 +86,7 @@ class ModelChoice:
 
     @property
     def url(self) -> str | None:
-        """Its endpoint; None for that of OpenAI."""
+        """The address of its endpoint; None for OpenAI's."""
         return self.options.base_url or os.environ.get("OPENAI_BASE_URL")
 
 
@@ -99,9 +99,9 @@ class DataChoice:
         tune: Questions to fit and choose on: a bundled set or a file; "" with `calibrate_on`.
         eval: Questions to report on.
         tune_limit: Number of tune questions, from the first; None = all.
-        eval_limit: The same for eval questions.
+        eval_limit: Number of eval questions, from the first; None = all.
         tune_split: Use only the tune questions that the file assigns to this split.
-        eval_split: The same for eval questions.
+        eval_split: Use only the eval questions that the file assigns to this split.
         setting: Source of the evidence, by which the tables are grouped.
         corpus: Name of the passages' source in the tables; default: the name.
         calibrate_on: Name of other data whose tune questions calibrate this one; "" = its own.
@@ -161,7 +161,7 @@ class RetrieverChoice:
 
 @dataclass(frozen=True, kw_only=True)
 class RivalChoice:
-    """A rival of the plain loop: another way of asking for evidence, compared on the eval questions.
+    """A rival of the plain loop: another way to retrieve evidence, compared on the eval questions.
 
     A method without a rule answers once, at its own end, as it was published; with a rule it answers in every round.
 
@@ -184,7 +184,7 @@ class RivalChoice:
 
     @property
     def is_recorded(self) -> bool:
-        """True if it has recordings of its own; a rule alone is replayed on those of the plain loop."""
+        """True if the rival has its own recordings; a mere rule is replayed on those of the plain loop."""
         return self.looping.method is not None or self.gating.gate is not None
 
     @property

@@ -37,13 +37,14 @@ _COSTS = ("calls", "tokens", "usd", "minutes")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellEstimate:
-    """The remaining questions of a cell and their cost.
+    """The questions of a cell that remain, and their cost.
 
     Attributes:
         cell: Its name.
         questions: Number of its questions in both splits.
         recorded: Number of recorded questions.
-        left: Calls, tokens, USD and minutes of the others: a number, an estimate with its interval, or `NOT_KNOWN`.
+        left: Calls, tokens, USD and minutes of the remaining questions: a number, an estimate with its interval, or
+            `NOT_KNOWN`.
     """
 
     cell: str
@@ -248,7 +249,9 @@ def _spent(folder: CellFolder, recording: Recording) -> dict[str, Floats]:
 
 
 def extrapolate(values: Floats, left: int, level: float) -> Any:
-    """Estimate the sum over further questions, with the prediction interval of a normal sample: value, low, high.
+    """Estimate the sum over further questions, with the prediction interval of a normal sample.
+
+    The result is (value, low, high).
 
     >>> extrapolate(np.array([2.0, 4.0]), 10, 0.95)[0]
     30.0
@@ -259,7 +262,7 @@ def extrapolate(values: Floats, left: int, level: float) -> Any:
         level: Coverage of the interval.
 
     Returns:
-        Three numbers, the ends NaN where one question cannot show a spread; `NOT_KNOWN` without any known question.
+        Three numbers, of which the ends are NaN for a single question; `NOT_KNOWN` without any known question.
     """
     from scipy.stats import t
 

@@ -1,4 +1,4 @@
-"""Read tables of a TOML file into dataclasses; every key, type and file is checked, and errors name the place."""
+"""Read TOML tables into dataclasses; every key, type and file is checked, and errors name their location."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def check_keys(entry: Mapping[str, Any], known: Collection[str], where: str) -> 
     """Raise if a table has a key that is not known.
 
     Raises:
-        SchemaError: It has one; the message names it, the nearest key and all that are allowed.
+        SchemaError: The table has an unknown key; the message names it, the nearest key and all allowed ones.
     """
     for key in entry:
         if key not in known:
@@ -137,7 +137,7 @@ def among(value: str, known: Iterable[str], where: str) -> str:
     """Return a value if it is allowed.
 
     Raises:
-        DataError: It is not; the message has the nearest allowed one.
+        DataError: The value is not allowed; the message contains the nearest allowed one.
     """
     allowed = list(dict.fromkeys(known))
     if value not in allowed:

@@ -64,7 +64,7 @@ class Cell:
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The splits that it records."""
+        """The splits of which the cell has recordings."""
         return self.data.splits if self.rival is None else ("eval",)
 
     @property
@@ -263,7 +263,7 @@ class Experiment:
         return tuple(rival for rival in self.rivals if not rival.models or model.name in rival.models)
 
     def at_once(self, model: ModelChoice) -> int:
-        """Return how many questions of a model are in flight."""
+        """Return the number of concurrent questions of a model."""
         if self.concurrency is not None:
             return self.concurrency
         options = model.options

@@ -1,4 +1,4 @@
-"""Read the file of an experiment; paths are relative to it, and errors name the key, the value and what is allowed."""
+"""Read the file of an experiment; errors name the key, the value and what is allowed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def read_experiment(path: str | Path) -> Experiment:
 
     Raises:
         NotFoundError: The file, or one that it names, does not exist.
-        SchemaError: It is not TOML, or has an unknown key.
+        SchemaError: The file is not TOML, or has an unknown key.
         DataError: A value is invalid; the message names the key, the value and what is allowed.
     """
     path = Path(path)

@@ -1,4 +1,4 @@
-"""Compare ways of asking for evidence: the plain loop, TASR and every rival, on the same eval questions."""
+"""Compare ways to retrieve evidence: the plain loop, TASR and every rival, on the same eval questions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _RUN_FIGURES = {
 
 
 class WaysOfAsking:
-    """Compares the cells that differ only in how they ask for evidence.
+    """Compares cells that differ only in the way in which they retrieve evidence.
 
     Args:
         folders: The folders of all cells, recorded.
@@ -177,7 +177,7 @@ def _with_best_threshold(policy: Policy, signal: str, tune: Recording) -> Policy
     """Choose a policy's threshold on a signal by tune questions: most right answers, then fewest calls.
 
     Raises:
-        DataError: No threshold can be judged there.
+        DataError: No threshold can be judged on the tune questions.
     """
     threshold = find_threshold(policy.rule, signal)
     points = sweep_threshold(PreparedRecording.of(tune, ["em"]), policy, threshold, metric="em").points

@@ -29,7 +29,7 @@ PAGE = "index.html"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentRun(Result):
-    """The recordings and tables of a run of an experiment.
+    """The recordings and tables of one run of an experiment.
 
     Attributes:
         out: The folder of the results.
@@ -48,7 +48,7 @@ class ExperimentRun(Result):
 
     @property
     def sentence(self) -> str:
-        """The number of calls and of recordings that were made, in one sentence."""
+        """The number of calls, and the number of new recordings, in one sentence."""
         is_pipeline = all(outcome.stage == "cbdr" for outcome in self.outcomes)
         counts = counted(len(self.outcomes), "pipeline" if is_pipeline else "recording")
         done = sum(outcome.done for outcome in self.outcomes)
@@ -61,7 +61,7 @@ class ExperimentRun(Result):
         return [self.stages_table(), *(() if self.paper is None else self.paper.parts)]
 
     def stages_table(self) -> Table:
-        """Return a table of the stages: whether each ran now or was complete before, and its calls."""
+        """Return a table of the stages: whether each ran in this run or was complete before, and its calls."""
         return Table.of(
             "Stages",
             self.outcomes,
@@ -108,12 +108,12 @@ def run_experiment(
     Recorded questions are not asked again; policies, certificates and tables are computed anew.
 
     Args:
-        experiment: From `read_experiment`.
+        experiment: Result of `read_experiment`.
         out: The folder of the results.
         pilot: Only record the first questions of each split; they are a part of the whole run later.
         command: The command that was run, for the provenance.
         on_record: Called with the name of a recording and its progress.
-        on_table: Called with the table that is made, the number of tables done and their total.
+        on_table: Called with the current table, the number of finished tables and their total.
 
     Raises:
         ConfigMismatchError: `find_problems` reports a problem, such as a cell that was recorded with other settings.

@@ -75,7 +75,7 @@ class CellFolder:
         return dict(StoredRows(path, open_recording(path)).ends) if path.exists() else {}
 
     def pending(self, split: str, questions: Sequence[Question]) -> list[Question]:
-        """Return the questions that have to be asked: new ones, and those that failed."""
+        """Return the questions that remain: new ones, and those that failed."""
         ends = self.recorded(split)
         return [question for question in questions if ends.get(question.question_id, "failed") == "failed"]
 
@@ -83,7 +83,7 @@ class CellFolder:
         """Raise if the cell was recorded with other settings or questions than those of the file.
 
         Raises:
-            ConfigMismatchError: It was; the message says what changed.
+            ConfigMismatchError: The cell has other settings or questions; the message says what changed.
         """
         stored = self._stored()
         if not stored:

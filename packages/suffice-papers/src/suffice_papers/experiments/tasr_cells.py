@@ -28,7 +28,7 @@ from suffice_papers.tasr.tables import paper_of_cells
 
 
 def evaluate_tasr(folder: CellFolder) -> None:
-    """Write a cell's policy, fitted on its tune questions, and its replay and certificate on the eval questions.
+    """Write a cell's policy, fitted on its tune questions, with its replay and certificate on the eval questions.
 
     A rival is only compared, so nothing is written for it.
     """

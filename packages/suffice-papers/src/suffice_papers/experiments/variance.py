@@ -58,7 +58,7 @@ def repeated(values: Floats, resampling: Resampling, clusters: Clusters = None) 
         clusters: The unit of each question; None if each is its own.
 
     Raises:
-        DataError: Another shape.
+        DataError: The values have another shape.
     """
     from scipy.stats import t
 
@@ -109,7 +109,7 @@ class RunValues:
     """Figures of one run by question.
 
     Attributes:
-        values: By key, each of shape ``(n_questions,)``.
+        values: The figures by key, each of shape ``(n_questions,)``.
         questions: Their ids.
         clusters: The unit of each question.
     """

@@ -1,1 +1,1 @@
-"""Methods that ask for their own evidence, beside gates, on a small world of which a tiny model was taught a third."""
+"""Methods that decide themselves when to retrieve, and gates, on a small world that a tiny model partly knows."""

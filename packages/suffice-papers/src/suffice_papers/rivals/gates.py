@@ -1,4 +1,4 @@
-"""The gates and learned stops on the page of rivals; all that is fitted or chosen comes from tune questions."""
+"""The gates and learned stops on the page of rivals, all fitted or chosen on tune questions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _N_THRESHOLDS = 12
 def gate_lines(bench: Bench) -> list[RivalLine]:
     """Measure Adaptive-RAG, Probing-RAG, CtrlA, SeaKR, Stop-RAG and Self-RAG on the plain loop of the page.
 
-    All that is fitted or chosen comes from the tune questions.  Passages are added one by one in the same ranking as in the
+    Everything is fitted or chosen on the tune questions.  Passages are added one by one in the same ranking as in the
     fixed lines, so that only the stops differ.
     """
     model = TransformersModel(
@@ -98,7 +98,7 @@ def _golds(questions: Sequence[Question]) -> dict[str, Sequence[str]]:
 
 
 def _chosen(bench: Bench, signal: str, tune: Recording, evaluation: Recording) -> RivalLine:
-    """Measure the threshold that is right most often on tune; among equal ones, the one with the fewest calls."""
+    """Measure the threshold with the most right answers on tune; among ties, the one with the fewest calls."""
     name, comparison = _RULES[signal]
     column = tune.column(signal)
     thresholds = even_betas(column[np.isfinite(column)], _N_THRESHOLDS)

@@ -1,4 +1,4 @@
-"""Lines of the table of rivals: accuracy and cost of each way to ask for evidence, beside fixed numbers of passages."""
+"""Lines of the table of rivals: accuracy and cost of each method, next to fixed numbers of passages."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def line_of(name: str, kind: str, recording: Recording, policy: Policy) -> Rival
         name: Name in the table.
         kind: `method`, `gate` or another kind.
         recording: Recorded rounds of the method, or of a loop with the gate in front.
-        policy: The policy that stops it; for the method's own end, `Policy()` with the recorded rounds.
+        policy: The policy that stops the method; `Policy()` keeps the rounds at which the method itself ended.
 
     Raises:
         DataError: Questions failed while recording.
@@ -122,7 +122,7 @@ _TOKEN_COSTS = ("uncached_tokens", "cached_tokens", "output_tokens")
 
 
 def rivals_table(title: str, lines: Sequence[RivalLine], resampling: Resampling) -> Table:
-    """Tabulate the lines, each beside the best fixed line that needs no more calls and no more tokens.
+    """Tabulate the lines, each with the best fixed line that needs no more calls and no more tokens.
 
     Args:
         title: Title of the table.
@@ -169,7 +169,7 @@ def _rival_row(line: RivalLine, fixed: Sequence[RivalLine], draws: Any) -> tuple
 
 
 def _cheaper(line: RivalLine, fixed: Sequence[RivalLine]) -> RivalLine | None:
-    """Return the most accurate fixed line with no more calls and tokens, among equal ones the cheapest; None if none."""
+    """Return the most accurate fixed line with no more calls and tokens, the cheapest among ties; or None."""
     allowed = [
         other
         for other in fixed

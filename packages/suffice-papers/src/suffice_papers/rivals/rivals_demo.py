@@ -114,7 +114,7 @@ def _methods(bench: Bench) -> list[RivalLine]:
 
 
 def _tuned_dragin(bench: Bench) -> Dragin:
-    """Return DRAGIN with the settings that are right most often on half of tune, among equal ones the fewest retrievals."""
+    """Return DRAGIN with the best settings on half of tune: the most right answers, then the fewest retrievals."""
 
     def rank(method: Dragin) -> tuple[float, float]:
         file = f"tune-dragin-{method.theta:g}-{method.n}"

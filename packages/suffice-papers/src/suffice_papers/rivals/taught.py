@@ -93,7 +93,7 @@ def train_chains(
 
     Args:
         folder: Output folder; created if missing.
-        seed: Seed of world and training; the same seed and threads give the same weights on the same machine.
+        seed: Seed of world and training; equal seeds and threads give equal weights on one machine.
         steps: Training steps.
         threads: Processor threads.
         n_questions: Number of questions of `tune` and `eval`.

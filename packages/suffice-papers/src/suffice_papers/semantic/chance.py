@@ -1,4 +1,4 @@
-"""Compares a policy with its own stops assigned to questions at random, to test what its signals know."""
+"""Compare a policy with its own stops assigned to questions at random, to test what its signals contribute."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def against_chance(
 ) -> dict[str, Chance]:
     """Compare each policy with its own stops, randomly permuted over the questions.
 
-    A paired t test cannot test this: the expectation depends on the policy's own stops, so that each pair differs only by a
-    share of one question's differences between rounds, no matter what the signal knows.
+    A paired t test cannot test this: the expectation depends on the policy's own stops, so each pair differs only by a
+    share of one question's differences between rounds, regardless of the signal.
 
     Args:
         drafts: The questions.

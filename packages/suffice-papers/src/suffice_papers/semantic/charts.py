@@ -14,7 +14,7 @@ _KIND_STARTS = {"fixed_k": "fixed", "random": "random", "oracle": "oracle"}
 
 
 def distance_chart(convergence: Convergence, eps: float) -> dict[str, Any]:
-    """Chart the mean distance of each draft to the one before, by round, with intervals, median and threshold."""
+    """Chart the mean distance of each draft to the previous one, by round, with intervals, median and threshold."""
     data = [
         {"round": r.round_index, "mean": r.mean, "low": r.low, "high": r.high, "median": r.median, "n": r.n}
         for r in convergence.rounds

@@ -161,7 +161,7 @@ def protocol_command(
 def _show(
     protocol: SemanticProtocol, output: Output, files: Mapping[str, Path | None], path: Path, page_command: str
 ) -> None:
-    """Print the protocol's tables, or its JSON, with the files that were written and a command to go on with."""
+    """Print the protocol's tables, or its JSON, with the files that were written and the next command."""
     policy, out = files["policy"], files["page or tables"]
     then = page_command
     if policy is not None:

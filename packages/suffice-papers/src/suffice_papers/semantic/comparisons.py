@@ -30,7 +30,7 @@ class PolicyDifference(PairedResult):
     Attributes:
         d_z: Cohen's d_z; NaN if the pairs do not vary.
         p_wilcoxon: Two-sided p-value of Wilcoxon's signed-rank test.
-        p_wilcoxon_holm: The same, adjusted over the family; NaN outside the family.
+        p_wilcoxon_holm: `p_wilcoxon` adjusted over the family; NaN outside the family.
     """
 
     d_z: float
@@ -45,8 +45,8 @@ class Margin:
     Attributes:
         non_inferior: The one-sided test, which the paper calls TOST.
         equivalent: The test of both sides (TOST).
-        p_non_inferior: One-sided p-value of the t method, adjusted; NaN outside of the family.
-        p_equivalent: The larger of the two, adjusted; NaN outside of the family.
+        p_non_inferior: One-sided p-value of the t method, adjusted; NaN outside the family.
+        p_equivalent: The larger of the two one-sided p-values of TOST, adjusted; NaN outside the family.
     """
 
     non_inferior: MarginTest
@@ -135,7 +135,7 @@ def compare(
 
 
 def _policy_family(replayed: Replayed) -> tuple[str, ...]:
-    """Return the labels that Holm's correction counts: equal policies once, and none that equals the baseline."""
+    """Return the labels that Holm's correction counts: equal policies once, and none equal to the baseline."""
     family = [label for label, run in replayed.runs.items() if run.kind == "fixed" and label != replayed.baseline]
     for label in (label for label in CELLS if label in MAIN and label in replayed.policies):
         if not {replayed.baseline, *family} & set(replayed.equal_by_construction(label)):
@@ -144,7 +144,7 @@ def _policy_family(replayed: Replayed) -> tuple[str, ...]:
 
 
 def _differ(values: Floats, baseline: Floats) -> Floats:
-    """Return the paired differences, with 0 for those within rounding."""
+    """Return the paired differences; those smaller than rounding errors become 0."""
     delta = values - baseline
     return np.where(np.abs(delta) <= ROUNDING * np.maximum(1.0, np.abs(baseline)), 0.0, delta)
 

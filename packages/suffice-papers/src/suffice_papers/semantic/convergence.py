@@ -26,7 +26,7 @@ _RISE = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtRound:
-    """The distances between one draft and the one before, over questions.
+    """The distances between one draft and the previous one, over questions.
 
     Attributes:
         round_index: The round of the later draft.

@@ -7,8 +7,8 @@ One trajectory for each question and agent, clustered by question: from round 2 
 replies, so stopping one agent after round r is a prefix of the run, and agents of one question are not independent.
 
 Answers are numbers.  An answer is read out of the last ``\boxed{...}``, else from behind ``####``, else it is the last
-number of the reply; text in a box without a number is kept as it is.  `em` is numeric equality; `f1` equals it, since an
-answer is a single token; containment says nothing about numbers ("12" contains "1") and is undefined.
+number of the reply; text in a box without a number is kept as it is.  `em` is numeric equality; `f1` equals it, since
+an answer is a single token; containment is meaningless for numbers ("12" contains "1") and therefore undefined.
 """
 
 from __future__ import annotations

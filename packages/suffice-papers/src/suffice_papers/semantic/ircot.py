@@ -1,9 +1,9 @@
 r"""Recorded IRCoT runs: a zip with `prediction_chains.txt`, `prediction.json` and `ground_truth.json`.
 
 IRCoT (Trivedi et al., 2023) retrieves, writes one more sentence of its chain of thought, and goes on until a sentence
-says "answer is" or nothing new is written; then a reader answers once.  So **only the last round has an answer**: what an
-earlier stop would have answered is not in the files, its metrics are NaN, and its answer is None.  Rounds after the
-loop's own stop were never run, so every trajectory is censored.
+says "answer is" or nothing new is written; then a reader answers once.  So **only the last round has an answer**: the
+answer of an earlier stop is not in the files, its metrics are NaN, and its answer is None.  Rounds after the loop's own
+stop were never run, so every trajectory is censored.
 
 `prediction_chains.txt` contains, for each question, its id, its text, and for each round a JSON list of all titles so far,
 the thought so far, and ``Exit? No.`` unless it is the last; then passage ids, the thought and the answer again.

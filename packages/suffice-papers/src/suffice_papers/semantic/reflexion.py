@@ -3,7 +3,7 @@
 ``{"log": ..., "question": ..., "gold": ..., "trials": [{"trial": 1, "answer": ..., "logged_correct": false}, ...]}``
 
 Reflexion (Shinn et al., 2023) tries again until the gold answer says that it was right.  Trials after the first success
-are copies in the logs, not runs: they are cut, and such a trajectory ends by `rule`.  It is **censored by a stop that
+are only copies in the logs, so they are cut, and such a trajectory ends by `rule`.  It is **censored by a stop that
 used the gold label**, which no rule of a deployed loop can do.
 
 Some logs append an instruction ("You have attempted to answer following question before and failed. ...") to the question
@@ -40,8 +40,8 @@ def read_reflexion(path: str | Path, *, incomplete: Literal["drop", "keep"] = "d
 
     Args:
         path: The JSON lines file.
-        incomplete: Some agents' logs lack trials, mostly the first.  `"drop"` leaves such trajectories out and notes
-            how many; `"keep"` gives the lacking trials no answer and undefined metrics.
+        incomplete: Some agents' logs lack trials, mostly the first.  `"drop"` leaves such trajectories out with a note
+            of their number; `"keep"` gives the lacking trials no answer and undefined metrics.
 
     Raises:
         DataError: A line is not such a record, or two lines contain the same trial; the message names file and line.

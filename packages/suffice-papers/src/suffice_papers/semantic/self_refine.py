@@ -1,8 +1,9 @@
 """Recorded drafts of self-refine's sentiment reversal: JSON lines, gzipped or not, one line for each draft.
 
 ``{"record_id", "attempt", "review", "target_sentiment", "transferred_review", "transferred_review_sentiment",
-"feedback", "log_probability"}``: a model rewrites a review until it sounds, say, "Very positive"; the same model says
-what each draft sounds like and what is still wrong.  Round r is attempt r - 1; the review is the only context.
+"feedback", "log_probability"}``: a model rewrites a review until it sounds, for example, "Very positive"; the same
+model judges the sentiment of each draft and what is still wrong.  Round r is attempt r - 1; the review is the only
+context.
 
 **Verdict.** The model's verdict is prose ("The review sounds glowing. The sentiment is Very positive").
 `target_sentiment` is 1 where it names the target anywhere, which gives the published shares; where "sounds very
@@ -87,7 +88,7 @@ def sentiment_reached(verdict: str, target: str) -> float:
 
 
 def sentiment_stated(verdict: str, target: str) -> float:
-    """Return 1.0 if the target follows the verdict's last "sentiment is", else 0.0, also where there is none.
+    """Return 1.0 if the target follows the verdict's last "sentiment is", else 0.0, even without that phrase.
 
     >>> sentiment_stated("The review sounds very positive. The sentiment is Positive", "Very positive")
     0.0

@@ -1,4 +1,4 @@
-"""TASR: Tables 1-6 and the data of figures 2-5 from recordings, beside the published figures."""
+"""TASR: Tables 1-6 and the data of figures 2-5 from recordings, compared with the published figures."""
 
 from suffice_papers.tasr.cells import TasrCell, read_cells
 from suffice_papers.tasr.importer import read_tasr

@@ -155,12 +155,12 @@ class CellRuns:
     Attributes:
         cell: The cell.
         tune: Recorded tune questions with the cell's prompt, without failed ones.
-        eval: The same for eval questions.
+        eval: Recorded eval questions with the cell's prompt, without failed ones.
         prompts: Tune and eval with all prompts in their files.
         policy: TASR with its calibrator fitted on `tune`; None if that is impossible.
         result: The replay of that policy; None if that is impossible.
         runs: TASR, its random twin, fixed budgets, closed book and oracles by label; empty if `result` is None.
-        problem: Why `result` is None.
+        problem: The reason why `result` is None; empty otherwise.
         notes: Deviations from the paper's procedure in this cell.
     """
 

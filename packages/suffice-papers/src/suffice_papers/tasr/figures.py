@@ -236,7 +236,7 @@ def _frontier_point(line: _TableLine) -> dict[str, Any]:
 def _with_published(
     spec: dict[str, Any], points: Sequence[dict[str, Any]], tooltip: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Add the paper's points to a chart of ours."""
+    """Add the paper's points to a chart of this library's figures."""
     name, colour, shape = _THEIRS
     layer = {
         "data": {"values": list(points)},

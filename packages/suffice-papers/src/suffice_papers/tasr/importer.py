@@ -64,8 +64,8 @@ def read_tasr(path: str | Path, *, first_round: int | None = None) -> ImportedRu
 
     Args:
         path: The file.
-        first_round: Our number of the file's lowest round, 0 (closed book) or 1 (one passage); None if the file already
-            counts like that, as the published files do.
+        first_round: The number to give to the file's lowest round, 0 (closed book) or 1 (one passage); None to keep the
+            file's numbers, as in the published files.
 
     Raises:
         SchemaError: The file is not parquet, or lacks `qid`, `round` or `current_answer`.
@@ -116,7 +116,7 @@ def _by_prompt(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _finished(trajectory: ImportedTrajectory) -> ImportedTrajectory:
-    """Charge one call of unknown length per round, and move columns that are constant per question to its labels."""
+    """Charge one call of unknown cost per round, and move columns that are constant per question to its labels."""
     first = next(iter(trajectory.extras), {})
     labels = {name: first[name] for name in _PER_QUESTION if first.get(name) is not None}
     return replace(

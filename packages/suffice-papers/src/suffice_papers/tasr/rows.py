@@ -1,4 +1,4 @@
-"""Shared parts of the tables: means over cells with intervals, and lines with published figures below ours."""
+"""Shared parts of the tables: means over cells with intervals, and lines that add published figures."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def value_of(figure: FigureValue) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """A table of the paper: its columns, and the published figures below ours.
+    """A table of the paper: its columns, with the published figures below the recomputed ones.
 
     Attributes:
         key: Key of the published table, such as `table2`.
@@ -138,13 +138,13 @@ class Layout:
         remark: str = "",
         earlier: Sequence[str] = (),
     ) -> list[tuple[Any, ...]]:
-        """Return the line of our figures, followed by published figures and differences if there are any.
+        """Return the line of recomputed figures, followed by published figures and differences if there are any.
 
         Args:
             heads: Text before the figures.
-            here: Our figures by key; missing keys are undefined.
+            here: The recomputed figures by key; missing keys are undefined.
             row: The published row; None or an unknown row = no counterpart.
-            remark: Remark in our line.
+            remark: A remark in the line of recomputed figures.
             earlier: Further published rows to show without comparing.
         """
         published = self.published.row(self.key, row)
@@ -186,7 +186,7 @@ def _minus_published(ours: FigureValue | None, theirs: FigureValue | None) -> fl
 
 
 def _outside(ours: FigureValue | None, theirs: FigureValue | None, column: Column) -> bool:
-    """Return whether the published value is outside our interval by more than its rounding."""
+    """Return whether the published value is outside the recomputed interval by more than its rounding."""
     if theirs is None or not isinstance(ours, tuple) or math.isnan(ours[1] + ours[2]):
         return False
     digits = int(column.spec.rstrip("f").rpartition(".")[2])

@@ -1,4 +1,4 @@
-"""The tables and figures of TASR from recordings, beside the published ones."""
+"""The tables and figures of TASR from recordings, compared with the published ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recordings of the bundled questions with the embedded reader: no network, no model to fetch."""
+"""Recordings of the bundled questions with the embedded reader, without a network or a download."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`suffice demo`: the main job, offline: record, calibrate, replay, deploy, live equals replayed, certify, report.
+"""`suffice demo`: the main workflow, offline: record, calibrate, replay, deploy, run live, certify, report.
 
 Without a subcommand it runs that chain; the other demonstrations are subcommands, one module each.
 """
@@ -121,7 +121,7 @@ def demo(
 
 @dataclass(frozen=True)
 class _Steps:
-    """Prints the demo's steps for people, short enough to fit together on one screen."""
+    """Prints the demo's steps as text, short enough to fit together on one screen."""
 
     output: Output
 
@@ -131,7 +131,7 @@ class _Steps:
             say(heading, bold=True)
 
     def show(self, screen: Screen, *, lines: int = 0) -> None:
-        """Print a step's result: at most `lines` lines, or its first sentence alone if `lines` is 0."""
+        """Print a step's result: at most `lines` lines, or only its first sentence if `lines` is 0."""
         details = self.output.details
         if not lines and not details:
             screen = replace(screen, sentences=screen.sentences[:1], tables=(), notes=())

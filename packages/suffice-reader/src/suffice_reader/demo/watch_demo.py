@@ -1,4 +1,4 @@
-"""`suffice demo watch`: a deployed rule breaks half-way, and the log says so; a control run without the fault stays silent."""
+"""`suffice demo watch`: a deployed rule breaks half-way, and the log shows it; a control run stays silent."""
 
 from __future__ import annotations
 
@@ -134,14 +134,14 @@ def certified_policy(recordings: Mapping[str, Recording]) -> Policy:
 def watched_runs(
     recording: Recording, policy: Policy, out: Path, *, requests: int, audit_rate: float
 ) -> list[WatchedRun]:
-    """Decide the same requests with and without the fault from half-way on; watch the log of each run.
+    """Decide the same requests twice, with and without a fault in the second half; watch the log of each run.
 
     Args:
         recording: The rounds of every question, at full width.
         policy: The deployed policy.
         out: Folder of the logs.
         requests: Number of requests before half-way; as many follow after it.
-        audit_rate: Share of requests that run on after their answer.
+        audit_rate: Share of requests that continue after their answer.
     """
     traffic = _Traffic.of(recording, policy, requests=requests, audit_rate=audit_rate)
     before, healthy, broken = traffic.decide(0), traffic.decide(1), traffic.decide(1, broken=True)
@@ -292,7 +292,7 @@ class WatchedRun:
 
     @property
     def truth(self) -> str:
-        """Describe the true losses of both halves, which a real deployment cannot know."""
+        """The true losses of both halves in words, which a real deployment cannot know."""
         losses, f1 = (
             [figure(float(half.losses[metric].mean()), ".1f", 100) for half in (self.before, self.after)]
             for metric in (_CERTIFIED.metric, "f1")
@@ -304,7 +304,7 @@ class WatchedRun:
 
     @property
     def delay(self) -> int | None:
-        """Requests from half-way to the alarm; None while it is silent."""
+        """The number of requests from half-way to the alarm; None while it is silent."""
         alarm = self.result.alarm
         return None if alarm is None or alarm.rang is None else alarm.rang + 1 - self.result.n // 2
 

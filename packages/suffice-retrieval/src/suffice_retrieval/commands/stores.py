@@ -23,7 +23,7 @@ _AT_ENDPOINT = "endpoint:"
 
 
 def is_engine(corpus: str | None) -> bool:
-    """Return whether `--corpus` is a store or a function, not files of a corpus.
+    """Return whether `--corpus` is a store or a function, and not the files of a corpus.
 
     >>> is_engine("qdrant://localhost/wiki"), is_engine("mine.py:search"), is_engine("documents"), is_engine(None)
     (True, True, False, False)
@@ -52,7 +52,7 @@ def open_engine(
         options: Further options that were given.
 
     Raises:
-        DataError: The address or the function cannot be used, or an option is for something else.
+        DataError: The address or the function cannot be used, or an option does not apply to it.
     """
     if not is_store_address(corpus):
         if dense is not None:
@@ -83,7 +83,7 @@ def _embedder(dense: str, settings: dict[str, Any], options: Collection[str]) ->
 
 
 def _function(corpus: str) -> Retriever | AsyncRetriever:
-    """Import a name from a module; return it if it is a retriever, else a retriever around the function."""
+    """Import a name from a module, and return it as a retriever; a function is wrapped."""
     match = _FUNCTION.fullmatch(corpus)
     assert match is not None
     module, name = match["module"], match["name"]

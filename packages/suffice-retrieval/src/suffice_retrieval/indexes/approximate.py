@@ -55,7 +55,7 @@ class ApproximateSettings:
         seed: Seed of training.
         recall: Share of the ten best passages that the index finds, from 0 to 1.
         recall_queries: Number of passages that were used as queries to measure the recall.
-        demanded: The recall for which `probes` was chosen.
+        demanded: The required recall, for which `probes` was chosen.
         digest: First digits of the file's hash.
     """
 
@@ -178,7 +178,7 @@ class ApproximateSearch:
 
 
 def _tuned(search: ApproximateSearch, vectors: StoredVectors, asked: _Ints) -> ApproximateSettings:
-    """Return the settings of the cheapest search that reaches the demanded recall, measured with passages as questions."""
+    """Return the settings of the cheapest search with the required recall, measured with passages as questions."""
     queries, size = vectors.rows(asked), min(RECALL_K + 1, len(vectors))
     # Any passage with the same score as the last of the best counts as found.
     least = _others(asked, *vectors.search(queries, size))[:, -1] - _EQUAL
@@ -200,7 +200,7 @@ def _tuned(search: ApproximateSearch, vectors: StoredVectors, asked: _Ints) -> A
 
 
 def _others(asked: _Ints, places: _Ints, scores: _Floats32) -> _Floats32:
-    """Return the scores of the best passages without the querying one itself, shape ``(len(asked), k - 1)``."""
+    """Return the scores of the best passages except the querying one itself, shape ``(len(asked), k - 1)``."""
     own = places == asked[:, None]
     own[~own.any(axis=1), -1] = True
     others: _Floats32 = scores[~own].reshape(len(asked), -1)
@@ -208,7 +208,7 @@ def _others(asked: _Ints, places: _Ints, scores: _Floats32) -> _Floats32:
 
 
 def _code_size(dimension: int) -> int:
-    """Return the bytes of a code: the largest divisor of the dimension that leaves at least eight numbers a byte, or 1."""
+    """Return the bytes of a code: the largest divisor of the dimension with at least eight numbers per byte, or 1."""
     return next((n for n in range(dimension // _NUMBERS_PER_BYTE, 0, -1) if dimension % n == 0), 1)
 
 

@@ -1,4 +1,4 @@
-"""Cache rankings on disk by retriever, question and k, so that the same search is paid once."""
+"""Cache rankings on disk by retriever, question and k, so that a repeated search costs nothing."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class RankingCache(Protocol):
 class CachedRetriever:
     """A retriever whose rankings are cached by its fingerprint, the question, its pool and k.
 
-    A ranking from the cache has the costs of the original one, like a cached reply of a model; `hits` and `misses` count both
-    kinds.  Several threads and processes may use one cache.
+    A cached ranking has the costs of the original one, like a cached reply of a model; `hits` and `misses` count both
+    cases.  Several threads and processes may use one cache.
 
     Only a retriever with a true attribute `is_pinned` can be cached: its fingerprint identifies its passages and models, so that
     a changed index never gets old rankings.  Corpora that this package indexes are pinned, and so are retrievers of other

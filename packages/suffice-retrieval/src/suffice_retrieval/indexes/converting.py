@@ -26,7 +26,7 @@ class CorpusConversion(Result):
         n_rows: Number of rows of the source.
         n_passages: Number of passages written.
         n_blank: Number of rows without text, which were left out.
-        first_blank: The place of the first of them; empty if there is none.
+        first_blank: The location of the first row without text; empty if there is none.
     """
 
     path: Path
@@ -82,7 +82,7 @@ def convert_corpus(source: QuestionSource, out: str | Path) -> CorpusConversion:
 
 
 def _corpus_passage(row: Mapping[str, Any], number: int, where: str) -> dict[str, str]:
-    """Convert a row to a passage; without an id, its number is the id."""
+    """Convert a row to a passage; if it has no id, its number becomes the id."""
     name = next((name for name in PASSAGE_TEXTS if name in row), "text")
     text = row.get(name) or ""
     title = row.get("title") or ""

@@ -193,7 +193,7 @@ def _indexed(
     method: _Method | None,
     on_progress: Callable[[int, int | None], None] | None,
 ) -> tuple[CorpusBM25, Corpus, bool]:
-    """Return a folder's index, the corpus, and whether it was built now; with `method` None, any saved index is accepted."""
+    """Return a folder's index, the corpus, and whether it is new; with `method` None, any saved index is accepted."""
     check_apart(path, directory)
     corpus = corpus_of(path, errors)
     source = corpus.source()
@@ -212,7 +212,7 @@ def _indexed(
 
 
 def _saved(path: str | Path, directory: Path, source: str, method: _Method | None) -> CorpusBM25 | None:
-    """Return a folder's index if it is of this corpus and, unless None, built by this method; else None."""
+    """Return a folder's index if its corpus and method (unless None) match, else None."""
     try:
         index = CorpusBM25.load(directory, source=source)
     except SchemaError as reason:

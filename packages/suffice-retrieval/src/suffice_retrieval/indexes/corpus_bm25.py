@@ -1,4 +1,4 @@
-"""BM25 over a corpus: an index by bm25s or tantivy, stored with its passages, and opened without reading all of it."""
+"""BM25 over a corpus: an index of bm25s or tantivy, stored with its passages and opened without reading it all."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def passages_hash(passages: Iterable[Passage]) -> str:
 
 
 class CorpusBM25:
-    """BM25 over the passages of a corpus, with the words of `PoolBM25`; bm25s also has its formula, in 32 bits.
+    """BM25 over the passages of a corpus, which splits texts into words and scores them as `PoolBM25` does, in 32 bits.
 
     The constructor indexes passages in memory with bm25s; `build` writes the index of a corpus of any size to a folder.
 
@@ -243,7 +243,7 @@ class _Words:
 
 
 class _Counted:
-    """Passages that report the number read so far."""
+    """Passages that report how many have been read so far."""
 
     def __init__(
         self, passages: Iterable[Passage], on_progress: Callable[[int, int | None], None] | None, n: int | None
@@ -261,7 +261,7 @@ class _Counted:
 
 
 def _method(engine: EngineName, k1: float, b: float) -> dict[str, Any]:
-    """Return the settings that identify a ranking, without the passages; those of bm25s equal those of `PoolBM25`."""
+    """Return the settings that identify a ranking, apart from the passages; for bm25s as for `PoolBM25`."""
     fingerprint = bm25_fingerprint(CorpusBM25.name, k1, b)
     return fingerprint if engine == "bm25s" else fingerprint | {"variant": engine}
 

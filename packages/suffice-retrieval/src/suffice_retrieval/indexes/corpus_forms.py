@@ -127,7 +127,7 @@ def corpus_of(path: str | Path, errors: Decoding = "skip") -> Corpus:
     Raises:
         NotFoundError: There is no such file or folder.
         DataError: Its form is not known, or there are several.
-        MissingExtraError: It needs the library `datasets`, which is not installed.
+        MissingExtraError: The corpus needs the library `datasets`, which is not installed.
     """
     if str(path).startswith(HUB):
         return _hub(str(path))
@@ -193,7 +193,7 @@ def _hash_of(files: list[Path], root: Path | None, errors: Decoding) -> str:
 
 
 def _of_files(files: list[Path], root: Path | None, errors: Decoding) -> Corpus:
-    """Return a corpus of files of one form, which the first line shows."""
+    """Return a corpus of files of one form, which is recognised by the first line."""
     handling = "strict" if errors == "skip" else errors
     nothing = files[0], b""
     file, first = next(((file, line) for file in files for line in unpacked(file) if line.strip()), nothing)

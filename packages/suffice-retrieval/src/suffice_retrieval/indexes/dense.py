@@ -95,7 +95,7 @@ class _Model:
 
 
 class DenseRetriever:
-    """A ranking of passages by the similarity of their embedding and the question's; 0 for a zero vector.
+    """Ranks passages by the similarity of their embeddings and the question's; 0 for a zero vector.
 
     >>> class Letters:
     ...     def encode(self, texts):
@@ -122,7 +122,7 @@ class DenseRetriever:
         passage_prefix: Text before a passage.
         device: A torch device; None for the default.
         dtype: Number type of the weights: `auto`, `float32`, `bfloat16` or `float16`.
-        batch_size: Texts of one pass.
+        batch_size: Number of texts in one pass.
 
     Raises:
         DataError: The similarity is unknown, the batch is below 1, or `question_encoder` has no name.
@@ -272,13 +272,13 @@ class DenseRetriever:
         exact: bool = False,
         **options: Any,
     ) -> DenseRetriever:
-        """Read an index written by `save`, `open_dense` or `index_dense` for the same model, without executing anything in it.
+        """Read an index of `save`, `open_dense` or `index_dense` for the same model, without executing anything in it.
 
         Passages and vectors stay on disk, and are read when needed.
 
         Args:
             directory: The folder.
-            model: See the class; the index itself does not decide what is loaded.
+            model: The model to load, see the class; it is never taken from the index.
             source: Required description of the corpus; None for any.
             exact: Whether to compare every vector even if the index has an approximate search.
             **options: Parameters of the class, which must be those of the index.

@@ -69,8 +69,8 @@ class DenseIndex(Result):
         path: Its folder.
         corpus: The corpus that was indexed.
         model: The model that encoded the passages.
-        is_complete: True if all vectors are there; False while other processes encode theirs.
-        n_passages: Number of passages; 0 until the index is complete, like the next two.
+        is_complete: True if all vectors are stored; False while other processes encode theirs.
+        n_passages: Number of passages; like the next two, 0 until the index is complete.
         dimension: Numbers in a vector.
         dtype: Type of these numbers on disk.
         n_files: Number of files of vectors.
@@ -185,7 +185,7 @@ def index_dense(
 ) -> DenseIndex:
     """Write the dense index of a corpus of any size to a folder, which `open_dense` then opens without the corpus.
 
-    After an interruption, the same call resumes from what an earlier run for this corpus and encoder left.
+    After an interruption, the same call resumes from an earlier run's files for this corpus and encoder.
 
     Args:
         path: See `read_corpus`.
@@ -263,7 +263,7 @@ def write_vectors(
         retriever: Encodes the passages.
         directory: The folder, which is created.
         passages: The corpus, read once, and only by the first process.
-        source: A hash of the corpus; if an unfinished index has another one, it is begun anew.
+        source: A hash of the corpus; if an unfinished index has another hash, it is started anew.
         shard: See `index_dense`.
         stored: See `index_dense`.
         on_progress: See `index_dense`.
@@ -306,7 +306,7 @@ def _begun(
     passages: Iterator[Passage],
     shard: tuple[int, int],
 ) -> Stored | None:
-    """Begin or resume an index with its passages; None if another process has completed it meanwhile."""
+    """Start or resume an index with its passages; return None if another process has completed it meanwhile."""
     number, n = shard
     plan = {
         **made_of,
@@ -363,7 +363,7 @@ def _encoded(
 
 
 def _write_rows(path: Path, block: npt.NDArray[np.floating], first: int, rows: int) -> None:
-    """Write consecutive rows of an array's file, which the first rows create; a memory map would crash on a full disk."""
+    """Write consecutive rows of an array's file, which the first rows create."""
     shape = (rows, block.shape[1])
     if not first:
         header = {"descr": np.lib.format.dtype_to_descr(block.dtype), "fortran_order": False, "shape": shape}
@@ -389,7 +389,7 @@ def _stored_as(dtype: str, vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.f
 
 
 def _is_made_of(retriever: DenseRetriever, directory: Path, source: str, dtype: str | None = None) -> bool:
-    """Let the retriever search a folder's index; return False if it is not the complete index for these settings."""
+    """Make the retriever search a folder's index; return False if that is not the complete index for these settings."""
     try:
         retriever.attach(directory, source=source)
     except SchemaError as reason:
@@ -422,7 +422,7 @@ def _add_approximate(retriever: DenseRetriever, directory: Path, recall: float, 
 
 
 def _encoder_hash(retriever: DenseRetriever) -> str:
-    """Return 8 hexadecimal digits that identify an encoder, since several may have an index of one corpus."""
+    """Return 8 hexadecimal digits that identify an encoder, since one corpus may have indexes of several encoders."""
     made_by = retriever.embedder()
     named = ("model", "revision") if "content" in made_by else ()
     text = json.dumps({key: value for key, value in made_by.items() if key not in named}, sort_keys=True)

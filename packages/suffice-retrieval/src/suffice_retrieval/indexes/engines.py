@@ -267,7 +267,7 @@ class TantivyEngine:
         return positions, scores
 
     def _best(self, query: Any, k: int) -> Ranking:
-        """Return up to `k` passages with one of the words; read all ties of the last one, to choose the first in the corpus."""
+        """Return up to `k` passages with one of the words, with ties in the order of the corpus."""
         limit = k + 1
         while True:
             hits = self._searcher.search(query, min(limit, self._n), count=False).hits

@@ -1,4 +1,4 @@
-"""Write and open index folders so that an incomplete one is always detected.
+"""Write and open index folders so that an incomplete index is always detected.
 
 `suffice-index.json` contains kind, version and a digest of every other file, and is written last.  Every file reaches the
 disk before it gets its name.  An index of words is built in a temporary folder within its own, so that an earlier index
@@ -139,7 +139,7 @@ def _passage(line: bytes) -> Passage:
 
 
 def passage_line(passage: Passage) -> bytes:
-    """Return a passage as a line of an index, which its hash covers; escaped to ASCII, so that lone surrogates survive."""
+    """Return a passage as a line of an index, escaped to ASCII so that lone surrogates survive."""
     return json.dumps([passage.passage_id, passage.title, passage.text]).encode() + b"\n"
 
 
@@ -234,7 +234,7 @@ class Stored:
 
 @contextmanager
 def write_stored(directory: Path, kind: str, version: int) -> Iterator[Stored]:
-    """Yield an index, for which the caller writes files and sets `meta`; afterwards it replaces the folder's old one.
+    """Yield an index to which the caller writes files and `meta`; it then replaces the folder's old one.
 
     Args:
         directory: The folder, which is created.
@@ -261,7 +261,7 @@ def write_stored(directory: Path, kind: str, version: int) -> Iterator[Stored]:
 
 @contextmanager
 def building(directory: Path, what: str) -> Iterator[None]:
-    """Let one process at a time build an index in a folder, which is created; see `suffice.common.files.locking`.
+    """Let only one process at a time build an index in a folder; see `suffice.common.files.locking`.
 
     Raises:
         DataError: The folder contains other files, or cannot be written.
@@ -332,7 +332,7 @@ def begin_stored(directory: Path, kind: str, version: int, plan: Mapping[str, An
 
 
 def join_stored(directory: Path, kind: str, version: int, plan: Mapping[str, Any]) -> Stored | None:
-    """Return the unfinished index that another process began by the same plan; None if there is none."""
+    """Return the unfinished index that another process began with the same plan; None if there is none."""
     stored = Stored(directory, kind=kind, version=version, _plan=plan)
     return stored if _resumes(stored) else None
 
@@ -363,7 +363,7 @@ def _is_index_file(name: str) -> bool:
 
 
 def _resumes(stored: Stored) -> bool:
-    """Resume from an earlier run of the same plan; return whether there is one."""
+    """Resume an earlier run of the same plan; return whether there is one."""
     try:
         state = json.loads((stored.directory / _UNFINISHED).read_text(encoding="utf-8"))
         plan, progress, used = state["plan"], dict(state["progress"]), list(state["used"])

@@ -25,7 +25,7 @@ class StoredVectors:
 
     Args:
         parts: Consecutive parts of the vectors, each of shape ``(n, dimension)``, in 32 or 16 bits; mapped ones stay on disk.
-        most: Bound to which scores are clipped: they lie in ``[-most, most]``.
+        most: Bound of the scores, which are clipped to ``[-most, most]``.
     """
 
     def __init__(self, parts: Sequence[npt.NDArray[np.floating]], *, most: float = np.inf) -> None:
@@ -67,7 +67,7 @@ class StoredVectors:
 
         Args:
             queries: Shape ``(n, dimension)``.
-            k: The most vectors to return.
+            k: The largest number of vectors to return.
 
         Returns:
             Positions and scores, each of shape ``(n, min(k, len(self)))``, best first.

@@ -1,7 +1,7 @@
-"""Methods that ask for their own evidence while they write a chain of reasoning, each step as in its paper.
+"""Methods that retrieve evidence while they write a chain of reasoning, each step as in its paper.
 
-A step is a generator: it yields its requests (a text of the model, passages, another reading of a reply), receives the
-replies, and returns the longer chain.  `QueryLoop` makes the calls.
+A step is a generator: it yields requests (for generated text, passages, or a second reading of a reply), receives the
+replies, and returns the extended chain.  `QueryLoop` makes the calls.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ANSWER = re.compile(r"answer is\b\s*:?[ \t]*(?P<answer>[^\n]*?)[.\s]*(?:\n|$)",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainState:
-    """The state of a chain when a round begins, as a method sees it.
+    """The state of a chain at the start of a round, as a method sees it.
 
     Attributes:
         question: The question's text.
@@ -47,11 +47,11 @@ class ChainState:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A request for a text of the model.
+    """A request to the model to generate text.
 
     Attributes:
         messages: The messages to send.
-        part: The component that is charged: `generator`, or `query` for a text that is only a query.
+        part: The component to charge: `generator`, or `query` if the text only serves as a query.
     """
 
     messages: tuple[Message, ...]
@@ -71,7 +71,7 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True)
 class Reread:
-    """A request for DRAGIN's reading of a reply, see `suffice_gates.models.attention.dragin_query`.
+    """A request to read a reply a second time for DRAGIN, see `suffice_gates.models.attention.dragin_query`.
 
     Attributes:
         messages: The messages to which the model replied.
@@ -93,7 +93,7 @@ Action = Ask | Lookup | Reread
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """The result of a round of a method.
+    """The result of one round of a method.
 
     Attributes:
         chain: The text written so far.
@@ -116,11 +116,11 @@ StepSteps = Generator[Action, Any, Step]
 
 @dataclass(frozen=True, kw_only=True)
 class ChainMethod(ABC):
-    """Base of methods that ask for evidence; a frozen dataclass whose fields are the settings.
+    """Base class of methods that retrieve evidence; frozen dataclasses whose fields are the settings.
 
     Attributes:
         k: Number of passages for each query.
-        prompt: The prompt by which the model continues the chain.
+        prompt: The prompt with which the model continues the chain.
     """
 
     name: ClassVar[str]
@@ -163,9 +163,10 @@ class ChainMethod(ABC):
 class SelfAsk(ChainMethod):
     """Self-Ask with retrieval: each follow-up question is a query (Press et al., 2023, section 3).
 
-    A round retrieves for one follow-up question (in the first round, a call of its own writes it), and writes from the passages
-    its intermediate answer, then another follow-up question or the final answer.  The chain ends when the model asks no
-    follow-up question.  Text after a follow-up question is dropped, since the model has not seen the evidence yet.
+    A round retrieves for one follow-up question (which an extra call writes in the first round).  From the passages it
+    writes the intermediate answer, then another follow-up question or the final answer.  The chain ends when the model
+    asks no follow-up question.  Text after a follow-up question is dropped, since the model has not seen the evidence
+    yet.
     """
 
     name: ClassVar[str] = "self_ask"
@@ -192,9 +193,9 @@ class SelfAsk(ChainMethod):
 class IRCoT(ChainMethod):
     """Interleaved retrieval and chain of thought (Trivedi et al., 2023, section 3).
 
-    The first query is the question, each further one the last sentence of the chain.  Passages are collected, up to `most`
-    of them, and the model writes one more sentence from all of them.  The chain ends with a sentence that says "answer is".
-    Answers come from a separate reader, which sees question and passages but not the chain.
+    The first query is the question; each later query is the last sentence of the chain.  Passages are collected, up to
+    `most` of them, and the model writes one more sentence from all of them.  The chain ends with a sentence that says
+    "answer is".  Answers come from a separate reader, which sees question and passages but not the chain.
 
     Attributes:
         most: Largest number of collected passages.
@@ -223,10 +224,10 @@ class IRCoT(ChainMethod):
 class Flare(ChainMethod):
     """FLARE-direct: retrieve if the next sentence would be uncertain (Jiang et al., 2023, section 3.2).
 
-    The first sentence is written from passages for the question.  Each further one is first written without passages.  If
-    all its tokens have probabilities of at least theta, it stays.  Otherwise it is a query, without its tokens of
-    probability below beta (`ask=False`), or the model asks a question for each run of such tokens, whose passages are
-    interleaved (`ask=True`); then the sentence is written again from the passages alone.
+    The first sentence is written from passages for the question.  Each further one is first written without passages.
+    If all its tokens have probabilities of at least theta, it stays.  Otherwise the query is the sentence without its
+    tokens of probability below beta (`ask=False`), or the model asks a question for each run of such tokens, and the
+    passages for these are interleaved (`ask=True`).  Then the sentence is written again from the passages.
 
     Attributes:
         theta: Retrieve if a token has a lower probability.
@@ -285,11 +286,11 @@ class Dragin(ChainMethod):
 
     The model continues the chain without passages.  At the first token whose RIND is above theta the text is cut; the query
     consists of the `n` tokens of question and chain that this token attends to most, as words in their order; and the model
-    goes on from there with passages, for one sentence.  Without such a token the whole reply stays.
+    continues from there with passages, for one sentence.  Without such a token the whole reply stays.
 
     Attributes:
-        theta: Threshold of RIND.  It has no default: the measure here is on a scale of its own, so that no published
-            threshold fits it; choose it on tune questions, see docs/how-to/rivals.md.
+        theta: Threshold of RIND.  It has no default, because this measure has another scale than the published
+            thresholds; choose it on tune questions, see docs/how-to/rivals.md.
         n: Number of tokens in a query.
     """
 
@@ -402,7 +403,7 @@ def _last_sentence(chain: str) -> str:
 
 
 def _is_last(text: str) -> bool:
-    """Return whether a chain ends with this text, since it states the answer or is empty."""
+    """Return whether a chain ends with this text, which states the answer or is empty."""
     return not text or "answer is" in text.lower()
 
 

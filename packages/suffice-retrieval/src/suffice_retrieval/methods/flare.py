@@ -1,4 +1,4 @@
-"""Decide whether a text being written needs evidence, and make the query: FLARE."""
+"""Decide whether a text in progress needs evidence, and build the query: FLARE."""
 
 from __future__ import annotations
 

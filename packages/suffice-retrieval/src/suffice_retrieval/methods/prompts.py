@@ -1,4 +1,4 @@
-"""Prompts by which a model writes a chain of reasoning, for methods that ask for their own evidence."""
+"""Prompts with which a model writes a chain of reasoning, for methods that retrieve evidence."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from suffice.policy.rounds import Passage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainPrompt(EvidencePrompt):
-    """Prompt by which a model continues a chain of reasoning; other fields as in `Prompt`.
+    """The prompt with which a model continues a chain of reasoning; other fields as in `Prompt`.
 
     Attributes:
         chain: Template of the text written so far, after the passages; `{chain}` is replaced.
-        asking: Template of FLARE's request for a question, after that; `{span}` is replaced.
+        asking: Template of FLARE's request for a question, after the chain; `{span}` is replaced.
     """
 
     chain: str = "\n\nReasoning so far: {chain}"

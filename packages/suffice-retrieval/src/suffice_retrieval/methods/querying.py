@@ -1,4 +1,4 @@
-"""The loop of methods that ask for their own evidence: query, retrieve, write the next step of a chain, answer."""
+"""The loop of methods that retrieve evidence: query, retrieve, write the next step of a chain, answer."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _ALL_NEEDS = frozenset({"passages", "costs", CHAIN})
 
 @runtime_checkable
 class Completer(Protocol):
-    """A model that continues chat messages, for loops that generate more than an answer."""
+    """Protocol of a model that continues chat messages, for loops that generate more than an answer."""
 
     @property
     def name(self) -> str:
@@ -67,12 +67,15 @@ class Completer(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class QueryLoop(LiveLoop):
-    """Answers questions by a method that decides itself when to retrieve and what to ask: Self-Ask, IRCoT, FLARE, DRAGIN.
+    """Answers questions by a method that decides when to retrieve, and with which query.
 
-    Round r >= 1 is one step of the method: its query, the passages for it, and the text written from them.  The text of a round
-    is the chain so far.  Every round has an answer: the chain's own once it states one, until then a reader's, which costs a
-    call.  So any policy may stop the loop, even before the method would.  When the method itself ends, there are no further
-    rounds, and the signal `chain_ended` is 1.  Round 0, if the policy has one, is the reader alone, without passages.
+    The methods are Self-Ask, IRCoT, FLARE and DRAGIN.
+
+    Round r >= 1 is one step of the method: its query, the passages for it, and the text written from them.  The text of
+    a round is the chain so far.  Every round has an answer: the chain's once it states one, and before that a reader's,
+    which costs a call.  So any policy may stop the loop, even before the method would.  When the method itself ends,
+    there are no further rounds, and the signal `chain_ended` is 1.  Round 0, if the policy has one, is the reader
+    alone, without passages.
 
     `run` and `stream` take the question's own passages; without any, they search the retriever's corpus.
 
@@ -86,7 +89,7 @@ class QueryLoop(LiveLoop):
         every_round: True to answer every round; False to answer only the last one, as in the papers, which costs less and leaves
             the decision to the method.
         policy: Decides when to stop and which answer to return.
-        enrichers: Measure signals by calls of their own if the policy reads them.
+        enrichers: Components that measure signals by extra calls if the policy reads them.
     """
 
     independent_rounds: ClassVar[bool] = False
@@ -105,7 +108,7 @@ class QueryLoop(LiveLoop):
 
     @property
     def depends(self) -> Mapping[str, Any]:
-        """The method, the model and the prompts."""
+        """The configuration that fitted state depends on: the method, the model and the prompts."""
         fingerprint = self._fingerprint(self.model)
         pinned = {key: fingerprint[key] for key in ("revision",) if key in fingerprint}
         prompt = self._reader.fingerprint().get("prompt_id")
@@ -114,12 +117,12 @@ class QueryLoop(LiveLoop):
 
     @property
     def fitted(self) -> dict[str, Seen | None]:
-        """The fitting questions of enrichers and retriever."""
+        """The questions on which enrichers and retriever were fitted."""
         return {**super().fitted, **fitted_of({"retriever": self.retriever})}
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Model, retriever and method, and the reader's prompt if there is one."""
+        """The text columns of a recording: model, retriever, method, and the reader's prompt if there is one."""
         labels = {"model": self.model.name, "retriever": self.retriever.name, "method": str(self.method)}
         prompt = self._reader.fingerprint().get("prompt_id")
         return labels if prompt is None else {**labels, "prompt_id": str(prompt)}
@@ -146,7 +149,7 @@ class QueryLoop(LiveLoop):
         }
 
     def verify(self) -> None:
-        """Check models and policy against each other, and against what the method needs.
+        """Check models and policy against each other, and against the needs of the method.
 
         Raises:
             DataError: Only the last round is answered, and the policy has a rule that may stop before it.
@@ -197,7 +200,7 @@ class QueryLoop(LiveLoop):
 
 @dataclass(slots=True)
 class _QueryCourse:
-    """The rounds of one question: each continues the chain of the round before."""
+    """The rounds of one question, each of which continues the chain of the previous round."""
 
     loop: QueryLoop
     question: str
@@ -287,7 +290,7 @@ class _RoundCalls:
                 received = reply
 
     def is_cut_in(self, answer: str) -> bool:
-        """Return whether the model's text was cut within the chain's answer, which may then be incomplete."""
+        """Return whether the text was cut off within the chain's answer, which may then be incomplete."""
         return is_cut(self.written.finish_reason) and self.written.text.rstrip().endswith(answer)
 
     def tokens_of(self, answer: str) -> tuple[Token, ...] | None:
@@ -329,7 +332,7 @@ class _RoundCalls:
         self.costs = added_costs(self.costs, reply.costs)
 
     def _call(self, action: Action) -> Call:
-        """Return the call of an action; parts of one kind are numbered, since a journal stores each part once per round."""
+        """Return the call for an action; calls of one kind are numbered, since a journal needs unique parts."""
         kind = action.part if isinstance(action, Ask) else RETRIEVAL if isinstance(action, Lookup) else "reading"
         self.parts[kind] = self.parts.get(kind, 0) + 1
         part = kind if self.parts[kind] == 1 else f"{kind}:{self.parts[kind]}"
@@ -352,7 +355,7 @@ class _RoundCalls:
         return ask() if blocking else await asyncio.to_thread(ask)
 
     async def _search(self, queries: Sequence[str], blocking: bool) -> Reply:
-        """Return the passages of all queries as JSON, so that a journal can store them."""
+        """Return the passages for all queries as JSON, so that a journal can store them."""
         retriever, k = self.loop.retriever, self.loop.method.k
         rankings = [
             await costed_ranking(retriever, query, pool=self.pool or None, k=k, in_thread=not blocking)
@@ -367,7 +370,7 @@ class _RoundCalls:
 
 
 def _unparsed(part: str, completion: Completion) -> Reply:
-    """Return a completion as the reply of a component, with its tokens as answer tokens, which a journal stores."""
+    """Convert a completion to a component's reply, with its tokens as answer tokens, which a journal stores."""
     return Reply(
         text=completion.text,
         answer_tokens=completion.tokens,

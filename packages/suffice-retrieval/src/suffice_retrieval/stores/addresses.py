@@ -1,4 +1,4 @@
-"""Open stores by an address, as on the command line: `postgres://host/database?table=passages`."""
+"""Open stores by their addresses, as given on the command line: `postgres://host/database?table=passages`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def is_store_address(text: str) -> bool:
 
 
 def store_variables(address: str) -> tuple[str, ...]:
-    """Return the environment variables from which a store's client reads credentials and host; none for other texts.
+    """Return the environment variables with a store's credentials and host; empty for other texts.
 
     >>> store_variables("qdrant://localhost/wiki"), store_variables("documents")
     (('QDRANT_API_KEY',), ())
@@ -70,7 +70,7 @@ def open_store(address: str, embedder: QuestionEmbedder | None = None) -> Store:
         embedder: Turns questions into vectors; None to search by words.
 
     Raises:
-        DataError: The address is not one of a store, or a parameter is unknown, missing or out of range.
+        DataError: The address is not a store's, or a parameter is unknown, missing or out of range.
         MissingExtraError: The client of the store is not installed.
     """
     start = _scheme(address)

@@ -48,7 +48,7 @@ def in_background(coroutine: Coroutine[Any, Any, _T]) -> Future[_T]:
 
 
 class BackgroundClient:
-    """A holder of a store's client, which is made in the background loop on first use.
+    """The holder of a store's client, which is created in the background loop on first use.
 
     Args:
         close: Closes a client.
@@ -61,7 +61,7 @@ class BackgroundClient:
         self._client: Any = None
 
     async def get(self, open_client: Callable[[], Awaitable[Any]]) -> Any:
-        """Return the client of the running loop."""
+        """Return the client of the running loop, and open it if necessary."""
         if self._loop is not asyncio.get_running_loop():  # the first call in this process, perhaps a forked one
             self._loop, self._lock, self._client = asyncio.get_running_loop(), asyncio.Lock(), None
         async with self._lock:

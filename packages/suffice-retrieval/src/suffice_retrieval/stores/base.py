@@ -1,4 +1,4 @@
-"""The base class of stores: it opens, checks, searches with retries, and turns hits into passages."""
+"""The base class of stores, which opens, checks and searches with retries, and converts hits to passages."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Store(ABC):
         """Raise if the client library is missing.
 
         Raises:
-            MissingExtraError: It is not installed.
+            MissingExtraError: The library is not installed.
         """
         if cls.library and find_spec(cls.library) is None:
             if not cls.extra:
@@ -205,7 +205,7 @@ class Store(ABC):
         return self._passages(hits)
 
     def _looked(self) -> Content:
-        """Open the store and return what it reports now."""
+        """Open the store, and return its present report."""
         self._check_embedder()
         if self.embedder is not None and self._width is None:
             self._vector("How many numbers?")
@@ -227,7 +227,7 @@ class Store(ABC):
             )
 
     def _vector(self, question: str) -> tuple[npt.NDArray[np.float64], Cost | None]:
-        """Return the vector of a question, and the cost of the endpoint that made it, if any."""
+        """Return the vector of a question, and the cost of the embedder's endpoint, if any."""
         vector: npt.NDArray[np.float64]
         cost: Cost | None = None
         if isinstance(self.embedder, DenseRetriever):
@@ -247,7 +247,7 @@ class Store(ABC):
         return vector, cost
 
     async def _attempt(self, call: Callable[[Any], Awaitable[_T]]) -> _T:
-        """Return the result of a call with the client; a search changes nothing, so it may be repeated."""
+        """Return the result of a call with the client, repeated after failures, since a search changes nothing."""
         if (
             self.library and self.library not in sys.modules
         ):  # import it before the timeout begins: that may take longer than a search
@@ -270,7 +270,7 @@ class Store(ABC):
         raise failure
 
     def _with_vector(self, usable: int, rows: int) -> dict[str, int]:
-        """Return the fingerprint's entry on rows without a vector, which are never found; nothing if there are none.
+        """Return the fingerprint's entry on rows without a vector, which are never found; empty without such rows.
 
         Raises:
             DataError: No row has a vector.
@@ -352,7 +352,7 @@ class Store(ABC):
     # Methods that each kind of store defines.
 
     def settings(self) -> dict[str, Any]:
-        """Return further JSON-ready settings that change the ranking."""
+        """Return further JSON-ready settings that affect the ranking."""
         return {}
 
     @abstractmethod
@@ -377,20 +377,20 @@ class Store(ABC):
         """Return the best hits, best first.
 
         Args:
-            client: From `open_client`.
-            content: From `look`.
+            client: Result of `open_client`.
+            content: Result of `look`.
             question: A question that is not blank.
             vector: The vector of the question, shape ``(dimension,)``; None for a search by words.
             k: Largest number of hits, at least 1.
         """
 
     async def look_up(self, client: Any, ids: list[str]) -> list[Hit]:
-        """Return the passages with given ids, in any order and with any score; by default, raise that the store cannot."""
+        """Return the passages with given ids, in any order, with any score; raise if the store cannot."""
         del client
         raise DataError(f"{self.place} does not look passages up by their ids, so {len(ids):,} texts are not known")
 
     def failure_of(self, error: Exception) -> SufficeError:
-        """Convert a client's error to ours; if it is retryable, the call is repeated."""
+        """Convert a client's error to this library's; a retryable error repeats the call."""
         return self._unreachable(error) if isinstance(error, OSError) else self._failed(error)
 
 

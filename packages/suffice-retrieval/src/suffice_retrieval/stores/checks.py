@@ -12,7 +12,7 @@ _SHOWN_NAMES = 20
 
 
 def not_among(what: str, name: str, known: Iterable[str], advice: str = "") -> NoReturn:
-    """Raise for a name that a store lacks; the message lists those that it has.
+    """Raise for a passage store without any passage that can be found.
 
     Raises:
         NotFoundError: Always.
@@ -48,7 +48,7 @@ def checked_choice(value: str, name: str, choices: Sequence[str]) -> str:
     """Return a value if it is one of the choices.
 
     Raises:
-        DataError: It is not.
+        DataError: The value is none of the choices.
     """
     if value not in choices:
         raise DataError(f"{name} is {value!r}; allowed: {', '.join(choices)}")

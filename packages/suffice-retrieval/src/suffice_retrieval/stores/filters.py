@@ -43,7 +43,7 @@ def conditions_of(filters: Mapping[str, Any] | None) -> tuple[Condition, ...]:
             bounds.
 
     Raises:
-        DataError: They have another form.
+        DataError: The filters have another form.
     """
     conditions: list[Condition] = []
     for field, value in (filters or {}).items():

@@ -1,4 +1,4 @@
-"""Registry of kinds of stores by the scheme of their addresses: ours and those of other packages."""
+"""Registry of kinds of stores by the scheme of their addresses: this package's, and other packages'."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Parameter = tuple[str, Callable[[str], Any]]
 
 
 def boolean(text: str) -> bool:
-    """Parse a parameter that is true or false.
+    """Parse a boolean parameter, `true` or `false`.
 
     Raises:
-        ValueError: It is something else.
+        ValueError: The text is neither true nor false.
     """
     if text.lower() not in ("true", "false"):
         raise ValueError("true or false")
@@ -72,7 +72,7 @@ class StoreKind:
     variables: tuple[str, ...] = ()
 
     def refusal(self, why: str) -> DataError:
-        """Return the error for an address that cannot be read; it does not show the address."""
+        """Return the error for an unreadable address, without showing the address."""
         return DataError(
             f"the address of {self.name} cannot be read: {why}. It should look like {self.form} (it is not shown, as it may "
             "contain a password)"
@@ -109,7 +109,7 @@ class StoreAddress:
         """Remove an argument from `arguments` and return it.
 
         Raises:
-            DataError: It was not given.
+            DataError: The argument was not given.
         """
         value: str | None = self.arguments.pop(name, None)
         if not value:
@@ -144,8 +144,8 @@ def store_kind(name: str) -> StoreKind:
     """Return the kind of store with a scheme.
 
     Raises:
-        KeyError: There is none.
-        DataError: Several packages give it, or it cannot be loaded.
+        KeyError: There is no such store.
+        DataError: Several packages define the store, or it cannot be loaded.
     """
     if name in _REGISTERED:
         return _REGISTERED[name]

@@ -227,7 +227,10 @@ class PostgresStore(Store):
             return await fetched_rows(connection, query, dict(zip(names, ids, strict=True)))
 
     def _local(self, content: Content, k: int) -> dict[str, str]:
-        """Return settings of one transaction that make an approximate index visit `k` rows, since it may return fewer otherwise."""
+        """Return settings of one transaction that make an approximate index visit `k` rows.
+
+        Otherwise it may return fewer rows.
+        """
         local = {"statement_timeout": str(int(self.timeout_s * 1000))}
         if self.embedder is None:
             return local

@@ -46,25 +46,25 @@ class Fields:
 
     @property
     def parts(self) -> tuple[str | None, str | None, str]:
-        """The fields of id, title and text; None where there is none."""
+        """The fields of id, title and text; None for a missing one."""
         return self.passage_id, self.title, self.text
 
     @property
     def read(self) -> list[str]:
-        """The fields that a hit is read from."""
+        """The fields to read from a hit."""
         return [name for name in self.parts if name is not None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """A report of the passages of a store, made when it is opened.
+    """A report of a store's passages, created when the store is opened.
 
     Attributes:
         facts: JSON-ready values that identify the passages, on any server; a recording stores them.
         rows: Number of passages that can be found; an upper bound if they are not counted.
         score_kind: The kind of the scores.
         dimension: Numbers of a stored vector; None for a search by words.
-        most: Largest number of hits of a search; None if there is no limit.
+        most: Largest number of hits in a search; None without a limit.
         details: Values that only a search needs.
     """
 
@@ -83,9 +83,10 @@ class StoreOptions(TypedDict, total=False):
         embedder: Turns questions into vectors, like those of the store; None to search by words.
         filters: Conditions on the passages to search: values, lists or bounds by field, see `conditions_of`.
         identity: The field that identifies a passage, `passage_id` if not given.
-        version: Your name for the present passages, which a recording stores; rankings of a named version may be cached.
+        version: Your name for the present version of the passages, which a recording stores; rankings of a named
+            version may be cached.
         timeout_s: Longest time of one search, 30 seconds if not given.
-        retries: The most repetitions of a search after a lost connection or an overload, 2 if not given.
+        retries: Largest number of repetitions of a search after a lost connection or an overload, 2 if not given.
     """
 
     embedder: QuestionEmbedder | None

@@ -1,4 +1,4 @@
-"""`suffice serve`: the decision as a service, for loops that are not Python."""
+"""`suffice serve`: the decision as a service, for loops that are not written in Python."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LOCAL = ("127.0.0.1", "::1", "localhost")
 
 @dataclass(frozen=True, kw_only=True)
 class Access:
-    """Options of the server's address and token."""
+    """Options for the server's address and token."""
 
     panel: ClassVar[str] = "Access"
 
@@ -36,7 +36,7 @@ class Access:
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """Options of the log, its audit and the stored sessions."""
+    """Options for the log, its audit and the stored sessions."""
 
     panel: ClassVar[str] = "What is kept"
 
@@ -124,7 +124,7 @@ def _log_to_stderr() -> None:
 
 
 def _token_for(access: Access) -> str | None:
-    """Return the token that requests need; None if none is needed, which is allowed on this machine only."""
+    """Return the token that requests need; None if none is needed, which is only allowed on this machine."""
     from suffice_server.serve.guard import read_token
 
     if access.no_token and access.token_file is not None:

@@ -1,4 +1,4 @@
-"""The decision as a service: policies from a folder, decisions and sessions over HTTP, for loops that are not Python."""
+"""The decision as a service: policies from a folder, decisions and sessions over HTTP, for any language."""
 
 from suffice_server.serve.extra import check_extra
 

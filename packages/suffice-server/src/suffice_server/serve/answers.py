@@ -1,4 +1,4 @@
-"""Responses of the server: strict JSON, and a refusal with a status for every error of the error tree."""
+"""Responses of the server: strict JSON, and a status for every error of the error tree."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class RefusedError(Exception):
-    """The server refuses a request; a refused request changes nothing.
+    """Raised to reject a request, which then changes nothing.
 
     Args:
         status: The HTTP status, 400 to 599.
@@ -36,14 +36,14 @@ class RefusedError(Exception):
 
 
 def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """Return a strict-JSON response with headers against caching and against being shown as a page."""
+    """Return a strict-JSON response with headers that forbid caching and display as a page."""
     body = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
     shared = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
     return Response(body, status, {**shared, **(headers or {})}, "application/json")
 
 
 def refused(refusal: RefusedError) -> Response:
-    """Return the response for a refusal."""
+    """Return the response to a rejected request."""
     headers = {} if refusal.retry_after is None else {"retry-after": f"{refusal.retry_after:.0f}"}
     if refusal.status == 401:  # noqa: PLR2004 - the status that must name the scheme
         headers["www-authenticate"] = "Bearer"
@@ -51,7 +51,7 @@ def refused(refusal: RefusedError) -> Response:
 
 
 def refusal_of(error: SufficeError) -> RefusedError:
-    """Turn a library error into a refusal: 404 for an unknown name, 409 for a conflict, otherwise 422."""
+    """Convert a library error to a rejection: 404 for an unknown name, 409 for a conflict, otherwise 422."""
     status = 404 if isinstance(error, NotFoundError) else 409 if isinstance(error, ConfigMismatchError) else 422
     return RefusedError(status, str(error), kind=type(error).__name__)
 

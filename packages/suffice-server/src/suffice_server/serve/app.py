@@ -134,14 +134,14 @@ def _body_value(raw: bytes) -> Any:
 
 
 async def _not_there(request: Request, error: Exception) -> Response:
-    """Return the JSON refusal for an unknown path or method."""
+    """Return the JSON response for an unknown path or method."""
     assert isinstance(error, HTTPException)
     what = f"{request.method} {request.url.path[:100]}"
     return refused(RefusedError(error.status_code, f"there is no {what}: /openapi.json lists what there is"))
 
 
 async def _again(work: Callable[[], None], seconds: float) -> None:
-    """Call a function in a thread every so many seconds, for ever; log its failures."""
+    """Call a function in a thread at intervals, forever; log its failures."""
     while True:
         await asyncio.sleep(seconds)
         try:

@@ -13,7 +13,7 @@ def check_extra(feature: str) -> None:
     """Raise if a package of the server is not installed.
 
     Raises:
-        MissingExtraError: One is missing.
+        MissingExtraError: A package is missing.
     """
     missing = [name for name in _PACKAGES if find_spec(name) is None]
     if missing:

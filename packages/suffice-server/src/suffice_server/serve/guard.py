@@ -24,14 +24,14 @@ _SHORTEST_TOKEN = 16
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Limits of a server; a request beyond one of them is refused.
+    """Limits of a server; a request beyond one of them is rejected.
 
     Attributes:
         body: Largest body of a request, bytes.
         seconds: Longest time for a body to arrive, seconds.
-        requests: Most requests in flight.
-        rounds: Most rounds in one request.
-        sessions: Most open sessions.
+        requests: Largest number of concurrent requests.
+        rounds: Largest number of rounds in one request.
+        sessions: Largest number of open sessions.
         ttl: Time that a session is kept after its last request, seconds.
     """
 
@@ -55,7 +55,7 @@ def read_token(variable: str, file: Path | None = None) -> str | None:
 
     Args:
         variable: The environment variable.
-        file: A file whose only line is the token; it wins.
+        file: A file whose only line is the token; it takes precedence.
 
     Raises:
         DataError: The file cannot be read, or the token is too short or contains blanks.
@@ -78,7 +78,7 @@ def read_token(variable: str, file: Path | None = None) -> str | None:
 
 
 def same_token(given: str | None, token: str) -> bool:
-    """Compare a request's token with the server's in constant time, so that timing reveals nothing about it."""
+    """Compare a request's token with the server's in constant time, to prevent timing attacks."""
     return given is not None and hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())
 
 
@@ -89,17 +89,17 @@ def bearer_token(request: Request) -> str | None:
 
 
 class Guard:
-    """ASGI middleware: passes a request with the token, an allowed host and no foreign origin while capacity is free.
+    """ASGI middleware that passes requests with the token, an allowed host, no foreign origin, within capacity.
 
-    A foreign `Origin` is always refused: no page of another site may ask, and no header ever allows it.
+    A foreign `Origin` is always rejected: pages of other sites have no access, and no header grants it.
 
     Args:
         app: The application that answers the requests that pass.
         token: The token that requests need; None if none is needed.
-        hosts: Allowed names in the Host header, without the port; None = any.  Needed wherever no token is asked for,
-            because a page of another site may have its own name point to this machine.
+        hosts: Allowed names in the Host header, without the port; None = any.  Needed if no token is required, because
+            another site may let its own name point to this machine.
         open_paths: Paths that need no token and no free capacity, for health checks: a busy server is healthy.
-        requests: Most requests in flight; more are refused with 503.
+        requests: Largest number of concurrent requests; more are rejected with 503.
         on_refusal: Called with the status of each request that does not pass.
     """
 
@@ -118,7 +118,7 @@ class Guard:
         self.in_flight = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer or refuse one request."""
+        """Answer or reject one request."""
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return

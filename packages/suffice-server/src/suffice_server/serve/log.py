@@ -57,7 +57,7 @@ class DecisionLog:
 
     Args:
         folder: The folder that contains these recordings.
-        audit: The share of questions that go on after the stop; None for no audit.
+        audit: The share of questions that continue after the stop; None = no audit.
     """
 
     def __init__(self, folder: Path, audit: Audit | None = None) -> None:
@@ -110,7 +110,7 @@ class DecisionLog:
             change(run)
 
     def close(self) -> None:
-        """Compact finished recordings; open questions stay in journals, which are parts of their recordings."""
+        """Compact finished recordings; open questions stay in the journals, which belong to their recordings."""
         with self._lock:
             for recorder in self._recorders.values():
                 try:

@@ -60,11 +60,11 @@ class Metrics:
             self._audits.labels(named.name).inc()
 
     def requested(self, operation: str, status: int, seconds: float) -> None:
-        """Count a request."""
+        """Count a request by its operation, status and duration."""
         self._requests.labels(operation, str(status)).observe(seconds)
 
     def turned_away(self, status: int) -> None:
-        """Count a request that was refused for its token, host or origin, or for lack of capacity."""
+        """Count a request that was rejected for its token, host or origin, or for lack of capacity."""
         self._refusals.labels(str(status)).inc()
 
     def text(self) -> bytes:

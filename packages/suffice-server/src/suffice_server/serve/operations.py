@@ -1,4 +1,4 @@
-"""The operations of the service: a table from which routes and document are made."""
+"""The operations of the service, as a table for its routes and its OpenAPI document."""
 
 from __future__ import annotations
 

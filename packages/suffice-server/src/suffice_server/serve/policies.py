@@ -1,4 +1,4 @@
-"""The policies of a folder: each file is loaded whole or not at all, and again when it changes."""
+"""The policies of a folder; each file is loaded completely or not at all, and again after a change."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class PolicyFolder:
         folder: The folder; each ``.json`` file in it is a policy.
 
     Attributes:
-        policies: By name.
+        policies: Policies by name.
         broken: The reasons why files do not load, by name.
 
     Raises:
@@ -112,7 +112,7 @@ class PolicyFolder:
 
 
 def _mark_of(path: Path) -> tuple[int, ...]:
-    """Return a value that changes when the file is written; empty for a broken link."""
+    """Return a value that changes when a file is rewritten; empty for a broken link."""
     try:
         status = path.stat()
     except FileNotFoundError:

@@ -21,7 +21,7 @@ def round_of(given: Mapping[str, Any], session: Session) -> Round:
 
     Args:
         given: A value of the schema `Round`; without an index it is the next round.
-        session: The session of the question: its policy says where the answer is in a response, see `read_reply`.
+        session: The session of the question; its policy has the answer's position in a response, see `read_reply`.
 
     Raises:
         DataError: The response cannot be read, a field contradicts another, or a signal has a name that a log cannot hold.

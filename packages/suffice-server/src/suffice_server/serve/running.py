@@ -1,4 +1,4 @@
-"""Runs a server on this machine: binds its socket, drops slow clients, shuts down in order."""
+"""Run a server on this machine: bind its socket, drop slow clients, shut down in order."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _END_S = 10
 
 
 class PatientProtocol(H11Protocol):
-    """Closes a connection whose request head takes too long: a client that sends a byte a minute would hold it open."""
+    """Closes a connection whose request head takes too long, such as one with a byte per minute."""
 
     head_s = _HEAD_S
     _timer: TimerHandle | None = None
@@ -65,7 +65,7 @@ class PatientProtocol(H11Protocol):
 
 
 class _Server(uvicorn.Server):
-    """Returns from `serve` on SIGINT and on SIGTERM, so that the caller can close files and sessions."""
+    """A server that returns from `serve` on SIGINT and SIGTERM, so that the caller can close files and sessions."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""Checks JSON values by the part of JSON Schema that the server's own document uses.
+"""Check JSON values against the part of JSON Schema that the server's own document uses.
 
 The schemas that check a request are those that the document publishes, so the two cannot differ.  Models of pydantic 2.14
 were tried beside them on the fields of `DecideRequest`: strict ones refuse the index 1.0, which JSON Schema counts as an

@@ -52,7 +52,7 @@ class _Live:
 
     @property
     def state(self) -> dict[str, Any]:
-        """The values to store, without the policy, which is stored once for all sessions."""
+        """The values to store, without the policy, which is stored only once for all sessions."""
         session = {name: value for name, value in self.session.to_state().items() if name != "policy"}
         return {"session": session, "names": dict(self.names), "logged": self.logged}
 
@@ -61,13 +61,13 @@ class Service:
     """Answers the operations of the service.  Every method may be called from any thread.
 
     A refused request changes nothing.  The state of a session is stored before its decision is returned, so a decision
-    that a client has seen is never taken back; a round that is sent again, with its index, counts once.
+    that a client has seen is never revoked; a round that is sent again, with its index, counts once.
 
     Args:
         policies: The policies.
         store: The sessions.
         log: Records every stop before its decision is returned; None for no log.
-        watch_s: Seconds between looks at the log, see `watch_again`; 0 to look only on request.
+        watch_s: Seconds between evaluations of the log, see `watch_again`; 0 = only on request.
     """
 
     def __init__(
@@ -111,13 +111,13 @@ class Service:
         return _decided(session.decision, named, name, audit=session.auditing)
 
     def open_session(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Begin a question."""
+        """Start a question."""
         named, names = self.policies.named(body["policy"]), question_names(body)
         name, live = self._added(named, self._session(named, body, names), names)
         return self._described(name, live)
 
     def observe(self, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Decide after the next round of a session; a round sent again gets the decision that it got before."""
+        """Decide after the next round of a session; a repeated round gets the same decision again."""
         with self._lock(name):
             live = self._logged(name, self._get(name))
             observed = round_of(body, live.session)
@@ -143,7 +143,7 @@ class Service:
             return self._described(name, self._get(name))
 
     def close_session(self, name: str) -> None:
-        """Remove a session; one that has not stopped is logged as cancelled."""
+        """Remove a session; if it has not stopped, it is logged as cancelled."""
         with self._lock(name):
             self._ended(name, self._logged(name, self._get(name)), "cancelled")
             self._forget(name)
@@ -210,7 +210,7 @@ class Service:
         return name, live
 
     def _is_pending(self, live: _Live) -> bool:
-        """Return whether the session has stopped and the log does not have it yet."""
+        """Return whether the session has stopped but is not yet in the log."""
         return self.log is not None and live.session.decision is not None and live.logged is None
 
     def _put(self, name: str, live: _Live) -> _Live:
@@ -307,7 +307,7 @@ class Service:
         return _decided(decision, live.named, name, audit=live.session.auditing)
 
     def _repeated(self, name: str, live: _Live, observed: Round) -> dict[str, Any]:
-        """Return the decision of a round that is sent again; raise if it differs from the recorded one."""
+        """Return the decision on a repeated round; raise if the round differs from the recorded one."""
         position = observed.index - live.named.policy.start_round
         if position < 0 or live.session.rounds[position].to_dict() != observed.to_dict():
             raise ConfigMismatchError(

@@ -36,10 +36,10 @@ _MAKE_ROOM = "DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE ov
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSession:
-    """A session as it is stored.
+    """A stored session.
 
     Attributes:
-        version: Number of writes; a writer that read an older version is refused.
+        version: Number of writes; a write based on an older version is rejected.
         expires: Time of its removal, seconds since 1970.
         digest: Digest of its policy.
         state: JSON-ready values.
@@ -194,7 +194,7 @@ class SessionStore:
         return [row[0] for row in rows]
 
     def remove(self, name: str) -> None:
-        """Forget a session."""
+        """Remove a session."""
         with self._writing() as database:
             database.execute("DELETE FROM sessions WHERE id = ?", (name,))
 

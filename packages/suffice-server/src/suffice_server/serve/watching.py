@@ -1,4 +1,4 @@
-"""Watches the log of a service at intervals, one policy at a time."""
+"""Watch the log of a service at intervals, one policy at a time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class LogWatch:
-    """Watches the log of each policy and keeps the last result.
+    """Watches the log of each policy, and caches the last result.
 
     Args:
         log: The log.
@@ -40,7 +40,7 @@ class LogWatch:
         """Return the result of watching a policy, JSON-ready.
 
         Raises:
-            NotFoundError: None of its questions has stopped yet.
+            NotFoundError: No question of the policy has stopped yet.
             DataError: The log cannot be judged.
         """
         moment, result = self._result(named)
@@ -60,7 +60,7 @@ class LogWatch:
         }
 
     def refresh(self, policies: list[NamedPolicy]) -> None:
-        """Watch policies again; the server's log names those whose log cannot be judged."""
+        """Watch policies again; policies whose log cannot be judged are named in the server's log."""
         for named in policies:
             try:
                 self._result(named)

@@ -1,4 +1,4 @@
-"""Browsing the questions of a recording: filters by the outcome of a policy, search, pages."""
+"""Browse the questions of a recording: filters by the outcome of a policy, search, pages."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Fates:
         reasons: The reason of the stop; `failed` if the recording failed, `unrun` if the recording ends before the policy stops.
         score: The metric of the returned answer; NaN if unknown.
         whole: The metric of the answer after the full budget; NaN if unknown.
-        filters: A mask of the questions that each of `FILTERS` shows.
+        filters: A mask of questions for each filter in `FILTERS`.
         notes: Cautions about this policy on this recording.
     """
 
@@ -259,7 +259,7 @@ class Browsed:
             passages: The text of the evidence.
 
         Raises:
-            NotFoundError: There is no question at that place.
+            NotFoundError: There is no question at that index.
         """
         if not 0 <= place < len(self.recording.question_ids):
             raise NotFoundError(

@@ -355,7 +355,7 @@ def _rule_problem(text: str, vocabulary: Vocabulary) -> Problem | None:
 
 
 def _syntax_problem(text: str, error: RuleSyntaxError, vocabulary: Vocabulary) -> Problem:
-    """Explain why a text does not parse: it is unfinished, has an unknown word, or the parser's own reason."""
+    """Explain why a text does not parse: unfinished, an unknown word, or the parser's own reason."""
     known = {*vocabulary.names, *NAMED_RULES, *OWN_RULES, *_CALLABLES}
     first, last = error.span or (0, len(text))
     message = str(error).replace(" (<unknown>, line 1)", "")

@@ -1,4 +1,4 @@
-"""Describes a file in one line and suggests the next command for it."""
+"""Describe a file in one line, and suggest the next command for it."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def is_part(name: str) -> bool:
 
 
 def beside(path: Path) -> bool:
-    """Return whether a file belongs to a recording beside it, so that it needs no line of its own."""
+    """Return whether a file belongs to a recording beside it, so that it needs no separate line."""
     return path.name.endswith(_JOURNAL_ENDS)
 
 
@@ -220,7 +220,7 @@ def headline_metric(recording: Recording) -> str:
 
 
 def _is_known(recording: Recording, name: str) -> bool:
-    """Return whether a metric by gold answers has any value; in a log without gold answers it has none."""
+    """Return whether a metric by gold answers has any value; it has none in a log without gold answers."""
     if name in recording.table.column_names:
         return not bool(np.isnan(recording.column(name)).all())
     return has_outcome(recording, name) and any(map(bool, recording.per_question("golds", []).tolist()))

@@ -33,7 +33,7 @@ _SHUT = "Open the address that `suffice studio` printed: it contains the key to 
 
 
 class Door:
-    """ASGI middleware: passes requests with the key in a cookie, which no other site can make a browser send.
+    """ASGI middleware that passes requests with the key in a cookie, which no other site can make browsers send.
 
     Args:
         app: The application behind it.

@@ -1,4 +1,4 @@
-"""The contents of a folder: each thing has an id, and is read again when it changes on disk."""
+"""The contents of a folder; each item has an id, and is read again when it changes on disk."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _Made = TypeVar("_Made")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item(Description):
-    """One thing in the folder.
+    """One item in the folder.
 
     Attributes:
         id: Its id in addresses, a hash of its path in the folder.
@@ -44,7 +44,7 @@ class Item(Description):
 
 
 class _Held:
-    """A cached value, which the first thread that asks for it computes."""
+    """A cached value, computed by the first thread that needs it."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -60,7 +60,7 @@ class Folder:
 
     Attributes:
         name: Its name, or its path if it has none.
-        skipped: Sentences about what the last scan left out, and why.
+        skipped: Sentences about files that the last scan left out, with reasons.
         others: Names of files that Suffice neither wrote nor can import.
 
     Raises:
@@ -83,7 +83,7 @@ class Folder:
         self._held: OrderedDict[tuple[Any, ...], _Held] = OrderedDict()
 
     def scan(self) -> list[Item]:
-        """Return everything in the folder; only what changed since the last scan is read again."""
+        """Return all items in the folder; only items that changed since the last scan are read again."""
         with self._lock:
             before, items = self._items, dict[str, Item]()
             before_others, others = self._foreign, dict[str, tuple[Any, ...]]()
@@ -108,7 +108,7 @@ class Folder:
         """Return a recording or a log, cached until it changes.
 
         Raises:
-            SufficeError: It is damaged.
+            SufficeError: The recording is damaged.
         """
         return self.once(lambda: Browsed.read(item.path), item)
 
@@ -116,7 +116,7 @@ class Folder:
         """Return a policy without a warning about a suspended certificate, which pages show themselves.
 
         Raises:
-            SufficeError: It is damaged.
+            SufficeError: The policy is damaged.
         """
         return self.once(lambda: loaded_policy(item.path), item)
 
@@ -124,7 +124,7 @@ class Folder:
         """Return the evidence of a set of questions.
 
         Raises:
-            SufficeError: It is damaged.
+            SufficeError: The questions are damaged.
         """
         return self.once(lambda: evidence(str(item.path)), item)
 
@@ -137,7 +137,7 @@ class Folder:
             name: Name of the value, if several depend on the same items.
 
         Raises:
-            SufficeError: One of them is damaged.
+            SufficeError: An item is damaged.
         """
         key = (name, *((item.id, item.changed) for item in items))
         with self._holding:
@@ -185,7 +185,7 @@ class Folder:
 
 
 def _why_not_read(path: Path, root: Path) -> str:
-    """Return the reason why a file is skipped, or an empty text; reading a pipe would wait for ever."""
+    """Return the reason why a file is skipped, or an empty text; a pipe is skipped since reading it may block."""
     try:
         if path.is_symlink() and not path.resolve(strict=True).is_relative_to(root):
             return "is a link that leaves the folder"
@@ -196,7 +196,7 @@ def _why_not_read(path: Path, root: Path) -> str:
 
 
 def _state_of(path: Path) -> tuple[Any, ...]:
-    """Return names, sizes and times of the files of a thing: a file and its journal, or a folder of parts."""
+    """Return names, sizes and times of an item's files: a file and its journal, or a folder of parts."""
     files = (
         sorted(part for part in path.iterdir() if is_part(part.name))
         if path.is_dir()

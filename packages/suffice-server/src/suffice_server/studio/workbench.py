@@ -1,4 +1,4 @@
-"""Tries one rule on a recording: first figures, then intervals; a newer edit ends the computation."""
+"""Try one rule on a recording: first figures, then intervals; a newer edit ends the computation."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _TYPICAL = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 
 class SupersededError(Exception):
-    """A newer edit of the same tab has made this computation useless."""
+    """Raised when a newer edit in the same tab has made a computation useless."""
 
 
 class Turns:
@@ -64,7 +64,7 @@ class Turns:
         self._lock = threading.Lock()
 
     def begin(self, tab: str) -> Callable[[], None]:
-        """Begin an edit of a tab; return a function that raises `SupersededError` once a later edit has begun."""
+        """Start an edit in a tab; return a function that raises `SupersededError` after a later edit."""
         with self._lock:
             turn = self._latest[tab] = self._latest.pop(tab, 0) + 1
             while len(self._latest) > _TABS:
@@ -162,7 +162,7 @@ class Workbench:
 
         Raises:
             RuleSyntaxError: The rule or the selector does not parse.
-            SufficeError: It cannot decide on this recording.
+            SufficeError: The rule cannot decide on this recording.
         """
         rule, changes = parse_rule(draft.rule), dict[str, Any]()
         if draft.selector:

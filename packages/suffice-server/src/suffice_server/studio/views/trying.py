@@ -132,7 +132,7 @@ def completion_answer(view: View) -> Response:
 
 
 def figures_answer(view: View) -> Response:
-    """Stream the rule's results: first figures, then intervals; or a problem, or nothing once a newer edit has come."""
+    """Stream the rule's results: first figures, then intervals; or a problem; or nothing after a newer edit."""
     item = view.item(*RECORDINGS)
     bench = view.folder.recording(item).workbench
     check = bench.turns.begin(view.value("tab"))

@@ -1,0 +1,260 @@
+"""Alarms about a reading: signs that a log was misread, and what is unusual about it but may be right.
+
+A reading is a hypothesis.  An alarm of the level `stop` is evidence against it: nothing is written until the user names the right
+column, or says with ``--expected NAME`` that the log is as it was read.  One of the level `caution` is noted, stored in the
+recording, and repeated before any verdict, unless it is expected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from suffice.common.tables import CAUTION, counted
+from suffice.errors import DataError, UnsettledError, did_you_mean
+from suffice.importers.answer_or_gold import FEW, answer_readings
+from suffice.importers.reading import Facts
+from suffice.policy.normalizers import MATCH
+
+_ENOUGH = 20
+"""The least number of questions, or of answers, about which a share says something."""
+
+_FEW = 5
+_CHANGING = 0.1
+_NEARLY_ALL = 0.98
+_SHARE_OF_MISSING = 0.05
+_PARAGRAPH = 300
+"""Characters of an answer on average from which on answers are texts to read, not to compare."""
+
+_HARDLY_EVER, _OFTEN = 0.05, 0.3
+_OWN_TEXTS = frozenset({"literal", "math", "exact"})
+"""Normalizers for answers that may be long and still be compared."""
+
+_SCORES = frozenset({"em", "f1", "contains", MATCH})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alarm:
+    """A doubt about a reading.
+
+    Attributes:
+        name: Its name, one of `ALARMS`.
+        level: `stop`: nothing is written until it is answered; or `caution`.
+        sentence: What is doubtful.
+        choices: Other readings that answer it: by the command line's options, the parameters of `import_recording` with their
+            values, and what the reading is.
+    """
+
+    name: str
+    level: Literal["stop", "caution"]
+    sentence: str
+    choices: Mapping[str, tuple[dict[str, Any], str]] = field(default_factory=dict)
+
+    @property
+    def note(self) -> str:
+        """The alarm as a note, with the option that answers it."""
+        return f"{CAUTION}{self.sentence} (--expected {self.name} if that is right)"
+
+    def error(self) -> UnsettledError:
+        """Return the error that asks for an answer."""
+        expected = {f"--expected {self.name}": ({"expected": [self.name]}, "the log is right as it was read")}
+        return UnsettledError(self.sentence, "options", {**self.choices, **expected})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Read:
+    """A run as it was read.
+
+    Attributes:
+        facts: Counts over all trajectories.
+        source: The format.
+        columns: The log's column for each name of ours.
+        options: The user's options.
+    """
+
+    facts: Facts
+    source: str
+    columns: Mapping[str, str]
+    options: Mapping[str, Any]
+
+    def was_guessed(self, ours: str) -> bool:
+        """Return whether a table's column was read without the user's word; other formats say what their fields are."""
+        return self.source == "tabular" and ours not in (self.options.get("columns") or {})
+
+    @property
+    def samples(self) -> bool:
+        return bool(self.options.get("samples"))
+
+
+def check_expected(names: Iterable[str]) -> list[str]:
+    """Return the names of alarms that are expected, or raise if there is no such alarm.
+
+    Raises:
+        DataError: A name is unknown.
+    """
+    names = [names] if isinstance(names, str) else list(dict.fromkeys(names))
+    for name in names:
+        if name not in ALARMS:
+            raise DataError(f"there is no alarm {name!r}.{did_you_mean(name, ALARMS)} There are: {', '.join(ALARMS)}")
+    return names
+
+
+def find_alarms(facts: Facts, source: str, columns: Mapping[str, str], options: Mapping[str, Any]) -> list[Alarm]:
+    """Return the alarms about a reading, stops first.
+
+    Args:
+        facts: Counts over all trajectories.
+        source: The format.
+        columns: The log's column for each name of ours.
+        options: The user's options, by parameter of `import_recording`.
+    """
+    read = _Read(facts=facts, source=source, columns=columns, options=options)
+    return [
+        Alarm(name=name, level=level, sentence=sentence, choices=choices)
+        for name, (level, check) in ALARMS.items()
+        for sentence, choices in check(read)
+    ]
+
+
+_Doubt = tuple[str, dict[str, tuple[dict[str, Any], str]]]
+"""The sentence of an alarm, and the other readings that answer it."""
+
+
+def _equal_answers(read: _Read) -> Iterator[_Doubt]:
+    """Nearly all questions have equal answers only, while another text varies: a gold answer or an input was read."""
+    facts = read.facts
+    if facts.several < _FEW or facts.several - facts.equal > FEW * facts.several or not read.was_guessed("answer"):
+        return
+    for name, n in facts.beside.most_common(1):
+        if n >= _CHANGING * facts.several:
+            answer = read.columns.get("answer", "answer")
+            said = name.removeprefix("imported_") if name != "text" else read.columns.get("text", name)
+            golds = read.columns.get("golds")
+            readings = answer_readings(answer, [said], golds, may_be_gold=golds is None)
+            sentence = (
+                f"all answers of {facts.equal:,} of {counted(facts.several, 'question')} are equal, while {said!r} varies between "
+                f"the rounds of {n:,}: {answer!r} may be a gold answer or an input, and {said!r} what the model said"
+            )
+            choices = {option: ({"columns": columns}, meaning) for option, (columns, meaning) in readings.items()}
+            yield sentence, choices
+
+
+def _empty_answers(read: _Read) -> Iterator[_Doubt]:
+    """Most questions have no answer at all, while others have one."""
+    facts = read.facts
+    is_mostly_empty = facts.answers and facts.trajectories >= _FEW and 2 * facts.unanswered > facts.trajectories
+    if is_mostly_empty and read.was_guessed("answer"):
+        sentence = (
+            f"{facts.unanswered:,} of {counted(facts.trajectories, 'trajectory', 'trajectories')} have no answer in any round: "
+            f"{read.columns.get('answer', 'answer')!r} may not be the answer (--column answer=COLUMN names another one)"
+        )
+        yield sentence, {}
+
+
+def _whole_replies(read: _Read) -> Iterator[_Doubt]:
+    """Answers are hardly ever right, but often contain a gold answer."""
+    facts = read.facts
+    is_wrong = facts.scored >= _ENOUGH and facts.correct <= _HARDLY_EVER * facts.scored
+    is_doubtful = is_wrong and "answer_position" not in read.options
+    if is_doubtful and facts.wrong and facts.containing >= _OFTEN * facts.wrong:
+        sentence = (
+            f"{facts.correct / facts.scored:.0%} of the answers equal a gold answer, but {facts.containing / facts.wrong:.0%} of the "
+            f"others contain one: {read.columns.get('answer', 'answer')!r} has whole replies, from which the answer must be read "
+            "(--answer-position)"
+        )
+        yield sentence, {}
+
+
+def _drafts(read: _Read) -> Iterator[_Doubt]:
+    """Answers are long, or never the same twice: neither stability nor votes say anything about them."""
+    facts = read.facts
+    if not facts.answers or facts.normalizer in _OWN_TEXTS:
+        return
+    mean = facts.characters / facts.answers
+    means = "they are drafts or whole replies, so answer_stable, agreement and votes mean little"
+    if mean > _PARAGRAPH:
+        yield f"answers have {mean:,.0f} characters on average: {means}", {}
+    elif facts.repeating >= _ENOUGH and facts.unrepeated >= _NEARLY_ALL * facts.repeating:
+        n = counted(facts.repeating, "trajectory", "trajectories")
+        yield f"no answer occurs twice in {facts.unrepeated:,} of {n} with several: {means}", {}
+
+
+def _missing_values(read: _Read) -> Iterator[_Doubt]:
+    """Answers, gold answers or metrics are missing in more than a few places."""
+    facts = read.facts
+    missing = {"an answer": (facts.rounds - facts.answers, facts.rounds)} if facts.answers else {}
+    if 0 < facts.without_golds < facts.trajectories:
+        missing["gold answers"] = facts.without_golds, facts.trajectories
+    for name, n in facts.known.items():
+        if n and name not in _SCORES:
+            missing[name] = facts.rounds - n, facts.rounds
+    texts = [
+        f"{n:,} of {whole:,} {'trajectories' if what == 'gold answers' else 'rounds'} lack {what}"
+        for what, (n, whole) in missing.items()
+        if n > _SHARE_OF_MISSING * whole
+    ]
+    if texts:
+        yield f"{', '.join(texts)}: they are missing in the log, or were not read", {}
+
+
+def _other_systems(read: _Read) -> Iterator[_Doubt]:
+    """The rounds of a question come from other models, systems or files."""
+    facts = read.facts
+    for name, n in facts.systems.most_common(1):
+        if 2 * n > facts.trajectories and not read.samples:
+            theirs = name.removeprefix("imported_")
+            counts = read.columns.get("round", "round")
+            sentence = (
+                f"{theirs!r} differs between the rounds of {n:,} of {counted(facts.trajectories, 'trajectory', 'trajectories')}, which "
+                f"{counts!r} counts: if they are other systems and not attempts in this order, --column round= reads them as runs"
+            )
+            yield sentence, {}
+
+
+def _same_score(read: _Read) -> Iterator[_Doubt]:
+    """A metric is the same in all rounds although answers differ: it cannot show a loss."""
+    facts = read.facts
+    if facts.scored < _ENOUGH or facts.several == facts.equal:
+        return
+    quality = MATCH if MATCH in facts.spans else "f1"
+    for name, (low, high) in facts.spans.items():
+        if low == high and (name == quality or name not in _SCORES) and facts.known[name] >= _ENOUGH:
+            golds = f", and {read.columns['golds']!r} may not be the gold answer" if "golds" in read.columns else ""
+            why = golds if name == quality else ""
+            yield (
+                f"{name} is {low:g} in all {facts.known[name]:,} rounds although answers differ: it cannot show a loss{why}",
+                {},
+            )
+            return
+
+
+def _last_is_gold(read: _Read) -> Iterator[_Doubt]:
+    """Last answers equal the gold answers, earlier ones do not: the gold answers may be the last answers."""
+    facts = read.facts
+    is_said = read.options.get("log_golds") or read.options.get("golds")
+    if (
+        read.was_guessed("golds")
+        and not is_said
+        and facts.lasts >= _ENOUGH
+        and facts.golden >= _NEARLY_ALL * facts.lasts
+        and facts.several
+    ):
+        sentence = (
+            f"the last answer is exactly the gold answer in {facts.golden:,} of {facts.lasts:,} trajectories: if "
+            f"{read.columns.get('golds', 'golds')!r} was copied from it, scores are agreement with the last answer"
+        )
+        yield sentence, {}
+
+
+ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[_Read], Iterator[_Doubt]]]] = {
+    "equal-answers": ("stop", _equal_answers),
+    "empty-answers": ("stop", _empty_answers),
+    "whole-replies": ("stop", _whole_replies),
+    "drafts": ("caution", _drafts),
+    "missing-values": ("caution", _missing_values),
+    "other-systems": ("caution", _other_systems),
+    "same-score": ("caution", _same_score),
+    "last-is-gold": ("caution", _last_is_gold),
+}
+"""All alarms by name: the level, and the check."""

@@ -1,0 +1,44 @@
+"""Read raw calls of a model's API as rows: what was asked, by which system prompt, and what was replied."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from suffice.importers.traces.files import unwrapped
+from suffice.importers.traces.payloads import messages_of
+
+_REQUESTS = ("request", "request_body", "req")
+_REPLIES = ("response", "response_body", "resp", "reply")
+_ASKED = frozenset({"messages", "input", "prompt", "contents"})
+_LOGGED = frozenset((*_REQUESTS, *_REPLIES))
+
+
+def call_fields(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """If an object is a logged call, return it with its question and system prompt, and with bodies parsed that are JSON texts.
+
+    >>> call = {"trace": 1, "request": '{"messages": [{"role": "user", "content": "Where?"}]}', "response": '{"id": "resp_1"}'}
+    >>> call_fields(call)
+    {'trace': 1, 'request': {}, 'response': {'id': 'resp_1'}, 'question': 'Where?'}
+    """
+    if _LOGGED.isdisjoint(values):
+        return values
+    asked, replied = (next((name for name in names if name in values), "") for names in (_REQUESTS, _REPLIES))
+    request, reply = _body(values.get(asked)), _body(values.get(replied))
+    if request is None or reply is None or _ASKED.isdisjoint(request):
+        return values
+    messages = messages_of(request)
+    said = {role: next((item.text for item in messages if item.role == role), "") for role in ("user", "system")}
+    others = {name: value for name, value in request.items() if name not in _ASKED}
+    if said["system"]:
+        others.setdefault("system", said["system"])
+    result = {**values, asked: others, replied: reply}
+    return {**result, "question": said["user"]} if said["user"] and "question" not in values else result
+
+
+def _body(value: Any) -> dict[str, Any] | None:
+    """Return the body of a request or reply, which may be JSON text, or within an object of HTTP; None if it is something else."""
+    value = unwrapped(value) if isinstance(value, str) else value
+    if isinstance(value, dict) and "body" in value:
+        return _body(value["body"])
+    return value if isinstance(value, dict) else None

@@ -1,0 +1,77 @@
+"""Comparison of the answers of an imported run, with the reason: as was said, or by its gold answers and answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from suffice.importers.importers import log_reader
+from suffice.importers.parted_run import PartedRun
+from suffice.policy.comparisons import FEW, Comparison, chosen_normalizer, merged_by_words
+from suffice.policy.expressions import is_available, looks_mathematical
+from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH
+
+_PAIRS = 20_000
+"""The most pairs of answers that are compared to see whether two normalizers differ."""
+
+_LISTS = "since they are lists: the order of their items does not count, unless --set normalizer=literal says so"
+
+
+def comparison_of(run: PartedRun, options: Mapping[str, Any]) -> Comparison:
+    """Return the normalizer of a run, and why: for what is shown before anything is written, and for what is written.
+
+    Raises:
+        UnsettledError: Two normalizers read the gold answers, and differ; `normalizer` settles it.
+    """
+    given = options.get("normalizer")
+    if given is not None:
+        return Comparison(given, "as you said")
+    if not options.get("samples") and run.source != "tabular" and log_reader(run.source) is None:
+        return Comparison(DEFAULT_NORMALIZER, "as in the paper of the run")
+    golds = run.texts("golds")
+    if run.list_answers:
+        if all(gold.startswith("[") for gold in golds):
+            return Comparison("unordered", _LISTS)
+        return Comparison(DEFAULT_NORMALIZER, "since gold answers are no lists, as answers are")
+    return chosen_normalizer(golds, run.texts("answer"), run.pairs(_PAIRS))
+
+
+def comparison_metadata(options: Mapping[str, Any], comparison: Comparison) -> dict[str, Any]:
+    """Return the metadata of a recording on how its answers are compared."""
+    stored = {"normalizer": comparison.normalizer, "normalizer_why": comparison.why}
+    if options.get("samples"):
+        return {"exchangeable": True, **stored}
+    return stored if "normalizer" in options or comparison.normalizer != DEFAULT_NORMALIZER else {}
+
+
+def comparison_notes(run: PartedRun, options: Mapping[str, Any], comparison: Comparison) -> list[str]:
+    """Return the notes on how answers are compared."""
+    notes = []
+    name, golds = comparison.normalizer, run.texts("golds")
+    if not is_available() and name != "math" and any(map(looks_mathematical, golds)):
+        notes.append(
+            "the gold answers look like LaTeX: to compare expressions by their value, pip install 'suffice[math]' and import with "
+            "--set normalizer=math"
+        )
+    compared = f"answers are compared as {name!r}, {comparison.why}"
+    if options.get("samples"):
+        notes.append(f"the rounds of a question are independent samples; {compared}")
+    elif name != DEFAULT_NORMALIZER:
+        other = f"; --set normalizer={DEFAULT_NORMALIZER} compares them as in question answering"
+        notes.append(compared + ("" if "normalizer" in options else other))
+    if (
+        name != DEFAULT_NORMALIZER
+        and not options.get("samples")
+        and MATCH in run.schema.names
+        and any(True for _ in golds)
+    ):
+        notes.append(f"the log's own score {MATCH!r} is replaced by this comparison with the gold answers")
+    if options.get("normalizer") == DEFAULT_NORMALIZER:
+        pairs = run.pairs(_PAIRS)
+        merged = merged_by_words(pairs)
+        if merged > FEW * len(pairs):
+            notes.append(
+                f"{merged:,} of {len(pairs):,} pairs of answers are the same as {name!r}, though their signs, decimal points or "
+                "brackets differ; --set normalizer=mixed tells them apart"
+            )
+    return notes

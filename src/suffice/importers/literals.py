@@ -1,0 +1,52 @@
+"""Read records that Python wrote, with single quotes, None and True, where JSON is expected; nothing of them is executed."""
+
+from __future__ import annotations
+
+import ast
+import math
+from contextlib import suppress
+from typing import Any
+
+from suffice.common.json_text import load_json
+from suffice.common.syntax import parse_expression
+
+_LONGEST = 1 << 22
+"""Most characters of a literal: its syntax tree takes some hundred times as much memory."""
+
+_NAMES = {"nan": math.nan, "inf": math.inf, "null": None, "true": True, "false": False}
+
+
+def load_record(text: str) -> Any:
+    """Return the value of a JSON text, or of a Python literal in JSON's types.
+
+    >>> load_record("{'id': 1, 'answers': ('Oslo', None), 'score': nan}")
+    {'id': 1, 'answers': ['Oslo', None], 'score': nan}
+
+    Raises:
+        ValueError: It is neither.
+    """
+    try:
+        return load_json(text)
+    except ValueError:
+        if text.lstrip()[:1] not in ("{", "[") or "'" not in text or len(text) > _LONGEST:
+            raise
+        with suppress(ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+            return _as_json(ast.literal_eval(_Constants().visit(parse_expression(text.strip()))))
+        raise
+
+
+class _Constants(ast.NodeTransformer):
+    """Replaces names of numbers that are not defined, and of JSON's constants."""
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return ast.copy_location(ast.Constant(_NAMES[node.id]), node) if node.id in _NAMES else node
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(name): _as_json(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [*map(_as_json, value)]
+    if isinstance(value, set):
+        return sorted(map(_as_json, value), key=str)
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

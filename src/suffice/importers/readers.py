@@ -1,0 +1,91 @@
+"""Read a source as a run, by the importer of its format."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from suffice.errors import DataError, SufficeError
+from suffice.importers.base import ImportedRun
+from suffice.importers.importers import importer, is_archive_of_data, kind_of
+from suffice.importers.parted_run import PartedRun, run_of_table, run_of_trajectories
+from suffice.importers.sources import name_source, plain_source, single_rounds
+from suffice.importers.table_parts import announce_size
+from suffice.importers.table_source import TableOptions
+from suffice.importers.tabular import read_tabular
+from suffice.policy.embedding import Embedder
+
+_NOT_OF_A_FORMAT = frozenset({"kind", "golds", "samples", "normalizer", "query", "pattern", "expected"})
+"""Options that are not passed to the readers of formats."""
+
+
+def read_run(
+    path: Path, options: Mapping[str, Any], embedder: Embedder | None, folder: Callable[[], Path]
+) -> PartedRun:
+    """Read a source as a run.
+
+    Args:
+        path: A file or a folder; an archive, a database or prose is first converted to plain files.
+        options: The options of the import that were given, by name.
+        embedder: Embeds the answers, where the format needs it or the user asked.
+        folder: Makes an empty folder for parts and plain files.
+
+    Raises:
+        UnsettledError: The source can be read in several ways.
+        DataError: The format does not take an option, or nothing can be stopped earlier.
+    """
+    place = path
+    try:
+        place = plain_source(
+            path, folder, query=options.get("query"), pattern=options.get("pattern"), is_archive=is_archive_of_data
+        )
+        run = _read_plain(place, options, embedder, folder)
+    except SufficeError as error:
+        name_source(error, place, path)
+        raise
+    if place.is_dir() and run.source == "tabular" and run.longest == 1 and run.n_clusters == run.ends.total():
+        raise single_rounds(path, run.n_clusters)
+    return run
+
+
+def _read_plain(
+    path: Path, options: Mapping[str, Any], embedder: Embedder | None, folder: Callable[[], Path]
+) -> PartedRun:
+    """Read plain files; raise if their format does not take an option."""
+    kind = options.get("kind") or kind_of(path)
+    read = importer(kind)
+    takes = inspect.signature(read).parameters
+    wrong = [name for name in options if name not in {*takes, *_NOT_OF_A_FORMAT}]
+    if wrong:
+        raise DataError(f"files of the format {kind!r} do not take {wrong[0]!r}; leave it out")
+    golds, arguments = options.get("golds"), _reader_arguments(options, takes)
+    if read is read_tabular:
+        return run_of_table(
+            path,
+            TableOptions(**arguments),
+            folder=folder,
+            golds=golds,
+            embedder=embedder,
+            announce=lambda: announce_size(path, kind),
+        )
+    announce_size(path, kind)
+    run = read(path, embedder, **arguments) if "embedder" in takes else read(path, **arguments)
+    if not isinstance(run, ImportedRun):
+        raise DataError(
+            f"the importer of {kind!r} returned {type(run).__name__}; expected an ImportedRun with the trajectories of {path}"
+        )
+    return run_of_trajectories(run, golds, None if "embedder" in takes else embedder)
+
+
+def _reader_arguments(options: Mapping[str, Any], takes: Collection[str]) -> dict[str, Any]:
+    """Return the options that a reader takes, including those that follow from other options."""
+    arguments = {name: value for name, value in options.items() if name not in _NOT_OF_A_FORMAT}
+    if options.get("samples") and "ended" in takes:  # fewer samples of a question do not mean that a loop stopped
+        arguments.setdefault("ended", "exhausted")
+    if options.get("samples") and "samples" in takes:
+        arguments["samples"] = True
+    if options.get("golds") is not None and "log_golds" in takes:
+        arguments.setdefault("log_golds", "drop")
+    return arguments

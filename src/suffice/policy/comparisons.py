@@ -1,0 +1,247 @@
+"""Choose the normalizer of a recording from its gold answers and answers, with the reason; ask where two would differ."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from suffice.errors import UnsettledError
+from suffice.policy.expressions import is_available, looks_mathematical
+from suffice.policy.normalizers import (
+    DEFAULT_NORMALIZER,
+    NORMALIZERS,
+    is_code,
+    is_structured,
+)
+from suffice.policy.numbers_in_text import is_number_alone
+
+MOST = 0.95
+"""Least share of the texts that must be code, LaTeX or (without gold answers) numbers to choose that normalizer."""
+
+FEW = 0.01
+"""Two normalizers differ if they do for more than this share of the pairs."""
+
+_SPECIFIC = ("date", "date_day_first", "letter", "number")
+"""Normalizers of which one is chosen that reads all gold answers, the first one first."""
+
+_DECIMAL_COMMA = re.compile(r"\s*[-+]?\s*[$€£]?\s*(?:\d{1,3}(?:\.\d{3})+,\d+|\d+,(?:\d{1,2}|\d{4,}))\s*[%€]?\s*")
+_LEADING_ZERO = re.compile(r"\s*0\d+\s*")
+_QUOTED = re.compile(r"\s*['\"\[{][\s\S]*")
+_WITH_UNIT = re.compile(r"\W*\d[\d.,]*\s*[A-Za-z°µ][A-Za-z°/]{0,7}\d?\W*")
+_OTHER_CASE = re.compile(r"\s*[A-Za-z]\s*")
+_MEANINGS = {
+    "number": "as numbers, by value: 007 is 7, '5' is 5, and units do not count",
+    "decimal_comma": "as numbers with a decimal comma: 3,5 is 3.5, and 1.234 is 1234",
+    "exact": "as they are written",
+    "literal": "as code: '5' and [5] are not 5",
+    "letter": "as letters of options: a is A",
+    "date": "as dates, the month first: 03/04/2021 is in March",
+    "date_day_first": "as dates, the day first: 03/04/2021 is in April",
+    "mixed": "as numbers and the words beside them: 5 km is not 5 m, nor 5",
+    DEFAULT_NORMALIZER: "as words, without punctuation: 3,5 is 35",
+}
+
+Pairs = Collection[tuple[str, str]]
+"""Answers of one question that are compared: with its gold answer, and with the answer before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The comparison of the answers of a recording.
+
+    Attributes:
+        normalizer: Its name.
+        why: The reason, to follow "answers are compared as NAME, ".
+    """
+
+    normalizer: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Rival:
+    """Another normalizer that may be meant, where texts look so: both of a pair, or one."""
+
+    name: str
+    looks: re.Pattern[str]
+    both: bool = False
+
+    def may_differ(self, first: str, second: str) -> bool:
+        looks = self.looks.fullmatch(first) is not None, self.looks.fullmatch(second) is not None
+        return all(looks) if self.both else any(looks)
+
+
+_RIVALS: dict[str, tuple[_Rival, ...]] = {
+    "number": (
+        _Rival("exact", _LEADING_ZERO),
+        _Rival("literal", _QUOTED),
+        _Rival("mixed", _WITH_UNIT, both=True),
+    ),
+    "letter": (_Rival("exact", _OTHER_CASE, both=True),),
+    "date": (_Rival("date_day_first", re.compile(r"[\s\S]*")),),
+}
+
+
+def chosen_normalizer(golds: Iterable[str], answers: Iterable[str] = (), pairs: Pairs = ()) -> Comparison:
+    r"""Return the normalizer that fits these gold answers, the most specific one that reads all of them, and why.
+
+    >>> chosen_normalizer(["18.0", "1,200"])
+    Comparison(normalizer='number', why='which reads all gold answers')
+    >>> chosen_normalizer(["Oslo", "7"], pairs=[("7", "7.0"), ("-7", "7")]).why
+    'since signs, decimal points or brackets tell 1 of 2 pairs apart that are the same in question answering'
+
+    Expressions in LaTeX are `math` where the extra of that name is installed, and compared as they are written elsewhere.
+
+    Args:
+        golds: The gold answers.
+        answers: Where there are no gold answers, what the model said: mostly numbers alone, or mostly code.
+        pairs: Answers that are compared with one another, to see whether two normalizers would differ.
+
+    Raises:
+        UnsettledError: Another one reads the gold answers as well, and they differ for more than 1 % of the pairs; or the
+            gold answers have decimal commas.
+    """
+    texts = golds if isinstance(golds, Collection) else [*golds]
+    if not any(True for _ in texts):
+        return _by_answers(answers, pairs)
+    if any(map(looks_mathematical, texts)):
+        if not is_available():
+            return Comparison("exact", "since gold answers in LaTeX need suffice[math] to be compared by value")
+        n = sum(1 for _ in texts)
+        read = sum(NORMALIZERS["math"](text) is not None for text in texts)
+        if read >= MOST * n:
+            return Comparison("math", f"which reads {'all' if read == n else f'{read:,} of {n:,}'} gold answers")
+    named = _specific(texts, answers)
+    if named is not None:
+        _ask_if_another_differs(named.normalizer, texts, pairs)
+        return named
+    if all(map(_is_number, texts)):
+        raise _unsettled(
+            f"gold answers such as {next(filter(_DECIMAL_COMMA.fullmatch, texts))!r:.40} may have a decimal comma",
+            ("decimal_comma", "exact", DEFAULT_NORMALIZER),
+        )
+    return _code_or_words(texts, pairs, "which reads all gold answers")
+
+
+def _specific(texts: Collection[str], answers: Iterable[str]) -> Comparison | None:
+    """Return the most specific normalizer that reads all gold answers, if any."""
+    why = "which reads all gold answers"
+    if any(map(_QUOTED.fullmatch, texts)) and _share(is_code, texts) >= MOST:
+        return Comparison("literal", why)
+    name = next((name for name in _SPECIFIC if _reads_all(name, texts)), None)
+    if name == "date" and _reads_all("date_day_first", texts):
+        said = [*answers]
+        if _share(NORMALIZERS["date_day_first"], said) > _share(NORMALIZERS["date"], said):
+            return Comparison("date_day_first", f"{why}, and more answers than 'date'")
+    return None if name is None else Comparison(name, why)
+
+
+def _reads_all(name: str, texts: Iterable[str]) -> bool:
+    return all(NORMALIZERS[name](text) is not None for text in texts)
+
+
+def _is_number(text: str) -> bool:
+    return is_number_alone(text) or _DECIMAL_COMMA.fullmatch(text) is not None
+
+
+def guess_normalizer(golds: Iterable[str], answers: Iterable[str] = ()) -> str:
+    r"""Return the name of the normalizer that fits, without pairs that could show that another one differs.
+
+    >>> guess_normalizer(["A", "(C)"]), guess_normalizer(["05/01/2021"]), guess_normalizer(["True", "False"])
+    ('letter', 'date', 'qa')
+    >>> guess_normalizer(["Oslo", "7"]), guess_normalizer([])
+    ('qa', 'qa')
+    >>> guess_normalizer(["[1, 2]", "'-'"]), guess_normalizer(["def f(x):\n    return -x"])
+    ('literal', 'literal')
+    >>> guess_normalizer([], answers=["-5", "5.0", "$1,200"])
+    'number'
+    """
+    return chosen_normalizer(golds, answers).normalizer
+
+
+def merged_by_words(pairs: Pairs) -> int:
+    """Return the number of pairs that are the same in question answering, though their signs, points or brackets differ."""
+    key_of = NORMALIZERS[DEFAULT_NORMALIZER]
+    return sum(
+        key_of(first) == key_of(second) and _differ(DEFAULT_NORMALIZER, "mixed", first, second)
+        for first, second in pairs
+        if first != second
+    )
+
+
+def _by_answers(answers: Iterable[str], pairs: Pairs) -> Comparison:
+    """Choose by answers without gold answers; a number within prose is not an answer."""
+    texts = answers if isinstance(answers, Collection) else [*answers]
+    why = "since there are no golds, and it reads nearly all answers"
+    if _share(is_number_alone, texts) >= MOST:
+        _ask_if_another_differs("number", texts, pairs)
+        return Comparison("number", why)
+    chosen = _code_or_words(texts, pairs, why)
+    return (
+        Comparison(DEFAULT_NORMALIZER, "since there are no golds")
+        if chosen.normalizer == DEFAULT_NORMALIZER
+        else chosen
+    )
+
+
+def _code_or_words(texts: Collection[str], pairs: Pairs, why: str) -> Comparison:
+    if any(map(is_structured, texts)) and _share(is_code, texts) >= MOST:
+        return Comparison("literal", why)
+    n = len(pairs)
+    if _reads_all("boolean", texts) and sum(_differ(DEFAULT_NORMALIZER, "boolean", *pair) for pair in pairs) > FEW * n:
+        return Comparison("boolean", why)
+    merged = merged_by_words(pairs)
+    if merged > FEW * n:
+        differing = f"{merged:,} of {n:,} pairs"
+        return Comparison(
+            "mixed",
+            f"since signs, decimal points or brackets tell {differing} apart that are the same in question answering",
+        )
+    return Comparison(DEFAULT_NORMALIZER, why)
+
+
+def _ask_if_another_differs(name: str, texts: Collection[str], pairs: Pairs) -> None:
+    """Raise if another normalizer may be meant by these texts, and differs from the named one for more than 1 % of the pairs."""
+    if name == "letter" and (all(map(str.isupper, texts)) or all(map(str.islower, texts))):
+        return
+    for rival in _RIVALS.get(name, ()):
+        if rival.name == "exact" and name == "number" and _share(_is_padded, texts) <= FEW:
+            continue  # zeros that only the model writes are no part of an id
+        if not _reads_all(rival.name, texts):
+            continue
+        apart = [pair for pair in pairs if rival.may_differ(*pair) and _differ(name, rival.name, *pair)]
+        if len(apart) > FEW * len(pairs):
+            first, second = apart[0]
+            raise _unsettled(
+                f"{len(apart):,} of {len(pairs):,} pairs of answers, such as {first!r:.40} and {second!r:.40}, are the same or not "
+                f"depending on whether answers are compared as {name!r} or as {rival.name!r}",
+                (name, rival.name),
+            )
+
+
+def _is_padded(text: str) -> bool:
+    return _LEADING_ZERO.fullmatch(text) is not None
+
+
+def _unsettled(message: str, names: Sequence[str]) -> UnsettledError:
+    return UnsettledError(
+        f"{message}: how are answers compared?",
+        "normalizer",
+        {f"--set normalizer={name}": (name, _MEANINGS[name]) for name in names},
+    )
+
+
+def _differ(name: str, other: str, first: str, second: str) -> bool:
+    """Return whether two answers, which both normalizers read, are the same by one of them alone."""
+    keys = [(key_of(first), key_of(second)) for key_of in (NORMALIZERS[name], NORMALIZERS[other])]
+    return all(None not in pair for pair in keys) and len({pair[0] == pair[1] for pair in keys}) > 1
+
+
+def _share(holds: Callable[[str], object], texts: Iterable[str]) -> float:
+    """Return the share of texts for which `holds` is true; 0 without texts."""
+    n = true = 0
+    for text in texts:
+        n += 1
+        true += bool(holds(text))
+    return true / n if n else 0.0

@@ -1,0 +1,120 @@
+"""Numbers as people and models write them in answers: signs, thousands, fractions, powers of ten, currencies and units.
+
+A sign and a decimal point always count.  What can be read in two ways is not read: "1.234,5" (whose comma is it?), "9 - 4"
+(two numbers or a difference?), "9^9".
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from fractions import Fraction
+
+LONGEST = 1000
+"""Most characters of a text that can be a number."""
+
+_PLAIN = str.maketrans(
+    {
+        **dict.fromkeys("\u2212\u2013\uff0d", "-"),
+        **{c: " " + unicodedata.normalize("NFKC", c).replace("\u2044", "/") for c in "¼½¾⅓⅔⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞"},
+    }
+)
+_REWRITTEN = (
+    (re.compile(r"(?i)\b(?:minus|negative)\s+(?=[$€£¥.\d])"), "-"),
+    (re.compile(r"\{,\}"), ","),
+    (re.compile(r"\\([$%#])|\^\{?\\circ\}?"), r"\1"),
+    (re.compile(r"\\(?:boxed|fbox|text|mathrm|mbox)\b|\\[,;! ()\[\]]"), " "),
+)
+_SCALES = {"dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+_UNITS = r"[kcm]m|[km]g|ml|lbs?|oz|ft|mph|km/h|hrs?|mins?|secs?|ms|[kmgt]b|kwh"
+_RUN = r"(?:\d[\d.,_']*\d|\d)"
+_NUMBER = re.compile(
+    rf"""(?:(?:^\s*|(?<=[:=]\s)|(?<![\w)\]}}.%,]))(?P<sign>(?<=[:=]\s)[-+]\s*|^\s*[-+]\s*|[-+])?)
+    (?:[$€£¥]\s*)?(?P<inner>[-+])?(?<![\w.])
+    (?:(?P<whole>\d{{1,9}})\s+(?=\d+\s*/\s*\d))?
+    (?P<digits>\.{_RUN}|{_RUN}\.?(?!\d))(?P<power>[eE][-+]?\d{{1,3}}(?!\w))?
+    (?:\s*(?:[x\u00d7*·]|\\times|\\cdot)\s*10\s*(?:\^|\*\*)\s*\{{?(?P<ten>[-+]?\d{{1,3}})\}}?(?!\w))?
+    (?:\s*/\s*(?P<bottom>\d+)(?![\d.,]*\d))?
+    (?:\s*(?P<scale>dozen|hundred|thousand|[mbt]r?illion)s?\b|(?:{_UNITS})\b)?(?!\w)""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_VALID = re.compile(r"(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+)?")
+_HOLE = "\0"
+"""Stands for a number in the rest of its text."""
+
+_NOT_ALONE = re.compile(
+    r"""\0\s*(?:[-+*/\u00d7·÷:±]|\*\*|[xX])\s*\(?\s*\0  # an operation, a time, or a ratio
+    |\0\s*\0|\0\s*[-+*/]\s*(?:\d|[A-Za-z]\b|\()|\0\s*(?:\^|[ap]\.?m\b|pi\b|π|√|±)|^\W*\0!
+    |[-+±][\s$€£¥({]*\0|[\^√∛]\s*[({]?\s*\0|^\W*[<>≤≥≠±]\s*[$€£¥]?\0|(?<![\w<])\w\s*[<>≤≥≠]\s*\0""",
+    re.VERBOSE,
+)
+_COMMAND = re.compile(r"\\[A-Za-z]|\d,\d|\d[.,]\d+[.,]\d")
+_SEVERAL = re.compile(r"[;\n]|,(?!\d{3})|\b(?:and|or)\b", re.IGNORECASE)
+_BARE = re.compile(r"[\s$€£¥%.()*]*\0[\s$€£¥%.()*]*")
+
+
+def without_numbers(text: str) -> tuple[list[str], list[Fraction | str]]:
+    """Return what stands before, between and after the numbers of a text, and their values; the text of one that cannot be read.
+
+    >>> rest, values = without_numbers("-2.50 of 1,000 or 1.234,5 km")
+    >>> rest, [str(value) for value in values]
+    (['', ' of ', ' or ', ' km'], ['-5/2', '1000', '1.234,5'])
+    """
+    text = text.translate(_PLAIN).replace(_HOLE, " ").strip()
+    for pattern, replacement in _REWRITTEN:
+        text = pattern.sub(replacement, text)
+    values: list[Fraction | str] = []
+
+    def keep(match: re.Match[str]) -> str:
+        value = _value(match)
+        values.append(match.group() if value is None else value)
+        return _HOLE
+
+    return _NUMBER.sub(keep, text).split(_HOLE), values
+
+
+def _value(match: re.Match[str]) -> Fraction | None:
+    digits = match["digits"].rstrip(".")
+    if not _VALID.fullmatch(digits) or max(len(digits), len(match["bottom"] or "")) > LONGEST:
+        return None
+    value = Fraction(digits.replace(",", "")) * Fraction(10) ** int((match["power"] or "e0")[1:])
+    value *= Fraction(10) ** int(match["ten"] or 0) * _SCALES.get((match["scale"] or "").lower(), 1)
+    if match["bottom"]:
+        if not int(match["bottom"]):
+            return None
+        value /= int(match["bottom"])
+    value += int(match["whole"] or 0)
+    signs = ((match["sign"] or "") + (match["inner"] or "")).count("-")
+    return -value if signs % 2 else value
+
+
+def only_number(text: str) -> Fraction | None:
+    """Return the only number of a text, or of what follows its last "="; None where there is none, or several.
+
+    >>> [str(only_number(text)) for text in ("-$5", "1 1/2 km", "1.5 million", "5.5kg", "x = 7", "18 dollars, so 18.0")]
+    ['-5', '3/2', '1500000', '11/2', '7', '18']
+    >>> [only_number(text) for text in ("1.234,5", "9^9^9", "9 - 4", "5 + 3i", "> 5", "12:30", "x = 1, y = 2", "F-16")]
+    [None, None, None, None, None, None, None, None]
+    """
+    if len(text) > LONGEST:
+        return None
+    *before, last = text.split("=")
+    if before and (before[-1].endswith(("<", ">", "!", "~")) or any(map(_SEVERAL.search, before[1:]))):
+        return None
+    parts, values = without_numbers(last)
+    rest = _HOLE.join(parts)
+    if len({*values}) != 1 or _NOT_ALONE.search(rest) or _COMMAND.search(rest):
+        return None
+    return values[0] if isinstance(values[0], Fraction) else None
+
+
+def is_number_alone(text: str) -> bool:
+    """Return whether a text is a number and nothing else, but for a currency or a percent sign.
+
+    >>> [is_number_alone(text) for text in ("-5", "$1,200.50", "12 %", "about 5", "5-6")]
+    [True, True, True, False, False]
+    """
+    if len(text) > LONGEST:
+        return False
+    parts, values = without_numbers(text)
+    return _BARE.fullmatch(_HOLE.join(parts)) is not None and isinstance(values[0], Fraction)

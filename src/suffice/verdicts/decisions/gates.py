@@ -1,0 +1,135 @@
+"""Candidates for logs with a closed-book round 0: never retrieve, or answer from round 0 where a confidence is high."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from suffice.errors import DataError
+from suffice.evaluation.replay import reads_round_0
+from suffice.evaluation.replay.outcomes import outcome
+from suffice.policy.rounds import Floats
+from suffice.policy.rules import AllOf, Rule, fixed_k, signal
+from suffice.policy.session import Policy
+from suffice.recordings.recording import Recording
+
+RETRIEVALS = "retrievals"
+"""The cost that these candidates save: one for every round after round 0."""
+
+_USUAL = ("p_known", "answer_margin", "verbal_confidence")
+"""Signals that gate round 0 without being named."""
+
+_SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+"""Shares of the tune questions that a gate's thresholds answer from round 0."""
+
+_DIGITS = 3
+_AT_ROUND_0 = signal("round") < 1
+
+
+def begins_closed_book(recording: Recording) -> bool:
+    """Return whether a recording has a round 0, the model alone, before the rounds with evidence."""
+    return not recording.independent and int(recording.index[0]) == 0 and int(recording.index[-1]) > 0
+
+
+def is_whether_to_retrieve(recording: Recording) -> bool:
+    """Return whether round 0 and one round with evidence are all that was recorded, so that only retrieval can be saved."""
+    return begins_closed_book(recording) and int(recording.index[-1]) == 1
+
+
+def gate_rules(tune: Recording, metric: str, named: Sequence[str]) -> list[tuple[str, Rule]]:
+    """Return the rules that may answer from round 0, each with its label: always, or where a confidence is high.
+
+    The direction of a confidence and its thresholds are fitted on tune questions: high values count as confident, unless
+    questions that round 0 answers worse have higher ones.
+
+    Args:
+        tune: Recorded tune questions.
+        metric: The metric that must not be lost.
+        named: Columns that are a confidence in the answer of round 0.
+
+    Raises:
+        DataError: A named column does not exist, is not numeric, or has one value or none at round 0.
+    """
+    if not begins_closed_book(tune):
+        if named:
+            raise DataError(
+                f"{named[0]!r} cannot decide whether to retrieve, because this recording has no round 0, the answer of the model "
+                "alone. Record it (suffice record --round-zero); of a log, suffice import --first-round 0 reads the first round so"
+            )
+        return []
+    rules = [("closed_book", fixed_k(0))]
+    usual = [name for name in _USUAL if name in tune.names("signal")]
+    for name in dict.fromkeys([*named, *usual]):
+        values = _confidence(tune, name, required=name in named)
+        known = np.isfinite(values)
+        if len(np.unique(values[known])) > 1:
+            rules += [(str(rule), rule) for rule in _thresholds(tune, metric, name, values)]
+        elif name in named:
+            raise DataError(
+                f"{name!r} has {'one value only' if known.any() else 'no value'} at round 0 of the tune questions, so it cannot "
+                "tell the questions apart: name another column"
+            )
+    return rules
+
+
+def is_closed_book(policy: Policy) -> bool:
+    """Return whether a policy always answers from round 0."""
+    return policy.start_round == 0 and policy.rule == fixed_k(0)
+
+
+def gate_of(policy: Policy) -> Rule | None:
+    """Return the rule by which a policy answers from round 0, without the condition that it is round 0; None if it has none."""
+    if policy.start_round != 0:
+        return None
+    if isinstance(policy.rule, AllOf) and policy.rule.rules[1:] == (_AT_ROUND_0,):
+        return policy.rule.rules[0]
+    return policy.rule if policy.max_rounds == 1 or reads_round_0(policy.rule) else None
+
+
+def unnamed_columns(recording: Recording, named: Sequence[str]) -> list[str]:
+    """Return numeric columns of the log that vary at round 0 and may be a confidence, but are not read as one."""
+    if not begins_closed_book(recording):
+        return []
+    return [name for name in recording.names("label") if name not in named and _varies(recording, name)]
+
+
+def _varies(recording: Recording, name: str) -> bool:
+    if not _is_number(recording, name):
+        return False
+    values = recording.column(name)[:, 0]
+    return len(np.unique(values[np.isfinite(values)])) > 1
+
+
+def _is_number(recording: Recording, name: str) -> bool:
+    from pyarrow import types
+
+    of = recording.table.schema.field(name).type
+    return bool(types.is_floating(of) or types.is_integer(of) or types.is_boolean(of))
+
+
+def _confidence(tune: Recording, name: str, *, required: bool) -> Floats:
+    """Return a column at round 0, shape ``(n_questions,)``."""
+    if required and (name not in tune.table.column_names or not _is_number(tune, name)):
+        numeric = [other for other in tune.names("label") if _varies(tune, other)]
+        there_are = f"; those of its own that vary: {', '.join(numeric)}" if numeric else ""
+        raise DataError(f"{name!r} is not a numeric column of this recording{there_are}")
+    if required and name in tune.names("metric"):
+        raise DataError(f"{name!r} is a metric, which is not known when the loop decides: name a column that is")
+    values: Floats = tune.column(name)[:, 0].astype(np.float64)
+    return values
+
+
+def _thresholds(tune: Recording, metric: str, name: str, values: Floats) -> list[Rule]:
+    """Return one rule for each threshold, in the direction that the tune questions show."""
+    scores = outcome(tune, metric)[:, 0]
+    both = np.isfinite(values) & np.isfinite(scores)
+    falls = both.any() and np.cov(values[both], scores[both])[0, 1] < 0 if both.sum() > 1 else False
+    known = values[np.isfinite(values)]
+    levels = np.quantile(-known if falls else known, _SHARES, method="inverted_cdf")
+    limits = sorted({float(f"{(-level if falls else level):.{_DIGITS}g}") for level in levels.tolist()})
+    answers_all = known.max() if falls else known.min()
+    rules = [signal(name) <= limit if falls else signal(name) >= limit for limit in limits if limit != answers_all]
+    if int(tune.index[-1]) > 1 and np.isfinite(tune.column(name)[:, 1:]).any():
+        rules = [rule & _AT_ROUND_0 for rule in rules]  # the gate decides at round 0 alone
+    return rules

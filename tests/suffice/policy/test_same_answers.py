@@ -1,0 +1,290 @@
+"""What counts as the same answer: numbers, dates, lists, code, and the choice among normalizers with its reason."""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from suffice.errors import UnsettledError
+from suffice.policy.comparisons import chosen_normalizer, guess_normalizer, merged_by_words
+from suffice.policy.normalizers import NORMALIZERS
+from suffice.policy.numbers_in_text import is_number_alone, only_number
+
+SAME = {
+    "number": [
+        ["-5", "\u22125", "-$5", "$-5", "minus 5", "-5.0", "(-5)", r"\boxed{-5}", "x = -5", "**-5**", "Answer: - 5"],
+        ["2", "2.0", "2.", "2 km", "$2", "2 dollars", "2 %", r"2\%", "It is 2.", "2kg", "7 - 5 = 2"],
+        ["10.5", "21/2", "10 1/2", "10\u00bd", "1.05e1", "10.50 kg", "10.5kg"],
+        ["105", "1.05 x 10^2", r"1.05 \times 10^{2}", "105.00", "\uff11\uff10\uff15"],
+        ["1,234", "1234", "1{,}234", "$1,234.00"],
+        ["1.234", "1.2340"],
+        ["0.05", ".05", "1/20", "5e-2"],
+        ["5", "5%", "It is 5!", "45/9"],
+        ["1500000", "1.5 million", "$1,500,000"],
+        ["24", "2 dozen"],
+    ],
+    "mixed": [
+        ["-5", "-5.0"],
+        ["5", "5.0", "$5", "5%", "the 5"],
+        ["10.5 km", "21/2 km", "10.50 KM."],
+        ["105 km"],
+        ["Oslo", "oslo.", "the Oslo"],
+        ["[1, 2]", "[1,2]", " [1, 2] "],
+        ["(1, 2]"],
+        ["a - b"],
+        ["a + b"],
+        ["(1 + 2) * 3"],
+        ["1 + 2 * 3"],
+        ["9**9"],
+        ["9 9"],
+        ["def f(x):\n    return x"],
+        ["def f(x):\n    return -x"],
+        ["'a.'"],
+        ["'a'"],
+        ["C++"],
+        ["C"],
+        ["The The"],
+        ["..."],
+    ],
+    "boolean": [["True", "true", "yes", "Yes.", "**yes**", "Yes, it is."], ["FALSE", "no", "No."]],
+    "literal": [
+        ["{'a': 1, 'b': None}", '{"b": null, "a": 1}'],
+        ["{'x', 'y'}", "{'y', 'x'}"],
+        ["[True, [1]]", "[true,[1]]"],
+        ["(True, [1])"],
+        ["set()"],
+        ["{}"],
+        ["[1, 2]"],
+        ["[2, 1]"],
+        ["2"],
+        ["2.0"],
+        ["'2'", '"2"'],
+    ],
+    "unordered": [["[1, 2]", "[2,1]", "(2, 1)"], ["[1, 2, 2]"], ["[1]"], ["1"], ["Oslo"]],
+    "date": [["2021-05-01", "May 1, 2021", "1st of May 2021", "05/01/2021", "Saturday, May 1st, 2021"], ["01/05/2021"]],
+    "date_day_first": [["2021-05-01", "01/05/2021", "1.5.2021", "1 May 2021"], ["05/01/2021"]],
+    "decimal_comma": [["1.234,5", "1234,50"], ["1,234"], ["1.234", "1234"]],
+}
+"""Of each normalizer: texts of one line are the same, and those of two lines are not."""
+
+UNREAD = {
+    "number": (
+        *(
+            "1.234,5",
+            "1,23",
+            "1,2,3",
+            "1 234",
+            "1'000",
+            "1.2.3",
+            "9 - 4",
+            "5-5",
+            "9^9^9^9",
+            "9**9",
+            "5*5",
+            "5:5",
+            "2 x 3",
+        ),
+        *(
+            "12:30",
+            "5 pm",
+            "5 + 3i",
+            "5/x",
+            "> 5",
+            "x > 5",
+            "x >= 5",
+            "x = 1, y = 2",
+            "F-16",
+            "Answer - 5",
+            "5!",
+            "-(5)",
+        ),
+        *(r"\frac{5}{5}", r"\sqrt{5}", r"-\boxed{5}", "5m", "1/0", "5 or -5", "5 +5", "N/A", "nan", "", "1" * 1001),
+        *("\u00b15", "1 " * 2, "1" * 400 + "/" + "1" * 601),
+    ),
+    "mixed": ("N/A", "nan", " none ", "", "  "),
+    "boolean": ("1", "0", "note", "yes or no", "N/A"),
+    "date": ("31/12/2021", "05/01/21", "03/04", "tomorrow"),
+    "date_day_first": ("12/31/2021",),
+    "literal": ("", " "),
+    "unordered": ("", " "),
+    "math": ("N/A", "None", "1.234,5", "1e999999999"),
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_texts_of_one_meaning_have_one_key(name):
+    keys = [{text: NORMALIZERS[name](text) for text in texts} for texts in SAME[name]]
+    for row in keys:
+        assert len({*row.values()}) == 1, row
+        assert None not in row.values(), row
+    assert len({next(iter(row.values())) for row in keys}) == len(keys)
+
+
+@pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in UNREAD.items() for text in texts])
+def test_what_may_mean_two_things_is_not_read(name, text):
+    assert NORMALIZERS[name](text) is None
+
+
+def test_a_number_alone_has_no_words_around_it():
+    assert all(map(is_number_alone, ("-5", "$1,200.50", "12 %", "1/2", "2e3")))
+    assert not any(map(is_number_alone, ("5 km", "5-6", "1.234,5", "", "1" * 1001)))
+
+
+NUMBERS = st.fractions(max_denominator=1000).filter(lambda value: abs(value) < 10**12)
+DECIMALS = st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**9), max_value=10**9, places=3)
+TEXTS = st.one_of(
+    st.text(max_size=30),
+    st.text("0123456789.,-+/^*%$()[]{}'= eEkmx", max_size=12),
+    st.sampled_from([text for rows in SAME.values() for row in rows for text in row]),
+    st.sampled_from([text for texts in UNREAD.values() for text in texts]),
+)
+OWN = (
+    "qa",
+    "exact",
+    "number",
+    "decimal_comma",
+    "mixed",
+    "boolean",
+    "letter",
+    "literal",
+    "unordered",
+    "date",
+    "date_day_first",
+)
+
+
+@given(DECIMALS)
+def test_sign_and_decimal_point_always_count_in_numbers(value):
+    assert only_number(f"{value:f}") == Fraction(value)
+    assert only_number(f"{value:,f}") == Fraction(value)
+    for name in ("number", "mixed"):
+        key_of = NORMALIZERS[name]
+        assert (key_of(f"{value:f}") == key_of(f"{-value:f}")) == (value == 0)
+        assert (key_of(f"{value:f}") == key_of(f"{value * 10:f}")) == (value == 0)
+
+
+@given(NUMBERS)
+def test_a_number_is_its_own_key(value):
+    assert NORMALIZERS["number"](str(value)) == str(value) == NORMALIZERS["mixed"](str(value))
+
+
+@given(TEXTS, TEXTS)
+def test_equality_is_an_equivalence_that_white_space_does_not_change(first, second):
+    for name in OWN:
+        key_of = NORMALIZERS[name]
+        assert key_of(first) == key_of(first)
+        assert key_of(first) is None or (isinstance(key_of(first), str) and key_of(first) != "")
+        assert key_of(f" {first}\n") == key_of(first) or first.strip() != first
+        assert (key_of(first) == key_of(second)) == (key_of(second) == key_of(first))
+
+
+@given(TEXTS)
+def test_a_key_of_a_key_is_the_same_key(text):
+    for name in ("qa", "exact", "number", "boolean", "letter", "date", "date_day_first"):
+        key = NORMALIZERS[name](text)
+        assert key is None or len(key) > 1000 or NORMALIZERS[name](key) == key, name
+
+
+LITERALS = st.recursive(
+    st.one_of(
+        st.integers(),
+        st.booleans(),
+        st.none(),
+        st.text("ab-+. ,'", max_size=5),
+        st.floats(allow_nan=False, allow_infinity=False),
+    ),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text("ab", max_size=2), inner, max_size=3)),
+    max_leaves=5,
+)
+
+
+@given(st.lists(LITERALS, min_size=1, max_size=6))
+def test_words_never_compare_literals_of_code(values):
+    texts = [repr(value) for value in values]
+    pairs = [*itertools.combinations(texts, 2)]
+    try:
+        name = chosen_normalizer(texts, pairs=pairs).normalizer
+    except UnsettledError as error:
+        name = next(iter(error.choices.values()))[0]
+    if any(value is not None and not isinstance(value, bool | int | float) for value in values):
+        assert name == "literal"
+    for first, second in pairs:
+        if merged_by_words([(first, second)]):
+            assert name != "qa"
+
+
+PROGRAMS = [
+    "def f(x):\n    return -x",
+    "def f(x):\n    return x",
+    "SELECT a FROM t WHERE b > 1",
+    "select a from t where b < 1",
+    "for (int i = 0; i < 3; i++) {",
+    "const x = 1",
+    "import os",
+]
+
+
+def test_words_never_compare_programs():
+    assert guess_normalizer(PROGRAMS) == "literal"
+    assert merged_by_words([("def f(x): return -x", "def f(x): return x"), ("a-b", "a+b")]) == 2
+    assert merged_by_words([("The Tempest", "tempest."), ("N/A", "na"), ("a", "b"), ("a", "a")]) == 0
+
+
+def test_the_choice_says_why():
+    assert chosen_normalizer(["yes", "False"], pairs=[("true", "yes")]).normalizer == "boolean"
+    assert chosen_normalizer(["yes", "no"], pairs=[("yes", "no")]).normalizer == "qa"  # the metric stays F1
+    assert chosen_normalizer(["yes", "no"]).why == "which reads all gold answers"
+    assert chosen_normalizer([]) == chosen_normalizer([], ["Oslo"])
+    assert chosen_normalizer([], ["Oslo"]).why == "since there are no golds"
+    assert chosen_normalizer([], ["5", "-5"]).why.endswith("reads nearly all answers")
+    pairs = [("-5", "5"), ("Oslo", "oslo")]
+    assert chosen_normalizer(["Oslo", "-5"], pairs=pairs).why.startswith("since signs, decimal points")
+    assert chosen_normalizer((), iter(["Oslo", "-5"]), pairs).normalizer == "mixed"
+    assert chosen_normalizer(iter(["Oslo", "-5"]), pairs=[("Oslo", "oslo")] * 200 + pairs).normalizer == "qa"
+
+
+@pytest.mark.parametrize(
+    ("golds", "pairs", "names"),
+    [
+        (["007", "12"], [("7", "007")], ["number", "exact"]),
+        (["7", "12"], [("7", "'7'")], ["number", "literal"]),
+        (["5 km", "7"], [("5 km", "5 miles")], ["number", "mixed"]),
+        (["a", "B"], [("a", "A")], ["letter", "exact"]),
+        (["03/04/2021"], [("03/04/2021", "2021-04-03")], ["date", "date_day_first"]),
+        (["3,5", "2"], [], ["decimal_comma", "exact", "qa"]),
+        (["1.234,5"], [], ["decimal_comma", "exact", "qa"]),
+    ],
+)
+def test_a_choice_that_matters_is_asked(golds, pairs, names):
+    with pytest.raises(UnsettledError, match="normalizer") as caught:
+        chosen_normalizer(golds, pairs=pairs)
+    assert [name for name, _ in caught.value.choices.values()] == names
+    assert [*caught.value.choices] == [f"--set normalizer={name}" for name in names]
+
+
+@pytest.mark.parametrize(
+    ("golds", "pairs", "name"),
+    [
+        (["007", "12"], [("007", "007"), ("8", "12")], "number"),
+        (["007", *["12"] * 200], [("7", "007")], "number"),
+        (["7", "12"], [("07", "7"), ("7 km", "7"), ("7.0", "7"), ("$7", "7 dollars")], "number"),
+        (["7", "12"], [("7", "'7'"), *[("7", "7")] * 100], "number"),
+        (["A", "B"], [("a", "A")], "letter"),
+        (["a", "B"], [("B", "B")], "letter"),
+        (["03/04/2021"], [("03/04/2021", "04/03/2021")], "date"),
+        (["31/12/2021", "03/04/2021"], [("03/04/2021", "2021-04-03")], "date_day_first"),
+        (["05/31/2021", "03/04/2021"], [("03/04/2021", "2021-04-03")], "date"),
+    ],
+)
+def test_a_choice_that_does_not_matter_is_not_asked(golds, pairs, name):
+    assert chosen_normalizer(golds, pairs=pairs).normalizer == name
+
+
+def test_answers_show_which_of_two_numbers_is_the_month():
+    said = ["03/04/2021", "31/12/2021"]
+    assert chosen_normalizer(["03/04/2021"], said, [("31/12/2021", "31/12/2021")]).normalizer == "date_day_first"
+    assert chosen_normalizer(["03/04/2021"], ["12/31/2021"]).normalizer == "date"

@@ -33,7 +33,7 @@ _ENOUGH = 5
 _CHANGING = 0.1
 """A text may be the model's answer if it varies within at least this share of the questions; most answers seldom change."""
 
-_CHOICES = 2
+_CHOICES, _LISTED = 2, 4
 _WHO = r"(?:model|llm|lm|ai|bot|assistant|system|agent|generated|gpt|chatbot)"
 _PARSED = re.compile(rf"{_WHO}_(?:final_)?(?:answer|prediction|pred)")
 _REPLY = re.compile(
@@ -45,6 +45,22 @@ _OTHER_TEXTS = (
     *("context", "contexts", "passage", "passages", "document", "documents", "evidence", "retrieved", "search_query"),
     *("title", "titles", "source", "url", "stage", "phase"),
 )
+_ACTIONS = frozenset(
+    (
+        "action",
+        "actions",
+        "observation",
+        "observations",
+        "thought",
+        "thoughts",
+        "reasoning",
+        "tool",
+        "tool_name",
+        "tool_input",
+    )
+)
+"""Names of what an agent does or thinks, which is no answer."""
+
 _NOT_SAID = frozenset((*IDS, *RUNS, *MODELS, *TIMES, *QUESTIONS, *FEEDBACK, *GOLDS, *_OTHER_TEXTS))
 """Names of texts that vary between rounds but are not the model's answer."""
 
@@ -87,6 +103,24 @@ def refuse_gold_as_answer(
             f"{_doubt(table, answer, candidates[0], may_be_gold=may_be_gold)}{same}",
             "columns",
             answer_readings(answer, candidates, golds, may_be_gold=may_be_gold),
+        )
+
+
+def refuse_unread_answer(table: TableColumns, ids: Sequence[Any], unread: Collection[str]) -> None:
+    """Raise if nothing is read as an answer or as a score, and texts differ between the rows of a question."""
+    several = sum(n > 1 for n in Counter(map(str, ids)).values())
+    texts = [name for name in unread if table.filled(name) and table.is_text(name)]
+    names = [name for name in texts if plain_name(name).rpartition(".")[2] not in _ACTIONS]
+    names = [name for name in names if several and _varies(table, name, ids, several)][:_LISTED]
+    if names:
+        choices: dict[str, tuple[Any, str]] = {
+            _options({"answer": name}): ({"answer": name}, f"{name!r} is what the model said") for name in names
+        }
+        raise UnsettledError(
+            f"no column is called like an answer or a score, and {', '.join(map(repr, names))} "
+            f"{'differs' if len(names) == 1 else 'differ'} between the rows of a question",
+            "columns",
+            {**choices, "--column answer=": ({"answer": ""}, "there is none")},
         )
 
 

@@ -50,7 +50,7 @@ def comparison_notes(run: PartedRun, options: Mapping[str, Any], comparison: Com
     name, golds = comparison.normalizer, run.texts("golds")
     if not is_available() and name != "math" and any(map(looks_mathematical, golds)):
         notes.append(
-            "the gold answers look like LaTeX: to compare expressions by their value, pip install '.[math]' in a checkout and import with "
+            "the gold answers look like LaTeX: to compare expressions by their value, run  pip install '.[math]'  in a checkout, and import with "
             "--set normalizer=math"
         )
     compared = f"answers are compared as {name!r}, {comparison.why}"

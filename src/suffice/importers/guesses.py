@@ -9,7 +9,7 @@ from typing import Any
 
 from suffice.common.files import quoted
 from suffice.errors import UnsettledError
-from suffice.importers.answer_or_gold import refuse_gold_as_answer
+from suffice.importers.answer_or_gold import refuse_gold_as_answer, refuse_unread_answer
 from suffice.importers.grid import OWN_COLUMNS, cell_number, is_cost
 from suffice.importers.names import (
     FEEDBACK,
@@ -174,6 +174,7 @@ def guess_columns(
     guess.texts()
     guess.costs()
     guess.numbers()
+    guess.ask_for_an_unread_answer()
     used = {*result.columns.values(), *result.metrics.values(), *result.labels.values(), *columns}
     result.notes += unread_notes(table, result.columns, shape, used, _COSTS)
     return result
@@ -293,6 +294,13 @@ class _Guess:
         unread = [name for name in self.table.names if name not in used]
         golds = self.result.columns.get("golds", "" if "golds" in self.said else None)
         refuse_gold_as_answer(self.table, ids, answer, golds, unread)
+
+    def ask_for_an_unread_answer(self) -> None:
+        """Ask the user for the column of answers if neither answers nor a metric are known."""
+        columns, metrics = self.result.columns, self.result.metrics
+        if self.lacks("answer") and not metrics and not columns.keys() & METRICS:
+            used = {*columns.values(), *self.result.labels.values(), *self.outer}
+            refuse_unread_answer(self.table, self._ids_of_rows(), [n for n in self.table.names if n not in used])
 
     def _answer(self) -> None:
         """Determine the model's answer: a parsed answer rather than a reply; of several, the user must choose."""

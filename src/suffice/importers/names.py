@@ -65,6 +65,7 @@ RUNS = (
     "agent_id",
     "agent",
     "member",
+    "generator",
     "trial",
     "attempt",
     "repeat",

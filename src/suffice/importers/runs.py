@@ -62,7 +62,7 @@ def _run_columns(rows: Sequence[Record], key: str, ignored: Collection[str]) -> 
 
 
 _ALWAYS = MODEL_NAMES | {"member"}
-_REPEATED = ("run_id", "run", "seed", "repeat", "member")
+_REPEATED = ("generator", "run_id", "run", "seed", "repeat", "member")
 
 
 def _occurs_again(rows: Sequence[Record], name: str) -> bool:

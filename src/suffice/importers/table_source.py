@@ -32,6 +32,7 @@ from suffice.importers.runs import (
     tell_apart,
 )
 from suffice.importers.shapes import ROUNDS, Shape, unfold
+from suffice.importers.speakers import of_one_speaker, refuse_several_speakers
 from suffice.importers.table_rounds import read_rows
 from suffice.importers.tally import Tally
 from suffice.policy.rounds import End
@@ -100,7 +101,8 @@ class TableSource(ABC):
         options = self._options
         columns = {ours: theirs for ours, theirs in options.columns.items() if ours not in (ROUNDS, RUN)}
         ignored = ignored_names(columns)
-        self.shape = chosen_rows(shape, ignored, options.where)
+        refuse_several_speakers(shape, options.where)
+        self.shape = of_one_speaker(chosen_rows(shape, ignored, options.where), options.where)
         try:
             self.plan = guess_columns(columns, options.metrics, options.labels, shape=self.shape)
         except UnsettledError as error:
@@ -149,7 +151,7 @@ class TableSource(ABC):
     def notes(self) -> list[str]:
         """Return all caveats about the table."""
         return [
-            *order_notes(self._order),
+            *order_notes(self._order, self.plan, samples=self._options.samples),
             *([self.shape.how] if self.shape.how else []),
             *([f"{counted(self.skipped, 'record')} without a round left out"] if self.skipped else []),
             *(runs_notes(self._several, self.plan, self.run, self._order) if self.run else []),
@@ -276,10 +278,18 @@ def with_ids(rows: Sequence[Record], plan: ColumnMap) -> list[Record]:
     return [*rows] if make is None else [replace(row, values={**row.values, key: make(row)}) for row in rows]
 
 
-def order_notes(order: RowOrder | None) -> list[str]:
+_IF_SAMPLES = "if they are independent samples, import them with --samples"
+_REPEATS = ("trial", "sample", "try", "repeat")
+"""First words of the names of columns that count independent runs as often as rounds."""
+
+
+def order_notes(order: RowOrder | None, plan: ColumnMap, *, samples: bool) -> list[str]:
     """Return a note on how the rows of a question were numbered."""
     if order is None:
-        return []
+        name = plan.columns.get("round", "")
+        if samples or not plain_name(name).rpartition(".")[2].startswith(_REPEATS):
+            return []
+        return [f"{name!r} counts rounds that follow one another; {_IF_SAMPLES}"]
     if order.head:
         return [f"the number in the name of a file is that of its round: {order.head} 1, 2, ..."]
     if order.is_counted:
@@ -288,7 +298,8 @@ def order_notes(order: RowOrder | None) -> list[str]:
     what = "the rows of a question are its rounds"
     if order.runs:
         what = "the rows of a question that belong to one run are its rounds"
-    return [f"no column counts rounds: {what}, {by}"]
+    further = "" if order.time or samples else f"; {_IF_SAMPLES}"
+    return [f"no column counts rounds: {what}, {by}{further}"]
 
 
 def _first_round(rows: Sequence[Record], plan: ColumnMap, first_round: int | None) -> int | None:

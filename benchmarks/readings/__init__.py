@@ -1,0 +1,1 @@
+"""A benchmark of readings: logs in the shapes of public projects and of our own, each with the reading that is right."""

@@ -1,0 +1,51 @@
+"""Ask whose texts are the rounds, if the items of a list are what a user and several agents say in turn."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+
+from suffice.common.files import quoted
+from suffice.errors import UnsettledError
+from suffice.importers.names import ANSWERS, plain_name
+from suffice.importers.shapes import Shape
+
+_SPEAKERS = frozenset({"source", "speaker", "sender", "author", "name"})
+_USERS = frozenset({"user", "human", "user_proxy"})
+_SHOWN = 5
+
+
+def refuse_several_speakers(shape: Shape, where: Mapping[str, str]) -> None:
+    """Raise if a list's items are said by a user and others, and `where` does not choose whose texts are the rounds."""
+    for name in sorted(_speakers(shape) - where.keys()):
+        said = Counter(value for row in shape.rows if isinstance(value := row.values.get(name), str))
+        others = [value for value, _ in said.most_common() if value.lower() not in _USERS]
+        if others and len(others) < len(said):
+            listed = ", ".join(map(repr, [*said][:_SHOWN]))
+            raise UnsettledError(
+                f"the items of a list are what {listed} say in turn (column {name!r}): whose texts are the rounds?",
+                "where",
+                {
+                    f"--where {quoted(f'{name}={value}')}": ({name: value}, f"those of {value!r}")
+                    for value in others[:_SHOWN]
+                },
+            )
+
+
+def of_one_speaker(shape: Shape, where: Mapping[str, str]) -> Shape:
+    """Number the rounds of each record anew, if `where` has chosen those of one speaker."""
+    if not _speakers(shape) & where.keys():
+        return shape
+    places: Counter[tuple[str, int]] = Counter()
+    rows = []
+    for row in shape.rows:
+        places[row.file, row.number] += 1
+        rows.append(replace(row, values={**row.values, "round": places[row.file, row.number]}))
+    return replace(shape, rows=rows)
+
+
+def _speakers(shape: Shape) -> set[str]:
+    """Return the columns that may name speakers: those of items without an answer of their own."""
+    names = {name for row in shape.rows for name in row.values} - shape.outer if shape.how else set()
+    return set() if any(plain_name(name) in ANSWERS for name in names) else names & _SPEAKERS

@@ -1,0 +1,73 @@
+"""Lists of what a user and several agents say, and rows that may be samples: the import asks, or says so."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+import pytest
+
+from suffice import import_recording, read_recording
+from suffice.errors import UnsettledError
+from tests.support.cli_tools import CITIES, cli
+
+
+def written(path, records):
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
+    return path
+
+
+def team(q):
+    said = [("user", f"Where is tower {q}?")]
+    for r in range(3):
+        said += [("solver", CITIES[(q + (r < 2 or q % 5 == 0)) % 4]), ("critic", f"Is it {q} or {r}?")]
+    items = [{"source": source, "content": content} for source, content in said]
+    return {"id": q, "expected": CITIES[q % 4], "messages": items}
+
+
+def test_whose_texts_are_rounds_is_asked_and_answered(tmp_path):
+    path = written(tmp_path / "team.jsonl", map(team, range(20)))
+    refused = cli("import", path, "-o", tmp_path / "team.parquet", "--yes")
+    assert refused.code == 2
+    command = next(line for line in refused.err.splitlines() if "--where source=solver" in line)
+    assert cli(*shlex.split(command)[1:]).code == 0
+    recording = read_recording(tmp_path / "team.parquet")
+    assert recording.column("em").tolist() == [[0, 0, int(q % 5 > 0)] for q in range(20)]
+
+
+def test_a_source_of_evidence_is_not_a_speaker(tmp_path):
+    steps = [{"answer": CITIES[r], "source": ("user", "wiki")[r]} for r in range(2)]
+    path = written(tmp_path / "log.jsonl", [{"id": q, "gold": "Rome", "steps": steps} for q in range(20)])
+    assert import_recording(path, out=tmp_path / "log.parquet").rounds == 2
+
+
+def test_texts_that_nobody_calls_answers_are_asked_about(tmp_path):
+    rows = [{"task_id": q, "solution": f"x + {q % 3 + r}", "thought": str((q, r))} for q in range(9) for r in range(3)]
+    path = written(tmp_path / "log.jsonl", rows)
+    with pytest.raises(UnsettledError, match="'solution' differs") as error:
+        import_recording(path, out=tmp_path / "log.parquet")
+    assert [*error.value.choices] == ["--column answer=solution", "--column answer="]
+    said = import_recording(path, out=tmp_path / "log.parquet", columns={"answer": "solution"})
+    assert said.rounds == 3
+    assert any("--samples" in note for note in said.notes)
+    assert import_recording(path, out=tmp_path / "log.parquet", columns={"answer": ""}).rounds == 3
+    samples = import_recording(path, out=tmp_path / "log.parquet", columns={"answer": "solution"}, samples=True)
+    assert not any("follow one another" in note or "with --samples" in note for note in samples.notes)
+
+
+@pytest.mark.parametrize("name", ["trial", "sample_id"])
+def test_a_column_of_trials_may_count_samples(name, tmp_path):
+    rows = [{"id": q, name: r, "answer": CITIES[(q + r) % 4], "gold": "Oslo"} for q in range(9) for r in (1, 2)]
+    path = written(tmp_path / "log.jsonl", rows)
+    notes = import_recording(path, out=tmp_path / "log.parquet").notes
+    assert any(name in note and "--samples" in note for note in notes)
+
+
+def test_numbered_outputs_of_two_generators_are_two_runs(tmp_path):
+    rows = [
+        {"instruction": f"Do {q}.", "output_1": "a b", "generator_1": "old", "output_2": f"c {q}", "generator_2": "new"}
+        for q in range(20)
+    ]
+    path = written(tmp_path / "log.jsonl", rows)
+    summary = import_recording(path, out=tmp_path / "log.parquet")
+    assert (summary.clusters, summary.trajectories, summary.rounds) == (20, 40, 1)

@@ -15,6 +15,7 @@ from typing import Any
 
 from suffice.common.files import decoded, disk_fault, quoted, unpacked
 from suffice.common.json_text import array_items, load_json, values_in
+from suffice.common.tables import cut_list
 from suffice.errors import DataError, NotFoundError, SchemaError
 from suffice.recordings.schema import META_KEY
 
@@ -88,7 +89,7 @@ def recognise(path: str | Path, tests: _Tests, of_traces: _Tests, elsewhere: str
     for file in data_files(path):
         kinds.setdefault(_kind_of(head_of(file), tests, of_traces, elsewhere), file)
     if len(kinds) > 1:
-        several = ", ".join(f"{kind} ({file.name})" for kind, file in kinds.items())
+        several = cut_list(f"{kind} ({file.name})" for kind, file in kinds.items())
         raise SchemaError(
             f"{path} contains files of several formats: {several}; import each format from a folder of its own, or file by file"
         )

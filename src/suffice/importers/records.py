@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice.common.files import decoded, json_lines, unpacked
+from suffice.common.tables import cut_list
 from suffice.errors import DataError, SchemaError
 from suffice.importers.names import ANSWERS, IDS, is_round_name, plain_name
 from suffice.importers.recognise import data_files, head_of, is_large_array, json_array, json_document
@@ -223,7 +224,7 @@ def _listed(path: Path, value: Mapping[str, Any]) -> tuple[dict[str, Any], list[
         named = [name for name in lists if name.lower() in _CONTAINERS] if len(lists) > 1 else lists
         if len(named) != 1:
             raise SchemaError(
-                f"{path} contains several lists of records: {', '.join(lists)}; save the one with the rounds as a file of its own"
+                f"{path} contains several lists of records: {cut_list(lists)}; save the one with the rounds as a file of its own"
             )
         return scalars, value[named[0]]
     keyed = [(key, item) for key, item in value.items() if isinstance(item, dict | list)]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from suffice.common.tables import cut_list
 from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers.fields import flat, names_rounds, one_run_each, single_name
 from suffice.importers.names import ANSWERS, GOLDS, ORDER_WORDS, OUTCOME_NAMES, QUESTIONS, ROUND_WORDS, plain_name
@@ -67,7 +68,7 @@ def unfold(records: Sequence[Record], rounds: str | None, *, is_long: Callable[[
     if rounds is not None:
         if rounds not in _fields(records):
             raise SchemaError(
-                f"{records[0].where}: no field {rounds!r} (for {ROUNDS!r}); there are: {', '.join(_fields(records))}"
+                f"{records[0].where}: no field {rounds!r} (for {ROUNDS!r}); there are: {cut_list(_fields(records))}"
             )
         is_list = rounds in lists and _items_are(records, rounds, (str, int, float, bool))
         shape = _rows_of_items(records, [rounds, *(_alike(records, rounds, lists) if is_list else [])])

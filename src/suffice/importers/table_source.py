@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from suffice.common.tables import counted
+from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, SchemaError
 from suffice.importers.answer_or_gold import FEW
 from suffice.importers.grid import Grid
@@ -169,7 +169,7 @@ def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, *, first_round:
     if "round" not in plan.columns and "question_id" in plan.columns:
         raise SchemaError(
             f"{path}: there is one row for each {plan.columns['question_id']!r}, and no list or numbered columns with several rounds; "
-            f"there are: {', '.join(column_names(rows))}. If several rows are the rounds of one question, --column "
+            f"there are: {cut_list(column_names(rows))}. If several rows are the rounds of one question, --column "
             "question_id=COLUMN names it; if a field lists them, --column rounds=FIELD. A log of last answers alone has nothing "
             "to stop earlier: log the answer of every round"
         )

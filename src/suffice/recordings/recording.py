@@ -16,7 +16,7 @@ import pyarrow as pa
 from suffice.common.display import Displayed, facts_table
 from suffice.common.display.tables import Library, frame_of
 from suffice.common.files import place, reaching
-from suffice.common.tables import Table
+from suffice.common.tables import Table, cut_list
 from suffice.errors import DataError, SchemaError, UnknownSignalError, did_you_mean
 from suffice.policy.normalizers import normalizer_of
 from suffice.policy.rounds import Floats, Mask, Rounds
@@ -59,7 +59,7 @@ class Recording(Displayed):
             raise DataError("the recording has no rounds")
         for name in ("question_id", "round"):
             if name not in table.column_names:
-                raise SchemaError(f"a recording needs the column {name!r}; it has: {', '.join(table.column_names)}")
+                raise SchemaError(f"a recording needs the column {name!r}; it has: {cut_list(table.column_names)}")
         self.table = table
         self.metadata: dict[str, Any] = dict(metadata or {})
         ids, rounds = _identities(table)
@@ -157,7 +157,7 @@ class Recording(Displayed):
         if name not in self.table.column_names:
             raise UnknownSignalError(
                 f"the recording has no column {name!r}.{did_you_mean(name, self.table.column_names)} There are: "
-                f"{', '.join(sorted(self.table.column_names))}"
+                f"{cut_list(sorted(self.table.column_names))}"
             )
         return self.table.column(name)
 

@@ -17,6 +17,9 @@ CAUTION = "caution: "
 """The beginning of notes that are printed before a result: the data may not be what they were taken for."""
 
 _TIES_UP = 1 + 1e-12
+_NAME_CHARACTERS = 60
+_LISTED_CHARACTERS = 160
+"""The most characters of names that `cut_list` shows."""
 
 _LATEX_ESCAPES = str.maketrans(
     {
@@ -107,6 +110,20 @@ def counted(n: int, noun: str, plural: str = "") -> str:
     ('1 question', '1,200 questions', '2 trajectories')
     """
     return f"{n:,} {noun if n == 1 else plural or noun + 's'}"
+
+
+def cut_list(names: Iterable[str]) -> str:
+    """Join names for a message; a list too long to be read is visibly cut.
+
+    >>> cut_list(["a", "b"]), cut_list(f"column_{n}" for n in range(500))[-33:], len(cut_list(["x" * 1000]))
+    ('a, b', 'column_16, column_17 and 482 more', 60)
+    """
+    left = [*names]
+    shown: list[str] = []
+    while left and (not shown or sum(map(len, shown)) + len(left[0]) <= _LISTED_CHARACTERS):
+        name = left.pop(0)
+        shown.append(name if len(name) <= _NAME_CHARACTERS else f"{name[: _NAME_CHARACTERS - 3]}...")
+    return ", ".join(shown) + (f" and {len(left):,} more" if left else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

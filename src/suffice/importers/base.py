@@ -35,7 +35,7 @@ class ImportedRun:
         for trajectory in self.trajectories:
             if trajectory.question_id in ids:
                 raise DataError(
-                    f"question id {trajectory.question_id!r} occurs twice in this {self.source} run; each trajectory needs "
+                    f"question id {trajectory.question_id!r:.80} occurs twice in this {self.source} run; each trajectory needs "
                     "its own"
                 )
             ids.add(trajectory.question_id)

@@ -15,7 +15,7 @@ from typing import IO, Any, cast
 from suffice._version import __version__
 from suffice.common.files import check_file, replacing, write_file
 from suffice.common.results import Result
-from suffice.common.tables import Column, Table, counted
+from suffice.common.tables import Column, Table, counted, cut_list
 from suffice.errors import DataError
 from suffice.evaluation.statistics.folds import hash_places
 from suffice.importers.question_sets import CORPUS_FORM, OWN_FORM, QuestionSource, check_form, form_of, open_source
@@ -266,8 +266,8 @@ class _SourceReading:
     def notes(self) -> list[str]:
         if not self._unused:
             return []
-        listed = ", ".join(f"{name} ({n:,})" for name, n in sorted(self._unused.items()))
-        return [f"unused fields, with the number of rows that have them: {listed}"]
+        unused = cut_list(f"{name} ({n:,})" for name, n in sorted(self._unused.items()))
+        return [f"unused fields, with the number of rows that have them: {unused}"]
 
     def _question(self, row: dict[str, Any], where: str, unused: Counter[str]) -> Question:
         own = row if self._form == OWN_FORM else QUESTION_FORMS[self._form].convert(row, where)

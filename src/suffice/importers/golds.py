@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from suffice.common.tables import counted
+from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, SchemaError
 from suffice.importers.grid import gold_texts
 from suffice.importers.names import GOLDS, IDS, QUESTIONS, plain_name
@@ -74,7 +74,7 @@ def _golds(path: Path) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str,
     golds, ids, questions = called((*GOLDS, "answers", "answer")), called(IDS), called(QUESTIONS)
     if not golds or not (ids or questions):
         lacking = "ids or questions" if golds else "gold answers"
-        raise SchemaError(f"{path}: no column has {lacking}; there are: {', '.join(names)}")
+        raise SchemaError(f"{path}: no column has {lacking}; there are: {cut_list(names)}")
     return _by(records, ids, golds, str), _by(records, questions, golds, normalize_answer)
 
 

@@ -11,6 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, get_args
 
+from suffice.common.tables import cut_list
 from suffice.errors import DataError, SchemaError, did_you_mean
 from suffice.policy.metrics import METRICS
 from suffice.policy.rounds import COST_KINDS, End
@@ -63,13 +64,13 @@ class Grid:
         missing = [ours for ours in ("question_id", "round") if ours not in self.columns]
         if missing:
             raise SchemaError(
-                f"{path}: no column is mapped to {missing[0]!r}; there are: {', '.join(names)}. Name it with --column "
+                f"{path}: no column is mapped to {missing[0]!r}; there are: {cut_list(names)}. Name it with --column "
                 f"{missing[0]}=COLUMN, or the field with the list of a question's rounds with --column rounds=FIELD"
             )
         absent = [pair for pair in self.pairs() if pair[1] not in names]
         if absent:
             ours, theirs = absent[0]
-            raise SchemaError(f"{path}: no column {theirs!r} (for {ours!r}); there are: {', '.join(names)}")
+            raise SchemaError(f"{path}: no column {theirs!r} (for {ours!r}); there are: {cut_list(names)}")
         for ours in self.columns:
             if ours not in OWN_COLUMNS and not is_cost(ours) and not ours.isidentifier():
                 raise DataError(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice.common.files import file_sha256
-from suffice.common.tables import counted
+from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, MissingExtraError, NotFoundError, SchemaError, UnsettledError
 from suffice.importers.recognise import data_files
 from suffice.importers.records import file_rows
@@ -128,7 +128,7 @@ def _source_files(path: Path, split: str | None, config: str | None) -> Question
     if config not in (None, _ALL):
         files = [file for file in files if config in file.relative_to(root).parts[:-1]]
         if not files:
-            raise DataError(f"{path}: there is no folder {config!r} with such files; there are: {', '.join(shards)}")
+            raise DataError(f"{path}: there is no folder {config!r} with such files; there are: {cut_list(shards)}")
     if path.is_dir():
         _check_shards(files)
     return QuestionSource(name=str(path), split=split, config=config, files=tuple(files), only=only)
@@ -160,7 +160,7 @@ def _of_split(path: Path, root: Path, split: str | None) -> tuple[list[Path], st
         return by_split[split], split, None
     if [*by_split] == [""]:
         return by_split[""], split, split
-    raise DataError(f"{path}: there is no split {split!r}; there are: {', '.join(sorted(filter(None, by_split)))}")
+    raise DataError(f"{path}: there is no split {split!r}; there are: {cut_list(sorted(filter(None, by_split)))}")
 
 
 def _split_of(path: Path) -> str:
@@ -282,10 +282,10 @@ def form_of(source: QuestionSource) -> str:
     if not kinds and all(map(is_passage, head)):
         return CORPUS_FORM
     if not kinds:
-        listed = "; ".join(f"{name}: {form.fields}" for name, form in QUESTION_FORMS.items())
+        forms = "; ".join(f"{name}: {form.fields}" for name, form in QUESTION_FORMS.items())
         raise SchemaError(
-            f"{source.name}: the fields {', '.join(sorted({*head[0]})[:20])} are not those of a known form. Recognised are "
-            f"a question with its answers; {listed}"
+            f"{source.name}: the fields {cut_list(sorted({*head[0]}))} are not those of a known form. Recognised are "
+            f"a question with its answers; {forms}"
         )
     (names, n), *_ = kinds.most_common(1)
     if len(names) == 1 and 2 * n > kinds.total():

@@ -97,7 +97,7 @@ def recognise(path: str | Path, tests: _Tests, of_traces: _Tests, elsewhere: str
                 return recognise(unzipped(file, Path(folder)), tests, of_traces, elsewhere)
         kinds.setdefault(_kind_of(head, tests, of_traces, elsewhere), file)
     if len(kinds) > 1:
-        several = ", ".join(f"{kind} ({file.name})" for kind, file in kinds.items())
+        several = cut_list(f"{kind} ({file.name})" for kind, file in kinds.items())
         raise SchemaError(
             f"{path} contains files of several formats: {several}; import each format from a folder of its own, or file by file"
         )

@@ -264,7 +264,7 @@ def _listed(path: Path, value: Mapping[str, Any]) -> tuple[dict[str, Any], list[
         named = [name for name in lists if name.lower() in _CONTAINERS] if len(lists) > 1 else lists
         if len(named) != 1:
             raise SchemaError(
-                f"{path} contains several lists of records: {', '.join(lists)}; save the one with the rounds as a file of its own"
+                f"{path} contains several lists of records: {cut_list(lists)}; save the one with the rounds as a file of its own"
             )
         return scalars, value[named[0]]
     keyed = [(key, item) for key, item in value.items() if isinstance(item, dict | list)]

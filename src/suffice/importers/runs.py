@@ -303,14 +303,10 @@ def chosen_rows(shape: Shape, ignored: Collection[str], where: Mapping[str, str]
             (name for name in where if not any(_has(row, name, where[name]) for row in shape.rows)), next(iter(where))
         )
         values = Counter(text for row in shape.rows if (text := _text_of(row, name)) is not None)
-        listed = ", ".join(f"{value[:_LONG]!r} ({n:,})" for value, n in values.most_common(_SHOWN))
+        there = ", ".join(f"{value[:_LONG]!r} ({n:,})" for value, n in values.most_common(_SHOWN))
         raise NotFoundError(
             f"no row has the {name} {where[name]!r:.80}; "
-            + (
-                f"there are: {listed}"
-                if listed
-                else f"there is no such column, but {', '.join(column_names(shape.rows))}"[:_MUCH]
-            )
+            + (f"there are: {there}" if there else f"there is no such column, but {cut_list(column_names(shape.rows))}")
         )
 
     def kept(rows: Sequence[Record]) -> list[Record]:
@@ -325,7 +321,7 @@ def chosen_rows(shape: Shape, ignored: Collection[str], where: Mapping[str, str]
     return replace(shape, rows=kept(rows), outer=shape.outer - gone, read=read) if gone or where else shape
 
 
-_LONG, _SHOWN, _MUCH = 40, 5, 400
+_LONG, _SHOWN = 40, 5
 
 
 def _has(row: Record, name: str, value: str) -> bool:

@@ -144,7 +144,7 @@ class _Rows:
         if not usable.all():
             i = int(np.argmin(usable))
             value = self._cells(columns["round"])[i]
-            raise DataError(f"{self._rows[i].where}: round is {value!r}; expected a whole number of at least 0")
+            raise DataError(f"{self._rows[i].where}: round is {value!r:.80}; expected a whole number of at least 0")
         places: dict[str | None, int] = {}
         codes = np.array([places.setdefault(name, len(places)) for name in own], dtype=np.int64)
         order = np.lexsort((numbers, codes))
@@ -163,7 +163,9 @@ class _Rows:
         first, second = int(order[at]), int(order[at + 1])
         columns, row = self._grid.columns, self._rows[second]
         name = self._texts("question_id")[second]
-        has_it = f"{row.where}: question {name!r} has round {int(numbers[at])} already, at {self._rows[first].where}"
+        has_it = (
+            f"{row.where}: question {name!r:.80} has round {int(numbers[at])} already, at {self._rows[first].where}"
+        )
         questions = self._texts("question")
         text = columns.get("question")
         if text is not None and questions[first] != questions[second]:
@@ -240,7 +242,7 @@ class _Rows:
         values = self._texts("end")
         for value, row in zip(values, self._rows, strict=True):
             if value and value not in END_NAMES:
-                raise DataError(f"{row.where}: end is {value!r}; allowed are {', '.join(END_NAMES)}")
+                raise DataError(f"{row.where}: end is {value!r:.80}; allowed are {', '.join(END_NAMES)}")
         result += [values[start] or None for start in starts]  # type: ignore[misc]
         return result
 
@@ -252,7 +254,7 @@ class _Rows:
             if first.setdefault(q, value) != value:
                 raise DataError(
                     f"{self._where}: {row.where}: a label is the same in all rounds of a question, and {name} of question "
-                    f"{ids[q]!r} is {first[q]!r} and {value!r}; leave the column unmapped, and it is kept as it is"
+                    f"{ids[q]!r:.80} is {first[q]!r:.80} and {value!r:.80}; leave the column unmapped, and it is kept as it is"
                 )
         return [*first.values()]
 
@@ -316,7 +318,7 @@ class _Rows:
             i = next((i for i, texts_here in enumerate(own) if texts_here and not first & {*texts_here}), None)
             if i is not None:
                 message = (
-                    f"{self._rows[start + i].where}: question {ids[q]!r} has other gold answers here ({list(own[i])!r:.80}) than "
+                    f"{self._rows[start + i].where}: question {ids[q]!r:.80} has other gold answers here ({list(own[i])!r:.80}) than "
                     f"before ({golds[0]!r:.80})"
                 )
                 if differing is None:

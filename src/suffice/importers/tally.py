@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from suffice.common.tables import counted
+from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, UnsettledError
 from suffice.importers.answer_or_gold import FEW
 from suffice.importers.grid import Grid, differing_golds, is_cost
@@ -132,7 +132,7 @@ class Tally:
             )
         notes += [*self._missing_notes(plan), *plan.notes]
         if self._unmapped:
-            notes.append(f"columns that are kept as they are: {', '.join(self._unmapped)}")
+            notes.append(f"columns that are kept as they are: {cut_list(self._unmapped)}")
         if grid.ended is None and "end" not in plan.columns:
             notes.append(self._end_note())
         for name, values in self._labels.items():

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from suffice.common.tables import cut_list
 from suffice.errors import DataError
 from suffice.policy.metrics import METRICS
 from suffice.policy.rounds import Cost, End, Round
@@ -49,7 +50,7 @@ class ImportedTrajectory:
         indices = [item.index for item in self.rounds]
         if not indices or indices[0] not in (0, 1) or indices != [*range(indices[0], indices[0] + len(indices))]:
             raise DataError(
-                f"question {self.question_id!r} has the rounds {indices}; expected 0, 1, 2, ... or 1, 2, ... without gaps "
+                f"question {self.question_id!r:.80} has the rounds {cut_list(map(str, indices))}; expected 0, 1, 2, ... or 1, 2, ... without gaps "
                 "or copies"
             )
         if isinstance(self.golds, str):
@@ -60,7 +61,7 @@ class ImportedTrajectory:
             object.__setattr__(self, "metrics", tuple(score(item.answer, self.golds) for item in self.rounds))
         if len(self.metrics) != len(indices) or len(self.extras) not in (0, len(indices)):
             raise DataError(
-                f"question {self.question_id!r} has {len(indices)} rounds, {len(self.metrics)} metrics and "
+                f"question {self.question_id!r:.80} has {len(indices)} rounds, {len(self.metrics)} metrics and "
                 f"{len(self.extras)} extras; expected one of each for each round"
             )
 
@@ -108,7 +109,7 @@ def one_call() -> Cost:
 def check_unit(value: float, name: str, where: str) -> float:
     """Return a metric if it is in [0, 1] or NaN; raise a `DataError` otherwise."""
     if not (math.isnan(value) or 0 <= value <= 1):
-        raise DataError(f"{where}: {name} is {value!r}; a metric lies in [0, 1], or is empty where unknown")
+        raise DataError(f"{where}: {name} is {value!r:.80}; a metric lies in [0, 1], or is empty where unknown")
     return value
 
 

@@ -59,7 +59,7 @@ class Recording(Displayed):
             raise DataError("the recording has no rounds")
         for name in ("question_id", "round"):
             if name not in table.column_names:
-                raise SchemaError(f"a recording needs the column {name!r}; it has: {', '.join(table.column_names)}")
+                raise SchemaError(f"a recording needs the column {name!r}; it has: {cut_list(table.column_names)}")
         self.table = table
         self.metadata: dict[str, Any] = dict(metadata or {})
         ids, rounds = _identities(table)
@@ -157,7 +157,7 @@ class Recording(Displayed):
         if name not in self.table.column_names:
             raise UnknownSignalError(
                 f"the recording has no column {name!r}.{did_you_mean(name, self.table.column_names)} There are: "
-                f"{', '.join(sorted(self.table.column_names))}"
+                f"{cut_list(sorted(self.table.column_names))}"
             )
         return self.table.column(name)
 

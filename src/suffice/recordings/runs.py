@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from suffice.common.files import quoted
+from suffice.common.tables import cut_list
 from suffice.errors import ConfigMismatchError, NotFoundError, UnsettledError, did_you_mean
 from suffice.recordings.schema import column_kind
 
@@ -228,7 +229,7 @@ def keep_where(recording: RecordedColumns, wanted: Mapping[str, Any]) -> Mask:
             known = loop_labels(recording.table.schema) or recording.names("label")
             raise NotFoundError(
                 f"the recording has no column {name!r} to choose by.{did_you_mean(name, known)} Columns that tell loops apart: "
-                f"{', '.join(known) or 'none'}"
+                f"{cut_list(known) or 'none'}"
             )
         text = value_text(_number(value) if _is_number(recording, name) else value) or ""
         values = label_values(recording, name)

@@ -152,20 +152,15 @@ def import_recording(
         log_golds: For tabular files: `keep` gold answers of the log that equal its last answers, or `drop` them; None = drop
             them if `golds` is given, else ask.
         first_round: The number of the file's lowest round: 0 (the model alone) or 1; None = as the file counts.
-        ended: The reason why some questions have fewer rounds than others; None = `rule`, the loop's own stops, which
-            means that they are censored.
-        key: For traces: the attribute that names the question; `trace_id` = one question per trace.  None = the
-            conversation, else the trace.
-        samples: Whether the rounds of a question are independent samples, without an order: the answer is then found by
-            voting, and figures are means over random orders.
+        ended: The reason why some questions have fewer rounds than others; None = `rule`, the loop's own stops: censored.
+        key: For traces: the attribute that names the question, or `trace_id`; None = the conversation, else the trace.
+        samples: Whether the rounds of a question are independent samples: they vote, and figures are means over random orders.
         normalizer: Decides which answers are the same, one of `suffice.policy.normalizers.NORMALIZERS`; None = the most specific
-            one that reads all gold answers (without any, the answers), else that of question answering, unless this would merge
-            answers that differ in signs, decimal points or brackets.
+            one that reads all gold answers (without any, the answers); see docs/explanation/same-answer.md.
         where: For tabular files: only rows with these values, by the file's column: those of one model, for instance.
         file_is: For a folder or archive: what a file's name is, a `round`, a `model`, a `run` or a `question`; None = by the names.
         query: For a SQLite or DuckDB database: the query whose rows are the table; None = its only table.
-        pattern: For prose: a regular expression with named groups, of which `answer` is one, and `question`, `round` and `gold` are
-            others; a match without an answer is a heading for those that follow.
+        pattern: For prose: a regular expression with the named group `answer`, and others (`question`, `round`, `gold`).
         answer_position: For tabular files and traces: the position of the answer in a reply, or its words, such as `json:city`.
             Policies made for the recording read their replies there, too.  None = the answers are as logged.
         expected: Names of alarms that are right for this log (`suffice.importers.alarms.ALARMS`).

@@ -17,6 +17,7 @@ from typing import Any
 
 from suffice.common.files import decoded, disk_fault, quoted, unpacked
 from suffice.common.json_text import array_items, values_in
+from suffice.common.tables import cut_list
 from suffice.errors import DataError, NotFoundError, SchemaError
 from suffice.importers.literals import load_record
 from suffice.importers.sources import SQLITE, database_form, refuse_pickle, unzipped

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice.common.files import PACKED, decoded, json_lines, unpacked
+from suffice.common.tables import cut_list
 from suffice.errors import DataError, SchemaError
 from suffice.importers.literals import load_record
 from suffice.importers.names import ANSWERS, GOLDS, IDS, QUESTIONS, is_round_name, numbered, plain_name, rounds_in_order

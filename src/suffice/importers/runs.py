@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from suffice.common.tables import counted
+from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, NotFoundError, SchemaError
 from suffice.importers.grid import cell_number
 from suffice.importers.guesses import ColumnMap

@@ -16,7 +16,7 @@ import pyarrow as pa
 from suffice.common.display import Displayed, facts_table
 from suffice.common.display.tables import Library, frame_of
 from suffice.common.files import place, reaching
-from suffice.common.tables import CAUTION, Table
+from suffice.common.tables import CAUTION, Table, cut_list
 from suffice.errors import DataError, SchemaError, UnknownSignalError, did_you_mean
 from suffice.policy.normalizers import normalizer_of
 from suffice.policy.rounds import Floats, Mask, Rounds

@@ -248,7 +248,7 @@ def test_a_caution_is_repeated_before_every_verdict(tmp_path, monkeypatch):
 def test_a_preview_shows_a_question_whose_answer_changes(tmp_path):
     source = log(
         tmp_path / "log.jsonl",
-        output=lambda q, r: "It is in {}.".format(CITIES[(q + (r < 2 and q % 2)) % 5]) + " Really." * 30,
+        output=lambda q, r: f"It is in {CITIES[(q + (r < 2 and q % 2)) % 5]}." + " Really." * 30,
         completion_tokens=lambda q, r: 10 * r,
     )
     preview = imported(source, columns={"answer": "answer", "text": "output"}).preview

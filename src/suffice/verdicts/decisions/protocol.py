@@ -104,8 +104,7 @@ def decide(
         previous: An earlier advice on the same loop.  Its declaration holds, and new questions add to its evidence.
         orders: Number of random orders of independent samples over which a loss is averaged; None = 100, or 1 (the
             recorded order) if the loop's own rule stopped some questions.
-        signals: Columns that are a confidence in the answer of round 0: the loop may skip retrieval where one is high, or
-            low if the tune questions show that it falls where answers get better.
+        signals: Columns that are a confidence in the answer of round 0, so that the loop may skip retrieval.
 
     Raises:
         DataError: There is nothing to decide, a metric or cost is unknown, or an option is outside its range.

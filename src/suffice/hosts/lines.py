@@ -7,6 +7,7 @@ from pathlib import Path
 
 from suffice.errors import DataError, did_you_mean
 from suffice.policy.session import Policy
+from suffice.policy.signals import SIGNALS
 
 _PLACEHOLDER = '"policy.json"'
 
@@ -31,6 +32,19 @@ def ask(question):
     while session.decision is None:
         reply = sample(question)  # your model, at a temperature above 0
         session.observe(reply_round(session, reply))
+    return session.decision.answer, session.decision
+"""
+_GATED = """from suffice import Session
+from suffice.hosts import reply_round
+
+
+def ask(question):
+    session = Session("policy.json")
+    reply = answer(question)  # round 0: the model alone
+    session.observe(reply_round(session, reply{signals}))
+    while session.decision is None:
+        reply = answer(question, retrieve(question))  # your retrieval, one piece of evidence more each time
+        session.observe(reply_round(session, reply{unknown}))
     return session.decision.answer, session.decision
 """
 
@@ -66,10 +80,26 @@ def snippet(name: str, policy: str | Path = "policy.json") -> str:
 
 
 def own_lines(policy: Policy, path: str | Path) -> str:
-    """Return the lines to paste into a user's own loop; it draws samples if the policy counts votes."""
+    """Return the lines to paste into a user's own loop.
+
+    They draw samples if the policy counts votes, and ask the model alone first if it starts at round 0.
+    """
     from suffice.verdicts.decisions.candidates import is_vote
 
+    if policy.start_round == 0:
+        return _with_policy(_gated(policy), path)
     return _with_policy(_SAMPLES if is_vote(policy) else _DRAFTS, path)
+
+
+def _gated(policy: Policy) -> str:
+    """Return the lines of a loop with a gate at round 0, which takes the signals that nobody else measures."""
+    own = [
+        name for name in policy.signals if name != "round" and (name not in SIGNALS or SIGNALS[name].last_round == 0)
+    ]
+    given = ", ".join(f'"{name}": {name.replace(".", "_").replace("-", "_")}(question, reply)' for name in own)
+    unknown = ", ".join(f'"{name}": float("nan")' for name in own if name not in SIGNALS)
+    lines = _GATED.replace("{signals}", f", signals={{{given}}}" if own else "")
+    return lines.replace("{unknown}", f", signals={{{unknown}}}" if unknown else "")
 
 
 def _with_policy(lines: str, policy: str | Path) -> str:

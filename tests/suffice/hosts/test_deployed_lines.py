@@ -72,6 +72,32 @@ def test_own_loop_lines_stop_and_answer_as_extracted_answers_do(kind, rule, tmp_
     assert (answer, decision.stop_round, decision.reason) == ("Oslo", expected.stop_round, "rule")
 
 
+@pytest.mark.parametrize(
+    ("confidence", "expected"), [(0.9, ("Bergen", 0)), (0.1, ("Oslo", 1)), (float("nan"), ("Oslo", 1))]
+)
+def test_lines_of_a_gate_retrieve_only_without_confidence(kind, confidence, expected, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Policy(rule="sure >= 0.5", start_round=0, max_rounds=1, answer_position=POSITIONS[kind]).save("policy.json")
+    replies = iter([raw(kind, number, answer) for number, answer in enumerate(ANSWERS)])
+    retrieved = []
+    names = {
+        "answer": lambda question, evidence=None: next(replies),
+        "retrieve": lambda question: retrieved.append(question) or "evidence",
+        "sure": lambda question, reply: confidence,
+    }
+    exec(compile(own_lines(Policy.load("policy.json"), "policy.json"), "lines.py", "exec"), names)
+    answer, decision = names["ask"]("Where?")
+    assert (answer, decision.stop_round) == expected
+    assert len(retrieved) == expected[1]
+
+
+@pytest.mark.parametrize("rule", ["p_known > 0.5", "round >= 0", "answer_margin >= 0.7"])
+def test_lines_of_gates_name_only_signals_that_replies_lack(rule):
+    lines = own_lines(Policy(rule=rule, start_round=0, max_rounds=1), "policy.json")
+    assert ("p_known(question, reply)" in lines) == ("p_known" in rule)
+    assert "margin" not in lines
+
+
 @pytest.mark.parametrize("wanted", ["whole response", "text"])
 def test_a_framework_run_stops_and_answers_as_extracted_answers_do(kind, policy, wanted):
     run = QuestionRun(policy)

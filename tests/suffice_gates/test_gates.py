@@ -820,7 +820,7 @@ def test_a_report_shows_the_sweep_over_p_known_and_who_changes_sides():
         [policy_for(recording, "full")],
         settings=Settings(metrics=("contains",), baseline="fixed_k(1)", resampling=Resampling(n_resamples=50)),
     )
-    assert [found.title for found in report.cells[0].parts] == ["The gate"]
+    assert [found.title for found in report.cells[0].parts] == ["Should this loop change?", "The gate"]
     page = render_html(report)
     assert "The gate" in page
     assert "gate-transitions" in page

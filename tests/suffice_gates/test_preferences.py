@@ -286,7 +286,7 @@ def test_missing_unreadable_and_short_files_are_refused(tmp_path):
     path = tmp_path / "p.jsonl"
     with pytest.raises(DataError, match="be read"):
         read_preferences(path)
-    path.write_bytes(b"\xff\xfe")
+    path.write_bytes(b"\xff\xfa")
     with pytest.raises(DataError, match="UTF-8"):
         read_preferences(path)
     path.write_text(json.dumps(GOOD))

@@ -165,7 +165,7 @@ def test_the_fingerprint_is_json_and_tells_models_and_corpora_apart(passages):
 
 def test_without_the_extra_the_command_to_install_it_is_named(monkeypatch, passages):
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    with pytest.raises(MissingExtraError, match=r"suffice\[dense\]"):
+    with pytest.raises(MissingExtraError, match=r"\.\[dense\]"):
         DenseRetriever("any-model").rank("red", pool=passages)
 
 

@@ -148,7 +148,7 @@ def cut(text: str, most: int = _LONGEST) -> str:
     r"""Return a text on one line, cut visibly if it is long.
 
     >>> cut("to be, or\nnot to be, that is", 16)
-    'to be, or not... (11 more characters)'
+    'to be, or not... (15 more characters)'
     """
     line = " ".join(text.split())
     if len(line) <= most:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from suffice.common.tables import cut_list
 from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers.fields import flat, names_rounds, one_run_each, single_name
 from suffice.importers.names import (
@@ -78,8 +79,11 @@ def unfold(records: Sequence[Record], rounds: str | None, *, is_long: Callable[[
             return _named_rounds(records, rounds)
         if rounds in _fields(rows):
             return _reading_flat(_named_rounds(rows, rounds))
+        names = [name.strip() for name in rounds.split(",")]
+        if len(names) > 1 and {*names} <= {*_fields(rows)}:
+            return _rows_of_families(rows, {"answer": dict(enumerate(names, start=1))}, "answer", is_ordered=True)
         raise SchemaError(
-            f"{records[0].where}: no field {rounds!r} (for {ROUNDS!r}); there are: {', '.join(_fields(rows))}"
+            f"{records[0].where}: no field {rounds!r:.80} (for {ROUNDS!r}); there are: {cut_list(_fields(rows))}"
         )
     if is_long(rows):
         return _as_it_is(rows)
@@ -143,20 +147,6 @@ def _of_lists(records: Sequence[Record]) -> Shape | None:
     if len(panels) == 1:
         return replace(_rows_of_items(records, panels), is_ordered=_are_numbered(records, panels[0]))
     return None
-
-
-def _in_named_field(records: Sequence[Record], rounds: str, lists: Sequence[str]) -> Shape:
-    """Return the rounds of the field that the user names, or, of several columns, one round each."""
-    names = [name.strip() for name in rounds.split(",")]
-    if len(names) > 1 and {*names} <= {*_fields(rows := [_flat_record(item) for item in records])}:
-        return _rows_of_families(rows, {"answer": dict(enumerate(names, start=1))}, "answer", is_ordered=True)
-    if rounds not in _fields(records):
-        raise SchemaError(
-            f"{records[0].where}: no field {rounds!r} (for {ROUNDS!r}); there are: {', '.join(_fields(records))}"
-        )
-    is_list = rounds in lists and _items_are(records, rounds, (str, int, float, bool))
-    shape = _rows_of_items(records, [rounds, *(_alike(records, rounds, lists) if is_list else [])])
-    return replace(shape, is_ordered=True)
 
 
 def _as_it_is(rows: list[Record]) -> Shape:

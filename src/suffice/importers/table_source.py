@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from suffice.common.tables import counted
+from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers.answer_or_gold import FEW
 from suffice.importers.grid import Grid
@@ -38,6 +38,9 @@ from suffice.importers.tally import Tally
 from suffice.policy.rounds import End
 from suffice.policy.seen import one_name_per_text
 from suffice.policy.signals.position import AnswerPosition
+
+_LONGEST = 80
+"""The most letters of an option that a message makes up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,18 +207,18 @@ def _answer_columns(rows: Sequence[Record], plan: ColumnMap) -> str:
         for name in column_names(rows)
         if name not in used and not words.isdisjoint(re.split(r"[_.]", plain_name(name)))
     ]
-    return ",".join(names) if len(names) > 1 else "FIRST,SECOND"
+    joined = ",".join(names)
+    return joined if len(names) > 1 and len(joined) <= _LONGEST else "FIRST,SECOND"
 
 
 def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, *, first_round: int | None, ended: End | None) -> Grid:
     """Return the settings for reading the rows of a table."""
     if "round" not in plan.columns and "question_id" in plan.columns:
         raise SchemaError(
-            f"{path}: there is one row for each {plan.columns['question_id']!r}, and no list or numbered columns with several rounds; "
-            f"there are: {', '.join(column_names(rows))}. If several rows are the rounds of one question, --column "
-            f"question_id=COLUMN names it; if a field lists them, --column rounds=FIELD; if columns hold one answer each, "
-            f"--column rounds={_answer_columns(rows, plan)}. A log of last answers alone has nothing to stop earlier: log the "
-            "answer of every round"
+            f"{path}: there is one row for each {plan.columns['question_id']!r:.60}, and no list or numbered columns with several "
+            f"rounds; there are: {cut_list(column_names(rows))}. If rows are rounds of one question, --column question_id=COLUMN "
+            f"names it; for a field that lists them, --column rounds=FIELD; for a column each, --column "
+            f"rounds={_answer_columns(rows, plan)}. Last answers alone have nothing to stop"
         )
     grid = Grid(
         columns=plan.columns,

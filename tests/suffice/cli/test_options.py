@@ -35,6 +35,7 @@ FOREIGN = {
     **dict.fromkeys(("--passages", "--limit-gb"), "benchmarks.bench_index"),
     "--tiny": "benchmarks.gpu",
     "--top": "longest",
+    "--page": "benchmarks.readings",
     **dict.fromkeys(("--job-name", "--array", "--requeue", "--cpus-per-task", "--mem"), "sbatch"),
     "--source": "scripts/similar_drafts.py",
 }
@@ -112,7 +113,7 @@ def test_a_command_s_own_messages_name_its_own_options():
 def test_the_check_sees_what_does_not_exist():
     assert wrong("read with --errors replace") == ["--errors"]
     assert wrong("run `suffice record DATA --policy p.json`") == ["record --policy"]
-    assert wrong("run `suffice answer Q --policy p.json`; --no-logprobs helps") == []
+    assert wrong("run `suffice answer Q --policy p.json`; --no-questions helps") == []
     assert wrong("$ suffice paper tasr --cells c.toml\n$ suffice replay r --nosuch 3") == [
         "--nosuch",
         "replay --nosuch",

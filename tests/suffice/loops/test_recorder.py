@@ -469,9 +469,9 @@ def test_where_the_answer_is(path, tmp_path):
 
     assert answers("whole") == texts
     assert answers("rule", policy="fixed_k(9)") == texts
-    with pytest.warns(UserWarning, match="AnswerPosition"):
+    with pytest.warns(UserWarning, match="answer_position"):
         assert answers("policy", policy=Policy(rule="fixed_k(9)")) == ["Oslo", None]
-    with pytest.warns(UserWarning, match="AnswerPosition"):
+    with pytest.warns(UserWarning, match="answer_position"):
         assert answers("given", answer_position=AnswerPosition()) == ["Oslo", None]
 
 

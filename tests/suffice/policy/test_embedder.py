@@ -266,7 +266,7 @@ def test_a_model_of_sentence_transformers_reads_long_texts_in_pieces(monkeypatch
 
 def test_without_sentence_transformers_the_message_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    with pytest.raises(MissingExtraError, match=r"suffice\[dense\]"):
+    with pytest.raises(MissingExtraError, match=r"\.\[dense\]"):
         SentenceTransformersEmbedder("any").embed(["x"])
 
 

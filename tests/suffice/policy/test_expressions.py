@@ -235,7 +235,7 @@ def test_without_the_parser_the_extra_is_named(monkeypatch, tmp_path):
     (tmp_path / "s.jsonl").write_text("\n".join(lines), "utf-8")
     notes = import_recording(tmp_path / "s.jsonl", out=tmp_path / "s.parquet", samples=True).notes
     assert any("gold answers look like LaTeX" in note and "'.[math]'" in note for note in notes)
-    with pytest.raises(MissingExtraError, match=r"suffice\[math\]"):
+    with pytest.raises(MissingExtraError, match=r"\.\[math\]"):
         NORMALIZERS["math"](r"\frac{7}{9}")
     assert guess_normalizer([r"\frac{1}{2}", "x"]) == "exact"  # in question answering x^2 is x2
 

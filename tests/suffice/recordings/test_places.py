@@ -74,7 +74,7 @@ def test_a_url_that_nothing_opens_says_so(monkeypatch):
     for module in ("fsspec", "upath"):
         with monkeypatch.context() as without:
             without.setitem(sys.modules, module, None)
-            with pytest.raises(MissingExtraError, match=r"suffice\[cloud\]"):
+            with pytest.raises(MissingExtraError, match=r"\.\[cloud\]"):
                 read_recording("s3://bucket/runs")
     with pytest.raises(NotFoundError, match="memory://bucket/none.parquet"):
         read_recording("memory://bucket/none.parquet")

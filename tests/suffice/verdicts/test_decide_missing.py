@@ -146,9 +146,9 @@ def test_rows_missing_in_the_middle_are_refused(tmp_path):
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(line for line in lines if not line.startswith("question 7,2,")))
     done = cli("import", path, "-o", tmp_path / "log.parquet", "--metric-column", "score=score", "--yes")
-    assert done.code == 1
-    assert "question 7" in done.error
-    assert "without gaps" in done.error
+    assert done.code == 2
+    assert "question 7" in done.err
+    assert "without gaps" in done.err
 
 
 def test_failed_questions_stand_in_the_sentence_of_the_advice(tmp_path):

@@ -40,7 +40,10 @@ def advice_chart(figures: Iterable[CandidateFigures], trial: Trial, now: str) ->
         change, low, high = (100 * value for value in item.change)
         values = {"cost": item.spent[trial.cost], "change": change, "low": low, "high": high}
         points.append({"policy": item.policy, "state": item.state, **values})
-    x, y = axis_of("cost", COST_TITLES[trial.cost]), axis_of("change", f"change of {trial.metric}, points")
+    x, y = (
+        axis_of("cost", COST_TITLES.get(trial.cost, f"{trial.cost} per question")),
+        axis_of("change", f"change of {trial.metric}, points"),
+    )
     colours = {"now": "var(--text)", **_COLOURS}
     colour, legend = by_state("state", colours, points)
     tooltip = [

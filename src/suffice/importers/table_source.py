@@ -218,7 +218,7 @@ def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, *, first_round:
             f"{path}: there is one row for each {plan.columns['question_id']!r:.60}, and no list or numbered columns with several "
             f"rounds; there are: {cut_list(column_names(rows))}. If rows are rounds of one question, --column question_id=COLUMN "
             f"names it; for a field that lists them, --column rounds=FIELD; for a column each, --column "
-            f"rounds={_answer_columns(rows, plan)}. Last answers alone have nothing to stop"
+            f"rounds={_answer_columns(rows, plan)}. Last answers alone have nothing to stop: log every round"
         )
     grid = Grid(
         columns=plan.columns,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from suffice.common.tables import cut_list
 from suffice.errors import DataError
 from suffice.evaluation.replay import reads_round_0
 from suffice.evaluation.replay.outcomes import outcome
@@ -112,7 +113,7 @@ def _confidence(tune: Recording, name: str, *, required: bool) -> Floats:
     """Return a column at round 0, shape ``(n_questions,)``."""
     if required and (name not in tune.table.column_names or not _is_number(tune, name)):
         numeric = [other for other in tune.names("label") if _varies(tune, other)]
-        there_are = f"; those of its own that vary: {', '.join(numeric)}" if numeric else ""
+        there_are = f"; those of its own that vary: {cut_list(numeric)}" if numeric else ""
         raise DataError(f"{name!r} is not a numeric column of this recording{there_are}")
     if required and name in tune.names("metric"):
         raise DataError(f"{name!r} is a metric, which is not known when the loop decides: name a column that is")
@@ -124,7 +125,7 @@ def _thresholds(tune: Recording, metric: str, name: str, values: Floats) -> list
     """Return one rule for each threshold, in the direction that the tune questions show."""
     scores = outcome(tune, metric)[:, 0]
     both = np.isfinite(values) & np.isfinite(scores)
-    falls = both.any() and np.cov(values[both], scores[both])[0, 1] < 0 if both.sum() > 1 else False
+    falls = both.sum() > 1 and np.cov(values[both], scores[both])[0, 1] < 0
     known = values[np.isfinite(values)]
     levels = np.quantile(-known if falls else known, _SHARES, method="inverted_cdf")
     limits = sorted({float(f"{(-level if falls else level):.{_DIGITS}g}") for level in levels.tolist()})

@@ -8,7 +8,7 @@ from suffice.common import processes
 from suffice.importers import importers
 from suffice.policy import metrics
 from suffice.policy.rules import parse
-from suffice.policy.signals import base as signals
+from suffice.policy.signals import definitions as signals
 
 
 def _registries():

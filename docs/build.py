@@ -28,7 +28,7 @@ from suffice.policy.rules.named import spelled
 from suffice.recordings import BUNDLED_RECORDINGS, bundled_recording
 from suffice_papers.cbdr.world import PROCESSOR_NOTE
 from suffice_papers.semantic import given, semantic_protocol, split_drafts, tune
-from suffice_papers.semantic.tables import paper_semantic
+from suffice_papers.semantic.semantic_tables import paper_semantic
 from suffice_reader.model import SpanReaderModel
 
 DOCS = Path(__file__).resolve().parent

@@ -27,7 +27,7 @@ ROOMS = {
     "replay semantic_signals sweep cascade diagnose_stops paper_published options judged",
     "session": "session session_missing policy streaming semantics_replay replay loop loop_replay own_rules start_round "
     "cascade recorded_signals agreement",
-    "signals": "signals_answers signals_base signals_evidence signals_margins signals_text semantic_signals "
+    "signals": "signals_answers signal_definitions signals_evidence signals_margins signals_text semantic_signals "
     "semantic_scores position uncertainty recorded_signals session_missing",
     "replays": "replay semantics_replay costs prices streaming sweep agreement censored start_round statistics_replay "
     "recorded_signals calibrate choice baseline_selectors ledger",

@@ -2,15 +2,15 @@
 
 import pytest
 
-from suffice.policy.signals import base
+from suffice.policy.signals import definitions
 from tests.frameworks.acceptance import policy_file
 
 
 @pytest.fixture
 def folder(tmp_path):
     """A folder with the policy of the acceptance test; its signal is forgotten afterwards."""
-    before = dict(base._REGISTRY)
+    before = dict(definitions._REGISTRY)
     policy_file(tmp_path)
     yield tmp_path
-    base._REGISTRY.clear()
-    base._REGISTRY.update(before)
+    definitions._REGISTRY.clear()
+    definitions._REGISTRY.update(before)

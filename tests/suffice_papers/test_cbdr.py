@@ -18,10 +18,10 @@ from suffice_gates.models.transformers_model import TransformersModel
 from suffice_gates.probes import Probe
 from suffice_gates.training.probe import ProbeSettings
 from suffice_gates.training.reranker_trainer import RerankerSettings
+from suffice_papers.cbdr.cbdr_tables import paper_cbdr, published_cbdr
 from suffice_papers.cbdr.names import ALIGNED, RETRIEVER
 from suffice_papers.cbdr.plan import CbdrSettings, divide
 from suffice_papers.cbdr.run import run_cbdr
-from suffice_papers.cbdr.tables import paper_cbdr, published_cbdr
 from suffice_papers.cbdr.tiny_reranker import write_tiny_reranker
 from tests.suffice_gates.support.tiny_reranker import without_a_head
 from tests.support.cli_tools import cli

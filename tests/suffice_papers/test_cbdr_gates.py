@@ -10,9 +10,9 @@ from suffice.common.display import Chart
 from suffice.evaluation.statistics import Resampling, holm
 from suffice_gates.gates import GateEvaluation, transitions
 from suffice_gates.gates.answered import Answered, answered_recording
+from suffice_papers.cbdr.cbdr_tables import published_cbdr
 from suffice_papers.cbdr.figures import cbdr_charts
 from suffice_papers.cbdr.gates import gate_points, probe_signal
-from suffice_papers.cbdr.tables import published_cbdr
 
 N = 80
 PROBES = ((1, 5), (2, 5))

@@ -12,7 +12,7 @@ from scipy import stats
 from suffice.errors import DataError
 from suffice.evaluation.statistics import equivalence, holm, non_inferiority
 from suffice_papers.semantic.figures import BASELINE, MARGINS, FigureDifference, published_semantic
-from suffice_papers.semantic.tables import paper_semantic
+from suffice_papers.semantic.semantic_tables import paper_semantic
 from tests.support.cli_tools import cli
 from tests.support.reference import bootstrap_weights
 

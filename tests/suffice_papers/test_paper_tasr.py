@@ -29,7 +29,7 @@ from suffice_papers.tasr.figures import tasr_charts
 from suffice_papers.tasr.frontier import cell_table, figure3, macro_table
 from suffice_papers.tasr.searched import search_summary
 from suffice_papers.tasr.signal_tables import margin_figure
-from suffice_papers.tasr.tables import PARTS, paper_tasr
+from suffice_papers.tasr.tasr_tables import PARTS, paper_tasr
 from tests.support import paper
 from tests.support.cli_tools import cli
 from tests.support.reference import dominated

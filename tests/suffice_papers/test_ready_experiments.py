@@ -17,7 +17,7 @@ import pytest
 
 from suffice.importers.question_sets import _HUB_ID
 from suffice.loops.retrieval import load_questions
-from suffice_papers.cbdr.tables import published_cbdr
+from suffice_papers.cbdr.cbdr_tables import published_cbdr
 from suffice_papers.experiments import read_experiment
 from suffice_papers.experiments.checks import find_problems
 from suffice_papers.published import published_tasr

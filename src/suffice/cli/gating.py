@@ -17,8 +17,8 @@ from suffice.cli.parameters import Setting
 from suffice.common.provided import provided
 from suffice.errors import DataError
 from suffice.loops.models import Answerer, EndpointEmbedder, Gate
-from suffice.loops.models.base import has_attentions
 from suffice.loops.models.prompts import prompt as built_in_prompt
+from suffice.loops.models.protocols import has_attentions
 from suffice.loops.retrieval import Question
 from suffice.policy.embedding import Embedder
 from suffice.policy.seen import Seen

@@ -18,10 +18,10 @@ from suffice.cli.settings import DEFAULT_KEY, check_key_variable
 from suffice.common.provided import provided
 from suffice.errors import DataError
 from suffice.loops.models import PROMPTS, Answerer, ChatModel, EntailmentJudge, RequestLimits
-from suffice.loops.models.base import has_attentions
 from suffice.loops.models.limits import limits_here
 from suffice.loops.models.prompts import PAPER_PROMPTS, Prompt
 from suffice.loops.models.prompts import prompt as built_in_prompt
+from suffice.loops.models.protocols import has_attentions
 from suffice.loops.models.sentence_transformers import SentenceTransformersEmbedder
 from suffice.policy.embedding import Embedder
 from suffice.policy.signals import CRITIQUE, NEW_CONFIDENCE, SAMPLE_SPREAD, Enricher

@@ -28,8 +28,8 @@ from suffice.evaluation.replay import replay as evaluate
 from suffice.evaluation.replay.guarded import with_guarded
 from suffice.evaluation.replay.outcomes import needed_metric
 from suffice.evaluation.replay.parts import opened
+from suffice.evaluation.replay.replay_tables import replay_notes, replay_tables
 from suffice.evaluation.replay.result import COSTS
-from suffice.evaluation.replay.tables import replay_notes, replay_tables
 from suffice.evaluation.statistics import DEFAULT_INTERVAL, INTERVALS
 from suffice.policy.rules import parse_selector
 from suffice.recordings import Recording, read_recording

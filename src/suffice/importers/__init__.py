@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 from suffice.common.lazy import lazy_face
 
 if TYPE_CHECKING:
-    from suffice.importers.base import ImportedRun
     from suffice.importers.converting import Conversion, convert_questions
+    from suffice.importers.imported import ImportedRun
     from suffice.importers.importers import importer, importer_names, kind_of, recognised_by, register_importer
     from suffice.importers.importing import ImportSummary, import_recording
     from suffice.importers.question_sets import open_source

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from suffice.common.provided import by_name, load_entry
 from suffice.errors import DataError, MissingExtraError, did_you_mean
-from suffice.importers.base import ImportedRun
+from suffice.importers.imported import ImportedRun
 from suffice.importers.recognise import Head, head_of, is_archive, recognise
 from suffice.policy.signals.position import AnswerPosition
 

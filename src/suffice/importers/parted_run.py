@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from suffice.common.tables import Table
-from suffice.importers.base import ImportedRun
 from suffice.importers.columnar import embed_answers, join_golds, ordered_names, recording_part
 from suffice.importers.golds import GoldAnswers
+from suffice.importers.imported import ImportedRun
 from suffice.importers.preview import means_table
 from suffice.importers.reading import Reading
 from suffice.importers.round_columns import RoundColumns, columns_of
@@ -27,7 +27,7 @@ from suffice.importers.table_source import TableOptions, TableSource, WholeTable
 from suffice.importers.trajectories import ColumnReading
 from suffice.policy.comparisons import Comparison
 from suffice.policy.embedding import Embedder
-from suffice.policy.embedding.base import identity
+from suffice.policy.embedding.embedder import identity
 from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH
 from suffice.policy.signals import EMBEDDER
 from suffice.recordings.opened import write_tables

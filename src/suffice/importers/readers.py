@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice.errors import DataError, SufficeError
-from suffice.importers.base import ImportedRun
+from suffice.importers.imported import ImportedRun
 from suffice.importers.importers import NOT_OF_A_FORMAT, importer, is_archive_of_data, kind_of, reader_arguments
 from suffice.importers.parted_run import PartedRun, run_of_table, run_of_trajectories
 from suffice.importers.reply_answers import COLUMNS, refuse_whole_replies

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from suffice.importers.base import ImportedRun
 from suffice.importers.columnar import score_rounds
+from suffice.importers.imported import ImportedRun
 from suffice.importers.round_columns import trajectories_of
 from suffice.importers.table_source import TableOptions, WholeTable
 from suffice.policy.rounds import End

@@ -17,7 +17,7 @@ from suffice.loops.course import Course, drive, send
 from suffice.loops.gating import PendingAnswer, needed
 from suffice.loops.measuring import measure_lazily, unmeasured
 from suffice.loops.models._wire import is_cut
-from suffice.loops.models.base import Answerer
+from suffice.loops.models.protocols import Answerer
 from suffice.loops.waves import SURPLUS, Surplus, Wave
 from suffice.policy.rounds import Cost, Decision, Passage, Round, added_costs, total_cost
 from suffice.policy.seen import Seen

@@ -13,7 +13,7 @@ from suffice.errors import DataError, ModelError
 from suffice.loops.course import Call, RoundResult, Steps
 from suffice.loops.evidence import Evidence
 from suffice.loops.live import LiveLoop, check_position, fitted_of
-from suffice.loops.models.base import Answerer, Gate, Verdict, answered
+from suffice.loops.models.protocols import Answerer, Gate, Verdict, answered
 from suffice.loops.retrieval import AsyncRetriever, Retriever, identity_of, is_async, score_kind_of
 from suffice.policy.rounds import Passage, Reply, Round
 from suffice.policy.seen import Seen

@@ -12,14 +12,14 @@ import numpy as np
 
 from suffice._version import __version__
 from suffice.common.display import Displayed
-from suffice.common.display.tables import facts_table
+from suffice.common.display.table_html import facts_table
 from suffice.common.identities import aligned
 from suffice.common.provided import is_provided, provided
 from suffice.common.tables import Column, Table
 from suffice.errors import ConfigMismatchError, DataError, SufficeError
 from suffice.evaluation.replay import Price, ReplayResult, Row, outcome, replay
 from suffice.evaluation.replay.prepared import PreparedRecording
-from suffice.evaluation.replay.tables import outcomes_table, replay_notes, replay_tables
+from suffice.evaluation.replay.replay_tables import outcomes_table, replay_notes, replay_tables
 from suffice.evaluation.statistics import Resampling
 from suffice.policy.calibration import CalibrationReport
 from suffice.policy.session import Policy

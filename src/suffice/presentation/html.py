@@ -14,12 +14,12 @@ from typing import Any
 from suffice._version import __version__
 from suffice.common.display import html_table
 from suffice.common.display.chart import VENDOR, components, vendored
-from suffice.common.display.tables import style
+from suffice.common.display.table_html import style
 from suffice.common.results import jsonable
 from suffice.common.tables import Column, Table
 from suffice.evaluation.replay import ReplayResult, Row
 from suffice.evaluation.replay.charts import pareto_chart, pareto_costs, path_chart, reliability_chart, stops_chart
-from suffice.evaluation.replay.tables import (
+from suffice.evaluation.replay.replay_tables import (
     costs_table,
     differences_table,
     margin_tests_table,

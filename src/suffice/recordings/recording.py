@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from suffice.common.display import Displayed, facts_table
-from suffice.common.display.tables import Library, frame_of
+from suffice.common.display.table_html import Library, frame_of
 from suffice.common.files import place, reaching
 from suffice.common.tables import CAUTION, Table, cut_list
 from suffice.errors import DataError, SchemaError, UnknownSignalError, did_you_mean

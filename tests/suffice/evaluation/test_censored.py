@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from suffice.errors import CensoredError, UnknownSignalError
 from suffice.evaluation.replay import policy_for, replay
-from suffice.evaluation.replay.tables import stops_table
+from suffice.evaluation.replay.replay_tables import stops_table
 from suffice.evaluation.search import search
 from suffice.evaluation.statistics import Resampling
 from suffice.policy.session import stops

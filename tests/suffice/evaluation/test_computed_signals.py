@@ -13,7 +13,7 @@ from suffice.errors import UnknownSignalError
 from suffice.evaluation.search import Block, Literal, Space, search
 from suffice.evaluation.statistics import Resampling
 from suffice.policy.session import stops
-from suffice.policy.signals import base
+from suffice.policy.signals import definitions
 from suffice.recordings import Recording, read_recording, write_recording
 from suffice.recordings.computed import source_columns
 from suffice.recordings.schema import build_table
@@ -54,7 +54,7 @@ def registered():
         register_signal("count", (0, 1000), component="")(compute)
     yield
     for compute in own:
-        del base._REGISTRY[compute.__name__]
+        del definitions._REGISTRY[compute.__name__]
 
 
 def without(recording, names):

@@ -21,7 +21,7 @@ from suffice.policy.rounds import COST_KINDS
 from suffice.policy.rules import FirstOf, Never, Rule, fixed_k, parse_rule, parse_selector, signal
 from suffice.policy.session import Policy, stops
 from suffice.policy.signals import SIGNALS, Signal
-from suffice.policy.signals import base as signals_base
+from suffice.policy.signals import definitions as signal_definitions
 from suffice.recordings.recording import Recording
 from suffice.recordings.schema import build_table
 from tests.support import reference
@@ -130,7 +130,7 @@ def test_a_signal_that_looks_back_also_charges_the_round_before(monkeypatch):
         lookback=1,
         doc=".",
     )
-    monkeypatch.setitem(signals_base._REGISTRY, "gain", gain)
+    monkeypatch.setitem(signal_definitions._REGISTRY, "gain", gain)
     assert SIGNALS["gain"].lookback == 1
     recording = table_of(
         question(

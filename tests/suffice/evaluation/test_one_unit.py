@@ -8,7 +8,7 @@ import pytest
 
 from suffice.common.tables import render
 from suffice.evaluation.replay import policy_for, replay
-from suffice.evaluation.replay.tables import replay_notes, replay_tables
+from suffice.evaluation.replay.replay_tables import replay_notes, replay_tables
 from suffice.evaluation.statistics import ONE_UNIT, Resampling
 from suffice.presentation import make_report, render_html
 from suffice.recordings import Recording

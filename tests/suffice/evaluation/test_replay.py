@@ -17,8 +17,8 @@ from suffice.evaluation.replay.baselines import oracle_best, oracle_earliest, ru
 from suffice.evaluation.replay.outcomes import answers_by_stop, values_by_stop
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.replay.random_twins import random_stop
+from suffice.evaluation.replay.replay_tables import outcomes_table
 from suffice.evaluation.replay.replayer import Replayer
-from suffice.evaluation.replay.tables import outcomes_table
 from suffice.evaluation.statistics import Resampling
 from suffice.policy.rounds import Cost, Round, Rounds
 from suffice.policy.rules import Never, fixed_k, parse_rule, parse_selector, signal

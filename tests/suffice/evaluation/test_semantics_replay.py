@@ -15,7 +15,7 @@ from suffice.cli.console import number
 from suffice.common.tables import figure
 from suffice.errors import CensoredError
 from suffice.evaluation.replay import replay
-from suffice.evaluation.replay.tables import outcomes_table
+from suffice.evaluation.replay.replay_tables import outcomes_table
 from suffice.evaluation.statistics import Resampling
 from suffice.policy.rounds import COST_KINDS
 from suffice.policy.rules import FirstOf, Never, fixed_k, parse_rule, parse_selector

@@ -12,7 +12,7 @@ from statsmodels.stats.multitest import multipletests
 
 from suffice.errors import DataError
 from suffice.evaluation.replay import replay
-from suffice.evaluation.replay.tables import differences_table, margin_tests_table, outcomes_table, replay_tables
+from suffice.evaluation.replay.replay_tables import differences_table, margin_tests_table, outcomes_table, replay_tables
 from suffice.evaluation.statistics import INTERVALS, Resampling, keys_of, paired_bootstrap, permutation_tests
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording

@@ -24,7 +24,7 @@ from suffice.errors import (
 )
 from suffice.evaluation.replay import Price, ReplayResult, policy_for, replay
 from suffice.evaluation.replay.parts import FileParts
-from suffice.evaluation.replay.tables import replay_notes
+from suffice.evaluation.replay.replay_tables import replay_notes
 from suffice.evaluation.statistics import Resampling
 from suffice.policy.rules import parse_selector
 from suffice.policy.seen import Seen

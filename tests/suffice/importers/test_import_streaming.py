@@ -17,7 +17,7 @@ from suffice import import_recording
 from suffice.common.json_text import array_items, load_json
 from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers import recognise, table_parts
-from suffice.policy.signals import base, register_signal
+from suffice.policy.signals import definitions, register_signal
 from suffice.recordings import read_recording
 
 N = 60
@@ -323,7 +323,7 @@ def test_signals_of_ones_own_are_computed_in_parts(tmp_path, both):
     try:
         summary = both(write(tmp_path / "log.csv", rows()))
     finally:
-        del base._REGISTRY["own_length"]
+        del definitions._REGISTRY["own_length"]
     assert "own_length" in {item.name for item in summary.columns}
 
 

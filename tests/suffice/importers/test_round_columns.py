@@ -15,8 +15,8 @@ from suffice import Round, import_recording, read_recording
 from suffice.importers import ImportedRun, ImportedTrajectory, read_tabular, table_parts
 from suffice.importers.round_columns import columns_of, trajectories_of
 from suffice.policy.rounds import Cost
-from suffice.policy.signals import base, compute_signals, register_signal
-from tests.suffice.policy.test_signals_base import loops
+from suffice.policy.signals import compute_signals, definitions, register_signal
+from tests.suffice.policy.test_signal_definitions import loops
 
 
 def lines(path, rows):
@@ -32,7 +32,7 @@ def trajectory(name, rounds, **fields):
 def number_of_answers():
     register_signal("count", (0, 9), name="number_of_answers")(lambda rounds: len({item.answer for item in rounds}))
     yield "number_of_answers"
-    del base._REGISTRY["number_of_answers"]
+    del definitions._REGISTRY["number_of_answers"]
 
 
 @pytest.mark.usefixtures("number_of_answers")

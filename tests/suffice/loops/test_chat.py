@@ -21,9 +21,9 @@ from suffice.errors import (
     ModelError,
     ModelTimeoutError,
 )
-from suffice.loops.models.base import Answerer
 from suffice.loops.models.chat import ChatModel
 from suffice.loops.models.prompts import CONFIDENCE_FIRST, NO_CONFIDENCE, Prompt
+from suffice.loops.models.protocols import Answerer
 from suffice.policy.rounds import Passage
 from suffice.policy.signals.position import AnswerPosition
 from suffice.recordings.cache import ResponseCache

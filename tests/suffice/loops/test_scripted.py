@@ -7,7 +7,7 @@ import time
 import pytest
 
 from suffice.errors import DataError, LogprobsUnavailableError, ModelError, ModelTimeoutError
-from suffice.loops.models.base import Answerer
+from suffice.loops.models.protocols import Answerer
 from suffice.loops.models.scripted import ScriptedModel
 from suffice.policy.rounds import Cost, Passage, Reply
 

@@ -20,7 +20,7 @@ from proofs.claims import Claim, Verdict, settle
 from suffice.common.tables import render
 from suffice.policy import metrics
 from suffice.policy.rules import AllOf, FirstOf, KOf, Patience, Threshold, WeightedSum, algebra
-from suffice.policy.rules.base import Either
+from suffice.policy.rules.rule import Either
 from suffice.policy.session import Policy, Session, Stops, derived, stopping
 from suffice.policy.signals import Signal, semantic
 

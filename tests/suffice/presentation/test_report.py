@@ -22,7 +22,7 @@ from suffice.evaluation.replay import Price, policy_for, replay
 from suffice.evaluation.replay.baselines import run_policy
 from suffice.evaluation.replay.charts import pareto_chart, reliability_chart, stops_chart
 from suffice.evaluation.replay.prepared import PreparedRecording
-from suffice.evaluation.replay.tables import replay_notes, replay_tables
+from suffice.evaluation.replay.replay_tables import replay_notes, replay_tables
 from suffice.evaluation.statistics import Resampling
 from suffice.policy.calibration import calibration_report
 from suffice.policy.rules import thresholds

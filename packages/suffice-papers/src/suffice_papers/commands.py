@@ -13,9 +13,9 @@ from suffice.cli.groups import command_line
 from suffice.cli.output import Output
 from suffice.cli.parameters import Setting
 from suffice_papers.printing import FiguresOption, FormatOption, OutOption, checked_form, print_paper, stage_bar
-from suffice_papers.semantic.tables import paper_semantic
+from suffice_papers.semantic.semantic_tables import paper_semantic
 from suffice_papers.tasr.cells import TasrCell, read_cells
-from suffice_papers.tasr.tables import paper_tasr
+from suffice_papers.tasr.tasr_tables import paper_tasr
 from suffice_reader.demo.bundled import record_bundled
 
 _CORPORA = {"hotpotqa": "HotpotQA distractor", "2wiki": "2WikiMultiHopQA distractor"}

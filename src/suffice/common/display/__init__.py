@@ -6,7 +6,7 @@ from suffice.common.lazy import lazy_face
 
 if TYPE_CHECKING:
     from suffice.common.display.chart import Chart
-    from suffice.common.display.tables import Displayed, facts_table, html_table
+    from suffice.common.display.table_html import Displayed, facts_table, html_table
 
 __all__ = ["Chart", "Displayed", "facts_table", "html_table"]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Literal
 
-from suffice.common.display.tables import style
+from suffice.common.display.table_html import style
 
 Theme = Literal["light", "dark"]
 

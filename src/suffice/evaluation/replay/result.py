@@ -86,7 +86,7 @@ class ReplayResult(Evaluation):
 
     def tables(self) -> list[Table]:
         """Return the tables of outcomes, tests, costs, stops and margins."""
-        from suffice.evaluation.replay.tables import replay_tables
+        from suffice.evaluation.replay.replay_tables import replay_tables
 
         return replay_tables(self)
 

@@ -13,7 +13,7 @@ from typing import Any
 from suffice.common.files import decoded, unpacked
 from suffice.common.json_text import load_json
 from suffice.errors import DataError, SchemaError
-from suffice.importers.base import ImportedRun
+from suffice.importers.imported import ImportedRun
 from suffice.importers.importers import reads_traces, recognised_by
 from suffice.importers.recognise import Head, data_files
 from suffice.importers.traces.files import fields_of, nanoseconds, objects_in

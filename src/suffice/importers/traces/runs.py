@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice.errors import DataError
-from suffice.importers.base import ImportedRun
+from suffice.importers.imported import ImportedRun
 from suffice.importers.importers import reads_traces, recognised_by
 from suffice.importers.recognise import Head
 from suffice.importers.reply_answers import counts_of, position_note

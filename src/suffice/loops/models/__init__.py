@@ -1,7 +1,6 @@
 """Models: any OpenAI-compatible endpoint, local transformers, the embedded span reader, and a scripted double."""
 
 from suffice.loops.models._wire import Completion
-from suffice.loops.models.base import Answerer, Gate, Verdict
 from suffice.loops.models.chat import ChatModel
 from suffice.loops.models.doctor import EndpointReport, probe
 from suffice.loops.models.embeddings import EndpointEmbedder
@@ -13,6 +12,7 @@ from suffice.loops.models.prompts import (
     DraftingPrompt,
     Prompt,
 )
+from suffice.loops.models.protocols import Answerer, Gate, Verdict
 from suffice.loops.models.scripted import ScriptedModel
 from suffice.loops.models.sentence_transformers import SentenceTransformersEmbedder
 

@@ -3,15 +3,6 @@
 from __future__ import annotations
 
 from suffice.data import BUNDLED_QUESTIONS
-from suffice.loops.retrieval.base import (
-    AsyncRetriever,
-    Retriever,
-    ScoreKind,
-    identity_of,
-    is_async,
-    ranked_now,
-    score_kind_of,
-)
 from suffice.loops.retrieval.bm25 import PoolBM25
 from suffice.loops.retrieval.datasets import (
     GOLD_FIELDS,
@@ -23,6 +14,15 @@ from suffice.loops.retrieval.datasets import (
 )
 from suffice.loops.retrieval.foreign import from_callable, from_haystack, from_langchain, from_llamaindex
 from suffice.loops.retrieval.pool import InMemoryRetriever
+from suffice.loops.retrieval.retriever import (
+    AsyncRetriever,
+    Retriever,
+    ScoreKind,
+    identity_of,
+    is_async,
+    ranked_now,
+    score_kind_of,
+)
 from suffice.loops.retrieval.shares import QuestionShare, load_share
 
 __all__ = [

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from suffice.errors import DataError
-from suffice.loops.retrieval.base import ScoreKind, best_first, required_pool
+from suffice.loops.retrieval.retriever import ScoreKind, best_first, required_pool
 from suffice.loops.retrieval.tokens import TOKENS, passage_text, words
 from suffice.policy.rounds import Passage
 

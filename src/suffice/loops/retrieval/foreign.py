@@ -10,8 +10,8 @@ from itertools import islice
 from typing import Any, cast
 
 from suffice.errors import DataError
-from suffice.loops.retrieval.base import AsyncRetriever, Identity, Retriever, ScoreKind, refuse_pool
 from suffice.loops.retrieval.datasets import text_id
+from suffice.loops.retrieval.retriever import AsyncRetriever, Identity, Retriever, ScoreKind, refuse_pool
 from suffice.policy.rounds import Passage
 
 SearchFunction = Callable[[str, int | None], Iterable[Passage] | Awaitable[Iterable[Passage]]]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from suffice.loops.retrieval.base import checked_k, required_pool
+from suffice.loops.retrieval.retriever import checked_k, required_pool
 from suffice.policy.rounds import Passage
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from suffice.common.blocking import finished
-from suffice.loops.retrieval.base import AsyncRetriever, Retriever, is_async
+from suffice.loops.retrieval.retriever import AsyncRetriever, Retriever, is_async
 from suffice.policy.rounds import Cost, Passage
 from suffice.policy.signals import RETRIEVAL
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from suffice.common.provided import provided
 from suffice.errors import DataError
-from suffice.policy.embedding.base import Embedder, checked_vectors
+from suffice.policy.embedding.embedder import Embedder, checked_vectors
 from suffice.policy.normalizers import Grouping, register_normalizer
 
 MEANING_THRESHOLD = 0.8

@@ -1,7 +1,6 @@
 """Rules: predicates over rounds, and selectors among them."""
 
 from suffice.policy.rules.algebra import FirstOf, KOf, Never, Patience, Threshold, WeightedSum, signal
-from suffice.policy.rules.base import AllOf, AnyOf, Rule
 from suffice.policy.rules.named import (
     NAMED_RULES,
     NamedRule,
@@ -15,6 +14,7 @@ from suffice.policy.rules.named import (
 from suffice.policy.rules.parse import parse_rule, parse_selector, register_rule, register_selector
 from suffice.policy.rules.ranker import Ranked, Term
 from suffice.policy.rules.rethreshold import find_threshold, thresholds, with_threshold
+from suffice.policy.rules.rule import AllOf, AnyOf, Rule
 from suffice.policy.rules.selectors import SELECTORS, Selector, last_of
 from suffice.policy.rules.selectors_of_drafts import Centroid, LongestRun
 from suffice.policy.rules.selectors_of_samples import MajorityOfSamples

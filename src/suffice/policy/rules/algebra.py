@@ -13,7 +13,7 @@ import numpy as np
 
 from suffice.errors import RuleSyntaxError
 from suffice.policy.rounds import Floats, Mask, Rounds
-from suffice.policy.rules.base import Either, Members, Rule, check_rules, merge_reads
+from suffice.policy.rules.rule import Either, Members, Rule, check_rules, merge_reads
 
 _COMPARISONS: dict[str, Callable[[Any, float], Any]] = {
     ">": operator.gt,

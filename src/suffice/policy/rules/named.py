@@ -9,7 +9,7 @@ from typing import Any
 
 from suffice.errors import DataError, RuleSyntaxError
 from suffice.policy.rules.algebra import FirstOf, KOf, Patience, Threshold, signal
-from suffice.policy.rules.base import Rule
+from suffice.policy.rules.rule import Rule
 
 WINDOWS = range(2, 11)
 """The sizes of windows of early-stopping self-consistency, each with a signal of its own."""

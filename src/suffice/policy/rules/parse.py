@@ -16,8 +16,8 @@ from typing import Any, TypeVar, overload
 from suffice.common.syntax import parse_expression
 from suffice.errors import DataError, RuleSyntaxError, did_you_mean
 from suffice.policy.rules.algebra import FirstOf, KOf, Linear, Never, Patience, signal
-from suffice.policy.rules.base import CALLED, AllOf, AnyOf, Rule
 from suffice.policy.rules.named import NAMED_RULES
+from suffice.policy.rules.rule import CALLED, AllOf, AnyOf, Rule
 from suffice.policy.rules.selectors import SELECTORS, Best, MaxSignal, MedianSignal, MinSignal, Selector
 
 _COMPARISON_NODES: dict[type[ast.cmpop], str] = {ast.Gt: ">", ast.GtE: ">=", ast.Lt: "<", ast.LtE: "<="}

@@ -7,7 +7,7 @@ from typing import Any
 
 from suffice.errors import RuleSyntaxError
 from suffice.policy.rules.algebra import Threshold
-from suffice.policy.rules.base import Rule, inner_rules
+from suffice.policy.rules.rule import Rule, inner_rules
 
 
 def thresholds(rule: Rule) -> tuple[Threshold, ...]:

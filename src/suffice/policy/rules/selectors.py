@@ -15,7 +15,7 @@ from suffice.errors import DataError, RuleSyntaxError
 from suffice.policy.metrics import answer_key
 from suffice.policy.normalizers import Grouping
 from suffice.policy.rounds import Floats, Mask, Positions, Rounds
-from suffice.policy.rules.base import spelled_call
+from suffice.policy.rules.rule import spelled_call
 
 
 def _answers(rounds: Rounds) -> npt.NDArray[np.object_]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from suffice.policy.rounds import Floats, Mask, Positions, Rounds
-from suffice.policy.rules.base import Rule, check_rules
 from suffice.policy.rules.parse import parse_rule, register_selector
+from suffice.policy.rules.rule import Rule, check_rules
 from suffice.policy.rules.selectors import Selector, last_of, nearest, total
 
 DISTANCES = ("semantic_distance", *(f"semantic_distance_{back}" for back in range(2, 6)))

@@ -2,7 +2,8 @@
 
 from suffice.policy.rules.selectors_of_drafts import DISTANCES
 from suffice.policy.signals.answers import ABSTAIN_PATTERNS, abstained_by
-from suffice.policy.signals.base import (
+from suffice.policy.signals.chains import CHAIN
+from suffice.policy.signals.definitions import (
     SIGNALS,
     Signal,
     add_signal,
@@ -11,7 +12,6 @@ from suffice.policy.signals.base import (
     declare,
     register_signal,
 )
-from suffice.policy.signals.chains import CHAIN
 from suffice.policy.signals.evidence import EMBEDDING, RERANKING, RETRIEVAL  # importing a module registers its signals
 from suffice.policy.signals.from_policy import (
     CRITIC,

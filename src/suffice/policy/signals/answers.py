@@ -10,7 +10,7 @@ from functools import lru_cache
 from suffice.errors import DataError
 from suffice.policy.metrics import answer_key, f1, normalize_answer
 from suffice.policy.rounds import Round
-from suffice.policy.signals.base import register_signal
+from suffice.policy.signals.definitions import register_signal
 
 _STABLE_FROM = 2
 _COMPARED_CHARACTERS = 1000

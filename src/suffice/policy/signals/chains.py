@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from suffice.policy.signals.base import declare
+from suffice.policy.signals.definitions import declare
 
 CHAIN = "chain"
 """What a loop provides whose rounds are steps of a chain, in the terms of `Signal.needs`."""

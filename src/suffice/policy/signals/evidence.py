@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from suffice.policy.rounds import Round
-from suffice.policy.signals.base import declare, register_signal
+from suffice.policy.signals.definitions import declare, register_signal
 from suffice.policy.signals.state import top_score
 from suffice.policy.signals.text import parse_confidence
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from suffice.policy.signals.base import declare
+from suffice.policy.signals.definitions import declare
 
 WRITERS = ("generator", "writer")
 """The components that write answers: of most loops, of a drafting loop."""

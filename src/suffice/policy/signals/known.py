@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from suffice.policy.signals.base import declare
+from suffice.policy.signals.definitions import declare
 
 GATE = "gate"
 """The component that decides at round 0, before any answer: its costs are those of the decision."""

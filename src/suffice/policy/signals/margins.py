@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 
 from suffice.policy.rounds import Round, Token
-from suffice.policy.signals.base import declare, register_signal
+from suffice.policy.signals.definitions import declare, register_signal
 
 MAX_MARGIN = 30.0
 """Upper limit of margins in nats, above which bfloat16 models have no resolution."""

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from suffice.common.json_text import as_number
 from suffice.policy.rounds import Round
-from suffice.policy.signals.base import SIGNALS
+from suffice.policy.signals.definitions import SIGNALS
 
 FREE = frozenset({"", "generator", "retrieval"})
 """The components whose signals come with every round, without a call of their own."""

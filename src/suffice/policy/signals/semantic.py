@@ -18,7 +18,7 @@ from suffice.policy.metrics import EQUAL_WEIGHTS
 from suffice.policy.metrics import information_score as score_of
 from suffice.policy.rounds import Round
 from suffice.policy.rules.selectors_of_drafts import DISTANCES
-from suffice.policy.signals.base import SIGNALS, declare, register_signal
+from suffice.policy.signals.definitions import SIGNALS, declare, register_signal
 from suffice.policy.signals.from_policy import CRITIC, WRITERS
 
 EMBEDDER = "embedder"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from suffice.policy.rounds import Round, Token
-from suffice.policy.signals.base import declare, register_signal
+from suffice.policy.signals.definitions import declare, register_signal
 from suffice.policy.signals.margins import HIGHEST_LOGPROB, LOWEST_LOGPROB, known_logprobs
 
 _REST = 1e-6

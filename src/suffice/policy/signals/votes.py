@@ -18,7 +18,7 @@ import numpy.typing as npt
 from suffice.policy.normalizers import ANSWER_ID, Grouping, Normalizer
 from suffice.policy.rounds import Floats, Mask, Positions
 from suffice.policy.rules.named import DSC_WINDOW, WINDOWS
-from suffice.policy.signals.base import declare
+from suffice.policy.signals.definitions import declare
 from suffice.policy.signals.state import DIFFICULTY
 
 ALLOCATED = "allocated"

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from suffice.policy.rounds import Passage, Round
-from suffice.policy.signals.base import register_signal
+from suffice.policy.signals.definitions import register_signal
 from suffice.policy.signals.from_policy import CRITIC
 
 

@@ -8,7 +8,7 @@ from types import NoneType
 from typing import Any
 
 from suffice.common.display import Chart
-from suffice.common.display.tables import facts_table
+from suffice.common.display.table_html import facts_table
 from suffice.common.results import UNLESS_EMPTY, Result
 from suffice.common.tables import Column, Table, figure
 from suffice.errors import SchemaError

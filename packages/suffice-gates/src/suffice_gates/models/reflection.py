@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError, ModelError, NotFoundError
-from suffice.loops.models.base import Verdict
+from suffice.loops.models.protocols import Verdict
 from suffice.policy.rounds import Cost, Passage, Reply, Round
 from suffice.policy.signals import CRITIQUE, RETRIEVE, SELF_RAG
 from suffice_gates.models._transformers_passes import Prefill, greedy, prefill

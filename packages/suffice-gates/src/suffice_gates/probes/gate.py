@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from suffice.errors import DataError
-from suffice.loops.models.base import Verdict
+from suffice.loops.models.protocols import Verdict
 from suffice.policy.rounds import Cost
 from suffice.policy.seen import Seen
 from suffice.policy.signals import KNOWN

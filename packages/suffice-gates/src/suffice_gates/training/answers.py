@@ -10,7 +10,7 @@ import numpy as np
 from suffice.errors import DataError
 from suffice.evaluation.statistics import Resampling
 from suffice.loops import RetrievalLoop, record
-from suffice.loops.models.base import Answerer
+from suffice.loops.models.protocols import Answerer
 from suffice.loops.retrieval import Question, Retriever
 from suffice.policy.rounds import Floats, Mask
 from suffice.policy.session import Policy

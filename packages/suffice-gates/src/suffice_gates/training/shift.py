@@ -15,7 +15,7 @@ import numpy as np
 from suffice.common.results import Result
 from suffice.common.tables import Column, Table
 from suffice.errors import DataError
-from suffice.loops.models.base import Answerer
+from suffice.loops.models.protocols import Answerer
 from suffice.loops.retrieval import AsyncRetriever, PoolBM25, Question, Retriever
 from suffice.policy.metrics import normalize_answer
 from suffice.policy.rounds import Floats, Passage, Reply

@@ -19,9 +19,9 @@ from suffice.loops.retrieval import load_questions
 from suffice_gates.models.states import QA
 from suffice_gates.training.probe import HIDDEN, ProbeSettings
 from suffice_gates.training.reranker_trainer import RerankerSettings
+from suffice_papers.cbdr.cbdr_tables import paper_cbdr
 from suffice_papers.cbdr.plan import CbdrSettings
 from suffice_papers.cbdr.run import run_cbdr
-from suffice_papers.cbdr.tables import paper_cbdr
 from suffice_papers.printing import FiguresOption, FormatOption, OutOption, checked_form, print_paper, stage_bar
 
 _CBDR_DEFAULTS = CbdrSettings()

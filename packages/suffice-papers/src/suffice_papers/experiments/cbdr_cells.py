@@ -16,9 +16,9 @@ from suffice.common.tables import Column, Table
 from suffice.evaluation.statistics import Resampling
 from suffice.loops.models.prompts import prompt
 from suffice.loops.retrieval import Question
+from suffice_papers.cbdr.cbdr_tables import paper_cbdr
 from suffice_papers.cbdr.plan import CbdrSettings, divide
 from suffice_papers.cbdr.run import CbdrRun, run_cbdr
-from suffice_papers.cbdr.tables import paper_cbdr
 from suffice_papers.experiments.building import content_of, stated_options
 from suffice_papers.experiments.plan import Experiment
 from suffice_papers.experiments.stages import CellFolder, StageOutcome, json_of

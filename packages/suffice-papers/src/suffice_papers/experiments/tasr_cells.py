@@ -24,7 +24,7 @@ from suffice_papers.experiments.variance import RunValues, Shown, runs_tables
 from suffice_papers.paper import NOT_MADE, Paper, not_made_table
 from suffice_papers.tasr.cells import CellRuns, TasrCell, load_cell
 from suffice_papers.tasr.frontier import tasr_figures
-from suffice_papers.tasr.tables import paper_of_cells
+from suffice_papers.tasr.tasr_tables import paper_of_cells
 
 
 def evaluate_tasr(folder: CellFolder) -> None:

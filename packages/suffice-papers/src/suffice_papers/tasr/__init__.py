@@ -2,6 +2,6 @@
 
 from suffice_papers.tasr.cells import TasrCell, read_cells
 from suffice_papers.tasr.importer import read_tasr
-from suffice_papers.tasr.tables import paper_tasr
+from suffice_papers.tasr.tasr_tables import paper_tasr
 
 __all__ = ["TasrCell", "paper_tasr", "read_cells", "read_tasr"]

@@ -10,7 +10,8 @@ from typing import Any, Protocol
 from suffice.common.blocking import finished
 from suffice.common.json_text import number_from_json, number_to_json
 from suffice.errors import DataError, SchemaError
-from suffice.loops.retrieval.base import (
+from suffice.loops.retrieval.ranking import RankedPassages, costed_ranking, is_pinned
+from suffice.loops.retrieval.retriever import (
     AsyncRetriever,
     Identity,
     Retriever,
@@ -19,7 +20,6 @@ from suffice.loops.retrieval.base import (
     is_async,
     score_kind_of,
 )
-from suffice.loops.retrieval.ranking import RankedPassages, costed_ranking, is_pinned
 from suffice.policy.rounds import Cost, Passage
 from suffice.policy.seen import Seen
 from suffice_retrieval.indexes.corpus_bm25 import passages_hash

@@ -15,11 +15,11 @@ from suffice.loops.course import Call, RoundResult, Steps
 from suffice.loops.evidence import distinct_passages
 from suffice.loops.live import LiveLoop, check_position, fitted_of
 from suffice.loops.models._wire import Completion, is_cut
-from suffice.loops.models.base import Answerer, answered, has_attentions
 from suffice.loops.models.prompts import Message
+from suffice.loops.models.protocols import Answerer, answered, has_attentions
 from suffice.loops.retrieval import AsyncRetriever, Retriever, identity_of, is_async, score_kind_of
-from suffice.loops.retrieval.base import required_pool
 from suffice.loops.retrieval.ranking import costed_ranking
+from suffice.loops.retrieval.retriever import required_pool
 from suffice.loops.retrieval_loop import RetrievalLoop
 from suffice.policy.rounds import Cost, Passage, Reply, Round, Token, added_costs
 from suffice.policy.rules import Never

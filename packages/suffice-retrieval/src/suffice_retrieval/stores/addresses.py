@@ -8,9 +8,9 @@ from typing import Any
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from suffice.errors import DataError, did_you_mean
-from suffice_retrieval.stores.base import Store
 from suffice_retrieval.stores.kinds import COMMON, StoreAddress, StoreKind, boolean, store_kind, store_names
 from suffice_retrieval.stores.records import QuestionEmbedder
+from suffice_retrieval.stores.store import Store
 
 _SCHEME = re.compile(r"([a-z][\w-]*)(?:\+(\w+))?://", re.IGNORECASE)
 _SECRET_NAME = re.compile(r"pass|key|secret|token", re.IGNORECASE)

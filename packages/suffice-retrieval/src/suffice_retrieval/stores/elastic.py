@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError, ModelTimeoutError, SufficeError
-from suffice_retrieval.stores.base import Store
 from suffice_retrieval.stores.checks import checked_choice, no_passage
 from suffice_retrieval.stores.filters import Condition
 from suffice_retrieval.stores.kinds import Parameter, StoreAddress, StoreKind
 from suffice_retrieval.stores.records import Content, Fields, Hit, StoreOptions
+from suffice_retrieval.stores.store import Store
 
 if TYPE_CHECKING:
     from elasticsearch import AsyncElasticsearch

@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, unquote
 
 from suffice.common.provided import load_entry
 from suffice.errors import DataError
-from suffice_retrieval.stores.base import Store
+from suffice_retrieval.stores.store import Store
 
 STORES = "suffice.stores"
 """The group of entry points; each has the scheme of an address and the `StoreKind` that opens it."""

@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError, SufficeError
-from suffice.loops.retrieval.base import ScoreKind
-from suffice_retrieval.stores.base import Store
+from suffice.loops.retrieval.retriever import ScoreKind
 from suffice_retrieval.stores.checks import checked_choice, no_passage, not_among, require_folder
 from suffice_retrieval.stores.filters import SQL_BOUNDS, Condition, Scalar
 from suffice_retrieval.stores.kinds import StoreAddress, StoreKind, boolean
 from suffice_retrieval.stores.records import SCORE_OF, Content, Distance, Fields, Hit, StoreOptions
+from suffice_retrieval.stores.store import Store
 
 if TYPE_CHECKING:
     from lancedb import AsyncConnection, AsyncTable

@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import AuthenticationFailedError, DataError, SufficeError
-from suffice.loops.retrieval.base import ScoreKind
-from suffice_retrieval.stores.base import Store
+from suffice.loops.retrieval.retriever import ScoreKind
 from suffice_retrieval.stores.checks import checked_choice, no_passage, not_among
 from suffice_retrieval.stores.filters import SQL_BOUNDS
 from suffice_retrieval.stores.kinds import StoreAddress, StoreKind, boolean
@@ -24,6 +23,7 @@ from suffice_retrieval.stores.postgres_connections import (
     quoted_name,
 )
 from suffice_retrieval.stores.records import SCORE_OF, Content, Distance, Fields, Hit, StoreOptions
+from suffice_retrieval.stores.store import Store
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection

@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import AuthenticationFailedError, DataError, SufficeError
-from suffice.loops.retrieval.base import ScoreKind
-from suffice_retrieval.stores.base import Store
+from suffice.loops.retrieval.retriever import ScoreKind
 from suffice_retrieval.stores.checks import no_passage, not_among, require_folder
 from suffice_retrieval.stores.filters import Condition
 from suffice_retrieval.stores.kinds import StoreAddress, StoreKind, boolean
 from suffice_retrieval.stores.records import Content, Fields, Hit, StoreOptions
+from suffice_retrieval.stores.store import Store
 
 if TYPE_CHECKING:
     from qdrant_client import AsyncQdrantClient, models

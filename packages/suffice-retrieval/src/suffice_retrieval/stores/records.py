@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict
 
-from suffice.loops.retrieval.base import Identity, ScoreKind
+from suffice.loops.retrieval.retriever import Identity, ScoreKind
 from suffice.policy.embedding import Embedder
 from suffice_retrieval.indexes.dense import DenseRetriever
 

@@ -29,10 +29,10 @@ from suffice.errors import (
     ModelTimeoutError,
     SufficeError,
 )
-from suffice.loops.retrieval.base import Identity, ScoreKind, checked_k, refuse_pool
 from suffice.loops.retrieval.ranking import RankedPassages
+from suffice.loops.retrieval.retriever import Identity, ScoreKind, checked_k, refuse_pool
 from suffice.policy.embedding import identity
-from suffice.policy.embedding.base import checked_vectors
+from suffice.policy.embedding.embedder import checked_vectors
 from suffice.policy.rounds import Cost, Passage
 from suffice.policy.signals import EMBEDDING, RETRIEVAL
 from suffice_retrieval.indexes.dense import DenseRetriever

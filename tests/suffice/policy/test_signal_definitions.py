@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from suffice.errors import DataError, UnknownSignalError
 from suffice.policy.rounds import Cost, Passage, Round, Token
-from suffice.policy.signals import SIGNALS, Idf, Signal, ZScore, add_signal, base, clean_column, compute_signals
+from suffice.policy.signals import SIGNALS, Idf, Signal, ZScore, add_signal, clean_column, compute_signals, definitions
 
 STATE = {"overlap": Idf.fit(["a b", "b c"]), "top_score_z": ZScore(1.0, 2.0)}
 
@@ -239,7 +239,7 @@ def test_signals_of_no_round_are_refused():
 
 
 def test_a_registered_signal_is_computed_like_any_other(monkeypatch):
-    monkeypatch.setattr(base, "_REGISTRY", dict(base._REGISTRY))
+    monkeypatch.setattr(definitions, "_REGISTRY", dict(definitions._REGISTRY))
     mine = Signal(
         name="shouting",
         compute=lambda rounds: float((rounds[-1].answer or "").isupper()),
@@ -254,9 +254,9 @@ def test_a_registered_signal_is_computed_like_any_other(monkeypatch):
 
 
 def test_a_decorated_function_is_a_signal_named_and_described_by_itself(monkeypatch):
-    monkeypatch.setattr(base, "_REGISTRY", dict(base._REGISTRY))
+    monkeypatch.setattr(definitions, "_REGISTRY", dict(definitions._REGISTRY))
 
-    @base.register_signal("bool", (0, 1), "passages", first_round=1)
+    @definitions.register_signal("bool", (0, 1), "passages", first_round=1)
     def shouting(rounds):
         """Shouts.
 
@@ -264,7 +264,7 @@ def test_a_decorated_function_is_a_signal_named_and_described_by_itself(monkeypa
         """
         return float((rounds[-1].answer or "").isupper())
 
-    assert base._REGISTRY["shouting"] == Signal(
+    assert definitions._REGISTRY["shouting"] == Signal(
         name="shouting",
         compute=shouting,
         range=(0, 1),
@@ -274,7 +274,7 @@ def test_a_decorated_function_is_a_signal_named_and_described_by_itself(monkeypa
         doc="Shouts.",
     )
     with pytest.raises(DataError, match="'shouting'"):
-        base.register_signal("bool", (0, 1))(shouting)
+        definitions.register_signal("bool", (0, 1))(shouting)
 
 
 def test_a_signal_s_name_can_be_spelled_in_a_rule():

@@ -107,7 +107,7 @@ def paper_of_cells(
     report("done", len(PARTS), len(PARTS))
     facts = (
         ("paper", f"{published.title} (arXiv {published.arxiv})"),
-        ("command", command or "suffice_papers.tasr.tables.paper_tasr"),
+        ("command", command or "suffice_papers.tasr.tasr_tables.paper_tasr"),
         ("draws", f"{resampling.n_resamples:,}, seed {resampling.seed}, {100 * resampling.level:g} % intervals"),
     )
     missing = not_made_table(not_made)

@@ -56,7 +56,7 @@ __all__ = [
 __getattr__, __dir__ = lazy_face(
     __name__,
     {
-        "base": ("ImportedRun",),
+        "imported": ("ImportedRun",),
         "converting": ("Conversion", "convert_questions"),
         "importers": ("importer", "importer_names", "kind_of", "recognised_by", "register_importer"),
         "importing": ("ImportSummary", "import_recording"),

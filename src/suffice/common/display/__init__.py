@@ -14,6 +14,6 @@ __getattr__, __dir__ = lazy_face(
     __name__,
     {
         "chart": ("Chart",),
-        "tables": ("Displayed", "facts_table", "html_table"),
+        "table_html": ("Displayed", "facts_table", "html_table"),
     },
 )

@@ -114,8 +114,8 @@ __all__ = [
 ]
 
 
-_PROVIDED = ("SpanReaderModel",)
-"""Names of other distributions that users know by this one: there if the distribution is installed."""
+_PROVIDED = {"SpanReaderModel": "reader.SpanReaderModel"}
+"""Components of other distributions that users know by a name of this one: there if the distribution is installed."""
 
 
 _lazy, __dir__ = lazy_face(
@@ -143,5 +143,5 @@ def __getattr__(name: str) -> Any:
     if name in _PROVIDED:
         from suffice.common.provided import provided
 
-        return provided(name)
+        return provided(_PROVIDED[name])
     return _lazy(name)

@@ -83,7 +83,7 @@ def answer(
         policy=decides,
         enrichers=(*signals.enrichers(answering, local.device), *signals.own(answerer)),
     )
-    shown = provided("shown_corpus")(retrieval.corpus)
+    shown = provided("retrieval.shown_corpus")(retrieval.corpus)
     dense = "" if retrieval.dense is None else f" --dense {quoted(retrieval.dense)}"
     show_live(
         loop,

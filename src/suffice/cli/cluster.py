@@ -202,7 +202,7 @@ def _needs(context: typer.Context, words: Sequence[str], out: Path, marker: Path
     values = [word.partition("=")[2] if before == "--set" else word for before, word in pairwise(["", *words])]
     named = [word for word in dict.fromkeys(values) if word not in changing]
     keys = [str(value) for name, value in context.params.items() if name.endswith("api_key_env") and value is not None]
-    keys += [name for word in values for name in provided("store_variables")(word)]
+    keys += [name for word in values for name in provided("retrieval.store_variables")(word)]
     return Needs(
         folder=str(Path.cwd()),
         files={word: Path(word).stat().st_size for word in named if _is_path(word) and Path(word).is_file()},

@@ -57,7 +57,7 @@ def convert_command(
     if name == CORPUS_FORM:
         if sample is not None or splits is not None:
             raise BadParameter("a corpus has no questions to draw", param_hint="--sample")
-        corpus = provided("convert_corpus")(origin, out)
+        corpus = provided("retrieval.convert_corpus")(origin, out)
         output.show(corpus.to_dict(), _corpus_screen(corpus))
         return
     conversion = convert_questions(

@@ -93,7 +93,7 @@ def draft_command(
     else:
         decides = options.load_policy(policy)
     panels = judge.panels(writer)
-    passages = [] if contexts is None else list(provided("read_corpus")(contexts))
+    passages = [] if contexts is None else list(provided("retrieval.read_corpus")(contexts))
     if not passages:
         require_contexts(panels, "give --contexts")
     show_live(drafting_loop(decides, writer, critic, panels), question, passages, output=output, then=_THEN)

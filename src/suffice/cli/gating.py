@@ -57,7 +57,7 @@ class GateOptions:
     @cached_property
     def probe(self) -> Any:
         """The probe, if the gate is a probe; else None."""
-        return None if self.gate is None or self.reflects or self._is_classifier else provided("Probe").load(self.gate)
+        return None if self.gate is None or self.reflects or self._is_classifier else provided("gates.Probe").load(self.gate)
 
     @property
     def reflects(self) -> bool:
@@ -66,13 +66,13 @@ class GateOptions:
 
     @cached_property
     def _is_classifier(self) -> bool:
-        return bool(provided("is_complexity_gate")(self.gate or Path()))
+        return bool(provided("gates.is_complexity_gate")(self.gate or Path()))
 
     @property
     def reads_with(self) -> str | None:
         """The model that reads the question, for its price; None without a gate."""
         if self.gate is not None and self._is_classifier:
-            return str(provided("read_complexity_card")(self.gate)["encoder"]["id"])
+            return str(provided("gates.read_complexity_card")(self.gate)["encoder"]["id"])
         return None if self.probe is None else self.probe.card.model
 
     @property
@@ -94,11 +94,11 @@ class GateOptions:
         if self.gate is not None and self._is_classifier:
             if self.gate_base_url is not None:
                 raise DataError("a classifier of questions reads them with a sentence encoder: leave out gate-base-url")
-            return provided("ComplexityGate").load(
+            return provided("gates.ComplexityGate").load(
                 self.gate, encoder_of(self.gate_model or str(self.reads_with), run.device)
             )
         if self.probe is not None:
-            return provided("ProbeGate")(self.probe, self._source(self.probe, answerer, answering, run))
+            return provided("gates.ProbeGate")(self.probe, self._source(self.probe, answerer, answering, run))
         if self.gate_model is not None or self.gate_base_url is not None:
             raise DataError("gate-model and gate-base-url say what reads questions for a gate: give --gate, too")
         return None
@@ -109,14 +109,14 @@ class GateOptions:
             raise DataError("--gate self-rag reads the answering model itself: leave out gate-model and gate-base-url")
         if not has_attentions(answerer):
             raise DataError("--gate self-rag reads tokens of a model that runs here: answer with --local")
-        return provided("ReflectionGate")(answerer)
+        return provided("gates.ReflectionGate")(answerer)
 
     def _source(self, probe: Any, answerer: Answerer, answering: models.Examined, run: LocalRun) -> Any:
         """Return the model whose hidden states the probe was fitted on."""
         card, model, prompt = probe.card, self.gate_model, built_in_prompt(answering.prompt)
         kind = card.pinned.get("kind")
         if kind == "encoder states":
-            return provided("EncoderStates")(encoder_of(model or card.model, run.device))
+            return provided("gates.EncoderStates")(encoder_of(model or card.model, run.device))
         if kind == "endpoint states":
             if self.gate_base_url is None:
                 raise DataError("the probe reads states from an embeddings endpoint: give --set gate-base-url=URL")
@@ -129,7 +129,7 @@ class GateOptions:
                 ),  # as in the requests for the states that the probe was fitted on
                 limits=answering.limits,
             )
-            return provided("EndpointStates")(at_endpoint, prompt=prompt, template=str(card.pinned.get("template")))
+            return provided("gates.EndpointStates")(at_endpoint, prompt=prompt, template=str(card.pinned.get("template")))
         if model is not None:
             is_main = not has_attentions(answerer)
             return run.open(model, prompt, layers=(card.layer or 0,), is_main=is_main)
@@ -157,7 +157,7 @@ def require_used(
 
 def encoder_of(name: str, device: str | None = None) -> Embedder:
     """Return the sentence encoder that a gate uses to read questions."""
-    packaged = provided("MiniLM")()
+    packaged = provided("reader.MiniLM")()
     embedder = packaged if name in ("minilm", packaged.id) else models.build_embedder(name, device)
     if embedder is None:
         raise DataError("the gate needs an encoder, not 'none': name the one that it was fitted on")

@@ -63,7 +63,7 @@ class LocalRun:
             **json_object(self.template_args, "template-args"),
             **settings.pop("chat_template_kwargs", {}),
         }
-        return provided("TransformersModel")(
+        return provided("gates.TransformersModel")(
             name,
             prompt=prompt,
             batch_size=self.batch_size,

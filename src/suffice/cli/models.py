@@ -203,7 +203,7 @@ class Examined(Endpoint):
                     "the embedded span reader has no request and no reply to read: leave out "
                     f"{'extra-body' if body else 'answer-position'}, or give --base-url"
                 )
-            return provided("SpanReaderModel")()
+            return provided("reader.SpanReaderModel")()
         return self.chat(
             prompt=prompt,
             position=position,
@@ -351,15 +351,15 @@ class Signals(Judge):
 
 
 def _spread(model: Any) -> Enricher:
-    return provided("SampleSpread")(model)
+    return provided("gates.SampleSpread")(model)
 
 
 def _critique(model: Any) -> Enricher:
-    return provided("SelfCritique")(model)
+    return provided("gates.SelfCritique")(model)
 
 
 def _monitor(model: Any) -> Enricher:
-    return provided("ConfidenceMonitor")(model, provided("fit_directions")(model)[0])
+    return provided("gates.ConfidenceMonitor")(model, provided("gates.fit_directions")(model)[0])
 
 
 OWN_SIGNALS: Mapping[str, Callable[[Any], Enricher]] = {
@@ -405,7 +405,7 @@ def build_embedder(name: str, device: str | None = None) -> Embedder | None:
     if name == "none":
         return None
     if name == "minilm":
-        return provided("MiniLM")()
+        return provided("reader.MiniLM")()
     model, revision = hub_name(name)
     return SentenceTransformersEmbedder(model, revision=revision, device=device)
 
@@ -413,4 +413,4 @@ def build_embedder(name: str, device: str | None = None) -> Embedder | None:
 def cross_encoder(name: str, device: str | None = None) -> Any:
     """Return the cross-encoder of a folder, `ID` or `ID@REVISION`."""
     model, revision = hub_name(name)
-    return provided("CrossEncoderScorer")(model, revision=revision, device=device)
+    return provided("gates.CrossEncoderScorer")(model, revision=revision, device=device)

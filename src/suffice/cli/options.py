@@ -312,21 +312,21 @@ class Search(PassageEncoder):
         from suffice.loops.retrieval import PoolBM25
 
         more = self.of_dense()
-        if self.corpus is not None and provided("is_engine")(self.corpus):
+        if self.corpus is not None and provided("retrieval.is_engine")(self.corpus):
             settings = {} if self.dense is None else self.settings(self.dense, device)
-            return provided("open_engine")(self.corpus, self.dense, settings, more)
+            return provided("retrieval.open_engine")(self.corpus, self.dense, settings, more)
         if self.dense is None:
             if self.corpus is None:
                 return PoolBM25()
-            if provided("is_dense_index")(Path(self.corpus)):
+            if provided("retrieval.is_dense_index")(Path(self.corpus)):
                 raise DataError(f"{self.corpus} is an index of vectors: name the model that encoded them with --dense")
             with progress_bar(f"indexing {self.corpus}", quiet=False) as progress:
-                return provided("open_corpus")(self.corpus, on_progress=progress)
+                return provided("retrieval.open_corpus")(self.corpus, on_progress=progress)
         settings = self.settings(self.dense, device)
         if self.corpus is None:
-            return provided("DenseRetriever")(**settings)
+            return provided("retrieval.DenseRetriever")(**settings)
         with progress_bar(f"indexing {self.corpus}", quiet=False) as progress:
-            return provided("open_dense")(self.corpus, **settings, on_progress=progress)
+            return provided("retrieval.open_dense")(self.corpus, **settings, on_progress=progress)
 
     def settings(self, model: str, device: str | None) -> dict[str, Any]:
         """Return the arguments of `DenseRetriever`."""
@@ -367,7 +367,7 @@ class Retrieval(Search):
 
         ranked = super().retriever(device)
         if self.reranker is not None:
-            ranked = provided("Reranked")(ranked, cross_encoder(self.reranker, device), candidates=self.candidates)
+            ranked = provided("gates.Reranked")(ranked, cross_encoder(self.reranker, device), candidates=self.candidates)
         if cache is None or (self.corpus is None and not self.runs_models):
             return ranked
         if not is_pinned(ranked):
@@ -378,7 +378,7 @@ class Retrieval(Search):
             return ranked
         from suffice.recordings import ResponseCache
 
-        return provided("CachedRetriever")(ranked, ResponseCache(cache))
+        return provided("retrieval.CachedRetriever")(ranked, ResponseCache(cache))
 
     @property
     def runs_models(self) -> bool:

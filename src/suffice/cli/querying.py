@@ -32,7 +32,7 @@ class LoopOptions:
     @cached_property
     def method(self) -> Any:
         """The method that retrieves step by step; None for retrieving once."""
-        return None if self.loop is None else provided("parse_method")(self.loop)
+        return None if self.loop is None else provided("retrieval.parse_method")(self.loop)
 
     @property
     def needs(self) -> frozenset[str]:
@@ -45,4 +45,4 @@ class LoopOptions:
             return RetrievalLoop(model=model, gate=gate, **parts)
         if gate is not None:
             raise DataError(f"--loop {self.method.name} decides itself when to retrieve: leave out the gate")
-        return provided("QueryLoop")(method=self.method, model=model, **parts)
+        return provided("retrieval.QueryLoop")(method=self.method, model=model, **parts)

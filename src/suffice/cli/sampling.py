@@ -194,7 +194,7 @@ def sample_command(
     )
     if policy is None:  # a prefilled prompt has another position than the policy's default
         decides = replace(decides, answer_position=chats[0].position)
-    passages = [] if contexts is None else list(provided("read_corpus")(contexts))
+    passages = [] if contexts is None else list(provided("retrieval.read_corpus")(contexts))
     loop = sampling.loop(sampled, chats, decides)
     show_live(
         loop, question, passages, output=output, then="suffice sample record DATASET -o samples.parquet --model M"

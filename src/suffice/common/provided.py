@@ -17,49 +17,6 @@ from suffice.errors import DataError, MissingExtraError, SufficeError
 PROVIDES = "suffice.provides"
 """The group of entry points."""
 
-PROVIDERS = {
-    "suffice-gates": (
-        "ComplexityGate",
-        "ConfidenceMonitor",
-        "CrossEncoderScorer",
-        "EncoderStates",
-        "EndpointStates",
-        "Probe",
-        "ProbeGate",
-        "ReflectionGate",
-        "Reranked",
-        "SampleSpread",
-        "SelfCritique",
-        "TransformersModel",
-        "dragin_query",
-        "fit_directions",
-        "gate_part",
-        "is_complexity_gate",
-        "read_complexity_card",
-    ),
-    "suffice-reader": ("MiniLM", "SpanReaderModel"),
-    "suffice-retrieval": (
-        "CHAIN_METHODS",
-        "CachedRetriever",
-        "DenseRetriever",
-        "QueryLoop",
-        "convert_corpus",
-        "is_dense_index",
-        "is_engine",
-        "is_store_address",
-        "open_corpus",
-        "open_dense",
-        "open_engine",
-        "open_store",
-        "parse_method",
-        "read_corpus",
-        "shown_corpus",
-        "store_variables",
-    ),
-}
-"""The components of this project's distributions; any other distribution may provide more."""
-
-
 DISTRIBUTIONS = ("suffice-gates", "suffice-papers", "suffice-reader", "suffice-retrieval", "suffice-server")
 """Names, as pip knows them, of the packages beside the main one."""
 
@@ -132,7 +89,8 @@ def provided(name: str) -> Any:
     """Load a component that another distribution provides.
 
     Args:
-        name: The component's entry point in the group `suffice.provides`.
+        name: The component's entry point in the group `suffice.provides`.  It begins with the last word of the distribution
+            that this project provides it in, which a user can then be told to install: `reader.MiniLM`.
 
     Raises:
         MissingExtraError: The distribution that provides it is not installed.
@@ -141,5 +99,5 @@ def provided(name: str) -> Any:
     entries = _provided().get(name)
     if entries is not None:
         return load_entry(entries, f"the component {name!r}")
-    distribution = next((one for one, names in PROVIDERS.items() if name in names), "another distribution")
-    raise MissingExtraError(name, distribution=distribution)
+    distribution, _, component = name.partition(".")
+    raise MissingExtraError(component, distribution=f"suffice-{distribution}")

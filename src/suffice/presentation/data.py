@@ -373,8 +373,8 @@ def _report_cell(
     except SufficeError as error:
         notes.append(f"no advice on the loop itself: {error}")
     gates: tuple[ReportPart, ...] = ()
-    if is_provided("gate_part"):
-        gates = provided("gate_part")(prepared.recording, result.metrics, resampling=resampling, margin=margin)
+    if is_provided("gates.gate_part"):
+        gates = provided("gates.gate_part")(prepared.recording, result.metrics, resampling=resampling, margin=margin)
     elif KNOWN in prepared.recording.table.column_names:
         notes.append(f"no part about the gate: it reads {KNOWN}, and suffice-gates is not installed")
     return ReportCell(

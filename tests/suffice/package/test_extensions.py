@@ -328,9 +328,9 @@ def test_a_command_that_cannot_be_used_is_one_line(site, packages, words, named)
 
 
 def test_a_component_of_another_version_is_refused(site):
-    install(site, "suffice-reader", "0.0.1", provides={"MiniLM": "test_ext_shop:read"})
+    install(site, "suffice-reader", "0.0.1", provides={"reader.MiniLM": "test_ext_shop:read"})
     with pytest.raises(DataError, match=r"0\.0\.1"):
-        provided("MiniLM")
+        provided("reader.MiniLM")
 
 
 def test_a_component_of_two_packages_is_refused(site):

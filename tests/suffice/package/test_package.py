@@ -21,7 +21,7 @@ from scripts.version import versions
 import suffice
 from suffice.cli.tree import TREE
 from suffice.common import provided as provided_module
-from suffice.common.provided import PROVIDERS, PROVIDES, provided
+from suffice.common.provided import PROVIDES, provided
 from suffice.errors import MissingExtraError, NotFittedError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -412,18 +412,29 @@ def test_a_distribution_pins_those_that_it_needs():
     assert all(item.endswith(f"=={suffice.__version__}") for item in pins)
 
 
-def test_what_the_main_package_needs_is_provided_by_the_named_package():
-    for distribution, names in PROVIDERS.items():
-        provides = PROJECTS[distribution]["entry-points"][PROVIDES]
-        assert set(names) == set(provides), distribution
-        for name in names:
-            assert provided(name) is not None
+def test_what_is_asked_for_by_name_is_provided_by_the_named_package():
+    asked = {
+        node.args[0].value
+        for source in SOURCES.values()
+        for path in source.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "provided" and isinstance(node.args[0], ast.Constant)
+    } | set(suffice._PROVIDED.values())
+    provides = {
+        name: distribution
+        for distribution, project in PROJECTS.items()
+        for name in project.get("entry-points", {}).get(PROVIDES, ())
+    }
+    assert asked == set(provides)
+    for name, distribution in provides.items():
+        assert distribution == f"suffice-{name.partition('.')[0]}"
+        assert provided(name) is not None
 
 
 def test_a_missing_satellite_says_what_to_install(monkeypatch):
     monkeypatch.setattr(provided_module, "_provided", dict)
     with pytest.raises(MissingExtraError, match=r"'\./packages/suffice-retrieval'"):
-        provided("open_corpus")
+        provided("retrieval.open_corpus")
 
 
 def test_no_text_says_to_install_by_a_name_that_no_index_has():

@@ -60,7 +60,7 @@ class MeaningClusters(Grouping):
     @cached_property
     def embedder(self) -> Embedder:
         """The model for the embeddings."""
-        return provided("MiniLM")() if self._given is None else self._given
+        return provided("reader.MiniLM")() if self._given is None else self._given
 
     def ids(self, answers: Sequence[str | None]) -> list[float]:
         """Return the cluster of each answer, numbered by first appearance; NaN for a text without words.

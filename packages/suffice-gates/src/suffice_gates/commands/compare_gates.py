@@ -112,7 +112,7 @@ def compare_gates_command(
     answers = {source: read_answers(source) for source in recordings}
     names = tuple(metric or (("em",) if any(map(choice_note, answers.values())) else GATE_METRICS))
     tune_evaluation = None if tune is None else GateEvaluation(read_answers(tune), metrics=names, **how)
-    embedder = provided("MiniLM")() if questions else None
+    embedder = provided("reader.MiniLM")() if questions else None
     comparisons: dict[str, GateComparison] = {}
     for source in recordings:
         evaluation = GateEvaluation(answers[source], metrics=names, **how)

@@ -76,7 +76,7 @@ def _embedder(dense: str, settings: dict[str, Any], options: Collection[str]) ->
             f"{min(options)} is for a model of sentence-transformers, and --dense is {dense!r}: leave it out"
         )
     if packaged:
-        return provided("MiniLM")()
+        return provided("reader.MiniLM")()
     if dense.startswith(_AT_ENDPOINT):
         return EndpointEmbedder(dense.removeprefix(_AT_ENDPOINT))
     return DenseRetriever(**{**settings, "similarity": "dot"})  # do not scale vectors, since the store compares them

@@ -351,7 +351,7 @@ class _RoundCalls:
     async def _reread(self, action: Reread, blocking: bool) -> Reply:
         words, model = (action.messages, action.reply, action.texts), self.loop.model
         # `verify` has checked that the model runs on this machine.
-        ask = partial(provided("dragin_query"), model, *words, theta=action.theta, n=action.n)
+        ask = partial(provided("gates.dragin_query"), model, *words, theta=action.theta, n=action.n)
         return ask() if blocking else await asyncio.to_thread(ask)
 
     async def _search(self, queries: Sequence[str], blocking: bool) -> Reply:

@@ -292,6 +292,42 @@ def requirements() -> list[str]:
     return [item for items in (*(project["dependencies"] for project in PROJECTS.values()), *extras) for item in items]
 
 
+@pytest.mark.parametrize("name", [name for name in DISTRIBUTIONS if name != "suffice"])
+def test_the_tests_of_a_package_import_what_its_extra_installs(name):
+    """So that it can be tested alone, after `pip install . './packages/NAME[test]'`."""
+    project = PROJECTS[name]
+    needed = {*project["dependencies"], *project["optional-dependencies"]["test"]}
+    allowed = {name, "suffice", *(re.match(r"[\w-]+", item)[0] for item in needed)}
+    allowed |= {
+        more
+        for one in allowed & {"suffice-papers"}
+        for more in re.findall(r"suffice-\w+", str(PROJECTS[one]["dependencies"]))
+    }
+    read = Written()
+    for path in (ROOT / "tests" / name.replace("-", "_")).rglob("*.py"):
+        read.read(path, ast.parse(path.read_text()), lazy=False)
+    ours = {top.replace("_", "-") for _, _, top, _ in read.imports if top.startswith("suffice")}
+    assert ours
+    assert ours <= allowed
+
+
+def test_every_tool_looks_at_every_package():
+    tool = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+    names, folders = set(SOURCES), {f"packages/{name}/src" for name in DISTRIBUTIONS if name != "suffice"} | {"src"}
+    assert set(tool["ruff"]["src"]) == set(tool["mypy"]["mypy_path"].split(":")) == folders
+    assert set(tool["mypy"]["packages"]) == set(tool["importlinter"]["root_packages"]) == names
+    layers = " | ".join(tool["importlinter"]["contracts"][0]["layers"])
+    assert set(layers.split(" | ")) == names
+    assert set(tomllib.loads((ROOT / "budgets.toml").read_text())["distributions"]) == names | {"tests"}
+    assert {path.name for path in (ROOT / "tests").glob("suffice*")} == names
+    checks, make = (ROOT / ".ci" / "run").read_text(), (ROOT / "Makefile").read_text()
+    for name in names - {"suffice"}:
+        word = name.removeprefix("suffice_")
+        assert re.search(rf"^  with '?{word}\b", checks, re.MULTILINE), f".ci/run installs {name} alone"
+        assert f"./packages/suffice-{word}" in make, f"`make dev` installs {name}"
+        assert re.search(rf"^PACKAGES := .*\b{word}\b", make, re.MULTILINE), name
+
+
 def test_one_package_has_one_lower_bound():
     bounds: dict[str, set[str]] = {}
     for requirement in requirements():
@@ -418,7 +454,9 @@ def test_what_is_asked_for_by_name_is_provided_by_the_named_package():
         for source in SOURCES.values()
         for path in source.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "provided" and isinstance(node.args[0], ast.Constant)
+        if isinstance(node, ast.Call)
+        and getattr(node.func, "id", "") == "provided"
+        and isinstance(node.args[0], ast.Constant)
     } | set(suffice._PROVIDED.values())
     provides = {
         name: distribution

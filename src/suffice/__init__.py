@@ -118,25 +118,7 @@ _PROVIDED = {"SpanReaderModel": "reader.SpanReaderModel"}
 """Components of other distributions that users know by a name of this one: there if the distribution is installed."""
 
 
-_lazy, __dir__ = lazy_face(
-    __name__,
-    {
-        "evaluation.replay": ("calibrate", "replay"),
-        "evaluation.search": ("search",),
-        "evaluation.statistics": ("Resampling",),
-        "importers": ("import_recording", "register_importer"),
-        "loops": ("DraftingLoop", "Recorder", "RetrievalLoop", "SamplingLoop", "record", "record_async"),
-        "loops.models": ("ChatModel", "ScriptedModel"),
-        "loops.retrieval": ("PoolBM25", "Question", "load_questions"),
-        "policy.session": ("Audit", "Session"),
-        "presentation": ("report",),
-        "recordings": ("Recording", "read_recording", "write_recording"),
-        "verdicts.certificates": ("Claim", "Family", "certify"),
-        "verdicts.decisions": ("Advice", "decide"),
-        "verdicts.diagnostics": ("diagnose",),
-        "verdicts.watches": ("watch",),
-    },
-)
+_lazy, __dir__, _ = lazy_face(__name__)
 
 
 def __getattr__(name: str) -> Any:

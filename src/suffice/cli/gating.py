@@ -57,7 +57,11 @@ class GateOptions:
     @cached_property
     def probe(self) -> Any:
         """The probe, if the gate is a probe; else None."""
-        return None if self.gate is None or self.reflects or self._is_classifier else provided("gates.Probe").load(self.gate)
+        return (
+            None
+            if self.gate is None or self.reflects or self._is_classifier
+            else provided("gates.Probe").load(self.gate)
+        )
 
     @property
     def reflects(self) -> bool:
@@ -129,7 +133,9 @@ class GateOptions:
                 ),  # as in the requests for the states that the probe was fitted on
                 limits=answering.limits,
             )
-            return provided("gates.EndpointStates")(at_endpoint, prompt=prompt, template=str(card.pinned.get("template")))
+            return provided("gates.EndpointStates")(
+                at_endpoint, prompt=prompt, template=str(card.pinned.get("template"))
+            )
         if model is not None:
             is_main = not has_attentions(answerer)
             return run.open(model, prompt, layers=(card.layer or 0,), is_main=is_main)

@@ -125,7 +125,9 @@ class Judging(models.Endpoint):
             known |= {p.passage_id: p for question in load_questions(self.dataset) for p in question.passages}
         if self.corpus is not None and provided("retrieval.is_store_address")(self.corpus):
             ids = source.table.column("passage_ids").to_pylist() if "passage_ids" in source.table.column_names else []
-            known |= provided("retrieval.open_store")(self.corpus).passages(name for names in ids for name in names or ())
+            known |= provided("retrieval.open_store")(self.corpus).passages(
+                name for names in ids for name in names or ()
+            )
         elif self.corpus is not None:
             known |= {p.passage_id: p for p in provided("retrieval.read_corpus")(self.corpus)}
         return known

@@ -367,7 +367,9 @@ class Retrieval(Search):
 
         ranked = super().retriever(device)
         if self.reranker is not None:
-            ranked = provided("gates.Reranked")(ranked, cross_encoder(self.reranker, device), candidates=self.candidates)
+            ranked = provided("gates.Reranked")(
+                ranked, cross_encoder(self.reranker, device), candidates=self.candidates
+            )
         if cache is None or (self.corpus is None and not self.runs_models):
             return ranked
         if not is_pinned(ranked):

@@ -8,48 +8,19 @@ from typing import TYPE_CHECKING
 from suffice.common.lazy import lazy_face
 
 if TYPE_CHECKING:
-    from suffice.loops.batch_sending import BatchProgress
-    from suffice.loops.batching import BatchQueue
-    from suffice.loops.drafting_loop import DraftingLoop
-    from suffice.loops.evidence import Evidence
-    from suffice.loops.live import LiveLoop, Outcome
-    from suffice.loops.open_question import OpenQuestion
-    from suffice.loops.progress import Progress, RecordSummary
-    from suffice.loops.recorder import Recorder
-    from suffice.loops.recording import record, record_async
-    from suffice.loops.retrieval_loop import RetrievalLoop
-    from suffice.loops.sampling_loop import SamplingLoop
+    from suffice.loops.batch_sending import BatchProgress as BatchProgress
+    from suffice.loops.batching import BatchQueue as BatchQueue
+    from suffice.loops.drafting_loop import DraftingLoop as DraftingLoop
+    from suffice.loops.evidence import Evidence as Evidence
+    from suffice.loops.live import LiveLoop as LiveLoop
+    from suffice.loops.live import Outcome as Outcome
+    from suffice.loops.open_question import OpenQuestion as OpenQuestion
+    from suffice.loops.progress import Progress as Progress
+    from suffice.loops.progress import RecordSummary as RecordSummary
+    from suffice.loops.recorder import Recorder as Recorder
+    from suffice.loops.recording import record as record
+    from suffice.loops.recording import record_async as record_async
+    from suffice.loops.retrieval_loop import RetrievalLoop as RetrievalLoop
+    from suffice.loops.sampling_loop import SamplingLoop as SamplingLoop
 
-__all__ = [
-    "BatchProgress",
-    "BatchQueue",
-    "DraftingLoop",
-    "Evidence",
-    "LiveLoop",
-    "OpenQuestion",
-    "Outcome",
-    "Progress",
-    "RecordSummary",
-    "Recorder",
-    "RetrievalLoop",
-    "SamplingLoop",
-    "record",
-    "record_async",
-]
-
-__getattr__, __dir__ = lazy_face(
-    __name__,
-    {
-        "batch_sending": ("BatchProgress",),
-        "batching": ("BatchQueue",),
-        "drafting_loop": ("DraftingLoop",),
-        "evidence": ("Evidence",),
-        "live": ("LiveLoop", "Outcome"),
-        "open_question": ("OpenQuestion",),
-        "progress": ("Progress", "RecordSummary"),
-        "recorder": ("Recorder",),
-        "recording": ("record", "record_async"),
-        "retrieval_loop": ("RetrievalLoop",),
-        "sampling_loop": ("SamplingLoop",),
-    },
-)
+__getattr__, __dir__, __all__ = lazy_face(__name__)

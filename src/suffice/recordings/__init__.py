@@ -9,36 +9,33 @@ from typing import TYPE_CHECKING
 from suffice.common.lazy import lazy_face
 
 if TYPE_CHECKING:
-    from suffice.recordings.bundled import BUNDLED_RECORDINGS, bundled_recording
-    from suffice.recordings.cache import ResponseCache
-    from suffice.recordings.joining import MergeSummary, merge_recordings
-    from suffice.recordings.journal import Journal
-    from suffice.recordings.parts_compaction import CompactSummary, compact_recording
-    from suffice.recordings.recording import Recording, is_recording, read_recording, write_recording
+    from suffice.recordings.bundled import (
+        BUNDLED_RECORDINGS as BUNDLED_RECORDINGS,
+    )
+    from suffice.recordings.bundled import (
+        bundled_recording as bundled_recording,
+    )
+    from suffice.recordings.cache import ResponseCache as ResponseCache
+    from suffice.recordings.joining import MergeSummary as MergeSummary
+    from suffice.recordings.joining import merge_recordings as merge_recordings
+    from suffice.recordings.journal import Journal as Journal
+    from suffice.recordings.parts_compaction import (
+        CompactSummary as CompactSummary,
+    )
+    from suffice.recordings.parts_compaction import (
+        compact_recording as compact_recording,
+    )
+    from suffice.recordings.recording import (
+        Recording as Recording,
+    )
+    from suffice.recordings.recording import (
+        is_recording as is_recording,
+    )
+    from suffice.recordings.recording import (
+        read_recording as read_recording,
+    )
+    from suffice.recordings.recording import (
+        write_recording as write_recording,
+    )
 
-__all__ = [
-    "BUNDLED_RECORDINGS",
-    "CompactSummary",
-    "Journal",
-    "MergeSummary",
-    "Recording",
-    "ResponseCache",
-    "bundled_recording",
-    "compact_recording",
-    "is_recording",
-    "merge_recordings",
-    "read_recording",
-    "write_recording",
-]
-
-__getattr__, __dir__ = lazy_face(
-    __name__,
-    {
-        "bundled": ("BUNDLED_RECORDINGS", "bundled_recording"),
-        "cache": ("ResponseCache",),
-        "joining": ("MergeSummary", "merge_recordings"),
-        "journal": ("Journal",),
-        "parts_compaction": ("CompactSummary", "compact_recording"),
-        "recording": ("Recording", "is_recording", "read_recording", "write_recording"),
-    },
-)
+__getattr__, __dir__, __all__ = lazy_face(__name__)

@@ -14,9 +14,12 @@ def package(tmp_path, monkeypatch):
     folder = tmp_path / "lazy_sample"
     folder.mkdir()
     (folder / "__init__.py").write_text(
+        "from math import pi, tau as tau\n"
+        "from typing import TYPE_CHECKING\n"
         "from suffice.common.lazy import lazy_face\n"
-        "__all__ = ['name']\n"
-        "__getattr__, __dir__ = lazy_face(__name__, {'whole': ['name']})\n"
+        "if TYPE_CHECKING:\n"
+        "    from lazy_sample.whole import name as name\n"
+        "__getattr__, __dir__, __all__ = lazy_face(__name__)\n"
     )
     (folder / "__main__.py").write_text("raise SystemExit('the command line ran')\n")
     (folder / "whole.py").write_text("name = 1\n")
@@ -30,7 +33,7 @@ def package(tmp_path, monkeypatch):
 
 def test_modules_are_attributes_and_not_listed(package):
     assert package.whole.name == package.name == 1
-    assert dir(package) == ["name"]
+    assert dir(package) == package.__all__ == ["name", "tau"]
 
 
 def test_a_missing_module_is_an_attribute_error(package):

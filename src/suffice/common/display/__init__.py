@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING
 from suffice.common.lazy import lazy_face
 
 if TYPE_CHECKING:
-    from suffice.common.display.chart import Chart
-    from suffice.common.display.table_html import Displayed, facts_table, html_table
+    from suffice.common.display.chart import Chart as Chart
+    from suffice.common.display.table_html import (
+        Displayed as Displayed,
+    )
+    from suffice.common.display.table_html import (
+        facts_table as facts_table,
+    )
+    from suffice.common.display.table_html import (
+        html_table as html_table,
+    )
 
-__all__ = ["Chart", "Displayed", "facts_table", "html_table"]
-
-__getattr__, __dir__ = lazy_face(
-    __name__,
-    {
-        "chart": ("Chart",),
-        "table_html": ("Displayed", "facts_table", "html_table"),
-    },
-)
+__getattr__, __dir__, __all__ = lazy_face(__name__)

@@ -3,18 +3,18 @@
 from typing import TYPE_CHECKING
 
 from suffice.common.lazy import lazy_face
-from suffice.policy.rules.selectors import CALIBRATED
+from suffice.policy.rules.selectors import CALIBRATED as CALIBRATED
 
 if TYPE_CHECKING:
-    from suffice.policy.calibration.calibrator import Calibrator
-    from suffice.policy.calibration.report import CalibrationReport, ReliabilityBin, calibration_report
+    from suffice.policy.calibration.calibrator import Calibrator as Calibrator
+    from suffice.policy.calibration.report import (
+        CalibrationReport as CalibrationReport,
+    )
+    from suffice.policy.calibration.report import (
+        ReliabilityBin as ReliabilityBin,
+    )
+    from suffice.policy.calibration.report import (
+        calibration_report as calibration_report,
+    )
 
-__all__ = ["CALIBRATED", "CalibrationReport", "Calibrator", "ReliabilityBin", "calibration_report"]
-
-__getattr__, __dir__ = lazy_face(
-    __name__,
-    {
-        "calibrator": ("Calibrator",),
-        "report": ("CalibrationReport", "ReliabilityBin", "calibration_report"),
-    },
-)
+__getattr__, __dir__, __all__ = lazy_face(__name__)

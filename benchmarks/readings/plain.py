@@ -531,3 +531,39 @@ def lines_without_a_suffix(draw: Draw) -> Log:
     """JSON lines in a file called `.txt`."""
     questions = draw.asked(60)
     return Log(lines(rows(questions, plain)), loops(questions))
+
+
+@shape("newest_first.jsonl")
+def newest_attempt_first(draw: Draw) -> Log:
+    """The items of a list are numbered, and the last attempt is the first item."""
+    questions = draw.asked(100, 4)
+    records = [
+        {
+            "id": asked.number,
+            "question": asked.question,
+            "gold": asked.gold,
+            "attempts": [{"attempt": r, "answer": asked.answers[r - 1]} for r in range(len(asked.answers), 0, -1)],
+        }
+        for asked in questions
+    ]
+    return Log(records, loops(questions))
+
+
+@shape("steps.jsonl", options=("--where", "type=generate"))
+def retrievals_between_answers(draw: Draw) -> Log:
+    """Every other item of a list is a retrieval, which has no answer."""
+    questions = draw.asked(100, 3)
+    records = [
+        {
+            "id": asked.number,
+            "question": asked.question,
+            "gold": asked.gold,
+            "steps": [
+                step
+                for answer in asked.answers
+                for step in ({"type": "retrieve", "answer": None}, {"type": "generate", "answer": answer})
+            ],
+        }
+        for asked in questions
+    ]
+    return Log(records, loops(questions))

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from suffice.common.tables import CAUTION, counted
+from suffice.common.files import quoted
+from suffice.common.tables import CAUTION, counted, cut_list
 from suffice.errors import DataError, UnsettledError, did_you_mean
 from suffice.importers.answer_or_gold import FEW, answer_readings
 from suffice.importers.reading import Facts
@@ -166,6 +167,29 @@ def _whole_replies(read: _Read) -> Iterator[_Doubt]:
         yield sentence, {}
 
 
+def _empty_rounds(read: _Read) -> Iterator[_Doubt]:
+    """Some rounds have an answer in no question, and later ones have: they are steps of a round, such as a retrieval."""
+    facts = read.facts
+    empty = [
+        r for r, n in sorted(facts.rows.items()) if n >= _FEW and not facts.answered[r] and r < max(facts.answered)
+    ]
+    if not empty or read.source != "tabular":  # other formats say what a round is
+        return
+    sentence = (
+        f"{counted(len(empty), 'round')} ({cut_list(map(str, empty))}) of {len(facts.rows)} have no answer in any question: they are "
+        "steps of the loop, and only steps that end with an answer are rounds"
+    )
+    choices = {}
+    for name, (answering, others) in facts.kinds.items():
+        if len(answering) == 1 and answering.isdisjoint(others):
+            theirs, (value,) = name.removeprefix("imported_"), answering
+            choices[f"--where {quoted(f'{theirs}={value}')}"] = (
+                {"where": {theirs: value}},
+                f"rounds are rows whose {theirs!r} is {value!r}",
+            )
+    yield sentence, choices
+
+
 def _drafts(read: _Read) -> Iterator[_Doubt]:
     """Answers are long, or never the same twice: neither stability nor votes say anything about them."""
     facts = read.facts
@@ -251,6 +275,7 @@ ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[_Read], Iterato
     "equal-answers": ("stop", _equal_answers),
     "empty-answers": ("stop", _empty_answers),
     "whole-replies": ("stop", _whole_replies),
+    "empty-rounds": ("stop", _empty_rounds),
     "drafts": ("caution", _drafts),
     "missing-values": ("caution", _missing_values),
     "other-systems": ("caution", _other_systems),

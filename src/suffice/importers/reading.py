@@ -27,6 +27,9 @@ _SEARCHED = 20_000
 _REPEATING = 3
 """Answers of a question that could have repeated."""
 
+_KINDS = 8
+"""With more values a label does not tell kinds of rounds apart."""
+
 
 @dataclass(slots=True)
 class Facts:
@@ -52,6 +55,9 @@ class Facts:
         scored: Scored answers.
         lasts: Last answers of trajectories with gold answers.
         golden: Of these, those that are a gold answer, literally.
+        rows: Trajectories that have a round, by its index.
+        answered: Of these, those with an answer in it.
+        kinds: Labels of the log by column: the values of rounds with an answer, and those of rounds without one.
         known: Rounds in which a metric is known, by its name.
         spans: The lowest and highest value of a metric, by its name.
     """
@@ -75,6 +81,9 @@ class Facts:
     scored: int = 0
     lasts: int = 0
     golden: int = 0
+    rows: Counter[int] = field(default_factory=Counter)
+    answered: Counter[int] = field(default_factory=Counter)
+    kinds: dict[str, tuple[set[str], set[str]]] = field(default_factory=dict)
     known: Counter[str] = field(default_factory=Counter)
     spans: dict[str, tuple[float, float]] = field(default_factory=dict)
 
@@ -93,7 +102,7 @@ class Reading:
     def __init__(self, normalizer: str, why: str = "") -> None:
         self.facts = Facts(normalizer)
         self._why, self._key_of = why, normalizer_of(normalizer)
-        self._rows, self._answered, self._distinct = Counter[int](), Counter[int](), Counter[int]()
+        self._distinct = Counter[int]()
         self._sums: dict[tuple[str, int], float] = defaultdict(float)
         self._known = Counter[tuple[str, int]]()
         self._own: dict[str, None] = {}
@@ -146,6 +155,8 @@ class Reading:
             facts.scored += int(known.sum())
             facts.correct += float(scores[known].sum())
         self._add_means(rounds, metrics, has_answer, distinct)
+        if not has_answer.all():
+            self._add_kinds(table, has_answer)
 
     def _keys(self, answers: Sequence[str | None]) -> list[Any]:
         """Return the key by which each answer is compared; the text itself if the normalizer cannot read it."""
@@ -189,8 +200,8 @@ class Reading:
     ) -> None:
         for r in np.unique(rounds).tolist():
             here = rounds == r
-            self._rows[r] += int(here.sum())
-            self._answered[r] += int(has_answer[here].sum())
+            self.facts.rows[r] += int(here.sum())
+            self.facts.answered[r] += int(has_answer[here].sum())
             self._distinct[r] += int(distinct[here].sum())
             for name, values in metrics.items():
                 known = values[here]
@@ -203,6 +214,15 @@ class Reading:
             if len(known):
                 low, high = self.facts.spans.get(name, (math.inf, -math.inf))
                 self.facts.spans[name] = min(low, float(known.min())), max(high, float(known.max()))
+
+    def _add_kinds(self, table: pa.Table, has_answer: npt.NDArray[np.bool_]) -> None:
+        """Note which labels occur in rounds with an answer, and which in the others."""
+        for item in table.schema:
+            if pa.types.is_string(item.type) and column_kind(item.name, item) == "label":
+                values, kinds = table.column(item.name), self.facts.kinds.setdefault(item.name, (set(), set()))
+                for kind, chosen in zip(kinds, (has_answer, ~has_answer), strict=True):
+                    if len(kind) <= _KINDS:
+                        kind.update(values.filter(pa.array(chosen)).drop_null().unique().to_pylist())
 
     def _mean(self, name: str, r: int) -> float:
         n = self._known[name, r]
@@ -218,11 +238,11 @@ class Reading:
                 em=self._mean("em", r),
                 f1=self._mean("f1", r),
                 match=self._mean(MATCH, r),
-                answered=self._answered[r] / n,
+                answered=self.facts.answered[r] / n,
                 distinct=self._distinct[r] / n,
                 scores={name: self._mean(name, r) for name in self._own},
             )
-            for r, n in sorted(self._rows.items())
+            for r, n in sorted(self.facts.rows.items())
         )
 
 

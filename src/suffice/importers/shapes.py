@@ -15,6 +15,7 @@ from suffice.importers.names import (
     ORDER_WORDS,
     OUTCOME_NAMES,
     QUESTIONS,
+    is_round_name,
     numbered,
     plain_name,
     round_numbers,
@@ -224,24 +225,57 @@ def _rows_of_items(records: Sequence[Record], names: Sequence[str]) -> Shape:
     """Return a row for each item of the lists; every row repeats the record's fields about the question."""
     lead, is_dialogue = names[0], _is_dialogue(records, names[0])
     pairs = _pairs_of(records, names, is_dialogue=is_dialogue)
+    counter = _counter_of(pairs)
+    pairs = _in_counted_order(pairs, counter)
     own = {"round", *(name for _, _, inner in pairs for values in inner for name in values)}
     rows = _round_rows(pairs, own, lead)
     simple = [name for name in names if not _items_are(records, name, dict)]
     what = "what the assistant said" if is_dialogue else "an item"
 
     def read(others: Sequence[Record]) -> tuple[list[Record], int]:
-        further = _pairs_of(others, names, is_dialogue=is_dialogue)
+        further = _in_counted_order(_pairs_of(others, names, is_dialogue=is_dialogue), counter)
         return _round_rows(further, own, lead), _without_rounds(further)
 
     return Shape(
         rows=rows,
         how=f"each record is a question, and {what} in {' and '.join(map(repr, names))} is a round",
-        columns={"round": f"order in {lead!r}", **{_item_name(name): f"items of {name!r}" for name in simple}},
+        columns={
+            "round": f"order of {counter!r} in {lead!r}" if counter else f"order in {lead!r}",
+            **{_item_name(name): f"items of {name!r}" for name in simple},
+        },
         skipped=_without_rounds(pairs),
         outer=_outer_names(rows, own),
         is_ordered=_names_order(lead),
         read=read,
     )
+
+
+def _counter_of(pairs: Sequence[_Pair]) -> str:
+    """Return the field of the items that counts rounds in another order than that of the lists; "" if there is none."""
+    names = dict.fromkeys(
+        name for _, _, inner in pairs for values in inner for name in values if is_round_name(_last(name))
+    )
+    for name in names:
+        orders = [_numbers_in(inner, name) for _, _, inner in pairs if inner]
+        if all(order is not None for order in orders) and any(order != sorted(order) for order in orders if order):
+            return name
+    return ""
+
+
+def _numbers_in(inner: Sequence[Mapping[str, Any]], name: str) -> list[int] | None:
+    """Return the numbers by which a field counts the items of a list; None if it does not count them."""
+    numbers = round_numbers(str(values.get(name)) for values in inner)
+    return numbers if numbers is not None and len({*numbers}) == len(numbers) else None
+
+
+def _in_counted_order(pairs: Sequence[_Pair], counter: str) -> list[_Pair]:
+    """Sort each record's rounds by the field that counts them, if one does; a list that it does not count stays as it is."""
+    ordered = []
+    for item, outer, inner in pairs:
+        numbers = _numbers_in(inner, counter) if counter else None
+        places = range(len(inner)) if numbers is None else sorted(range(len(inner)), key=numbers.__getitem__)
+        ordered.append((item, outer, [inner[place] for place in places]))
+    return ordered
 
 
 def _names_order(lead: str) -> bool:

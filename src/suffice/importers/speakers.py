@@ -33,9 +33,9 @@ def refuse_several_speakers(shape: Shape, where: Mapping[str, str]) -> None:
             )
 
 
-def of_one_speaker(shape: Shape, where: Mapping[str, str]) -> Shape:
-    """Number the rounds of each record anew, if `where` has chosen those of one speaker."""
-    if not _speakers(shape) & where.keys():
+def numbered_again(shape: Shape, where: Mapping[str, str]) -> Shape:
+    """Number the rounds of each record anew, if `where` has chosen some of a list's items: those of one speaker or kind of step."""
+    if not shape.how or where.keys() <= shape.outer:
         return shape
     places: Counter[tuple[str, int]] = Counter()
     rows = []

@@ -32,7 +32,7 @@ from suffice.importers.runs import (
     tell_apart,
 )
 from suffice.importers.shapes import ROUNDS, Shape, unfold
-from suffice.importers.speakers import of_one_speaker, refuse_several_speakers
+from suffice.importers.speakers import numbered_again, refuse_several_speakers
 from suffice.importers.table_rounds import read_rows
 from suffice.importers.tally import Tally
 from suffice.policy.rounds import End
@@ -105,7 +105,7 @@ class TableSource(ABC):
         columns = {ours: theirs for ours, theirs in options.columns.items() if ours not in (ROUNDS, RUN)}
         ignored = ignored_names(columns)
         refuse_several_speakers(shape, options.where)
-        self.shape = of_one_speaker(chosen_rows(shape, ignored, options.where), options.where)
+        self.shape = numbered_again(chosen_rows(shape, ignored, options.where), options.where)
         try:
             self.plan = guess_columns(columns, options.metrics, options.labels, shape=self.shape)
         except UnsettledError as error:

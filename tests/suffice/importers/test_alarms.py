@@ -54,6 +54,31 @@ def cautions(source, **options):
     return [alarm.name for alarm in imported(source, **options).alarms]
 
 
+def test_rounds_without_an_answer_in_any_question_stop_the_import(tmp_path):
+    def step(q, r):
+        return CITIES[(q + r) % 5] if r % 2 == 0 else None
+
+    kinds = {"kind": lambda q, r: "search" if r % 2 else "write", "query": lambda q, r: f"tower {q}" if r % 2 else None}
+    source = log(tmp_path / "steps.jsonl", rounds=6, answer=step, **kinds)
+    found = stopped(source, columns={"round": ""})
+    assert "3 rounds (1, 3, 5) of 6" in str(found)
+    assert set(found.choices) == {"--where kind=write", "--expected empty-rounds"}
+    chosen = imported(source, columns={"round": ""}, where={"kind": "write"})
+    assert [(item.round, item.n, item.answered) for item in chosen.by_round] == [
+        (1, 40, 1.0),
+        (2, 40, 1.0),
+        (3, 40, 1.0),
+    ]
+    assert "empty-rounds" not in [alarm.name for alarm in chosen.alarms]
+    expected = imported(source, columns={"round": ""}, expected=["empty-rounds"])
+    assert [item.answered for item in expected.by_round] == [0, 1, 0, 1, 0, 1]
+
+
+def test_a_round_that_some_question_answers_is_a_round(tmp_path):
+    source = log(tmp_path / "log.jsonl", answer=lambda q, r: None if r == 1 and q else CITIES[(q + r) % 5])
+    assert [item.answered for item in imported(source).by_round] == [1 / 40, 1.0, 1.0]
+
+
 WORDINGS = (
     "I would say {}, or so.",
     "In {}, as far as I know.",

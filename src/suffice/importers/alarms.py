@@ -22,6 +22,7 @@ _ENOUGH = 20
 """The least number of questions, or of answers, about which a share says something."""
 
 _FEW = 5
+_FAR = 0.2
 _CHANGING = 0.1
 _NEARLY_ALL = 0.98
 _SHARE_OF_MISSING = 0.05
@@ -170,9 +171,8 @@ def _whole_replies(read: _Read) -> Iterator[_Doubt]:
 def _empty_rounds(read: _Read) -> Iterator[_Doubt]:
     """Some rounds have an answer in no question, and later ones have: they are steps of a round, such as a retrieval."""
     facts = read.facts
-    empty = [
-        r for r, n in sorted(facts.rows.items()) if n >= _FEW and not facts.answered[r] and r < max(facts.answered)
-    ]
+    last = max((r for r, n in facts.answered.items() if n), default=0)
+    empty = [r for r, n in sorted(facts.rows.items()) if n >= _FEW and not facts.answered[r] and r < last]
     if not empty or read.source != "tabular":  # other formats say what a round is
         return
     sentence = (
@@ -188,6 +188,41 @@ def _empty_rounds(read: _Read) -> Iterator[_Doubt]:
                 f"rounds are rows whose {theirs!r} is {value!r}",
             )
     yield sentence, choices
+
+
+def _unread_golds(read: _Read) -> Iterator[_Doubt]:
+    """There are no gold answers, and a text that is the same for all rounds of a question equals many answers."""
+    facts = read.facts
+    is_said = read.options.get("log_golds") or read.options.get("golds") or not read.was_guessed("golds")
+    if is_said or facts.without_golds < facts.trajectories:
+        return
+    for name, n in facts.equalling.most_common():
+        is_last = facts.equalling_last[name] >= _NEARLY_ALL * facts.trajectories  # what the loop returned
+        if n >= max(_ENOUGH, _OFTEN * facts.trajectories) and not is_last:
+            theirs = name.removeprefix("imported_")
+            sentence = (
+                f"no column is read as the gold answer, but {theirs!r} equals an answer of {n:,} of "
+                f"{counted(facts.trajectories, 'trajectory', 'trajectories')}: without gold answers, only agreement is judged"
+            )
+            option = f"--column {quoted(f'golds={theirs}')}"
+            yield sentence, {option: ({"columns": {"golds": theirs}}, f"{theirs!r} is the gold answer")}
+            return
+
+
+def _falling_scores(read: _Read) -> Iterator[_Doubt]:
+    """A metric falls far from the first round to the last: the rounds may be in reverse order, or lower may be better."""
+    facts = read.facts
+    if read.source != "tabular" or read.samples:
+        return
+    quality = MATCH if MATCH in facts.ends else "f1"
+    for name, (n, first, last) in facts.ends.items():
+        if n >= _ENOUGH and first - last >= _FAR * n and (name == quality or name not in _SCORES):
+            sentence = (
+                f"{name} falls from {100 * first / n:.1f} in the first round to {100 * last / n:.1f} in the last (%, {n:,} trajectories): "
+                "the rounds may be in reverse order, or the metric may be an error"
+            )
+            yield sentence, {}
+            return
 
 
 def _drafts(read: _Read) -> Iterator[_Doubt]:
@@ -276,6 +311,8 @@ ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[_Read], Iterato
     "empty-answers": ("stop", _empty_answers),
     "whole-replies": ("stop", _whole_replies),
     "empty-rounds": ("stop", _empty_rounds),
+    "unread-golds": ("stop", _unread_golds),
+    "falling-scores": ("stop", _falling_scores),
     "drafts": ("caution", _drafts),
     "missing-values": ("caution", _missing_values),
     "other-systems": ("caution", _other_systems),

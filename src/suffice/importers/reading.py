@@ -27,6 +27,9 @@ _SEARCHED = 20_000
 _REPEATING = 3
 """Answers of a question that could have repeated."""
 
+_SEVERAL = 4
+"""Values that a column of gold answers has at least: with fewer, it often equals an answer by chance."""
+
 _KINDS = 8
 """With more values a label does not tell kinds of rounds apart."""
 
@@ -58,6 +61,10 @@ class Facts:
         rows: Trajectories that have a round, by its index.
         answered: Of these, those with an answer in it.
         kinds: Labels of the log by column: the values of rounds with an answer, and those of rounds without one.
+        equalling: Trajectories in which a column that is the same in all rounds equals an answer, by column; counted where gold
+            answers are missing, for columns with several values.
+        equalling_last: Of these, those in which it equals the last answer.
+        ends: Trajectories of several rounds with a metric in the first and in the last, and its sums there, by its name.
         known: Rounds in which a metric is known, by its name.
         spans: The lowest and highest value of a metric, by its name.
     """
@@ -84,6 +91,9 @@ class Facts:
     rows: Counter[int] = field(default_factory=Counter)
     answered: Counter[int] = field(default_factory=Counter)
     kinds: dict[str, tuple[set[str], set[str]]] = field(default_factory=dict)
+    equalling: Counter[str] = field(default_factory=Counter)
+    equalling_last: Counter[str] = field(default_factory=Counter)
+    ends: dict[str, tuple[int, float, float]] = field(default_factory=dict)
     known: Counter[str] = field(default_factory=Counter)
     spans: dict[str, tuple[float, float]] = field(default_factory=dict)
 
@@ -155,6 +165,9 @@ class Reading:
             facts.scored += int(known.sum())
             facts.correct += float(scores[known].sum())
         self._add_means(rounds, metrics, has_answer, distinct)
+        self._add_ends(metrics, has_answer | ~has_answer.any(), starts, ends)
+        if not any(golds):
+            self._add_equalling(table, keys, [*zip(starts.tolist(), ends.tolist(), strict=True)])
         if not has_answer.all():
             self._add_kinds(table, has_answer)
 
@@ -214,6 +227,36 @@ class Reading:
             if len(known):
                 low, high = self.facts.spans.get(name, (math.inf, -math.inf))
                 self.facts.spans[name] = min(low, float(known.min())), max(high, float(known.max()))
+
+    def _add_ends(
+        self,
+        metrics: Mapping[str, npt.NDArray[np.float64]],
+        counts: npt.NDArray[np.bool_],
+        starts: npt.NDArray[np.int64],
+        ends: npt.NDArray[np.int64],
+    ) -> None:
+        """Add up metrics in the first and in the last round of trajectories that have both, where these count."""
+        firsts, lasts = starts[ends - starts > 1], ends[ends - starts > 1] - 1
+        for name, values in metrics.items():
+            known = ~np.isnan(values[firsts]) & ~np.isnan(values[lasts]) & counts[firsts] & counts[lasts]
+            n, first, last = self.facts.ends.get(name, (0, 0.0, 0.0))
+            sums = float(values[firsts][known].sum()), float(values[lasts][known].sum())
+            self.facts.ends[name] = n + int(known.sum()), first + sums[0], last + sums[1]
+
+    def _add_equalling(self, table: pa.Table, keys: Sequence[Any], spans: Sequence[tuple[int, int]]) -> None:
+        """Count trajectories in which a column of the log that no round changes equals an answer."""
+        for item in table.schema:
+            if column_kind(item.name, item) not in ("label", "signal") or not item.name:
+                continue
+            values = table.column(item.name).to_pylist()
+            if len({*values} - {None}) < _SEVERAL:
+                continue
+            own = self._keys([None if value is None else value_text(value) for value in values])
+            for start, end in spans:
+                said = [key for key in keys[start:end] if key is not None]
+                if said and own[start] is not None and len({*map(str, values[start:end])}) == 1 and own[start] in said:
+                    self.facts.equalling[item.name] += 1
+                    self.facts.equalling_last[item.name] += own[start] == said[-1]
 
     def _add_kinds(self, table: pa.Table, has_answer: npt.NDArray[np.bool_]) -> None:
         """Note which labels occur in rounds with an answer, and which in the others."""

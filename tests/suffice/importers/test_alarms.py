@@ -79,6 +79,35 @@ def test_a_round_that_some_question_answers_is_a_round(tmp_path):
     assert [item.answered for item in imported(source).by_round] == [1 / 40, 1.0, 1.0]
 
 
+def test_a_column_that_equals_many_answers_may_be_the_gold_answer(tmp_path):
+    def truth(q, r):
+        return CITIES[(q + (q % 3 == 0)) % 5]
+
+    source = log(tmp_path / "log.jsonl", gold=None, true_city=truth, country=lambda q, r: f"C{q % 7}")
+    found = stopped(source)
+    assert set(found.choices) == {"--column golds=true_city", "--expected unread-golds"}
+    by_gold = imported(source, columns={"golds": "true_city"})
+    assert by_gold.by_round[2].em == pytest.approx(26 / 40)
+    for options in ({"expected": ["unread-golds"]}, {"columns": {"golds": ""}}):
+        assert imported(source, **options).by_round[2].scored == 0
+
+
+def test_what_the_loop_returned_is_not_taken_for_a_gold_answer(tmp_path):
+    last = lambda q, r: CITIES[q % 5]  # noqa: E731
+    assert cautions(log(tmp_path / "log.jsonl", gold=None, returned=last)) == []
+
+
+@pytest.mark.parametrize("error", [True, False])
+def test_scores_that_fall_far_stop_the_import(error, tmp_path):
+    source = log(tmp_path / "log.jsonl", gold=None, score=lambda q, r: float((r == 1) == error if q % 2 else error))
+    if not error:
+        assert "falling-scores" not in cautions(source)
+        return
+    found = stopped(source)
+    assert "score falls from 100.0 in the first round to 50.0" in str(found)
+    assert imported(source, expected=["falling-scores"]).by_round[0].scores == {"score": 1.0}
+
+
 WORDINGS = (
     "I would say {}, or so.",
     "In {}, as far as I know.",
@@ -107,8 +136,8 @@ TRAPS = {
         {"answer": lambda q, r: f"draft {q} {min(r, 2)}"},
     ),
     "missing-values": (
-        {"answer": lambda q, r: None if q % 10 == 0 else CITIES[(q + r) % 5]},
-        {"answer": lambda q, r: None if q == r == 1 else CITIES[(q + r // 2) % 5]},
+        {"answer": lambda q, r: None if q % 10 == 0 else CITIES[(q + (r < 2)) % 5]},
+        {"answer": lambda q, r: None if q == r == 1 else CITIES[(q + (r < 2)) % 5]},
     ),
     "other-systems": (
         {"model": lambda q, r: f"model {r}"},

@@ -27,7 +27,6 @@ _SHARE_OF_MISSING = 0.05
 _PARAGRAPH = 300
 """Characters of an answer on average from which on answers are texts to read, not to compare."""
 
-_HARDLY_EVER, _OFTEN = 0.05, 0.3
 _OWN_TEXTS = frozenset({"literal", "math", "exact"})
 """Normalizers for answers that may be long and still be compared."""
 
@@ -110,8 +109,11 @@ def find_alarms(facts: Facts, source: str, columns: Mapping[str, str], options: 
         options: The user's options, by parameter of `import_recording`.
     """
     read = _Read(facts=facts, source=source, columns=columns, options=options)
+    is_named = not read.was_guessed(
+        "answer"
+    )  # the user answered what a stop asks; what was doubtful is noted all the same
     return [
-        Alarm(name=name, level=level, sentence=sentence, choices=choices)
+        Alarm(name=name, level="caution" if is_named else level, sentence=sentence, choices=choices)
         for name, (level, check) in ALARMS.items()
         for sentence, choices in check(read)
     ]
@@ -124,7 +126,7 @@ _Doubt = tuple[str, dict[str, tuple[dict[str, Any], str]]]
 def _equal_answers(read: _Read) -> Iterator[_Doubt]:
     """Nearly all questions have equal answers only, while another text varies: a gold answer or an input was read."""
     facts = read.facts
-    if facts.several < _FEW or facts.several - facts.equal > FEW * facts.several or not read.was_guessed("answer"):
+    if facts.several < _FEW or facts.several - facts.equal > FEW * facts.several or read.source != "tabular":
         return
     for name, n in facts.beside.most_common(1):
         if n >= _CHANGING * facts.several:
@@ -144,24 +146,10 @@ def _empty_answers(read: _Read) -> Iterator[_Doubt]:
     """Most questions have no answer at all, while others have one."""
     facts = read.facts
     is_mostly_empty = facts.answers and facts.trajectories >= _FEW and 2 * facts.unanswered > facts.trajectories
-    if is_mostly_empty and read.was_guessed("answer"):
+    if is_mostly_empty and read.source == "tabular":
         sentence = (
             f"{facts.unanswered:,} of {counted(facts.trajectories, 'trajectory', 'trajectories')} have no answer in any round: "
             f"{read.columns.get('answer', 'answer')!r} may not be the answer (--column answer=COLUMN names another one)"
-        )
-        yield sentence, {}
-
-
-def _whole_replies(read: _Read) -> Iterator[_Doubt]:
-    """Answers are hardly ever right, but often contain a gold answer."""
-    facts = read.facts
-    is_wrong = facts.scored >= _ENOUGH and facts.correct <= _HARDLY_EVER * facts.scored
-    is_doubtful = is_wrong and "answer_position" not in read.options
-    if is_doubtful and facts.wrong and facts.containing >= _OFTEN * facts.wrong:
-        sentence = (
-            f"{facts.correct / facts.scored:.0%} of the answers equal a gold answer, but {facts.containing / facts.wrong:.0%} of the "
-            f"others contain one: {read.columns.get('answer', 'answer')!r} has whole replies, from which the answer must be read "
-            "(--answer-position)"
         )
         yield sentence, {}
 
@@ -250,7 +238,6 @@ def _last_is_gold(read: _Read) -> Iterator[_Doubt]:
 ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[_Read], Iterator[_Doubt]]]] = {
     "equal-answers": ("stop", _equal_answers),
     "empty-answers": ("stop", _empty_answers),
-    "whole-replies": ("stop", _whole_replies),
     "drafts": ("caution", _drafts),
     "missing-values": ("caution", _missing_values),
     "other-systems": ("caution", _other_systems),

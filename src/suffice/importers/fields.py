@@ -11,7 +11,7 @@ from typing import Any
 
 from suffice.common.syntax import literal_of
 from suffice.importers.calls import call_fields
-from suffice.importers.names import ANSWERS, IDS, OUTCOME_NAMES, plain_name, rounds_in_order
+from suffice.importers.names import ANSWERS, IDS, OUTCOME_NAMES, last_name, plain_name, rounds_in_order
 from suffice.importers.records import ROUND_LISTS, Record
 from suffice.importers.table_columns import TableColumns
 from suffice.importers.traces.payloads import logged_reply
@@ -162,7 +162,7 @@ def _list_or_text(text: str) -> Any:
 
 def names_rounds(name: str) -> bool:
     """Return whether a field with this name may contain the rounds, or one value for each round."""
-    plain = plain_name(name).rpartition(".")[2]
+    plain = last_name(name)
     return plain in ROUND_LISTS or single_name(plain) in (*ANSWERS, *OUTCOME_NAMES) or plain in OUTCOME_NAMES
 
 

@@ -285,6 +285,15 @@ def plain_name(name: str) -> str:
     return re.sub(r"[\s\-]+", "_", spaced).lower()
 
 
+def last_name(name: str) -> str:
+    """Return the last part of a dotted name, in lower case with underscores.
+
+    >>> last_name("turns.finalAnswer")
+    'final_answer'
+    """
+    return plain_name(name).rpartition(".")[2]
+
+
 TOTAL_TOKENS = ("tokens", "total_tokens", "n_tokens", "num_tokens", "token_count", "tokens_used", "total_token_count")
 """Names of token counts that do not tell input from output."""
 

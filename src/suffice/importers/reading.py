@@ -15,14 +15,10 @@ import pyarrow as pa
 from suffice.importers.answer_or_gold import is_model_text
 from suffice.importers.preview import Preview, preview_of
 from suffice.importers.summary import RoundMeans
-from suffice.policy.metrics import normalize_answer
 from suffice.policy.normalizers import MATCH, normalizer_of
 from suffice.recordings.opened import run_starts
 from suffice.recordings.runs import loop_labels, value_text
 from suffice.recordings.schema import column_kind
-
-_SEARCHED = 20_000
-"""Wrong answers in which gold answers are searched."""
 
 _REPEATING = 3
 """Answers of a question that could have repeated."""
@@ -46,9 +42,6 @@ class Facts:
         repeating: Trajectories with at least three answers.
         unrepeated: Of these, those whose answers are all different.
         systems: Trajectories with another model, system or file in some round, by column.
-        wrong: Wrong answers in which gold answers were searched.
-        containing: Of these, those that contain a gold answer.
-        correct: The sum of exact matches over scored answers.
         scored: Scored answers.
         lasts: Last answers of trajectories with gold answers.
         golden: Of these, those that are a gold answer, literally.
@@ -69,9 +62,6 @@ class Facts:
     repeating: int = 0
     unrepeated: int = 0
     systems: Counter[str] = field(default_factory=Counter)
-    wrong: int = 0
-    containing: int = 0
-    correct: float = 0.0
     scored: int = 0
     lasts: int = 0
     golden: int = 0
@@ -132,8 +122,6 @@ class Reading:
                 distinct[i] = len(seen)
             said = slice(start, end)
             self._count(answers[said], own or (), len(seen))
-            if facts.wrong < _SEARCHED and scores is not None and own:
-                self._search(answers[said], own, scores[said])
             if len(seen) == 1:
                 facts.beside.update(name for name, values in beside.items() if len({*values[said]} - {None}) > 1)
             facts.systems.update(name for name, values in systems.items() if len({*values[said]} - {None}) > 1)
@@ -144,7 +132,6 @@ class Reading:
         if scores is not None:
             known = has_answer & ~np.isnan(scores)
             facts.scored += int(known.sum())
-            facts.correct += float(scores[known].sum())
         self._add_means(rounds, metrics, has_answer, distinct)
 
     def _keys(self, answers: Sequence[str | None]) -> list[Any]:
@@ -170,15 +157,6 @@ class Reading:
         if golds and answers[-1] is not None:
             facts.lasts += 1
             facts.golden += answers[-1].strip() in {gold.strip() for gold in golds}
-
-    def _search(self, answers: Sequence[str | None], golds: Sequence[str], scores: npt.NDArray[np.float64]) -> None:
-        """Search the gold answers in the wrong answers of a question."""
-        wanted = [*filter(None, map(_words, golds))]
-        for text, score in zip(answers, scores.tolist(), strict=True):
-            if text is not None and score == 0:
-                said = _words(text)
-                self.facts.wrong += 1
-                self.facts.containing += any(gold in said for gold in wanted)
 
     def _add_means(
         self,
@@ -237,9 +215,3 @@ def _texts_beside(table: pa.Table) -> Iterator[str]:
         is_label = pa.types.is_string(item.type) and column_kind(item.name, item) == "label"
         if item.name == "text" or (is_label and is_model_text(name)):
             yield item.name
-
-
-def _words(text: str) -> str:
-    """Return the words of a text with blanks around them, so that a text contains another only as whole words."""
-    words = normalize_answer(text) or text.strip().lower()
-    return f" {words} " if words else ""

@@ -15,6 +15,7 @@ from suffice.importers.names import (
     ORDER_WORDS,
     OUTCOME_NAMES,
     QUESTIONS,
+    last_name,
     numbered,
     plain_name,
     round_numbers,
@@ -106,8 +107,8 @@ def _named_rounds(records: Sequence[Record], name: str) -> Shape:
     names = [name, *(_alike(records, name, lists) if is_list else [])]
     shape = replace(_rows_of_items(records, names), is_ordered=True)
     item = _item_name(name)
-    has_answers = any(_last(_item_name(other)) in ANSWERS for other in names)
-    if not is_list or has_answers or _last(item) in OUTCOME_NAMES or not _items_are(records, name, str):
+    has_answers = any(last_name(_item_name(other)) in ANSWERS for other in names)
+    if not is_list or has_answers or last_name(item) in OUTCOME_NAMES or not _items_are(records, name, str):
         return shape
 
     def renamed(rows: Iterable[Record]) -> list[Record]:
@@ -121,14 +122,10 @@ def _named_rounds(records: Sequence[Record], name: str) -> Shape:
     return replace(shape, rows=renamed(shape.rows), columns=columns, read=read)
 
 
-def _last(name: str) -> str:
-    return plain_name(name).rpartition(".")[2]
-
-
 def _of_lists(records: Sequence[Record]) -> Shape | None:
     """Return the shape of records that have their rounds in lists, or their answers in an object by system; else None."""
     lists = [name for name in _list_fields(records) if _NOT_ROUNDS.isdisjoint(plain_name(name).split(".")[:-1])]
-    objects = [name for name in lists if _items_are(records, name, dict) and _last(name) in ROUND_LISTS]
+    objects = [name for name in lists if _items_are(records, name, dict) and last_name(name) in ROUND_LISTS]
     if not objects:
         further = [name for name in lists if _items_are(records, name, dict) and _answers_in(records, name)]
         objects = further if len(further) == 1 else []
@@ -189,7 +186,7 @@ def _parallel(records: Sequence[Record], lists: Sequence[str]) -> list[str]:
     scalar = [name for name in lists if _items_are(records, name, (str, int, float, bool))]
     leads = sorted(
         (name for name in scalar if names_rounds(name)),
-        key=lambda name: single_name(_last(name)) not in ANSWERS and _last(name) not in ROUND_LISTS,
+        key=lambda name: single_name(last_name(name)) not in ANSWERS and last_name(name) not in ROUND_LISTS,
     )
     if not leads:
         return []
@@ -318,7 +315,7 @@ def _item_name(name: str) -> str:
     >>> _item_name("drafts"), _item_name("scores")
     ('answer', 'score')
     """
-    return "answer" if _last(name) in ROUND_LISTS else single_name(name)
+    return "answer" if last_name(name) in ROUND_LISTS else single_name(name)
 
 
 def _is_dialogue(records: Sequence[Record], name: str) -> bool:

@@ -109,14 +109,12 @@ def find_alarms(facts: Facts, source: str, columns: Mapping[str, str], options: 
         options: The user's options, by parameter of `import_recording`.
     """
     read = _Read(facts=facts, source=source, columns=columns, options=options)
-    is_named = not read.was_guessed(
-        "answer"
-    )  # the user answered what a stop asks; what was doubtful is noted all the same
-    return [
-        Alarm(name=name, level="caution" if is_named else level, sentence=sentence, choices=choices)
-        for name, (level, check) in ALARMS.items()
-        for sentence, choices in check(read)
-    ]
+    result = []
+    for name, (level, check) in ALARMS.items():
+        # if the user named the doubtful column, that answers a stop, and the doubt is noted all the same
+        own: Literal["stop", "caution"] = level if read.was_guessed(_DOUBTED.get(name, "answer")) else "caution"
+        result += [Alarm(name=name, level=own, sentence=text, choices=choices) for text, choices in check(read)]
+    return result
 
 
 _Doubt = tuple[str, dict[str, tuple[dict[str, Any], str]]]
@@ -217,6 +215,24 @@ def _same_score(read: _Read) -> Iterator[_Doubt]:
             return
 
 
+def _never_right(read: _Read) -> Iterator[_Doubt]:
+    """No answer has a word of its gold answer: another column than the gold answer was read."""
+    facts = read.facts
+    has_own = any(name not in _SCORES for name in facts.spans)
+    quality = facts.spans.get(MATCH, (0, 0))
+    if (
+        facts.scored >= _ENOUGH
+        and facts.spans.get("f1") == quality == (0, 0)
+        and not has_own
+        and not read.options.get("golds")
+    ):
+        golds = read.columns.get("golds", "golds")
+        sentence = (
+            f"none of {facts.scored:,} answers is right, or has a word of {golds!r}: it may not be the gold answer"
+        )
+        yield sentence, {"--column golds=": ({"columns": {"golds": ""}}, "the log has no gold answers")}
+
+
 def _last_is_gold(read: _Read) -> Iterator[_Doubt]:
     """Last answers equal the gold answers, earlier ones do not: the gold answers may be the last answers."""
     facts = read.facts
@@ -238,6 +254,7 @@ def _last_is_gold(read: _Read) -> Iterator[_Doubt]:
 ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[_Read], Iterator[_Doubt]]]] = {
     "equal-answers": ("stop", _equal_answers),
     "empty-answers": ("stop", _empty_answers),
+    "never-right": ("stop", _never_right),
     "drafts": ("caution", _drafts),
     "missing-values": ("caution", _missing_values),
     "other-systems": ("caution", _other_systems),
@@ -245,3 +262,6 @@ ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[_Read], Iterato
     "last-is-gold": ("caution", _last_is_gold),
 }
 """All alarms by name: the level, and the check."""
+
+_DOUBTED = {"never-right": "golds"}
+"""The column that a stop doubts, if it is not that of the answers."""

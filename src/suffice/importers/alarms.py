@@ -27,6 +27,9 @@ _SHARE_OF_MISSING = 0.05
 _PARAGRAPH = 300
 """Characters of an answer on average from which on answers are texts to read, not to compare."""
 
+_SHORT = 40
+"""Characters on average of answers that are names, numbers and the like, of which some are right."""
+
 _OWN_TEXTS = frozenset({"literal", "math", "exact"})
 """Normalizers for answers that may be long and still be compared."""
 
@@ -216,19 +219,16 @@ def _same_score(read: _Read) -> Iterator[_Doubt]:
 
 
 def _never_right(read: _Read) -> Iterator[_Doubt]:
-    """No answer has a word of its gold answer: another column than the gold answer was read."""
+    """No answer is right, and short ones need not be so: the gold answer is another column, or is inside its text."""
     facts = read.facts
     has_own = any(name not in _SCORES for name in facts.spans)
-    quality = facts.spans.get(MATCH, (0, 0))
-    if (
-        facts.scored >= _ENOUGH
-        and facts.spans.get("f1") == quality == (0, 0)
-        and not has_own
-        and not read.options.get("golds")
-    ):
+    quality = facts.spans.get(MATCH, facts.spans.get("em", (0, 0)))
+    is_wrong = facts.spans.get("f1") == (0, 0) or facts.characters <= _SHORT * facts.answers
+    if facts.scored >= _ENOUGH and quality == (0, 0) and is_wrong and not has_own and not read.options.get("golds"):
         golds = read.columns.get("golds", "golds")
         sentence = (
-            f"none of {facts.scored:,} answers is right, or has a word of {golds!r}: it may not be the gold answer"
+            f"none of {facts.scored:,} answers equals {golds!r}: it may not be the gold answer, or has more than the answer (then join "
+            "gold answers by --golds FILE)"
         )
         yield sentence, {"--column golds=": ({"columns": {"golds": ""}}, "the log has no gold answers")}
 

@@ -87,7 +87,8 @@ def _straight(values: Mapping[str, Any], depth: int = _DEPTH) -> Mapping[str, An
 
 def _straight_value(name: str, value: Any, depth: int) -> Any:
     if isinstance(value, dict) and depth:
-        if names_rounds(name):
+        is_keyed = not any(key.isdecimal() for key in value) and all(isinstance(v, dict) for v in value.values())
+        if names_rounds(name) or is_keyed:
             may_be_texts = plain_name(name) in ROUND_LISTS
             rounds = (
                 rounds_in_order(value) if may_be_texts or all(isinstance(v, dict) for v in value.values()) else None

@@ -24,6 +24,7 @@ from suffice.importers.names import (
     SYNONYMS,
     TOTAL_TOKENS,
     WEAK_REPLIES,
+    ends_with_round,
     is_round_name,
     last_name,
     plain_name,
@@ -204,14 +205,25 @@ class _Guess:
         """Find the ids of questions and the numbers of rounds; rows without them are numbered by position."""
         if self.lacks("round"):
             used = set(self.result.columns.values())
-            names = [name for name in self.table.names if is_round_name(name.rpartition(".")[2]) and name not in used]
-            counting = [name for name in sorted(names, key=lambda name: "." in name) if self.table.counts(name)]
-            ids = set(self.table.by_name(IDS)[:1])
+            free = [name for name in self.table.names if name not in used and self.table.counts(name)]
+            names = [name for name in free if is_round_name(name.rpartition(".")[2])]
+            counting = sorted(names, key=lambda name: "." in name)
+            ids = self.table.by_name(IDS)[:1]
             counting = [name for name in counting if name not in ids] or counting
+            counting = counting or [
+                name for name in free if ends_with_round(name) and ids and self._starts_at_one(name, ids[0])
+            ]
             if counting:
                 self.read("round", counting[0])
         if self.lacks("question_id"):
             self._ids(one_per_record=one_per_record)
+
+    def _starts_at_one(self, name: str, key: str) -> bool:
+        """Return whether a column has 0 or 1, and all numbers up to the highest, in the rows of every question."""
+        numbers: dict[str, set[int]] = {}
+        for own, value in zip(self.table.column(key), self.table.column(name), strict=True):
+            numbers.setdefault(str(own), set()).add(int(float(value)))
+        return all(min(own) <= 1 and max(own) - min(own) == len(own) - 1 for own in numbers.values())
 
     def _ids(self, *, one_per_record: bool) -> None:
         ids = self.free(IDS)
@@ -267,7 +279,8 @@ class _Guess:
     def _first_constant(self, ours: str, usual: Sequence[str], ids: Sequence[Any]) -> None:
         for name in self.free(usual):
             texts = all(value is None or isinstance(value, str) for value in self.table.column(name))
-            if texts and self.table.constant_in(name, ids):
+            is_same = len({*self.table.column(name)}) == 1 < len({*map(str, ids)})  # an instruction, not a question
+            if texts and not is_same and self.table.constant_in(name, ids):
                 self.read(ours, name)
                 return
 

@@ -328,7 +328,12 @@ def _left_out_note(path: Path) -> list[str]:
     """Return a note on the files of a folder that are not read."""
     names = [str(file.relative_to(path)) for file in left_out(path)]
     more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
-    return [f"files left out of the folder: {', '.join(names[:NAMED])}{more}"] if names else []
+    if not names:
+        return []
+    joined = "; gold answers in one of them are joined by --golds FILE"
+    return [
+        f"files left out of the folder: {', '.join(names[:NAMED])}{more}{joined if any('gold' in n for n in names) else ''}"
+    ]
 
 
 def _part_folder(out: Path, stack: ExitStack) -> Path:

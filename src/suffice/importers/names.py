@@ -107,6 +107,8 @@ GOLDS = (
     "expected",
     "correct_answer",
     "correct_answers",
+    "correct_option",
+    "correct_choice",
     "gt",
     "gts",
     "gt_answer",
@@ -283,6 +285,15 @@ def plain_name(name: str) -> str:
     """
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", re.sub(r"[#($%)\[\]:?]+", " ", name).strip())
     return re.sub(r"[\s\-]+", "_", spaced).lower()
+
+
+def ends_with_round(name: str) -> bool:
+    """Return whether a column's name ends with a word for a round, as `debate_round` does.
+
+    >>> ends_with_round("debate_round"), ends_with_round("rounding")
+    (True, False)
+    """
+    return plain_name(name).rpartition("_")[2] in ROUND_WORDS
 
 
 def last_name(name: str) -> str:

@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, NotFoundError, SchemaError
@@ -29,6 +30,10 @@ RUN = "run"
 """The name in a column map for the column that tells the runs of a question apart."""
 
 _REPLIED = frozenset({"response", "reply", "completion", "output"})
+_SLASHED = re.compile(r"\d{1,2}([/.])\d{1,2}\1\d{4} \d{1,2}:\d{2}:\d{2}$")
+_EPOCHS = (10**9, 10**12, 10**15, 10**18)
+"""Seconds, milliseconds, microseconds and nanoseconds since 1970, of the year 2001; three times as many are in 2065."""
+
 _ORDER_FILE = re.compile(rf"(?P<head>.*?(?P<word>{'|'.join(ORDER_WORDS)}))[_\-. ]?(?P<number>\d+)", re.IGNORECASE)
 _PIECE = re.compile(r"(?:part|shard|chunk|split|batch|page|logs?|export|of|t|z|[\d_\-.:/ ])+", re.IGNORECASE)
 _REPEAT = re.compile(r"(?:.*[_\-. /])?(?:run|seed|rep|repeat|repetition|replicate)[_\-. ]?\d+", re.IGNORECASE)
@@ -175,15 +180,27 @@ def _number_of_file(name: str, head: str) -> int:
 
 def _order_by_time(rows: Sequence[Record], ids: Sequence[tuple[str, ...]]) -> tuple[str, Sequence[int]]:
     """Return the column of times that orders the rows of each run, and the order; without one, "" and the file's order."""
-    for name in [name for name in column_names(rows) if last_name(name) in TIMES]:
+    for name in sorted(column_names(rows), key=lambda name: last_name(name) not in TIMES):
         try:
-            times = [nanoseconds(row.values.get(name), row.where) for row in rows]
-        except DataError:
+            known = [*filter(None, (_time(row, name, is_named=last_name(name) in TIMES) for row in rows))]
+        except (DataError, ValueError):
             continue
-        known = [time for time in times if time is not None]
         if len(known) == len(rows) == len(set(zip(ids, known, strict=True))):
             return name, sorted(range(len(rows)), key=known.__getitem__)
     return "", range(len(rows))
+
+
+def _time(row: Record, name: str, *, is_named: bool) -> float | None:
+    """Return a time as a number that orders times; raise if it is none, or may be another number in a column of another name."""
+    value = row.values.get(name)
+    if isinstance(value, str) and _SLASHED.match(value):
+        return datetime.strptime(value.replace(".", "/"), "%d/%m/%Y %H:%M:%S").timestamp()  # noqa: DTZ007 - for the order alone
+    is_time = is_named or (
+        ":" in value if isinstance(value, str) else _is_number(value) and any(low <= value < 3 * low for low in _EPOCHS)
+    )
+    if not is_time:
+        raise ValueError(value)
+    return nanoseconds(value, row.where)
 
 
 class RunColumns:

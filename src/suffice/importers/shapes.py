@@ -329,7 +329,7 @@ def _said(messages: Iterable[Any]) -> tuple[list[dict[str, Any]], str]:
     for message in messages:
         role = str(message.get("role", message.get("from", ""))).lower()
         text = _dialogue_text(message.get("content", message.get("value")))
-        if role in _SAID and text:
+        if role in _SAID and text and not message.get("tool_calls"):
             further = {
                 name: value for name, value in message.items() if name not in ("role", "from", "content", "value")
             }

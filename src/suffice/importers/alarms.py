@@ -169,6 +169,30 @@ def _drafts(read: _Read) -> Iterator[_Doubt]:
         yield f"no answer occurs twice in {facts.unrepeated:,} of {n} with several: {means}", {}
 
 
+def _options(read: _Read) -> Iterator[_Doubt]:
+    """The answers of a question are always different, and one of them is right: they are options to choose from."""
+    facts = read.facts
+    is_distinct = facts.repeating >= _ENOUGH and facts.unrepeated >= _NEARLY_ALL * facts.repeating
+    if is_distinct and facts.right_once >= _NEARLY_ALL * facts.repeating and not read.samples:
+        sentence = (
+            f"the answers of {facts.unrepeated:,} of {counted(facts.repeating, 'question')} are all different, and exactly one of them is "
+            "right: they may be the options of a multiple choice (--column answer=COLUMN names what the model chose)"
+        )
+        yield sentence, {}
+
+
+def _running_totals(read: _Read) -> Iterator[_Doubt]:
+    """Output tokens rise in every round of nearly every question, as running totals do."""
+    facts = read.facts
+    if facts.counted >= _ENOUGH and facts.rising >= _NEARLY_ALL * facts.counted:
+        name = read.columns.get("cost.generator.output_tokens", "output_tokens")
+        sentence = (
+            f"{name!r} rises in every round of {facts.rising:,} of {counted(facts.counted, 'trajectory', 'trajectories')}: if it counts "
+            "all rounds so far, import what each round added"
+        )
+        yield sentence, {}
+
+
 def _missing_values(read: _Read) -> Iterator[_Doubt]:
     """Answers, gold answers or metrics are missing in more than a few places."""
     facts = read.facts
@@ -255,6 +279,8 @@ ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[_Read], Iterato
     "equal-answers": ("stop", _equal_answers),
     "empty-answers": ("stop", _empty_answers),
     "never-right": ("stop", _never_right),
+    "options": ("stop", _options),
+    "running-totals": ("caution", _running_totals),
     "drafts": ("caution", _drafts),
     "missing-values": ("caution", _missing_values),
     "other-systems": ("caution", _other_systems),

@@ -20,6 +20,7 @@ from suffice.recordings.opened import run_starts
 from suffice.recordings.runs import loop_labels, value_text
 from suffice.recordings.schema import column_kind
 
+_OUTPUT = "cost.generator.output_tokens"
 _REPEATING = 3
 """Answers of a question that could have repeated."""
 
@@ -41,6 +42,9 @@ class Facts:
         beside: Of these in turn, those in which a text varies that the model may have said, by column.
         repeating: Trajectories with at least three answers.
         unrepeated: Of these, those whose answers are all different.
+        right_once: Of these in turn, those of which exactly one answer is right.
+        rising: Of the trajectories with at least three rounds, those in which output tokens rise in every round.
+        counted: Trajectories with at least three rounds and known output tokens.
         systems: Trajectories with another model, system or file in some round, by column.
         scored: Scored answers.
         lasts: Last answers of trajectories with gold answers.
@@ -61,6 +65,9 @@ class Facts:
     beside: Counter[str] = field(default_factory=Counter)
     repeating: int = 0
     unrepeated: int = 0
+    right_once: int = 0
+    rising: int = 0
+    counted: int = 0
     systems: Counter[str] = field(default_factory=Counter)
     scored: int = 0
     lasts: int = 0
@@ -114,6 +121,7 @@ class Reading:
         systems = {name: [*map(value_text, _texts(table, name))] for name in loop_labels(table.schema)}
         facts, keys, distinct = self.facts, self._keys(answers), np.zeros(len(answers))
         scores = metrics.get(MATCH, metrics.get("em"))
+        outputs = table.column(_OUTPUT).to_numpy() if _OUTPUT in table.column_names else None
         for start, end, own in zip(starts.tolist(), ends.tolist(), golds, strict=True):
             seen: dict[Any, None] = {}
             for i in range(start, end):
@@ -122,6 +130,11 @@ class Reading:
                 distinct[i] = len(seen)
             said = slice(start, end)
             self._count(answers[said], own or (), len(seen))
+            if scores is not None and end - start == len(seen) >= _REPEATING:
+                facts.right_once += float(scores[said].sum()) == 1
+            if outputs is not None and end - start >= _REPEATING and not np.isnan(outputs[said]).any():
+                facts.counted += 1
+                facts.rising += bool((np.diff(outputs[said]) > 0).all())
             if len(seen) == 1:
                 facts.beside.update(name for name, values in beside.items() if len({*values[said]} - {None}) > 1)
             facts.systems.update(name for name, values in systems.items() if len({*values[said]} - {None}) > 1)

@@ -348,7 +348,7 @@ def _dialogue_text(content: Any) -> str:
 
 def _widened(records: list[Record]) -> Shape | None:
     """Return a row for each number of the columns ``answer_1``, ``answer_2``, ...; None for other tables."""
-    families = _families(_fields(records))
+    families = numbered_families(_fields(records))
     leads = [stem for stem in families if not stem or plain_name(stem.rpartition(".")[2]) in (*ANSWERS, *OUTCOME_NAMES)]
     if not leads:
         return None
@@ -400,10 +400,10 @@ def _first_to_last(family: Mapping[int, str]) -> str:
     return f"{first} ... {last}"
 
 
-def _families(names: Iterable[str]) -> dict[str, dict[int, str]]:
+def numbered_families(names: Iterable[str]) -> dict[str, dict[int, str]]:
     """Group columns whose names differ only in a number, by the rest of the name, then by the number, from 0 or 1.
 
-    >>> _families(["id", "answer_1", "answer_2", "round_1_score", "round_2_score", "p_50", "p_90"])
+    >>> numbered_families(["id", "answer_1", "answer_2", "round_1_score", "round_2_score", "p_50", "p_90"])
     {'answer': {1: 'answer_1', 2: 'answer_2'}, 'score': {1: 'round_1_score', 2: 'round_2_score'}}
     """
     families: dict[str, dict[int, str]] = {}

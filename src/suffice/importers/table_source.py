@@ -197,7 +197,7 @@ def refuse_other_files(path: Path, files: set[str], with_rounds: set[str], how: 
 
 def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, *, first_round: int | None, ended: End | None) -> Grid:
     """Return the settings for reading the rows of a table."""
-    if "round" not in plan.columns:
+    if not {"round", "question_id"} <= plan.columns.keys():
         refuse_unread_rounds(rows, plan.columns)
     if "round" not in plan.columns and "question_id" in plan.columns:
         raise SchemaError(

@@ -144,7 +144,12 @@ def tree_of_thoughts_steps(draw: Draw) -> Log:
     )
 
 
-@shape("test_qwen25-math-cot_-1_seed0_t0.6.jsonl", "QwenLM/Qwen2.5-Math: evaluation/math_eval.py", samples=True)
+@shape(
+    "test_qwen25-math-cot_-1_seed0_t0.6.jsonl",
+    "QwenLM/Qwen2.5-Math: evaluation/math_eval.py",
+    options=["--samples"],
+    samples=True,
+)
 def qwen_math_samples(draw: Draw) -> Log:
     """`pred` and `score` of several samples in parallel lists, beside the whole replies in `code`; `gt` is the gold."""
     questions = draw.asked(60, 8, "whole", (0.6, 0.6))
@@ -195,7 +200,12 @@ def evalplus_samples(draw: Draw) -> Log:
     return Log(records, [Loop(asked.number, asked.answers) for asked in questions])
 
 
-@shape("generations.json", "bigcode-project/bigcode-evaluation-harness: bigcode_eval/evaluator.py", samples=True)
+@shape(
+    "generations.json",
+    "bigcode-project/bigcode-evaluation-harness: bigcode_eval/evaluator.py",
+    options=["--samples"],
+    samples=True,
+)
 def bigcode_generations(draw: Draw) -> Log:
     """A list of lists: the programs for each task, which has no name."""
     questions = draw.asked(50, 5, "code", (0.5, 0.5))

@@ -13,6 +13,7 @@ from suffice.cli.console import status
 from suffice.cli.groups import RecordingPath
 from suffice.cli.output import Output, Screen
 from suffice.cli.parameters import Setting
+from suffice.cli.runs import Where, tune_of_loop, where_words, whole_loop
 from suffice.common.files import quoted
 from suffice.evaluation.replay.outcomes import needed_metric, outcome
 from suffice.recordings import read_recording
@@ -25,6 +26,7 @@ def diagnose_command(
     path: options.Recorded,
     resampling: options.ResamplingOptions,
     output: Output,
+    where: Where = None,
     tune: Annotated[
         RecordingPath | None,
         typer.Option("--tune", help="A recording of tune questions: fits calibrators, measures drift."),
@@ -56,16 +58,16 @@ def diagnose_command(
     """
     if policy is not None and rule is not None:
         raise typer.BadParameter("give a policy file or a rule, not both", param_hint="--rule")
-    recording = read_recording(path)
+    recording = whole_loop(path, where)
     if metric is not None:  # if only the default is missing, a note says so
         outcome(recording, metric)
     with status("diagnosing", quiet=output.as_json):
         result = diagnose(
             recording,
             policy=rule if policy is None else options.load_policy(policy),
-            tune=None if tune is None else read_recording(tune),
+            tune=None if tune is None else tune_of_loop(read_recording(tune), where),
             cells={
-                name: read_recording(file) for name, file in zip(_cell_names(cells or []), cells or (), strict=True)
+                name: whole_loop(file, None) for name, file in zip(_cell_names(cells or []), cells or (), strict=True)
             },
             metric=metric or "em",
             quality=quality,
@@ -75,9 +77,9 @@ def diagnose_command(
             resampling=resampling.value,
         )
     words = options.metric_words(quality or metric or needed_metric(recording))
-    then = f"suffice report {quoted(path)} -o report.html{words}"
+    then = f"suffice report {quoted(path)}{where_words(where)} -o report.html{words}"
     if policy is None and rule is None:
-        then = f"suffice diagnose {quoted(path)} --rule answer_stable{options.metric_words(metric)}"
+        then = f"suffice diagnose {quoted(path)}{where_words(where)} --rule answer_stable{options.metric_words(metric)}"
     output.show(result.to_dict(), Screen(tables=result.tables(), notes=result.notes, aside=_SIGNAL_DETAILS, then=then))
 
 

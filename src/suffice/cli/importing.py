@@ -172,7 +172,7 @@ def import_command(
         known = ", ".join(importer_names())
         raise typer.BadParameter(f"{kind!r} is not a known format; there are: {known}", param_hint="--kind")
     if explain:
-        _explain(path, kind or kind_of(path), reading.key, output)
+        _explain(path, kind or kind_of(path), reading, output)
         return
     arguments = reading.arguments()
     used = _embedder(path, kind, embedder, device, arguments, embed=embed)
@@ -228,9 +228,11 @@ def _confirm(run: PartedRun) -> bool:
     return typer.confirm("Import it like this?", default=True, err=True)
 
 
-def _explain(path: Path, kind: str, key: str | None, output: Output) -> None:
-    table = explain_trace(path, kind, key=key)
-    then = f"suffice import {quoted(path)}" + (f" --key {quoted(key)}" if key else "")
+def _explain(path: Path, kind: str, reading: _Reading, output: Output) -> None:
+    position = models.answer_position(reading.answer_position)
+    table = explain_trace(path, kind, key=reading.key, answer_position=position)
+    given = {"key": reading.key, "answer-position": reading.answer_position}
+    then = f"suffice import {quoted(path)}" + "".join(f" --{name} {quoted(v)}" for name, v in given.items() if v)
     values = [dict(zip((column.name for column in table.columns), row, strict=True)) for row in table.rows]
     output.show({"spans": values, "notes": list(table.notes)}, Screen(tables=[table], then=then))
 

@@ -14,6 +14,7 @@ from suffice.cli.console import progress_bar
 from suffice.cli.groups import RecordingPath
 from suffice.cli.output import Output, Screen
 from suffice.cli.parameters import Setting, given_fields
+from suffice.cli.runs import Where, one_loop, where_words
 from suffice.common.files import quoted
 from suffice.evaluation.replay import (
     LEDGERS,
@@ -151,6 +152,7 @@ def replay_command(
     resampling: options.ResamplingOptions,
     cluster: ClusterOptions,
     output: Output,
+    where: Where = None,
     selector: Annotated[
         str | None,
         typer.Option(
@@ -197,7 +199,12 @@ def replay_command(
     options.allowed(ledger, LEDGERS, "ledger")
     pricing.price()  # refuses two answers before anything is read
     policies = compared.files()
-    source = opened(path, in_blocks=jobs is not None or cluster.on is not None)
+    chosen = one_loop(path, where)
+    source = (
+        chosen
+        if isinstance(chosen, Recording)
+        else opened(chosen, in_blocks=jobs is not None or cluster.on is not None)
+    )
     recording = source if isinstance(source, Recording) else source.empty()
     texts = compared.rule or (() if policies else SAMPLE_RULES if recording.independent else TEXT_RULES)
     changes = options.start_of(compared.start_round, texts)
@@ -219,9 +226,10 @@ def replay_command(
     with cluster.parts(jobs) as at_once, progress_bar("replay", quiet=output.as_json) as progress:
         result = evaluate(source, policies, **how, orders=orders, jobs=at_once, on_progress=progress)
     named = compared.metric or ()
-    then = f"suffice report {quoted(path)} -o report.html{options.metric_words(*named)}"
+    again = f"{quoted(path)}{where_words(where)}"
+    then = f"suffice report {again} -o report.html{options.metric_words(*named)}"
     if recording.exchangeable:
-        then = f"suffice certify {quoted(path)} --rules RULES --max-loss 0.01{options.metric_words(*named[:1])}"
+        then = f"suffice certify {again} --rules RULES --max-loss 0.01{options.metric_words(*named[:1])}"
     output.show(result.to_dict(), replay_screen(result, then=then))
 
 

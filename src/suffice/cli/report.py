@@ -16,6 +16,7 @@ from suffice.cli.console import print_text, status
 from suffice.cli.groups import RecordingPath, command_line
 from suffice.cli.offline import TEXT_RULES
 from suffice.cli.output import Output, Screen
+from suffice.cli.runs import Where, tune_of_loop, where_words, whole_loop
 from suffice.common.files import check_file, quoted, write_file
 from suffice.common.tables import FORMATS, render
 from suffice.evaluation.replay import calibrate, policy_for, prices_of
@@ -39,6 +40,7 @@ def report_command(
     compared: options.Compared,
     resampling: options.ResamplingOptions,
     output: Output,
+    where: Where = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The file; default: report.html, or standard output for text.")
     ] = None,
@@ -60,8 +62,8 @@ def report_command(
     Example: suffice report run.parquet --rule answer_stable -o report.html
     """
     options.allowed(form, ("html", *FORMATS, "json"), "--format")
-    recordings = _recordings_of(paths)
-    tune_recording = None if tune is None else read_recording(tune)
+    recordings = _recordings_of(paths, where)
+    tune_recording = None if tune is None else tune_of_loop(read_recording(tune), where)
     target = _PAGE if out is None and form == "html" else out
     if target is not None:
         check_file(target)
@@ -93,7 +95,12 @@ def report_command(
         return
     data = {"report": None if target is None else str(target), **report.to_dict()}
     replace(output, as_json=output.as_json or target is None).show(
-        data, _report_screen(report, target, _next_command(paths[0], next(iter(recordings.values())), compared))
+        data,
+        _report_screen(
+            report,
+            target,
+            _next_command(f"{quoted(paths[0])}{where_words(where)}", next(iter(recordings.values())), compared),
+        ),
     )
 
 
@@ -109,24 +116,24 @@ def _report_screen(report: Report, target: Path | None, then: str) -> Screen:
     )
 
 
-def _next_command(path: Path, recording: Recording, compared: options.Compared) -> str:
+def _next_command(words: str, recording: Recording, compared: options.Compared) -> str:
     """Return the next command, `suffice diagnose` with the metric that was named, as a threshold if not 0 or 1."""
     metric = compared.metric[0] if compared.metric else None
     if compared.policy:
-        words = options.metric_words(metric)
-        return f"suffice certify FRESH.parquet --max-loss 0.02 --policy {quoted(compared.policy[0])}{words}"
+        asked = options.metric_words(metric)
+        return f"suffice certify FRESH.parquet --max-loss 0.02 --policy {quoted(compared.policy[0])}{asked}"
     values = np.zeros(1) if metric is None else outcome(recording, metric)
     if not np.isin(values[np.isfinite(values)], (0, 1)).all():
         metric = f"{metric} > 0.5"
-    return f"suffice diagnose {quoted(path)}{options.metric_words(metric)}"
+    return f"suffice diagnose {words}{options.metric_words(metric)}"
 
 
-def _recordings_of(paths: Sequence[Path]) -> dict[str, Recording]:
-    """Return recordings by their file's name; a number is added to repeated names."""
+def _recordings_of(paths: Sequence[Path], where: Sequence[str] | None) -> dict[str, Recording]:
+    """Return the loops of recordings by their file's name; a number is added to repeated names."""
     recordings: dict[str, Recording] = {}
     for path in paths:
         same = sum(name.partition(" #")[0] == path.stem for name in recordings)
-        recordings[path.stem if same == 0 else f"{path.stem} #{same + 1}"] = read_recording(path)
+        recordings[path.stem if same == 0 else f"{path.stem} #{same + 1}"] = whole_loop(path, where)
     return recordings
 
 

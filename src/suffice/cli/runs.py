@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 from typer import BadParameter, Option
 
-from suffice.recordings import Recording
-from suffice.recordings.runs import loop_labels
+from suffice.common.files import quoted
+from suffice.recordings import Recording, read_recording
+from suffice.recordings.runs import loop_labels, refuse_several_loops
+from suffice.recordings.stored_loops import read_labels
 
 Where = Annotated[
     list[str] | None,
@@ -28,6 +31,30 @@ def chosen_loop(recording: Recording, given: Sequence[str] | None) -> Recording:
     """Return the questions of a recording that `--where` chooses."""
     wanted = where_pairs(given)
     return recording.where(**wanted) if wanted else recording
+
+
+def one_loop(path: Path, given: Sequence[str] | None) -> Recording | Path:
+    """Return the questions of a stored recording that `--where` chooses, or its path if it is not given.
+
+    Raises:
+        UnsettledError: They come from loops of several models, prompts or systems: a mean over them says nothing of any.
+    """
+    chosen = chosen_loop(read_recording(path), given) if given else None
+    labels = read_labels(path) if chosen is None else chosen
+    if labels is not None:
+        refuse_several_loops(labels)
+    return path if chosen is None else chosen
+
+
+def whole_loop(path: Path, given: Sequence[str] | None) -> Recording:
+    """Return the questions of one loop, in memory; see `one_loop`."""
+    part = one_loop(path, given)
+    return part if isinstance(part, Recording) else read_recording(part)
+
+
+def where_words(given: Sequence[str] | None) -> str:
+    """Return the options of a printed command that choose the same loop, after a space; empty if none was chosen."""
+    return "".join(f" --where {quoted(item)}" for item in given or ())
 
 
 def tune_of_loop(tune: Recording | None, given: Sequence[str] | None) -> Recording | None:

@@ -14,10 +14,10 @@ from suffice.cli.console import progress_bar
 from suffice.cli.groups import RecordingPath, command_line
 from suffice.cli.output import Output, Screen
 from suffice.cli.parameters import Setting
+from suffice.cli.runs import Where, one_loop, whole_loop
 from suffice.common.files import quoted
 from suffice.errors import DataError
 from suffice.evaluation.search import PRESETS, Chosen, SearchResult, read_space, search, write_rules
-from suffice.recordings import read_recording
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +70,7 @@ def search_command(
     resampling: _Resampling,
     cluster: ClusterOptions,
     output: Output,
+    where: Where = None,
     budget: Annotated[float, typer.Option("--budget", min=0, help="The most mean calls of the selected rule.")] = 3.0,
     metric: Annotated[
         str | None,
@@ -105,7 +106,7 @@ def search_command(
     jobs = context.with_resource(cluster.parts(jobs))  # open while printing: intervals read the parts again
     with progress_bar("parts", quiet=output.as_json) as progress:
         result = search(
-            path if jobs else read_recording(path),
+            one_loop(path, where) if jobs else whole_loop(path, where),
             **tried.given(),
             **(tune.given_paths() if jobs else tune.given()),
             metric=metric,

@@ -22,14 +22,16 @@ _ENOUGH = 20
 """The least number of questions, or of answers, about which a share says something."""
 
 _FEW = 5
-_FAR = 0.2
+_FAR, _OFTEN = 0.2, 0.3
 _CHANGING = 0.1
 _NEARLY_ALL = 0.98
 _SHARE_OF_MISSING = 0.05
 _PARAGRAPH = 300
 """Characters of an answer on average from which on answers are texts to read, not to compare."""
 
-_HARDLY_EVER, _OFTEN = 0.05, 0.3
+_SHORT = 40
+"""Characters on average of answers that are names, numbers and the like, of which some are right."""
+
 _OWN_TEXTS = frozenset({"literal", "math", "exact"})
 """Normalizers for answers that may be long and still be compared."""
 
@@ -112,11 +114,12 @@ def find_alarms(facts: Facts, source: str, columns: Mapping[str, str], options: 
         options: The user's options, by parameter of `import_recording`.
     """
     read = _Read(facts=facts, source=source, columns=columns, options=options)
-    return [
-        Alarm(name=name, level=level, sentence=sentence, choices=choices)
-        for name, (level, check) in ALARMS.items()
-        for sentence, choices in check(read)
-    ]
+    result = []
+    for name, (level, check) in ALARMS.items():
+        # if the user named the doubtful column, that answers a stop, and the doubt is noted all the same
+        own: Literal["stop", "caution"] = level if read.was_guessed(_DOUBTED.get(name, "answer")) else "caution"
+        result += [Alarm(name=name, level=own, sentence=text, choices=choices) for text, choices in check(read)]
+    return result
 
 
 _Doubt = tuple[str, dict[str, tuple[dict[str, Any], str]]]
@@ -126,7 +129,7 @@ _Doubt = tuple[str, dict[str, tuple[dict[str, Any], str]]]
 def _equal_answers(read: _Read) -> Iterator[_Doubt]:
     """Nearly all questions have equal answers only, while another text varies: a gold answer or an input was read."""
     facts = read.facts
-    if facts.several < _FEW or facts.several - facts.equal > FEW * facts.several or not read.was_guessed("answer"):
+    if facts.several < _FEW or facts.several - facts.equal > FEW * facts.several or read.source != "tabular":
         return
     for name, n in facts.beside.most_common(1):
         if n >= _CHANGING * facts.several:
@@ -146,24 +149,10 @@ def _empty_answers(read: _Read) -> Iterator[_Doubt]:
     """Most questions have no answer at all, while others have one."""
     facts = read.facts
     is_mostly_empty = facts.answers and facts.trajectories >= _FEW and 2 * facts.unanswered > facts.trajectories
-    if is_mostly_empty and read.was_guessed("answer"):
+    if is_mostly_empty and read.source == "tabular":
         sentence = (
             f"{facts.unanswered:,} of {counted(facts.trajectories, 'trajectory', 'trajectories')} have no answer in any round: "
             f"{read.columns.get('answer', 'answer')!r} may not be the answer (--column answer=COLUMN names another one)"
-        )
-        yield sentence, {}
-
-
-def _whole_replies(read: _Read) -> Iterator[_Doubt]:
-    """Answers are hardly ever right, but often contain a gold answer."""
-    facts = read.facts
-    is_wrong = facts.scored >= _ENOUGH and facts.correct <= _HARDLY_EVER * facts.scored
-    is_doubtful = is_wrong and "answer_position" not in read.options
-    if is_doubtful and facts.wrong and facts.containing >= _OFTEN * facts.wrong:
-        sentence = (
-            f"{facts.correct / facts.scored:.0%} of the answers equal a gold answer, but {facts.containing / facts.wrong:.0%} of the "
-            f"others contain one: {read.columns.get('answer', 'answer')!r} has whole replies, from which the answer must be read "
-            "(--answer-position)"
         )
         yield sentence, {}
 
@@ -239,6 +228,30 @@ def _drafts(read: _Read) -> Iterator[_Doubt]:
         yield f"no answer occurs twice in {facts.unrepeated:,} of {n} with several: {means}", {}
 
 
+def _options(read: _Read) -> Iterator[_Doubt]:
+    """The answers of a question are always different, and one of them is right: they are options to choose from."""
+    facts = read.facts
+    is_distinct = facts.repeating >= _ENOUGH and facts.unrepeated >= _NEARLY_ALL * facts.repeating
+    if is_distinct and facts.right_once >= _NEARLY_ALL * facts.repeating and not read.samples:
+        sentence = (
+            f"the answers of {facts.unrepeated:,} of {counted(facts.repeating, 'question')} are all different, and exactly one of them is "
+            "right: they may be the options of a multiple choice (--column answer=COLUMN names what the model chose)"
+        )
+        yield sentence, {}
+
+
+def _running_totals(read: _Read) -> Iterator[_Doubt]:
+    """Output tokens rise in every round of nearly every question, as running totals do."""
+    facts = read.facts
+    if facts.counted >= _ENOUGH and facts.rising >= _NEARLY_ALL * facts.counted:
+        name = read.columns.get("cost.generator.output_tokens", "output_tokens")
+        sentence = (
+            f"{name!r} rises in every round of {facts.rising:,} of {counted(facts.counted, 'trajectory', 'trajectories')}: if it counts "
+            "all rounds so far, import what each round added"
+        )
+        yield sentence, {}
+
+
 def _missing_values(read: _Read) -> Iterator[_Doubt]:
     """Answers, gold answers or metrics are missing in more than a few places."""
     facts = read.facts
@@ -288,6 +301,21 @@ def _same_score(read: _Read) -> Iterator[_Doubt]:
             return
 
 
+def _never_right(read: _Read) -> Iterator[_Doubt]:
+    """No answer is right, and short ones need not be so: the gold answer is another column, or is inside its text."""
+    facts = read.facts
+    has_own = any(name not in _SCORES for name in facts.spans)
+    quality = facts.spans.get(MATCH, facts.spans.get("em", (0, 0)))
+    is_wrong = facts.spans.get("f1") == (0, 0) or facts.characters <= _SHORT * facts.answers
+    if facts.scored >= _ENOUGH and quality == (0, 0) and is_wrong and not has_own and not read.options.get("golds"):
+        golds = read.columns.get("golds", "golds")
+        sentence = (
+            f"none of {facts.scored:,} answers equals {golds!r}: it may not be the gold answer, or has more than the answer (then join "
+            "gold answers by --golds FILE)"
+        )
+        yield sentence, {"--column golds=": ({"columns": {"golds": ""}}, "the log has no gold answers")}
+
+
 def _last_is_gold(read: _Read) -> Iterator[_Doubt]:
     """Last answers equal the gold answers, earlier ones do not: the gold answers may be the last answers."""
     facts = read.facts
@@ -309,10 +337,12 @@ def _last_is_gold(read: _Read) -> Iterator[_Doubt]:
 ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[_Read], Iterator[_Doubt]]]] = {
     "equal-answers": ("stop", _equal_answers),
     "empty-answers": ("stop", _empty_answers),
-    "whole-replies": ("stop", _whole_replies),
     "empty-rounds": ("stop", _empty_rounds),
     "unread-golds": ("stop", _unread_golds),
     "falling-scores": ("stop", _falling_scores),
+    "never-right": ("stop", _never_right),
+    "options": ("stop", _options),
+    "running-totals": ("caution", _running_totals),
     "drafts": ("caution", _drafts),
     "missing-values": ("caution", _missing_values),
     "other-systems": ("caution", _other_systems),
@@ -320,3 +350,6 @@ ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[_Read], Iterato
     "last-is-gold": ("caution", _last_is_gold),
 }
 """All alarms by name: the level, and the check."""
+
+_DOUBTED = {"never-right": "golds"}
+"""The column that a stop doubts, if it is not that of the answers."""

@@ -20,7 +20,7 @@ from suffice.importers.names import (
     RUNS,
     TIMES,
     is_round_name,
-    plain_name,
+    last_name,
 )
 from suffice.importers.table_columns import TableColumns
 
@@ -45,21 +45,9 @@ _OTHER_TEXTS = (
     *("context", "contexts", "passage", "passages", "document", "documents", "evidence", "retrieved", "search_query"),
     *("title", "titles", "source", "url", "stage", "phase"),
 )
-_ACTIONS = frozenset(
-    (
-        "action",
-        "actions",
-        "observation",
-        "observations",
-        "thought",
-        "thoughts",
-        "reasoning",
-        "tool",
-        "tool_name",
-        "tool_input",
-    )
-)
-"""Names of what an agent does or thinks, which is no answer."""
+_ACTIONS = ("action", "actions", "tool", "tool_name", "tool_input")
+_THOUGHTS = ("observation", "observations", "thought", "thoughts", "reasoning")
+"""Names of what an agent does, and of what it sees or thinks, which is no answer."""
 
 _NOT_SAID = frozenset((*IDS, *RUNS, *MODELS, *TIMES, *QUESTIONS, *FEEDBACK, *GOLDS, *_OTHER_TEXTS))
 """Names of texts that vary between rounds but are not the model's answer."""
@@ -88,7 +76,7 @@ def refuse_gold_as_answer(
     is_same = table.constant_in(answer, ids, but_for=FEW)
     parsed = _called(others, PARSED_ANSWERS[1:], _PARSED)
     replies = _called(others, REPLIES, _REPLY)
-    if plain_name(answer).rpartition(".")[2] != "answer":
+    if last_name(answer) != "answer":
         parsed = []  # if there are several parsed answers, another function asks
         replies = replies if len(several) >= _ENOUGH else []
     if is_same and not parsed and not replies and len(several) >= _ENOUGH:
@@ -106,18 +94,40 @@ def refuse_gold_as_answer(
         )
 
 
-def refuse_unread_answer(table: TableColumns, ids: Sequence[Any], unread: Collection[str]) -> None:
-    """Raise if nothing is read as an answer or as a score, and texts differ between the rows of a question."""
+def refuse_steps(table: TableColumns, reply: str, final: str) -> None:
+    """Raise if the replies of rounds are steps to an answer of their record, which the last reply hardly ever contains."""
+    last: dict[int, tuple[str, str]] = {}
+    for row, said, answer in zip(table.rows, table.column(reply), table.column(final), strict=True):
+        if said is not None and answer is not None:
+            last[row.number] = str(said), str(answer).strip()
+    missing = [(said, answer) for said, answer in last.values() if answer.lower() not in said.lower()]
+    if len(missing) > len(last) / 2 and len(last) >= _ENOUGH:
+        said, answer = missing[0]
+        raise UnsettledError(
+            f"{len(missing):,} of {len(last):,} records have an answer in {final!r}, such as {answer!r:.40}, which the {reply!r} of the "
+            f"last round ({said!r:.40}) does not contain: if rounds are steps without an answer of their own, there is nothing to "
+            "stop, so log one in each",
+            "columns",
+            {_options({"answer": reply}): ({"answer": reply}, f"{reply!r} is an answer in each round")},
+        )
+
+
+def refuse_unread_answer(table: TableColumns, ids: Sequence[Any], unread: Collection[str], *, is_scored: bool) -> None:
+    """Raise if nothing is read as an answer, and texts differ between the rows of a question.
+
+    What an agent does may be its answer only if each action has a score.
+    """
     several = sum(n > 1 for n in Counter(map(str, ids)).values())
     texts = [name for name in unread if table.filled(name) and table.is_text(name)]
-    names = [name for name in texts if plain_name(name).rpartition(".")[2] not in _ACTIONS]
+    plain = {name: last_name(name) for name in texts}
+    names = [name for name in texts if plain[name] not in (_THOUGHTS if is_scored else (*_THOUGHTS, *_ACTIONS))]
     names = [name for name in names if several and _varies(table, name, ids, several)][:_LISTED]
     if names:
         choices: dict[str, tuple[Any, str]] = {
             _options({"answer": name}): ({"answer": name}, f"{name!r} is what the model said") for name in names
         }
         raise UnsettledError(
-            f"no column is called like an answer or a score, and {', '.join(map(repr, names))} "
+            f"no column is called like an answer{'' if is_scored else ' or a score'}, and {', '.join(map(repr, names))} "
             f"{'differs' if len(names) == 1 else 'differ'} between the rows of a question",
             "columns",
             {**choices, "--column answer=": ({"answer": ""}, "there is none")},
@@ -130,14 +140,15 @@ def _is_other_text(table: TableColumns, name: str, answer: str) -> bool:
 
 def _called(names: Collection[str], usual: Sequence[str], pattern: re.Pattern[str]) -> list[str]:
     """Return the columns with a usual name, the best name first, then those that match a pattern."""
-    plain = {name: plain_name(name).rpartition(".")[2] for name in names}
+    plain = {name: last_name(name) for name in names}
     best = sorted((name for name in names if plain[name] in usual), key=lambda name: usual.index(plain[name]))
     return [*best, *(name for name in names if plain[name] not in usual and pattern.fullmatch(plain[name]))]
 
 
 def _varies(table: TableColumns, name: str, ids: Sequence[Any], several: int) -> bool:
     """Return whether a column's texts vary within a tenth of the questions, other than by the row's position."""
-    if not is_model_text(name) or table.numbers(name) is not None:
+    may_be_said = is_model_text(name) or last_name(name) in GOLDS  # a gold answer would not vary
+    if not may_be_said or table.numbers(name) is not None:
         return False
     places: Counter[str] = Counter()
     at_place: dict[int, set[str]] = {}
@@ -153,7 +164,7 @@ def _varies(table: TableColumns, name: str, ids: Sequence[Any], several: int) ->
 
 def is_model_text(name: str) -> bool:
     """Return whether a column of this name may contain what the model said."""
-    plain = plain_name(name).rpartition(".")[2]
+    plain = last_name(name)
     return not (plain in _NOT_SAID or plain.endswith("_id") or is_round_name(plain))
 
 

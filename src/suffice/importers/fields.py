@@ -11,7 +11,7 @@ from typing import Any
 
 from suffice.common.syntax import literal_of
 from suffice.importers.calls import call_fields
-from suffice.importers.names import ANSWERS, IDS, OUTCOME_NAMES, plain_name, rounds_in_order
+from suffice.importers.names import ANSWERS, IDS, OUTCOME_NAMES, last_name, plain_name, rounds_in_order
 from suffice.importers.records import ROUND_LISTS, Record
 from suffice.importers.table_columns import TableColumns
 from suffice.importers.traces.payloads import logged_reply
@@ -87,7 +87,8 @@ def _straight(values: Mapping[str, Any], depth: int = _DEPTH) -> Mapping[str, An
 
 def _straight_value(name: str, value: Any, depth: int) -> Any:
     if isinstance(value, dict) and depth:
-        if names_rounds(name):
+        is_keyed = not any(key.isdecimal() for key in value) and all(isinstance(v, dict) for v in value.values())
+        if names_rounds(name) or is_keyed:
             may_be_texts = plain_name(name) in ROUND_LISTS
             rounds = (
                 rounds_in_order(value) if may_be_texts or all(isinstance(v, dict) for v in value.values()) else None
@@ -162,7 +163,7 @@ def _list_or_text(text: str) -> Any:
 
 def names_rounds(name: str) -> bool:
     """Return whether a field with this name may contain the rounds, or one value for each round."""
-    plain = plain_name(name).rpartition(".")[2]
+    plain = last_name(name)
     return plain in ROUND_LISTS or single_name(plain) in (*ANSWERS, *OUTCOME_NAMES) or plain in OUTCOME_NAMES
 
 

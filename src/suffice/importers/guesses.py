@@ -9,7 +9,7 @@ from typing import Any
 
 from suffice.common.files import quoted
 from suffice.errors import UnsettledError
-from suffice.importers.answer_or_gold import refuse_gold_as_answer, refuse_unread_answer
+from suffice.importers.answer_or_gold import refuse_gold_as_answer, refuse_steps, refuse_unread_answer
 from suffice.importers.grid import OWN_COLUMNS, cell_number, is_cost
 from suffice.importers.names import (
     FEEDBACK,
@@ -24,7 +24,9 @@ from suffice.importers.names import (
     SYNONYMS,
     TOTAL_TOKENS,
     WEAK_REPLIES,
+    ends_with_round,
     is_round_name,
+    last_name,
     plain_name,
 )
 from suffice.importers.records import Record
@@ -203,14 +205,25 @@ class _Guess:
         """Find the ids of questions and the numbers of rounds; rows without them are numbered by position."""
         if self.lacks("round"):
             used = set(self.result.columns.values())
-            names = [name for name in self.table.names if is_round_name(name.rpartition(".")[2]) and name not in used]
-            counting = [name for name in sorted(names, key=lambda name: "." in name) if self.table.counts(name)]
-            ids = set(self.table.by_name(IDS)[:1])
+            free = [name for name in self.table.names if name not in used and self.table.counts(name)]
+            names = [name for name in free if is_round_name(name.rpartition(".")[2])]
+            counting = sorted(names, key=lambda name: "." in name)
+            ids = self.table.by_name(IDS)[:1]
             counting = [name for name in counting if name not in ids] or counting
+            counting = counting or [
+                name for name in free if ends_with_round(name) and ids and self._starts_at_one(name, ids[0])
+            ]
             if counting:
                 self.read("round", counting[0])
         if self.lacks("question_id"):
             self._ids(one_per_record=one_per_record)
+
+    def _starts_at_one(self, name: str, key: str) -> bool:
+        """Return whether a column has 0 or 1, and all numbers up to the highest, in the rows of every question."""
+        numbers: dict[str, set[int]] = {}
+        for own, value in zip(self.table.column(key), self.table.column(name), strict=True):
+            numbers.setdefault(str(own), set()).add(int(float(value)))
+        return all(min(own) <= 1 and max(own) - min(own) == len(own) - 1 for own in numbers.values())
 
     def _ids(self, *, one_per_record: bool) -> None:
         ids = self.free(IDS)
@@ -247,6 +260,7 @@ class _Guess:
             self._ask_for_the_answer(ids)
         if self.lacks("golds"):
             self._golds_of_record()
+        self._ask_for_steps()
         if self.lacks("question"):
             self._first_constant("question", QUESTIONS, ids)
         for ours, usual in (("feedback", FEEDBACK), ("finish_reason", ("finish_reason", "stop_reason"))):
@@ -265,7 +279,8 @@ class _Guess:
     def _first_constant(self, ours: str, usual: Sequence[str], ids: Sequence[Any]) -> None:
         for name in self.free(usual):
             texts = all(value is None or isinstance(value, str) for value in self.table.column(name))
-            if texts and self.table.constant_in(name, ids):
+            is_same = len({*self.table.column(name)}) == 1 < len({*map(str, ids)})  # an instruction, not a question
+            if texts and not is_same and self.table.constant_in(name, ids):
                 self.read(ours, name)
                 return
 
@@ -282,6 +297,19 @@ class _Guess:
                 self.read("golds", name, "the record's, and not always the last answer")
                 return
 
+    def _ask_for_steps(self) -> None:
+        """Raise a question to the user if rounds have replies, and their record an answer that the last one does not contain."""
+        answer = self.result.columns.get("answer", "")
+        if "answer" not in self.said and last_name(answer) in (*REPLIES, *WEAK_REPLIES):
+            of_record = {*self.outer} - {*self.result.columns.values()}
+            names = [
+                name
+                for name in self.table.by_name(PARSED_ANSWERS[1:])
+                if name in of_record and self.table.is_text(name)
+            ]
+            for name in names[:1]:
+                refuse_steps(self.table, answer, name)
+
     def _ask_for_the_answer(self, ids: Sequence[Any]) -> None:
         """Raise a question to the user if the answers may be gold answers, and another column the model's answers."""
         if "answer" in self.said:
@@ -296,11 +324,13 @@ class _Guess:
         refuse_gold_as_answer(self.table, ids, answer, golds, unread)
 
     def ask_for_an_unread_answer(self) -> None:
-        """Ask the user for the column of answers if neither answers nor a metric are known."""
+        """Ask the user for the column of answers if none is known, and a text may be."""
         columns, metrics = self.result.columns, self.result.metrics
-        if self.lacks("answer") and not metrics and not columns.keys() & METRICS:
-            used = {*columns.values(), *self.result.labels.values(), *self.outer}
-            refuse_unread_answer(self.table, self._ids_of_rows(), [n for n in self.table.names if n not in used])
+        if self.lacks("answer"):
+            used = {*columns.values(), *metrics.values(), *self.result.labels.values(), *self.outer}
+            unread = [name for name in self.table.names if name not in used]
+            is_scored = bool(metrics or columns.keys() & METRICS)
+            refuse_unread_answer(self.table, self._ids_of_rows(), unread, is_scored=is_scored)
 
     def _answer(self) -> None:
         """Determine the model's answer: a parsed answer rather than a reply; of several, the user must choose."""
@@ -351,7 +381,7 @@ class _Guess:
                     self.read(_COST + kind, name)
         if self.lacks(f"{_COST}seconds"):
             for name in [name for name in self.free(_SECONDS, of_rounds=True) if self.table.numbers(name)][:1]:
-                self._seconds(name, _SECONDS[plain_name(name).rpartition(".")[2]])
+                self._seconds(name, _SECONDS[last_name(name)])
         self._within()
 
     def _within(self) -> None:
@@ -362,7 +392,7 @@ class _Guess:
             ("output_tokens", TOTAL_TOKENS, ("uncached_tokens", "cached_tokens")),
         ):
             name = columns.get(_COST + kind, "")
-            if plain_name(name).rpartition(".")[2] in usual and all(self.lacks(_COST + other) for other in contained):
+            if last_name(name) in usual and all(self.lacks(_COST + other) for other in contained):
                 for other in contained:
                     zero = lambda row, name=name: 0 * cell_number(row.values.get(name), name, row.where)  # noqa: E731
                     shown = f"0: {self.shown.get(name, name)} contains them"
@@ -397,7 +427,7 @@ class _Guess:
     def numbers(self) -> None:
         """Find metrics in [0, 1], and numbers that a loop may have known when it decided."""
         for name in self.free((*OUTCOME_NAMES, *SYNONYMS, *OWN_SIGNALS), of_rounds=True):
-            ours = plain_name(name).rpartition(".")[2]
+            ours = last_name(name)
             is_outcome = ours in OUTCOME_NAMES
             ours = SYNONYMS.get(ours, ours)
             taken = {*self.result.columns, *self.result.metrics, *self.result.labels, *self.said}

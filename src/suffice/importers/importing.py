@@ -40,9 +40,6 @@ _OPTIONS = (
 )
 """Parameters of `import_recording` that say how a source is read; they are kept for its next import."""
 
-_OFTEN_SAMPLES = ("answers", "samples", "completions", "generations", "candidates", "responses", "predictions")
-"""Names of lists whose items may be independent samples."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportSummary(Result):
@@ -313,14 +310,6 @@ def _confirmed(
 
 def _metadata(run: PartedRun, options: Mapping[str, Any], comparison: Comparison, notes: list[str]) -> dict[str, Any]:
     """Return the metadata of the recording; add notes on how answers are compared."""
-    if not options.get("samples"):
-        lead = next((item.theirs for item in run.readings if item.ours == "round" and item.how == "shape"), "")
-        if any(word in lead.lower() for word in _OFTEN_SAMPLES):
-            notes.insert(
-                0,
-                f"{lead.replace('order in', 'the items of')} are read as rounds that follow one another; if they are independent "
-                "samples, import them with --samples",
-            )
     notes += comparison_notes(run, options, comparison)
     result = {
         "source": run.source,
@@ -339,7 +328,12 @@ def _left_out_note(path: Path) -> list[str]:
     """Return a note on the files of a folder that are not read."""
     names = [str(file.relative_to(path)) for file in left_out(path)]
     more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
-    return [f"files left out of the folder: {', '.join(names[:NAMED])}{more}"] if names else []
+    if not names:
+        return []
+    joined = "; gold answers in one of them are joined by --golds FILE"
+    return [
+        f"files left out of the folder: {', '.join(names[:NAMED])}{more}{joined if any('gold' in n for n in names) else ''}"
+    ]
 
 
 def _part_folder(out: Path, stack: ExitStack) -> Path:

@@ -107,6 +107,8 @@ GOLDS = (
     "expected",
     "correct_answer",
     "correct_answers",
+    "correct_option",
+    "correct_choice",
     "gt",
     "gts",
     "gt_answer",
@@ -283,6 +285,24 @@ def plain_name(name: str) -> str:
     """
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", re.sub(r"[#($%)\[\]:?]+", " ", name).strip())
     return re.sub(r"[\s\-]+", "_", spaced).lower()
+
+
+def ends_with_round(name: str) -> bool:
+    """Return whether a column's name ends with a word for a round, as `debate_round` does.
+
+    >>> ends_with_round("debate_round"), ends_with_round("rounding")
+    (True, False)
+    """
+    return plain_name(name).rpartition("_")[2] in ROUND_WORDS
+
+
+def last_name(name: str) -> str:
+    """Return the last part of a dotted name, in lower case with underscores.
+
+    >>> last_name("turns.finalAnswer")
+    'final_answer'
+    """
+    return plain_name(name).rpartition(".")[2]
 
 
 TOTAL_TOKENS = ("tokens", "total_tokens", "n_tokens", "num_tokens", "token_count", "tokens_used", "total_token_count")

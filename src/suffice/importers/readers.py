@@ -68,7 +68,7 @@ def _read_plain(
             embedder=embedder,
             announce=lambda: announce_size(path, kind),
         )
-        _refuse_whole_replies(result, options)
+        refuse_whole_replies(result.tables(COLUMNS), options)
         return result
     announce_size(path, kind)
     run = read(path, embedder, **arguments) if "embedder" in takes else read(path, **arguments)
@@ -78,11 +78,5 @@ def _read_plain(
         )
     result = run_of_trajectories(run, golds, None if "embedder" in takes else embedder)
     if "answer_position" in takes:
-        _refuse_whole_replies(result, options)
+        refuse_whole_replies(result.tables(COLUMNS), options)
     return result
-
-
-def _refuse_whole_replies(run: PartedRun, options: Mapping[str, Any]) -> None:
-    """Ask for the position of the answers if whole replies were logged, unless the user said something about it."""
-    if "answer_position" not in options and "whole-replies" not in options.get("expected", ()):
-        refuse_whole_replies(run.tables(COLUMNS), options.get("normalizer"))

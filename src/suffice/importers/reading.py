@@ -15,17 +15,17 @@ import pyarrow as pa
 from suffice.importers.answer_or_gold import is_model_text
 from suffice.importers.preview import Preview, preview_of
 from suffice.importers.summary import RoundMeans
-from suffice.policy.metrics import normalize_answer
 from suffice.policy.normalizers import MATCH, normalizer_of
 from suffice.recordings.opened import run_starts
 from suffice.recordings.runs import loop_labels, value_text
 from suffice.recordings.schema import column_kind
 
-_SEARCHED = 20_000
-"""Wrong answers in which gold answers are searched."""
-
+_OUTPUT = "cost.generator.output_tokens"
 _REPEATING = 3
 """Answers of a question that could have repeated."""
+
+_COMPARED = frozenset({"em", "f1", "contains", MATCH})
+"""Metrics that compare answers with gold answers."""
 
 _SEVERAL = 4
 """Values that a column of gold answers has at least: with fewer, it often equals an answer by chance."""
@@ -51,10 +51,10 @@ class Facts:
         beside: Of these in turn, those in which a text varies that the model may have said, by column.
         repeating: Trajectories with at least three answers.
         unrepeated: Of these, those whose answers are all different.
+        right_once: Of these in turn, those of which exactly one answer is right.
+        rising: Of the trajectories with at least three rounds, those in which output tokens rise in every round.
+        counted: Trajectories with at least three rounds and known output tokens.
         systems: Trajectories with another model, system or file in some round, by column.
-        wrong: Wrong answers in which gold answers were searched.
-        containing: Of these, those that contain a gold answer.
-        correct: The sum of exact matches over scored answers.
         scored: Scored answers.
         lasts: Last answers of trajectories with gold answers.
         golden: Of these, those that are a gold answer, literally.
@@ -81,10 +81,10 @@ class Facts:
     beside: Counter[str] = field(default_factory=Counter)
     repeating: int = 0
     unrepeated: int = 0
+    right_once: int = 0
+    rising: int = 0
+    counted: int = 0
     systems: Counter[str] = field(default_factory=Counter)
-    wrong: int = 0
-    containing: int = 0
-    correct: float = 0.0
     scored: int = 0
     lasts: int = 0
     golden: int = 0
@@ -134,7 +134,7 @@ class Reading:
             for item in table.schema
             if column_kind(item.name, item) == "metric"
         }
-        self._own.update(dict.fromkeys(name for name in metrics if name not in ("em", "f1", "contains", MATCH)))
+        self._own.update(dict.fromkeys(name for name in metrics if name not in _COMPARED))
         answers = [text if text and text.strip() else None for text in _texts(table, "answer")]
         starts = run_starts(table.column("question_id"))
         ends = np.append(starts[1:], len(answers))
@@ -143,6 +143,7 @@ class Reading:
         systems = {name: [*map(value_text, _texts(table, name))] for name in loop_labels(table.schema)}
         facts, keys, distinct = self.facts, self._keys(answers), np.zeros(len(answers))
         scores = metrics.get(MATCH, metrics.get("em"))
+        outputs = table.column(_OUTPUT).to_numpy() if _OUTPUT in table.column_names else None
         for start, end, own in zip(starts.tolist(), ends.tolist(), golds, strict=True):
             seen: dict[Any, None] = {}
             for i in range(start, end):
@@ -151,8 +152,11 @@ class Reading:
                 distinct[i] = len(seen)
             said = slice(start, end)
             self._count(answers[said], own or (), len(seen))
-            if facts.wrong < _SEARCHED and scores is not None and own:
-                self._search(answers[said], own, scores[said])
+            if scores is not None and end - start == len(seen) >= _REPEATING:
+                facts.right_once += float(scores[said].sum()) == 1
+            if outputs is not None and end - start >= _REPEATING and not np.isnan(outputs[said]).any():
+                facts.counted += 1
+                facts.rising += bool((np.diff(outputs[said]) > 0).all())
             if len(seen) == 1:
                 facts.beside.update(name for name, values in beside.items() if len({*values[said]} - {None}) > 1)
             facts.systems.update(name for name, values in systems.items() if len({*values[said]} - {None}) > 1)
@@ -163,13 +167,11 @@ class Reading:
         if scores is not None:
             known = has_answer & ~np.isnan(scores)
             facts.scored += int(known.sum())
-            facts.correct += float(scores[known].sum())
         self._add_means(rounds, metrics, has_answer, distinct)
-        self._add_ends(metrics, has_answer | ~has_answer.any(), starts, ends)
-        if not any(golds):
-            self._add_equalling(table, keys, [*zip(starts.tolist(), ends.tolist(), strict=True)])
-        if not has_answer.all():
-            self._add_kinds(table, has_answer)
+        self._add_ends(metrics, has_answer, starts, ends)
+        self._add_labels(
+            table, keys, has_answer, [] if any(golds) else [*zip(starts.tolist(), ends.tolist(), strict=True)]
+        )
 
     def _keys(self, answers: Sequence[str | None]) -> list[Any]:
         """Return the key by which each answer is compared; the text itself if the normalizer cannot read it."""
@@ -194,15 +196,6 @@ class Reading:
         if golds and answers[-1] is not None:
             facts.lasts += 1
             facts.golden += answers[-1].strip() in {gold.strip() for gold in golds}
-
-    def _search(self, answers: Sequence[str | None], golds: Sequence[str], scores: npt.NDArray[np.float64]) -> None:
-        """Search the gold answers in the wrong answers of a question."""
-        wanted = [*filter(None, map(_words, golds))]
-        for text, score in zip(answers, scores.tolist(), strict=True):
-            if text is not None and score == 0:
-                said = _words(text)
-                self.facts.wrong += 1
-                self.facts.containing += any(gold in said for gold in wanted)
 
     def _add_means(
         self,
@@ -231,17 +224,31 @@ class Reading:
     def _add_ends(
         self,
         metrics: Mapping[str, npt.NDArray[np.float64]],
-        counts: npt.NDArray[np.bool_],
+        has_answer: npt.NDArray[np.bool_],
         starts: npt.NDArray[np.int64],
         ends: npt.NDArray[np.int64],
     ) -> None:
-        """Add up metrics in the first and in the last round of trajectories that have both, where these count."""
+        """Add up metrics in the first and in the last round of trajectories that have both, with answers where these are compared."""
         firsts, lasts = starts[ends - starts > 1], ends[ends - starts > 1] - 1
         for name, values in metrics.items():
-            known = ~np.isnan(values[firsts]) & ~np.isnan(values[lasts]) & counts[firsts] & counts[lasts]
+            told = ~np.isnan(values) & (has_answer | (name not in _COMPARED))
+            known = told[firsts] & told[lasts]
             n, first, last = self.facts.ends.get(name, (0, 0.0, 0.0))
             sums = float(values[firsts][known].sum()), float(values[lasts][known].sum())
             self.facts.ends[name] = n + int(known.sum()), first + sums[0], last + sums[1]
+
+    def _add_labels(
+        self,
+        table: pa.Table,
+        keys: Sequence[Any],
+        has_answer: npt.NDArray[np.bool_],
+        without_golds: Sequence[tuple[int, int]],
+    ) -> None:
+        """Count what labels of the log say about rounds without an answer, and about trajectories without gold answers."""
+        if without_golds:
+            self._add_equalling(table, keys, without_golds)
+        if not has_answer.all():
+            self._add_kinds(table, has_answer)
 
     def _add_equalling(self, table: pa.Table, keys: Sequence[Any], spans: Sequence[tuple[int, int]]) -> None:
         """Count trajectories in which a column of the log that no round changes equals an answer."""
@@ -300,9 +307,3 @@ def _texts_beside(table: pa.Table) -> Iterator[str]:
         is_label = pa.types.is_string(item.type) and column_kind(item.name, item) == "label"
         if item.name == "text" or (is_label and is_model_text(name)):
             yield item.name
-
-
-def _words(text: str) -> str:
-    """Return the words of a text with blanks around them, so that a text contains another only as whole words."""
-    words = normalize_answer(text) or text.strip().lower()
-    return f" {words} " if words else ""

@@ -34,7 +34,22 @@ _SIDE_FILES = (
     *(".import.json", ".rounds", ".rounds-wal", ".rounds-shm", ".sqlite", ".db", ".lock", ".tmp"),
     *(".md", ".rst", ".txt.license", ".py", ".sh", ".html", ".png", ".pdf", ".svg", ".toml", ".yaml", ".yml", ".ipynb"),
 )
-_SIDE_NAMES = ("license", "licence", "licenses", "licences", "notice", "readme", "changelog", "copying")
+_SIDE_NAMES = (
+    *("license", "licence", "licenses", "licences", "notice", "readme", "changelog", "copying"),
+    *(
+        "config",
+        "configuration",
+        "settings",
+        "args",
+        "hparams",
+        "metadata",
+        "gold",
+        "golds",
+        "gold_answers",
+        "ground_truth",
+        "references",
+    ),
+)
 _DATA_FILES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet")
 _OWN_FORMAT = re.compile(rb'\s*\{\s*"format":\s*"suffice')
 

@@ -235,12 +235,27 @@ def _json_records(path: Path, value: Any) -> Iterator[tuple[str, Mapping[str, An
         shared = {}
     if not isinstance(value, list | Iterator):
         raise DataError(f"{path} contains {value!r:.60}; expected an object or a list of objects")
+    value = _of_lists(value) if isinstance(value, list) else value
     for number, record in enumerate(value, start=1):
         where = f"{path}, record {number}"
         item = {"rounds": record} if _are_objects(record) else record
         if not isinstance(item, dict):
             raise DataError(f"{where} is {item!r:.60}; expected an object, or a list of objects")
         yield where, {**shared, **item}
+
+
+def _of_lists(value: list[Any]) -> list[Any]:
+    """Return the records of a list of lists: rows below a header, or else the answers to one question each.
+
+    >>> _of_lists([["id", "answer"], ["q1", "Oslo"]]), _of_lists([["Oslo", "Lima"], ["Rome", "Rome"]])
+    ([{'id': 'q1', 'answer': 'Oslo'}], [{'answers': ['Oslo', 'Lima']}, {'answers': ['Rome', 'Rome']}])
+    """
+    if not value or not all(isinstance(row, list) and row and isinstance(row[0], str | int | float) for row in value):
+        return value
+    header = value[0]
+    if all(isinstance(name, str) for name in header) and any(plain_name(name) in (*IDS, *ANSWERS) for name in header):
+        return [dict(zip(header, row, strict=False)) for row in value[1:]]
+    return [{"answers": answers} for answers in value]
 
 
 def _listed(path: Path, value: Mapping[str, Any]) -> tuple[dict[str, Any], list[Any]]:

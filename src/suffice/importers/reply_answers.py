@@ -9,7 +9,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from suffice.importers.records import Record
 from suffice.importers.round_columns import RoundColumns
 from suffice.importers.table_columns import TableColumns
 from suffice.policy.comparisons import guess_normalizer
+from suffice.policy.metrics import normalize_answer
 from suffice.policy.normalizers import DEFAULT_NORMALIZER, match, normalizer_of
 from suffice.policy.session.replies import located_in
 from suffice.policy.signals.position import AnswerPosition, PositionKind
@@ -46,6 +47,13 @@ _ENOUGH = 10
 _GAIN, _HELD = 0.1, 0.05
 """By how much a position must agree better with gold answers than whole replies do, in the half that chose it and in the other."""
 
+_PROSE = 40
+"""By how many characters replies are longer than gold answers if they are sentences, so that a gold answer which a normalizer reads in
+them is in a reply, and not a number with its unit."""
+
+_HARDLY_EVER, _OFTEN = 0.05, 0.3
+"""The most replies that are a gold answer, and the fewest that contain one, if their answers are at no usual position."""
+
 _READ, _STEADY, _CHANGING = 0.9, 0.3, 0.3
 """Without gold answers: the least share of replies with an answer, the least gain in agreement between rounds, and the most that
 whole replies may agree."""
@@ -57,6 +65,10 @@ _ANSWERS = frozenset((*PARSED_ANSWERS, "result", "output", "conclusion", "soluti
 _MOST, _SHOWN = 6, 3
 _AROUND = 12
 """Most characters around gold answers that an expression quotes."""
+
+
+_Choices = dict[str, tuple[Any, str]]
+"""For each option of the command line, the parameter's value and its meaning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,16 +117,21 @@ def position_note(position: AnswerPosition, counts: Mapping[str, int]) -> str:
     )
 
 
-def refuse_whole_replies(parts: Iterable[pa.Table], normalizer: str | None) -> None:
-    """Raise if a position in the replies agrees clearly better with gold answers, or without any between rounds, than they do.
+def refuse_whole_replies(parts: Iterable[pa.Table], options: Mapping[str, Any]) -> None:
+    """Ask for the position of the answers if whole replies were logged, unless the user named it.
+
+    They were if a position in the replies agrees clearly better with gold answers, or without any between rounds, than they do,
+    or if they hardly ever are a gold answer but often contain one.
 
     Args:
         parts: The recording, at least its columns `COLUMNS`.
-        normalizer: Decides which answers are the same; None = guessed.
+        options: The user's options for the import.
 
     Raises:
-        UnsettledError: It does, in the half of the questions that chose it and in the other half.
+        UnsettledError: A position does, in the half of the questions that chose it and in the other half, or none reads the answers.
     """
+    if "answer_position" in options:
+        return
     questions: dict[str, Replies] = {}
     n_parsed = n = 0
     for part in parts:
@@ -129,7 +146,7 @@ def refuse_whole_replies(parts: Iterable[pa.Table], normalizer: str | None) -> N
             n_parsed += bool(text) and answer not in (text, strip_thinking(text)[1].strip())
         if len(questions) == SAMPLE:
             break
-    guess = None if 2 * n_parsed > n else _guess_of([*questions.values()], normalizer)
+    guess = None if 2 * n_parsed > n else _guess_of([*questions.values()], options.get("normalizer"))
     if guess is not None:
         raise UnsettledError(guess[0], "answer_position", guess[1])
 
@@ -158,7 +175,7 @@ def _replies_of(table: TableColumns, ids: Sequence[str], answer: str, golds: str
     return [Replies(name, texts, known) for name, (texts, known) in [*questions.items()][:SAMPLE]]
 
 
-def _guess_of(questions: list[Replies], normalizer: str | None) -> tuple[str, dict[str, tuple[Any, str]]] | None:
+def _guess_of(questions: list[Replies], normalizer: str | None) -> tuple[str, _Choices] | None:
     """Return a question about the position of answers, and its choices; None if the replies are answers."""
     has_golds = sum(bool(item.golds) for item in questions) >= 2 * _ENOUGH
     questions = [item for item in questions if (item.golds if has_golds else len(item.texts) > 1)]
@@ -172,7 +189,8 @@ def _guess_of(questions: list[Replies], normalizer: str | None) -> tuple[str, di
     if _length(texts) <= (_length(golds) + _LONGER if has_golds else _LONG):
         return None
     normalizer = normalizer or guess_normalizer(golds, texts)
-    compare = _Comparison(DEFAULT_NORMALIZER if normalizer == "math" else normalizer, has_golds=has_golds)
+    is_prose = has_golds and _length(texts) > _length(golds) + _PROSE
+    compare = _Comparison(DEFAULT_NORMALIZER if normalizer == "math" else normalizer, has_golds, is_prose)
     before = [compare.whole(half) for half in halves]
     if not has_golds and before[0] > _CHANGING:
         return None
@@ -181,13 +199,11 @@ def _guess_of(questions: list[Replies], normalizer: str | None) -> tuple[str, di
         read, agreed = compare.at(position, halves[0])
         if agreed - before[0] >= (_GAIN if has_golds else _STEADY) and (has_golds or read >= _READ):
             ranked.append((-agreed if has_golds else 0, place, position))
-    if not ranked:
-        return None
     best = [position for _, _, position in sorted(ranked)]
-    position = best[0]
+    position = best[0] if best else WHOLE
     read, agreed = compare.at(position, halves[1])
-    if agreed - before[1] < (_HELD if has_golds else _STEADY):
-        return None
+    if not best or agreed - before[1] < (_HELD if has_golds else _STEADY):
+        return _without_position(questions, compare) if has_golds else None
     what = "equal a gold answer" if has_golds else "equal the one before"
     example = next(item.answer for own in halves[1] for item in located_in(own.texts, position) if item.answer)
     question = (
@@ -203,19 +219,47 @@ def _guess_of(questions: list[Replies], normalizer: str | None) -> tuple[str, di
     }
 
 
+def _without_position(questions: Sequence[Replies], compare: _Comparison) -> tuple[str, _Choices] | None:
+    """Return a question about replies that hardly ever are a gold answer, but often contain one, though at no usual position."""
+    right = compare.whole(questions)
+    pairs = [(_words(text), [*map(_words, item.golds)]) for item in questions for text in item.texts]
+    containing = sum(any(gold and gold in text for gold in golds) for text, golds in pairs) / max(len(pairs), 1)
+    if right > _HARDLY_EVER or containing < _OFTEN:
+        return None
+    question = (
+        f"{right:.0%} of the answers equal a gold answer, but {containing:.0%} contain one: they are whole replies, and the answers are at "
+        "no usual position in them (--answer-position regex:EXPRESSION reads an unusual one)"
+    )
+    return question, {f"--answer-position {WHOLE}": (str(WHOLE), "the whole reply is the answer")}
+
+
+def _words(text: str) -> str:
+    """Return the words of a text with blanks around them, so that a text contains another only as whole words."""
+    words = normalize_answer(text) or text.strip().lower()
+    return f" {words} " if words else ""
+
+
 def _length(texts: Sequence[str]) -> float:
     return sum(map(len, texts)) / max(len(texts), 1)
 
 
 @dataclass(frozen=True, slots=True)
 class _Comparison:
-    """A comparison of answers with gold answers, or with those of the round before."""
+    """A comparison of answers with gold answers, or with those of the round before.
+
+    Attributes:
+        normalizer: Decides which answers are the same.
+        has_golds: Whether to compare with gold answers.
+        is_prose: Whether replies are sentences: read whole, they are no answers, though a normalizer may read a number in them.
+    """
 
     normalizer: str
     has_golds: bool
+    is_prose: bool
 
     def whole(self, questions: Sequence[Replies]) -> float:
-        return sum(self._share(item, item.texts) for item in questions) / len(questions)
+        own = replace(self, normalizer=DEFAULT_NORMALIZER) if self.is_prose else self
+        return sum(own._share(item, item.texts) for item in questions)  # noqa: SLF001 - its own / len(questions)
 
     def at(self, position: AnswerPosition, questions: Sequence[Replies]) -> tuple[float, float]:
         """Return the share of replies with an answer at a position, and how well these answers agree.
@@ -223,6 +267,9 @@ class _Comparison:
         Without gold answers, an answer that is everywhere the same does not count.
         """
         answers = [[found.answer for found in located_in(item.texts, position)] for item in questions]
+        if self.is_prose:
+            pairs = [zip(own, item.texts, strict=True) for own, item in zip(answers, questions, strict=True)]
+            answers = [[None if answer == text.strip() else answer for answer, text in own] for own in pairs]
         n = sum(map(len, answers))
         if not self.has_golds and len({answer for own in answers for answer in own}) == 1:
             return 0.0, 0.0

@@ -11,12 +11,13 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, NotFoundError, SchemaError
 from suffice.importers.grid import cell_number
 from suffice.importers.guesses import ColumnMap
-from suffice.importers.names import ORDER_WORDS, RUNS, TIMES, plain_name
+from suffice.importers.names import ORDER_WORDS, RUNS, TIMES, last_name, plain_name
 from suffice.importers.records import Record
 from suffice.importers.shapes import Shape
 from suffice.importers.traces.files import nanoseconds
@@ -29,6 +30,10 @@ RUN = "run"
 """The name in a column map for the column that tells the runs of a question apart."""
 
 _REPLIED = frozenset({"response", "reply", "completion", "output"})
+_SLASHED = re.compile(r"\d{1,2}([/.])\d{1,2}\1\d{4} \d{1,2}:\d{2}:\d{2}$")
+_EPOCHS = (10**9, 10**12, 10**15, 10**18)
+"""Seconds, milliseconds, microseconds and nanoseconds since 1970, of the year 2001; three times as many are in 2065."""
+
 _ORDER_FILE = re.compile(rf"(?P<head>.*?(?P<word>{'|'.join(ORDER_WORDS)}))[_\-. ]?(?P<number>\d+)", re.IGNORECASE)
 _PIECE = re.compile(r"(?:part|shard|chunk|split|batch|page|logs?|export|of|t|z|[\d_\-.:/ ])+", re.IGNORECASE)
 _REPEAT = re.compile(r"(?:.*[_\-. /])?(?:run|seed|rep|repeat|repetition|replicate)[_\-. ]?\d+", re.IGNORECASE)
@@ -42,10 +47,6 @@ def column_names(rows: Sequence[Record]) -> list[str]:
     return list(dict.fromkeys(name for row in rows for name in row.values))
 
 
-def _last(name: str) -> str:
-    return plain_name(name).rpartition(".")[2]
-
-
 def _run_columns(rows: Sequence[Record], key: str, ignored: Collection[str]) -> tuple[str, ...]:
     """Return the columns that distinguish runs of a question, for rows whose rounds are not counted.
 
@@ -55,10 +56,10 @@ def _run_columns(rows: Sequence[Record], key: str, ignored: Collection[str]) -> 
     names = [
         name
         for name in column_names(rows)
-        if _last(name) in {*LOOP_NAMES, *_REPEATED} and name != key and not {name, _last(name)} & {*ignored}
+        if last_name(name) in {*LOOP_NAMES, *_REPEATED} and name != key and not {name, last_name(name)} & {*ignored}
     ]
     said = [name for name in names if not _REPLIED & {*plain_name(name).split(".")[:-1]}]
-    return tuple(name for name in said or names if _last(name) in _ALWAYS or _occurs_again(rows, name))
+    return tuple(name for name in said or names if last_name(name) in _ALWAYS or _occurs_again(rows, name))
 
 
 _ALWAYS = MODEL_NAMES | {"member"}
@@ -179,15 +180,27 @@ def _number_of_file(name: str, head: str) -> int:
 
 def _order_by_time(rows: Sequence[Record], ids: Sequence[tuple[str, ...]]) -> tuple[str, Sequence[int]]:
     """Return the column of times that orders the rows of each run, and the order; without one, "" and the file's order."""
-    for name in [name for name in column_names(rows) if _last(name) in TIMES]:
+    for name in sorted(column_names(rows), key=lambda name: last_name(name) not in TIMES):
         try:
-            times = [nanoseconds(row.values.get(name), row.where) for row in rows]
-        except DataError:
+            known = [*filter(None, (_time(row, name, is_named=last_name(name) in TIMES) for row in rows))]
+        except (DataError, ValueError):
             continue
-        known = [time for time in times if time is not None]
         if len(known) == len(rows) == len(set(zip(ids, known, strict=True))):
             return name, sorted(range(len(rows)), key=known.__getitem__)
     return "", range(len(rows))
+
+
+def _time(row: Record, name: str, *, is_named: bool) -> float | None:
+    """Return a time as a number that orders times; raise if it is none, or may be another number in a column of another name."""
+    value = row.values.get(name)
+    if isinstance(value, str) and _SLASHED.match(value):
+        return datetime.strptime(value.replace(".", "/"), "%d/%m/%Y %H:%M:%S").timestamp()  # noqa: DTZ007 - for the order alone
+    is_time = is_named or (
+        ":" in value if isinstance(value, str) else _is_number(value) and any(low <= value < 3 * low for low in _EPOCHS)
+    )
+    if not is_time:
+        raise ValueError(value)
+    return nanoseconds(value, row.where)
 
 
 class RunColumns:
@@ -199,8 +212,10 @@ class RunColumns:
         if declared and declared not in column_names(rows):
             raise SchemaError(f"no column {declared!r} (for {RUN!r}); there are: {', '.join(column_names(rows))}")
         self._has_own_ids = all(item.how != "number of the record" for item in plan.readings)
-        names = [name for name in column_names(rows) if _last(name) in RUNS and name not in (self._key, self._number)]
-        loops = [name for name in names if _last(name) in {*LOOP_NAMES, *_REPEATED}]
+        names = [
+            name for name in column_names(rows) if last_name(name) in RUNS and name not in (self._key, self._number)
+        ]
+        loops = [name for name in names if last_name(name) in {*LOOP_NAMES, *_REPEATED}]
         self._ways = [(FILE,), *((name,) for name in names), (FILE, *loops)]
         self._files: set[str] = set()
         self._clash = self._in_records = False
@@ -255,7 +270,9 @@ def tell_apart(rows: Sequence[Record], plan: ColumnMap, run: Run) -> tuple[list[
             runs.append(str(n) if n > 1 else "")
     clusters, result = {}, []
     are_repeats = all(row.values.get(RUN) == row.file for row in rows)  # as --file-is run says
-    says_file = FILE in names and not are_repeats and not any(_last(name) in LOOP_NAMES for name in column_names(rows))
+    says_file = (
+        FILE in names and not are_repeats and not any(last_name(name) in LOOP_NAMES for name in column_names(rows))
+    )
     for row, question, suffix in zip(rows, questions, runs, strict=True):
         own_id = f"{question}@{suffix}" if suffix else question
         clusters[own_id] = question
@@ -285,7 +302,7 @@ def runs_notes(several: int, plan: ColumnMap, run: Run, order: RowOrder | None) 
     )
     if order is None or run[0] in ("number", "restart"):
         return [said]
-    names = [name for name in order.runs if name in (FILE, *run[1]) or _last(name) in LOOP_NAMES]
+    names = [name for name in order.runs if name in (FILE, *run[1]) or last_name(name) in LOOP_NAMES]
     left_out = " ".join(f"--column {name}=" for name in names)
     remedy = (
         f"another {' or '.join(names)} is another run, never another round: for a panel that votes, --samples; for attempts in the "
@@ -296,7 +313,7 @@ def runs_notes(several: int, plan: ColumnMap, run: Run, order: RowOrder | None) 
 
 def chosen_rows(shape: Shape, ignored: Collection[str], where: Mapping[str, str]) -> Shape:
     """Keep only a table's rows with given values (some must exist), and drop ignored columns of runs."""
-    gone = {name for name in column_names(shape.rows) if {name, _last(name)} & {*ignored} & LOOP_NAMES}
+    gone = {name for name in column_names(shape.rows) if {name, last_name(name)} & {*ignored} & LOOP_NAMES}
     rows = [row for row in shape.rows if all(_has(row, name, value) for name, value in where.items())]
     if where and not rows:
         name = next(

@@ -8,6 +8,7 @@ from typing import Any
 
 from suffice.common.tables import cut_list
 from suffice.errors import DataError, SchemaError, UnsettledError
+from suffice.importers.counted import Pair, counter_of, in_counted_order
 from suffice.importers.fields import flat, names_rounds, one_run_each, single_name
 from suffice.importers.names import (
     ANSWERS,
@@ -15,7 +16,7 @@ from suffice.importers.names import (
     ORDER_WORDS,
     OUTCOME_NAMES,
     QUESTIONS,
-    is_round_name,
+    last_name,
     numbered,
     plain_name,
     round_numbers,
@@ -28,8 +29,6 @@ ROUNDS = "rounds"
 _DIALOGUES = frozenset({"messages", "conversation", "conversations", "chat", "dialog", "dialogue"})
 _UNORDERED = frozenset({"samples", "generations", "candidates", "choices"})
 _SAID = ("assistant", "ai", "model", "gpt", "bot")
-_Pair = tuple[Record, Mapping[str, Any], Sequence[Mapping[str, Any]]]
-"""A record, its fields about the question, and its rounds."""
 
 _NOT_ROUNDS = frozenset(
     {"request", "input", "inputs", "prompt", "prompts", "context", "contexts", "metadata", "examples"}
@@ -107,8 +106,8 @@ def _named_rounds(records: Sequence[Record], name: str) -> Shape:
     names = [name, *(_alike(records, name, lists) if is_list else [])]
     shape = replace(_rows_of_items(records, names), is_ordered=True)
     item = _item_name(name)
-    has_answers = any(_last(_item_name(other)) in ANSWERS for other in names)
-    if not is_list or has_answers or _last(item) in OUTCOME_NAMES or not _items_are(records, name, str):
+    has_answers = any(last_name(_item_name(other)) in ANSWERS for other in names)
+    if not is_list or has_answers or last_name(item) in OUTCOME_NAMES or not _items_are(records, name, str):
         return shape
 
     def renamed(rows: Iterable[Record]) -> list[Record]:
@@ -122,14 +121,10 @@ def _named_rounds(records: Sequence[Record], name: str) -> Shape:
     return replace(shape, rows=renamed(shape.rows), columns=columns, read=read)
 
 
-def _last(name: str) -> str:
-    return plain_name(name).rpartition(".")[2]
-
-
 def _of_lists(records: Sequence[Record]) -> Shape | None:
     """Return the shape of records that have their rounds in lists, or their answers in an object by system; else None."""
     lists = [name for name in _list_fields(records) if _NOT_ROUNDS.isdisjoint(plain_name(name).split(".")[:-1])]
-    objects = [name for name in lists if _items_are(records, name, dict) and _last(name) in ROUND_LISTS]
+    objects = [name for name in lists if _items_are(records, name, dict) and last_name(name) in ROUND_LISTS]
     if not objects:
         further = [name for name in lists if _items_are(records, name, dict) and _answers_in(records, name)]
         objects = further if len(further) == 1 else []
@@ -190,7 +185,7 @@ def _parallel(records: Sequence[Record], lists: Sequence[str]) -> list[str]:
     scalar = [name for name in lists if _items_are(records, name, (str, int, float, bool))]
     leads = sorted(
         (name for name in scalar if names_rounds(name)),
-        key=lambda name: single_name(_last(name)) not in ANSWERS and _last(name) not in ROUND_LISTS,
+        key=lambda name: single_name(last_name(name)) not in ANSWERS and last_name(name) not in ROUND_LISTS,
     )
     if not leads:
         return []
@@ -225,15 +220,15 @@ def _rows_of_items(records: Sequence[Record], names: Sequence[str]) -> Shape:
     """Return a row for each item of the lists; every row repeats the record's fields about the question."""
     lead, is_dialogue = names[0], _is_dialogue(records, names[0])
     pairs = _pairs_of(records, names, is_dialogue=is_dialogue)
-    counter = _counter_of(pairs)
-    pairs = _in_counted_order(pairs, counter)
+    counter = counter_of(pairs)
+    pairs = in_counted_order(pairs, counter)
     own = {"round", *(name for _, _, inner in pairs for values in inner for name in values)}
     rows = _round_rows(pairs, own, lead)
     simple = [name for name in names if not _items_are(records, name, dict)]
     what = "what the assistant said" if is_dialogue else "an item"
 
     def read(others: Sequence[Record]) -> tuple[list[Record], int]:
-        further = _in_counted_order(_pairs_of(others, names, is_dialogue=is_dialogue), counter)
+        further = in_counted_order(_pairs_of(others, names, is_dialogue=is_dialogue), counter)
         return _round_rows(further, own, lead), _without_rounds(further)
 
     return Shape(
@@ -250,34 +245,6 @@ def _rows_of_items(records: Sequence[Record], names: Sequence[str]) -> Shape:
     )
 
 
-def _counter_of(pairs: Sequence[_Pair]) -> str:
-    """Return the field of the items that counts rounds in another order than that of the lists; "" if there is none."""
-    names = dict.fromkeys(
-        name for _, _, inner in pairs for values in inner for name in values if is_round_name(_last(name))
-    )
-    for name in names:
-        orders = [_numbers_in(inner, name) for _, _, inner in pairs if inner]
-        if all(order is not None for order in orders) and any(order != sorted(order) for order in orders if order):
-            return name
-    return ""
-
-
-def _numbers_in(inner: Sequence[Mapping[str, Any]], name: str) -> list[int] | None:
-    """Return the numbers by which a field counts the items of a list; None if it does not count them."""
-    numbers = round_numbers(str(values.get(name)) for values in inner)
-    return numbers if numbers is not None and len({*numbers}) == len(numbers) else None
-
-
-def _in_counted_order(pairs: Sequence[_Pair], counter: str) -> list[_Pair]:
-    """Sort each record's rounds by the field that counts them, if one does; a list that it does not count stays as it is."""
-    ordered = []
-    for item, outer, inner in pairs:
-        numbers = _numbers_in(inner, counter) if counter else None
-        places = range(len(inner)) if numbers is None else sorted(range(len(inner)), key=numbers.__getitem__)
-        ordered.append((item, outer, [inner[place] for place in places]))
-    return ordered
-
-
 def _names_order(lead: str) -> bool:
     """Return whether a list's name implies an order of rounds, unlike names of answers or samples.
 
@@ -288,13 +255,13 @@ def _names_order(lead: str) -> bool:
     return plain in ROUND_LISTS and plain not in _UNORDERED
 
 
-def _without_rounds(pairs: Iterable[_Pair]) -> int:
+def _without_rounds(pairs: Iterable[Pair]) -> int:
     return sum(not inner for _, _, inner in pairs)
 
 
-def _pairs_of(records: Sequence[Record], names: Sequence[str], *, is_dialogue: bool) -> list[_Pair]:
+def _pairs_of(records: Sequence[Record], names: Sequence[str], *, is_dialogue: bool) -> list[Pair]:
     """Pair each record with its fields about the question and the items of its lists."""
-    pairs: list[_Pair] = []
+    pairs: list[Pair] = []
     for item in records:
         outer = dict(flat({name: value for name, value in item.values.items() if name not in names}))
         if is_dialogue:
@@ -311,7 +278,7 @@ def _pairs_of(records: Sequence[Record], names: Sequence[str], *, is_dialogue: b
     return pairs
 
 
-def _round_rows(pairs: Iterable[_Pair], own: Collection[str], lead: str) -> list[Record]:
+def _round_rows(pairs: Iterable[Pair], own: Collection[str], lead: str) -> list[Record]:
     """Return a row for each round: its own fields, then its record's, renamed where the names are equal."""
     rows = []
     for item, outer, inner in pairs:
@@ -352,7 +319,7 @@ def _item_name(name: str) -> str:
     >>> _item_name("drafts"), _item_name("scores")
     ('answer', 'score')
     """
-    return "answer" if _last(name) in ROUND_LISTS else single_name(name)
+    return "answer" if last_name(name) in ROUND_LISTS else single_name(name)
 
 
 def _is_dialogue(records: Sequence[Record], name: str) -> bool:
@@ -366,7 +333,7 @@ def _said(messages: Iterable[Any]) -> tuple[list[dict[str, Any]], str]:
     for message in messages:
         role = str(message.get("role", message.get("from", ""))).lower()
         text = _dialogue_text(message.get("content", message.get("value")))
-        if role in _SAID and text:
+        if role in _SAID and text and not message.get("tool_calls"):
             further = {
                 name: value for name, value in message.items() if name not in ("role", "from", "content", "value")
             }
@@ -385,7 +352,7 @@ def _dialogue_text(content: Any) -> str:
 
 def _widened(records: list[Record]) -> Shape | None:
     """Return a row for each number of the columns ``answer_1``, ``answer_2``, ...; None for other tables."""
-    families = _families(_fields(records))
+    families = numbered_families(_fields(records))
     leads = [stem for stem in families if not stem or plain_name(stem.rpartition(".")[2]) in (*ANSWERS, *OUTCOME_NAMES)]
     if not leads:
         return None
@@ -404,7 +371,7 @@ def _rows_of_families(
     own = {"round", *(stem or "answer" for stem in parts)}
 
     def read(others: Iterable[Record]) -> tuple[list[Record], int]:
-        pairs: list[_Pair] = []
+        pairs: list[Pair] = []
         for item in map(_flat_record, others):
             outer = {name: value for name, value in item.values.items() if name not in used}
             inner = [
@@ -437,10 +404,10 @@ def _first_to_last(family: Mapping[int, str]) -> str:
     return f"{first} ... {last}"
 
 
-def _families(names: Iterable[str]) -> dict[str, dict[int, str]]:
+def numbered_families(names: Iterable[str]) -> dict[str, dict[int, str]]:
     """Group columns whose names differ only in a number, by the rest of the name, then by the number, from 0 or 1.
 
-    >>> _families(["id", "answer_1", "answer_2", "round_1_score", "round_2_score", "p_50", "p_90"])
+    >>> numbered_families(["id", "answer_1", "answer_2", "round_1_score", "round_2_score", "p_50", "p_90"])
     {'answer': {1: 'answer_1', 2: 'answer_2'}, 'score': {1: 'round_1_score', 2: 'round_2_score'}}
     """
     families: dict[str, dict[int, str]] = {}

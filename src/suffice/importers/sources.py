@@ -184,18 +184,18 @@ def _duckdb_rows(path: Path, query: str | None) -> Iterator[dict[str, Any]]:
         ) from None
     try:
         with closing(duckdb.connect(str(path), read_only=True, config={"enable_external_access": "false"})) as database:
-            query = query or _only_table(
-                path, database.execute("SELECT table_name FROM information_schema.tables").fetchall()
-            )
+            tables = "SELECT nullif(table_schema, 'main'), table_name FROM information_schema.tables"
+            query = query or _only_table(path, database.execute(tables).fetchall())
             yield from _rows(path, database.execute(query))
     except duckdb.Error as error:
         raise DataError(f"{path}: the query cannot be run ({error}); it must be one SELECT") from error
 
 
 def _only_table(path: Path, rows: Iterable[Sequence[Any]]) -> str:
-    """Return the query of a database's only table."""
-    names = sorted(str(row[0]) for row in rows if not str(row[0]).startswith("sqlite_"))
-    quoted_names = ['"' + name.replace('"', '""') + '"' for name in names]
+    """Return the query of a database's only table, from rows with the parts of a table's name; a part may be missing."""
+    tables = sorted([*filter(None, row)] for row in rows if not str(row[-1]).startswith("sqlite_"))
+    names = [*map(".".join, tables)]
+    quoted_names = [".".join('"' + part.replace('"', '""') + '"' for part in parts) for parts in tables]
     queries = [f"SELECT * FROM {name}" for name in quoted_names]  # noqa: S608 - names of the database itself
     if not names:
         raise DataError(f"{path} has no tables")

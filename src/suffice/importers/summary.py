@@ -10,8 +10,8 @@ from typing import Any
 
 from suffice.common.files import quoted
 from suffice.policy.normalizers import match
-from suffice.recordings.recording import Recording, open_recording
-from suffice.recordings.runs import loop_labels, loops_by_label
+from suffice.recordings.runs import loops_by_label
+from suffice.recordings.stored_loops import read_labels
 
 NAMED = 5
 """The most files or loops that a note names."""
@@ -72,19 +72,8 @@ class RoundMeans:
 
 def loops_of(out: Path) -> tuple[tuple[str, ...], list[str]]:
     """If a recording holds several loops, return the filters that choose one of them, and a note."""
-    import pyarrow as pa
-
-    with open_recording(out) as opened:
-        names = loop_labels(opened.schema)
-        distinct: dict[str, set[Any]] = {name: set() for name in names}
-        for table in opened.tables(columns=names) if names else ():
-            for name in names:
-                distinct[name].update(table.column(name).unique().to_pylist())
-        if all(len(values - {None}) < 2 for values in distinct.values()):  # noqa: PLR2004
-            return (), []
-        columns = [name for name in ("question_id", "round", "cluster", *names) if name in opened.schema.names]
-        table = pa.concat_tables(opened.tables(columns=columns))
-        several = loops_by_label(Recording(table, opened.metadata))
+    labels = read_labels(out)
+    several = {} if labels is None else loops_by_label(labels)
     if not several:
         return (), []
     name, counts = next(iter(several.items()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -15,7 +14,7 @@ from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers.answer_or_gold import FEW
 from suffice.importers.grid import Grid
 from suffice.importers.guesses import ColumnMap, guess_columns, is_long
-from suffice.importers.names import ANSWERS, is_round_name, plain_name
+from suffice.importers.names import is_round_name, last_name
 from suffice.importers.records import Record, records_of
 from suffice.importers.reply_answers import position_note, read_at, with_position
 from suffice.importers.round_columns import RoundColumns
@@ -35,12 +34,10 @@ from suffice.importers.shapes import ROUNDS, Shape, unfold
 from suffice.importers.speakers import numbered_again, refuse_several_speakers
 from suffice.importers.table_rounds import read_rows
 from suffice.importers.tally import Tally
+from suffice.importers.unread import refuse_unread_rounds
 from suffice.policy.rounds import End
 from suffice.policy.seen import one_name_per_text
 from suffice.policy.signals.position import AnswerPosition
-
-_LONGEST = 80
-"""The most letters of an option that a message makes up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +151,7 @@ class TableSource(ABC):
     def notes(self) -> list[str]:
         """Return all caveats about the table."""
         return [
-            *order_notes(self._order, self.plan, samples=self._options.samples),
+            *order_notes(self._order, self.plan, self.shape, samples=self._options.samples),
             *([self.shape.how] if self.shape.how else []),
             *([f"{counted(self.skipped, 'record')} without a round left out"] if self.skipped else []),
             *(runs_notes(self._several, self.plan, self.run, self._order) if self.run else []),
@@ -198,27 +195,16 @@ def refuse_other_files(path: Path, files: set[str], with_rounds: set[str], how: 
         )
 
 
-def _answer_columns(rows: Sequence[Record], plan: ColumnMap) -> str:
-    """Return the columns that may be the answers of successive rounds, as an option takes them."""
-    used = {*plan.columns.values()} - {plan.columns.get("answer")}
-    words = {word for name in ANSWERS for word in (name, name.rpartition("_")[2])}
-    names = [
-        name
-        for name in column_names(rows)
-        if name not in used and not words.isdisjoint(re.split(r"[_.]", plain_name(name)))
-    ]
-    joined = ",".join(names)
-    return joined if len(names) > 1 and len(joined) <= _LONGEST else "FIRST,SECOND"
-
-
 def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, *, first_round: int | None, ended: End | None) -> Grid:
     """Return the settings for reading the rows of a table."""
+    if not {"round", "question_id"} <= plan.columns.keys():
+        refuse_unread_rounds(rows, plan.columns)
     if "round" not in plan.columns and "question_id" in plan.columns:
         raise SchemaError(
             f"{path}: there is one row for each {plan.columns['question_id']!r:.60}, and no list or numbered columns with several "
             f"rounds; there are: {cut_list(column_names(rows))}. If rows are rounds of one question, --column question_id=COLUMN "
             f"names it; for a field that lists them, --column rounds=FIELD; for a column each, --column "
-            f"rounds={_answer_columns(rows, plan)}. Last answers alone have nothing to stop: log every round"
+            "rounds=FIRST,SECOND. Last answers alone have nothing to stop: log every round"
         )
     grid = Grid(
         columns=plan.columns,
@@ -286,11 +272,14 @@ _REPEATS = ("trial", "sample", "try", "repeat")
 """First words of the names of columns that count independent runs as often as rounds."""
 
 
-def order_notes(order: RowOrder | None, plan: ColumnMap, *, samples: bool) -> list[str]:
+def order_notes(order: RowOrder | None, plan: ColumnMap, shape: Shape, *, samples: bool) -> list[str]:
     """Return a note on how the rows of a question were numbered."""
     if order is None:
         name = plan.columns.get("round", "")
-        if samples or not plain_name(name).rpartition(".")[2].startswith(_REPEATS):
+        if name in shape.columns and not shape.is_ordered and not samples:
+            items = shape.columns[name].replace("order in", "the items of").replace("number in", "the columns")
+            return [f"{items} are read as rounds that follow one another; {_IF_SAMPLES}"]
+        if samples or not last_name(name).startswith(_REPEATS):
             return []
         return [f"{name!r} counts rounds that follow one another; {_IF_SAMPLES}"]
     if order.head:
@@ -308,7 +297,7 @@ def order_notes(order: RowOrder | None, plan: ColumnMap, *, samples: bool) -> li
 def _first_round(rows: Sequence[Record], plan: ColumnMap, first_round: int | None) -> int | None:
     """Return the number of the lowest round; it is 1 for drafts, steps or attempts, which are never the model alone."""
     name = plan.columns.get("round", "round")
-    plain = plain_name(name).rpartition(".")[2]
+    plain = last_name(name)
     if (
         first_round is not None
         or not is_round_name(plain)

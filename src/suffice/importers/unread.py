@@ -1,11 +1,15 @@
-"""Notes on columns whose usual names do not match their values, with the reasons."""
+"""Notes on columns whose usual names do not match their values, and questions about columns whose names say nothing."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
-from suffice.errors import DataError
+from suffice.common.files import quoted
+from suffice.errors import DataError, UnsettledError
+from suffice.importers.answer_or_gold import is_model_text
 from suffice.importers.names import (
     MONEY,
     OUTCOME_NAMES,
@@ -13,10 +17,13 @@ from suffice.importers.names import (
     SYNONYMS,
     TOTAL_TOKENS,
     is_round_name,
+    last_name,
     plain_name,
 )
-from suffice.importers.shapes import Shape
+from suffice.importers.records import Record
+from suffice.importers.shapes import Shape, numbered_families
 from suffice.importers.table_columns import TableColumns
+from suffice.policy.metrics import normalize_answer
 
 _OUTPUT = "cost.generator.output_tokens"
 _SPEAKERS = (
@@ -35,6 +42,14 @@ _MOST_SPEAKERS = 12
 _FIRST_DRAFT = re.compile(
     r"(initial|first|draft|zero_shot|closed_book|original|base)_(answer|response|output|draft|reply|prediction)"
 )
+_ALIKE = 0.1
+_ID = re.compile(r"(?:id|ind|idx|nr|no|num|number|key)$")
+_QUESTIONS, _SHOWN_IDS = 10, 3
+"""The fewest questions of a log, and the most columns of ids that are offered."""
+
+_LONGEST_OPTION = 80
+"""The most letters of an option that a message makes up."""
+
 _TOKENS = {"uncached_tokens": "input", "output_tokens": "output"}
 
 
@@ -58,7 +73,7 @@ def unread_notes(
 
 
 def _called(names: Collection[str], usual: Collection[str]) -> list[str]:
-    return [name for name in names if plain_name(name).rpartition(".")[2] in usual]
+    return [name for name in names if last_name(name) in usual]
 
 
 def _speakers(table: TableColumns, columns: Mapping[str, str]) -> Iterator[str]:
@@ -74,7 +89,10 @@ def _speakers(table: TableColumns, columns: Mapping[str, str]) -> Iterator[str]:
                 f"the rows are messages of several speakers ({name!r}: {shown}), and only a model's are answers: import one record "
                 "for each question with its messages in a list ('messages'), or the rows of the model alone"
             )
-        yield f"each row is read as a round, although they differ in {name!r} ({shown}): import those alone that answer"
+        yield (
+            f"each row is read as a round, although they differ in {name!r} ({shown}): import those alone that answer (--where "
+            f"{name}=VALUE)"
+        )
 
 
 def _uncounted_rounds(table: TableColumns, columns: Mapping[str, str], unused: Collection[str]) -> Iterator[str]:
@@ -121,3 +139,81 @@ def _outcomes(table: TableColumns, columns: Mapping[str, str], shape: Shape, unu
         if not all(0 <= value <= 1 for value in values):
             span = f"[{min(values):g}, {max(values):g}]"
             yield f"{columns[ours]!r} is not a metric, because it lies in {span}: scale it to [0, 1] to judge by it"
+
+
+def refuse_unread_rounds(rows: Sequence[Record], columns: Mapping[str, str]) -> None:
+    """Raise if one field may list the rounds of each question, or some columns may have the answers of a round each.
+
+    A field may do so if its lists have objects with texts that the model may have said, and these texts vary.  A column may
+    have answers if at least a tenth of them equal a gold answer, or else the answer in another such column.
+    """
+    table = TableColumns(rows)
+    free = [name for name in table.names if name not in columns.values() or name == columns.get("answer")]
+    free = [] if "round" in columns else free
+    lists = [name for name in free if is_model_text(name) and _may_list_rounds(table.column(name))]
+    choices: dict[str, tuple[Any, str]] = {
+        f"--column {quoted(f'rounds={name}')}": ({"rounds": name}, f"each item of {name!r} is a round")
+        for name in lists
+    }
+    answers = _alike_columns(table, [name for name in free if is_model_text(name)], columns.get("golds", ""))
+    answers = max(([*family.values()] for family in numbered_families(answers).values()), key=len, default=answers)
+    joined = ",".join(answers)
+    if len(answers) > 1 and len(joined) <= _LONGEST_OPTION:
+        meaning = f"{' and '.join(map(repr, answers))} are the answers of successive rounds, in this order"
+        choices[f"--column {quoted(f'rounds={joined}')}"] = ({"rounds": joined}, meaning)
+    if "question_id" not in columns:
+        for name in _may_be_ids(table, columns):
+            column = {"question_id": name}
+            choices[f"--column {quoted(f'question_id={name}')}"] = (column, f"{name!r} names the question of each row")
+    if choices:
+        raise UnsettledError(
+            "no column is called like the id of a question"
+            if "round" in columns
+            else "nothing is called like several rounds of a question: if the log has last answers alone, there is nothing to stop",
+            "columns",
+            choices,
+        )
+
+
+def _may_be_ids(table: TableColumns, columns: Mapping[str, str]) -> list[str]:
+    """Return the columns that may name the questions of rows: each value has some rows, with the same gold answer."""
+    names = []
+    for name in table.names:
+        values = [*map(str, table.column(name))]
+        is_usable = name not in columns.values() and table.repeats(name) and min(Counter(values).values()) > 1
+        golds = columns.get("golds", "")
+        if is_usable and len({*values}) >= _QUESTIONS and (not golds or table.constant_in(golds, values)):
+            names.append(name)
+    return sorted(names, key=lambda name: not _ID.search(plain_name(name)))[:_SHOWN_IDS]
+
+
+def _may_list_rounds(values: Sequence[Any]) -> bool:
+    items = [item for value in values if isinstance(value, list) for item in value]
+    if len(items) > len(values) and all(isinstance(item, str) for item in items):
+        return 2 * len({*items}) > len(values)
+    if len(items) <= len(values) or not all(isinstance(item, dict) for item in items):
+        return False
+    names = {name for item in items for name, text in item.items() if isinstance(text, str) and is_model_text(name)}
+    return any(2 * len({str(item.get(name)) for item in items}) > len(values) for name in names - {"text", "content"})
+
+
+def _alike_columns(table: TableColumns, names: Sequence[str], golds: str) -> list[str]:
+    """Return the columns whose texts equal a gold answer, or a text of another one, in at least a tenth of the rows."""
+    texts = {name: [*map(_answer_key, table.column(name))] for name in names if table.is_text(name)}
+    texts = {name: own for name, own in texts.items() if len({*own}) > 1}
+    right = [{*map(_answer_key, value if isinstance(value, list) else [value])} - {""} for value in table.column(golds)]
+
+    def agrees(name: str) -> bool:
+        others = (
+            right
+            if any(right)
+            else [{own[i] for other, own in texts.items() if other != name} for i in range(len(table.rows))]
+        )
+        pairs = zip(texts[name], others, strict=True)
+        return sum(bool(text) and text in other for text, other in pairs) >= _ALIKE * len(table.rows)
+
+    return [name for name in texts if agrees(name)]
+
+
+def _answer_key(value: Any) -> str:
+    return normalize_answer(str(value)) if isinstance(value, str | int | float) else ""

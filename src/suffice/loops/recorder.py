@@ -68,7 +68,8 @@ class Recorder:
         shadow: Policies that decide on the same rounds and change nothing; the rounds at which they would stop are recorded.
         samples: Whether the rounds of a question are independent answers, so that their order means nothing; figures of the
             recording are then means over random orders.
-        normalizer: Decides which answers of samples are the same, a name in `NORMALIZERS`; None = that of the policy.
+        normalizer: Decides which answers are the same, a name in `NORMALIZERS`; None = that of the policy for samples, else that of
+            question answering.
         part_questions: In a folder: the largest number of questions in a part.
         part_bytes: In a folder: the size of its rounds, in bytes, at which a part takes no further questions.
 
@@ -150,13 +151,11 @@ class Recorder:
         return tuple(shadow_policies(shadow, self.policy).values())
 
     def _compared_by(self, normalizer: str | None) -> str:
-        """Return the normalizer that compares samples; raise without samples, or if the policy has another one."""
+        """Return the normalizer that compares answers; raise if the policy has another one."""
         theirs = DEFAULT_NORMALIZER if self.policy is None else self.policy.normalizer
         if normalizer is None:
             return theirs if self.samples else DEFAULT_NORMALIZER
         normalizer_of(normalizer)
-        if not self.samples:
-            raise DataError("a normalizer says which samples agree: give samples=True, too, or leave it out")
         if self.policy is not None and isinstance(self.policy.rule, Never):
             self.policy = replace(self.policy, normalizer=normalizer)
         elif self.policy is not None and normalizer != theirs:
@@ -183,10 +182,10 @@ class Recorder:
             "answer_position": None if position.kind == "callable" else position.to_dict(),
             "labels": self.labels,
         }
-        samples = {"exchangeable": True, "normalizer": self.normalizer} if self.samples else {}
-        config |= (
-            {"samples": self.normalizer} if samples else {}
-        )  # only if True, so that files of older releases stay valid
+        compared = {"normalizer": self.normalizer} if self.samples or self.normalizer != DEFAULT_NORMALIZER else {}
+        samples = {"exchangeable": True, **compared} if self.samples else compared
+        # only where it differs from the default, so that files of older releases stay valid
+        config |= {"samples": self.normalizer} if self.samples else compared
         state = {} if self.policy is None else {name: item.to_dict() for name, item in self.policy.state.items()}
         return {
             "config": config,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from suffice.errors import UnsettledError
 from suffice.policy.expressions import is_available, looks_mathematical
@@ -134,7 +135,15 @@ def _specific(texts: Collection[str], answers: Iterable[str]) -> Comparison | No
         said = [*answers]
         if _share(NORMALIZERS["date_day_first"], said) > _share(NORMALIZERS["date"], said):
             return Comparison("date_day_first", f"{why}, and more answers than 'date'")
-    return None if name is None else Comparison(name, why)
+    if name is None or _reads_none(name, answers):
+        return None
+    return Comparison(name, why)
+
+
+def _reads_none(name: str, answers: Iterable[str]) -> bool:
+    """Return whether a normalizer reads none of the answers, of which there are some."""
+    first = next(iter(texts := iter(answers)), None)
+    return first is not None and all(NORMALIZERS[name](text) is None for text in chain([first], texts))
 
 
 def _reads_all(name: str, texts: Iterable[str]) -> bool:

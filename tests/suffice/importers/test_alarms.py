@@ -127,10 +127,6 @@ TRAPS = {
         {"answer": lambda q, r: "Oslo" if q % 4 == 0 else None},
         {"answer": lambda q, r: "Oslo" if q % 4 or r > 1 else None},
     ),
-    "whole-replies": (
-        {"answer": lambda q, r: sentence(CITIES[(q + (q % 3 == 0) + (r == 1)) % 5], q, r)},
-        {"answer": lambda q, r: sentence("Paris", q, r) if r == 1 else CITIES[(q + (q % 3 == 0)) % 5]},
-    ),
     "drafts": (
         {"answer": lambda q, r: f"draft {q} {r}"},
         {"answer": lambda q, r: f"draft {q} {min(r, 2)}"},
@@ -235,10 +231,13 @@ def test_equal_answers_beside_a_varying_text_stop_the_import():
     assert alarms_of(equal_answers(10)) == ["equal-answers"]
     assert alarms_of(equal_answers(0)) == []
     assert alarms_of(equal_answers(10), "otlp") == []
-    assert alarms_of(equal_answers(10), columns={"answer": "answer"}) == []
+    assert alarms_of(equal_answers(10), columns={"answer": "answer"}) == ["equal-answers"]
     reading = Reading("qa")
     reading.add(table(equal_answers(10)))
     (alarm,) = find_alarms(reading.facts, "tabular", {"answer": "answer"}, {})
+    assert alarm.level == "stop"
+    (named,) = find_alarms(reading.facts, "tabular", {"answer": "answer"}, {"columns": {"answer": "answer"}})
+    assert named.level == "caution"
     choices = alarm.error().choices
     assert choices["--column answer=said --column golds=answer"][0] == {
         "columns": {"answer": "said", "golds": "answer"}
@@ -250,30 +249,41 @@ def test_a_gold_column_read_as_answer_never_enters(tmp_path):
 
 
 def test_yes_does_not_answer_an_alarm_but_its_option_does(tmp_path):
-    source, out = log(tmp_path / "log.jsonl", **TRAPS["whole-replies"][0]), tmp_path / "log.parquet"
+    source, out = log(tmp_path / "log.jsonl", **TRAPS["empty-answers"][0]), tmp_path / "log.parquet"
     told = cli("import", source, "-o", out, "--yes")
     assert told.code == 2
-    assert "--answer-position" in told.err
+    assert "--expected empty-answers" in told.err
     assert not out.exists()
-    assert cli("import", source, "-o", out, "--expected", "whole-replies").code == 0
-    assert json.loads((tmp_path / "log.import.json").read_text())["options"] == {"expected": ["whole-replies"]}
+    assert cli("import", source, "-o", out, "--expected", "empty-answers").code == 0
+    assert json.loads((tmp_path / "log.import.json").read_text())["options"] == {"expected": ["empty-answers"]}
     again = cli("import", source, "-o", out, "--json").json
-    assert [alarm["name"] for alarm in again["alarms"]] == ["whole-replies", "drafts"]
+    assert "empty-answers" in [alarm["name"] for alarm in again["alarms"]]
     assert "said to be right" in read_recording(out).reading_notes[0]
 
 
 def test_a_stop_can_be_answered_where_the_import_asks(tmp_path):
-    source = log(tmp_path / "log.jsonl", **TRAPS["whole-replies"][0])
+    source = log(tmp_path / "log.jsonl", **TRAPS["empty-answers"][0])
     asked = []
 
     def settle(error):
         asked.append(error.question)
-        return error.choices["--expected whole-replies"][0]
+        return error.choices["--expected empty-answers"][0]
 
     assert imported(source, settle=settle).trajectories == 40
     assert len(asked) == 1
     named = imported(source, settle=settle, expected=["drafts"])
-    assert json.loads(named.mapping.read_text())["options"]["expected"] == ["drafts", "whole-replies"]
+    assert json.loads(named.mapping.read_text())["options"]["expected"] == ["drafts", "empty-answers"]
+
+
+def test_replies_with_answers_at_no_usual_position_are_asked_about_once(tmp_path):
+    replies = {"answer": lambda q, r: sentence(CITIES[(q + (q % 3 == 0) + (r == 1)) % 5], q, r)}
+    source, out = log(tmp_path / "log.jsonl", **replies), tmp_path / "log.parquet"
+    asked = cli("import", source, "-o", out, "--yes")
+    assert (asked.code, out.exists()) == (2, False)
+    assert "--answer-position whole" in asked.err
+    assert cli("import", source, "-o", out, "--yes", "--answer-position", "whole").code == 0
+    twin = {"answer": lambda q, r: sentence("Paris", q, r) if r == 1 else CITIES[(q + (q % 3 == 0)) % 5]}
+    assert imported(log(tmp_path / "twin.jsonl", **twin)).trajectories == 40
 
 
 def test_an_unknown_alarm_is_refused_with_the_names_of_all(tmp_path):

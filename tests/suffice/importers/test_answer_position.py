@@ -262,7 +262,7 @@ def test_drafts_that_repeat_and_other_prose_are_not_asked_about():
 
 def test_only_the_first_questions_of_a_large_log_are_looked_at(monkeypatch):
     write(records("boxed"))
-    monkeypatch.setattr(readers, "refuse_whole_replies", lambda parts, normalizer: seen.extend(parts))
+    monkeypatch.setattr(readers, "refuse_whole_replies", lambda parts, options: seen.extend(parts))
     seen: list = []
     monkeypatch.setattr(table_parts, "LARGE", 0)
     monkeypatch.setattr(table_parts, "PART", 120)
@@ -272,7 +272,7 @@ def test_only_the_first_questions_of_a_large_log_are_looked_at(monkeypatch):
 
     monkeypatch.setattr(reply_answers, "SAMPLE", 45)
     with pytest.raises(UnsettledError, match="boxed"):
-        reply_answers.refuse_whole_replies(iter(seen), None)
+        reply_answers.refuse_whole_replies(iter(seen), {})
 
 
 def test_numbers_in_replies_are_compared_as_numbers():
@@ -284,6 +284,29 @@ def test_numbers_in_replies_are_compared_as_numbers():
     write(rows)
     with pytest.raises(UnsettledError, match="last-number"):
         read()
+
+
+@pytest.mark.parametrize("wording", ["{why}.\nFinal answer: {n}", "{why} $\\boxed{{{n}}}$."])
+def test_sentences_with_one_number_are_replies_though_they_read_as_numbers(wording):
+    why = "We add what is given, and nothing else is needed here"
+    rows = [
+        {
+            "id": f"q{q}",
+            "attempt": r,
+            "expected": str(q * 10),
+            "response": wording.format(why=why, n=q * 10 + (q % 3 == r)),
+        }
+        for q in range(1, 60)
+        for r in (1, 2, 3)
+    ]
+    write([{**row, "response": f"{row['expected']} kilometres per hour"} for row in rows])
+    assert "config" not in read()[0].metadata
+    write(rows)
+    with pytest.raises(UnsettledError) as error:
+        read()
+    assert len(error.value.choices) == 2
+    recording, _ = read(next(iter(error.value.choices.values()))[0])
+    assert recording.answers[3].tolist() == ["41", "40", "40"]
 
 
 # -- what follows -----------------------------------------------------------------------------------------------------

@@ -37,6 +37,16 @@ def saved(path, recording):
     return path
 
 
+@pytest.mark.parametrize("command", ["replay", "replay --jobs 1", "search", "report -o page.html", "diagnose"])
+def test_no_command_prints_one_mean_over_two_models(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    saved(tmp_path / "both.parquet", two_models(60))
+    name, *options = command.split()
+    refused = cli(name, "both.parquet", *options)
+    assert (refused.code, "--where model=A" in refused.err) == (2, True)
+    assert "loops of" not in cli(name, "both.parquet", *options, "--where", "model=A").err
+
+
 def test_a_gain_of_one_model_makes_up_for_no_loss_of_another():
     n, rng = 1000, np.random.default_rng(1)
     losing_one = [["b" if lost else "a", "a"] for lost in (rng.random(n) < 0.05).tolist()]

@@ -275,6 +275,20 @@ def test_a_trace_is_explained_span_by_span(tmp_path, monkeypatch):
     assert cli("import", TRACES / "docent_log.eval", "--explain", "--json").json["spans"][4]["read as"] == "round 1"
 
 
+def test_a_trace_is_explained_at_the_position_of_its_answers():
+    trace = TRACES / "otlp_genai.jsonl.gz"
+    whole = cli("import", trace, "--explain", "--json").json["spans"]
+    digit = cli("import", trace, "--explain", "--answer-position", "regex:[0-9]$", "--json").json["spans"]
+    rounds = [n for n, span in enumerate(whole) if span["read as"].startswith("round")]
+    assert rounds
+    assert all(
+        digit[n]["answer, or why not"] in (whole[n]["answer, or why not"][-1], "no answer at regex:[0-9]$")
+        for n in rounds
+    )
+    assert [span["span"] for span in digit] == [span["span"] for span in whole]
+    assert "tool call" in cli("import", TRACES / "docent_log.eval", "--explain", "--answer-position", "boxed").error
+
+
 def test_only_traces_are_explained(tmp_path):
     (tmp_path / "a.csv").write_text("question_id,round,answer\nq1,1,Oslo\n", encoding="utf-8")
     assert "explained" in cli("import", tmp_path / "a.csv", "--explain").error

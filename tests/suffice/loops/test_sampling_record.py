@@ -267,6 +267,21 @@ def test_the_recorder_marks_samples_of_a_loop_of_ones_own(tmp_path):
         Recorder(path, max_rounds=3, samples=True)
 
 
+def test_a_sequential_recording_has_a_normalizer_too(tmp_path):
+    path = tmp_path / "own.parquet"
+    with Recorder(path, max_rounds=3, normalizer="number", golds={"How many?": "18"}) as recorder:
+        for answers in (["-18", "18.0", "18"], ["17", "18", "18.00"]):
+            with recorder.question("How many?") as run:
+                for answer in answers:
+                    run.observe(answer)
+    recording = read_recording(path)
+    assert (recording.exchangeable, recording.metadata["normalizer"]) == (False, "number")
+    assert recording.column("match").tolist() == [[0.0, 1.0, 1.0], [0.0, 1.0, 1.0]]
+    assert policy_for(recording, "answer_stable").normalizer == "number"
+    with pytest.raises(ConfigMismatchError, match="normalizer"):
+        Recorder(path, max_rounds=3)
+
+
 def test_the_recorder_compares_samples_as_its_policy_does(tmp_path):
     policy = Policy(rule="lead(2)", selector="majority_of_samples", normalizer="letter", max_rounds=5)
     with Recorder(tmp_path / "r.parquet", policy=policy, samples=True) as recorder, recorder.question("Which?") as run:
@@ -275,7 +290,6 @@ def test_the_recorder_compares_samples_as_its_policy_does(tmp_path):
     assert read_recording(tmp_path / "r.parquet").metadata["normalizer"] == "letter"
     for options, message in (
         ({"policy": policy, "samples": True, "normalizer": "number"}, "'letter'"),
-        ({"normalizer": "number"}, "give samples=True"),
         ({"samples": True, "normalizer": "nubmer"}, "'number'"),
     ):
         with pytest.raises(SufficeError, match=message):

@@ -891,3 +891,12 @@ def test_the_named_number_of_audits_notices_four_of_five_rises(bound, low, gaine
 
     alarm = Alarm.start(bound, 0.05, low=low, shape=(n_logs,)).observe(losses(before, bound / 4))
     assert alarm.observe(losses(n, bound + 0.05)).rings.mean() > 0.75
+
+
+def test_a_watch_repeats_what_was_doubtful_when_the_log_was_imported():
+    log = production_log(100)
+    reading = {"cautions": {"drafts": "no answer occurs twice"}, "expected": {}}
+    doubtful = Recording(log.table, {**log.metadata, "reading": reading})
+    notes = watch(doubtful, POLICY, max_loss=0.1).notes
+    assert any("no answer occurs twice" in note for note in notes)
+    assert not any("no answer occurs twice" in note for note in watch(log, POLICY, max_loss=0.1).notes)

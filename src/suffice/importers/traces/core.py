@@ -14,6 +14,8 @@ from suffice.common.json_text import load_json
 from suffice.errors import DataError, UnsettledError
 from suffice.importers.traces.spans import CHAT, About, Log, TraceSpan
 from suffice.loops.models._wire import is_cut
+from suffice.policy.session.replies import located_in
+from suffice.policy.signals import Located
 from suffice.policy.signals.position import AnswerPosition
 
 TRACE_ID = "trace_id"
@@ -74,6 +76,21 @@ class Conversation:
     question: str
     by_tool: bool = False
     notes: Counter[str] = field(default_factory=Counter)
+
+
+def answers_at(item: Conversation, position: AnswerPosition | None) -> list[Located]:
+    """Locate the answers in the replies of a conversation's rounds; None = each whole reply is the answer.
+
+    Raises:
+        DataError: Its answers are what a tool call submits.
+    """
+    if position is not None and item.by_tool:
+        raise DataError(
+            f"the answers of conversation {item.key!r} are what a tool call submits, so they are at no position of a text: leave "
+            "answer_position out"
+        )
+    read = [step.span.reply for step in item.steps if step.is_round]
+    return [*located_in([reply.text for reply in read], position or WHOLE, [reply.tokens for reply in read])]
 
 
 def conversations_of(log: Log, key: str | None) -> list[Conversation]:

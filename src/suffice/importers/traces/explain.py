@@ -10,23 +10,27 @@ from pathlib import Path
 from suffice.common.tables import Column, Table, counted
 from suffice.errors import DataError
 from suffice.importers.importers import importer_names, log_reader
-from suffice.importers.traces.core import Conversation, TraceStep, conversations_of
+from suffice.importers.traces.core import Conversation, TraceStep, answers_at, conversations_of
 from suffice.importers.trajectories import ColumnReading
+from suffice.policy.signals.position import AnswerPosition
 
 _CELL_WIDTH = 44
 _OF_TRACE = "id of the trace, sample or request"
 
 
-def explain_trace(path: str | Path, kind: str, *, key: str | None = None) -> Table:
+def explain_trace(
+    path: str | Path, kind: str, *, key: str | None = None, answer_position: AnswerPosition | None = None
+) -> Table:
     """Show how `suffice import` reads the longest conversation of a trace export, span by span.
 
     Args:
         path: A file, or a folder.
         kind: The format, one of the trace formats.
         key: As for the import: the attribute that names the question.
+        answer_position: As for the import: the position of the answer in a reply.
 
     Raises:
-        DataError: The format is not a trace format, the file cannot be read, or it has no spans.
+        DataError: The format is not a trace format, the file cannot be read, it has no spans, or its answers have no position.
     """
     log_of = log_reader(kind)
     if log_of is None:
@@ -36,16 +40,21 @@ def explain_trace(path: str | Path, kind: str, *, key: str | None = None) -> Tab
     if not conversations:
         raise DataError(f"{path}: there are no spans; export the traces again")
     chosen = max(conversations, key=lambda item: sum(step.answer is not None for step in item.steps))
-    return _table(chosen, len(conversations))
+    return _table(chosen, len(conversations), answer_position)
 
 
-def _table(item: Conversation, n_conversations: int) -> Table:
+def _table(item: Conversation, n_conversations: int, position: AnswerPosition | None) -> Table:
     starts = [step.span.start for step in item.steps if step.span.start is not None]
     first = min(starts, default=0)
-    rows, index = [], 0
+    rows, index, located = [], 0, answers_at(item, position)
     for step in item.steps:
-        index += step.is_round
-        rows.append(_step_cells(step, index, first))
+        said = step.answer
+        if step.is_round:
+            said = said if position is None or step.cut else located[index].answer
+            index += 1
+        elif said is None:
+            said = step.reason
+        rows.append(_step_cells(step, index, first, f"no answer at {position}" if said is None else said))
     what = f"{item.question!r:.80}" if item.question else "no question in its messages"
     notes = (
         f"conversation {item.key!r} of {n_conversations}, {counted(len(item.traces), 'trace')}; question: {what}",
@@ -62,14 +71,14 @@ def _table(item: Conversation, n_conversations: int) -> Table:
     return Table(title="One trace as it was understood", columns=columns, rows=tuple(rows), notes=notes)
 
 
-def _step_cells(step: TraceStep, index: int, first: int) -> tuple[str | float, ...]:
+def _step_cells(step: TraceStep, index: int, first: int, said: str) -> tuple[str | float, ...]:
     span = step.span
     used = "left out"
     if step.is_round:
         used = f"round {index}"
     elif step.counts:
         used = "cost of the next round"
-    said = " ".join((step.answer if step.answer is not None else step.reason).split())
+    said = " ".join(said.split())
     seconds = math.nan if span.start is None else (span.start - first) / 1e9
     shown = said if len(said) <= _CELL_WIDTH else f"{said[: _CELL_WIDTH - 3]}..."
     return (

@@ -14,14 +14,13 @@ from suffice.importers.imported import ImportedRun
 from suffice.importers.importers import reads_traces, recognised_by
 from suffice.importers.recognise import Head
 from suffice.importers.reply_answers import counts_of, position_note
-from suffice.importers.traces.core import WHOLE, Conversation, conversations_of
+from suffice.importers.traces.core import Conversation, answers_at, conversations_of
 from suffice.importers.traces.explain import trace_readings
 from suffice.importers.traces.spans import CHAT, Log, TraceSpan
 from suffice.importers.trajectories import ImportedTrajectory, end_of, score
 from suffice.policy.metrics import METRICS
 from suffice.policy.rounds import Cost, End, Round
 from suffice.policy.seen import one_name_per_text
-from suffice.policy.session.replies import located_in
 from suffice.policy.signals import SIGNALS, AnswerPosition, Located
 from suffice.recordings.schema import column_kind
 
@@ -148,13 +147,7 @@ def run_of(
 
 def _rounds_of(item: Conversation, position: AnswerPosition | None) -> list[Round]:
     """Return the rounds; calls without an answer are charged to the next round, or form a round at the end."""
-    if position is not None and item.by_tool:
-        raise DataError(
-            f"the answers of conversation {item.key!r} are what a tool call submits, so they are at no position of a text: leave "
-            "answer_position out"
-        )
-    read = [step.span.reply for step in item.steps if step.is_round]
-    located = iter(located_in([reply.text for reply in read], position or WHOLE, [reply.tokens for reply in read]))
+    located = iter(answers_at(item, position))
     rounds: list[Round] = []
     cost: Cost | None = None
     last: TraceSpan | None = None

@@ -108,7 +108,7 @@ class AnswerCounts:
         if self.unread > _MOST_UNREAD * self.texts:
             return (
                 f"{_share(self.unread, self.texts)} of the answers cannot be read as the recording's normalizer reads them, so "
-                "they are no votes and equal no gold answer. Import the log with a normalizer that reads them (--set normalizer=math), or with the "
+                "they are no votes and equal no gold answer. Import the log with a normalizer that reads them (--set normalizer=qa reads any text), or with the "
                 "column of the answer alone (--column answer=...)"
             )
         if self.silent > (0.5 if self.samples else _MOST_UNREAD) * self.questions:

@@ -96,7 +96,13 @@ def watch(
     requests = Requests.of(log, policy, since=since)
     refuse_several_loops(requests.recording)
     certificate, void = _valid_certificate(policy)
-    notes = [*requests.notes, *others_text(requests.others), *_overlap_notes(requests, tune), *void]
+    notes = [
+        *requests.recording.reading_notes,
+        *requests.notes,
+        *others_text(requests.others),
+        *_overlap_notes(requests, tune),
+        *void,
+    ]
     moment = time.time() if now is None else now
     if signal is None:
         question = LossClaim.of(requests, certificate, metric=metric, max_loss=max_loss)

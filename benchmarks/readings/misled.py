@@ -1,0 +1,131 @@
+"""Logs that misled the importer when somebody who had not seen its code tried it, each as a shape of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.readings.cases import CITIES, Draw, Log, shape
+from benchmarks.readings.plain import loops, nested, plain, rows
+
+
+@shape("debate.jsonl")
+def agents_in_debate_rounds(draw: Draw) -> Log:
+    """Three agents answer in each of three debate rounds, which `debate_round` counts."""
+    agents = [draw.asked(50, 3, "letter") for _ in range(3)]
+    for several in zip(*agents, strict=True):
+        for own in several[1:]:
+            object.__setattr__(own, "gold", several[0].gold)
+    records = [
+        {
+            "question_id": own.number,
+            "debate_round": r,
+            "agent": f"agent_{n}",
+            "response": f"({own.answers[r - 1]})",
+            "correct_option": own.gold,
+        }
+        for several in zip(*agents, strict=True)
+        for r in (1, 2, 3)
+        for n, own in enumerate(several)
+    ]
+    read = []
+    for several in zip(*agents, strict=True):
+        gold = several[0].gold
+        for own in several:
+            answers = tuple(f"({answer})" for answer in own.answers)
+            read.append(own.loop(golds=(gold,), answers=answers, scores=tuple(a == gold for a in own.answers)))
+    return Log(records, read)
+
+
+@shape("newest_first.jsonl")
+def newest_rows_first(draw: Draw) -> Log:
+    """The last row comes first, and a column of seconds since 1970 has a name of its own."""
+    questions = draw.asked(60)
+    records = rows(questions, plain)
+    for second, row in enumerate(records):
+        row["logged"] = 1_740_000_000 + 7 * second
+        del row["round"]
+    return Log(records[::-1], loops(questions))
+
+
+@shape("trace.jsonl")
+def rounds_as_keys_in_any_order(draw: Draw) -> Log:
+    """The rounds are objects under their numbers, the last one first."""
+    questions = draw.asked(60)
+    records: list[dict[str, Any]] = []
+    for asked in questions:
+        keyed = {f"iteration_{r}": {"answer": answer} for r, answer in enumerate(asked.answers, 1)}
+        records.append({"id": asked.number, "gold": asked.gold, "trace": dict(reversed(keyed.items()))})
+    return Log(records, loops(questions))
+
+
+@shape("run")
+def settings_beside_files_of_rounds(draw: Draw) -> Log:
+    """A file for each iteration, beside one with the gold answers and one with settings."""
+    questions = draw.asked(60)
+    files: dict[str, Any] = {
+        f"iter-{r:02}.json": {f"q{asked.number}": asked.answers[r] for asked in questions} for r in range(4)
+    }
+    files["gold.json"] = {f"q{asked.number}": [asked.gold] for asked in questions}
+    files["config.json"] = {"temperature": 0.2, "models": 2}
+    return Log(files, [asked.loop(golds=(), scores=None) for asked in questions])
+
+
+@shape("messages.jsonl")
+def words_beside_tool_calls(draw: Draw) -> Log:
+    """An assistant says what it does beside each tool call, and answers once."""
+    return Log(
+        [
+            {
+                "id": asked.number,
+                "ground_truth": asked.gold,
+                "messages": [
+                    {"role": "user", "content": asked.question},
+                    {"role": "assistant", "content": "Let me search.", "tool_calls": [{"name": "search"}]},
+                    {"role": "tool", "content": draw.prose()},
+                    {"role": "assistant", "content": asked.answers[0]},
+                ],
+            }
+            for asked in draw.asked(60, 1)
+        ]
+    )
+
+
+@shape("choices.jsonl")
+def options_in_numbered_columns(draw: Draw) -> Log:
+    """`answer_1` to `answer_4` are the options shown, not answers."""
+    records = []
+    for asked in draw.asked(60, 1):
+        others = draw.random.sample([city for city in CITIES if city != asked.gold], 3)
+        options = draw.random.sample([asked.gold, *others], 4)
+        shown = {f"answer_{r}": option for r, option in enumerate(options, 1)}
+        records.append({"id": asked.number, **shown, "correct_answer": asked.gold})
+    return Log(records)
+
+
+@shape("log.jsonl")
+def several_golds_in_one_text(draw: Draw) -> Log:
+    """A gold answer and its other names in one text, which no answer equals."""
+    questions = draw.asked(60)
+    records = nested(questions)
+    for record in records:
+        record["gold"] = f"{record['gold']} | {record['gold']} (old town)"
+    return Log(records, [asked.loop(golds=(), scores=None) for asked in questions])
+
+
+@shape("log.jsonl")
+def one_instruction_for_all(draw: Draw) -> Log:
+    """`instruction` is the same everywhere; `input` is the question."""
+    questions = draw.asked(60)
+    records = rows(questions, plain)
+    for row in records:
+        row["input"] = row.pop("question")
+        row["instruction"] = "Answer in one word."
+    return Log(records, loops(questions))
+
+
+@shape("log.jsonl")
+def ids_under_another_name(draw: Draw) -> Log:
+    """No usual name for the ids, and `label` is what the model said."""
+    questions = draw.asked(60)
+    make = lambda asked, r: {"sid": asked.number, "step": r, "label": asked.answers[r - 1], "target": asked.gold}  # noqa: E731
+    return Log(rows(questions, make), loops(questions))

@@ -1,0 +1,25 @@
+"""The labels of a stored recording, by which loops are told apart, read without its other columns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from suffice.recordings.recording import Recording, open_recording
+from suffice.recordings.runs import loop_labels
+
+
+def read_labels(path: str | Path) -> Recording | None:
+    """Return the questions and labels of a stored recording; None if no label has two values, as of a single loop."""
+    import pyarrow as pa
+
+    with open_recording(path) as opened:
+        names = loop_labels(opened.schema)
+        distinct: dict[str, set[Any]] = {name: set() for name in names}
+        for table in opened.tables(columns=names) if names else ():
+            for name in names:
+                distinct[name].update(table.column(name).unique().to_pylist())
+        if all(len(values - {None}) < 2 for values in distinct.values()):  # noqa: PLR2004
+            return None
+        columns = [name for name in ("question_id", "round", "cluster", *names) if name in opened.schema.names]
+        return Recording(pa.concat_tables(opened.tables(columns=columns)), opened.metadata)

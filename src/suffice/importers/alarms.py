@@ -173,7 +173,9 @@ def _options(read: _Read) -> Iterator[_Doubt]:
     """The answers of a question are always different, and one of them is right: they are options to choose from."""
     facts = read.facts
     is_distinct = facts.repeating >= _ENOUGH and facts.unrepeated >= _NEARLY_ALL * facts.repeating
-    is_distinct = is_distinct and facts.golden <= facts.lasts / 2  # else the loop went on until its answer was right
+    is_distinct = (
+        is_distinct and len(facts.golds) == _FEW and facts.golden <= facts.lasts / 2
+    )  # else the loop went on until its answer was right
     if is_distinct and facts.right_once >= _NEARLY_ALL * facts.repeating and not read.samples:
         sentence = (
             f"the answers of {facts.unrepeated:,} of {counted(facts.repeating, 'question')} are all different, and exactly one of them is "

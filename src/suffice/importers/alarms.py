@@ -232,6 +232,9 @@ def _options(read: _Read) -> Iterator[_Doubt]:
     """The answers of a question are always different, and one of them is right: they are options to choose from."""
     facts = read.facts
     is_distinct = facts.repeating >= _ENOUGH and facts.unrepeated >= _NEARLY_ALL * facts.repeating
+    is_distinct = (
+        is_distinct and len(facts.golds) == _FEW and facts.golden <= facts.lasts / 2
+    )  # else the loop went on until its answer was right
     if is_distinct and facts.right_once >= _NEARLY_ALL * facts.repeating and not read.samples:
         sentence = (
             f"the answers of {facts.unrepeated:,} of {counted(facts.repeating, 'question')} are all different, and exactly one of them is "
@@ -307,7 +310,8 @@ def _never_right(read: _Read) -> Iterator[_Doubt]:
     has_own = any(name not in _SCORES for name in facts.spans)
     quality = facts.spans.get(MATCH, facts.spans.get("em", (0, 0)))
     is_wrong = facts.spans.get("f1") == (0, 0) or facts.characters <= _SHORT * facts.answers
-    if facts.scored >= _ENOUGH and quality == (0, 0) and is_wrong and not has_own and not read.options.get("golds"):
+    is_known = has_own or "golds" in read.options or "answer_position" in read.options
+    if len(facts.golds) == _FEW and facts.scored >= _ENOUGH and quality == (0, 0) and is_wrong and not is_known:
         golds = read.columns.get("golds", "golds")
         sentence = (
             f"none of {facts.scored:,} answers equals {golds!r}: it may not be the gold answer, or has more than the answer (then join "

@@ -211,19 +211,12 @@ class _Guess:
             ids = self.table.by_name(IDS)[:1]
             counting = [name for name in counting if name not in ids] or counting
             counting = counting or [
-                name for name in free if ends_with_round(name) and ids and self._starts_at_one(name, ids[0])
+                name for name in free if ends_with_round(name) and ids and self.table.counts_in(name, ids[0])
             ]
             if counting:
                 self.read("round", counting[0])
         if self.lacks("question_id"):
             self._ids(one_per_record=one_per_record)
-
-    def _starts_at_one(self, name: str, key: str) -> bool:
-        """Return whether a column has 0 or 1, and all numbers up to the highest, in the rows of every question."""
-        numbers: dict[str, set[int]] = {}
-        for own, value in zip(self.table.column(key), self.table.column(name), strict=True):
-            numbers.setdefault(str(own), set()).add(int(float(value)))
-        return all(min(own) <= 1 and max(own) - min(own) == len(own) - 1 for own in numbers.values())
 
     def _ids(self, *, one_per_record: bool) -> None:
         ids = self.free(IDS)

@@ -20,6 +20,7 @@ from suffice.recordings.opened import run_starts
 from suffice.recordings.runs import loop_labels, value_text
 from suffice.recordings.schema import column_kind
 
+_GOLDS = 5
 _OUTPUT = "cost.generator.output_tokens"
 _REPEATING = 3
 """Answers of a question that could have repeated."""
@@ -46,6 +47,7 @@ class Facts:
         characters: The length of all answers.
         unanswered: Trajectories without any answer.
         without_golds: Trajectories without gold answers.
+        golds: Different gold answers, at most five.
         several: Trajectories with several answers.
         equal: Of these, those whose answers are all equal.
         beside: Of these in turn, those in which a text varies that the model may have said, by column.
@@ -76,6 +78,7 @@ class Facts:
     characters: int = 0
     unanswered: int = 0
     without_golds: int = 0
+    golds: set[str] = field(default_factory=set)
     several: int = 0
     equal: int = 0
     beside: Counter[str] = field(default_factory=Counter)
@@ -187,6 +190,7 @@ class Reading:
         facts.characters += sum(map(len, said))
         facts.unanswered += not said
         facts.without_golds += not golds
+        facts.golds.update(golds[: _GOLDS - len(facts.golds)] if len(facts.golds) < _GOLDS else ())
         if len(said) > 1:
             facts.several += 1
             facts.equal += n_distinct == 1

@@ -52,6 +52,13 @@ class TableColumns:
         values = self.column(name)
         return all(_is_whole(value) for value in values) and len(set(map(str, values))) > 1
 
+    def counts_in(self, name: str, key: str) -> bool:
+        """Return whether a column of whole numbers counts from 0 or 1, without gaps, for each value of the column `key`."""
+        numbers: dict[str, set[int]] = {}
+        for own, value in zip(self.column(key), self.column(name), strict=True):
+            numbers.setdefault(str(own), set()).add(int(float(value)))
+        return all(min(own) <= 1 and max(own) - min(own) == len(own) - 1 for own in numbers.values())
+
     def not_whole(self, name: str) -> Any:
         """Return the first value that is not a whole number of at least 0; None if there is none."""
         return next((value for value in self.column(name) if not _is_whole(value)), None)

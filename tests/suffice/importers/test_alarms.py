@@ -128,8 +128,8 @@ TRAPS = {
         {"answer": lambda q, r: "Oslo" if q % 4 or r > 1 else None},
     ),
     "drafts": (
-        {"answer": lambda q, r: f"draft {q} {r}"},
-        {"answer": lambda q, r: f"draft {q} {min(r, 2)}"},
+        {"answer": lambda q, r: f"draft {q} {r}", "gold": None},
+        {"answer": lambda q, r: f"draft {q} {min(r, 2)}", "gold": None},
     ),
     "missing-values": (
         {"answer": lambda q, r: None if q % 10 == 0 else CITIES[(q + (r < 2)) % 5]},
@@ -140,8 +140,20 @@ TRAPS = {
         {"model": lambda q, r: "model"},
     ),
     "same-score": (
-        {"gold": lambda q, r: "Paris"},
-        {"gold": lambda q, r: "Paris" if q else "Oslo"},
+        {"score": lambda q, r: 0.5},
+        {"score": lambda q, r: 0.5 if q else 1},
+    ),
+    "never-right": (
+        {"gold": lambda q, r: f"Place {q}"},
+        {"gold": lambda q, r: f"Place {q}" if q else "Oslo"},
+    ),
+    "options": (
+        {"answer": lambda q, r: CITIES[(q + r) % 5], "gold": lambda q, r: CITIES[(q + 1 + q % 3) % 5]},
+        {"answer": lambda q, r: CITIES[(q + max(r, 2)) % 5], "gold": lambda q, r: CITIES[(q + 1 + q % 3) % 5]},
+    ),
+    "running-totals": (
+        {"output_tokens": lambda q, r: 20 * r + q % 7},
+        {"output_tokens": lambda q, r: 20 * r % 50 + q % 7},
     ),
     "last-is-gold": (
         {"gold": lambda q, r: CITIES[q % 5]},

@@ -12,7 +12,7 @@ from suffice.cli import options
 from suffice.cli.console import status
 from suffice.cli.output import Output, Screen
 from suffice.cli.parameters import Setting, is_from_file
-from suffice.cli.runs import Where, chosen_loop, tune_of_loop
+from suffice.cli.runs import Where, chosen_loop, tune_of_loop, where_words
 from suffice.common.files import quoted
 from suffice.errors import DataError
 from suffice.recordings import read_recording
@@ -141,7 +141,7 @@ def decide_command(
     advice.save(target)
     then = {
         "do it": f"suffice deploy {quoted(target)}{' -o OTHER.json' * options.POLICY.exists()}",
-        "not enough data": f"suffice decide FRESH.parquet --continue {quoted(target)}",
+        "not enough data": f"suffice decide FRESH.parquet --continue {quoted(target)}{where_words(where)}",
     }.get(advice.verdict, f"suffice diagnose {quoted(path)}")
     sentence = advice.sentence
     if earlier is not None and advice.n == earlier.n:

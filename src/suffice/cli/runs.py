@@ -7,6 +7,7 @@ from typing import Annotated
 
 from typer import BadParameter, Option
 
+from suffice.common.files import quoted
 from suffice.recordings import Recording
 from suffice.recordings.runs import loop_labels
 
@@ -22,6 +23,11 @@ def where_pairs(given: Sequence[str] | None) -> dict[str, str]:
     if any(not column or not sign for column, sign, _ in pairs):
         raise BadParameter("it is given as COLUMN=VALUE, for instance model=gpt-4o", param_hint="--where")
     return {column: value for column, _, value in pairs}
+
+
+def where_words(given: Sequence[str] | None) -> str:
+    """Return the options of a printed command that choose the same questions, after a space; empty without any."""
+    return "".join(f" --where {quoted(item)}" for item in given or ())
 
 
 def chosen_loop(recording: Recording, given: Sequence[str] | None) -> Recording:

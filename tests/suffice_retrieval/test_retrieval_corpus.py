@@ -316,3 +316,11 @@ def test_an_index_without_writable_place_lives_in_memory_unless_named(docs, capl
     assert "is not saved" in caplog.text
     with pytest.raises(DataError, match="be written"):
         open_corpus(docs, docs.parent / "docs.suffice-index")
+
+
+def test_a_new_index_beside_its_corpus_is_named_once(docs, caplog):
+    for times in (1, 1):
+        open_corpus(docs)
+        assert caplog.text.count("docs.suffice-index") == times
+    open_corpus(docs, docs.parent / "elsewhere")
+    assert "elsewhere" not in caplog.text

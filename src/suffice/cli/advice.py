@@ -17,6 +17,7 @@ from suffice.common.files import quoted
 from suffice.errors import DataError
 from suffice.recordings import read_recording
 from suffice.verdicts.decisions import SAVABLE, Advice, decide
+from suffice.verdicts.decisions.figures import bar_heading
 
 _OUT = Path("decision.json")
 
@@ -149,5 +150,11 @@ def decide_command(
             f"No question of {path} is new to {target if previous is None else previous}, so what that decision said is repeated "
             f"here. If the log was wrong then, judge it anew with -o OTHER.json.\n{sentence}"
         )
-    screen = Screen(sentences=[sentence], tables=advice.tables(), files={"decision": target}, then=then)
+    screen = Screen(
+        sentences=[sentence],
+        tables=advice.tables(),
+        aside={bar_heading(advice.trial.max_loss)},
+        files={"decision": target},
+        then=then,
+    )
     output.show({**advice.to_dict(), "file": str(target)}, screen)

@@ -31,9 +31,9 @@ from suffice.policy.normalizers import NORMALIZERS
 from suffice.recordings import read_recording
 
 _ENDS = {
-    "max_rounds": "at the cap",
-    "rule": "by the loop's own stops",
-    "exhausted": "without more evidence",
+    "max_rounds": "ran to the cap",
+    "rule": "stopped by themselves",
+    "exhausted": "ran out of evidence",
     "failed": "failed",
 }
 
@@ -281,9 +281,14 @@ def _import_screen(summary: ImportSummary) -> Screen:
         if item.nulled
     ]
     runs = f" in {summary.trajectories:,} runs" if summary.trajectories != summary.clusters else ""
+    ends = ", ".join(f"{n:,} {_ENDS[end]}" for end, n in summary.ends.items())
+    what = "round"
+    if summary.samples:
+        what, whole = "sample", summary.ends.get("max_rounds", 0)
+        fewer = sum(summary.ends.values()) - whole
+        ends = f"{whole:,} have {summary.rounds:,}" + (f", {fewer:,} fewer" if fewer else "")
     sentence = (
-        f"{summary.path}: {counted(summary.clusters, 'question')}{runs}, up to {counted(summary.rounds, 'round')}. How they "
-        f"ended: {', '.join(f'{n:,} {_ENDS[end]}' for end, n in summary.ends.items())}"
+        f"{summary.path}: {counted(summary.clusters, 'question')}{runs}, up to {counted(summary.rounds, what)}: {ends}"
     )
     return Screen(
         sentences=[sentence],

@@ -391,11 +391,11 @@ def test_the_doctor_says_which_rules_run_there(mood, kind, tasr):
 def test_the_doctors_next_step_runs_as_printed(mood, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with Endpoint(reply, logprobs=mood) as endpoint:
-        step = shlex.split(doctor(endpoint, "--prompt", "answer_only").out.rpartition("next: suffice ")[2])
+        step = shlex.split(doctor(endpoint, "--prompt", "no_confidence").out.rpartition("next: suffice ")[2])
         done = cli(*step, "--limit", "2")
     assert done.code == 0, (step, done)
     assert ("logprobs=false" in step) == (mood != "raw")
-    assert step[step.index("--prompt") + 1] == "answer_only"
+    assert step[step.index("--prompt") + 1] == "no_confidence"
 
 
 @pytest.mark.parametrize("fault", ["401", "html", "500", "drop"])

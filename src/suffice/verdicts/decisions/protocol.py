@@ -322,7 +322,7 @@ def _same_prices(prices: Prices, trial: Trial, notes: list[str]) -> Prices:
         return prices
     if trial.cost == "money":
         raise ConfigMismatchError("the earlier decision was about other prices: give the same, or decide anew")
-    notes.append("the prices are not those of the earlier decision, so what is saved in money is not said any more")
+    notes.append("the prices are not those of the earlier decision, so savings in money are left out from now on")
     return None
 
 

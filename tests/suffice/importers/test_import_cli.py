@@ -351,7 +351,8 @@ def test_a_folder_in_the_place_of_the_file_to_write_is_named(tmp_path):
 
 def test_samples_are_counted_in_words_and_decided_next(tmp_path):
     rows = [
-        {"id": f"q{q}", "question": f"{q}?", "gold": "2", "samples": ["2", "3", "2"][: 2 if q < 4 else 3]} for q in range(30)
+        {"id": f"q{q}", "question": f"{q}?", "gold": "2", "samples": ["2", "3", "2"][: 2 if q < 4 else 3]}
+        for q in range(30)
     ]
     source = tmp_path / "log.jsonl"
     source.write_text("".join(json.dumps(row) + "\n" for row in rows))

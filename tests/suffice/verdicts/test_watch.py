@@ -103,7 +103,7 @@ def test_the_decision_that_advised_a_policy_gives_the_bound(broken_log):
 
 
 def test_a_decision_about_another_metric_is_named(broken_log):
-    result = watch(without(broken_log, "em", "f1", "golds"), decided("em", 0.03))
+    result = watch(without(broken_log, "em", "f1"), decided("em", 0.03))
     assert (result.question.metric, result.question.bound) == ("agreement", None)
     assert any("3 points of em" in note and "--max-loss" in note for note in result.notes + result.question.notes)
 

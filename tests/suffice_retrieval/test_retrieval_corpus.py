@@ -130,7 +130,9 @@ def test_what_is_skipped_in_a_folder_is_counted_by_kind_or_named(docs, read, cap
     # The first half is fine: nothing of such a file is kept.
     (docs / "latin.txt").write_bytes(("fine\n\n" * 90_000 + "caf\u00e9").encode("latin-1"))
     assert [passage.passage_id for passage in read(docs)] == whole
-    kinds, names = (entry.getMessage() for entry in caplog.records if entry.name == "suffice_retrieval.indexes.corpus")
+    kinds, names, *_ = (
+        entry.getMessage() for entry in caplog.records if entry.name == "suffice_retrieval.indexes.corpus"
+    )
     assert "skipped 3 .pdf, 1 .png, 1 broken links, 1 without a suffix;" in kinds
     assert names.endswith("not UTF-8: latin.txt")
 
@@ -316,3 +318,11 @@ def test_an_index_without_writable_place_lives_in_memory_unless_named(docs, capl
     assert "is not saved" in caplog.text
     with pytest.raises(DataError, match="be written"):
         open_corpus(docs, docs.parent / "docs.suffice-index")
+
+
+def test_a_new_index_beside_its_corpus_is_named_once(docs, caplog):
+    for times in (1, 1):
+        open_corpus(docs)
+        assert caplog.text.count("docs.suffice-index") == times
+    open_corpus(docs, docs.parent / "named")
+    assert caplog.text.count("is kept in") == 1

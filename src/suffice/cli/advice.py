@@ -12,11 +12,12 @@ from suffice.cli import options
 from suffice.cli.console import status
 from suffice.cli.output import Output, Screen
 from suffice.cli.parameters import Setting, is_from_file
-from suffice.cli.runs import Where, chosen_loop, tune_of_loop
+from suffice.cli.runs import Where, chosen_loop, tune_of_loop, where_words
 from suffice.common.files import quoted
 from suffice.errors import DataError
 from suffice.recordings import read_recording
 from suffice.verdicts.decisions import SAVABLE, Advice, decide
+from suffice.verdicts.decisions.figures import bar_heading
 
 _OUT = Path("decision.json")
 
@@ -141,7 +142,7 @@ def decide_command(
     advice.save(target)
     then = {
         "do it": f"suffice deploy {quoted(target)}{' -o OTHER.json' * options.POLICY.exists()}",
-        "not enough data": f"suffice decide FRESH.parquet --continue {quoted(target)}",
+        "not enough data": f"suffice decide FRESH.parquet --continue {quoted(target)}{where_words(where)}",
     }.get(advice.verdict, f"suffice diagnose {quoted(path)}")
     sentence = advice.sentence
     if earlier is not None and advice.n == earlier.n:
@@ -149,5 +150,11 @@ def decide_command(
             f"No question of {path} is new to {target if previous is None else previous}, so what that decision said is repeated "
             f"here. If the log was wrong then, judge it anew with -o OTHER.json.\n{sentence}"
         )
-    screen = Screen(sentences=[sentence], tables=advice.tables(), files={"decision": target}, then=then)
+    screen = Screen(
+        sentences=[sentence],
+        tables=advice.tables(),
+        aside={bar_heading(advice.trial.max_loss)},
+        files={"decision": target},
+        then=then,
+    )
     output.show({**advice.to_dict(), "file": str(target)}, screen)

@@ -14,7 +14,7 @@ from suffice.cli.console import say
 from suffice.cli.options import POLICY
 from suffice.cli.output import Output, Screen
 from suffice.common.files import quoted
-from suffice.errors import DataError
+from suffice.errors import DataError, NotFoundError
 from suffice.hosts import frameworks, snippet
 from suffice.hosts.lines import own_lines
 from suffice.hosts.runs import REPLY_NEEDS
@@ -24,12 +24,19 @@ from suffice.verdicts.certificates import metric_of
 from suffice.verdicts.decisions import Advice
 from suffice.verdicts.decisions.advice import FORMAT
 
-"""The default file for the policy of a decision."""
+_LATER = "keep some questions on the old cap, to decide again later: otherwise there is nothing to compare with"
 
-_LATER = (
-    "to ask again later, record some questions without the policy, with the old cap: what it cut off is unknown, and against "
-    "itself a loop loses nothing"
-)
+
+def _is_decision(path: Path) -> bool:
+    """Return whether a file is a decision; if it is not a policy either, reading it as one gives the error."""
+    try:
+        return bool(json.loads(path.read_text("utf-8")).get("format") == FORMAT)
+    except FileNotFoundError:
+        raise NotFoundError(
+            f"the decision {str(path)!r} does not exist: suffice decide RECORDING -o {quoted(path)} writes one"
+        ) from None
+    except (OSError, ValueError, AttributeError):
+        return False
 
 
 def deploy_command(
@@ -54,11 +61,7 @@ def deploy_command(
     Example: suffice deploy decision.json --to langgraph
     """
     options.allowed(to, ["python", *frameworks()], "--to")
-    try:
-        is_decision = json.loads(path.read_text("utf-8")).get("format") == FORMAT
-    except (OSError, ValueError, AttributeError):
-        is_decision = False  # if it is not a policy either, reading it as one gives the error
-    if is_decision:
+    if _is_decision(path):
         advice = Advice.load(path)
         if advice.policy is None:
             raise DataError(f"there is nothing to deploy. {advice.sentence}")

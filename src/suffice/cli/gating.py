@@ -175,7 +175,7 @@ def note_fitted(fitted: Mapping[str, Seen | None], questions: Sequence[Question]
     ids, texts = [item.question_id for item in questions], [item.question for item in questions]
     for name, seen in fitted.items():
         if seen is None:
-            note = f"it is not on record which questions the {name} was fitted on"
+            note = f"the questions that the {name} was fitted on are unknown"
         elif n := int(seen.among(ids, texts).sum()):
             note = f"the {name} was fitted on {n} of these {len(ids)} questions"
         else:

@@ -11,13 +11,13 @@ from typing import Annotated, Any, ClassVar
 
 import typer
 
-from suffice.cli import models
+from suffice.cli import models, options
 from suffice.cli.console import errors, print_table, warn
 from suffice.cli.groups import RecordingPath
 from suffice.cli.local import DeviceName
 from suffice.cli.output import Output, Screen
 from suffice.cli.parameters import Setting
-from suffice.cli.runs import where_pairs
+from suffice.cli.runs import where_pairs, where_words
 from suffice.common.files import quoted
 from suffice.common.tables import counted
 from suffice.errors import DataError, UnsettledError
@@ -28,11 +28,12 @@ from suffice.importers.parted_run import PartedRun
 from suffice.importers.traces import explain_trace
 from suffice.policy.embedding import Embedder
 from suffice.policy.normalizers import NORMALIZERS
+from suffice.recordings import read_recording
 
 _ENDS = {
-    "max_rounds": "at the cap",
-    "rule": "by the loop's own stops",
-    "exhausted": "without more evidence",
+    "max_rounds": "ran to the cap",
+    "rule": "stopped by themselves",
+    "exhausted": "ran out of evidence",
     "failed": "failed",
 }
 
@@ -282,9 +283,14 @@ def _import_screen(summary: ImportSummary) -> Screen:
         if item.nulled
     ]
     runs = f" in {summary.trajectories:,} runs" if summary.trajectories != summary.clusters else ""
+    ends = ", ".join(f"{n:,} {_ENDS[end]}" for end, n in summary.ends.items())
+    what = "round"
+    if summary.samples:
+        what, whole = "sample", summary.ends.get("max_rounds", 0)
+        fewer = sum(summary.ends.values()) - whole
+        ends = f"{whole:,} have {summary.rounds:,}" + (f", {fewer:,} fewer" if fewer else "")
     sentence = (
-        f"{summary.path}: {counted(summary.clusters, 'question')}{runs}, up to {counted(summary.rounds, 'round')}. How they "
-        f"ended: {', '.join(f'{n:,} {_ENDS[end]}' for end, n in summary.ends.items())}"
+        f"{summary.path}: {counted(summary.clusters, 'question')}{runs}, up to {counted(summary.rounds, what)}: {ends}"
     )
     return Screen(
         sentences=[sentence],
@@ -300,7 +306,8 @@ def _next_step(summary: ImportSummary) -> str:
     """Return the next command; none if no round can be saved, which a note explains."""
     if summary.rounds <= 1:
         return ""
-    if summary.samples:
-        return f"suffice replay {quoted(summary.path)} --baseline full"
-    where = f" --where {quoted(summary.loops[0])}" if summary.loops and summary.clusters >= ENOUGH else ""
-    return f"suffice {'decide' if summary.clusters >= ENOUGH else 'replay'} {quoted(summary.path)}{where}"
+    if summary.clusters >= ENOUGH:
+        return f"suffice decide {quoted(summary.path)}{where_words(summary.loops[:1])}"
+    return options.replay_step(
+        summary.path, read_recording(summary.path), " --baseline full" if summary.samples else ""
+    )

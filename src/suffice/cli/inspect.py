@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated
@@ -11,6 +12,7 @@ import typer
 from suffice.cli import models
 from suffice.cli.approvals import Approval, approvals_here
 from suffice.cli.console import number
+from suffice.cli.groups import command_line
 from suffice.cli.output import Output, Screen
 from suffice.cli.parameters import Setting
 from suffice.cli.settings import FILE
@@ -22,6 +24,7 @@ from suffice.policy.rules import NAMED_RULES, parse_rule
 from suffice.policy.rules.named import spelled
 from suffice.policy.session import Policy
 from suffice.policy.signals import SIGNALS
+from suffice.policy.signals.margins import LOGPROB_NEEDS
 
 _LONGEST_REPLY = 400
 """The most characters shown of a reply."""
@@ -79,6 +82,7 @@ def signals(output: Output) -> None:
 
 
 def doctor(
+    context: typer.Context,
     endpoint: models.Examined,
     output: Output,
     repeats: Annotated[int, Setting("endpoint", "repeats", min=1, help="Prompts of the determinism probe.")] = 20,
@@ -99,7 +103,10 @@ def doctor(
     }
     approvals = approvals_here()
     data = {**report.to_dict(), "rules": verdicts, "approved": [asdict(one) for one in approvals]}
-    output.show(data, _endpoint_screen(report, verdicts, endpoint, approvals))
+    given = command_line(context, "repeats", "workers", "details", "as_json").removeprefix("suffice doctor")
+    without = "" if set(LOGPROB_NEEDS) <= set(report.capabilities) else " --set logprobs=false"
+    then = f"suffice record hotpotqa_tune -o tune.parquet{given}{without}" if report.reachable else ""
+    output.show(data, _endpoint_screen(report, verdicts, approvals, then))
     if not report.reachable:
         raise typer.Exit(1)
 
@@ -129,7 +136,7 @@ def _runnable(name: str, capabilities: frozenset[str]) -> str:
 
 
 def _endpoint_screen(
-    report: EndpointReport, verdicts: dict[str, str], endpoint: models.Examined, approvals: Sequence[Approval]
+    report: EndpointReport, verdicts: dict[str, str], approvals: Sequence[Approval], then: str
 ) -> Screen:
     facts = {
         "endpoint": report.endpoint,
@@ -138,7 +145,7 @@ def _endpoint_screen(
         "log-probabilities": f"{report.logprobs}, {report.alternatives} alternatives",
         "cached tokens reported": _in_words(report.cached_tokens_reported),
         "prefix reuse": f"{_in_words(report.prefix_reuse)} (share {number(report.prefix_share)})",
-        "concurrency": f"{report.workers} at once run {number(report.speedup, 1)}x as fast as one by one",
+        "concurrency": _concurrency_text(report),
         "latency": f"{number(report.latency_s, 3)} s",
         "repeated prompts": f"{report.repeats}: {number(100 * report.changed_answers, 0)} % changed answers",
         "margin drift": f"{number(report.margin_drift, 4)} nats",
@@ -170,10 +177,14 @@ def _endpoint_screen(
             ),
         ],
         notes=report.notes,
-        then=f"suffice record hotpotqa_tune -o tune.parquet --model {endpoint.model} --base-url {endpoint.base_url}"
-        if report.reachable
-        else "",
+        then=then,
     )
+
+
+def _concurrency_text(report: EndpointReport) -> str:
+    if math.isnan(report.speedup):
+        return "unknown: the rate limit (429) delayed requests" if report.refused else "unknown"
+    return f"{report.workers} at once bring {number(report.speedup, 1)} times as many replies a second as one by one"
 
 
 def _in_words(value: bool | None) -> str:

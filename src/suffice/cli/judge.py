@@ -19,11 +19,9 @@ from suffice.cli.console import number, progress_bar
 from suffice.cli.groups import RecordingPath
 from suffice.cli.output import Output, Screen
 from suffice.cli.parameters import Setting, from_file
-from suffice.common.files import quoted
 from suffice.common.provided import provided
 from suffice.common.tables import Column, Table, counted
 from suffice.errors import DataError
-from suffice.evaluation.replay.outcomes import needed_metric
 from suffice.loops.judges import ATTEMPTS, MARKS, JudgeModel, Panel, RecordingMarks, judge_recording, with_marks
 from suffice.loops.models import PROMPTS
 from suffice.loops.retrieval import load_questions
@@ -146,8 +144,7 @@ class Judging(models.Endpoint):
                 ]
             )
         else:
-            metric = needed_metric(read_recording(self.out))
-            then = f"suffice replay {quoted(self.out)}{options.metric_words(metric)}"
+            then = options.replay_step(self.out, read_recording(self.out))
             screen = Screen(sentences=[sentence], tables=[table], then=then)
         path = None if failed else str(self.out)
         output.show({"path": path, "cache": str(self.kept), **data, "table": table.to_dict()}, screen)

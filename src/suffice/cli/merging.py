@@ -6,11 +6,12 @@ from typing import Annotated
 
 from typer import Argument, BadParameter, Option
 
+from suffice.cli import options
 from suffice.cli.groups import RecordingPath
 from suffice.cli.output import Output, Screen
 from suffice.common.files import quoted
 from suffice.common.tables import counted
-from suffice.recordings import compact_recording, merge_recordings
+from suffice.recordings import compact_recording, merge_recordings, read_recording
 
 
 def merge_command(
@@ -47,7 +48,9 @@ def merge_command(
     notes = list(summary.notes)
     if summary.failed:
         notes.append(f"{counted(summary.failed, 'question')} failed while recording")
-    then = f"suffice search {quoted(out)} --space tasr-381" if summary.prompts else f"suffice replay {quoted(out)}"
+    then = f"suffice search {quoted(out)} --space tasr-381"
+    if not summary.prompts:
+        then = options.replay_step(out, read_recording(out))
     output.show(summary.to_dict(), Screen(sentences=[sentence], notes=notes, then=then))
 
 

@@ -8,7 +8,6 @@ import typer
 
 from suffice.cli import options
 from suffice.cli.output import Output, Screen
-from suffice.common.files import quoted
 from suffice.common.results import jsonable
 from suffice.evaluation.replay import list_price, list_prices
 from suffice.evaluation.replay.costs_by_round import round_costs
@@ -43,4 +42,4 @@ def costs_command(
     pricing.price()  # raises if there are two prices, of which neither would be right
     recording = read_recording(path)
     result = round_costs(recording, pricing.of(recording))
-    output.show(result.to_dict(), Screen(tables=result.tables(), then=f"suffice replay {quoted(path)}"))
+    output.show(result.to_dict(), Screen(tables=result.tables(), then=options.replay_step(path, recording)))

@@ -20,6 +20,7 @@ from suffice.common.provided import provided
 from suffice.data import BUNDLED_QUESTIONS
 from suffice.errors import DataError, NotFoundError
 from suffice.evaluation.replay import Price, list_price, prices_of
+from suffice.evaluation.replay.outcomes import needed_metric
 from suffice.policy.seen import Seen
 from suffice.policy.session import Policy
 from suffice.policy.signals import FittedState, Idf
@@ -112,6 +113,11 @@ MarkWeights = Annotated[
 def metric_words(*metrics: str | None) -> str:
     """Return the options of a printed command that name metrics, after a space; empty without a metric."""
     return "".join(f" --metric {quoted(metric)}" for metric in metrics if metric is not None)
+
+
+def replay_step(path: str | Path, recording: Recording, more: str = "") -> str:
+    """Return the printed command that replays a recording, with the metric that it needs as an option."""
+    return f"suffice replay {quoted(path)}{more}{metric_words(needed_metric(recording))}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -422,7 +428,10 @@ def read_baseline(text: str | None) -> str | Policy | None:
 def load_policy(path: str | Path) -> Policy:
     """Return the policy of a file that the command line names."""
     if not Path(path).exists():
-        raise NotFoundError(f"the policy file {str(path)!r} does not exist: `suffice calibrate` writes one")
+        raise NotFoundError(
+            f"the policy file {str(path)!r} does not exist: suffice deploy DECISION writes one, and so do suffice calibrate and "
+            "suffice search --policy FILE"
+        )
     return Policy.load(path)
 
 

@@ -10,7 +10,6 @@ from suffice.cli import options
 from suffice.cli.groups import RecordingPath
 from suffice.cli.output import Output, Screen
 from suffice.cli.parameters import Setting
-from suffice.common.files import quoted
 from suffice.common.tables import counted
 from suffice.evaluation.replay import order_panel
 from suffice.evaluation.replay.prices import load_prices
@@ -58,7 +57,6 @@ def order_command(
         "n_tune": panel.n_tune,
         "order": [{"model": item.name, "score": item.score, "price": item.price} for item in panel.members],
     }
-    screen = Screen(
-        sentences=[sentence], tables=panel.tables(), then=f"suffice replay {quoted(out)} --baseline best_single"
-    )
+    then = options.replay_step(out, panel.recording, " --baseline best_single")
+    screen = Screen(sentences=[sentence], tables=panel.tables(), then=then)
     output.show(outcome, screen)

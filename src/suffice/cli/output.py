@@ -79,7 +79,12 @@ class Screen:
             for text in (*self.sentences, *(f"note: {note}" for note in _without_cautions(self.notes))):
                 say(text)
         else:
-            self._brief(lines - len(after) - len(first), _without_cautions(every))
+            # A legend is for the reader of its table; what a figure on the screen depends on is not one.
+            of_hidden = [note for table in self.tables[self.shown :] for note in table.notes if _NEEDED.search(note)]
+            of_shown = [note for table in self.tables[: self.shown] for note in table.notes]
+            self._brief(
+                lines - len(after) - len(first), _without_cautions(dict.fromkeys([*of_shown, *of_hidden, *self.notes]))
+            )
         for text in after:
             say(text)
 

@@ -313,10 +313,21 @@ def is_from_file(context: Any, parameter: str) -> bool:
     return getattr(context.get_parameter_source(parameter), "name", "") == "DEFAULT_MAP"
 
 
+def _is_given(context: Any, parameter: str) -> bool:
+    """Return whether a parameter is on the command line."""
+    return getattr(context.get_parameter_source(parameter), "name", "") == "COMMANDLINE"
+
+
 def note_settings(context: Any) -> None:
     """List on standard error the values that a command takes from the file, before it runs."""
+    if current_sink() is not None:  # in a worker, the driver has said so
+        return
+    if _is_given(context, "base_url") and not _is_given(context, "model") and context.params.get("model"):
+        own = read_settings().get("model")
+        left = "" if own is None else f", since {_shown(own)} of {FILE} belongs to the endpoint there"
+        warn(f"note: the model asked at --base-url is {context.params['model']}{left}; --model NAME asks another")
     parameters = [one for one in context.command.params if is_from_file(context, one.name)]
-    if not parameters or current_sink() is not None:  # in a worker, the driver has said so
+    if not parameters:
         return
     tables = [table for table in read_settings().values() if isinstance(table, dict)]
     times = Counter(name for table in tables for name in table)

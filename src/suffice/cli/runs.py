@@ -27,6 +27,11 @@ def where_pairs(given: Sequence[str] | None) -> dict[str, str]:
     return {column: value for column, _, value in pairs}
 
 
+def where_words(given: Sequence[str] | None) -> str:
+    """Return the options of a printed command that choose the same questions, after a space; empty without any."""
+    return "".join(f" --where {quoted(item)}" for item in given or ())
+
+
 def chosen_loop(recording: Recording, given: Sequence[str] | None) -> Recording:
     """Return the questions of a recording that `--where` chooses."""
     wanted = where_pairs(given)

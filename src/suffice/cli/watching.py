@@ -15,7 +15,7 @@ from suffice.cli.console import print_text, status
 from suffice.cli.groups import RecordingPath
 from suffice.cli.output import Output, Screen
 from suffice.cli.parameters import Setting, is_from_file
-from suffice.cli.runs import Where, chosen_loop, tune_of_loop
+from suffice.cli.runs import Where, chosen_loop, tune_of_loop, where_words
 from suffice.common.display.svg import check_charts_extra
 from suffice.common.files import quoted, write_file
 from suffice.common.tables import counted
@@ -34,6 +34,7 @@ from suffice.verdicts.watches import (
     seconds_of,
     watch,
 )
+from suffice.verdicts.watches.losses import USER_SIGNAL, decided_loss
 
 EXIT_CODES = {
     "keep": 0,
@@ -60,11 +61,12 @@ class _Judged:
         str | None,
         Option(
             "--metric",
-            help="A metric of the log, or 'agreement' with the full run; default: the certificate's, else gold answers, else agreement.",
+            help="A metric of the log, or 'agreement' with the full run; default: the certificate's or decision's, else gold answers, else agreement.",
         ),
     ] = None
     max_loss: Annotated[
-        float | None, Option("--max-loss", help="The largest accepted mean loss; default: that of the certificate.")
+        float | None,
+        Option("--max-loss", help="The largest accepted mean loss; default: that of the certificate or decision."),
     ] = None
     signal: Annotated[
         Path | None,
@@ -176,8 +178,10 @@ def watch_command(
     if written.prometheus == "-" and output.as_json:
         raise typer.BadParameter("standard output is for JSON: name a file", param_hint="--prometheus")
     policy = options.load_policy(policy_path)
-    # The certificate's values take precedence over suffice.toml.
-    from_file = policy.certificate is not None and is_from_file(context, "max_loss")
+    # What the policy's certificate or decision says takes precedence over suffice.toml.
+    from_file = is_from_file(context, "max_loss") and (
+        policy.certificate is not None or decided_loss(policy) is not None
+    )
     deadline = None if judged.deadline is None else _duration_in_seconds(judged.deadline)
     since = None if judged.since is None else seconds_of(judged.since)
     with status("watching", quiet=output.as_json):
@@ -206,7 +210,7 @@ def watch_command(
         print_text(prometheus_text(result))
     else:
         again = _same_watch(path, policy_path, tune, judged, max_loss=None if from_file else judged.max_loss)
-        again += "".join(f" --where {quoted(item)}" for item in where or ())
+        again += where_words(where)
         then = _next_command(result, again, policy_path, policy, written)
         screen = Screen(sentences=[result.sentence], tables=result.tables(), notes=notes, files=files, then=then)
         output.show(
@@ -279,10 +283,12 @@ def _next_command(result: WatchResult, again: str, policy_path: Path, policy: Po
     if written.audited is None:
         return f"{again} --audited audited.parquet"
     audited = quoted(written.audited)
+    metric = None if result.question.metric == USER_SIGNAL else result.question.metric
     if result.status == "re-certify":
         bound = 0.02 if result.question.bound is None else result.question.bound
-        return f"suffice certify {audited} --policy {quoted(policy_path)} --max-loss {bound:g} -o certified.json"
-    return f"suffice calibrate {audited} --rule {quoted(str(policy.rule))} -o recalibrated.json"
+        return f"suffice certify {audited} --policy {quoted(policy_path)} --max-loss {bound:g}{options.metric_words(metric)} -o certified.json"
+    target = "" if metric is None else f" --target {quoted(metric)}"
+    return f"suffice calibrate {audited} --rule {quoted(str(policy.rule))}{target} -o recalibrated.json"
 
 
 def _duration_in_seconds(text: str) -> float:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from suffice.importers.golds import GoldAnswers
+from suffice.importers.names import OUTCOME_NAMES, plain_name
 from suffice.importers.round_columns import RoundColumns
 from suffice.importers.summary import ColumnCount, is_counted
 from suffice.importers.trajectories import score
@@ -100,13 +101,22 @@ def recording_part(columns: RoundColumns, texts: Collection[str] = ()) -> tuple[
     for name, values in columns.extras.items():
         # A foreign column must not be mistaken for one of this library.
         is_ours = name in named or not (column_kind(name) == "label" or name in REPLY_COLUMNS)
-        renamed[f"imported_{name}" if is_ours else name] = values
+        renamed[f"imported_{name}" if is_ours else name] = _comparable(name, values)
     named |= renamed
     kinds = columns.kinds
     ordered = {name: named[name] for name in ordered_names(named, kinds)}
     both = {name for own in texts for name in (own, f"imported_{own}")}
     table = table_of_columns(ordered, kinds, both)
     return table, _counts(columns, table, kinds)
+
+
+def _comparable(name: str, values: list[Any]) -> list[Any]:
+    """Return the values of a column, true and false as 1 and 0, which a rule can compare; an outcome is for no rule."""
+    is_boolean = plain_name(name.rpartition(".")[2]) not in OUTCOME_NAMES and {bool} <= set(map(type, values)) <= {
+        bool,
+        type(None),
+    }
+    return [None if value is None else float(value) for value in values] if is_boolean else values
 
 
 def ordered_names(names: Collection[str], kinds: Mapping[str, str]) -> list[str]:

@@ -112,15 +112,19 @@ def _round(row: Mapping[str, Any], metrics: Sequence[str]) -> PreviewRound:
 
 
 def means_table(by_round: Sequence[RoundMeans]) -> Table:
-    """Return a line for each round: trajectories, share with an answer, scores, and distinct answers up to it."""
+    """Return a line for each round: trajectories, share with an answer, scores, and distinct answers.
+
+    EM and F1 are left out where answers are compared by another normalizer.
+    """
     own = dict.fromkeys(name for item in by_round for name in item.scores)
     scores = {
         name: [item.scores.get(name, math.nan) if name in own else getattr(item, name) for item in by_round]
         for name in ("em", "f1", MATCH, *own)
     }
-    shown = {name: values for name, values in scores.items() if not all(map(math.isnan, values))}
+    known = {name: values for name, values in scores.items() if not all(map(math.isnan, values))}
+    shown = {name: known[name] for name in known if MATCH not in known or name not in ("em", "f1")}
     return Table(
-        title="Rounds: means over the trajectories that have them, and distinct answers of a question up to the round",
+        title="Rounds: means, and a question's distinct answers so far",
         columns=(
             *(Column("round", "d"), Column("n", "d"), Column("answered %", ".1f", scale=100), Column("scored", "d")),
             *(Column(title(name), ".1f", scale=100) for name in shown),

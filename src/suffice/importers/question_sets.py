@@ -282,10 +282,9 @@ def form_of(source: QuestionSource) -> str:
     if not kinds and all(map(is_passage, head)):
         return CORPUS_FORM
     if not kinds:
-        forms = "; ".join(f"{name}: {form.fields}" for name, form in QUESTION_FORMS.items())
         raise SchemaError(
-            f"{source.name}: the fields {cut_list(sorted({*head[0]}))} are not those of a known form. Recognised are "
-            f"a question with its answers; {forms}"
+            f"{source.name}: the fields {cut_list(sorted({*head[0]}))} are not those of a known form. Name the question's field "
+            f"'question' and that of its gold answers 'answers', or say which form it is (--as): {', '.join(QUESTION_FORMS)}"
         )
     (names, n), *_ = kinds.most_common(1)
     if len(names) == 1 and 2 * n > kinds.total():

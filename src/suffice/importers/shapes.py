@@ -75,6 +75,12 @@ def unfold(records: Sequence[Record], rounds: str | None, *, is_long: Callable[[
     records = one_run_each(records)
     rows = [_flat_record(item) for item in records]
     if rounds is not None:
+        lists = [name for name in _list_fields(rows) if name.startswith(f"{rounds}.")]
+        if lists:
+            raise SchemaError(
+                f"{records[0].where}: {rounds!r} is an object with several lists: name one, --column {ROUNDS}={lists[0]}; there "
+                f"are: {cut_list(lists)}"
+            )
         if rounds in _fields(records):
             return _named_rounds(records, rounds)
         if rounds in _fields(rows):

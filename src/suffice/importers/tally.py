@@ -187,12 +187,11 @@ class Tally:
                 "rounds of one question, --column question_id=COLUMN names it. Else log the answer of every round"
             )
         if len(self.lengths) == 1:
-            return f"all trajectories have {counted(longest, 'round')}: read as the loop's cap (max_rounds)"
+            return f"every question has {counted(longest, 'round')}: read as the loop's cap"
         return (
-            f"{n - self.lengths[longest]} of {n} trajectories have fewer than {longest} rounds: read as the loop's own stops, "
-            "beyond which nothing is known (censored). The log does not say so, and rounds that are missing look alike: --ended rule "
-            "says that the loop stopped there by itself, --ended exhausted or --ended max_rounds that they ended otherwise; until then "
-            "`suffice decide` counts them at their worst"
+            f"{n - self.lengths[longest]} of {n} questions have fewer than {longest} rounds: read as the loop's own stops, with what "
+            "comes later unknown. The log does not say so, and lost rows would look the same: --ended rule confirms it, --ended "
+            "exhausted or --ended max_rounds gives another reason; until then `suffice decide` counts them at their worst"
         )
 
     def depends(self) -> dict[str, Any]:

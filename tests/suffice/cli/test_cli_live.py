@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import time
 
 import pytest
@@ -384,6 +385,17 @@ def test_the_doctor_says_which_rules_run_there(mood, kind, tasr):
     assert "judge" in told["rules"]["stable_and_entailed"]
     assert shown.code == 0
     assert "log-probabilities" in shown.out
+
+
+@pytest.mark.parametrize("mood", ["raw", "processed", "none", "refused"])
+def test_the_doctors_next_step_runs_as_printed(mood, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with Endpoint(reply, logprobs=mood) as endpoint:
+        step = shlex.split(doctor(endpoint, "--prompt", "no_confidence").out.rpartition("next: suffice ")[2])
+        done = cli(*step, "--limit", "2")
+    assert done.code == 0, (step, done)
+    assert ("logprobs=false" in step) == (mood != "raw")
+    assert step[step.index("--prompt") + 1] == "no_confidence"
 
 
 @pytest.mark.parametrize("fault", ["401", "html", "500", "drop"])

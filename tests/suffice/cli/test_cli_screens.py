@@ -167,3 +167,17 @@ def test_numbers_stay_on_one_line_and_long_texts_are_broken(capsys):
     assert "+0.1 [-0.2, +0.3]" in out
     assert max(map(len, out.splitlines())) <= 100
     assert out.count("verdict") == 5
+
+
+def test_the_legend_of_a_hidden_table_is_hidden_with_it(capsys):
+    def table(title, *notes):
+        return Table(title=title, columns=(Column("a"),), rows=((1,),), notes=notes)
+
+    screen = Screen(tables=[table("first", "of the first"), table("second", "of the second", "3 answers are missing")])
+    screen.print()
+    shown = capsys.readouterr().out
+    assert "note: of the first" in shown
+    assert "note: 3 answers are missing" in shown, "figures on the screen may depend on it"
+    assert "of the second" not in shown
+    screen.print(details=True)
+    assert "of the second" in capsys.readouterr().out

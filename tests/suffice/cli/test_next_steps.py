@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from pathlib import Path
 
@@ -58,6 +59,8 @@ def next_step(printed):
         "diagnose a.parquet --rule answer_stable",
         "data show sp.json",
         "deploy sp.json",
+        "data costs a.parquet",
+        "merge joined.parquet a.parquet FRESH.parquet",
         "calibrate a.parquet --rule answer_stable --target score -o calibrated.json",
     ],
 )
@@ -105,3 +108,27 @@ def test_a_doctor_without_an_endpoint_says_so_first():
 def test_a_policy_of_no_metric_prints_none(work):
     Policy(rule="answer_stable >= 1").save("plain.json")
     assert "--metric" not in next_step(cli("data", "show", "plain.json"))
+
+
+def test_a_missing_decision_or_policy_names_the_commands_that_write_one(work):
+    assert "suffice decide RECORDING -o missing.json" in cli("deploy", "missing.json").error
+    error = cli("replay", "a.parquet", "--policy", "missing.json").error
+    assert "suffice deploy" in error
+    assert "suffice calibrate" in error
+
+
+def test_a_decision_that_needs_more_questions_names_its_loop(work):
+    rows = [
+        {"id": f"q{q}", "round": r, "answer": "x" if r > 1 or q % 9 else "y", "gold": "x", "model": model}
+        for model in ("m1", "m2")
+        for q in range(60)
+        for r in (1, 2)
+    ]
+    Path("models.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    imported = cli("import", "models.jsonl", "-o", "models.parquet", "--yes")
+    step = next_step(imported)
+    assert step[:2] == ["decide", "models.parquet"]
+    assert step[2] == "--where"
+    decided = cli(*step, "-o", "models.json")
+    assert "Not enough data" in decided.out, decided
+    assert next_step(decided)[-2:] == step[-2:]

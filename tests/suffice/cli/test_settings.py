@@ -105,6 +105,14 @@ def test_the_endpoint_of_the_file_is_one_thing(folder, monkeypatch):
     assert "suffice.toml" not in priced.err
 
 
+def test_another_endpoint_alone_says_which_model_is_asked(folder):
+    call = ("answer", "Who?", "--corpus", "none.jsonl", "--base-url", "http://127.0.0.1:9/v1")
+    (folder / "suffice.toml").write_text('base-url = "http://127.0.0.1:8/v1"\nmodel = "mine"\n')
+    alone = " ".join(cli(*call).err.split())
+    assert "the model asked at --base-url is span-reader, since mine of suffice.toml" in alone
+    assert "model asked" not in cli(*call, "--model", "m").err
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

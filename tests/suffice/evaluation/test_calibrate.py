@@ -193,7 +193,7 @@ def test_the_recorders_document_frequencies_are_copied_into_the_policy():
     policy, summary = calibrate(stored, rule="overlap > 0.5")
     assert policy.state == {"overlap": idf}
     assert summary.notes == (
-        "it is not on record which questions the state of 'overlap' was fitted on: figures on those flatter",
+        "the questions that the state of 'overlap' was fitted on are unknown: if some are here, figures on them flatter",
     )
     without, summary = calibrate(RECORDING, rule="overlap > 0.5")
     assert without.state == {}

@@ -341,8 +341,10 @@ def test_the_subset_of_500_problems_gives_its_answers_and_levels_as_numbers(tmp_
 
 
 def test_an_unknown_or_ambiguous_form_is_an_error_with_the_choice(tmp_path):
-    with pytest.raises(SchemaError, match="body, name"):
+    with pytest.raises(SchemaError, match="body, name") as refused:
         convert_questions(jsonl(tmp_path / "rows.jsonl", {"name": "t", "body": "x"}), tmp_path / "q.jsonl")
+    assert "--as" in str(refused.value)
+    assert len(str(refused.value)) <= 600
     mixed = jsonl(tmp_path / "mixed.jsonl", MUSIQUE, {"question": "who made it", "answer": ["Ada"]})
     with pytest.raises(UnsettledError, match="--as nq_open"):
         convert_questions(mixed, tmp_path / "q.jsonl")

@@ -115,7 +115,7 @@ def test_a_log_cut_by_its_own_rule_can_be_marked_so(tmp_path):
     source = log(tmp_path / "log.jsonl")
     source.write_text("".join(source.read_text().splitlines(keepends=True)[:-1]))
     shown = load(source).words
-    for part in ("5 at the cap, 1 by the loop's own stops", "1 of 6", "--ended exhausted", "--ended max_rounds"):
+    for part in ("5 ran to the cap, 1 stopped by themselves", "1 of 6", "--ended exhausted", "--ended max_rounds"):
         assert part in shown
     for end in ("rule", "exhausted", "max_rounds"):
         summary = load(source, "--ended", end, "--json").json
@@ -347,3 +347,25 @@ def test_a_folder_in_the_place_of_the_file_to_write_is_named(tmp_path):
     ):
         assert told.code == 1
         assert "is a folder" in told.error
+
+
+def test_samples_are_counted_in_words_and_decided_next(tmp_path):
+    rows = [
+        {"id": f"q{q}", "question": f"{q}?", "gold": "2", "samples": ["2", "3", "2"][: 2 if q < 4 else 3]}
+        for q in range(30)
+    ]
+    source = tmp_path / "log.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    shown = cli("import", source, "-o", tmp_path / "s.parquet", "--samples", "--yes")
+    assert "30 questions, up to 3 samples: 26 have 3, 4 fewer" in shown.words
+    assert f"next: suffice decide {tmp_path}/s.parquet" in shown.out
+
+
+def test_the_rounds_show_the_metric_that_compares_answers(tmp_path):
+    source = tmp_path / "log.jsonl"
+    rows = ({"id": q, "gold": f"{q}.5", "steps": [{"answer": f"-{q}.5"}, {"answer": f"{q}.50"}]} for q in range(30))
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    shown = cli("import", source, "-o", tmp_path / "s.parquet", "--yes").out
+    header = next(line for line in shown.splitlines() if "answered %" in line)
+    assert "match" in header
+    assert "EM" not in header, "it would call -1.5 and 1.5 equal"

@@ -477,3 +477,14 @@ def test_times_decimals_and_bytes_of_parquet_are_read_as_json_has_them(tmp_path)
     assert "2024-01-01T00:01:00" in stored
     assert "datetime" not in stored
     assert "Decimal" not in stored
+
+
+def test_an_object_with_several_lists_is_no_list_of_rounds(tmp_path):
+    path = tmp_path / "log.jsonl"
+    turns = {"actions": ["x", "y"], "seen": ["a", "b"]}
+    path.write_text(
+        "".join(json.dumps({"id": i, "question": f"q{i}", "gold": "y", "turn": turns}) + "\n" for i in range(20))
+    )
+    with pytest.raises(SchemaError, match=r"rounds=turn\.actions"):
+        import_recording(path, out=tmp_path / "a.parquet", columns={"rounds": "turn"})
+    assert import_recording(path, out=tmp_path / "a.parquet", columns={"rounds": "turn.actions"}).rounds == 2

@@ -261,7 +261,7 @@ def test_spans_of_phoenix_in_a_data_frame_are_read(tmp_path):
 def test_three_commands_lead_from_traces_to_a_decision(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shown = cli("import", TRACES / "inspect_rounds.eval").words
-    assert "inspect_rounds.parquet: 24 questions, up to 4 rounds. How they ended: 24 at the cap" in shown
+    assert "inspect_rounds.parquet: 24 questions, up to 4 rounds: 24 ran to the cap" in shown
     assert "suffice decide inspect_rounds.parquet" in shown
     assert "now: cap 4" in cli("decide", "inspect_rounds.parquet").words
 

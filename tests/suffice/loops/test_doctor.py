@@ -143,3 +143,21 @@ def test_counts_below_one_are_refused():
     for wrong in ({"repeats": 0}, {"workers": 0}):
         with pytest.raises(DataError):
             probe(model, **wrong)
+
+
+def test_a_rate_limit_is_counted_and_leaves_the_speed_unknown(monkeypatch):
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
+    number = itertools.count()
+    with Endpoint(fault=lambda body: "429" if next(number) % 3 == 2 else None) as endpoint:
+        report = examine(endpoint, max_retries=3)
+    assert report.reachable
+    assert report.refused > 0
+    assert math.isnan(report.speedup)
+    assert any("rate limit" in note and "requests-per-minute" in note for note in report.notes)
+
+
+def test_a_refusal_for_the_rate_limit_says_so():
+    with Endpoint(fault="429") as endpoint:
+        report = examine(endpoint)
+    assert not report.reachable
+    assert "429, its rate limit" in report.notes[0]

@@ -93,7 +93,7 @@ def test_a_policy_keeps_the_questions_that_its_gate_has_seen(leaky, clean, tmp_p
 
 def test_a_gate_with_unrecorded_questions_is_certified_with_a_note(unknown):
     found = certify(unknown, listed([GATED], unknown), LOOSE)
-    assert any("not on record which questions the gate was fitted on" in note for note in found.measured.notes)
+    assert any("questions that the gate was fitted on are unknown" in note for note in found.measured.notes)
     assert found.certificate is None or found.certificate.notes == found.measured.notes
     assert any("the gate" in note for note in replay(unknown, [GATED], resampling=Resampling(n_resamples=2)).notes)
     assert not any(
@@ -174,7 +174,7 @@ def test_without_texts_only_ids_are_compared_and_that_is_said(leaky):
     bare = Recording(leaky.table.drop_columns(["question"]), leaky.metadata)
     result = replay(bare, [GATED], resampling=Resampling(n_resamples=2))
     assert not result.rows[0].selected_here
-    assert any("only ids show whether the gate saw these questions" in note for note in result.notes)
+    assert any("questions that the gate saw are known by id alone" in note for note in result.notes)
 
 
 def test_a_reranker_that_was_trained_on_these_questions_spoils_every_figure(tmp_path):

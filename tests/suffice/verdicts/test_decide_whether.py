@@ -185,3 +185,23 @@ def test_two_columns_are_decided_by_two_commands(tmp_path, monkeypatch):
     decided = cli("decide", "log.parquet", "--signal", "confidence")
     assert decided.code == 0
     assert "retrievals" in decided.words
+
+
+@pytest.mark.parametrize("mapped", [True, False])
+def test_a_boolean_column_of_the_log_can_decide(tmp_path, mapped):
+    log = rows(lambda known: 0.97 if known > 0.5 else 0.1, lambda known: known > 0.5)
+    log[0]["confidence"] = None
+    log = [{**row, "confidence": None if row["confidence"] is None else bool(row["confidence"])} for row in log]
+    recording = recorded(tmp_path, log) if not mapped else None
+    if recording is None:
+        path = tmp_path / "log.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in log))
+        columns = {"rounds": "own,evidence_1", "confidence": "confidence"}
+        recording = read_recording(
+            import_recording(path, out=tmp_path / "log.parquet", columns=columns, first_round=0, normalizer="qa").path
+        )
+    assert set(np.unique(recording.column("confidence")[1:, 0])) == {0.0, 1.0}
+    advice = decide(recording, signals=["confidence"])
+    assert any("confidence" in item.policy for item in advice.figures)
+    text = cli("decide", tmp_path / "log.parquet", "--signal", "question", "-o", tmp_path / "d.json").error
+    assert "--column question=COLUMN" in " ".join(text.split())

@@ -88,6 +88,26 @@ def test_without_a_bound_the_sentence_asks_for_one_and_nothing_rings(broken_log)
     assert (asked.status, asked.question.source) == ("fall back", "max_loss")
 
 
+def decided(metric: str, max_loss: object) -> Policy:
+    return replace(POLICY, provenance={"decision": {"metric": metric, "max_loss": max_loss}})
+
+
+def test_the_decision_that_advised_a_policy_gives_the_bound(broken_log):
+    result = watch(broken_log, decided("em", 0.03))
+    assert (result.question.metric, result.question.bound, result.question.source) == ("em", 0.03, "decision")
+    assert result.status == "fall back"
+    asked = watch(broken_log, decided("em", 0.03), max_loss=0.5)
+    assert (asked.question.bound, asked.question.source) == (0.5, "max_loss")
+    assert watch(broken_log, certified(decided("em", 0.2))).question.source == "certificate"
+    assert watch(broken_log, decided("em", "much")).question.bound is None
+
+
+def test_a_decision_about_another_metric_is_named(broken_log):
+    result = watch(without(broken_log, "em", "f1"), decided("em", 0.03))
+    assert (result.question.metric, result.question.bound) == ("agreement", None)
+    assert any("3 points of em" in note and "--max-loss" in note for note in result.notes + result.question.notes)
+
+
 def test_few_audits_are_not_enough_and_it_says_how_many_more(healthy_log):
     result = watch(healthy_log.select(np.arange(2 * HALF) < 200), certified())
     assert result.status == "not enough audits"

@@ -76,13 +76,13 @@ class Selected:
         if self.by_part:
             notes.append(f"selected here: of these {len(self.mask)} questions {self.parts}, so figures on them flatter")
         notes += [
-            f"it is not on record which questions {part} was fitted on: figures on those flatter"
+            f"the questions that {part} was fitted on are unknown: if some are here, figures on them flatter"
             for part in self.unknown
         ]
         if self.ids_only:
             notes.append(
-                f"only ids show whether {' and '.join(self.ids_only)} saw these questions: the texts are not on record, so "
-                "a question under another id goes unnoticed"
+                f"questions that {' and '.join(self.ids_only)} saw are known by id alone: one that is here under another id goes "
+                "unnoticed"
             )
         return tuple(notes)
 

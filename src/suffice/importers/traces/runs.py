@@ -307,7 +307,7 @@ def _length_notes(
             "rounds of one question, --key names the attribute that they share. Else log each draft or step as a model call"
         )
     elif len(lengths) == 1:
-        notes.append(f"every trajectory has {longest} rounds: read as the loop's cap (end: max_rounds)")
+        notes.append(f"every question has {longest} rounds: read as the loop's cap")
     elif ended is None and any(item.end == "rule" for item in trajectories):
         notes.append(
             f"trajectories have {min(lengths)} to {longest} rounds: shorter ones are read as the loop's own stops (end: rule), "

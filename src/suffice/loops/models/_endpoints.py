@@ -96,6 +96,7 @@ class Endpoints:
     Attributes:
         urls: The normalised addresses, sorted.
         limits: The limits on requests to all of them together.
+        refused: Number of requests refused with status 429, an endpoint's rate limit.
     """
 
     urls: tuple[str, ...]
@@ -106,6 +107,7 @@ class Endpoints:
     _by_question: OrderedDict[str, _EndpointHealth] = field(default_factory=OrderedDict)
     _models: dict[str, str] = field(default_factory=dict)
     _turns: int = 0
+    refused: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         self._places = [_EndpointHealth(url) for url in self.urls]
@@ -230,6 +232,7 @@ class Endpoints:
         status = None if response is None else response.status_code
         now = self.clock()
         with self._lock:
+            self.refused += status == _TOO_MANY
             if status is not None and status < _FIRST_SERVER_ERROR and status not in _FAILED_STATUS:
                 place.failures, place.out_until = 0, 0.0
                 return False

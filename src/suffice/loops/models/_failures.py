@@ -48,7 +48,10 @@ def status_failure(
         return ModelError(f"{report}. The quota is used up")
     if status in _RETRYABLE or status >= 500:  # noqa: PLR2004
         wait = f" It sent Retry-After: {retry_after}." if retry_after else ""
-        return ModelError(f"{report}.{wait} Try again later, with less concurrency", retryable=True)
+        advice = f"{wait} Try again later, with less concurrency"
+        if status == 429:  # noqa: PLR2004
+            report = f"{where} answered 429, its rate limit: send fewer requests (--set requests-per-minute=N): {shortened(detail)!r}"
+        return ModelError(f"{report}.{advice}", retryable=True)
     if wants_logprobs and "logprob" in detail.lower():
         return LogprobsUnavailableError(
             f"{report}. Set top_logprobs to a number that the endpoint allows, or turn it off (--set logprobs=false, top_logprobs=None)"

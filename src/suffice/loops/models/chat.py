@@ -131,6 +131,11 @@ class ChatModel(PromptedModel):
     def __repr__(self) -> str:
         return f"ChatModel({self.model!r}, base_url={self.endpoint!r}, prompt={self.prompt.prompt_id!r})"
 
+    @property
+    def refused(self) -> int:
+        """Number of requests that the endpoint refused with status 429, its rate limit, retries included."""
+        return self._connection.endpoints.refused
+
     def fingerprint(self) -> Mapping[str, Any]:
         """All settings that affect the replies, JSON-ready and without keys, headers or other secrets."""
         return {

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+from suffice.common.tables import counted
 from suffice.errors import AuthenticationFailedError, DataError, LogprobsUnavailableError, ModelError
 from suffice.loops.models._wire import Completion, is_processed
 from suffice.loops.models.chat import ChatModel
@@ -69,11 +70,13 @@ class EndpointReport:
         prefix_latency_ratio: Time of an extended prompt over that of a new one of the same length; below 1 suggests
             reuse. NaN if unknown.
         workers: Requests sent at once.
-        speedup: Median time of one request alone, times `workers`, over the time of that many at once; NaN if unknown.
+        speedup: Median time of one request alone, times `workers`, over the time of that many at once; NaN if unknown,
+            as when the endpoint's rate limit delayed them.
         latency_s: Median time of a short request alone, seconds; NaN if unknown.
         repeats: Prompts sent twice: first one after the other, then at once in another order.
         changed_answers: Share of them whose answer changed, 0 to 1; NaN if unknown.
         margin_drift: Largest change of the answer's margin, nats; NaN if there are no margins.
+        refused: Number of requests refused with status 429, the endpoint's rate limit, retries included.
         answered: Share of these replies with an answer, 0 to 1; NaN if unknown.
         samples: The first two of these replies.
         notes: Failures and missing features, one line each.
@@ -96,6 +99,7 @@ class EndpointReport:
     repeats: int = 0
     changed_answers: float = math.nan
     margin_drift: float = math.nan
+    refused: int = 0
     answered: float = math.nan
     samples: tuple[Sample, ...] = ()
     notes: tuple[str, ...] = ()
@@ -138,6 +142,10 @@ def probe(model: ChatModel, *, repeats: int = 20, workers: int = 4) -> EndpointR
             report = step()
         except ModelError as error:
             report = _with_note(report, f"{name}: {error}")
+    if model.refused:
+        refused = counted(model.refused, "request")
+        note = f"its rate limit refused {refused} (429): record with --set requests-per-minute=N, below what it allows"
+        return _with_note(replace(report, refused=model.refused), note)
     return report
 
 
@@ -219,13 +227,15 @@ def _concurrency(model: ChatModel, report: EndpointReport, workers: int) -> Endp
             model, f"Write one sentence about the number {number}.", max_tokens=16, top_logprobs=None
         ).cost.seconds
 
+    refused = model.refused
     alone = sorted(ask(_random_numbers(3)) for _ in range(workers))
     with ThreadPoolExecutor(workers) as pool:
         started = time.perf_counter()
         list(pool.map(ask, [_random_numbers(3) for _ in range(workers)]))
         parallel_s = time.perf_counter() - started
     median = alone[len(alone) // 2]
-    return replace(report, workers=workers, speedup=workers * median / parallel_s, latency_s=median)
+    speedup = workers * median / parallel_s if model.refused == refused else math.nan
+    return replace(report, workers=workers, speedup=speedup, latency_s=median)
 
 
 def _determinism(

@@ -41,14 +41,12 @@ class Form:
 
     Attributes:
         licence: The set's licence, as stated by its authors or its page; empty if unknown.
-        fields: The fields that identify the form, for messages.
         convert: Converts a row, given its place for messages, to the fields of `load_questions`.
     """
 
     title: str
     licence: str
     home: str
-    fields: str
     recognises: Callable[[Mapping[str, Any]], bool]
     convert: Callable[[PublishedRow, str], PublishedRow]
 
@@ -283,7 +281,6 @@ QUESTION_FORMS: Mapping[str, Form] = {
         title="HotpotQA",
         licence="CC BY-SA 4.0",
         home="https://hotpotqa.github.io",
-        fields="context and supporting_facts, as lists or as columns",
         recognises=_is_hotpot,
         convert=_hotpot,
     ),
@@ -291,7 +288,6 @@ QUESTION_FORMS: Mapping[str, Form] = {
         title="2WikiMultiHopQA",
         licence="Apache-2.0; paragraphs of Wikipedia, CC BY-SA",
         home="https://github.com/Alab-NII/2wikimultihop",
-        fields="HotpotQA's, and evidences",
         recognises=_is_wiki,
         convert=_hotpot,
     ),
@@ -299,7 +295,6 @@ QUESTION_FORMS: Mapping[str, Form] = {
         title="MuSiQue",
         licence="CC BY 4.0; paragraphs of Wikipedia, CC BY-SA",
         home="https://github.com/StonyBrookNLP/musique",
-        fields="paragraphs with paragraph_text",
         recognises=_is_musique,
         convert=_musique,
     ),
@@ -307,7 +302,6 @@ QUESTION_FORMS: Mapping[str, Form] = {
         title="NQ-Open",
         licence="CC BY-SA 3.0",
         home="https://github.com/google-research-datasets/natural-questions",
-        fields="question and answer, a list, and nothing else",
         recognises=lambda row: {*row} == {"question", "answer"} and isinstance(literal(row["answer"]), list),
         convert=_nq_open,
     ),
@@ -315,7 +309,6 @@ QUESTION_FORMS: Mapping[str, Form] = {
         title="questions of DPR",
         licence="",
         home="https://github.com/facebookresearch/DPR",
-        fields="answers with positive_ctxs, positive_passages or ctxs",
         recognises=_is_dpr,
         convert=_dpr,
     ),
@@ -323,7 +316,6 @@ QUESTION_FORMS: Mapping[str, Form] = {
         title="TriviaQA",
         licence="",
         home="https://nlp.cs.washington.edu/triviaqa",
-        fields="answer with aliases, or Answer, QuestionId and QuestionSource",
         recognises=_is_triviaqa,
         convert=_triviaqa,
     ),
@@ -331,7 +323,6 @@ QUESTION_FORMS: Mapping[str, Form] = {
         title="PopQA",
         licence="",
         home="https://github.com/AlexTMallen/adaptive-retrieval",
-        fields="question, possible_answers and prop",
         recognises=lambda row: {"question", "possible_answers", "prop"} <= row.keys(),
         convert=_popqa,
     ),
@@ -339,7 +330,6 @@ QUESTION_FORMS: Mapping[str, Form] = {
         title="FEVER",
         licence="CC BY-SA 3.0 and GPL 3.0",
         home="https://fever.ai",
-        fields="claim, and label, evidence or evidence_wiki_url",
         recognises=_is_fever,
         convert=_fever,
     ),
@@ -347,7 +337,6 @@ QUESTION_FORMS: Mapping[str, Form] = {
         title="GSM8K",
         licence="MIT",
         home="https://github.com/openai/grade-school-math",
-        fields="question, and answer that ends with #### NUMBER",
         recognises=lambda row: isinstance(row.get("answer"), str) and _LAST_LINE.search(row["answer"]) is not None,
         convert=_gsm8k,
     ),
@@ -355,7 +344,6 @@ QUESTION_FORMS: Mapping[str, Form] = {
         title="MATH",
         licence="MIT",
         home="https://github.com/hendrycks/math",
-        fields="problem and solution",
         recognises=lambda row: {"problem", "solution"} <= row.keys() and "question" not in row,
         convert=_math,
     ),
@@ -363,7 +351,6 @@ QUESTION_FORMS: Mapping[str, Form] = {
         title="scenarios of Semantic Early-Stopping",
         licence="",
         home="",
-        fields="contexts, a list of texts",
         recognises=lambda row: "contexts" in row,
         convert=_scenario,
     ),

@@ -158,7 +158,7 @@ class Advice(Result):
         spent, value = float(trial.totals.costs[trial.cost][-1] / n), float(trial.totals.values[-1] / n)
         have = (self.now, spent, None, value, None, "advised" if self.verdict == "keep what you have" else "", "")
         rows = (have, *(figures[place].row(trial.cost, trial.max_loss) for place in places))
-        heading = f"{title}, on {counted(self.n, 'question')} of the verdict part"
+        heading = f"{title}, on the {counted(self.n, 'question')} that judge"
         return Table(title=heading, columns=candidate_columns(trial), rows=rows, notes=self.notes)
 
     def to_dict(self) -> dict[str, Any]:

@@ -69,7 +69,7 @@ def candidates(
     notes = [f"not tried: {', '.join(rules)}, because {reason}" for reason, rules in untried.items()]
     lacking = [name for name in _OPTIONAL_SIGNALS if name not in _signals_with_values(tune)]
     if lacking and not tune.independent:
-        notes.append(f"rules on {', '.join(lacking)} were not tried: the log has no values of them")
+        notes.append(f"rules whose signals the log lacks were not tried. These are: {', '.join(lacking)}")
     return tuple(policies), tuple(notes)
 
 

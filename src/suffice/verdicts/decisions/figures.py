@@ -61,8 +61,9 @@ class CandidateFigures:
         """Return the candidate's cells for the columns of `candidate_columns`."""
         bar = interval_bar(self.change, max_loss)
         state = "advised, selected here" if self.selected_here else self.state
-        if self.state == "open" and (self.waits_for or self.needed):
-            state = f"waits for {self.waits_for}" if self.waits_for else f"open, {self.needed:,} more"
+        if self.state == "open":
+            more = f", about {self.needed:,} more" if self.needed else ""
+            state = f"waits for {self.waits_for}" if self.waits_for else f"not proved yet{more}"
         return (self.policy, self.spent[cost], self.saving, self.value, self.change, state, bar)
 
     def to_dict(self, metric: str) -> dict[str, Any]:

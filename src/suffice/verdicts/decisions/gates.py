@@ -114,7 +114,10 @@ def _confidence(tune: Recording, name: str, *, required: bool) -> Floats:
     if required and (name not in tune.table.column_names or not _is_number(tune, name)):
         numeric = [other for other in tune.names("label") if _varies(tune, other)]
         there_are = f"; those of its own that vary: {cut_list(numeric)}" if numeric else ""
-        raise DataError(f"{name!r} is not a numeric column of this recording{there_are}")
+        raise DataError(
+            f"{name!r} is not a numeric column of this recording{there_are}. If the log has it as a number, or as true and false, "
+            f"import it with --column {name}=COLUMN"
+        )
     if required and name in tune.names("metric"):
         raise DataError(f"{name!r} is a metric, which is not known when the loop decides: name a column that is")
     values: Floats = tune.column(name)[:, 0].astype(np.float64)

@@ -322,7 +322,7 @@ def _same_prices(prices: Prices, trial: Trial, notes: list[str]) -> Prices:
         return prices
     if trial.cost == "money":
         raise ConfigMismatchError("the earlier decision was about other prices: give the same, or decide anew")
-    notes.append("the prices are not those of the earlier decision, so what is saved in money is not said any more")
+    notes.append("the prices are not those of the earlier decision, so savings in money are left out from now on")
     return None
 
 
@@ -363,7 +363,9 @@ def _name_notes(recording: Recording) -> list[str]:
     """Return a note if questions are identified by something other than their id and text."""
     notes = []
     if not seen_from(recording).texts:
-        notes.append("the texts of the questions are not on record: one that returns under another name counts again")
+        notes.append(
+            "map the questions' texts (--column question=...) so that one that repeats under another id counts once"
+        )
     rows = len(recording.question_ids)
     repeats = rows - len(set(dividing_names(recording)))
     if repeats:

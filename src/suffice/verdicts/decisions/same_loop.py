@@ -94,8 +94,9 @@ class LoopStops:
         if other.own and own_is_baseline:
             n = int((recording.ends == "rule").sum())
             raise ConfigMismatchError(
-                f"a rule ended {n} of these {len(recording.ends)} questions, and none of those of the earlier decision: against "
-                "itself a loop loses nothing. Record later questions without the rule, or decide anew"
+                f"a rule ended {n} of these {len(recording.ends)} questions, and none of those of the earlier decision: "
+                "their later rounds are missing, so there is nothing to compare with. Record later questions without the rule, or "
+                "decide anew"
             )
         if 0 < other.lowest_cap < self.lowest_cap:
             raise ConfigMismatchError(

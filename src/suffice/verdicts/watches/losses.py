@@ -34,7 +34,7 @@ class LossClaim:
         kind: `net` or `harm`, see `suffice.verdicts.certificates.Claim`.
         baseline: The baseline of the loss, as the text of a rule.
         bound: The largest accepted mean loss; None if nothing was set.
-        source: The origin of the bound: `certificate`, `max_loss`, or empty.
+        source: The origin of the bound: `certificate`, `decision`, `max_loss`, or empty.
         full_agrees: Whether the full run always agrees with itself: it returns the answer that agreement compares with.
     """
 
@@ -77,9 +77,9 @@ class LossClaim:
         Args:
             requests: The requests of the log.
             certificate: The certificate to check; None = none.
-            metric: The metric that may be lost; None = that of the certificate if the log has it, else one of gold
-                answers, else agreement.
-            max_loss: The largest mean loss that is accepted; None = that of the certificate.
+            metric: The metric that may be lost; None = that of the certificate, else of the policy's decision, if the
+                log has it, else one of gold answers, else agreement.
+            max_loss: The largest mean loss that is accepted; None = that of the certificate, else of the decision.
 
         Raises:
             DataError: The log does not have the metric, or `max_loss` is outside (0, 1).
@@ -88,8 +88,9 @@ class LossClaim:
             raise DataError(f"max_loss must lie between 0 and 1, both excluded, not {max_loss!r}: 0.02 is two points")
         audited = requests.recording.select(requests.complete) if requests.complete.any() else requests.recording
         notes: list[str] = []
+        decided = decided_loss(requests.policy)
         if metric is None:
-            metric = _best_metric(audited, certificate)
+            metric = _best_metric(audited, certificate, decided)
         elif not has_outcome(audited, metric):
             outcome(audited, metric)  # which says what there is
         selector = "majority" if requests.recording.independent else "last"
@@ -102,6 +103,14 @@ class LossClaim:
                     f"loss of {metric} (--max-loss)"
                 )
             source = "" if max_loss is None else "max_loss"
+            if max_loss is None and certificate is None and decided is not None:
+                if decided[0] == metric:
+                    max_loss, source = decided[1], "decision"
+                else:
+                    notes.append(
+                        f"the decision accepted a loss of {100 * decided[1]:g} points of {decided[0]}, and this is about {metric}: add "
+                        f"{decided[0]} to the log, or give the largest loss of {metric} (--max-loss)"
+                    )
             return cls(metric=metric, bound=max_loss, source=source, full_agrees=full_agrees, notes=tuple(notes))
         # A baseline that answers by the policy's selector says so at its end.
         baseline = certificate.baseline.removesuffix(answering_like(requests.policy).name)
@@ -127,8 +136,18 @@ class LossClaim:
 USER_SIGNAL = "user signal"
 
 
-def _best_metric(audited: Recording, certificate: Certificate | None) -> str:
-    wanted = [*([] if certificate is None else [certificate.metric]), *default_metrics(audited)]
+def decided_loss(policy: Policy) -> tuple[str, float] | None:
+    """Return the metric and the largest accepted loss of the decision that advised a policy; None if there is none."""
+    decision = policy.provenance.get("decision")
+    match decision:
+        case {"metric": str(metric), "max_loss": float(bound)} if 0 < bound < 1:
+            return metric, bound
+    return None
+
+
+def _best_metric(audited: Recording, certificate: Certificate | None, decided: tuple[str, float] | None) -> str:
+    declared = [certificate.metric] if certificate is not None else [decided[0]] if decided is not None else []
+    wanted = [*declared, *default_metrics(audited)]
     return next((name for name in wanted if _is_known(audited, name)), "agreement")
 
 

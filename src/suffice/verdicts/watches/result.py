@@ -233,8 +233,8 @@ class WatchResult(Result):
             return f"Certify again: the certificate is suspended: {self.suspended}. The {self.question.text} is {self._loss_text()}."
         if self.question.bound is None:
             return (
-                f"Certify the policy, or say which loss would be too much (max_loss, --max-loss): nothing here says so. The "
-                f"{self.question.text} is {self._loss_text()}."
+                f"Certify the policy, or give the largest loss of {self.question.metric} that you accept (max_loss, --max-loss): "
+                f"without it nothing can alarm. The {self.question.text} is {self._loss_text()}."
             )
         assert self.new_model is not None
         return (

@@ -70,7 +70,7 @@ def watch(
         tune: Recorded rounds that the policy was fitted on; the log's signals are compared with a replay of these.
         metric: A metric of the log, or `agreement`, which needs neither gold answers nor marks; None = that of the
             certificate if the log has it, else gold answers, else agreement with the full run.
-        max_loss: The largest accepted mean loss; None = that of the certificate.
+        max_loss: The largest accepted mean loss; None = that of the certificate, else of the policy's decision.
         signal: Later signals from users; they replace the loss, on all requests whose deadline has passed.
         deadline: Seconds that signals and audits may take.  Until then a request is pending, and so are all later ones;
             afterwards a signal is late and an audit lost.  None = an hour for audits; user signals need a deadline.

@@ -22,6 +22,7 @@ from suffice.loops.models import PROMPTS
 from suffice.loops.models.prompts import prompt as built_in_prompt
 from suffice.recordings import Recording, is_recording, read_recording
 from suffice_gates.gates import (
+    ANSWERED_FIELDS,
     BUNDLED_ANSWERS,
     GateComparison,
     GateEvaluation,
@@ -58,7 +59,7 @@ def compare_gates_command(
         list[str],
         typer.Argument(
             metavar="RECORDING...",
-            help=f"Recordings with round 0, JSON lines answered both ways, or one of: {', '.join(BUNDLED_ANSWERS)}.",
+            help=f"Recordings with round 0, JSON lines with {', '.join(ANSWERED_FIELDS)}, or one of: {', '.join(BUNDLED_ANSWERS)}.",
         ),
     ],
     resampling: options.ResamplingOptions,
@@ -102,6 +103,8 @@ def compare_gates_command(
     markdown: options.Markdown = None,
 ) -> None:
     """Compare gates, which answer some questions without retrieval.
+
+    In JSON lines, answers lists the gold answers; no_retrieval and one_retrieval are the model's own, or null.
 
     Example: suffice gate compare 2wiki_llama31_tune
     """

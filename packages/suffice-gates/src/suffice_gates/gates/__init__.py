@@ -1,6 +1,7 @@
 """Gates judged offline, on questions that were answered without and with retrieval."""
 
 from suffice_gates.gates.answered import (
+    ANSWERED_FIELDS,
     BUNDLED_ANSWERS,
     Answered,
     answered_recording,
@@ -28,6 +29,7 @@ from suffice_gates.gates.standard import QUESTION_GATES, column_gate, held_out_g
 from suffice_gates.gates.threshold import BothWays, choose_beta
 
 __all__ = [
+    "ANSWERED_FIELDS",
     "BUNDLED_ANSWERS",
     "FEATURES",
     "QUESTION_GATES",

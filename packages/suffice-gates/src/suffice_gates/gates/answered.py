@@ -22,6 +22,9 @@ from suffice.recordings.schema import build_table
 BUNDLED_ANSWERS = ("hotpotqa_llama31_tune", "hotpotqa_llama31_eval", "2wiki_llama31_tune")
 """Names of the sets that ship with the package; DATA.md lists their sources and licences."""
 
+ANSWERED_FIELDS = ("id", "question", "answers", "no_retrieval", "one_retrieval")
+"""Fields of a line: `answers` are gold answers, and the last two the model's own, without and with retrieval."""
+
 _CALLS_BY_ROUND = {"generator": (1.0, 1.0), "gate": (0.0, 0.0), "retrieval": (0.0, 1.0)}
 """Calls by component at rounds 0 and 1.  The gate has a column, even of zeros, because replay then charges round 0's answer
 only to questions for which the gate returns it."""
@@ -75,7 +78,10 @@ def _answered(row: dict[str, Any], where: str) -> Answered:
         texts = [row["id"], row["question"], *golds]
         both = [row["no_retrieval"], row["one_retrieval"]]
     except (KeyError, TypeError) as error:
-        raise SchemaError(f"{where}: not a question answered twice ({error!r})") from None
+        raise SchemaError(
+            f"{where}: not a question answered twice ({error!r}): a line has {', '.join(ANSWERED_FIELDS)}, where answers lists the "
+            "gold answers and the last two are the model's own"
+        ) from None
     if isinstance(golds, str) or not all(isinstance(text, str) for text in texts):
         raise SchemaError(f"{where}: id and question must be text, answers a list of texts")
     if not all(answer is None or isinstance(answer, str) for answer in both):

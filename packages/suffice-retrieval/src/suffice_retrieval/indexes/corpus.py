@@ -83,7 +83,7 @@ def open_corpus(
         return CorpusBM25.load(path)
     directory = index_beside(path, "suffice-index") if index_dir is None else Path(index_dir)
     try:
-        return _indexed(path, directory, errors, None, on_progress)[0]
+        index, _, is_new = _indexed(path, directory, errors, None, on_progress)
     except DataError as error:
         if index_dir is not None:
             raise
@@ -92,6 +92,9 @@ def open_corpus(
         )  # raises if the corpus, and not the folder, was the problem
         _CORPUS_LOG.warning("the index of %s is not saved: %s", path, error)
         return index
+    if is_new and index_dir is None:
+        note_index_beside(path, directory)
+    return index
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,6 +240,13 @@ def check_apart(path: str | Path, directory: Path) -> None:
         raise DataError(
             f"{directory} is inside the corpus {path}, which would then contain the passages of its index: give another folder"
         )
+
+
+def note_index_beside(path: str | Path, directory: Path) -> None:
+    """Log that the new index of a corpus is a folder beside it."""
+    _CORPUS_LOG.warning(
+        "the index of %s is kept in %s; `suffice index %s -o FOLDER` keeps one elsewhere", path, directory, path
+    )
 
 
 def index_beside(path: str | Path, ending: str) -> Path:

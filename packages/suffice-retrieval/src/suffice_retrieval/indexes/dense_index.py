@@ -27,7 +27,7 @@ from suffice.common.tables import Column, Table
 from suffice.errors import DataError, SchemaError
 from suffice.policy.rounds import Passage
 from suffice_retrieval.indexes.approximate import RECALL_K, ApproximateSearch, ApproximateSettings
-from suffice_retrieval.indexes.corpus import check_apart, index_beside
+from suffice_retrieval.indexes.corpus import check_apart, index_beside, note_index_beside
 from suffice_retrieval.indexes.corpus_forms import corpus_of
 from suffice_retrieval.indexes.dense import (
     APPROXIMATE,
@@ -156,6 +156,8 @@ def open_dense(
             if not _is_made_of(retriever, directory, source):  # perhaps written by the process that held the lock
                 write_vectors(retriever, directory, corpus.passages(), source=source, on_progress=on_progress)
                 retriever.attach(directory, source=source)
+                if index_dir is None:
+                    note_index_beside(path, directory)
     except DataError as error:
         if index_dir is not None:
             raise

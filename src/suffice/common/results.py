@@ -97,6 +97,8 @@ def jsonable(value: Any) -> Any:
     >>> jsonable({1: (0.5, float("nan")), "path": Path("runs/a.parquet")})
     {'1': [0.5, None], 'path': 'runs/a.parquet'}
     """
+    if value is None or isinstance(value, str | int):
+        return value  # most values
     if is_dataclass(value) and not isinstance(value, type):
         if hasattr(value, "to_dict"):
             return jsonable(value.to_dict())

@@ -209,7 +209,9 @@ def record_killed(folder: Path, cluster: Nodes, victims: Sequence[str], alone: R
         driver = _Driver(command(alone.dataset, endpoint.url, folder / "parts", *on_cluster), folder / "log")
         try:
             for place, victim in enumerate(victims, 1):
-                endpoint.allow = len(endpoint.requests) + alone.requests // (2 * len(victims))  # in the first half all work
+                endpoint.allow = len(endpoint.requests) + alone.requests // (
+                    2 * len(victims)
+                )  # in the first half all work
                 _until(
                     lambda: driver.check_alive() and len(endpoint.requests) > endpoint.allow and cluster.all_work(),
                     "the endpoint holds calls, and each node works",

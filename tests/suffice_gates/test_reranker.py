@@ -33,7 +33,7 @@ from tests.suffice_gates.support.tiny_reranker import (
 
 pytestmark = pytest.mark.whole
 
-FAST = RerankerSettings(learning_rate=3e-3, epochs=20, evaluations=1, patience=20)
+FAST = RerankerSettings(learning_rate=3e-3, epochs=12, evaluations=1, patience=12)
 SHORT = RerankerSettings(learning_rate=3e-3, epochs=2, batch=16, evaluations=2)
 
 

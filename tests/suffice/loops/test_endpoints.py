@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import re
+import shutil
 import ssl
 import threading
 import time
@@ -310,13 +311,14 @@ def test_the_error_names_every_endpoint_that_is_down():
             model.answer("Who?")
 
 
-def test_clients_share_certificates_until_the_environment_names_others(monkeypatch):
+def test_clients_share_certificates_until_the_environment_names_others(monkeypatch, tmp_path):
     read, load = [], ssl.SSLContext.load_verify_locations
     monkeypatch.setattr(
         ssl.SSLContext, "load_verify_locations", lambda *args, **kwargs: (read.append(args), load(*args, **kwargs))[1]
     )
     http = importlib.import_module("suffice.loops.models._http")
     http._read_certificates.cache_clear()
+    monkeypatch.setenv("SSL_CERT_FILE", certifi.where())
 
     def ask():
         model = ChatModel("m", base_url=endpoint.url, max_retries=0)
@@ -327,7 +329,7 @@ def test_clients_share_certificates_until_the_environment_names_others(monkeypat
         ask()
         ask()
         assert len(read) == 1
-        monkeypatch.setenv("SSL_CERT_FILE", certifi.where())
+        monkeypatch.setenv("SSL_CERT_FILE", shutil.copy(certifi.where(), tmp_path))
         ask()
         assert len(read) == 2
 

@@ -131,16 +131,8 @@ def test_drafts_are_judged_on_a_cluster(connected, tmp_path, monkeypatch):
     ]
     write_recording("drafts.parquet", rows, {"config": {}})
     with Endpoint('{"score": 4}', usage="plain") as endpoint:
-        words = [
-            "judge",
-            "drafts",
-            "drafts.parquet",
-            "--model",
-            "j",
-            "--base-url",
-            endpoint.url,
-            "--set=marks=answer_relevancy",
-        ]
+        words = ["judge", "drafts", "drafts.parquet", "--model", "j", "--base-url", endpoint.url]
+        words.append("--set=marks=answer_relevancy")
         alone = cli(*words, "-o", "one.parquet", "--json")
         asked = len(endpoint.requests)
         many = cli(*words, "-o", "many.parquet", "--on", "ray", "--set=workers=2", "--set=shards=2", "--json")
@@ -185,19 +177,8 @@ def test_options_of_a_cluster_need_one(tmp_path, monkeypatch):
         assert "for one process" in cli(*words, "r", "--on", "ray", *alone).error
     assert "folder" in cli(*words, "r.parquet", "--on", "ray").error
     assert "not a cluster" in cli(*words, "r", "--on", "slurm").error
-    leaky = [
-        "record",
-        "q.jsonl",
-        "--model",
-        "m",
-        "--base-url",
-        "http://me:secret@127.0.0.1:9/v1",
-        "-o",
-        "r",
-        "--on",
-        "ray",
-    ]
-    refused = cli(*leaky)
+    leaky = ["record", "q.jsonl", "--model", "m", "--base-url", "http://me:secret@127.0.0.1:9/v1", "-o", "r"]
+    refused = cli(*leaky, "--on", "ray")
     assert "holds a password" in refused.error
     assert "secret" not in refused.error
 

@@ -317,7 +317,7 @@ def test_clients_share_certificates_until_the_environment_names_others(monkeypat
         ssl.SSLContext, "load_verify_locations", lambda *args, **kwargs: (read.append(args), load(*args, **kwargs))[1]
     )
     http = importlib.import_module("suffice.loops.models._http")
-    http._read_certificates.cache_clear()
+    http._trusted.cache_clear()
     monkeypatch.setenv("SSL_CERT_FILE", certifi.where())
 
     def ask():

@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,6 +41,10 @@ _DEADLINE_S = 300.0
 _PATIENCE = {
     "RAY_raylet_start_wait_time_s": "300",
     "RAY_agent_register_timeout_ms": "600000",
+    # A node whose process is gone is given up at once; one that is only slow has minutes to say that it lives.
+    "RAY_health_check_initial_delay_ms": "0",
+    "RAY_health_check_period_ms": "300",
+    "RAY_health_check_timeout_ms": "120000",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_AUTH_MODE": "disabled",
@@ -186,15 +190,14 @@ def record_alone(folder: Path, *, questions: int) -> Reference:
         return Reference(dataset, recording, questions, len(endpoint.requests))
 
 
-def record_killed(folder: Path, cluster: Nodes, victim: str, alone: Reference, *, kills: int) -> dict[str, Any]:
+def record_killed(folder: Path, cluster: Nodes, victims: Sequence[str], alone: Reference) -> dict[str, Any]:
     """Record while processes are killed; return how many calls that took.
 
     Args:
         folder: An empty folder.
         cluster: Where the workers run.
-        victim: What is killed: `worker`, `node` or `driver`.
+        victims: What is killed in turn: each `worker`, `node` or `driver`.
         alone: The questions, as one process recorded them.
-        kills: How often.
 
     Raises:
         AssertionError: The recording is not that of a single process, or a call was repeated that was not in flight.
@@ -205,13 +208,16 @@ def record_killed(folder: Path, cluster: Nodes, victim: str, alone: Reference, *
         on_cluster = ("--on", "ray", f"--set=workers={WORKERS}", f"--set=shards={2 * WORKERS}")
         driver = _Driver(command(alone.dataset, endpoint.url, folder / "parts", *on_cluster), folder / "log")
         try:
-            for place in range(1, kills + 1):
-                endpoint.allow = len(endpoint.requests) + alone.requests // (2 * kills)  # in the first half all work
+            for place, victim in enumerate(victims, 1):
+                endpoint.allow = len(endpoint.requests) + alone.requests // (
+                    2 * len(victims)
+                )  # in the first half all work
                 _until(
                     lambda: driver.check_alive() and len(endpoint.requests) > endpoint.allow and cluster.all_work(),
                     "the endpoint holds calls, and each node works",
                 )
                 _settle(endpoint)
+                _repeated(endpoint, killed_processes)
                 workers = cluster.workers()
                 if victim == "worker":
                     gone = [workers[place % len(workers)]]
@@ -235,21 +241,27 @@ def record_killed(folder: Path, cluster: Nodes, victim: str, alone: Reference, *
         finally:
             driver.process.kill()
             driver.process.wait()
-        calls = Counter(request.prompt for request in endpoint.requests if "Where is tower" in request.prompt)
-    repeated = sum(calls.values()) - len(calls)
+        repeated = _repeated(endpoint, killed_processes)
     if columns_of(folder / "parts") != columns_of(alone.recording):
         raise AssertionError("the recording is not that of a single process")
-    if repeated > CONCURRENCY * killed_processes:
-        raise AssertionError(f"{repeated} calls repeated, of {killed_processes} processes with {CONCURRENCY} in flight")
     return {
-        "victim": victim,
-        "kills": kills,
+        "victims": sorted({*victims}),
+        "kills": len(victims),
         "workers_ended": killed_processes,
         "questions": alone.questions,
         "rounds": alone.questions * ROUNDS,
         "in_flight": in_flight,
         "repeated": repeated,
     }
+
+
+def _repeated(endpoint: Endpoint, killed_processes: int) -> int:
+    """Return how many calls were sent again; raise if they are more than were in flight when processes ended."""
+    calls = Counter(request.prompt for request in endpoint.requests if "Where is tower" in request.prompt)
+    repeated = sum(calls.values()) - len(calls)
+    if repeated > CONCURRENCY * killed_processes:
+        raise AssertionError(f"{repeated} calls repeated, of {killed_processes} processes with {CONCURRENCY} in flight")
+    return repeated
 
 
 def _runs(pid: int) -> bool:
@@ -271,7 +283,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, nodes() as cluster:
         alone = record_alone(Path(folder) / "alone", questions=arguments.questions)
         for victim in arguments.victims:
-            result = record_killed(Path(folder) / victim, cluster, victim, alone, kills=arguments.kills)
+            result = record_killed(Path(folder) / victim, cluster, [victim] * arguments.kills, alone)
             cells = [result[key] for key in ("kills", "workers_ended", "rounds", "repeated", "in_flight")]
             print(f"| {victim} | {' | '.join(map(str, cells))} |", flush=True)
             results.append(result)

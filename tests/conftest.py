@@ -10,7 +10,9 @@ import random
 import sys
 import uuid
 from collections import Counter
+from functools import cache
 from pathlib import Path
+from types import CodeType, FunctionType
 
 # Two tests run at a time: one thread each, as waiting threads only take the processor from the other's.
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
@@ -21,6 +23,7 @@ from hypothesis import HealthCheck, Phase, settings  # noqa: E402
 
 from suffice.recordings.recording import write_recording  # noqa: E402
 from tests.support import shared  # noqa: E402
+from tests.support.cli_tools import cli  # noqa: E402
 from tests.support.coin import coin  # noqa: E402
 from tests.support.shared import *  # noqa: E402, F403
 
@@ -43,7 +46,7 @@ _guarded = None
 
 
 def pytest_collection_modifyitems(items):
-    """Mark the tests that use what workers share, and put files into an order that keeps both workers busy.
+    """Mark the tests that use what workers share or run a command, and put files into an order that keeps both workers busy.
 
     First, for each thing that is shared, one file that makes it; then the files with the most whole tests; then those
     that wait for what is shared; and last the short tests, which even out the workers.
@@ -52,7 +55,7 @@ def pytest_collection_modifyitems(items):
     """
     makers, waiting, keys = {}, set(), {}
     for item in items:
-        if "browser" in getattr(item, "fixturenames", ()):
+        if "browser" in getattr(item, "fixturenames", ()) or _runs_a_command(item):
             item.add_marker("whole")
         for name in {*shared.__all__}.intersection(getattr(item, "fixturenames", ())):
             item.add_marker("whole")
@@ -67,6 +70,30 @@ def pytest_collection_modifyitems(items):
             place = 0 if path in makers.values() else 2 if path in waiting else 1 if whole[path] else 3
             keys[path] = (place, -whole[path])
         items.sort(key=lambda item: keys[item.path])
+
+
+def _runs_a_command(item):
+    """Return whether a test, or a fixture that it asks for, calls `cli`, by itself or by a helper of the tests."""
+    fixtures = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {}).values()
+    asked = [getattr(item, "function", None), *(definitions[-1].func for definitions in fixtures)]
+    waiting, seen = (
+        [getattr(getattr(function, "hypothesis", None), "inner_test", function) for function in asked],
+        set(),
+    )
+    while waiting:
+        function = waiting.pop()
+        if function is cli:
+            return True
+        if isinstance(function, FunctionType) and function.__module__.startswith("tests.") and function not in seen:
+            seen.add(function)
+            waiting += [function.__globals__.get(name) for name in _names(function.__code__)]
+    return False
+
+
+@cache
+def _names(code):
+    inner = [_names(constant) for constant in code.co_consts if isinstance(constant, CodeType)]
+    return {*code.co_names}.union(*inner)
 
 
 def pytest_collection_finish():

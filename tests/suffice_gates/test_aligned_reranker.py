@@ -26,7 +26,9 @@ from tests.suffice_gates.support.tiny_reranker import linear_probe, tiny_cross_e
 @pytest.fixture(scope="module")
 def world(tiny_model):
     model = TransformersModel(tiny_model, layers=("last",), prompt=PREFILLED, max_tokens=4, batch_size=64)
-    return model, load_questions(tiny_model / "tune.jsonl"), load_questions(tiny_model / "eval.jsonl")
+    tune, held_out = (load_questions(tiny_model / f"{split}.jsonl") for split in ("tune", "eval"))
+    half = np.random.default_rng(0).permutation(len(tune))[::2]
+    return model, [tune[i] for i in sorted(half)], held_out
 
 
 @pytest.fixture(scope="module")

@@ -390,6 +390,7 @@ def test_a_policy_file_serves_one_probe_and_refuses_another(tmp_path):
         loop(made(seed=9), policy).run("Who?", given)
 
 
+@pytest.mark.whole
 def test_no_prompt_token_is_read_twice_when_the_gate_answers_directly():
     """The pass that decides goes on into the answer, tokens counted at the model's own input embedding."""
     model = local_models.model(layers=("middle",), settings=local_models.ENDING)

@@ -9,7 +9,6 @@ import sys
 import ir_measures
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,7 +33,7 @@ from tests.suffice_gates.support.tiny_reranker import (
 
 pytestmark = pytest.mark.whole
 
-FAST = RerankerSettings(learning_rate=3e-3, epochs=20, evaluations=1, patience=20)
+FAST = RerankerSettings(learning_rate=3e-3, epochs=12, evaluations=1, patience=12)
 SHORT = RerankerSettings(learning_rate=3e-3, epochs=2, batch=16, evaluations=2)
 
 
@@ -150,6 +149,7 @@ def test_training_stops_when_dev_gets_no_better(base, tmp_path):
 
 @pytest.mark.parametrize("in_batch", [0, 2])
 def test_the_loss_is_info_nce_over_the_negatives_of_each_row(base, in_batch):
+    import torch
     from sentence_transformers import CrossEncoder
 
     from suffice_gates.training.info_nce import contrasts, info_nce

@@ -43,8 +43,19 @@ SETTINGS = CbdrSettings(
 
 
 @pytest.fixture(scope="module")
-def questions(tiny_model):
-    return load_questions(tiny_model / "tune.jsonl") + load_questions(tiny_model / "eval.jsonl")
+def files(tiny_model, tmp_path_factory):
+    """Half of the questions of each split, drawn once."""
+    folder, rng = tmp_path_factory.mktemp("questions"), np.random.default_rng(0)
+    for name in ("tune.jsonl", "eval.jsonl"):
+        lines = (tiny_model / name).read_text("utf-8").splitlines(keepends=True)
+        kept = sorted(rng.permutation(len(lines))[: len(lines) // 2])
+        (folder / name).write_text("".join(lines[i] for i in kept), "utf-8")
+    return [folder / "tune.jsonl", folder / "eval.jsonl"]
+
+
+@pytest.fixture(scope="module")
+def questions(files):
+    return [question for path in files for question in load_questions(path)]
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +95,7 @@ def test_no_question_is_in_two_parts(questions):
 
 
 def test_a_question_keeps_its_part_when_others_are_added(questions):
-    few, many = divide(questions[:500], SETTINGS), divide(questions, SETTINGS)
+    few, many = divide(questions[:250], SETTINGS), divide(questions, SETTINGS)
     for name in ("train", "dev", "test"):
         assert getattr(few.probe, name) <= getattr(many.probe, name)
 
@@ -302,7 +313,7 @@ def test_questions_of_the_reranker_are_not_answered_without_passages(run, questi
 
 def test_another_configuration_does_not_go_on_in_the_same_folder(run, questions, target, reranker, work):
     with pytest.raises(ConfigMismatchError, match="another configuration"):
-        run_cbdr(questions[:900], target, reranker, work, settings=SETTINGS)
+        run_cbdr(questions[:450], target, reranker, work, settings=SETTINGS)
 
 
 def test_a_missing_reranker_is_reported_before_the_model_is_asked(questions, target, tmp_path):
@@ -356,9 +367,9 @@ def test_a_repeated_id_is_refused(questions):
         divide([*questions, questions[0]], SETTINGS)
 
 
-def test_the_command_prints_the_tables_as_json(run, tiny_model, reranker, work):
+def test_the_command_prints_the_tables_as_json(run, files, tiny_model, reranker, work):
     words = ["--model", tiny_model, f"--set=reranker={reranker}", "--work", work, "--set=instructions=prefilled"]
-    words += ["--data", tiny_model / "tune.jsonl", "--data", tiny_model / "eval.jsonl", "--set=label=em"]
+    words += ["--data", files[0], "--data", files[1], "--set=label=em"]
     words += ["--set=candidates=6", "--set=epochs=5,15", "--set=hidden=32", "--set=dropout=0.1", "--set=lr=1e-3"]
     words += [
         "--set=shift=40",

@@ -6,12 +6,10 @@ import re
 import sys
 import time
 
-import lancedb
 import numpy as np
 import psycopg
 import pyarrow as pa
 import pytest
-from qdrant_client import QdrantClient, models
 
 from suffice import Policy, RetrievalLoop, ScriptedModel, read_recording, record
 from suffice.common.blocking import run_blocking
@@ -301,6 +299,8 @@ def test_rankings_of_a_named_version_are_cached(stores, tmp_path):
 
 
 def test_a_changed_table_of_lancedb_has_another_version(stores):
+    import lancedb
+
     before = stores.open("lancedb").fingerprint()["content"]
     table = lancedb.connect(stores.folder / "lance").open_table("passages")
     table.update("id = 'p000'", {"kind": "changed"})
@@ -494,6 +494,8 @@ def test_equals_are_in_the_order_of_their_ids_also_after_an_update(stores):
 
 
 def test_rows_of_lancedb_without_a_vector_are_counted(stores, caplog):
+    import lancedb
+
     database = lancedb.connect(stores.folder / "lance")
     vectors = pa.array([None, [1.0] * 384, None], pa.list_(pa.float32(), 384))
     table = pa.table({"id": ["a", "b", "c"], "title": ["t"] * 3, "text": ["x"] * 3, "vector": vectors})
@@ -523,6 +525,8 @@ def test_a_qdrant_payload_may_be_nested_and_the_point_is_the_id(stores):
 
 
 def test_qdrant_with_a_name_for_each_vector(tmp_path):
+    from qdrant_client import QdrantClient, models
+
     client = QdrantClient(path=str(tmp_path / "q"))
     size = models.VectorParams(size=7, distance=models.Distance.MANHATTAN)
     client.create_collection("named", {"short": size, "other": size})

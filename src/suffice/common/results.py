@@ -97,10 +97,13 @@ def jsonable(value: Any) -> Any:
     >>> jsonable({1: (0.5, float("nan")), "path": Path("runs/a.parquet")})
     {'1': [0.5, None], 'path': 'runs/a.parquet'}
     """
+    if value is None or isinstance(value, str | int):
+        return value  # most values
     if is_dataclass(value) and not isinstance(value, type):
-        if hasattr(value, "to_dict"):
-            return jsonable(value.to_dict())
-        return {field.name: jsonable(getattr(value, field.name)) for field in fields(value)}
+        shown = (
+            value.to_dict() if hasattr(value, "to_dict") else {f.name: getattr(value, f.name) for f in fields(value)}
+        )
+        return jsonable(shown)
     if isinstance(value, Mapping):
         return {str(key): jsonable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -13,7 +13,7 @@ from suffice.policy.session import stops
 from tests.support.cli_tools import cli
 from tests.support.llamacpp import questions, start_server
 
-TUNE, EVAL, ROUNDS = 30, 20, 5
+TUNE, EVAL, ROUNDS = 20, 12, 5
 
 
 @pytest.fixture(scope="module")

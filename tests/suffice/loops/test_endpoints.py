@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import re
+import shutil
+import ssl
 import threading
 import time
 from collections import Counter
@@ -11,6 +14,7 @@ from itertools import pairwise
 from types import SimpleNamespace
 from urllib.parse import urlsplit
 
+import certifi
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
@@ -305,6 +309,29 @@ def test_the_error_names_every_endpoint_that_is_down():
         model = ChatModel("m", base_url=[refusing.url], max_retries=0)
         with pytest.raises(ModelError, match=refusing.url):
             model.answer("Who?")
+
+
+def test_clients_share_certificates_until_the_environment_names_others(monkeypatch, tmp_path):
+    read, load = [], ssl.SSLContext.load_verify_locations
+    monkeypatch.setattr(
+        ssl.SSLContext, "load_verify_locations", lambda *args, **kwargs: (read.append(args), load(*args, **kwargs))[1]
+    )
+    http = importlib.import_module("suffice.loops.models._http")
+    http._trusted.cache_clear()
+    monkeypatch.setenv("SSL_CERT_FILE", certifi.where())
+
+    def ask():
+        model = ChatModel("m", base_url=endpoint.url, max_retries=0)
+        model.answer("Who?")
+        asyncio.run(model.answer_async("Who?"))
+
+    with Endpoint("Answer: he") as endpoint:
+        ask()
+        ask()
+        assert len(read) == 1
+        monkeypatch.setenv("SSL_CERT_FILE", shutil.copy(certifi.where(), tmp_path))
+        ask()
+        assert len(read) == 2
 
 
 def rows_of(path):

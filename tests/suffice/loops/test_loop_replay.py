@@ -100,7 +100,7 @@ def compared(recording, policy, questions, loop):
         assert (decision.answer_round, decision.answer) == (None if chosen < 0 else chosen, answer)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(worlds(), st.lists(RULES, min_size=3, max_size=6), drawn.selectors(), st.sampled_from([0, 1]), st.booleans())
 def test_live_equals_replayed_for_any_model_rule_and_selector(world, rules, selector, start_round, bm25):
     questions, script, marks = world

@@ -14,6 +14,8 @@ from suffice.recordings import Journal
 from suffice.recordings.journal_file import read_records
 from tests.suffice.loops.test_record import scripted
 
+pytestmark = pytest.mark.whole
+
 TEXT, ROUNDS = 4_000, 10
 """Characters of each reply, and replies to each question."""
 

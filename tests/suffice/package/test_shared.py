@@ -8,6 +8,7 @@ import pytest
 
 from suffice_reader.minilm import MiniLM
 from suffice_reader.span_reader import SpanReader
+from tests.support.cli_tools import cli
 from tests.support.shared import once
 
 
@@ -45,6 +46,24 @@ def test_a_remembered_piece_gives_what_the_encoder_gives(request):
     other = MiniLM()
     other._session = None  # nothing is left to encode
     assert np.array_equal(other.embed(texts), expected)
+
+
+def helped():
+    return [cli(*words) for words in [("--version",)]]
+
+
+@pytest.fixture
+def version():
+    return helped()[0]
+
+
+def test_what_runs_a_command_is_marked(version, request):
+    assert version.code == 0
+    assert request.node.get_closest_marker("whole")
+
+
+def test_what_runs_no_command_is_not_marked(request):
+    assert not request.node.get_closest_marker("whole")
 
 
 def test_an_unmarked_test_starts_no_process():

@@ -240,8 +240,9 @@ def test_rows_that_repeat_a_question_count_once_with_their_mean(fresh, policy):
     assert set(map(id_hash, (row["question_id"] for row in table + again))) == set(found.certificate.question_ids)
 
 
+@pytest.mark.whole
 def test_no_order_of_rows_of_a_question_makes_a_false_certificate():
-    rng, runs, n, reruns = np.random.default_rng(2), 100, 150, 3
+    rng, runs, n, reruns = np.random.default_rng(2), 40, 150, 3
     certified = 0
     for _ in range(runs):  # a true loss of epsilon, and the rerun that loses last in the file
         chance = rng.choice([0, 0.25], n, p=[0.8, 0.2])
@@ -260,7 +261,7 @@ def test_no_order_of_rows_of_a_question_makes_a_false_certificate():
         ]
         recording = Recording(build_table(rows, {"score": "metric"}))
         certified += certify(recording, ["fixed_k(1)"], Claim(epsilon=0.05, metric="score")).policy is not None
-    assert certified <= 13  # five are expected at most; of a hundred first rows all certified
+    assert certified <= 7  # two are expected at most; of forty first rows all certified
 
 
 def test_means_of_rows_get_no_test_for_losses_of_0_and_1(fresh, policy):

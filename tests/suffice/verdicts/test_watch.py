@@ -7,6 +7,7 @@ import json
 import math
 from contextlib import closing
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -809,15 +810,21 @@ def looks_at(seed: int, *, loss: float, days: float, n: int = 2000, kind: str = 
         yield watch(log, policy, metric="em", max_loss=0.03, now=now)
 
 
+@cache
+def rung_at(seed, *, loss, days, kind):
+    """Return whether the alarm rang at each look."""
+    return [result.rang for result in looks_at(seed, loss=loss, days=days, kind=kind)]
+
+
 def test_losses_whose_golds_come_first_do_not_alarm_at_the_bound():
-    rang = sum(any(result.rang for result in looks_at(seed, loss=0.03, days=15.0)) for seed in range(8))
+    rang = sum(any(rung_at(seed, loss=0.03, days=15.0, kind="net")) for seed in range(8))
     assert rang <= 1
 
 
 @pytest.mark.parametrize(("loss", "days"), [(0.03, 15.0), (0.15, 3.0)])
 def test_an_alarm_that_has_rung_stays_so_whatever_golds_come_later(loss, days):
     for kind, seed in itertools.product(("net", "harm"), range(3)):
-        rang = [result.rang for result in looks_at(seed, loss=loss, days=days, kind=kind)]
+        rang = rung_at(seed, loss=loss, days=days, kind=kind)
         assert rang == sorted(rang)
         assert rang[-1] == (loss > 0.1)
 

@@ -7,14 +7,11 @@ import shutil
 import tempfile
 from pathlib import Path
 
-import lancedb
 import numpy as np
 import psycopg
 import pyarrow as pa
 import pytest
-from lancedb.index import FTS
 from pgvector import Vector
-from qdrant_client import QdrantClient, models
 
 from suffice import Passage, load_questions
 from suffice_reader.minilm import MiniLM
@@ -109,6 +106,8 @@ class Stores:
             cursor.executemany("INSERT INTO passages VALUES (%s, %s, %s, %s, %s, %s)", rows)
 
     def _fill_qdrant(self, vectors: np.ndarray) -> None:
+        from qdrant_client import QdrantClient, models
+
         client = QdrantClient(path=str(self.folder / "qdrant"))
         for distance in DISTANCES.values():
             client.create_collection(distance, models.VectorParams(size=384, distance=models.Distance(distance)))
@@ -120,6 +119,9 @@ class Stores:
         client.close()
 
     def _fill_lancedb(self, vectors: np.ndarray) -> None:
+        import lancedb
+        from lancedb.index import FTS
+
         column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), 384)
         table = pa.Table.from_pylist(ROWS).append_column("vector", column)
         lancedb.connect(self.folder / "lance").create_table("passages", table).create_index("text", config=FTS())

@@ -6,10 +6,12 @@ They are imported with `openai` on the first call, and extend its clients for wh
 from __future__ import annotations
 
 import inspect
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
+from importlib import import_module
 from typing import Any
 
 from openai import DefaultAsyncHttpxClient, DefaultHttpxClient
@@ -18,6 +20,7 @@ from suffice.common.blocking import finished
 from suffice.loops.models._endpoints import Endpoints
 
 _CUT = "suffice.cut"
+_CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 _MOST_REDIRECTS = 20
 _OF_THE_TRANSFER = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 
@@ -101,11 +104,17 @@ async def _value(result: Any) -> Any:
     return await result if inspect.isawaitable(result) else result
 
 
+@cache
+def _trusted(*_: str | None) -> Any:
+    """Return the TLS settings that clients share while the environment names the same certificates: reading takes 30 ms."""
+    return import_module(DefaultHttpxClient.__mro__[-2].__module__.partition(".")[0]).create_ssl_context()
+
+
 class BoundedClient(DefaultHttpxClient):  # type: ignore[misc, valid-type, unused-ignore]
     """A synchronous client with limits on replies."""
 
     def __init__(self, bounds: Bounds, endpoints: Endpoints) -> None:
-        super().__init__()
+        super().__init__(verify=_trusted(*map(os.environ.get, _CERTIFICATES)))
         self._bounds, self._endpoints = bounds, endpoints
 
     def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:
@@ -119,7 +128,7 @@ class AsyncBoundedClient(DefaultAsyncHttpxClient):  # type: ignore[misc, valid-t
     """An asynchronous client with limits on replies."""
 
     def __init__(self, bounds: Bounds, endpoints: Endpoints) -> None:
-        super().__init__()
+        super().__init__(verify=_trusted(*map(os.environ.get, _CERTIFICATES)))
         self._bounds, self._endpoints = bounds, endpoints
 
     async def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:

@@ -57,11 +57,6 @@ def whole_loop(path: Path, given: Sequence[str] | None) -> Recording:
     return part if isinstance(part, Recording) else read_recording(part)
 
 
-def where_words(given: Sequence[str] | None) -> str:
-    """Return the options of a printed command that choose the same loop, after a space; empty if none was chosen."""
-    return "".join(f" --where {quoted(item)}" for item in given or ())
-
-
 def tune_of_loop(tune: Recording | None, given: Sequence[str] | None) -> Recording | None:
     """Return the tune questions that `--where` chooses, by the columns that they have."""
     if tune is None:

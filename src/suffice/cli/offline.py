@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -28,7 +29,7 @@ from suffice.evaluation.replay import (
 from suffice.evaluation.replay import replay as evaluate
 from suffice.evaluation.replay.guarded import with_guarded
 from suffice.evaluation.replay.outcomes import needed_metric
-from suffice.evaluation.replay.parts import opened
+from suffice.evaluation.replay.parts import Source, opened
 from suffice.evaluation.replay.replay_tables import replay_notes, replay_tables
 from suffice.evaluation.replay.result import COSTS
 from suffice.evaluation.statistics import DEFAULT_INTERVAL, INTERVALS
@@ -199,12 +200,7 @@ def replay_command(
     options.allowed(ledger, LEDGERS, "ledger")
     pricing.price()  # refuses two answers before anything is read
     policies = compared.files()
-    chosen = one_loop(path, where)
-    source = (
-        chosen
-        if isinstance(chosen, Recording)
-        else opened(chosen, in_blocks=jobs is not None or cluster.on is not None)
-    )
+    source = _source(path, where, in_blocks=jobs is not None or cluster.on is not None)
     recording = source if isinstance(source, Recording) else source.empty()
     texts = compared.rule or (() if policies else SAMPLE_RULES if recording.independent else TEXT_RULES)
     changes = options.start_of(compared.start_round, texts)
@@ -226,11 +222,16 @@ def replay_command(
     with cluster.parts(jobs) as at_once, progress_bar("replay", quiet=output.as_json) as progress:
         result = evaluate(source, policies, **how, orders=orders, jobs=at_once, on_progress=progress)
     named = compared.metric or ()
-    again = f"{quoted(path)}{where_words(where)}"
-    then = f"suffice report {again} -o report.html{options.metric_words(*named)}"
+    then = f"suffice report {quoted(path)}{where_words(where)} -o report.html{options.metric_words(*named)}"
     if recording.exchangeable:
-        then = f"suffice certify {again} --rules RULES --max-loss 0.01{options.metric_words(*named[:1])}"
+        then = f"suffice certify {quoted(path)}{where_words(where)} --rules RULES --max-loss 0.01{options.metric_words(*named[:1])}"
     output.show(result.to_dict(), replay_screen(result, then=then))
+
+
+def _source(path: Path, where: Sequence[str] | None, *, in_blocks: bool) -> Recording | Source:
+    """Return the questions of one loop, in memory or opened to be read in blocks."""
+    chosen = one_loop(path, where)
+    return chosen if isinstance(chosen, Recording) else opened(chosen, in_blocks=in_blocks)
 
 
 def replay_screen(result: ReplayResult, then: str = "") -> Screen:

@@ -195,9 +195,8 @@ def _time(row: Record, name: str, *, is_named: bool) -> float | None:
     value = row.values.get(name)
     if isinstance(value, str) and _SLASHED.match(value):
         return datetime.strptime(value.replace(".", "/"), "%d/%m/%Y %H:%M:%S").timestamp()  # noqa: DTZ007 - for the order alone
-    is_time = is_named or (
-        ":" in value if isinstance(value, str) else _is_number(value) and any(low <= value < 3 * low for low in _EPOCHS)
-    )
+    is_epoch = isinstance(value, int | float) and any(low <= value < 3 * low for low in _EPOCHS)
+    is_time = is_named or (":" in value if isinstance(value, str) else is_epoch)
     if not is_time:
         raise ValueError(value)
     return nanoseconds(value, row.where)

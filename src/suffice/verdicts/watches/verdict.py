@@ -96,13 +96,7 @@ def watch(
     requests = Requests.of(log, policy, since=since)
     refuse_several_loops(requests.recording)
     certificate, void = _valid_certificate(policy)
-    notes = [
-        *requests.recording.reading_notes,
-        *requests.notes,
-        *others_text(requests.others),
-        *_overlap_notes(requests, tune),
-        *void,
-    ]
+    notes = [*requests.recording.reading_notes, *requests.notes, *_request_notes(requests, tune), *void]
     moment = time.time() if now is None else now
     if signal is None:
         question = LossClaim.of(requests, certificate, metric=metric, max_loss=max_loss)
@@ -252,9 +246,9 @@ def _draw_notes(requests: Requests) -> list[str]:
     ]
 
 
-def _overlap_notes(requests: Requests, tune: Recording | None) -> list[str]:
-    """Return notes on requests that repeat a question of the log, or one of the tune questions."""
-    notes = []
+def _request_notes(requests: Requests, tune: Recording | None) -> list[str]:
+    """Return notes on requests of other policies, and on those that repeat a question of the log, or one of the tune questions."""
+    notes = [*others_text(requests.others)]
     repeated = len(requests) - len(set(requests.questions))
     if repeated and requests.counting.all():
         notes.append(

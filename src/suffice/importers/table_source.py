@@ -31,6 +31,7 @@ from suffice.importers.runs import (
     runs_notes,
     tell_apart,
 )
+from suffice.importers.running_totals import running_totals, subtract_totals, totals_note
 from suffice.importers.shapes import ROUNDS, Shape, unfold
 from suffice.importers.speakers import of_one_speaker, refuse_several_speakers
 from suffice.importers.table_rounds import read_rows
@@ -83,6 +84,7 @@ class TableSource(ABC):
         self._path, self._options = path, options
         self.tally = Tally()
         self._several = 0
+        self._totals: list[str] | None = None
         self._replies = Counter[str]()
 
     def _records(self) -> Iterator[Record]:
@@ -139,6 +141,8 @@ class TableSource(ABC):
         formulas = {name: make for name, make in self.plan.formulas.items() if name != self._key}
         for rows, questions in self.parts():
             columns = read_rows(rows, self.grid, str(self._path), formulas=formulas, differing=self.tally.add_differing)
+            self._totals = running_totals(columns) if self._totals is None else self._totals
+            subtract_totals(columns, self._totals)
             self._several += sum(n > 1 for n in Counter(questions.values()).values())
             if "cluster" not in self.grid.columns:
                 names = [questions.get(name, name) for name in columns.question_ids]
@@ -159,6 +163,7 @@ class TableSource(ABC):
             *([f"{counted(self.skipped, 'record')} without a round left out"] if self.skipped else []),
             *(runs_notes(self._several, self.plan, self.run, self._order) if self.run else []),
             *self.tally.notes(self.plan, self.grid),
+            *([totals_note([self.plan.columns[name] for name in self._totals])] if self._totals else []),
             *([] if (position := self._options.answer_position) is None else [position_note(position, self._replies)]),
         ]
 

@@ -97,7 +97,7 @@ def _costs(
         for name in _called(unused, TOTAL_TOKENS)[:1]:
             yield (
                 f"{name!r} does not say which are input and which output, so none is counted; --column {_OUTPUT}={name} counts "
-                "all as output (money: an upper bound)"
+                "all as output, or what each round adds if they never fall (money: an upper bound)"
             )
     kinds = {ours.rpartition(".")[2] for ours in columns if ours.startswith("cost.")}
     absent = [what for kind, what in _TOKENS.items() if kind not in kinds]

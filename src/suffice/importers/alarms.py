@@ -11,10 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from suffice.common.tables import CAUTION, counted
+from suffice.common.files import quoted
+from suffice.common.tables import CAUTION, counted, cut_list
 from suffice.errors import DataError, UnsettledError, did_you_mean
 from suffice.importers.answer_or_gold import FEW, answer_readings
+from suffice.importers.names import plain_name
 from suffice.importers.reading import Facts
+from suffice.importers.shapes import ROUNDS
 from suffice.policy.normalizers import MATCH
 
 _ENOUGH = 20
@@ -30,6 +33,10 @@ _PARAGRAPH = 300
 _HARDLY_EVER, _OFTEN = 0.05, 0.3
 _OWN_TEXTS = frozenset({"literal", "math", "exact"})
 """Normalizers for answers that may be long and still be compared."""
+
+_MOST_SPEAKERS, _SHOWN = 12, 5
+_SAMPLES = frozenset({"samples", "generations", "completions", "candidates"})
+"""Names of lists whose items are independent samples as often as rounds."""
 
 _SCORES = frozenset({"em", "f1", "contains", MATCH})
 
@@ -110,11 +117,12 @@ def find_alarms(facts: Facts, source: str, columns: Mapping[str, str], options: 
         options: The user's options, by parameter of `import_recording`.
     """
     read = _Read(facts=facts, source=source, columns=columns, options=options)
-    return [
+    alarms = [
         Alarm(name=name, level=level, sentence=sentence, choices=choices)
         for name, (level, check) in ALARMS.items()
         for sentence, choices in check(read)
     ]
+    return sorted(alarms, key=lambda alarm: alarm.level != "stop")
 
 
 _Doubt = tuple[str, dict[str, tuple[dict[str, Any], str]]]
@@ -195,7 +203,10 @@ def _missing_values(read: _Read) -> Iterator[_Doubt]:
         if n > _SHARE_OF_MISSING * whole
     ]
     if texts:
-        yield f"{', '.join(texts)}: they are missing in the log, or were not read", {}
+        returned = (
+            "; a loop that stops without an answer is judged by the one before" if "an answer" in texts[0] else ""
+        )
+        yield f"{', '.join(texts)}: they are missing in the log, or were not read{returned}", {}
 
 
 def _other_systems(read: _Read) -> Iterator[_Doubt]:
@@ -247,6 +258,71 @@ def _last_is_gold(read: _Read) -> Iterator[_Doubt]:
         yield sentence, {}
 
 
+def _inside_replies(read: _Read) -> Iterator[_Doubt]:
+    """Some answers are right, but many others contain a gold answer."""
+    facts = read.facts
+    is_often = facts.wrong and facts.containing >= _OFTEN * facts.wrong
+    if is_often and facts.scored >= _ENOUGH and facts.correct > _HARDLY_EVER * facts.scored:
+        right, others = facts.correct / facts.scored, facts.containing / facts.wrong
+        yield (
+            f"{right:.0%} of the answers equal a gold answer, and {others:.0%} of the others contain one: if these are sentences that "
+            "are right, exact match counts them as wrong (--answer-position, or decide --metric contains)",
+            {},
+        )
+
+
+def _other_speakers(read: _Read) -> Iterator[_Doubt]:
+    """The rounds of a question, after its first, come from several speakers or are of several kinds: not all are answers."""
+    facts = read.facts
+    for name, n in facts.speakers.most_common(1):
+        values = [value for value, _ in facts.said_by[name].most_common()]
+        if n >= _FEW and 2 * n > facts.trajectories and len(values) <= _MOST_SPEAKERS and not read.samples:
+            theirs = name.removeprefix("imported_")
+            sentence = (
+                f"the rounds of {n:,} of {counted(facts.trajectories, 'trajectory', 'trajectories')} differ in {theirs!r} "
+                f"({cut_list(map(repr, values))}): are all of them answers to the question?"
+            )
+            where = {f"--where {quoted(f'{theirs}={value}')}": value for value in values[:_SHOWN]}
+            yield (
+                sentence,
+                {
+                    option: ({"where": {theirs: value}}, f"those with {value!r} alone are answers")
+                    for option, value in where.items()
+                },
+            )
+
+
+def _sample_list(read: _Read) -> Iterator[_Doubt]:
+    """The rounds are the items of a list whose name says that they are independent samples."""
+    lead = read.columns.get("round", "").removeprefix("order in ").strip("'")
+    is_said = read.samples or ROUNDS in (read.options.get("columns") or {})
+    if plain_name(lead).rpartition(".")[2] in _SAMPLES and not is_said and read.facts.several:
+        sentence = f"the items of {lead!r} may be rounds that follow one another, or independent samples that vote"
+        yield (
+            sentence,
+            {
+                "--samples": ({"samples": True}, "they are independent samples"),
+                f"--column {quoted(f'{ROUNDS}={lead}')}": ({"columns": {ROUNDS: lead}}, "each follows the one before"),
+            },
+        )
+
+
+def _stopped_when_right(read: _Read) -> Iterator[_Doubt]:
+    """Every shorter trajectory ends at its first round with a metric of 1, and none goes on after one."""
+    stopped = read.facts.stopped
+    for metric in dict.fromkeys(name for name, _, _ in stopped):
+        ends = {(length, end): n for (name, length, end), n in stopped.items() if name == metric}
+        longest = max(length for length, _ in ends)
+        shorter = sum(n for (length, _), n in ends.items() if length < longest)
+        if shorter >= _ENOUGH and all(end is not None and (end or length == longest) for length, end in ends):
+            sentence = (
+                f"each of the {shorter:,} shorter trajectories ends at its first round with {metric} 1, and none goes on after "
+                "one: if the gold answer stopped the loop, a live loop would go on, and may lose what was right"
+            )
+            yield sentence, {}
+            return
+
+
 ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[_Read], Iterator[_Doubt]]]] = {
     "equal-answers": ("stop", _equal_answers),
     "empty-answers": ("stop", _empty_answers),
@@ -256,5 +332,9 @@ ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[_Read], Iterato
     "other-systems": ("caution", _other_systems),
     "same-score": ("caution", _same_score),
     "last-is-gold": ("caution", _last_is_gold),
+    "other-speakers": ("stop", _other_speakers),
+    "sample-list": ("stop", _sample_list),
+    "inside-replies": ("caution", _inside_replies),
+    "stopped-when-right": ("caution", _stopped_when_right),
 }
 """All alarms by name: the level, and the check."""

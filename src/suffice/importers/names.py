@@ -79,6 +79,7 @@ QUESTIONS = (
     "question",
     "question_text",
     "query",
+    "query_str",
     "user_query",
     "user_input",
     "problem",
@@ -148,6 +149,7 @@ PARSED_ANSWERS = (
     "student_answer",
     "answer_text",
     "ans",
+    "picked",
 )
 """Names of answers parsed from a reply; beside them, a reply is read as the text."""
 
@@ -173,6 +175,24 @@ WEAK_REPLIES = ("result", "content", "text", "raw_output", "raw_response")
 ANSWERS = (*PARSED_ANSWERS, *REPLIES)
 FEEDBACK = ("feedback", "critique", "critic", "reflection")
 MODELS = ("model", "model_name", "model_id", "llm")
+
+SPEAKERS = (
+    "role",
+    "node",
+    "event",
+    "event_type",
+    "speaker",
+    "sender",
+    "author",
+    "source",
+    "name",
+    "type",
+    "kind",
+    "step_type",
+    "span_type",
+    "component",
+)
+"""Names of who or what an item comes from, or of what it is."""
 
 OUTCOME_NAMES = (
     "correct",

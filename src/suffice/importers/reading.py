@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from suffice.importers.answer_or_gold import is_model_text
+from suffice.importers.names import SPEAKERS, plain_name
 from suffice.importers.preview import Preview, preview_of
 from suffice.importers.summary import RoundMeans
 from suffice.policy.metrics import normalize_answer
@@ -46,6 +47,9 @@ class Facts:
         repeating: Trajectories with at least three answers.
         unrepeated: Of these, those whose answers are all different.
         systems: Trajectories with another model, system or file in some round, by column.
+        speakers: Trajectories whose rounds come from several speakers, or are of several kinds, after the first, by column.
+        said_by: The speakers or kinds, by column.
+        stopped: Trajectories by a metric, their length, and whether its first 1 is in their last round (None: in an earlier one).
         wrong: Wrong answers in which gold answers were searched.
         containing: Of these, those that contain a gold answer.
         correct: The sum of exact matches over scored answers.
@@ -69,6 +73,9 @@ class Facts:
     repeating: int = 0
     unrepeated: int = 0
     systems: Counter[str] = field(default_factory=Counter)
+    speakers: Counter[str] = field(default_factory=Counter)
+    said_by: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    stopped: Counter[tuple[str, int, bool | None]] = field(default_factory=Counter)
     wrong: int = 0
     containing: int = 0
     correct: float = 0.0
@@ -122,6 +129,7 @@ class Reading:
         golds = _texts(table.take(pa.array(starts)), "golds")
         beside = {name: _texts(table, name) for name in _texts_beside(table)}
         systems = {name: [*map(value_text, _texts(table, name))] for name in loop_labels(table.schema)}
+        speakers = {name: _texts(table, name) for name in _speakers(table.schema)}
         facts, keys, distinct = self.facts, self._keys(answers), np.zeros(len(answers))
         scores = metrics.get(MATCH, metrics.get("em"))
         for start, end, own in zip(starts.tolist(), ends.tolist(), golds, strict=True):
@@ -137,6 +145,11 @@ class Reading:
             if len(seen) == 1:
                 facts.beside.update(name for name, values in beside.items() if len({*values[said]} - {None}) > 1)
             facts.systems.update(name for name, values in systems.items() if len({*values[said]} - {None}) > 1)
+            for name, values in speakers.items():
+                facts.said_by[name].update(filter(None, values[said]))
+                facts.speakers[name] += len({*values[start + 1 : end]} - {None}) > 1
+            for name, marks in metrics.items():
+                facts.stopped[name, end - start, _stopped_at_one(marks[said])] += 1
             if self._shown is None or (len(seen) > 1 and not self._changes):
                 rows = table.slice(start, end - start).to_pylist()
                 self._shown, self._changes = preview_of(rows, [*metrics], facts.normalizer, self._why), len(seen) > 1
@@ -237,6 +250,22 @@ def _texts_beside(table: pa.Table) -> Iterator[str]:
         is_label = pa.types.is_string(item.type) and column_kind(item.name, item) == "label"
         if item.name == "text" or (is_label and is_model_text(name)):
             yield item.name
+
+
+def _speakers(schema: pa.Schema) -> list[str]:
+    """Return the columns that may say who speaks in a round, or of what kind it is."""
+    return [
+        item.name
+        for item in schema
+        if pa.types.is_string(item.type)
+        and column_kind(item.name, item) == "label"
+        and plain_name(item.name.removeprefix("imported_")).rpartition(".")[2] in SPEAKERS
+    ]
+
+
+def _stopped_at_one(marks: npt.NDArray[np.float64]) -> bool | None:
+    """Return whether the last mark is 1; None if an earlier one is."""
+    return None if (marks[:-1] == 1).any() else bool(marks[-1] == 1)
 
 
 def _words(text: str) -> str:

@@ -7,34 +7,32 @@ from collections.abc import Sequence
 import numpy as np
 
 from suffice.importers.round_columns import RoundColumns
-from suffice.policy.rounds import Positions
 
 _ENOUGH = 20
 """The least number of steps from a round to the next that show that a count never falls."""
+
+_AS_MUCH = 0.5
+"""The least that rounds add on average, as a share of the first one."""
 
 _WRITTEN, _TOKENS = ".output_tokens", "_tokens"
 
 
 def running_totals(columns: RoundColumns) -> list[str]:
-    """Return the columns of tokens that are running totals.
+    """Return the columns of tokens that are running totals: they rise in every step, by about as much as the first round needs.
 
-    What a model writes is not longer in every round than in the round before, in each of many questions.  What it reads may be, since
-    prompts grow, so input tokens are running totals only beside output tokens that are.
+    What a model writes does neither.  What it reads may rise, as prompts grow, so input tokens are running totals only beside
+    output tokens that are.
     """
-    steps = np.flatnonzero(columns.place > 0)
-    written = [name for name in columns.costs if name.endswith(_WRITTEN) and _rises(columns, name, steps)]
-    components = {name.removesuffix(_WRITTEN) for name in written}
-    others = [
-        name
-        for name in columns.costs
-        if name.endswith(_TOKENS) and name.rpartition(".")[0] in components and name not in written
-    ]
-    return [*written, *(name for name in others if _rises(columns, name, steps))]
+    names = [name for name in columns.costs if name.endswith(_TOKENS) and _is_total(columns, name)]
+    components = {name.removesuffix(_WRITTEN) for name in names if name.endswith(_WRITTEN)}
+    return [name for name in names if name.rpartition(".")[0] in components]
 
 
-def _rises(columns: RoundColumns, name: str, steps: Positions) -> bool:
-    values = columns.costs[name]
-    return len(steps) >= _ENOUGH and bool((values[steps] > values[steps - 1]).all())
+def _is_total(columns: RoundColumns, name: str) -> bool:
+    values, steps = columns.costs[name], np.flatnonzero(columns.place > 0)
+    added = values[steps] - values[steps - 1]
+    first = values[columns.starts].mean()
+    return len(steps) >= _ENOUGH and bool((added > 0).all()) and bool(added.mean() >= _AS_MUCH * first)
 
 
 def subtract_totals(columns: RoundColumns, names: Sequence[str]) -> None:

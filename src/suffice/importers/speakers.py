@@ -34,8 +34,8 @@ def refuse_several_speakers(shape: Shape, where: Mapping[str, str]) -> None:
 
 
 def of_one_speaker(shape: Shape, where: Mapping[str, str]) -> Shape:
-    """Number the rounds of each record anew, if `where` has chosen those of one speaker."""
-    if not _speakers(shape) & where.keys():
+    """Number the rounds of each record anew, if `where` has chosen some of them."""
+    if not shape.how or shape.outer >= where.keys():
         return shape
     places: Counter[tuple[str, int]] = Counter()
     rows = []

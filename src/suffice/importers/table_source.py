@@ -19,6 +19,7 @@ from suffice.importers.names import ANSWERS, is_round_name, plain_name
 from suffice.importers.records import Record, records_of
 from suffice.importers.reply_answers import position_note, read_at, with_position
 from suffice.importers.round_columns import RoundColumns
+from suffice.importers.running_totals import running_totals, subtract_totals, totals_note
 from suffice.importers.runs import (
     RUN,
     RowOrder,
@@ -31,11 +32,11 @@ from suffice.importers.runs import (
     runs_notes,
     tell_apart,
 )
-from suffice.importers.running_totals import running_totals, subtract_totals, totals_note
 from suffice.importers.shapes import ROUNDS, Shape, unfold
 from suffice.importers.speakers import of_one_speaker, refuse_several_speakers
 from suffice.importers.table_rounds import read_rows
 from suffice.importers.tally import Tally
+from suffice.importers.unnamed import unnamed_questions
 from suffice.policy.rounds import End
 from suffice.policy.seen import one_name_per_text
 from suffice.policy.signals.position import AnswerPosition
@@ -218,7 +219,9 @@ def _answer_columns(rows: Sequence[Record], plan: ColumnMap) -> str:
 
 def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, *, first_round: int | None, ended: End | None) -> Grid:
     """Return the settings for reading the rows of a table."""
-    if "round" not in plan.columns and "question_id" in plan.columns:
+    if "question_id" not in plan.columns:
+        raise unnamed_questions(path, rows, {*plan.columns.values()})
+    if "round" not in plan.columns:
         raise SchemaError(
             f"{path}: there is one row for each {plan.columns['question_id']!r:.60}, and no list or numbered columns with several "
             f"rounds; there are: {cut_list(column_names(rows))}. If rows are rounds of one question, --column question_id=COLUMN "

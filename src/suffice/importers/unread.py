@@ -10,6 +10,7 @@ from suffice.importers.names import (
     MONEY,
     OUTCOME_NAMES,
     OWN_SIGNALS,
+    SPEAKERS,
     SYNONYMS,
     TOTAL_TOKENS,
     is_round_name,
@@ -19,18 +20,7 @@ from suffice.importers.shapes import Shape
 from suffice.importers.table_columns import TableColumns
 
 _OUTPUT = "cost.generator.output_tokens"
-_SPEAKERS = (
-    "role",
-    "node",
-    "event",
-    "event_type",
-    "speaker",
-    "sender",
-    "author",
-    "step_type",
-    "span_type",
-    "component",
-)
+_SPEAKERS = tuple(name for name in SPEAKERS if name not in ("source", "name", "type", "kind"))
 _MOST_SPEAKERS = 12
 _FIRST_DRAFT = re.compile(
     r"(initial|first|draft|zero_shot|closed_book|original|base)_(answer|response|output|draft|reply|prediction)"

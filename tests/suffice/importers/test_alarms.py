@@ -249,13 +249,13 @@ def test_a_preview_shows_a_question_whose_answer_changes(tmp_path):
     source = log(
         tmp_path / "log.jsonl",
         output=lambda q, r: f"It is in {CITIES[(q + (r < 2 and q % 2)) % 5]}." + " Really." * 30,
-        completion_tokens=lambda q, r: 10 * r,
+        completion_tokens=lambda q, r: 40 - 10 * r,
     )
     preview = imported(source, columns={"answer": "answer", "text": "output"}).preview
     assert (preview.question_id, preview.question, preview.golds) == ("q1", "Where is tower 1?", ("Lima",))
     assert [item.answer for item in preview.rounds] == ["Rome", "Lima", "Lima"]
     assert [item.metrics["em"] for item in preview.rounds] == [0.0, 1.0, 1.0]
-    assert [item.costs["output_tokens"] for item in preview.rounds] == [10.0, 20.0, 30.0]
+    assert [item.costs["output_tokens"] for item in preview.rounds] == [30.0, 20.0, 10.0]
     assert preview.rounds[0].reply.startswith("It is in Rome")
     assert (preview.normalizer, preview.why) == ("qa", "which reads all gold answers")
     shown = cli(

@@ -15,7 +15,7 @@ from suffice.common.files import quoted
 from suffice.common.tables import CAUTION, counted, cut_list
 from suffice.errors import DataError, UnsettledError, did_you_mean
 from suffice.importers.answer_or_gold import FEW, answer_readings
-from suffice.importers.names import plain_name
+from suffice.importers.names import MOST_SPEAKERS, plain_name
 from suffice.importers.reading import Facts
 from suffice.importers.shapes import ROUNDS
 from suffice.policy.normalizers import MATCH
@@ -34,7 +34,7 @@ _HARDLY_EVER, _OFTEN = 0.05, 0.3
 _OWN_TEXTS = frozenset({"literal", "math", "exact"})
 """Normalizers for answers that may be long and still be compared."""
 
-_MOST_SPEAKERS, _SHOWN = 12, 5
+_SHOWN = 5
 _SAMPLES = frozenset({"samples", "generations", "completions", "candidates"})
 """Names of lists whose items are independent samples as often as rounds."""
 
@@ -264,11 +264,11 @@ def _inside_replies(read: _Read) -> Iterator[_Doubt]:
     is_often = facts.wrong and facts.containing >= _OFTEN * facts.wrong
     if is_often and facts.scored >= _ENOUGH and facts.correct > _HARDLY_EVER * facts.scored:
         right, others = facts.correct / facts.scored, facts.containing / facts.wrong
-        yield (
+        sentence = (
             f"{right:.0%} of the answers equal a gold answer, and {others:.0%} of the others contain one: if these are sentences that "
-            "are right, exact match counts them as wrong (--answer-position, or decide --metric contains)",
-            {},
+            "are right, exact match counts them as wrong (--answer-position, or decide --metric contains)"
         )
+        yield sentence, {}
 
 
 def _other_speakers(read: _Read) -> Iterator[_Doubt]:
@@ -276,20 +276,25 @@ def _other_speakers(read: _Read) -> Iterator[_Doubt]:
     facts = read.facts
     for name, n in facts.speakers.most_common(1):
         values = [value for value, _ in facts.said_by[name].most_common()]
-        if n >= _FEW and 2 * n > facts.trajectories and len(values) <= _MOST_SPEAKERS and not read.samples:
+        if n >= _FEW and 2 * n > facts.trajectories and len(values) <= MOST_SPEAKERS and not read.samples:
             theirs = name.removeprefix("imported_")
             sentence = (
                 f"the rounds of {n:,} of {counted(facts.trajectories, 'trajectory', 'trajectories')} differ in {theirs!r} "
                 f"({cut_list(map(repr, values))}): are all of them answers to the question?"
             )
-            where = {f"--where {quoted(f'{theirs}={value}')}": value for value in values[:_SHOWN]}
+            where = {value: f"--where {quoted(f'{theirs}={value}')}" for value in values[:_SHOWN]}
             yield (
                 sentence,
                 {
-                    option: ({"where": {theirs: value}}, f"those with {value!r} alone are answers")
-                    for option, value in where.items()
+                    where[value]: ({"where": {theirs: value}}, f"those with {value!r} alone are answers")
+                    for value in where
                 },
             )
+
+
+def _in_tables(check: Callable[[_Read], Iterator[_Doubt]], *, tables: bool) -> Callable[[_Read], Iterator[_Doubt]]:
+    """Return a check of tables alone, whose rows can be chosen with ``--where``, or of other formats alone."""
+    return lambda read: check(read) if (read.source == "tabular") is tables else iter(())
 
 
 def _sample_list(read: _Read) -> Iterator[_Doubt]:
@@ -332,9 +337,10 @@ ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[_Read], Iterato
     "other-systems": ("caution", _other_systems),
     "same-score": ("caution", _same_score),
     "last-is-gold": ("caution", _last_is_gold),
-    "other-speakers": ("stop", _other_speakers),
+    "other-speakers": ("stop", _in_tables(_other_speakers, tables=True)),
     "sample-list": ("stop", _sample_list),
     "inside-replies": ("caution", _inside_replies),
+    "other-calls": ("caution", _in_tables(_other_speakers, tables=False)),
     "stopped-when-right": ("caution", _stopped_when_right),
 }
 """All alarms by name: the level, and the check."""

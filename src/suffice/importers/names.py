@@ -190,9 +190,13 @@ SPEAKERS = (
     "kind",
     "step_type",
     "span_type",
+    "span_name",
     "component",
 )
 """Names of who or what an item comes from, or of what it is."""
+
+MOST_SPEAKERS = 12
+"""More values of such a column name no speakers."""
 
 OUTCOME_NAMES = (
     "correct",

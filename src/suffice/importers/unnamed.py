@@ -10,11 +10,10 @@ from typing import Any
 from suffice.common.files import quoted
 from suffice.common.tables import cut_list
 from suffice.errors import DataError, SchemaError, UnsettledError
-from suffice.importers.names import SPEAKERS, plain_name
+from suffice.importers.names import MOST_SPEAKERS, SPEAKERS, plain_name
 from suffice.importers.records import Record
 
 _MOST = 3
-_MOST_KINDS = 12
 
 
 def unnamed_questions(path: Path, rows: Sequence[Record], used: Collection[str]) -> UnsettledError | SchemaError:
@@ -70,7 +69,7 @@ def empty_ids(rows: Sequence[Record], ids: Sequence[str | None], theirs: str) ->
         with_id = {value for item, own in zip(rows, ids, strict=True) if own and (value := item.values.get(name))}
         without = {item.values.get(name) for item, own in zip(rows, ids, strict=True) if not own}
         kinds = sorted(value for value in with_id - without if isinstance(value, str))
-        if 0 < len(kinds) <= _MOST_KINDS:
+        if 0 < len(kinds) <= MOST_SPEAKERS:
             return UnsettledError(
                 f"{message}. Which rows have the answers?",
                 "where",

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from suffice.errors import DataError
 from suffice.importers.names import (
     MONEY,
+    MOST_SPEAKERS,
     OUTCOME_NAMES,
     OWN_SIGNALS,
     SPEAKERS,
@@ -21,7 +22,6 @@ from suffice.importers.table_columns import TableColumns
 
 _OUTPUT = "cost.generator.output_tokens"
 _SPEAKERS = tuple(name for name in SPEAKERS if name not in ("source", "name", "type", "kind"))
-_MOST_SPEAKERS = 12
 _FIRST_DRAFT = re.compile(
     r"(initial|first|draft|zero_shot|closed_book|original|base)_(answer|response|output|draft|reply|prediction)"
 )
@@ -56,7 +56,7 @@ def _speakers(table: TableColumns, columns: Mapping[str, str]) -> Iterator[str]:
     ids = table.column(columns.get("question_id", ""))
     for name in _called(table.names, _SPEAKERS)[:1]:
         values = [*dict.fromkeys(value for value in table.column(name) if isinstance(value, str))]
-        if not 1 < len(values) <= _MOST_SPEAKERS or table.constant_in(name, ids):
+        if not 1 < len(values) <= MOST_SPEAKERS or table.constant_in(name, ids):
             continue
         shown = ", ".join(values[:4])
         if {"user", "human", "system", "tool"} & {value.lower() for value in values}:

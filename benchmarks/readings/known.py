@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from benchmarks.readings import harnesses, loops, plain
+from benchmarks.readings import harnesses, items, loops, plain
 from benchmarks.readings.cases import CASES
 
-__all__ = ["CASES", "KNOWN", "NOT_READ", "harnesses", "loops", "plain"]
+__all__ = ["CASES", "KNOWN", "NOT_READ", "harnesses", "items", "loops", "plain"]
 
 KNOWN: dict[str, str] = {
     "boxed_replies": "whole replies are read as answers",

@@ -97,6 +97,20 @@ TRAPS = {
         {"gold": lambda q, r: CITIES[q % 5]},
         {"gold": lambda q, r: CITIES[(q + (q % 3 == 0)) % 5]},
     ),
+    "other-speakers": (
+        {"node": lambda q, r: "critic" if r == 2 else "writer"},
+        {"node": lambda q, r: "writer" if r == 1 else "reviser"},
+    ),
+    "inside-replies": (
+        {
+            "answer": lambda q, r: sentence(CITIES[q % 5], q, r) if q % 4 else CITIES[q % 5],
+            "gold": lambda q, r: CITIES[q % 5],
+        },
+        {
+            "answer": lambda q, r: sentence("Paris", q, r) if q % 4 else CITIES[q % 5],
+            "gold": lambda q, r: CITIES[q % 5],
+        },
+    ),
 }
 
 
@@ -124,6 +138,42 @@ def test_what_few_rounds_or_questions_have_is_noted(tmp_path):
         imported(source)
     source = log(tmp_path / "golds.jsonl", gold=lambda q, r: "Bern" if q % 2 else None)
     assert "20 of 40 trajectories lack gold answers" in imported(source).alarms[0].sentence
+
+
+def test_a_loop_that_the_gold_answer_stopped_is_noted(tmp_path):
+    def write(wrong_go_on):
+        rows = []
+        for q in range(40):
+            n = 1 + q % 3
+            rows += [
+                {"id": q, "round": r, "answer": CITIES[(q + r) % 5], "correct": int(r == n and (q != 3 or wrong_go_on))}
+                for r in range(1, n + 1)
+            ]
+        path = tmp_path / "log.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        return path
+
+    assert "stopped-when-right" in cautions(write(wrong_go_on=True))
+    assert "stopped-when-right" not in cautions(write(wrong_go_on=False))
+
+
+def test_calls_of_a_trace_with_other_names_are_noted():
+    names = pa.array(["writer", "critic", "writer", "critic"] * 20)
+    part = table({**equal_answers(0, n=80), "span_name": names})
+    reading = Reading("qa")
+    reading.add(
+        part.set_column(
+            part.column_names.index("question_id"), "question_id", pa.array([f"q{i // 4}" for i in range(80)])
+        )
+    )
+    found = [(alarm.name, alarm.level) for alarm in find_alarms(reading.facts, "langfuse", {}, {})]
+    assert ("other-calls", "caution") in found
+    assert "other-speakers" not in dict(found)
+
+
+def test_missing_answers_say_what_is_judged_instead(tmp_path):
+    source = log(tmp_path / "log.jsonl", answer=lambda q, r: None if q % 4 == 0 and r == 3 else CITIES[(q + r) % 5])
+    assert "judged by the one before" in imported(source).alarms[0].sentence
 
 
 def test_code_may_be_long_and_new_each_time(tmp_path):

@@ -81,18 +81,21 @@ def candidates_of_a_vote(draw: Draw) -> Log:
     return Log(records, loops(questions))
 
 
-@shape("log.jsonl")
-def refined_answers(draw: Draw) -> Log:
-    """A list of texts under a name of its own, and no id."""
+@shape("log.jsonl", metric="em")
+def similarity_beside_an_unread_gold(draw: Draw) -> Log:
+    """A score says nothing about what is right; the gold answer has a name of its own."""
     questions = draw.asked(60)
     records = [
         {
-            "query_str": asked.question,
-            "reference_answer": asked.gold,
-            "refine_history": [*asked.answers],
-            "source_nodes": [{"node_id": "n1", "score": 0.5}],
+            "id": asked.number,
+            "round": r,
+            "question": asked.question,
+            "true_city": asked.gold,
+            "output": answer,
+            "score": 0.8 + draw.random.random() / 10,
         }
         for asked in questions
+        for r, answer in enumerate(asked.answers, start=1)
     ]
     return Log(records, loops(questions))
 

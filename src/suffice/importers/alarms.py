@@ -258,19 +258,6 @@ def _last_is_gold(read: _Read) -> Iterator[_Doubt]:
         yield sentence, {}
 
 
-def _inside_replies(read: _Read) -> Iterator[_Doubt]:
-    """Some answers are right, but many others contain a gold answer."""
-    facts = read.facts
-    is_often = facts.wrong and facts.containing >= _OFTEN * facts.wrong
-    if is_often and facts.scored >= _ENOUGH and facts.correct > _HARDLY_EVER * facts.scored:
-        right, others = facts.correct / facts.scored, facts.containing / facts.wrong
-        sentence = (
-            f"{right:.0%} of the answers equal a gold answer, and {others:.0%} of the others contain one: if these are sentences that "
-            "are right, exact match counts them as wrong (--answer-position, or decide --metric contains)"
-        )
-        yield sentence, {}
-
-
 def _other_speakers(read: _Read) -> Iterator[_Doubt]:
     """The rounds of a question, after its first, come from several speakers or are of several kinds: not all are answers."""
     facts = read.facts
@@ -328,6 +315,28 @@ def _stopped_when_right(read: _Read) -> Iterator[_Doubt]:
             return
 
 
+def _unread_golds(read: _Read) -> Iterator[_Doubt]:
+    """There is no gold answer, but a text of the whole question is often one of its answers, and no metric says the same."""
+    facts = read.facts
+    is_said = {"golds", "log_golds"} & read.options.keys() or "golds" in (read.options.get("columns") or {})
+    if is_said or read.source != "tabular" or facts.without_golds < max(facts.trajectories, _ENOUGH):
+        return
+    for name, n in facts.echoed.most_common():
+        is_copy = facts.ending[name] >= _NEARLY_ALL * facts.trajectories
+        is_scored = any(
+            agreed >= _NEARLY_ALL * facts.rounds for (other, _), agreed in facts.agreeing.items() if other == name
+        )
+        if n >= _OFTEN * facts.trajectories and name not in facts.varied and not (is_copy or is_scored):
+            theirs = name.removeprefix("imported_")
+            sentence = (
+                f"no gold answer is read, but {theirs!r} is the same in all rounds of a question, and is one of the answers of "
+                f"{n:,} of {counted(facts.trajectories, 'trajectory', 'trajectories')}"
+            )
+            choice = {"columns": {"golds": theirs}}, f"{theirs!r} is the gold answer"
+            yield sentence, {f"--column {quoted(f'golds={theirs}')}": choice}
+            return
+
+
 ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[_Read], Iterator[_Doubt]]]] = {
     "equal-answers": ("stop", _equal_answers),
     "empty-answers": ("stop", _empty_answers),
@@ -339,8 +348,8 @@ ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[_Read], Iterato
     "last-is-gold": ("caution", _last_is_gold),
     "other-speakers": ("stop", _in_tables(_other_speakers, tables=True)),
     "sample-list": ("stop", _sample_list),
-    "inside-replies": ("caution", _inside_replies),
     "other-calls": ("caution", _in_tables(_other_speakers, tables=False)),
+    "unread-golds": ("stop", _unread_golds),
     "stopped-when-right": ("caution", _stopped_when_right),
 }
 """All alarms by name: the level, and the check."""

@@ -59,7 +59,7 @@ def said_in(messages: Iterable[Any]) -> tuple[list[dict[str, Any]], str]:
     """Return the assistant's messages without tool calls, and the user's first message."""
     replies, question = [], ""
     for role, text, message in _texts(messages):
-        if role in _SAID:
+        if role in _SAID and not message.get("tool_calls"):
             further = {
                 name: value for name, value in message.items() if name not in ("role", "from", "content", "value")
             }

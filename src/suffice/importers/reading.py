@@ -50,6 +50,10 @@ class Facts:
         speakers: Trajectories whose rounds come from several speakers, or are of several kinds, after the first, by column.
         said_by: The speakers or kinds, by column.
         stopped: Trajectories by a metric, their length, and whether its first 1 is in their last round (None: in an earlier one).
+        echoed: Trajectories in which one of the answers is a text of the whole question, by its column.
+        ending: Of these in turn, those whose last answer it is.
+        varied: Columns with different texts in the rounds of a question.
+        agreeing: Rounds in which a metric is 1 if and only if the answer is that text, by column and metric.
         wrong: Wrong answers in which gold answers were searched.
         containing: Of these, those that contain a gold answer.
         correct: The sum of exact matches over scored answers.
@@ -76,6 +80,10 @@ class Facts:
     speakers: Counter[str] = field(default_factory=Counter)
     said_by: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     stopped: Counter[tuple[str, int, bool | None]] = field(default_factory=Counter)
+    echoed: Counter[str] = field(default_factory=Counter)
+    ending: Counter[str] = field(default_factory=Counter)
+    varied: set[str] = field(default_factory=set)
+    agreeing: Counter[tuple[str, str]] = field(default_factory=Counter)
     wrong: int = 0
     containing: int = 0
     correct: float = 0.0
@@ -129,7 +137,7 @@ class Reading:
         golds = _texts(table.take(pa.array(starts)), "golds")
         beside = {name: _texts(table, name) for name in _texts_beside(table)}
         systems = {name: [*map(value_text, _texts(table, name))] for name in loop_labels(table.schema)}
-        speakers = {name: _texts(table, name) for name in _speakers(table.schema)}
+        others = {item.name: _texts(table, item.name) for item in table.schema if _is_other_text(item)}
         facts, keys, distinct = self.facts, self._keys(answers), np.zeros(len(answers))
         scores = metrics.get(MATCH, metrics.get("em"))
         for start, end, own in zip(starts.tolist(), ends.tolist(), golds, strict=True):
@@ -148,8 +156,9 @@ class Reading:
             for name, values in speakers.items():
                 facts.said_by[name].update(filter(None, values[said]))
                 facts.speakers[name] += len({*values[start + 1 : end]} - {None}) > 1
-            for name, marks in metrics.items():
-                facts.stopped[name, end - start, _stopped_at_one(marks[said])] += 1
+            marks = {name: values[said] for name, values in metrics.items()}
+            facts.stopped.update((name, end - start, _stopped_at_one(own_marks)) for name, own_marks in marks.items())
+            self._count_others({name: values[said] for name, values in others.items()}, answers[said], own, marks)
             if self._shown is None or (len(seen) > 1 and not self._changes):
                 rows = table.slice(start, end - start).to_pylist()
                 self._shown, self._changes = preview_of(rows, [*metrics], facts.normalizer, self._why), len(seen) > 1
@@ -183,6 +192,29 @@ class Reading:
         if golds and answers[-1] is not None:
             facts.lasts += 1
             facts.golden += answers[-1].strip() in {gold.strip() for gold in golds}
+
+    def _count_others(
+        self,
+        others: Mapping[str, Sequence[str | None]],
+        answers: Sequence[str | None],
+        golds: Sequence[str] | None,
+        metrics: Mapping[str, npt.NDArray[np.float64]],
+    ) -> None:
+        """Count who speaks in a question's rounds, and whether a text of the whole question is one of its answers."""
+        facts = self.facts
+        for name, values in others.items():
+            if _is_speaker(name):
+                facts.said_by[name].update(filter(None, values))
+                facts.speakers[name] += len({*values[1:]} - {None}) > 1
+            if len({*values}) > 1:
+                facts.varied.add(name)
+            elif not golds and name not in facts.varied and values[0]:
+                text = values[0].strip()
+                equal = np.array([answer is not None and answer.strip() == text for answer in answers])
+                facts.echoed[name] += bool(equal.any())
+                facts.ending[name] += bool(equal[-1])
+                agreed = {(name, metric): int(((marks == 1) == equal).sum()) for metric, marks in metrics.items()}
+                facts.agreeing.update(agreed)
 
     def _search(self, answers: Sequence[str | None], golds: Sequence[str], scores: npt.NDArray[np.float64]) -> None:
         """Search the gold answers in the wrong answers of a question."""
@@ -247,20 +279,17 @@ def _texts_beside(table: pa.Table) -> Iterator[str]:
     """Yield the columns of texts that the model may have said, beside the answer."""
     for item in table.schema:
         name = item.name.removeprefix("imported_")
-        is_label = pa.types.is_string(item.type) and column_kind(item.name, item) == "label"
-        if item.name == "text" or (is_label and is_model_text(name)):
+        if item.name == "text" or (_is_other_text(item) and is_model_text(name)):
             yield item.name
 
 
-def _speakers(schema: pa.Schema) -> list[str]:
-    """Return the columns that may say who speaks in a round, or of what kind it is."""
-    return [
-        item.name
-        for item in schema
-        if pa.types.is_string(item.type)
-        and column_kind(item.name, item) == "label"
-        and plain_name(item.name.removeprefix("imported_")).rpartition(".")[2] in SPEAKERS
-    ]
+def _is_speaker(name: str) -> bool:
+    """Return whether a column may say who speaks in a round, or of what kind it is."""
+    return plain_name(name.removeprefix("imported_")).rpartition(".")[2] in SPEAKERS
+
+
+def _is_other_text(item: pa.Field) -> bool:
+    return pa.types.is_string(item.type) and column_kind(item.name, item) == "label"
 
 
 def _stopped_at_one(marks: npt.NDArray[np.float64]) -> bool | None:

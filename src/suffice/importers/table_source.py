@@ -36,7 +36,6 @@ from suffice.importers.shapes import ROUNDS, Shape, unfold
 from suffice.importers.speakers import of_one_speaker, refuse_several_speakers
 from suffice.importers.table_rounds import read_rows
 from suffice.importers.tally import Tally
-from suffice.importers.unnamed import unnamed_questions
 from suffice.policy.rounds import End
 from suffice.policy.seen import one_name_per_text
 from suffice.policy.signals.position import AnswerPosition
@@ -219,9 +218,7 @@ def _answer_columns(rows: Sequence[Record], plan: ColumnMap) -> str:
 
 def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, *, first_round: int | None, ended: End | None) -> Grid:
     """Return the settings for reading the rows of a table."""
-    if "question_id" not in plan.columns:
-        raise unnamed_questions(path, rows, {*plan.columns.values()})
-    if "round" not in plan.columns:
+    if "round" not in plan.columns and "question_id" in plan.columns:
         raise SchemaError(
             f"{path}: there is one row for each {plan.columns['question_id']!r:.60}, and no list or numbered columns with several "
             f"rounds; there are: {cut_list(column_names(rows))}. If rows are rounds of one question, --column question_id=COLUMN "

@@ -125,25 +125,20 @@ def chosen_normalizer(golds: Iterable[str], answers: Iterable[str] = (), pairs: 
 
 
 def _specific(texts: Collection[str], answers: Iterable[str]) -> Comparison | None:
-    """Return the most specific normalizer that reads all gold answers, if any, and some answer."""
+    """Return the most specific normalizer that reads all gold answers, if any."""
     why = "which reads all gold answers"
     if any(map(_QUOTED.fullmatch, texts)) and _share(is_code, texts) >= MOST:
         return Comparison("literal", why)
-    said = [*answers]
-    name = next((name for name in _SPECIFIC if _reads_all(name, texts) and _reads_any(name, said)), None)
-    is_read = name == "date" and _reads_all("date_day_first", texts)
-    if is_read and _share(NORMALIZERS["date_day_first"], said) > _share(NORMALIZERS["date"], said):
-        return Comparison("date_day_first", f"{why}, and more answers than 'date'")
+    name = next((name for name in _SPECIFIC if _reads_all(name, texts)), None)
+    if name == "date" and _reads_all("date_day_first", texts):
+        said = [*answers]
+        if _share(NORMALIZERS["date_day_first"], said) > _share(NORMALIZERS["date"], said):
+            return Comparison("date_day_first", f"{why}, and more answers than 'date'")
     return None if name is None else Comparison(name, why)
 
 
 def _reads_all(name: str, texts: Iterable[str]) -> bool:
     return all(NORMALIZERS[name](text) is not None for text in texts)
-
-
-def _reads_any(name: str, answers: Collection[str]) -> bool:
-    """Return whether a normalizer reads any of the answers, if there are any."""
-    return not answers or any(NORMALIZERS[name](text) is not None for text in answers)
 
 
 def _is_number(text: str) -> bool:

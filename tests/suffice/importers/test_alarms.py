@@ -97,19 +97,17 @@ TRAPS = {
         {"gold": lambda q, r: CITIES[q % 5]},
         {"gold": lambda q, r: CITIES[(q + (q % 3 == 0)) % 5]},
     ),
+    "unread-golds": (
+        {"gold": None, "true_city": lambda q, r: CITIES[q % 5]},
+        {
+            "gold": None,
+            "ended_with": lambda q, r: CITIES[q % 5],
+            "answer": lambda q, r: CITIES[(q + (r < 3 and q % 2)) % 5],
+        },
+    ),
     "other-speakers": (
         {"node": lambda q, r: "critic" if r == 2 else "writer"},
         {"node": lambda q, r: "writer" if r == 1 else "reviser"},
-    ),
-    "inside-replies": (
-        {
-            "answer": lambda q, r: sentence(CITIES[q % 5], q, r) if q % 4 else CITIES[q % 5],
-            "gold": lambda q, r: CITIES[q % 5],
-        },
-        {
-            "answer": lambda q, r: sentence("Paris", q, r) if q % 4 else CITIES[q % 5],
-            "gold": lambda q, r: CITIES[q % 5],
-        },
     ),
 }
 
@@ -155,6 +153,17 @@ def test_a_loop_that_the_gold_answer_stopped_is_noted(tmp_path):
 
     assert "stopped-when-right" in cautions(write(wrong_go_on=True))
     assert "stopped-when-right" not in cautions(write(wrong_go_on=False))
+
+
+def test_a_score_that_agrees_with_a_text_makes_it_no_unread_gold_answer(tmp_path):
+    scored = {
+        "gold": None,
+        "solution": lambda q, r: CITIES[(q + (q % 3 == 0)) % 5],
+        "correct": lambda q, r: int((q + (q % 3 == 0)) % 5 == (q + (r < 2 and q % 2)) % 5),
+    }
+    assert "unread-golds" not in cautions(log(tmp_path / "scored.jsonl", **scored))
+    del scored["correct"]
+    assert "--column golds=solution" in stopped(log(tmp_path / "log.jsonl", **scored)).choices
 
 
 def test_calls_of_a_trace_with_other_names_are_noted():

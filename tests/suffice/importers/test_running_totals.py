@@ -62,7 +62,8 @@ def test_other_counts_stay(tmp_path, tokens):
 
 
 def test_few_questions_show_no_running_total(tmp_path):
-    assert costs(tmp_path, n=5, completion_tokens=lambda q, r: 20 * r) == ({OUTPUT: [20, 40, 60]}, [])
+    rounds, notes = costs(tmp_path, n=5, completion_tokens=lambda q, r: 20 * r)
+    assert (rounds[OUTPUT], notes) == ([20, 40, 60], [])
 
 
 def test_a_growing_prompt_beside_running_totals_stays(tmp_path):

@@ -87,7 +87,7 @@ def test_the_last_item_of_another_kind_is_no_round(tmp_path):
     steps = [{"type": "attempt", "answer": CITIES[r]} for r in range(3)]
     steps.append({"type": "final", "answer": CITIES[1]})
     path = written(tmp_path / "log.jsonl", [{"id": q, "gold": "Rome", "steps": steps} for q in range(20)])
-    assert typed(path, "--where type=attempt").n_rounds.tolist() == [3] * 20
+    assert typed(path, "--where type=attempt").seen.sum(axis=1).tolist() == [3] * 20
 
 
 def test_chosen_items_of_a_list_are_counted_anew(tmp_path):
@@ -117,18 +117,13 @@ def test_a_conversation_about_several_questions_is_refused(tmp_path):
     path = written(tmp_path / "log.jsonl", chats)
     with pytest.raises(UnsettledError, match="nothing to stop"):
         import_recording(path)
-    assert typed(path, "--column rounds=messages").n_rounds.tolist() == [3] * 20
+    assert typed(path, "--column rounds=messages").seen.sum(axis=1).tolist() == [3] * 20
     again = ("Where is tower {}?", "Are you sure, {}?", "Look at page {} again.")
     chats = [{"id": q, "messages": chat(text.format(q) for text in again)} for q in range(20)]
     assert import_recording(written(path, chats), out=path.with_suffix(".parquet"), expected=[]).rounds == 3
 
 
-def test_rows_without_a_name_of_the_question_print_what_may_name_it(tmp_path):
-    rows = [{"sid": f"s{q}", "step": r, "prediction": CITIES[r], "target": "Rome"} for q in range(20) for r in (1, 2)]
-    path = written(tmp_path / "log.jsonl", rows)
-    assert typed(path, "--column question_id=sid").n_rounds.tolist() == [2] * 20
-    drafts = [{"input": f"Where is {q}?", "history": [*CITIES[:3]], "target": "Rome"} for q in range(20)]
-    assert typed(written(tmp_path / "list.jsonl", drafts), "--column rounds=history").n_rounds.tolist() == [3] * 20
+def test_what_has_one_answer_a_question_has_nothing_to_stop(tmp_path):
     once = [{"input": f"Where is {q}?", "output": f"in {q}", "steps": [[{"tool": "a"}, "b"]]} for q in range(20)]
     with pytest.raises(SchemaError, match="nothing to stop"):
         import_recording(written(tmp_path / "once.jsonl", once))
@@ -137,6 +132,6 @@ def test_rows_without_a_name_of_the_question_print_what_may_name_it(tmp_path):
 def test_rows_of_a_kind_without_ids_can_be_left_out(tmp_path):
     rows = [{"type": "answer", "sample_id": q, "round": r, "answer": CITIES[r]} for q in range(20) for r in (1, 2)]
     path = written(tmp_path / "log.jsonl", [{"type": "spec"}, *rows])
-    assert typed(path, "--where type=answer").n_rounds.tolist() == [2] * 20
+    assert typed(path, "--where type=answer").seen.sum(axis=1).tolist() == [2] * 20
     with pytest.raises(DataError, match="every row needs the id"):
         import_recording(written(path, [{"spec": 1}, *rows]), out=path.with_suffix(".parquet"), where=None)

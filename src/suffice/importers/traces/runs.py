@@ -125,7 +125,7 @@ def run_of(
             end_assumed=_assumes_end(item, len(own), longest, ended),
             metrics=_round_metrics(item, own, metrics),
             labels={"model": _model(item)},
-            extras=[{"span_name": name} for name in called],
+            extras=tuple({"span_name": name} for name in called),
         )
         for item, cluster, own, called in zip(usable, clusters, rounds, _called(usable, rounds), strict=True)
     ]

@@ -108,9 +108,8 @@ class AnswerCounts:
         if self.unread > _MOST_UNREAD * self.texts:
             return (
                 f"{_share(self.unread, self.texts)} of the answers cannot be read as the recording's normalizer reads them, so "
-                "they are no votes and equal no gold answer. If they mean that there is no answer (N/A, nan), leave them empty in the log; if they "
-                "are other answers, import it with --set normalizer=qa, which reads any text; else with the column of the answer alone "
-                "(--column answer=...)"
+                "they are no votes and equal no gold answer. Import the log with a normalizer that reads them (--set normalizer=math), or with the "
+                "column of the answer alone (--column answer=...)"
             )
         if self.silent > (0.5 if self.samples else _MOST_UNREAD) * self.questions:
             where = "no sample" if self.samples else "the last round"

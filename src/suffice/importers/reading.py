@@ -153,9 +153,6 @@ class Reading:
             if len(seen) == 1:
                 facts.beside.update(name for name, values in beside.items() if len({*values[said]} - {None}) > 1)
             facts.systems.update(name for name, values in systems.items() if len({*values[said]} - {None}) > 1)
-            for name, values in speakers.items():
-                facts.said_by[name].update(filter(None, values[said]))
-                facts.speakers[name] += len({*values[start + 1 : end]} - {None}) > 1
             marks = {name: values[said] for name, values in metrics.items()}
             facts.stopped.update((name, end - start, _stopped_at_one(own_marks)) for name, own_marks in marks.items())
             self._count_others({name: values[said] for name, values in others.items()}, answers[said], own, marks)

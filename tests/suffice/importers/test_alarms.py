@@ -98,7 +98,7 @@ TRAPS = {
         {"gold": lambda q, r: CITIES[(q + (q % 3 == 0)) % 5]},
     ),
     "unread-golds": (
-        {"gold": None, "true_city": lambda q, r: CITIES[q % 5]},
+        {"gold": None, "true_city": lambda q, r: CITIES[(q + (q % 3 == 0)) % 5]},
         {
             "gold": None,
             "ended_with": lambda q, r: CITIES[q % 5],
@@ -167,22 +167,19 @@ def test_a_score_that_agrees_with_a_text_makes_it_no_unread_gold_answer(tmp_path
 
 
 def test_calls_of_a_trace_with_other_names_are_noted():
-    names = pa.array(["writer", "critic", "writer", "critic"] * 20)
-    part = table({**equal_answers(0, n=80), "span_name": names})
+    ids, names = [f"q{i // 4}" for i in range(80)], ["writer", "critic"] * 40
     reading = Reading("qa")
-    reading.add(
-        part.set_column(
-            part.column_names.index("question_id"), "question_id", pa.array([f"q{i // 4}" for i in range(80)])
-        )
-    )
-    found = [(alarm.name, alarm.level) for alarm in find_alarms(reading.facts, "langfuse", {}, {})]
-    assert ("other-calls", "caution") in found
-    assert "other-speakers" not in dict(found)
+    columns = {"question_id": ids, "round": pa.array([1, 2, 3, 4] * 20, pa.int16()), "answer": ids, "span_name": names}
+    reading.add(pa.table({"golds": [["Paris"]] * 80, "cluster": ids, **columns}))
+    found = {alarm.name: alarm.level for alarm in find_alarms(reading.facts, "langfuse", {}, {})}
+    assert found.get("other-calls") == "caution"
+    assert "other-speakers" not in found
 
 
 def test_missing_answers_say_what_is_judged_instead(tmp_path):
     source = log(tmp_path / "log.jsonl", answer=lambda q, r: None if q % 4 == 0 and r == 3 else CITIES[(q + r) % 5])
-    assert "judged by the one before" in imported(source).alarms[0].sentence
+    sentences = {alarm.name: alarm.sentence for alarm in imported(source).alarms}
+    assert "judged by the one before" in sentences["missing-values"]
 
 
 def test_code_may_be_long_and_new_each_time(tmp_path):

@@ -15,7 +15,9 @@ from suffice.common.files import quoted
 from suffice.common.tables import CAUTION, counted, cut_list
 from suffice.errors import DataError, UnsettledError, did_you_mean
 from suffice.importers.answer_or_gold import FEW, answer_readings
+from suffice.importers.names import MOST_SPEAKERS, plain_name
 from suffice.importers.reading import Facts
+from suffice.importers.shapes import ROUNDS
 from suffice.policy.normalizers import MATCH
 
 _ENOUGH = 20
@@ -34,6 +36,10 @@ _SHORT = 40
 
 _OWN_TEXTS = frozenset({"literal", "math", "exact"})
 """Normalizers for answers that may be long and still be compared."""
+
+_SHOWN = 5
+_SAMPLES = frozenset({"samples", "generations", "completions", "candidates"})
+"""Names of lists whose items are independent samples as often as rounds."""
 
 _SCORES = frozenset({"em", "f1", "contains", MATCH})
 
@@ -119,7 +125,7 @@ def find_alarms(facts: Facts, source: str, columns: Mapping[str, str], options: 
         # if the user named the doubtful column, that answers a stop, and the doubt is noted all the same
         own: Literal["stop", "caution"] = level if read.was_guessed(_DOUBTED.get(name, "answer")) else "caution"
         result += [Alarm(name=name, level=own, sentence=text, choices=choices) for text, choices in check(read)]
-    return result
+    return sorted(result, key=lambda alarm: alarm.level != "stop")
 
 
 _Doubt = tuple[str, dict[str, tuple[dict[str, Any], str]]]
@@ -270,7 +276,10 @@ def _missing_values(read: _Read) -> Iterator[_Doubt]:
         if n > _SHARE_OF_MISSING * whole
     ]
     if texts:
-        yield f"{', '.join(texts)}: they are missing in the log, or were not read", {}
+        returned = (
+            "; a loop that stops without an answer is judged by the one before" if "an answer" in texts[0] else ""
+        )
+        yield f"{', '.join(texts)}: they are missing in the log, or were not read{returned}", {}
 
 
 def _other_systems(read: _Read) -> Iterator[_Doubt]:
@@ -338,6 +347,63 @@ def _last_is_gold(read: _Read) -> Iterator[_Doubt]:
         yield sentence, {}
 
 
+def _other_speakers(read: _Read) -> Iterator[_Doubt]:
+    """The rounds of a question, after its first, come from several speakers or are of several kinds: not all are answers."""
+    facts = read.facts
+    for name, n in facts.speakers.most_common(1):
+        values = [value for value, _ in facts.said_by[name].most_common()]
+        if n >= _FEW and 2 * n > facts.trajectories and len(values) <= MOST_SPEAKERS and not read.samples:
+            theirs = name.removeprefix("imported_")
+            sentence = (
+                f"the rounds of {n:,} of {counted(facts.trajectories, 'trajectory', 'trajectories')} differ in {theirs!r} "
+                f"({cut_list(map(repr, values))}): are all of them answers to the question?"
+            )
+            where = {value: f"--where {quoted(f'{theirs}={value}')}" for value in values[:_SHOWN]}
+            yield (
+                sentence,
+                {
+                    where[value]: ({"where": {theirs: value}}, f"those with {value!r} alone are answers")
+                    for value in where
+                },
+            )
+
+
+def _in_tables(check: Callable[[_Read], Iterator[_Doubt]], *, tables: bool) -> Callable[[_Read], Iterator[_Doubt]]:
+    """Return a check of tables alone, whose rows can be chosen with ``--where``, or of other formats alone."""
+    return lambda read: check(read) if (read.source == "tabular") is tables else iter(())
+
+
+def _sample_list(read: _Read) -> Iterator[_Doubt]:
+    """The rounds are the items of a list whose name says that they are independent samples."""
+    lead = read.columns.get("round", "").removeprefix("order in ").strip("'")
+    is_said = read.samples or ROUNDS in (read.options.get("columns") or {})
+    if plain_name(lead).rpartition(".")[2] in _SAMPLES and not is_said and read.facts.several:
+        sentence = f"the items of {lead!r} may be rounds that follow one another, or independent samples that vote"
+        yield (
+            sentence,
+            {
+                "--samples": ({"samples": True}, "they are independent samples"),
+                f"--column {quoted(f'{ROUNDS}={lead}')}": ({"columns": {ROUNDS: lead}}, "each follows the one before"),
+            },
+        )
+
+
+def _stopped_when_right(read: _Read) -> Iterator[_Doubt]:
+    """Every shorter trajectory ends at its first round with a metric of 1, and none goes on after one."""
+    stopped = read.facts.stopped
+    for metric in dict.fromkeys(name for name, _, _ in stopped):
+        ends = {(length, end): n for (name, length, end), n in stopped.items() if name == metric}
+        longest = max(length for length, _ in ends)
+        shorter = sum(n for (length, _), n in ends.items() if length < longest)
+        if shorter >= _ENOUGH and all(end is not None and (end or length == longest) for length, end in ends):
+            sentence = (
+                f"each of the {shorter:,} shorter trajectories ends at its first round with {metric} 1, and none goes on after "
+                "one: if the gold answer stopped the loop, a live loop would go on, and may lose what was right"
+            )
+            yield sentence, {}
+            return
+
+
 ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[_Read], Iterator[_Doubt]]]] = {
     "equal-answers": ("stop", _equal_answers),
     "empty-answers": ("stop", _empty_answers),
@@ -352,6 +418,10 @@ ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[_Read], Iterato
     "other-systems": ("caution", _other_systems),
     "same-score": ("caution", _same_score),
     "last-is-gold": ("caution", _last_is_gold),
+    "other-speakers": ("stop", _in_tables(_other_speakers, tables=True)),
+    "sample-list": ("stop", _sample_list),
+    "other-calls": ("caution", _in_tables(_other_speakers, tables=False)),
+    "stopped-when-right": ("caution", _stopped_when_right),
 }
 """All alarms by name: the level, and the check."""
 

@@ -162,6 +162,11 @@ def _varies(table: TableColumns, name: str, ids: Sequence[Any], several: int) ->
     return not by_place and sum(len(values) > 1 for values in texts.values()) >= _CHANGING * several
 
 
+def is_step_name(name: str) -> bool:
+    """Return whether a column usually says of what kind a step is, or how it ended."""
+    return last_name(name) in _OTHER_TEXTS
+
+
 def is_model_text(name: str) -> bool:
     """Return whether a column of this name may contain what the model said."""
     plain = last_name(name)

@@ -32,7 +32,7 @@ def _numbers_in(inner: Sequence[Mapping[str, Any]], name: str) -> list[int] | No
 
 def in_counted_order(pairs: Sequence[Pair], counter: str) -> list[Pair]:
     """Sort each record's rounds by the field that counts them, if one does; a list that it does not count stays as it is."""
-    ordered = []
+    ordered: list[Pair] = []
     for item, outer, inner in pairs:
         numbers = _numbers_in(inner, counter) if counter else None
         places = range(len(inner)) if numbers is None else sorted(range(len(inner)), key=numbers.__getitem__)

@@ -65,7 +65,8 @@ class Grid:
         if missing:
             raise SchemaError(
                 f"{path}: no column is mapped to {missing[0]!r}; there are: {cut_list(names)}. Name it with --column "
-                f"{missing[0]}=COLUMN, or the field with the list of a question's rounds with --column rounds=FIELD"
+                f"{missing[0]}=COLUMN, or the field with the list of a question's rounds with --column rounds=FIELD. If each question "
+                "has one answer, there is nothing to stop: log that of every round"
             )
         absent = [pair for pair in self.pairs() if pair[1] not in names]
         if absent:

@@ -79,6 +79,7 @@ QUESTIONS = (
     "question",
     "question_text",
     "query",
+    "query_str",
     "user_query",
     "user_input",
     "problem",
@@ -150,6 +151,7 @@ PARSED_ANSWERS = (
     "student_answer",
     "answer_text",
     "ans",
+    "picked",
 )
 """Names of answers parsed from a reply; beside them, a reply is read as the text."""
 
@@ -175,6 +177,28 @@ WEAK_REPLIES = ("result", "content", "text", "raw_output", "raw_response")
 ANSWERS = (*PARSED_ANSWERS, *REPLIES)
 FEEDBACK = ("feedback", "critique", "critic", "reflection")
 MODELS = ("model", "model_name", "model_id", "llm")
+
+SPEAKERS = (
+    "role",
+    "node",
+    "event",
+    "event_type",
+    "speaker",
+    "sender",
+    "author",
+    "source",
+    "name",
+    "type",
+    "kind",
+    "step_type",
+    "span_type",
+    "span_name",
+    "component",
+)
+"""Names of who or what an item comes from, or of what it is."""
+
+MOST_SPEAKERS = 12
+"""More values of such a column name no speakers."""
 
 OUTCOME_NAMES = (
     "correct",

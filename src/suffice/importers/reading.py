@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from suffice.importers.answer_or_gold import is_model_text
+from suffice.importers.names import SPEAKERS, plain_name
 from suffice.importers.preview import Preview, preview_of
 from suffice.importers.summary import RoundMeans
 from suffice.policy.normalizers import MATCH, normalizer_of
@@ -57,6 +58,9 @@ class Facts:
         rising: Of the trajectories with at least three rounds, those in which output tokens rise in every round.
         counted: Trajectories with at least three rounds and known output tokens.
         systems: Trajectories with another model, system or file in some round, by column.
+        speakers: Trajectories whose rounds come from several speakers, or are of several kinds, after the first, by column.
+        said_by: The speakers or kinds, by column.
+        stopped: Trajectories by a metric, their length, and whether its first 1 is in their last round (None: in an earlier one).
         scored: Scored answers.
         lasts: Last answers of trajectories with gold answers.
         golden: Of these, those that are a gold answer, literally.
@@ -88,6 +92,9 @@ class Facts:
     rising: int = 0
     counted: int = 0
     systems: Counter[str] = field(default_factory=Counter)
+    speakers: Counter[str] = field(default_factory=Counter)
+    said_by: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    stopped: Counter[tuple[str, int, bool | None]] = field(default_factory=Counter)
     scored: int = 0
     lasts: int = 0
     golden: int = 0
@@ -144,6 +151,11 @@ class Reading:
         golds = _texts(table.take(pa.array(starts)), "golds")
         beside = {name: _texts(table, name) for name in _texts_beside(table)}
         systems = {name: [*map(value_text, _texts(table, name))] for name in loop_labels(table.schema)}
+        others = {
+            item.name: _texts(table, item.name)
+            for item in table.schema
+            if _is_other_text(item) and _is_speaker(item.name)
+        }
         facts, keys, distinct = self.facts, self._keys(answers), np.zeros(len(answers))
         scores = metrics.get(MATCH, metrics.get("em"))
         outputs = table.column(_OUTPUT).to_numpy() if _OUTPUT in table.column_names else None
@@ -163,6 +175,9 @@ class Reading:
             if len(seen) == 1:
                 facts.beside.update(name for name, values in beside.items() if len({*values[said]} - {None}) > 1)
             facts.systems.update(name for name, values in systems.items() if len({*values[said]} - {None}) > 1)
+            marks = {name: values[said] for name, values in metrics.items()}
+            facts.stopped.update((name, end - start, _stopped_at_one(own_marks)) for name, own_marks in marks.items())
+            self._count_speakers({name: values[said] for name, values in others.items()})
             if self._shown is None or (len(seen) > 1 and not self._changes):
                 rows = table.slice(start, end - start).to_pylist()
                 self._shown, self._changes = preview_of(rows, [*metrics], facts.normalizer, self._why), len(seen) > 1
@@ -200,6 +215,12 @@ class Reading:
         if golds and answers[-1] is not None:
             facts.lasts += 1
             facts.golden += answers[-1].strip() in {gold.strip() for gold in golds}
+
+    def _count_speakers(self, others: Mapping[str, Sequence[str | None]]) -> None:
+        """Count who speaks in a question's rounds, or of what kinds they are."""
+        for name, values in others.items():
+            self.facts.said_by[name].update(filter(None, values))
+            self.facts.speakers[name] += len({*values[1:]} - {None}) > 1
 
     def _add_means(
         self,
@@ -308,6 +329,19 @@ def _texts_beside(table: pa.Table) -> Iterator[str]:
     """Yield the columns of texts that the model may have said, beside the answer."""
     for item in table.schema:
         name = item.name.removeprefix("imported_")
-        is_label = pa.types.is_string(item.type) and column_kind(item.name, item) == "label"
-        if item.name == "text" or (is_label and is_model_text(name)):
+        if item.name == "text" or (_is_other_text(item) and is_model_text(name)):
             yield item.name
+
+
+def _is_speaker(name: str) -> bool:
+    """Return whether a column may say who speaks in a round, or of what kind it is."""
+    return plain_name(name.removeprefix("imported_")).rpartition(".")[2] in SPEAKERS
+
+
+def _is_other_text(item: pa.Field) -> bool:
+    return pa.types.is_string(item.type) and column_kind(item.name, item) == "label"
+
+
+def _stopped_at_one(marks: npt.NDArray[np.float64]) -> bool | None:
+    """Return whether the last mark is 1; None if an earlier one is."""
+    return None if (marks[:-1] == 1).any() else bool(marks[-1] == 1)

@@ -9,6 +9,7 @@ from typing import Any
 from suffice.common.tables import cut_list
 from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers.counted import Pair, counter_of, in_counted_order
+from suffice.importers.dialogues import is_dialogue_list, refuse_several_questions, said_in
 from suffice.importers.fields import flat, names_rounds, one_run_each, single_name
 from suffice.importers.names import (
     ANSWERS,
@@ -26,9 +27,7 @@ from suffice.importers.records import ROUND_LISTS, Record
 ROUNDS = "rounds"
 """The name in a column map for the field with the list of rounds."""
 
-_DIALOGUES = frozenset({"messages", "conversation", "conversations", "chat", "dialog", "dialogue"})
 _UNORDERED = frozenset({"samples", "generations", "candidates", "choices"})
-_SAID = ("assistant", "ai", "model", "gpt", "bot")
 
 _NOT_ROUNDS = frozenset(
     {"request", "input", "inputs", "prompt", "prompts", "context", "contexts", "metadata", "examples"}
@@ -141,6 +140,7 @@ def _of_lists(records: Sequence[Record]) -> Shape | None:
             {f"--column {ROUNDS}={name}": ({ROUNDS: name}, f"each item of {name!r} is a round") for name in objects},
         )
     if objects:
+        refuse_several_questions(_values(records, objects[0]), objects[0], ROUNDS)
         return _rows_of_items(records, objects)
     parallel = _parallel(records, lists)
     if parallel:
@@ -179,6 +179,10 @@ def _items_are(records: Sequence[Record], name: str, kind: type | tuple[type, ..
     return all(
         isinstance(value, kind) or value is None for item in records for value in item.values.get(name) or ()
     ) and any(value is not None for item in records for value in item.values.get(name) or ())
+
+
+def _values(records: Sequence[Record], name: str) -> list[Any]:
+    return [item.values.get(name) or () for item in records]
 
 
 def _answers_in(records: Sequence[Record], name: str) -> bool:
@@ -224,7 +228,7 @@ def _are_numbered(records: Sequence[Record], name: str) -> bool:
 
 def _rows_of_items(records: Sequence[Record], names: Sequence[str]) -> Shape:
     """Return a row for each item of the lists; every row repeats the record's fields about the question."""
-    lead, is_dialogue = names[0], _is_dialogue(records, names[0])
+    lead, is_dialogue = names[0], is_dialogue_list(_values(records, names[0]))
     pairs = _pairs_of(records, names, is_dialogue=is_dialogue)
     counter = counter_of(pairs)
     pairs = in_counted_order(pairs, counter)
@@ -271,7 +275,7 @@ def _pairs_of(records: Sequence[Record], names: Sequence[str], *, is_dialogue: b
     for item in records:
         outer = dict(flat({name: value for name, value in item.values.items() if name not in names}))
         if is_dialogue:
-            inner, question = _said(item.values.get(names[0]) or ())
+            inner, question = said_in(item.values.get(names[0]) or ())
             if question and not any(plain_name(name) in QUESTIONS for name in outer):
                 outer["question"] = question
         else:
@@ -326,34 +330,6 @@ def _item_name(name: str) -> str:
     ('answer', 'score')
     """
     return "answer" if last_name(name) in ROUND_LISTS else single_name(name)
-
-
-def _is_dialogue(records: Sequence[Record], name: str) -> bool:
-    first = next((value for item in records for value in item.values.get(name) or ()), None)
-    return isinstance(first, dict) and ("role" in first or ("from" in first and "value" in first))
-
-
-def _said(messages: Iterable[Any]) -> tuple[list[dict[str, Any]], str]:
-    """Return the assistant's messages without tool calls, and the user's first message."""
-    replies, question = [], ""
-    for message in messages:
-        role = str(message.get("role", message.get("from", ""))).lower()
-        text = _dialogue_text(message.get("content", message.get("value")))
-        if role in _SAID and text and not message.get("tool_calls"):
-            further = {
-                name: value for name, value in message.items() if name not in ("role", "from", "content", "value")
-            }
-            replies.append({"answer": text, **flat(further)})
-        elif role in ("user", "human") and not question:
-            question = text
-    return replies, question
-
-
-def _dialogue_text(content: Any) -> str:
-    if isinstance(content, list):
-        parts = [part.get("text") if isinstance(part, dict) else part for part in content]
-        return "".join(part for part in parts if isinstance(part, str))
-    return content if isinstance(content, str) else ""
 
 
 def _widened(records: list[Record]) -> Shape | None:

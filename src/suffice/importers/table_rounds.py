@@ -25,6 +25,7 @@ from suffice.importers.grid import (
 from suffice.importers.records import Record
 from suffice.importers.round_columns import RoundColumns
 from suffice.importers.trajectories import check_unit, end_of
+from suffice.importers.unnamed import empty_ids
 from suffice.policy.metrics import METRICS
 from suffice.policy.rounds import COST_KINDS, End, Floats, Positions
 from suffice.recordings.schema import cost_column
@@ -136,8 +137,7 @@ class _Rows:
         columns = self._grid.columns
         own = self._texts("question_id")
         if not all(own):
-            row = next(row for row, name in zip(self._rows, own, strict=True) if not name)
-            raise DataError(f"{row.where}: {columns['question_id']} is empty; every row needs the id of its question")
+            raise empty_ids(self._rows, own, columns["question_id"])
         numbers = self._numbers("round", columns["round"])
         with np.errstate(invalid="ignore"):
             usable = (numbers >= 0) & (numbers % 1 == 0) & (numbers <= _MOST_ROUNDS)

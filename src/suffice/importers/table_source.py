@@ -18,6 +18,8 @@ from suffice.importers.names import is_round_name, last_name
 from suffice.importers.records import Record, records_of
 from suffice.importers.reply_answers import position_note, read_at, with_position
 from suffice.importers.round_columns import RoundColumns
+from suffice.importers.row_factors import ask_about_factors
+from suffice.importers.running_totals import running_totals, subtract_totals, totals_note
 from suffice.importers.runs import (
     RUN,
     RowOrder,
@@ -32,6 +34,7 @@ from suffice.importers.runs import (
 )
 from suffice.importers.shapes import ROUNDS, Shape, unfold
 from suffice.importers.speakers import numbered_again, refuse_several_speakers
+from suffice.importers.table_columns import TableColumns
 from suffice.importers.table_rounds import read_rows
 from suffice.importers.tally import Tally
 from suffice.importers.unread import refuse_unread_rounds
@@ -80,6 +83,7 @@ class TableSource(ABC):
         self._path, self._options = path, options
         self.tally = Tally()
         self._several = 0
+        self._totals: list[str] | None = None
         self._replies = Counter[str]()
 
     def _records(self) -> Iterator[Record]:
@@ -107,12 +111,27 @@ class TableSource(ABC):
             self.plan = guess_columns(columns, options.metrics, options.labels, shape=self.shape)
         except UnsettledError as error:
             raise error if options.answer_position else with_position(error, self.shape.rows) from None
+        self._ask_about_order()
         if options.log_golds == "drop":
             self.plan.drop("golds")
         self._rows, self._order = in_order(
             self.shape, self.plan, ignored=ignored, samples=options.samples, run=self._declared_run
         )
         self.grid = grid_of(self._path, self._rows, self.plan, first_round=options.first_round, ended=options.ended)
+
+    def _ask_about_order(self) -> None:
+        """Ask about columns that may order or divide the rows of a question, if nothing else does."""
+        columns, plan = self._options.columns, self.plan
+        is_said = self._options.samples or not {"round", RUN}.isdisjoint({*columns, *plan.columns})
+        if not (is_said or self.shape.how or self._options.file_is) and "question_id" in plan.columns:
+            used = {
+                *plan.columns.values(),
+                *plan.metrics.values(),
+                *plan.labels.values(),
+                *columns,
+                *self._options.where,
+            }
+            ask_about_factors(TableColumns(self.shape.rows), plan.columns["question_id"], used)
 
     @property
     def _declared_run(self) -> str:
@@ -136,6 +155,8 @@ class TableSource(ABC):
         formulas = {name: make for name, make in self.plan.formulas.items() if name != self._key}
         for rows, questions in self.parts():
             columns = read_rows(rows, self.grid, str(self._path), formulas=formulas, differing=self.tally.add_differing)
+            self._totals = running_totals(columns) if self._totals is None else self._totals
+            subtract_totals(columns, self._totals)
             self._several += sum(n > 1 for n in Counter(questions.values()).values())
             if "cluster" not in self.grid.columns:
                 names = [questions.get(name, name) for name in columns.question_ids]
@@ -156,6 +177,7 @@ class TableSource(ABC):
             *([f"{counted(self.skipped, 'record')} without a round left out"] if self.skipped else []),
             *(runs_notes(self._several, self.plan, self.run, self._order) if self.run else []),
             *self.tally.notes(self.plan, self.grid),
+            *([totals_note([self.plan.columns[name] for name in self._totals])] if self._totals else []),
             *([] if (position := self._options.answer_position) is None else [position_note(position, self._replies)]),
         ]
 

@@ -37,6 +37,7 @@ class Tally:
     def __init__(self) -> None:
         self.lengths: Counter[int] = Counter()
         self.ends: Counter[str] = Counter()
+        self._reasons = Counter[str]()
         self._first: int | None = None
         self._unmapped: dict[str, None] = {}
         self._labels: dict[str, set[Any]] = {name: set() for name in PINNED_LABELS}
@@ -53,7 +54,7 @@ class Tally:
         self._unmapped.update(dict.fromkeys(columns.extras))
         known = {**columns.metrics, **columns.costs}
         self.known.update({name: int((~np.isnan(values)).sum()) for name, values in known.items()})
-        answers = columns.texts["answer"]
+        answers, reasons = columns.texts["answer"], columns.texts["finish_reason"]
         self._rounds += len(answers)
         self._silent += sum(not (answer or "").strip() for answer in answers)
         self._count_missing("answer", answers)
@@ -63,6 +64,7 @@ class Tally:
             self._first = int(columns.index[own.start]) if self._first is None else self._first
             self.ends[columns.ends[q]] += 1
             self._count(answers[own], columns.golds[q])
+            self._reasons.update(() if any(reasons[own][:-1]) else filter(None, reasons[own][-1:]))
 
     def _count_missing(self, what: str, texts: Iterable[str | None]) -> None:
         self._texts[what].update(text for text in texts if text and text.strip().lower() in _MISSING_WORDS)
@@ -134,7 +136,7 @@ class Tally:
         if self._unmapped:
             notes.append(f"columns that are kept as they are: {cut_list(self._unmapped)}")
         if grid.ended is None and "end" not in plan.columns:
-            notes.append(self._end_note())
+            notes.append(self._end_note(plan.columns.get("finish_reason", "")))
         for name, values in self._labels.items():
             if len(values) > 1:
                 notes.append(
@@ -149,7 +151,10 @@ class Tally:
         """Return notes on answers and gold answers that are missing, or are placeholders for missing ones."""
         notes = []
         if "answer" in plan.columns and self._silent:
-            notes.append(f"{self._silent:,} of {counted(self._rounds, 'round')} have no answer")
+            notes.append(
+                f"{self._silent:,} of {counted(self._rounds, 'round')} have no answer: a loop that stops there is judged by the one "
+                "before, if there is one"
+            )
         if "golds" in plan.columns and self._without_golds:
             notes.append(
                 f"{self._without_golds:,} of {counted(self.lengths.total(), 'trajectory', 'trajectories')} have no gold answer, so "
@@ -178,7 +183,7 @@ class Tally:
             ]
         return notes
 
-    def _end_note(self) -> str:
+    def _end_note(self, reason: str) -> str:
         """Return a note on the assumed ends of trajectories whose log does not give one."""
         longest, n = max(self.lengths), self.lengths.total()
         if longest == 1:
@@ -188,10 +193,13 @@ class Tally:
             )
         if len(self.lengths) == 1:
             return f"every question has {counted(longest, 'round')}: read as the loop's cap"
+        says = f"{reason!r} of the last rounds ({cut_list(self._reasons)}) may say why"
+        is_said = self._reasons.total() > n - self.lengths[longest]
         return (
             f"{n - self.lengths[longest]} of {n} questions have fewer than {longest} rounds: read as the loop's own stops, with what "
-            "comes later unknown. The log does not say so, and lost rows would look the same: --ended rule confirms it, --ended "
-            "exhausted or --ended max_rounds gives another reason; until then `suffice decide` counts them at their worst"
+            f"comes later unknown. {says if is_said else 'The log does not say so'}, and lost rows would look the same: --ended rule "
+            "confirms it, --ended exhausted or --ended max_rounds gives another reason; until then `suffice decide` counts them at their "
+            "worst"
         )
 
     def depends(self) -> dict[str, Any]:

@@ -12,8 +12,10 @@ from suffice.errors import DataError, UnsettledError
 from suffice.importers.answer_or_gold import is_model_text
 from suffice.importers.names import (
     MONEY,
+    MOST_SPEAKERS,
     OUTCOME_NAMES,
     OWN_SIGNALS,
+    SPEAKERS,
     SYNONYMS,
     TOTAL_TOKENS,
     is_round_name,
@@ -26,19 +28,7 @@ from suffice.importers.table_columns import TableColumns
 from suffice.policy.metrics import normalize_answer
 
 _OUTPUT = "cost.generator.output_tokens"
-_SPEAKERS = (
-    "role",
-    "node",
-    "event",
-    "event_type",
-    "speaker",
-    "sender",
-    "author",
-    "step_type",
-    "span_type",
-    "component",
-)
-_MOST_SPEAKERS = 12
+_SPEAKERS = tuple(name for name in SPEAKERS if name not in ("source", "name", "type", "kind"))
 _FIRST_DRAFT = re.compile(
     r"(initial|first|draft|zero_shot|closed_book|original|base)_(answer|response|output|draft|reply|prediction)"
 )
@@ -81,7 +71,7 @@ def _speakers(table: TableColumns, columns: Mapping[str, str]) -> Iterator[str]:
     ids = table.column(columns.get("question_id", ""))
     for name in _called(table.names, _SPEAKERS)[:1]:
         values = [*dict.fromkeys(value for value in table.column(name) if isinstance(value, str))]
-        if not 1 < len(values) <= _MOST_SPEAKERS or table.constant_in(name, ids):
+        if not 1 < len(values) <= MOST_SPEAKERS or table.constant_in(name, ids):
             continue
         shown = ", ".join(values[:4])
         if {"user", "human", "system", "tool"} & {value.lower() for value in values}:
@@ -115,7 +105,7 @@ def _costs(
         for name in _called(unused, TOTAL_TOKENS)[:1]:
             yield (
                 f"{name!r} does not say which are input and which output, so none is counted; --column {_OUTPUT}={name} counts "
-                "all as output (money: an upper bound)"
+                "all as output, or what each round adds if they never fall (money: an upper bound)"
             )
     kinds = {ours.rpartition(".")[2] for ours in columns if ours.startswith("cost.")}
     absent = [what for kind, what in _TOKENS.items() if kind not in kinds]

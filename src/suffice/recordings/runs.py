@@ -190,7 +190,7 @@ def single_labels(recording: RecordedColumns) -> dict[str, str]:
 def _several_loops_error(what: str, several: Mapping[str, Counter[str]]) -> UnsettledError:
     """Return the error that names a label, its values, and how to choose one."""
     name, loops = next(iter(several.items()))
-    ranked = sorted(loops, key=lambda value: (-loops[value], len(value), value))
+    ranked = sorted(loops, key=lambda value: (-loops[value], value))
     more = f" and {len(loops) - _SHOWN:,} more" if len(loops) > _SHOWN else ""
     also = f" (and of {' and '.join(map(repr, [*several][1:3]))})" if len(several) > 1 else ""
     call = f"{name}=..." if name.isidentifier() else f"**{{{name!r}: ...}}"

@@ -159,6 +159,18 @@ TRAPS = {
         {"gold": lambda q, r: CITIES[q % 5]},
         {"gold": lambda q, r: CITIES[(q + (q % 3 == 0)) % 5]},
     ),
+    "unread-golds": (
+        {"gold": None, "true_city": lambda q, r: CITIES[(q + (q % 3 == 0)) % 5]},
+        {
+            "gold": None,
+            "ended_with": lambda q, r: CITIES[q % 5],
+            "answer": lambda q, r: CITIES[(q + (r < 3 and q % 2)) % 5],
+        },
+    ),
+    "other-speakers": (
+        {"node": lambda q, r: "critic" if r == 2 else "writer"},
+        {"node": lambda q, r: "writer" if r == 1 else "reviser"},
+    ),
 }
 
 
@@ -186,6 +198,50 @@ def test_what_few_rounds_or_questions_have_is_noted(tmp_path):
         imported(source)
     source = log(tmp_path / "golds.jsonl", gold=lambda q, r: "Bern" if q % 2 else None)
     assert "20 of 40 trajectories lack gold answers" in imported(source).alarms[0].sentence
+
+
+def test_a_loop_that_the_gold_answer_stopped_is_noted(tmp_path):
+    def write(wrong_go_on):
+        rows = []
+        for q in range(40):
+            n = 1 + q % 3
+            rows += [
+                {"id": q, "round": r, "answer": CITIES[(q + r) % 5], "correct": int(r == n and (q != 3 or wrong_go_on))}
+                for r in range(1, n + 1)
+            ]
+        path = tmp_path / "log.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        return path
+
+    assert "stopped-when-right" in cautions(write(wrong_go_on=True))
+    assert "stopped-when-right" not in cautions(write(wrong_go_on=False))
+
+
+def test_a_score_that_agrees_with_a_text_makes_it_no_unread_gold_answer(tmp_path):
+    scored = {
+        "gold": None,
+        "solution": lambda q, r: CITIES[(q + (q % 3 == 0)) % 5],
+        "correct": lambda q, r: int((q + (q % 3 == 0)) % 5 == (q + (r < 2 and q % 2)) % 5),
+    }
+    assert "unread-golds" not in cautions(log(tmp_path / "scored.jsonl", **scored))
+    del scored["correct"]
+    assert "--column golds=solution" in stopped(log(tmp_path / "log.jsonl", **scored)).choices
+
+
+def test_calls_of_a_trace_with_other_names_are_noted():
+    ids, names = [f"q{i // 4}" for i in range(80)], ["writer", "critic"] * 40
+    reading = Reading("qa")
+    columns = {"question_id": ids, "round": pa.array([1, 2, 3, 4] * 20, pa.int16()), "answer": ids, "span_name": names}
+    reading.add(pa.table({"golds": [["Paris"]] * 80, "cluster": ids, **columns}))
+    found = {alarm.name: alarm.level for alarm in find_alarms(reading.facts, "langfuse", {}, {})}
+    assert found.get("other-calls") == "caution"
+    assert "other-speakers" not in found
+
+
+def test_missing_answers_say_what_is_judged_instead(tmp_path):
+    source = log(tmp_path / "log.jsonl", answer=lambda q, r: None if q % 4 == 0 and r == 3 else CITIES[(q + r) % 5])
+    sentences = {alarm.name: alarm.sentence for alarm in imported(source).alarms}
+    assert "judged by the one before" in sentences["missing-values"]
 
 
 def test_code_may_be_long_and_new_each_time(tmp_path):
@@ -325,13 +381,13 @@ def test_a_preview_shows_a_question_whose_answer_changes(tmp_path):
     source = log(
         tmp_path / "log.jsonl",
         output=lambda q, r: f"It is in {CITIES[(q + (r < 2 and q % 2)) % 5]}." + " Really." * 30,
-        completion_tokens=lambda q, r: 10 * r,
+        completion_tokens=lambda q, r: 40 - 10 * r,
     )
     preview = imported(source, columns={"answer": "answer", "text": "output"}).preview
     assert (preview.question_id, preview.question, preview.golds) == ("q1", "Where is tower 1?", ("Lima",))
     assert [item.answer for item in preview.rounds] == ["Rome", "Lima", "Lima"]
     assert [item.metrics["em"] for item in preview.rounds] == [0.0, 1.0, 1.0]
-    assert [item.costs["output_tokens"] for item in preview.rounds] == [10.0, 20.0, 30.0]
+    assert [item.costs["output_tokens"] for item in preview.rounds] == [30.0, 20.0, 10.0]
     assert preview.rounds[0].reply.startswith("It is in Rome")
     assert (preview.normalizer, preview.why) == ("qa", "which reads all gold answers")
     shown = cli(

@@ -45,7 +45,7 @@ def notes_of(tmp_path, rows, **options):
         ({"score": [3, 8, 10]}, "'score' is not a metric, because it lies in [3, 10]: scale it"),
         ({"score": [None, None, 1]}, "'score' is known in 2 of 6 rounds"),
         ({"input_tokens": "1,200"}, "'input_tokens' is not read as a cost: it has '1,200'"),
-        ({"tokens": 300}, "--column cost.generator.output_tokens=tokens counts all as output (money: an upper bound)"),
+        ({"tokens": 300}, "--column cost.generator.output_tokens=tokens counts all as output, or what each round adds"),
         ({"prompt_tokens": [3, None, 4]}, "cost.generator.uncached_tokens is known in 4 of 6 rounds"),
         ({"completion_tokens": 4}, "no column has input tokens: what is saved is counted in calls alone"),
         ({}, "no column has input or output tokens"),

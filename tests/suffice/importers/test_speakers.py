@@ -8,7 +8,7 @@ import shlex
 import pytest
 
 from suffice import import_recording, read_recording
-from suffice.errors import UnsettledError
+from suffice.errors import DataError, SchemaError, UnsettledError
 from tests.support.cli_tools import CITIES, cli
 
 
@@ -71,3 +71,69 @@ def test_numbered_outputs_of_two_generators_are_two_runs(tmp_path):
     path = written(tmp_path / "log.jsonl", rows)
     summary = import_recording(path, out=tmp_path / "log.parquet")
     assert (summary.clusters, summary.trajectories, summary.rounds) == (20, 40, 1)
+
+
+def typed(path, option):
+    """Type the command with an option that an import prints, and return the recording."""
+    out = path.with_suffix(".parquet")
+    refused = cli("import", path, "-o", out, "--yes")
+    assert refused.code == 2
+    command = next(line for line in refused.err.splitlines() if line.endswith(option))
+    assert cli(*shlex.split(command)[1:]).code == 0
+    return read_recording(out)
+
+
+def test_the_last_item_of_another_kind_is_no_round(tmp_path):
+    steps = [{"type": "attempt", "answer": CITIES[r]} for r in range(3)]
+    steps.append({"type": "final", "answer": CITIES[1]})
+    path = written(tmp_path / "log.jsonl", [{"id": q, "gold": "Rome", "steps": steps} for q in range(20)])
+    assert typed(path, "--where type=attempt").seen.sum(axis=1).tolist() == [3] * 20
+
+
+def test_chosen_items_of_a_list_are_counted_anew(tmp_path):
+    steps = [{"kind": kind, "answer": f"{kind} {r}"} for r in range(3) for kind in ("draft", "critique")]
+    path = written(tmp_path / "log.jsonl", [{"id": q, "gold": "Rome", "steps": steps} for q in range(20)])
+    assert typed(path, "--where kind=draft").answers.tolist() == [["draft 0", "draft 1", "draft 2"]] * 20
+
+
+@pytest.mark.parametrize("name", ["samples", "candidates", "generations", "completions"])
+def test_a_list_of_samples_is_asked_about(tmp_path, name):
+    drawn = [{"id": q, "gold": "Rome", name: [CITIES[(q + r) % 3] for r in range(4)]} for q in range(20)]
+    path = written(tmp_path / "log.jsonl", drawn)
+    assert typed(path, "--samples").independent
+    path.with_suffix(".import.json").unlink()
+    assert not typed(path, f"--column rounds={name}").independent
+
+
+def chat(questions):
+    messages = []
+    for text in questions:
+        messages += [{"role": "user", "content": text}, {"role": "assistant", "content": "Oslo"}]
+    return messages
+
+
+def test_a_conversation_about_several_questions_is_refused(tmp_path):
+    chats = [{"id": q, "messages": chat(f"Where is tower {q}-{r}?" for r in range(3))} for q in range(20)]
+    path = written(tmp_path / "log.jsonl", chats)
+    with pytest.raises(UnsettledError, match="nothing to stop"):
+        import_recording(path)
+    assert typed(path, "--column rounds=messages").seen.sum(axis=1).tolist() == [3] * 20
+    again = ("Where is tower {}?", "Are you sure, {}?", "Look at page {} again.")
+    chats = [{"id": q, "messages": chat(text.format(q) for text in again)} for q in range(20)]
+    assert import_recording(written(path, chats), out=path.with_suffix(".parquet"), expected=[]).rounds == 3
+
+
+def test_what_has_one_answer_a_question_has_nothing_to_stop(tmp_path):
+    once = [{"input": f"Where is {q}?", "output": f"in {q}", "steps": [[{"tool": "a"}, "b"]]} for q in range(20)]
+    with pytest.raises(SchemaError, match="nothing to stop"):
+        import_recording(written(tmp_path / "once.jsonl", once))
+
+
+def test_rows_of_a_kind_without_ids_can_be_left_out(tmp_path):
+    rows = [{"type": "answer", "sample_id": q, "round": r, "answer": CITIES[r]} for q in range(20) for r in (1, 2)]
+    path = written(tmp_path / "log.jsonl", [{"type": "spec"}, *rows])
+    assert typed(path, "--where type=answer").seen.sum(axis=1).tolist() == [2] * 20
+    with pytest.raises(DataError, match="every row needs the id"):
+        import_recording(
+            written(path, [{"spec": 1}, *({**row, "type": ""} for row in rows)]), out=tmp_path / "other.parquet"
+        )

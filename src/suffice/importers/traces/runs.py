@@ -6,12 +6,14 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from suffice.errors import DataError
 from suffice.importers.imported import ImportedRun
 from suffice.importers.importers import reads_traces, recognised_by
+from suffice.importers.names import MOST_SPEAKERS
 from suffice.importers.recognise import Head
 from suffice.importers.reply_answers import counts_of, position_note
 from suffice.importers.traces.core import Conversation, answers_at, conversations_of
@@ -122,8 +124,9 @@ def run_of(
             end_assumed=_assumes_end(item, len(own), longest, ended),
             metrics=_round_metrics(item, own, metrics),
             labels={"model": _model(item)},
+            extras=tuple({"span_name": name} for name in called),
         )
-        for item, cluster, own in zip(usable, clusters, rounds, strict=True)
+        for item, cluster, own, called in zip(usable, clusters, rounds, _called(usable, rounds), strict=True)
     ]
     depends, models = _models(trajectories)
     return ImportedRun(
@@ -277,6 +280,14 @@ def _mark_disagreements(
                 "marks: look at contains, too"
             )
     return notes
+
+
+def _called(items: Sequence[Conversation], rounds: Sequence[Sequence[Round]]) -> list[list[str]]:
+    """Return the names of each conversation's rounds; none unless a few names tell rounds after the first apart."""
+    names = [[step.span.name for step in item.steps if step.is_round] for item in items]
+    differ = any(len({*own[1:]}) > 1 for own in names) and len({*chain(*names)}) <= MOST_SPEAKERS
+    fits = all(len(own) == len(listed) for own, listed in zip(names, rounds, strict=True))
+    return names if differ and fits else [[] for _ in names]
 
 
 def _model(item: Conversation) -> str | None:

@@ -118,6 +118,7 @@ def decide(
     given |= {"selector": None if selector is None else str(selector)}
     given = {name: value for name, value in given.items() if value is not None}
     notes: list[str] = [*recording.reading_notes]
+    _refuse_single_rounds(recording)
     refuse_several_loops(recording, tune)
     if (baseline if previous is None else previous.trial.baseline) in (None, "recorded"):
         recording, tune = without_audits(recording), None if tune is None else without_audits(tune)
@@ -136,6 +137,11 @@ def decide(
     trial = _judged(fresh, trial, prices, notes)
     notes = [*trial.notes, *notes, *_unit_notes(fresh, trial)]
     return Advice(trial=trial, rounds_text=extent, notes=tuple(dict.fromkeys(notes)))
+
+
+def _refuse_single_rounds(recording: Recording) -> None:
+    if len(recording.index) and int(recording.index[-1]) <= 1 and not begins_closed_book(recording):
+        raise DataError("every question has a single round: there is nothing to stop earlier. Log every round")
 
 
 def _begun(
@@ -164,8 +170,7 @@ def _begun(
     metric = stated or measured_quality(logged)
     if _is_of_answers(metric, logged):
         _require_answers(logged)
-    if int(logged.index[-1]) <= 1 and not begins_closed_book(logged):
-        raise DataError("every question has a single round: there is nothing to stop earlier. Log every round")
+    _refuse_single_rounds(logged)
     first, others = _divided(logged, share if tune is None else tune, baseline, notes)
     if tune is not None:
         loop.refuse_other_cap(LoopStops.of(tune))

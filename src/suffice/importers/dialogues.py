@@ -1,0 +1,84 @@
+"""Lists of messages: what the assistant said is the rounds, what the user asked first is the question."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from suffice.errors import UnsettledError
+from suffice.importers.fields import flat
+
+_SAID = ("assistant", "ai", "model", "gpt", "bot")
+_USERS = ("user", "human")
+_FEW, _SHOWN = 5, 40
+_Messages = Sequence[Any]
+
+
+def is_dialogue_list(conversations: Iterable[_Messages]) -> bool:
+    """Return whether lists are of messages, each with its role."""
+    first = next((message for messages in conversations for message in messages), None)
+    return isinstance(first, dict) and ("role" in first or ("from" in first and "value" in first))
+
+
+def refuse_several_questions(conversations: Sequence[_Messages], name: str, option: str) -> None:
+    """Raise if users mostly ask something else after their first question, as its words show.
+
+    Args:
+        conversations: The messages of each record.
+        name: Their field.
+        option: The option that takes each reply as a round.
+    """
+    if not is_dialogue_list(conversations):
+        return
+    asked = [
+        own for messages in conversations if (own := [text for role, text, _ in _texts(messages) if role in _USERS])
+    ]
+    openings = {_opening(own[0], n) for own in asked for n in (1, 2)}
+    later = [(own[0], text) for own in asked for text in own[1:]]
+    anew = {text: first for first, text in later if text != first and _opening(text, 2 - (text[-1] == "?")) in openings}
+    if len(asked) >= _FEW and 2 * len(anew) > len(later) > len(asked) / 2:
+        text, first = next(iter(anew.items()))
+        raise UnsettledError(
+            f"each conversation in {name!r} asks several questions, such as {first[:_SHOWN]!r} and {text[:_SHOWN]!r}: their answers are "
+            "no rounds of one question, and if each was answered once, there is nothing to stop",
+            "columns",
+            {
+                f"--column {option}={name}": (
+                    {option: name},
+                    "they ask again about the first question: each reply is a round",
+                )
+            },
+        )
+
+
+def _opening(text: str, n: int) -> str:
+    return " ".join(text.lower().split()[:n])
+
+
+def said_in(messages: Iterable[Any]) -> tuple[list[dict[str, Any]], str]:
+    """Return the assistant's messages without tool calls, and the user's first message."""
+    replies, question = [], ""
+    for role, text, message in _texts(messages):
+        if role in _SAID and not message.get("tool_calls"):
+            further = {
+                name: value for name, value in message.items() if name not in ("role", "from", "content", "value")
+            }
+            replies.append({"answer": text, **flat(further)})
+        elif role in _USERS and not question:
+            question = text
+    return replies, question
+
+
+def _texts(messages: Iterable[Any]) -> Iterable[tuple[str, str, dict[str, Any]]]:
+    """Yield the role, the text and the message itself, of each that has a text."""
+    for message in messages:
+        text = _text(message.get("content", message.get("value")))
+        if text.strip():
+            yield str(message.get("role", message.get("from", ""))).lower(), text, message
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, list):
+        parts = [part.get("text") if isinstance(part, dict) else part for part in content]
+        return "".join(part for part in parts if isinstance(part, str))
+    return content if isinstance(content, str) else ""

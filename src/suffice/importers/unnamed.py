@@ -1,0 +1,35 @@
+"""Refuse rows without the id of their question, with the options that choose the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from suffice.common.files import quoted
+from suffice.errors import DataError, UnsettledError
+from suffice.importers.names import MOST_SPEAKERS, SPEAKERS, plain_name
+from suffice.importers.records import Record
+
+_SHOWN = 6
+
+
+def empty_ids(rows: Sequence[Record], ids: Sequence[str | None], theirs: str) -> UnsettledError | DataError:
+    """Return the error about rows without the id of their question: the kinds of rows that have one, if the log says them."""
+    row = next(row for row, name in zip(rows, ids, strict=True) if not name)
+    message = f"{row.where}: {theirs} is empty; every row needs the id of its question"
+    for name in dict.fromkeys(name for row in rows for name in row.values):
+        if plain_name(name).rpartition(".")[2] not in SPEAKERS:
+            continue
+        said = [(bool(own), str(item.values.get(name) or "")) for item, own in zip(rows, ids, strict=True)]
+        kinds = sorted(
+            {kind for has_id, kind in said if has_id and kind} - {kind for has_id, kind in said if not has_id}
+        )
+        if 0 < len(kinds) <= MOST_SPEAKERS:
+            return UnsettledError(
+                f"{message}. Which rows have the answers?",
+                "where",
+                {
+                    f"--where {quoted(f'{name}={kind}')}": ({name: kind}, f"those with {name} {kind!r}")
+                    for kind in kinds[:_SHOWN]
+                },
+            )
+    return DataError(message)

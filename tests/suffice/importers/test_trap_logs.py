@@ -46,7 +46,7 @@ OUTCOMES = {
     "models_noround.jsonl": SEVERAL,
     "numbers.jsonl": OPEN,
     "reasoning.jsonl": REFUSED,
-    "sysd": SEVERAL,
+    "sysd": REFUSED,
 }
 """What `decide` says after `import`, or after the first command that `import` prints where it asks."""
 

@@ -118,8 +118,7 @@ def decide(
     given |= {"selector": None if selector is None else str(selector)}
     given = {name: value for name, value in given.items() if value is not None}
     notes: list[str] = [*recording.reading_notes]
-    _refuse_single_rounds(recording)
-    refuse_several_loops(recording, tune)
+    _refuse_other_than_one_loop(recording, tune)
     if (baseline if previous is None else previous.trial.baseline) in (None, "recorded"):
         recording, tune = without_audits(recording), None if tune is None else without_audits(tune)
     if previous is None:
@@ -137,6 +136,11 @@ def decide(
     trial = _judged(fresh, trial, prices, notes)
     notes = [*trial.notes, *notes, *_unit_notes(fresh, trial)]
     return Advice(trial=trial, rounds_text=extent, notes=tuple(dict.fromkeys(notes)))
+
+
+def _refuse_other_than_one_loop(recording: Recording, tune: Recording | None) -> None:
+    _refuse_single_rounds(recording)  # first, since a filter would not help
+    refuse_several_loops(recording, tune)
 
 
 def _refuse_single_rounds(recording: Recording) -> None:

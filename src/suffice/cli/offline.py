@@ -27,9 +27,10 @@ from suffice.evaluation.replay import (
     policy_for,
 )
 from suffice.evaluation.replay import replay as evaluate
+from suffice.evaluation.replay.blocks import Source
 from suffice.evaluation.replay.guarded import with_guarded
 from suffice.evaluation.replay.outcomes import needed_metric
-from suffice.evaluation.replay.parts import Source, opened
+from suffice.evaluation.replay.parts import opened
 from suffice.evaluation.replay.replay_tables import replay_notes, replay_tables
 from suffice.evaluation.replay.result import COSTS
 from suffice.evaluation.statistics import DEFAULT_INTERVAL, INTERVALS

@@ -16,7 +16,7 @@ from suffice.common.tables import CAUTION, counted, cut_list
 from suffice.errors import DataError, UnsettledError, did_you_mean
 from suffice.importers.answer_or_gold import FEW, answer_readings
 from suffice.importers.names import MOST_SPEAKERS, plain_name
-from suffice.importers.reading import Facts
+from suffice.importers.reading import SEVERAL, Facts
 from suffice.importers.shapes import ROUNDS
 from suffice.policy.normalizers import MATCH
 
@@ -193,7 +193,11 @@ def _unread_golds(read: _Read) -> Iterator[_Doubt]:
         return
     for name, n in facts.equalling.most_common():
         is_last = facts.equalling_last[name] >= _NEARLY_ALL * facts.trajectories  # what the loop returned
-        if n >= max(_ENOUGH, _OFTEN * facts.trajectories) and not is_last:
+        is_scored = any(
+            agreed >= _NEARLY_ALL * facts.rounds for (other, _), agreed in facts.agreeing.items() if other == name
+        )
+        is_varied = len(facts.several_values[name]) >= SEVERAL
+        if n >= max(_ENOUGH, _OFTEN * facts.trajectories) and is_varied and not (is_last or is_scored):
             theirs = name.removeprefix("imported_")
             sentence = (
                 f"no column is read as the gold answer, but {theirs!r} equals an answer of {n:,} of "
@@ -245,18 +249,6 @@ def _options(read: _Read) -> Iterator[_Doubt]:
         sentence = (
             f"the answers of {facts.unrepeated:,} of {counted(facts.repeating, 'question')} are all different, and exactly one of them is "
             "right: they may be the options of a multiple choice (--column answer=COLUMN names what the model chose)"
-        )
-        yield sentence, {}
-
-
-def _running_totals(read: _Read) -> Iterator[_Doubt]:
-    """Output tokens rise in every round of nearly every question, as running totals do."""
-    facts = read.facts
-    if facts.counted >= _ENOUGH and facts.rising >= _NEARLY_ALL * facts.counted:
-        name = read.columns.get("cost.generator.output_tokens", "output_tokens")
-        sentence = (
-            f"{name!r} rises in every round of {facts.rising:,} of {counted(facts.counted, 'trajectory', 'trajectories')}: if it counts "
-            "all rounds so far, import what each round added"
         )
         yield sentence, {}
 
@@ -412,7 +404,6 @@ ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[_Read], Iterato
     "falling-scores": ("stop", _falling_scores),
     "never-right": ("stop", _never_right),
     "options": ("stop", _options),
-    "running-totals": ("caution", _running_totals),
     "drafts": ("caution", _drafts),
     "missing-values": ("caution", _missing_values),
     "other-systems": ("caution", _other_systems),

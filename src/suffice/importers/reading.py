@@ -22,14 +22,13 @@ from suffice.recordings.runs import loop_labels, value_text
 from suffice.recordings.schema import column_kind
 
 _GOLDS = 5
-_OUTPUT = "cost.generator.output_tokens"
 _REPEATING = 3
 """Answers of a question that could have repeated."""
 
 _COMPARED = frozenset({"em", "f1", "contains", MATCH})
 """Metrics that compare answers with gold answers."""
 
-_SEVERAL = 4
+SEVERAL = 4
 """Values that a column of gold answers has at least: with fewer, it often equals an answer by chance."""
 
 _KINDS = 8
@@ -55,8 +54,6 @@ class Facts:
         repeating: Trajectories with at least three answers.
         unrepeated: Of these, those whose answers are all different.
         right_once: Of these in turn, those of which exactly one answer is right.
-        rising: Of the trajectories with at least three rounds, those in which output tokens rise in every round.
-        counted: Trajectories with at least three rounds and known output tokens.
         systems: Trajectories with another model, system or file in some round, by column.
         speakers: Trajectories whose rounds come from several speakers, or are of several kinds, after the first, by column.
         said_by: The speakers or kinds, by column.
@@ -68,8 +65,10 @@ class Facts:
         answered: Of these, those with an answer in it.
         kinds: Labels of the log by column: the values of rounds with an answer, and those of rounds without one.
         equalling: Trajectories in which a column that is the same in all rounds equals an answer, by column; counted where gold
-            answers are missing, for columns with several values.
+            answers are missing.
         equalling_last: Of these, those in which it equals the last answer.
+        several_values: Some values of such a column, to see whether it has several.
+        agreeing: Rounds in which a metric is 1 if and only if the answer is that of such a column, by column and metric.
         ends: Trajectories of several rounds with a metric in the first and in the last, and its sums there, by its name.
         known: Rounds in which a metric is known, by its name.
         spans: The lowest and highest value of a metric, by its name.
@@ -89,8 +88,6 @@ class Facts:
     repeating: int = 0
     unrepeated: int = 0
     right_once: int = 0
-    rising: int = 0
-    counted: int = 0
     systems: Counter[str] = field(default_factory=Counter)
     speakers: Counter[str] = field(default_factory=Counter)
     said_by: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
@@ -103,6 +100,8 @@ class Facts:
     kinds: dict[str, tuple[set[str], set[str]]] = field(default_factory=dict)
     equalling: Counter[str] = field(default_factory=Counter)
     equalling_last: Counter[str] = field(default_factory=Counter)
+    several_values: dict[str, set[str]] = field(default_factory=dict)
+    agreeing: Counter[tuple[str, str]] = field(default_factory=Counter)
     ends: dict[str, tuple[int, float, float]] = field(default_factory=dict)
     known: Counter[str] = field(default_factory=Counter)
     spans: dict[str, tuple[float, float]] = field(default_factory=dict)
@@ -158,7 +157,6 @@ class Reading:
         }
         facts, keys, distinct = self.facts, self._keys(answers), np.zeros(len(answers))
         scores = metrics.get(MATCH, metrics.get("em"))
-        outputs = table.column(_OUTPUT).to_numpy() if _OUTPUT in table.column_names else None
         for start, end, own in zip(starts.tolist(), ends.tolist(), golds, strict=True):
             seen: dict[Any, None] = {}
             for i in range(start, end):
@@ -169,9 +167,6 @@ class Reading:
             self._count(answers[said], own or (), len(seen))
             if scores is not None and end - start == len(seen) >= _REPEATING:
                 facts.right_once += float(scores[said].sum()) == 1
-            if outputs is not None and end - start >= _REPEATING and not np.isnan(outputs[said]).any():
-                facts.counted += 1
-                facts.rising += bool((np.diff(outputs[said]) > 0).all())
             if len(seen) == 1:
                 facts.beside.update(name for name, values in beside.items() if len({*values[said]} - {None}) > 1)
             facts.systems.update(name for name, values in systems.items() if len({*values[said]} - {None}) > 1)
@@ -188,7 +183,7 @@ class Reading:
         self._add_means(rounds, metrics, has_answer, distinct)
         self._add_ends(metrics, has_answer, starts, ends)
         self._add_labels(
-            table, keys, has_answer, [] if any(golds) else [*zip(starts.tolist(), ends.tolist(), strict=True)]
+            table, metrics, keys, has_answer, [] if any(golds) else [*zip(starts.tolist(), ends.tolist(), strict=True)]
         )
 
     def _keys(self, answers: Sequence[str | None]) -> list[Any]:
@@ -265,30 +260,41 @@ class Reading:
     def _add_labels(
         self,
         table: pa.Table,
+        metrics: Mapping[str, npt.NDArray[np.float64]],
         keys: Sequence[Any],
         has_answer: npt.NDArray[np.bool_],
         without_golds: Sequence[tuple[int, int]],
     ) -> None:
         """Count what labels of the log say about rounds without an answer, and about trajectories without gold answers."""
         if without_golds:
-            self._add_equalling(table, keys, without_golds)
+            self._add_equalling(table, keys, without_golds, metrics)
         if not has_answer.all():
             self._add_kinds(table, has_answer)
 
-    def _add_equalling(self, table: pa.Table, keys: Sequence[Any], spans: Sequence[tuple[int, int]]) -> None:
+    def _add_equalling(
+        self,
+        table: pa.Table,
+        keys: Sequence[Any],
+        spans: Sequence[tuple[int, int]],
+        metrics: Mapping[str, npt.NDArray[np.float64]],
+    ) -> None:
         """Count trajectories in which a column of the log that no round changes equals an answer."""
+        facts = self.facts
         for item in table.schema:
             if column_kind(item.name, item) not in ("label", "signal") or not item.name:
                 continue
             values = table.column(item.name).to_pylist()
-            if len({*values} - {None}) < _SEVERAL:
-                continue
             own = self._keys([None if value is None else value_text(value) for value in values])
+            if len(several := facts.several_values.setdefault(item.name, set())) < SEVERAL:
+                several.update({*map(str, own)} - {"None"})
             for start, end in spans:
-                said = [key for key in keys[start:end] if key is not None]
-                if said and own[start] is not None and len({*map(str, values[start:end])}) == 1 and own[start] in said:
-                    self.facts.equalling[item.name] += 1
-                    self.facts.equalling_last[item.name] += own[start] == said[-1]
+                if own[start] is None or len({*map(str, values[start:end])}) > 1:
+                    continue
+                equal = np.array([key == own[start] for key in keys[start:end]])
+                facts.equalling[item.name] += bool(equal.any())
+                facts.equalling_last[item.name] += bool(equal[-1])
+                for metric, marks in metrics.items():
+                    facts.agreeing[item.name, metric] += int(((marks[start:end] == 1) == equal).sum())
 
     def _add_kinds(self, table: pa.Table, has_answer: npt.NDArray[np.bool_]) -> None:
         """Note which labels occur in rounds with an answer, and which in the others."""

@@ -34,8 +34,8 @@ _FIRST_DRAFT = re.compile(
 )
 _ALIKE = 0.1
 _ID = re.compile(r"(?:id|ind|idx|nr|no|num|number|key)$")
-_QUESTIONS, _SHOWN_IDS = 10, 3
-"""The fewest questions of a log, and the most columns of ids that are offered."""
+_QUESTIONS, _OFFERED = 10, 3
+"""The fewest questions of a log, and the most columns of ids, or lists of rounds, that are offered."""
 
 _LONGEST_OPTION = 80
 """The most letters of an option that a message makes up."""
@@ -143,7 +143,7 @@ def refuse_unread_rounds(rows: Sequence[Record], columns: Mapping[str, str]) -> 
     lists = [name for name in free if is_model_text(name) and _may_list_rounds(table.column(name))]
     choices: dict[str, tuple[Any, str]] = {
         f"--column {quoted(f'rounds={name}')}": ({"rounds": name}, f"each item of {name!r} is a round")
-        for name in lists
+        for name in lists[:_OFFERED]
     }
     answers = _alike_columns(table, [name for name in free if is_model_text(name)], columns.get("golds", ""))
     answers = max(([*family.values()] for family in numbered_families(answers).values()), key=len, default=answers)
@@ -174,7 +174,7 @@ def _may_be_ids(table: TableColumns, columns: Mapping[str, str]) -> list[str]:
         golds = columns.get("golds", "")
         if is_usable and len({*values}) >= _QUESTIONS and (not golds or table.constant_in(golds, values)):
             names.append(name)
-    return sorted(names, key=lambda name: not _ID.search(plain_name(name)))[:_SHOWN_IDS]
+    return sorted(names, key=lambda name: not _ID.search(plain_name(name)))[:_OFFERED]
 
 
 def _may_list_rounds(values: Sequence[Any]) -> bool:

@@ -135,7 +135,7 @@ def _specific(texts: Collection[str], answers: Iterable[str]) -> Comparison | No
         said = [*answers]
         if _share(NORMALIZERS["date_day_first"], said) > _share(NORMALIZERS["date"], said):
             return Comparison("date_day_first", f"{why}, and more answers than 'date'")
-    if name is None or _reads_none(name, answers):
+    if name is None or (name == "letter" and _reads_none(name, answers)):  # a letter may be a word, too
         return None
     return Comparison(name, why)
 

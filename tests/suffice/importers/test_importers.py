@@ -266,7 +266,7 @@ def test_questions_of_different_lengths_ended_by_rule_unless_stated_otherwise(tm
     run = read_tabular(path)
     assert [trajectory.end for trajectory in run.trajectories] == ["max_rounds", "rule"]
     (note,) = [note for note in run.notes if "fewer than 2 rounds" in note]
-    for part in ("1 of 2", "own stops", "censored", "--ended exhausted"):
+    for part in ("1 of 2", "own stops", "unknown", "--ended exhausted"):
         assert part in note
     for said in ("rule", "exhausted", "max_rounds"):
         run = read_tabular(path, ended=said)

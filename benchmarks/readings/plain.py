@@ -567,3 +567,25 @@ def retrievals_between_answers(draw: Draw) -> Log:
         for asked in questions
     ]
     return Log(records, loops(questions))
+
+
+@shape("agents.jsonl", options=("--column", "run=persona"))
+def agents_without_rounds(draw: Draw) -> Log:
+    """Two agents answer every question twice, and nothing counts the rows."""
+    questions = draw.asked(100, 2)
+    others = [asked.loop(answers=asked.answers[::-1], scores=asked.right[::-1]) for asked in questions]
+    records = [
+        {"id": asked.number, "question": asked.question, "gold": asked.gold, "persona": persona, "answer": answer}
+        for asked, other in zip(questions, others, strict=True)
+        for persona, answers in (("planner", asked.answers), ("baseline", other.answers))
+        for answer in answers
+    ]
+    return Log(records, [*loops(questions), *others])
+
+
+@shape("backwards.jsonl")
+def rows_counted_backwards(draw: Draw) -> Log:
+    """A column of an unknown name counts the rows, the newest first."""
+    questions = draw.asked(100, 3)
+    make = lambda asked, r: {"id": asked.number, "gold": asked.gold, "nth": r, "answer": asked.answers[r - 1]}  # noqa: E731
+    return Log([row for asked in questions for row in rows([asked], make)[::-1]], loops(questions))

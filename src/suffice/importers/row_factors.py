@@ -8,7 +8,7 @@ from typing import Any
 
 from suffice.common.files import quoted
 from suffice.errors import UnsettledError
-from suffice.importers.answer_or_gold import is_model_text, is_step_name
+from suffice.importers.answer_or_gold import is_step_name
 from suffice.importers.names import RUNS, last_name
 from suffice.importers.table_columns import TableColumns
 from suffice.recordings.runs import LOOP_NAMES
@@ -84,7 +84,7 @@ def _of_loops(
         values: list[Any] = table.column(name)
         known = dict.fromkeys(value for value in values if isinstance(value, str) and value)
         is_label = 1 < len(known) <= _MOST_LOOPS and all(isinstance(value, str) and value for value in values)
-        if name in used or not is_label or is_step_name(name) or is_model_text(name) or last_name(name) in _TOLD_APART:
+        if name in used or not is_label or is_step_name(name) or last_name(name) in _TOLD_APART:
             continue
         sets = Counter(tuple(sorted(Counter(values[place] for place in rows).items())) for rows in several)
         (usual, n), *_ = sets.most_common(1)

@@ -24,6 +24,9 @@ _ENOUGH = 20
 """The least number of questions, or of answers, about which a share says something."""
 
 _FEW = 5
+_MANY = 100
+"""Answers of questions that have converged are seldom the same in so many questions without any exception."""
+
 _FAR, _OFTEN = 0.2, 0.3
 _CHANGING = 0.1
 _NEARLY_ALL = 0.98
@@ -183,6 +186,18 @@ def _empty_rounds(read: _Read) -> Iterator[_Doubt]:
                 f"rounds are rows whose {theirs!r} is {value!r}",
             )
     yield sentence, choices
+
+
+def _copied_rounds(read: _Read) -> Iterator[_Doubt]:
+    """The answers of a round are those of the round before in every question: its rows may be copies, for which nothing was called."""
+    facts = read.facts
+    copied = [r for r in facts.rows if facts.changes[r, False] >= _MANY and not facts.changes[r, True]]
+    if copied and facts.several > facts.equal and read.source == "tabular" and not read.samples:
+        sentence = (
+            f"{counted(len(copied), 'round')} ({cut_list(map(str, sorted(copied)))}) of {len(facts.rows)} have the same answer as the round "
+            "before in every question: the rows may be copies, such as a last row with the final answer or rows that were written twice"
+        )
+        yield sentence, {}
 
 
 def _unread_golds(read: _Read) -> Iterator[_Doubt]:
@@ -404,6 +419,7 @@ ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[_Read], Iterato
     "falling-scores": ("stop", _falling_scores),
     "never-right": ("stop", _never_right),
     "options": ("stop", _options),
+    "copied-rounds": ("caution", _copied_rounds),
     "drafts": ("caution", _drafts),
     "missing-values": ("caution", _missing_values),
     "other-systems": ("caution", _other_systems),

@@ -69,6 +69,7 @@ class Facts:
         equalling_last: Of these, those in which it equals the last answer.
         several_values: Some values of such a column, to see whether it has several.
         agreeing: Rounds in which a metric is 1 if and only if the answer is that of such a column, by column and metric.
+        changes: Trajectories with an answer in a round and in the one before, by round, and whether the two differ.
         ends: Trajectories of several rounds with a metric in the first and in the last, and its sums there, by its name.
         known: Rounds in which a metric is known, by its name.
         spans: The lowest and highest value of a metric, by its name.
@@ -102,6 +103,7 @@ class Facts:
     equalling_last: Counter[str] = field(default_factory=Counter)
     several_values: dict[str, set[str]] = field(default_factory=dict)
     agreeing: Counter[tuple[str, str]] = field(default_factory=Counter)
+    changes: Counter[tuple[int, bool]] = field(default_factory=Counter)
     ends: dict[str, tuple[int, float, float]] = field(default_factory=dict)
     known: Counter[str] = field(default_factory=Counter)
     spans: dict[str, tuple[float, float]] = field(default_factory=dict)
@@ -163,6 +165,8 @@ class Reading:
                 if answers[i] is not None:
                     seen[keys[i]] = None
                 distinct[i] = len(seen)
+                if i > start and answers[i] is not None and answers[i - 1] is not None:
+                    facts.changes[int(rounds[i]), answers[i] != answers[i - 1]] += 1
             said = slice(start, end)
             self._count(answers[said], own or (), len(seen))
             if scores is not None and end - start == len(seen) >= _REPEATING:

@@ -108,6 +108,15 @@ def test_scores_that_fall_far_stop_the_import(error, tmp_path):
     assert imported(source, expected=["falling-scores"]).by_round[0].scores == {"score": 1.0}
 
 
+def test_a_round_that_copies_the_one_before_everywhere_is_noted(tmp_path):
+    source = log(tmp_path / "log.jsonl", n=100, answer=lambda q, r: CITIES[(q + (r < 2 and q % 2)) % 5])
+    (alarm,) = imported(source).alarms
+    assert (alarm.name, alarm.level) == ("copied-rounds", "caution")
+    assert "1 round (3) of 3" in alarm.sentence
+    kept = log(tmp_path / "kept.jsonl", n=101, answer=lambda q, r: CITIES[(q + (r < 2 and q % 2) + (q == r == 3)) % 5])
+    assert cautions(kept) == []
+
+
 WORDINGS = (
     "I would say {}, or so.",
     "In {}, as far as I know.",

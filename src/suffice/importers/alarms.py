@@ -7,6 +7,7 @@ recording, and repeated before any verdict, unless it is expected.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -15,7 +16,7 @@ from suffice.common.files import quoted
 from suffice.common.tables import CAUTION, counted, cut_list
 from suffice.errors import DataError, UnsettledError, did_you_mean
 from suffice.importers.answer_or_gold import FEW, answer_readings
-from suffice.importers.names import MOST_SPEAKERS, plain_name
+from suffice.importers.names import MOST_SPEAKERS, last_name
 from suffice.importers.reading import SEVERAL, Facts
 from suffice.importers.shapes import ROUNDS
 from suffice.policy.normalizers import MATCH
@@ -41,6 +42,7 @@ _OWN_TEXTS = frozenset({"literal", "math", "exact"})
 """Normalizers for answers that may be long and still be compared."""
 
 _SHOWN = 5
+_SAMPLE_NUMBER = re.compile("(?:sample|generation|completion|candidate)(?:_(?:id|idx|index|no|nr|num|number))?")
 _SAMPLES = frozenset({"samples", "generations", "completions", "candidates"})
 """Names of lists whose items are independent samples as often as rounds."""
 
@@ -381,16 +383,19 @@ def _in_tables(check: Callable[[_Read], Iterator[_Doubt]], *, tables: bool) -> C
 
 
 def _sample_list(read: _Read) -> Iterator[_Doubt]:
-    """The rounds are the items of a list whose name says that they are independent samples."""
-    lead = read.columns.get("round", "").removeprefix("order in ").strip("'")
-    is_said = read.samples or ROUNDS in (read.options.get("columns") or {})
-    if plain_name(lead).rpartition(".")[2] in _SAMPLES and not is_said and read.facts.several:
-        sentence = f"the items of {lead!r} may be rounds that follow one another, or independent samples that vote"
+    """The rounds are the items of a list, or are counted by a column, whose name says that they are independent samples."""
+    column = read.columns.get("round", "")
+    lead = column.removeprefix("order in ").strip("'")
+    ours = ROUNDS if last_name(lead) in _SAMPLES else "round"
+    is_called = ours == ROUNDS or _SAMPLE_NUMBER.fullmatch(last_name(lead))
+    is_said = read.samples or not {ROUNDS, "round"}.isdisjoint(read.options.get("columns") or {})
+    if is_called and not is_said and read.facts.several:
+        what = "the items of" if ours == ROUNDS else "the rows that are counted by"
         yield (
-            sentence,
+            f"{what} {lead!r} may be rounds that follow one another, or independent samples that vote",
             {
                 "--samples": ({"samples": True}, "they are independent samples"),
-                f"--column {quoted(f'{ROUNDS}={lead}')}": ({"columns": {ROUNDS: lead}}, "each follows the one before"),
+                f"--column {quoted(f'{ours}={lead}')}": ({"columns": {ours: lead}}, "each follows the one before"),
             },
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from suffice.importers.answer_or_gold import is_model_text
+from suffice.importers.literals import load_record
 from suffice.importers.names import SPEAKERS, plain_name
 from suffice.importers.preview import Preview, preview_of
 from suffice.importers.summary import RoundMeans
@@ -288,13 +290,14 @@ class Reading:
             if column_kind(item.name, item) not in ("label", "signal") or not item.name:
                 continue
             values = table.column(item.name).to_pylist()
-            own = self._keys([None if value is None else value_text(value) for value in values])
+            texts = [None if value is None else value_text(value) for value in values]
             if len(several := facts.several_values.setdefault(item.name, set())) < SEVERAL:
-                several.update({*map(str, own)} - {"None"})
+                several.update({*map(str, texts)} - {"None"})
             for start, end in spans:
-                if own[start] is None or len({*map(str, values[start:end])}) > 1:
+                if texts[start] is None or len({*texts[start:end]}) > 1:
                     continue
-                equal = np.array([key == own[start] for key in keys[start:end]])
+                own = {*self._keys(_items_of(texts[start]))} - {None}
+                equal = np.array([key in own for key in keys[start:end]])
                 facts.equalling[item.name] += bool(equal.any())
                 facts.equalling_last[item.name] += bool(equal[-1])
                 for metric, marks in metrics.items():
@@ -333,6 +336,14 @@ class Reading:
 
 def _texts(table: pa.Table, name: str) -> list[Any]:
     return table.column(name).to_pylist() if name in table.column_names else [None] * len(table)
+
+
+def _items_of(text: str) -> list[str | None]:
+    """Return the items of a list that was written as a text, such as a table's cell; else the text alone."""
+    if text.startswith("[") and text.endswith("]"):
+        with suppress(ValueError):
+            return [value_text(item) for item in load_record(text)]
+    return [text]
 
 
 def _texts_beside(table: pa.Table) -> Iterator[str]:

@@ -92,6 +92,11 @@ def test_a_column_that_equals_many_answers_may_be_the_gold_answer(tmp_path):
         assert imported(source, **options).by_round[2].scored == 0
 
 
+def test_lists_in_cells_may_be_gold_answers(tmp_path):
+    several = lambda q, r: f"['{CITIES[(q + (q % 3 == 0)) % 5]}', 'the capital {q}']"  # noqa: E731
+    assert "--column golds=truths" in stopped(log(tmp_path / "log.jsonl", gold=None, truths=several)).choices
+
+
 def test_what_the_loop_returned_is_not_taken_for_a_gold_answer(tmp_path):
     last = lambda q, r: CITIES[q % 5]  # noqa: E731
     assert cautions(log(tmp_path / "log.jsonl", gold=None, returned=last)) == []

@@ -55,7 +55,17 @@ def test_texts_that_nobody_calls_answers_are_asked_about(tmp_path):
     assert not any("follow one another" in note or "with --samples" in note for note in samples.notes)
 
 
-@pytest.mark.parametrize("name", ["trial", "sample_id"])
+def test_a_column_of_samples_is_asked_about(tmp_path):
+    rows = [{"id": q, "sample_idx": r, "answer": CITIES[(q + r) % 4], "gold": "Oslo"} for q in range(9) for r in (1, 2)]
+    path = written(tmp_path / "log.jsonl", rows)
+    with pytest.raises(UnsettledError, match="'sample_idx'") as error:
+        import_recording(path, out=tmp_path / "log.parquet")
+    assert [*error.value.choices][:2] == ["--samples", "--column round=sample_idx"]
+    assert import_recording(path, out=tmp_path / "log.parquet", samples=True).rounds == 2
+    assert import_recording(path, out=tmp_path / "log.parquet", columns={"round": "sample_idx"}).rounds == 2
+
+
+@pytest.mark.parametrize("name", ["trial"])
 def test_a_column_of_trials_may_count_samples(name, tmp_path):
     rows = [{"id": q, name: r, "answer": CITIES[(q + r) % 4], "gold": "Oslo"} for q in range(9) for r in (1, 2)]
     path = written(tmp_path / "log.jsonl", rows)

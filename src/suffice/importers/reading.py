@@ -294,9 +294,10 @@ class Reading:
             if len(several := facts.several_values.setdefault(item.name, set())) < SEVERAL:
                 several.update({*map(str, texts)} - {"None"})
             for start, end in spans:
-                if texts[start] is None or len({*texts[start:end]}) > 1:
+                text = texts[start]
+                if text is None or len({*texts[start:end]}) > 1:
                     continue
-                own = {*self._keys(_items_of(texts[start]))} - {None}
+                own = {*self._keys(_items_of(text))} - {None}
                 equal = np.array([key in own for key in keys[start:end]])
                 facts.equalling[item.name] += bool(equal.any())
                 facts.equalling_last[item.name] += bool(equal[-1])

@@ -127,7 +127,8 @@ def _exported(tree: ast.Module) -> list[str]:
     for name, value in _constants(tree):
         if name == "__all__":
             return [str(item) for item in value]
-    return []
+    imported = [alias for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names]
+    return [alias.name for alias in imported if alias.asname == alias.name]  # see `suffice.common.lazy`
 
 
 def _constants(tree: ast.Module) -> Iterator[tuple[str, Any]]:

@@ -308,6 +308,4 @@ def _next_step(summary: ImportSummary) -> str:
         return ""
     if summary.clusters >= ENOUGH:
         return f"suffice decide {quoted(summary.path)}{where_words(summary.loops[:1])}"
-    return options.replay_step(
-        summary.path, read_recording(summary.path), " --baseline full" if summary.samples else ""
-    )
+    return options.replay_step(summary.path, read_recording(summary.path))

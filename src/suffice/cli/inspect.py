@@ -104,9 +104,10 @@ def doctor(
     approvals = approvals_here()
     data = {**report.to_dict(), "rules": verdicts, "approved": [asdict(one) for one in approvals]}
     given = command_line(context, "repeats", "workers", "details", "as_json").removeprefix("suffice doctor")
-    without = "" if set(LOGPROB_NEEDS) <= set(report.capabilities) else " --set logprobs=false"
-    then = f"suffice record hotpotqa_tune -o tune.parquet{given}{without}" if report.reachable else ""
-    output.show(data, _endpoint_screen(report, verdicts, approvals, then))
+    then = f"suffice record hotpotqa_tune -o tune.parquet{given}"
+    if not set(LOGPROB_NEEDS) <= set(report.capabilities):
+        then = f"suffice record hotpotqa_tune -o tune.parquet{given} --set logprobs=false"
+    output.show(data, _endpoint_screen(report, verdicts, approvals, then if report.reachable else ""))
     if not report.reachable:
         raise typer.Exit(1)
 

@@ -115,9 +115,10 @@ def metric_words(*metrics: str | None) -> str:
     return "".join(f" --metric {quoted(metric)}" for metric in metrics if metric is not None)
 
 
-def replay_step(path: str | Path, recording: Recording, more: str = "") -> str:
-    """Return the printed command that replays a recording, with the metric that it needs as an option."""
-    return f"suffice replay {quoted(path)}{more}{metric_words(needed_metric(recording))}"
+def replay_step(path: str | Path, recording: Recording, baseline: str = "") -> str:
+    """Return the printed command that replays a recording, with the options that it needs."""
+    named = f" --baseline {baseline or 'full'}" if baseline or recording.independent else ""
+    return f"suffice replay {quoted(path)}{named}{metric_words(needed_metric(recording))}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -429,8 +430,7 @@ def load_policy(path: str | Path) -> Policy:
     """Return the policy of a file that the command line names."""
     if not Path(path).exists():
         raise NotFoundError(
-            f"the policy file {str(path)!r} does not exist: suffice deploy DECISION writes one, and so do suffice calibrate and "
-            "suffice search --policy FILE"
+            f"the policy file {str(path)!r} does not exist: `suffice deploy`, `suffice calibrate` and `suffice search --policy FILE` write one"
         )
     return Policy.load(path)
 

@@ -57,6 +57,6 @@ def order_command(
         "n_tune": panel.n_tune,
         "order": [{"model": item.name, "score": item.score, "price": item.price} for item in panel.members],
     }
-    then = options.replay_step(out, panel.recording, " --baseline best_single")
+    then = options.replay_step(out, panel.recording, "best_single")
     screen = Screen(sentences=[sentence], tables=panel.tables(), then=then)
     output.show(outcome, screen)

@@ -50,6 +50,11 @@ class _Tried:
         str | None, typer.Option("--target", help="The outcome that calibrators predict; default: em.")
     ] = None
 
+    def compared(self) -> tuple[str, ...]:
+        """Return the label whose values the space compares: the prompt, if it has rules for several prompts."""
+        space = read_space(self.space) if self.space.endswith(".toml") else PRESETS.get(self.space)
+        return ("prompt_id",) if space is not None and any(block.prompt for block in space.blocks) else ()
+
     def given(self) -> dict[str, Any]:
         """Return what was given, as arguments of the search."""
         return {
@@ -106,7 +111,7 @@ def search_command(
     jobs = context.with_resource(cluster.parts(jobs))  # open while printing: intervals read the parts again
     with progress_bar("parts", quiet=output.as_json) as progress:
         result = search(
-            one_loop(path, where) if jobs else whole_loop(path, where),
+            (one_loop if jobs else whole_loop)(path, where, apart=tried.compared()),
             **tried.given(),
             **(tune.given_paths() if jobs else tune.given()),
             metric=metric,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -147,19 +147,22 @@ def _shares_questions(recording: RecordedColumns, values: list[list[str | None]]
     return 2 * sum(len(names) > 1 for names in files.values()) >= len(files)
 
 
-def refuse_several_loops(recording: RecordedColumns, tune: RecordedColumns | None = None) -> None:
+def refuse_several_loops(
+    recording: RecordedColumns, tune: RecordedColumns | None = None, *, apart: Collection[str] = ()
+) -> None:
     """Raise if a recording mixes loops of several models, prompts or systems, which need separate verdicts.
 
     Args:
         recording: The questions of the verdict.
         tune: Tune questions, which must come from the same loop.
+        apart: Labels whose values are judged apart, such as prompts that a search compares.
 
     Raises:
         UnsettledError: There are several loops.
         ConfigMismatchError: The tune questions come from another loop.
     """
     for part, what in ((recording, "the recording holds"), (tune, "the tune questions hold")):
-        several = {} if part is None else loops_by_label(part)
+        several = {} if part is None else {n: found for n, found in loops_by_label(part).items() if n not in apart}
         if several:
             raise _several_loops_error(what, several)
     if tune is None:

@@ -22,6 +22,7 @@ from suffice.recordings.schema import META_KEY, build_table
 from tests.suffice.importers.test_importers import IRCOT, REFLEXION, tasr_file, tasr_row
 from tests.support.cli_tools import cli, dataset, question, reply
 from tests.support.endpoint import Endpoint
+from tests.support.shared import recording_of
 
 ALL = dict(commands())
 ESCAPE = re.compile(r"\x1b")
@@ -568,6 +569,8 @@ def test_too_little_memory_is_a_sentence(tmp_path, monkeypatch):
     def too_large(path, **how):
         raise MemoryError(path)
 
+    recording = recording_of([["a", "b"], ["b", "a"]])
+    write_recording(tmp_path / "r.parquet", recording.table, recording.metadata)
     monkeypatch.setattr("suffice.cli.offline.opened", too_large)
     told = cli("replay", tmp_path / "r.parquet", "--rule", "answer_stable")
     assert told.code == 1

@@ -227,7 +227,7 @@ def test_a_loop_that_the_gold_answer_stopped_is_noted(tmp_path):
     assert "stopped-when-right" not in cautions(write(wrong_go_on=False))
 
 
-def test_a_score_that_agrees_with_a_text_makes_it_no_unread_gold_answer(tmp_path):
+def test_a_text_that_a_score_agrees_with_is_no_unread_gold(tmp_path):
     scored = {
         "gold": None,
         "solution": lambda q, r: CITIES[(q + (q % 3 == 0)) % 5],

@@ -71,14 +71,14 @@ def test_the_next_command_is_one_that_takes_samples(tmp_path, monkeypatch):
     answers = [["1", "1", "1", "2"]] * 25
     source = file_of(tmp_path / "s.jsonl", answers, ["1"] * 25)
     told = cli("import", source, "--samples", "-o", "s.parquet", "-y")
-    assert "next: suffice replay s.parquet --baseline full" in told.out
+    assert "next: suffice decide s.parquet" in told.out
     replayed = cli("replay", "s.parquet", "--baseline", "full", "--set=orders=3")
     assert replayed.code == 0
     assert "lead(3)" in replayed.out
     assert "next: suffice certify s.parquet" in replayed.out
     again = cli("import", source, "-o", "s.parquet", "-y")  # the mapping beside it says that they are samples
     assert "independent samples" in again.out
-    assert "next: suffice replay" in again.out
+    assert "next: suffice decide" in again.out
     (tmp_path / "rules.txt").write_text("settled(4)\n", "utf-8")
     assert cli("certify", "s.parquet", "--rules", "rules.txt", "--max-loss", 0.2, "--set=orders=3").code == 0
     refused = cli("replay", "s.parquet", "--set=orders=0")

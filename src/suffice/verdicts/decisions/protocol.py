@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from suffice.common.tables import counted
-from suffice.errors import ConfigMismatchError, DataError
+from suffice.errors import ConfigMismatchError, DataError, UnsettledError
 from suffice.evaluation.replay import check_policy, dividing_names, seen_from, seen_in, selected_on
 from suffice.evaluation.replay.orders import n_orders
 from suffice.evaluation.replay.outcomes import (
@@ -139,8 +139,11 @@ def decide(
 
 
 def _refuse_other_than_one_loop(recording: Recording, tune: Recording | None) -> None:
-    _refuse_single_rounds(recording)  # first, since a filter would not help
-    refuse_several_loops(recording, tune)
+    try:
+        refuse_several_loops(recording, tune)
+    except UnsettledError:
+        _refuse_single_rounds(recording)  # a filter would not help
+        raise
 
 
 def _refuse_single_rounds(recording: Recording) -> None:

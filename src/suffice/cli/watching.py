@@ -287,8 +287,10 @@ def _next_command(result: WatchResult, again: str, policy_path: Path, policy: Po
     if result.status == "re-certify":
         bound = 0.02 if result.question.bound is None else result.question.bound
         return f"suffice certify {audited} --policy {quoted(policy_path)} --max-loss {bound:g}{options.metric_words(metric)} -o certified.json"
-    target = "" if metric is None else f" --target {quoted(metric)}"
-    return f"suffice calibrate {audited} --rule {quoted(str(policy.rule))}{target} -o recalibrated.json"
+    rule = quoted(str(policy.rule))
+    if metric is None:
+        return f"suffice calibrate {audited} --rule {rule} -o recalibrated.json"
+    return f"suffice calibrate {audited} --rule {rule} --target {quoted(metric)} -o recalibrated.json"
 
 
 def _duration_in_seconds(text: str) -> float:

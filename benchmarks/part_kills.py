@@ -30,6 +30,8 @@ ROOT = Path(__file__).resolve().parent.parent
 POLICY = Policy(rule="answer_stable", max_rounds=4)
 AUDIT = Audit(rate=0.3, seed="a secret text")
 PART_QUESTIONS = 5
+PAUSE_S = 0.02
+"""Between two questions of a logger, whose loop waits for its model."""
 _DEADLINE_S = 600.0
 
 
@@ -49,6 +51,7 @@ def log_questions(folder: Path, committed: Path, name: str) -> None:
                     file.write(json.dumps(line).encode() + b"\n")
             if numbers.random() < 0.1:
                 recorder.save()
+            time.sleep(PAUSE_S)
 
 
 def compact_for_ever(folder: Path, ready: Path) -> None:

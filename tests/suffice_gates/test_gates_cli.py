@@ -66,14 +66,14 @@ def test_the_demo_prints_the_committed_figures_offline_and_without_torch(tmp_pat
 
 @pytest.mark.whole
 def test_the_demo_prints_one_screen_and_with_details_every_table(tmp_path, monkeypatch):
-    few = {name: load_answered(name)[:40] for name in ("hotpotqa_llama31_tune", "2wiki_llama31_tune")}
-    few["hotpotqa_llama31_eval"] = load_answered("hotpotqa_llama31_eval")[:40]
+    few = {name: load_answered(name)[:24] for name in ("hotpotqa_llama31_tune", "2wiki_llama31_tune")}
+    few["hotpotqa_llama31_eval"] = load_answered("hotpotqa_llama31_eval")[:24]
     monkeypatch.setattr("suffice_papers.cbdr.demo.load_answered", few.__getitem__)
     out = tmp_path / "out"
     screen = cli("demo", "gate", "--out", out)
     assert (screen.code, screen.err) == (0, "")
     lines = screen.out.splitlines()
-    summary, _ = screen.out.split("\nGates on HotpotQA, 40 eval questions\n")
+    summary, _ = screen.out.split("\nGates on HotpotQA, 24 eval questions\n")
     assert summary.startswith("HotpotQA: ")
     assert "2WikiMultiHopQA: " in " ".join(summary.split())
     assert len(lines) <= 45

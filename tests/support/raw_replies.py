@@ -17,7 +17,10 @@ POSITIONS = {
     "json": AnswerPosition("json", "result.city"),
     "boxed": AnswerPosition("boxed"),
 }
-QUESTIONS, ROUNDS = 240, 6
+QUESTIONS, ROUNDS = 80, 6
+
+JUDGED = 240
+"""Questions that are enough to judge a policy."""
 
 
 def answers_of(q: int) -> list[str]:
@@ -39,11 +42,11 @@ def reply(kind: str, answer: str, q: int, r: int) -> str:
     }[kind]
 
 
-def records(kind: str) -> list[dict[str, object]]:
+def records(kind: str, questions: int = QUESTIONS) -> list[dict[str, object]]:
     """Return the rows of the log."""
     return [
         {"id": f"q{q}", "attempt": r, "expected": CITIES[q % 7], "response": reply(kind, answer, q, r)}
-        for q in range(QUESTIONS)
+        for q in range(questions)
         for r, answer in enumerate(answers_of(q), 1)
     ]
 
@@ -59,7 +62,7 @@ class Judged:
 def judged(kind: str, folder: Path) -> Judged:
     """Import the log with the position of its answers, and decide."""
     log = folder / f"{kind}.jsonl"
-    log.write_text("".join(json.dumps(row) + "\n" for row in records(kind)), "utf-8")
+    log.write_text("".join(json.dumps(row) + "\n" for row in records(kind, JUDGED)), "utf-8")
     summary = import_recording(log, out=folder / f"{kind}.parquet", answer_position=POSITIONS[kind])
     recording = read_recording(summary.path)
     policy = decide(recording).policy

@@ -1,9 +1,13 @@
-"""Random trajectories, rules and selectors for laws."""
+"""Random trajectories, rules and selectors for laws.
+
+Strategies are built once: hypothesis takes longer to validate a new one than to draw from it.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 from hypothesis import strategies as st
@@ -52,6 +56,7 @@ RULE_SIGNALS = (*RECORDED, *VOTED, "p_correct", "round", "calls", "tokens")
 THRESHOLDS = (-1.0, 0.0, 0.15, 0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 150.0)
 
 
+@cache
 def rules(
     names: tuple[str, ...] = RULE_SIGNALS, numbers: tuple[float, ...] = THRESHOLDS, *, max_leaves: int = 5
 ) -> st.SearchStrategy:
@@ -69,11 +74,12 @@ def _combined(inner: st.SearchStrategy) -> st.SearchStrategy:
         st.builds(AllOf, several),
         st.builds(AnyOf, several),
         st.builds(FirstOf, several),
-        several.flatmap(lambda members: st.builds(KOf, st.integers(1, len(members)), st.just(members))),
+        st.tuples(st.integers(1, 3), several).map(lambda drawn: KOf(min(drawn[0], len(drawn[1])), drawn[1])),
         st.builds(Patience, inner, st.integers(1, 4)),
     )
 
 
+@cache
 def selectors() -> st.SearchStrategy:
     return st.sampled_from([*SELECTORS.values(), parse_selector("max_answer_margin")])
 
@@ -120,16 +126,20 @@ def recorded(
     return Recorded(trajectories, record(trajectories))
 
 
+@cache
 def _rounds(r: int, complete: bool) -> st.SearchStrategy[Round]:
     answers = [answer for answer in ANSWERS if answer] if complete else ANSWERS
     signals = st.fixed_dictionaries({name: st.sampled_from(values) for name, values in MEASURED.items()})
     tokens = st.sampled_from([0.0, 10.0, 100.0])
-    generator = st.builds(Cost, calls=st.just(1.0), uncached_tokens=tokens, output_tokens=tokens, seconds=st.just(0.5))
-    judge = st.builds(Cost, calls=st.just(1.0), uncached_tokens=st.just(50.0), output_tokens=st.just(1.0))
-    costs = st.fixed_dictionaries(
-        {"generator": generator, "judge:entailment": judge, "judge:own_judge": judge, "retrieval": st.just(Cost())}
-    )
-    return st.builds(Round, index=st.just(r), answer=st.sampled_from(answers), signals=signals, costs=costs)
+    judge = Cost(calls=1.0, uncached_tokens=50.0, output_tokens=1.0)
+
+    def built(drawn: tuple) -> Round:
+        answer, values, read, written = drawn
+        generator = Cost(calls=1.0, uncached_tokens=read, output_tokens=written, seconds=0.5)
+        costs = {"generator": generator, "judge:entailment": judge, "judge:own_judge": judge, "retrieval": Cost()}
+        return Round(index=r, answer=answer, signals=values, costs=costs)
+
+    return st.tuples(st.sampled_from(answers), signals, tokens, tokens).map(built)
 
 
 def record(

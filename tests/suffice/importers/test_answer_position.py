@@ -267,7 +267,7 @@ def test_only_the_first_questions_of_a_large_log_are_looked_at(monkeypatch):
     monkeypatch.setattr(readers, "refuse_whole_replies", lambda parts, options: seen.extend(parts))
     seen: list = []
     monkeypatch.setattr(table_parts, "LARGE", 0)
-    monkeypatch.setattr(table_parts, "PART", 120)
+    monkeypatch.setattr(table_parts, "PART", 40)
     read(expected=["never-right"])
     assert len(seen) > 5
     from suffice.importers import reply_answers

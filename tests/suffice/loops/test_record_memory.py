@@ -16,7 +16,7 @@ from tests.suffice.loops.test_record import scripted
 
 pytestmark = pytest.mark.whole
 
-TEXT, ROUNDS = 4_000, 10
+TEXT, ROUNDS = 2_000, 10
 """Characters of each reply, and replies to each question."""
 
 FEW, MANY = 450, 1_000

@@ -44,11 +44,11 @@ SETTINGS = CbdrSettings(
 
 @pytest.fixture(scope="module")
 def files(tiny_model, tmp_path_factory):
-    """Half of the questions of each split, drawn once."""
+    """A third of the questions of each split, drawn once."""
     folder, rng = tmp_path_factory.mktemp("questions"), np.random.default_rng(0)
     for name in ("tune.jsonl", "eval.jsonl"):
         lines = (tiny_model / name).read_text("utf-8").splitlines(keepends=True)
-        kept = sorted(rng.permutation(len(lines))[: len(lines) // 2])
+        kept = sorted(rng.permutation(len(lines))[: len(lines) // 3])
         (folder / name).write_text("".join(lines[i] for i in kept), "utf-8")
     return [folder / "tune.jsonl", folder / "eval.jsonl"]
 

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from suffice.common.results import jsonable
 from suffice.errors import DataError
 from suffice.evaluation.statistics.bootstrap import Weights, quantiles, resampled_means
 from suffice.evaluation.statistics.folds import hash_order
 from suffice.evaluation.statistics.hypotheses import cohens_d_z
-from suffice.evaluation.statistics.paired import FEW_NONZERO, few_warning, json_ready
-from suffice.evaluation.statistics.pvalues import betting_p_value
+from suffice.evaluation.statistics.paired import FEW_NONZERO, few_warning
+from suffice.evaluation.statistics.pvalues import p_of_stakes, stakes_on
 from suffice.evaluation.statistics.units import Clusters, Units, check_level, paired_rows, standard_errors
 from suffice.policy.rounds import Floats
 
@@ -77,7 +78,8 @@ class MarginTest:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values; NaN and infinity become None."""
-        return json_ready(asdict(self))
+        result: dict[str, Any] = jsonable(asdict(self))
+        return result
 
 
 def non_inferiority(
@@ -185,12 +187,15 @@ class _Betting:
     """The exact test: betting on the mean loss of each unit, in an order that does not depend on the losses.
 
     Attributes:
-        losses: Mean losses of the units, in [-1, 1]; None if a difference lies outside, so that nothing can be shown.
+        losses: Mean losses of the units and, below, mean gains, both rescaled to [0, 1], shape ``(2, n_units)``; empty
+            if a difference lies outside [-1, 1], so that nothing can be shown.
+        stakes: The stakes on each of them, see `stakes_on`.
         level: One-sided confidence.
         shown_above: The smallest margins of non-inferiority and equivalence; +inf if there is none.
     """
 
-    losses: Floats | None
+    losses: Floats
+    stakes: Floats
     level: float
     shown_above: tuple[float, float] = (math.inf, math.inf)
 
@@ -204,25 +209,30 @@ class _Betting:
         """Build the test for differences of shape ``(n_rows,)``, which bets on the units in this order."""
         losses = -units.sums(row) / units.sizes
         if np.abs(losses).max() > 1:
-            return cls(losses=None, level=level)
-        betting = cls(losses=losses[order], level=level)
-        return replace(betting, shown_above=(betting._smallest(both=False), betting._smallest(both=True)))
+            return cls(losses=np.empty(0), stakes=np.empty(0), level=level)
+        sides = (np.stack([losses[order], -losses[order]]) + 1) / 2
+        betting = cls(losses=sides, stakes=stakes_on(sides, round(1 - level, 12)), level=level)
+        loss, gain = betting._smallest(0), betting._smallest(1)
+        return replace(betting, shown_above=(loss, max(loss, gain)))
 
     def p(self, margin: float, *, both: bool) -> float:
         """Return the p-value at a margin; NaN if it is undefined there."""
-        if self.losses is None or not 0 <= margin < 1:
+        if not self.losses.size or not 0 <= margin < 1:
             return math.nan
-        sides = np.stack([self.losses, -self.losses]) if both else self.losses[None]
-        return float(betting_p_value((sides + 1) / 2, (margin + 1) / 2, level=self.delta).max())
+        return max(self._p(side, margin) for side in range(2 if both else 1))
 
-    def _smallest(self, *, both: bool) -> float:
-        """Return the smallest margin that is shown, by bisection: the wealth grows with the margin."""
+    def _p(self, side: int, margin: float) -> float:
+        """Return the p-value of one side: 0 for the losses, 1 for the gains."""
+        return float(p_of_stakes(self.losses[side], self.stakes[side], (margin + 1) / 2))
+
+    def _smallest(self, side: int) -> float:
+        """Return the smallest margin that is shown on one side, by bisection: the wealth grows with the margin."""
         low, high = 0.0, 1.0
-        if self.p(low, both=both) <= self.delta:
+        if self._p(side, low) <= self.delta:
             return 0.0
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
-            low, high = (low, middle) if self.p(middle, both=both) <= self.delta else (middle, high)
+            low, high = (low, middle) if self._p(side, middle) <= self.delta else (middle, high)
         return high if high < 1 else math.inf
 
 

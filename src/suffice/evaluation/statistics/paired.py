@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
+from suffice.common.results import jsonable
 from suffice.evaluation.statistics.bootstrap import Weights
 from suffice.evaluation.statistics.hypotheses import sign_flip_test
 from suffice.evaluation.statistics.intervals import DEFAULT_INTERVAL, paired_bootstrap
@@ -79,14 +78,8 @@ class PairedResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values; NaN and infinities become None."""
-        return json_ready(asdict(self))
-
-
-def json_ready(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return flat values with None for NaN and infinities."""
-    return {
-        name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in values.items()
-    }
+        result: dict[str, Any] = jsonable(asdict(self))
+        return result
 
 
 def paired_results(

@@ -91,15 +91,26 @@ def betting_p_value(losses: npt.ArrayLike, epsilon: float, *, level: float = 0.0
     n = losses.shape[-1]
     if n == 0:
         raise DataError("no losses: a certificate needs questions")
+    return p_of_stakes(losses, stakes_on(losses, level), epsilon)
+
+
+def stakes_on(losses: Floats, level: float) -> Floats:
+    """Return the stakes of `betting_p_value` before their cap, which alone depends on epsilon; same shape as the losses."""
+    n = losses.shape[-1]
     count = np.arange(1, n + 1) + 1
     # Running mean and variance, shrunk towards 1/2 and 1/4 as if one such loss had come before.  The stake on loss i may
     # only read losses before it, so the variances are shifted by one place.
     means = (0.5 + np.cumsum(losses, axis=-1)) / count
     variances = np.full(losses.shape, 0.25)
     variances[..., 1:] = ((0.25 + np.cumsum((losses - means) ** 2, axis=-1)) / count)[..., :-1]
-    stakes = np.minimum(np.sqrt(2 * np.log(1 / level) / (n * variances)), _LARGEST_BET / (1 - epsilon))
+    return np.asarray(np.sqrt(2 * np.log(1 / level) / (n * variances)), dtype=np.float64)
+
+
+def p_of_stakes(losses: Floats, stakes: Floats, epsilon: float) -> Floats:
+    """Return `betting_p_value` of checked losses for the stakes of `stakes_on`."""
+    capped = np.minimum(stakes, _LARGEST_BET / (1 - epsilon))
     # In logarithms, because a product of thousands of factors would underflow.
-    capital = np.cumsum(np.log1p(-stakes * (losses - epsilon)), axis=-1).max(axis=-1)
+    capital = np.cumsum(np.log1p(-capped * (losses - epsilon)), axis=-1).max(axis=-1)
     return np.asarray(np.exp(-np.maximum(capital, 0.0)), dtype=np.float64)
 
 

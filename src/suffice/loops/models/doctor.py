@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+from suffice.common.results import jsonable
 from suffice.common.tables import counted
 from suffice.errors import AuthenticationFailedError, DataError, LogprobsUnavailableError, ModelError
 from suffice.loops.models._wire import Completion, is_processed
@@ -106,10 +107,8 @@ class EndpointReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON-ready values; NaN becomes None."""
-        return {
-            name: None if isinstance(value, float) and math.isnan(value) else value
-            for name, value in asdict(self).items()
-        }
+        result: dict[str, Any] = jsonable(asdict(self))
+        return result
 
 
 def probe(model: ChatModel, *, repeats: int = 20, workers: int = 4) -> EndpointReport:

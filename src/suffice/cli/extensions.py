@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from importlib import import_module
-from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from suffice.common.provided import load_entry
+from suffice.common.provided import installed, load_entry
 from suffice.errors import DataError
 
 EXTENSIONS = "suffice.extensions"
@@ -21,7 +20,7 @@ _IN_FILE = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_]\w*)")
 
 def load_extensions(names: Iterable[str]) -> None:
     """Import the modules that register signals, rules, metrics and so on: installed ones, and those named here."""
-    for entry in entry_points(group=EXTENSIONS):
+    for entry in installed(EXTENSIONS):
         load_entry((entry,), f"the extension {entry.name!r}")
     for name in names:
         import_named(name)

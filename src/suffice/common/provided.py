@@ -6,9 +6,11 @@ an option needs it.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
-from functools import cache
-from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
+from functools import cache, lru_cache
+from importlib.metadata import Distribution, EntryPoint, EntryPoints, PackageNotFoundError, entry_points, version
+from pathlib import Path
 from typing import Any
 
 from suffice._version import __version__
@@ -21,10 +23,25 @@ DISTRIBUTIONS = ("suffice-gates", "suffice-papers", "suffice-reader", "suffice-r
 """Names, as pip knows them, of the packages beside the main one."""
 
 
+def installed(group: str) -> EntryPoints:
+    """Return the entry points of a group that are installed now.
+
+    The metadata of all packages is read again only where a folder of `sys.path` has changed: it takes 30 ms.
+    """
+    folders = tuple((folder, Path(folder).stat().st_mtime_ns) for folder in sys.path if Path(folder).exists())
+    found: EntryPoints = _read(folders).select(group=group)
+    return found
+
+
+@lru_cache(maxsize=1)
+def _read(folders: tuple[tuple[str, int], ...]) -> Any:  # noqa: ARG001 - what the answer depends on
+    return entry_points()
+
+
 def by_name(group: str) -> dict[str, tuple[EntryPoint, ...]]:
     """Return the entry points of a group by name; a name has several if several packages define it."""
     found: dict[str, tuple[EntryPoint, ...]] = {}
-    for entry in sorted(entry_points(group=group), key=lambda entry: entry.name):
+    for entry in sorted(installed(group), key=lambda entry: entry.name):
         found[entry.name] = (*found.get(entry.name, ()), entry)
     return found
 
@@ -46,9 +63,9 @@ def load_entry(entries: Iterable[EntryPoint], what: str, instead: str = "") -> A
         packages = ", ".join(sorted(package_of(entry) for entry in (first, *others)))
         raise DataError(f"{what} is in several installed packages ({packages}): uninstall all but one{instead}")
     package = package_of(first)
-    if first.dist is not None and package in DISTRIBUTIONS and first.dist.version != _own_version():
+    if first.dist is not None and package in DISTRIBUTIONS and _about(first.dist)[1] != _own_version():
         raise DataError(
-            f"{what} is in {package} {first.dist.version}, and suffice is {_own_version()}: they must have the same version; from a "
+            f"{what} is in {package} {_about(first.dist)[1]}, and suffice is {_own_version()}: they must have the same version; from a "
             f"checkout, run  pip install . ./packages/{package}"
         )
     try:
@@ -63,7 +80,13 @@ def load_entry(entries: Iterable[EntryPoint], what: str, instead: str = "") -> A
 
 def package_of(entry: EntryPoint) -> str:
     """Return the name of the distribution that an entry point comes from, as pip shows it."""
-    return "an installed package" if entry.dist is None else entry.dist.name.lower().replace("_", "-")
+    return "an installed package" if entry.dist is None else _about(entry.dist)[0]
+
+
+@lru_cache(maxsize=256)
+def _about(package: Distribution) -> tuple[str, str]:
+    """Return a distribution's name, as pip shows it, and its version; each is parsed from a file."""
+    return package.name.lower().replace("_", "-"), package.version
 
 
 @cache

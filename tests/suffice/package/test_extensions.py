@@ -177,7 +177,7 @@ def test_modules_of_installed_packages_are_imported_by_their_entry_points(monkey
     loaded = []
     entry = EntryPoint(name="mine", value="json", group=extensions.EXTENSIONS)
     monkeypatch.setattr(EntryPoint, "load", lambda self: loaded.append(self.value))
-    monkeypatch.setattr(extensions, "entry_points", lambda group: [entry] if group == extensions.EXTENSIONS else [])
+    monkeypatch.setattr(extensions, "installed", lambda group: [entry] if group == extensions.EXTENSIONS else [])
     extensions.load_extensions(())
     assert loaded == ["json"]
 
@@ -190,7 +190,7 @@ def test_a_file_that_an_installed_package_has_imported_is_not_imported_again(tmp
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     entry = EntryPoint(name="mine", value="test_ext_package.rules", group=extensions.EXTENSIONS)
-    monkeypatch.setattr(extensions, "entry_points", lambda group: [entry] if group == extensions.EXTENSIONS else [])
+    monkeypatch.setattr(extensions, "installed", lambda group: [entry] if group == extensions.EXTENSIONS else [])
     extensions.load_extensions([str(path), "test_ext_package.rules"])
     assert parse_rule("test_ext_twice") == parse_rule("round >= 2")
     assert extensions.import_named(str(path)).__name__ == "test_ext_package.rules"

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import entry_points
 from typing import Any
 from urllib.parse import SplitResult, unquote
 
-from suffice.common.provided import load_entry
+from suffice.common.provided import installed, load_entry
 from suffice.errors import DataError
 from suffice_retrieval.stores.store import Store
 
@@ -137,7 +136,7 @@ def store_names() -> tuple[str, ...]:
     >>> store_names()
     ('elasticsearch', 'lancedb', 'opensearch', 'postgres', 'postgresql', 'qdrant')
     """
-    return tuple(sorted(entry_points(group=STORES).names | _REGISTERED.keys()))
+    return tuple(sorted(installed(STORES).names | _REGISTERED.keys()))
 
 
 def store_kind(name: str) -> StoreKind:
@@ -149,7 +148,7 @@ def store_kind(name: str) -> StoreKind:
     """
     if name in _REGISTERED:
         return _REGISTERED[name]
-    entries = entry_points(group=STORES, name=name)
+    entries = installed(STORES).select(name=name)
     if not entries:
         raise KeyError(name)
     kind: StoreKind = load_entry(entries, f"the store {name!r}")

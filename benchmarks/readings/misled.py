@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.readings.cases import CITIES, Draw, Log, shape
+from benchmarks.readings.cases import CITIES, Asked, Draw, Log, Loop, shape
 from benchmarks.readings.plain import loops, nested, plain, rows
 
 
@@ -129,3 +130,36 @@ def ids_under_another_name(draw: Draw) -> Log:
     questions = draw.asked(60)
     make = lambda asked, r: {"sid": asked.number, "step": r, "label": asked.answers[r - 1], "target": asked.gold}  # noqa: E731
     return Log(rows(questions, make), loops(questions))
+
+
+@shape("sweep.jsonl")
+def settings_of_a_sweep(draw: Draw) -> Log:
+    """A row for each number of passages: four loops of one round, and no attempts in an order."""
+    questions = draw.asked(60)
+    return Log(rows(questions, _swept), _one_round_each(questions))
+
+
+@shape("sweep.json")
+def settings_in_a_list(draw: Draw) -> Log:
+    """The same as the items of a list."""
+    questions = draw.asked(60)
+    records = [
+        {"id": asked.number, "gold": asked.gold, "results": [_swept(asked, r) for r in range(1, 5)]}
+        for asked in questions
+    ]
+    for record in records:
+        for item in record["results"]:
+            del item["id"], item["gold"]
+    return Log(records, _one_round_each(questions))
+
+
+def _swept(asked: Asked, r: int) -> dict[str, Any]:
+    return {"id": asked.number, "gold": asked.gold, "top_k": (1, 3, 5, 10)[r - 1], "answer": asked.answers[r - 1]}
+
+
+def _one_round_each(questions: Sequence[Asked]) -> list[Loop]:
+    return [
+        asked.loop(answers=(answer,), scores=(good,))
+        for asked in questions
+        for answer, good in zip(asked.answers, asked.right, strict=True)
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -122,16 +123,13 @@ class TableSource(ABC):
     def _ask_about_order(self) -> None:
         """Ask about columns that may order or divide the rows of a question, if nothing else does."""
         columns, plan = self._options.columns, self.plan
-        is_said = self._options.samples or not {"round", RUN}.isdisjoint({*columns, *plan.columns})
-        if not (is_said or self.shape.how or self._options.file_is) and "question_id" in plan.columns:
-            used = {
-                *plan.columns.values(),
-                *plan.metrics.values(),
-                *plan.labels.values(),
-                *columns,
-                *self._options.where,
-            }
-            ask_about_factors(TableColumns(self.shape.rows), plan.columns["question_id"], used)
+        counts = plan.columns.get("round", "")
+        order = re.fullmatch(r"order in '(.+)'", self.shape.columns.get(counts, ""))
+        is_said = self._options.samples or not {"round", RUN, ROUNDS}.isdisjoint(columns) or (counts and order is None)
+        if not (is_said or self._options.file_is) and "question_id" in plan.columns:
+            others = {*plan.metrics.values(), *plan.labels.values(), *columns, *self._options.where}
+            table = TableColumns(with_ids(self.shape.rows, plan))
+            ask_about_factors(table, self._key, others.union(plan.columns.values()), order[1] if order else "")
 
     @property
     def _declared_run(self) -> str:

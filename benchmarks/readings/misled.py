@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from benchmarks.readings.cases import CITIES, Asked, Draw, Log, Loop, shape
@@ -163,3 +164,24 @@ def _one_round_each(questions: Sequence[Asked]) -> list[Loop]:
         for asked in questions
         for answer, good in zip(asked.answers, asked.right, strict=True)
     ]
+
+
+@shape("log.jsonl")
+def a_loop_that_ran_again(draw: Draw) -> Log:
+    """The same questions a second time in the same file, and nothing counts rounds or runs."""
+    questions = draw.asked(60)
+    again = [asked.loop(answers=asked.answers[1:], scores=asked.right[1:]) for asked in questions]
+    records = [*rows(questions, _uncounted), *rows([replace(a, answers=a.answers[1:]) for a in questions], _uncounted)]
+    return Log(records, [*loops(questions), *again])
+
+
+@shape("log.jsonl")
+def two_sets_in_one_log(draw: Draw) -> Log:
+    """Lists of two data sets under the same ids."""
+    sets = draw.asked(40), [replace(asked, number=asked.number + 40) for asked in draw.asked(40, 4, "whole")]
+    records = nested([replace(asked, question=f"{asked.question} ({asked.number})") for own in sets for asked in own])
+    return Log([{**record, "id": record["id"] % 40} for record in records], [*loops(sets[0]), *loops(sets[1])])
+
+
+def _uncounted(asked: Asked, r: int) -> dict[str, Any]:
+    return {name: value for name, value in plain(asked, r).items() if name != "round"}

@@ -115,7 +115,8 @@ def signal_cell(value: Any, name: str, theirs: str, where: str, *, strict: bool)
 def differing_golds(message: str, grid: Grid) -> DataError:
     """Return the error about gold answers that differ between the rows of a question."""
     return DataError(
-        f"{message}: is {grid.columns['golds']!r} what the model said? Map another column to golds, or --log-golds drop"
+        f"{message}: is {grid.columns['golds']!r} what the model said? Map another column to golds, or --log-golds drop. If one id "
+        "names several questions, as in logs of two data sets, import one at a time (--where), or map a column that tells them apart"
     )
 
 

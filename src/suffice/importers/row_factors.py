@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -21,6 +21,9 @@ _ENOUGH = 10
 
 _NEARLY_ALL = 0.98
 _MOST_LOOPS = 8
+_AGAIN, _TOGETHER = 2, 1.5
+"""The fewest questions that begin again, and the least mean number of rows between other questions' if a loop ran again."""
+
 _SHOWN = 4
 _SETTING = re.compile(
     r"(?:top|max|min)(?:_?\w+)?|[knp]|(?:\w+_)?(?:size|length|limit|budget|shots?|docs|documents|passages|chunks|contexts?|beams?"
@@ -73,6 +76,44 @@ def ask_about_factors(table: TableColumns, key: str, used: Collection[str], lead
         ours = ROUNDS if lead else "round"
         choices[f"--column {quoted(f'{ours}={lead}')}"] = _columns(ours, lead, said)
         raise UnsettledError(doubt, "options", choices)
+
+
+def refuse_passes(blocks: Sequence[Hashable], n_rows: int, key: str) -> None:
+    """Raise if a file has several rows of each question together, and then further ones: of a loop that ran again.
+
+    Where each row is parted from the next one of its question, the file is written round by round; where questions begin again
+    all the time, several were asked at once.
+
+    Args:
+        blocks: The question and run of each group of consecutive rows.
+        n_rows: Number of rows.
+        key: The column of questions.
+
+    Raises:
+        UnsettledError: It does.
+    """
+    seen: set[Hashable] = set()
+    passes = 1
+    for own in blocks:
+        if own in seen:
+            passes, seen = passes + 1, set()
+        seen.add(own)
+    again = sum(n > 1 for n in Counter(blocks).values())
+    if again >= _AGAIN and passes <= _MOST_LOOPS and n_rows >= _TOGETHER * len(blocks):
+        raise UnsettledError(
+            f"the rows of {again:,} questions are in several places of the log, which nothing counts: a loop that ran again, or more rounds",
+            "columns",
+            {
+                f"--column {quoted(f'run={key}')}": (
+                    {"run": key},
+                    f"where the rows of one {key!r} begin again, another run begins",
+                ),
+                "--column round=": (
+                    {"round": ""},
+                    "all rows of a question are the rounds of one loop, in the order of the file",
+                ),
+            },
+        )
 
 
 def _columns(ours: str, theirs: str, meaning: str) -> tuple[dict[str, Any], str]:

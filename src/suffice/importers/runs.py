@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -28,6 +28,9 @@ FILE = "file"
 
 RUN = "run"
 """The name in a column map for the column that tells the runs of a question apart."""
+
+RUN_NUMBER = "run_number"
+"""The column that `Passes` adds."""
 
 _REPLIED = frozenset({"response", "reply", "completion", "output"})
 _SLASHED = re.compile(r"\d{1,2}([/.])\d{1,2}\1\d{4} \d{1,2}:\d{2}:\d{2}$")
@@ -291,6 +294,26 @@ def _restarts(rows: Sequence[Record], questions: Sequence[str], number: str) -> 
         last[question] = place, n
         result.append(str(n) if n > 1 else "")
     return result
+
+
+class Passes:
+    """Numbers the runs of questions whose rows begin again: those after the rows of another question are a further run.
+
+    Args:
+        key: The column of the question's id.
+    """
+
+    def __init__(self, key: str) -> None:
+        self._key, self._last = key, ""
+        self._runs: Counter[str] = Counter()
+
+    def numbered(self, rows: Iterable[Record]) -> Iterator[Record]:
+        """Add the number of its run to each row; rows must come in the order of the file."""
+        for row in rows:
+            own = str(row.values.get(self._key))
+            self._runs[own] += own != self._last
+            self._last = own
+            yield replace(row, values={**row.values, RUN_NUMBER: self._runs[own]})
 
 
 def runs_notes(several: int, plan: ColumnMap, run: Run, order: RowOrder | None) -> list[str]:

@@ -31,6 +31,7 @@ from suffice.policy.rounds import COST_KINDS, End, Floats, Positions
 from suffice.recordings.schema import cost_column
 
 _MOST_ROUNDS = 1e9
+_MOST_RUNS = 12
 _TEXTS = ("answer", "text", "feedback", "finish_reason")
 
 _Cells = list[Any]
@@ -181,11 +182,18 @@ class _Rows:
                 },
             )
         number = columns["round"]
+        runs = {}
+        for own in dict.fromkeys(chain.from_iterable(row.values for row in self._rows)):
+            cells = [*map(str, self._cells(own))]
+            rows = {*zip(codes.tolist(), numbers.tolist(), (cells[i] for i in order.tolist()), strict=True)}
+            if len(rows) == len(cells) and 1 < len({*cells}) <= _MOST_RUNS:
+                runs[f"--column {quoted(f'run={own}')}"] = ({"run": own}, f"each value of {own!r} is another run")
         raise UnsettledError(
             f"{has_it}; each pair must be unique. If a column such as run_id or seed tells several runs apart, --column run=COLUMN "
             "names it",
             "columns",
             {
+                **runs,
                 f"--column {quoted(f'run={number}')}": (
                     {"run": number},
                     f"another run of the question begins where {number!r} begins again",

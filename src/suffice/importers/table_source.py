@@ -7,8 +7,9 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, SchemaError, UnsettledError
@@ -19,10 +20,12 @@ from suffice.importers.names import is_round_name, last_name
 from suffice.importers.records import Record, records_of
 from suffice.importers.reply_answers import position_note, read_at, with_position
 from suffice.importers.round_columns import RoundColumns
-from suffice.importers.row_factors import ask_about_factors
+from suffice.importers.row_factors import ask_about_factors, refuse_passes
 from suffice.importers.running_totals import running_totals, subtract_totals, totals_note
 from suffice.importers.runs import (
     RUN,
+    RUN_NUMBER,
+    Passes,
     RowOrder,
     Run,
     RunColumns,
@@ -30,6 +33,7 @@ from suffice.importers.runs import (
     column_names,
     ignored_names,
     row_order,
+    run_id,
     runs_notes,
     tell_apart,
 )
@@ -84,11 +88,13 @@ class TableSource(ABC):
         self._path, self._options = path, options
         self.tally = Tally()
         self._several = 0
+        self._again = ""
         self._totals: list[str] | None = None
         self._replies = Counter[str]()
 
     def _records(self) -> Iterator[Record]:
-        return records_of(self._path, self._options.file_is)
+        records = records_of(self._path, self._options.file_is)
+        return Passes(self._again).numbered(records) if self._again else records
 
     def _unfolded(self, records: Sequence[Record]) -> Shape:
         """Return the rows of some or all records, and determine the form in which the records contain them."""
@@ -107,11 +113,17 @@ class TableSource(ABC):
         columns = {ours: theirs for ours, theirs in options.columns.items() if ours not in (ROUNDS, RUN)}
         ignored = ignored_names(columns)
         refuse_several_speakers(shape, options.where)
+        if self._again:
+            shape = replace(shape, rows=[*Passes(self._again).numbered(shape.rows)])
         self.shape = numbered_again(chosen_rows(shape, ignored, options.where), options.where)
         try:
             self.plan = guess_columns(columns, options.metrics, options.labels, shape=self.shape)
         except UnsettledError as error:
             raise error if options.answer_position else with_position(error, self.shape.rows) from None
+        if options.columns.get(RUN) == self.plan.columns.get("question_id", "") and not (self._again or shape.how):
+            self._again = self._key
+            self._guess(shape)
+            return
         self._ask_about_order()
         if options.log_golds == "drop":
             self.plan.drop("golds")
@@ -131,10 +143,21 @@ class TableSource(ABC):
             table = TableColumns(with_ids(self.shape.rows, plan))
             ask_about_factors(table, self._key, others.union(plan.columns.values()), order[1] if order else "")
 
+    def _refuse_passes(self, blocks: Sequence[Any], n_rows: int) -> None:
+        """Raise if questions begin again in a file whose rows nothing counts; see `refuse_passes`."""
+        is_said = self._options.samples or not {"round", RUN}.isdisjoint(self._options.columns) or self.shape.how
+        if not (is_said or self._order is None or self._order.head or self._order.is_counted):
+            refuse_passes(blocks, n_rows, self._order.key)
+
+    def _blocks(self, rows: Sequence[Record]) -> Iterator[Any]:
+        """Yield the question and run of each group of consecutive rows."""
+        names = (self._key, *(self._order.runs if self._order else ()))
+        return (name for name, _ in groupby(run_id(row, names) for row in rows))
+
     @property
     def _declared_run(self) -> str:
         """The column that tells runs of a question apart, as the user says; "" = found by `RunColumns`."""
-        return self._options.columns.get(RUN, "")
+        return RUN_NUMBER if self._again else self._options.columns.get(RUN, "")
 
     @property
     def _key(self) -> str:
@@ -156,16 +179,27 @@ class TableSource(ABC):
             self._totals = running_totals(columns) if self._totals is None else self._totals
             subtract_totals(columns, self._totals)
             self._several += sum(n > 1 for n in Counter(questions.values()).values())
+            names = [questions.get(name, name) for name in columns.question_ids]
+            self.tally.add_names(names, columns, self._texts_within(rows))
             if "cluster" not in self.grid.columns:
-                names = [questions.get(name, name) for name in columns.question_ids]
                 columns.clusters = self.clusters(names, columns.questions)
             if self._options.answer_position is not None:
                 self._replies.update(read_at(columns, self._options.answer_position))
             self.tally.add(columns)
             yield columns
+        self.tally.refuse_several_questions(self.plan.columns)
         self.tally.refuse_differing_golds(str(self._path), self.grid)
         if self._options.log_golds is None and "golds" not in self._options.columns:
             self.tally.refuse_copied_golds(self.plan.columns)
+
+    def _texts_within(self, rows: Sequence[Record]) -> dict[str, Counter[str]]:
+        """Return the texts of the question with their numbers of rows, for each id that has several, all of several rows."""
+        name, key = self.grid.columns.get("question", ""), self._key
+        texts: dict[str, Counter[str]] = {}
+        for row in rows if name and name != key else ():
+            if isinstance(text := row.values.get(name), str):
+                texts.setdefault(str(row.values.get(key)), Counter())[text] += 1
+        return {own: counts for own, counts in texts.items() if len(counts) > 1 < min(counts.values())}
 
     def notes(self) -> list[str]:
         """Return all caveats about the table."""
@@ -191,6 +225,7 @@ class WholeTable(TableSource):
         shape = self._unfolded(records)
         refuse_other_files(path, {item.file for item in records}, {row.file for row in shape.rows}, shape.how)
         self._guess(shape)
+        self._refuse_passes([*self._blocks(self._rows)], len(self._rows))
         self.skipped = self.shape.skipped
         runs = RunColumns(self._rows, self.plan, self._declared_run)
         runs.add(self._rows)

@@ -106,12 +106,37 @@ def options_in_numbered_columns(draw: Draw) -> Log:
 
 @shape("log.jsonl")
 def several_golds_in_one_text(draw: Draw) -> Log:
-    """A gold answer and its other names in one text, which no answer equals."""
+    """A gold answer and its other name in one text, which no answer equals."""
     questions = draw.asked(60)
     records = nested(questions)
     for record in records:
         record["gold"] = f"{record['gold']} | {record['gold']} (old town)"
-    return Log(records, [asked.loop(golds=(), scores=None) for asked in questions])
+    return Log(records, [asked.loop(golds=(asked.gold, f"{asked.gold} (old town)")) for asked in questions])
+
+
+@shape("log.jsonl")
+def gold_behind_a_mark(draw: Draw) -> Log:
+    """The gold answer follows its reasoning and a mark, as in GSM8K."""
+    questions = draw.asked(60, 4, "whole")
+    records = rows(questions, plain)
+    for row in records:
+        row["gold"] = f"{draw.prose()} = {row['gold']}\n#### {row['gold']}"
+    return Log(records, loops(questions))
+
+
+@shape("log.jsonl")
+def lists_in_words(draw: Draw) -> Log:
+    """A list of gold answers, all of which an answer has to name."""
+    questions = draw.asked(60)
+    records = rows(questions, plain)
+    for row in records:
+        row["gold"] = [row["gold"], "Bern"]
+        row["answer"] = f"Bern, {row['answer']}"
+    read = [
+        asked.loop(golds=([asked.gold, "Bern"],), answers=tuple(f"Bern, {answer}" for answer in asked.answers))
+        for asked in questions
+    ]
+    return Log(records, read)
 
 
 @shape("log.jsonl")

@@ -48,6 +48,7 @@ class Grid:
     strict: bool = False
     listed_golds: bool = True
     list_answers: bool = False
+    gold_form: str = ""
     lowest: int | None = None
     longest: int | None = None
 
@@ -179,7 +180,7 @@ def whole_number(text: str) -> int | None:
     return int(text) if re.fullmatch(r"\s*-?[0-9]{1,30}\s*", text) else None
 
 
-def gold_texts(value: Any, where: str, *, listed: bool = True, as_one: bool = False) -> tuple[str, ...]:
+def gold_texts(value: Any, where: str, *, listed: bool = True, as_one: bool = False, form: str = "") -> tuple[str, ...]:
     """Return the gold answers of a cell: a text, a list of texts or, if `listed`, such a list as JSON.
 
     Args:
@@ -187,6 +188,7 @@ def gold_texts(value: Any, where: str, *, listed: bool = True, as_one: bool = Fa
         where: The location of the cell, for messages.
         listed: Whether a text in brackets may be a list of gold answers.
         as_one: Whether answers are lists, so that a list is one gold answer, and a list of lists are several.
+        form: How a text is written, as `suffice.importers.golds.gold_form` returns it.
 
     Raises:
         DataError: The cell is something else.
@@ -201,6 +203,9 @@ def gold_texts(value: Any, where: str, *, listed: bool = True, as_one: bool = Fa
             items = None  # only a text that starts with a bracket
         if isinstance(items, list) and all(isinstance(item, str | int | float) for item in items):
             value = items
+    if isinstance(value, str) and form:
+        parts = value.split(form)
+        value = [*filter(None, map(str.strip, parts[-1:] if form == "####" else parts))]
     if value is None or value == "":
         return ()
     golds = value if isinstance(value, list) else [value]

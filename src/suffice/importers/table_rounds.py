@@ -312,10 +312,13 @@ class _Rows:
         name = grid.columns.get("golds")
         if name is None:
             return [()] * len(ids)
-        cells, listed, as_one = self._cells(name), grid.listed_golds, grid.list_answers
-        texts = {value: gold_texts(value, "", listed=listed) for value in {v for v in cells if type(v) is str}}
+        cells = self._cells(name)
+        texts = {
+            v: gold_texts(v, "", listed=grid.listed_golds, form=grid.gold_form)
+            for v in {v for v in cells if type(v) is str}
+        }
         by_row = [
-            texts[v] if type(v) is str else gold_texts(v, row.where, listed=listed, as_one=as_one)
+            texts[v] if type(v) is str else gold_texts(v, row.where, listed=grid.listed_golds, as_one=grid.list_answers)
             for v, row in zip(cells, self._rows, strict=True)
         ]
         result = []

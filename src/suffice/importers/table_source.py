@@ -14,7 +14,8 @@ from typing import Any, Literal
 from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers.answer_or_gold import FEW
-from suffice.importers.grid import Grid
+from suffice.importers.golds import ask_about_gold_lists, gold_form
+from suffice.importers.grid import Grid, gold_texts
 from suffice.importers.guesses import ColumnMap, guess_columns, is_long
 from suffice.importers.names import is_round_name, last_name
 from suffice.importers.records import Record, records_of
@@ -62,6 +63,7 @@ class TableOptions:
     where: Mapping[str, str] = field(default_factory=dict)
     file_is: Literal["round", "model", "run", "question"] | None = None
     answer_position: AnswerPosition | None = None
+    normalizer: str | None = None
 
 
 class TableSource(ABC):
@@ -130,7 +132,7 @@ class TableSource(ABC):
         self._rows, self._order = in_order(
             self.shape, self.plan, ignored=ignored, samples=options.samples, run=self._declared_run
         )
-        self.grid = grid_of(self._path, self._rows, self.plan, first_round=options.first_round, ended=options.ended)
+        self.grid = grid_of(self._path, self._rows, self.plan, options)
 
     def _ask_about_order(self) -> None:
         """Ask about columns that may order or divide the rows of a question, if nothing else does."""
@@ -250,8 +252,8 @@ def refuse_other_files(path: Path, files: set[str], with_rounds: set[str], how: 
         )
 
 
-def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, *, first_round: int | None, ended: End | None) -> Grid:
-    """Return the settings for reading the rows of a table."""
+def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, options: TableOptions) -> Grid:
+    """Return the settings for reading the rows of a table; note how its gold answers are written."""
     if not {"round", "question_id"} <= plan.columns.keys():
         refuse_unread_rounds(rows, plan.columns)
     if "round" not in plan.columns and "question_id" in plan.columns:
@@ -261,35 +263,47 @@ def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, *, first_round:
             f"names it; for a field that lists them, --column rounds=FIELD; for a column each, --column "
             "rounds=FIRST,SECOND. Last answers alone have nothing to stop: log every round"
         )
+    answers, golds = ([row.values.get(plan.columns.get(ours, "")) for row in rows] for ours in ("answer", "golds"))
+    are_items = options.normalizer == "unordered"
+    listed = not (are_items or _says_lists(answers, golds))
     grid = Grid(
         columns=plan.columns,
         metrics=plan.metrics,
         labels=plan.labels,
-        first_round=_first_round(rows, plan, first_round),
-        ended=ended,
+        first_round=_first_round(rows, plan, options.first_round),
+        ended=options.ended,
         strict=True,
-        listed_golds=not _says_lists(rows, plan.columns),
-        list_answers=_are_lists(rows, plan.columns.get("answer")),
+        listed_golds=listed,
+        list_answers=are_items or _are_lists(answers, golds),
+        gold_form=gold_form(golds, answers),
     )
+    if grid.gold_form:
+        what = "what follows" if grid.gold_form == "####" else "alternatives, separated by"
+        plan.notes.append(f"the gold answers are {what} {grid.gold_form!r} in {plan.columns['golds']!r}")
+    if options.normalizer is None and not grid.list_answers and options.answer_position is None:
+        usable = [value if isinstance(value, str | list) else None for value in golds]
+        ask_about_gold_lists([gold_texts(value, "", listed=listed, form=grid.gold_form) for value in usable], answers)
     grid.check(path, [*column_names(rows), *plan.formulas])
     return grid
 
 
-def _says_lists(rows: Sequence[Record], columns: Mapping[str, str]) -> bool:
+def _says_lists(answers: Sequence[Any], golds: Sequence[Any]) -> bool:
     """Return whether answers themselves are lists, so that a gold answer in brackets is one answer.
 
     If all gold answers are in brackets but hardly any answer is, they are lists of several gold answers.
     """
-    answers, golds = (
-        [str(value).lstrip()[:1] == "[" for row in rows if (value := row.values.get(columns.get(ours, ""))) is not None]
-        for ours in ("answer", "golds")
-    )
-    return any(answers) and not (golds and all(golds) and sum(answers) <= FEW * len(answers))
+    said, right = ([str(value).lstrip()[:1] == "[" for value in own if value is not None] for own in (answers, golds))
+    return any(said) and not (right and all(right) and sum(said) <= FEW * len(said))
 
 
-def _are_lists(rows: Sequence[Record], answer: str | None) -> bool:
-    values = [row.values.get(answer) for row in rows] if answer is not None else []
-    return all(isinstance(value, list | None) for value in values) and any(isinstance(value, list) for value in values)
+def _are_lists(answers: Sequence[Any], golds: Sequence[Any]) -> bool:
+    """Return whether all answers are lists, or lists written as text beside lists of gold answers."""
+    known = [value for value in answers if value is not None]
+    if known and all(isinstance(value, list) for value in known):
+        return True
+    right = [value for value in golds if value is not None]
+    texts = known and all(isinstance(value, str) and value.lstrip()[:1] == "[" for value in known)
+    return bool(texts and right) and all(isinstance(value, list) for value in right)
 
 
 def in_order(

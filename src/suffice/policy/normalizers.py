@@ -90,6 +90,7 @@ _SIGNS = re.compile(
 )
 r"""Signs of code and formulas, with \0 for numbers, in which nothing may be left out."""
 
+_BETWEEN = re.compile(r"[,;\n]")
 _POWER = re.compile(r"(?<=[\w)}])\*\*(?=[\w({])")
 _UNCLEAR = re.compile(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+,\d|\d[eE][-+]?\d{4}")
 """A decimal comma after points, and a power of ten that is too large."""
@@ -195,12 +196,26 @@ def _literal_key(answer: str) -> str | None:
 
 @register_normalizer("unordered")
 def _unordered_key(answer: str) -> str | None:
-    """As `literal`, but the order of the items of a list does not count; how often one occurs does."""
+    """As `literal`, but the order of the items of a list does not count; how often one occurs does.
+
+    A text that is no literal is a list, too, with commas, semicolons or line breaks between its items.
+    """
     text = answer.strip()
     value = _evaluated(text, text)
+    if isinstance(value, str) and text:
+        value = listed_items(value)
     if isinstance(value, list | tuple):
         return f"[{', '.join(sorted(map(_written, value)))}]"
     return _written(value) if text else None
+
+
+def listed_items(text: str) -> list[str]:
+    """Return the items of a list in words.
+
+    >>> listed_items("red, blue"), listed_items("Oslo")
+    (['red', 'blue'], ['Oslo'])
+    """
+    return [*filter(None, map(str.strip, _BETWEEN.split(text)))] or [text]
 
 
 def _written(value: object) -> str:

@@ -364,8 +364,10 @@ _LONG, _SHOWN = 40, 5
 
 
 def _has(row: Record, name: str, value: str) -> bool:
-    text = _text_of(row, name)
-    return text is not None and text == (value_text(_float(value)) if _is_number(row.values.get(name)) else value)
+    own, text = row.values.get(name), _text_of(row, name)
+    if isinstance(own, bool):  # in a recording, it is 1 or 0
+        return value.lower() in (str(own).lower(), f"{own:d}")
+    return text is not None and text == (value_text(_float(value)) if _is_number(own) else value)
 
 
 def _text_of(row: Record, name: str) -> str | None:
@@ -373,7 +375,7 @@ def _text_of(row: Record, name: str) -> str | None:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float)
 
 
 def _float(text: str) -> object:

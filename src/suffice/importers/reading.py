@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -199,7 +200,7 @@ class Reading:
         self._add_means(rounds, metrics, has_answer, distinct)
         self._add_ends(metrics, has_answer, starts, ends)
         if not any(golds):
-            self._add_equalling(table, keys, [*zip(starts.tolist(), ends.tolist(), strict=True)], metrics)
+            self._add_equalling(table, keys, starts, metrics)
         is_last = np.isin(np.arange(len(answers)), ends - 1)
         self._add_kinds(table, [(facts.kinds, has_answer), (facts.last_kinds, is_last)])
 
@@ -281,37 +282,41 @@ class Reading:
         self,
         table: pa.Table,
         keys: Sequence[Any],
-        spans: Sequence[tuple[int, int]],
+        starts: npt.NDArray[np.int64],
         metrics: Mapping[str, npt.NDArray[np.float64]],
     ) -> None:
         """Count trajectories in which a column of the log that no round changes equals an answer."""
-        facts = self.facts
-        for item in table.schema:
-            if column_kind(item.name, item) not in ("label", "signal") or not item.name:
+        facts, lengths = self.facts, np.diff(starts, append=len(keys))
+        places: dict[Any, int] = {None: 0}
+        of_row = np.array([places.setdefault(key, len(places)) for key in keys])
+        for item in _own_columns(table):
+            encoded = table.column(item.name).combine_chunks().dictionary_encode()
+            codes = encoded.indices.fill_null(-1).to_numpy()
+            same = (np.minimum.reduceat(codes, starts) == np.maximum.reduceat(codes, starts)) & (codes[starts] >= 0)
+            if not same.any():
                 continue
-            values = table.column(item.name).to_pylist()
-            texts = [None if value is None else value_text(value) for value in values]
+            texts = [*map(value_text, encoded.dictionary.to_pylist())]
             if len(several := facts.several_values.setdefault(item.name, set())) < SEVERAL:
-                several.update({*map(str, texts)} - {"None"})
-            for start, end in spans:
-                text = texts[start]
-                if text is None or len({*texts[start:end]}) > 1:
-                    continue
-                own = {*self._keys(_items_of(text))} - {None}
-                equal = np.array([key in own for key in keys[start:end]])
-                facts.equalling[item.name] += bool(equal.any())
-                facts.equalling_last[item.name] += bool(equal[-1])
-                for metric, marks in metrics.items():
-                    facts.agreeing[item.name, metric] += int(((marks[start:end] == 1) == equal).sum())
+                several.update(islice(filter(None, texts), SEVERAL))
+            pairs = [
+                code * len(places) + places[key]
+                for code in np.unique(codes[starts[same]]).tolist()
+                for key in {*self._keys(_items_of(texts[code] or ""))} - {None}
+                if key in places
+            ]
+            is_same = np.repeat(same, lengths)
+            equal = is_same & np.isin(codes * len(places) + of_row, pairs)
+            facts.equalling[item.name] += int(np.logical_or.reduceat(equal, starts).sum())
+            facts.equalling_last[item.name] += int(equal[starts + lengths - 1].sum())
+            for metric, marks in metrics.items():
+                facts.agreeing[item.name, metric] += int((((marks == 1) == equal) & is_same).sum())
 
     def _add_kinds(
         self, table: pa.Table, sides: Sequence[tuple[dict[str, tuple[set[str], set[str]]], npt.NDArray[np.bool_]]]
     ) -> None:
         """Note for some rounds which labels and flags occur in them, and which in the others."""
-        for item in table.schema:
+        for item in _own_columns(table):
             values = table.column(item.name)
-            if column_kind(item.name, item) not in ("label", "signal") or item.name in SIGNALS:
-                continue
             if not pa.types.is_string(item.type) and not _is_flag(values):
                 continue
             for kinds, chosen in sides:
@@ -344,6 +349,14 @@ class Reading:
 
 def _texts(table: pa.Table, name: str) -> list[Any]:
     return table.column(name).to_pylist() if name in table.column_names else [None] * len(table)
+
+
+def _own_columns(table: pa.Table) -> Iterator[pa.Field]:
+    """Yield the columns of the log's own labels and numbers."""
+    for item in table.schema:
+        is_own = column_kind(item.name, item) in ("label", "signal") and item.name and item.name not in SIGNALS
+        if is_own and not pa.types.is_nested(item.type):
+            yield item
 
 
 def _is_flag(values: pa.ChunkedArray) -> bool:

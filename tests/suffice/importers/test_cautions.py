@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import random
+from itertools import pairwise
 
 import pytest
 
 from suffice.importers import import_recording
+from suffice.importers.reading import Reading
+from suffice.recordings.schema import table_of_columns
 
 CITIES = ("Oslo", "Lima", "Rome", "Cairo", "Bern")
 WORDS = ("amber", "basin", "cedar", "delta")
@@ -91,7 +95,8 @@ def test_sentences_that_stay_the_same_are_answers(tmp_path):
 
 def test_options_are_not_called_drafts_as_well(tmp_path):
     options = [
-        {"id": q, "gold": CITIES[q % 5], **{f"answer_{i}": CITIES[(2 * q + i) % 5] for i in range(5)}} for q in range(20)
+        {"id": q, "gold": CITIES[q % 5], **{f"answer_{i}": CITIES[(2 * q + i) % 5] for i in range(5)}}
+        for q in range(20)
     ]
     found = cautions(write(tmp_path / "log.jsonl", options), expected=["options"])
     assert "drafts" not in found
@@ -109,3 +114,40 @@ def test_a_loop_that_stops_when_right_is_noted_once(tmp_path):
     ]
     assert set(cautions(write(tmp_path / "log.jsonl", records), log_golds="keep")) >= {"stopped-when-right"}
     assert "last-is-gold" not in cautions(write(tmp_path / "again.jsonl", records))
+
+
+def test_equal_columns_are_counted_as_by_plain_loops():
+    draw = random.Random(4)
+    starts, rows = [0], []
+    for q in range(60):
+        n, own = draw.randint(1, 4), draw.choice([None, "Oslo", "lima", "['Rome', 'Oslo']", "x"])
+        for r in range(n):
+            label = own if draw.random() < 0.9 else "other"
+            answer = draw.choice([None, "Oslo", "Lima", "Rome"])
+            rows.append(
+                {
+                    "question_id": str(q),
+                    "round": r + 1,
+                    "answer": answer,
+                    "golds": [],
+                    "em": draw.choice([0.0, 1.0, None]),
+                    "label": label,
+                }
+            )
+        starts.append(len(rows))
+    reading = Reading("qa")
+    reading.add(
+        table_of_columns({name: [row[name] for row in rows] for name in rows[0]}, {"em": "metric", "label": "label"})
+    )
+    counts = [0, 0, 0]
+    for start, end in pairwise(starts):
+        own = rows[start:end]
+        if own[0]["label"] is None or len({row["label"] for row in own}) > 1:
+            continue
+        golds = {"['Rome', 'Oslo']": {"rome", "oslo"}}.get(own[0]["label"], {own[0]["label"].lower()})
+        equal = [(row["answer"] or "").lower() in golds for row in own]
+        agreed = sum((row["em"] == 1) == same for row, same in zip(own, equal, strict=True))
+        counts = [old + new for old, new in zip(counts, (any(equal), equal[-1], agreed), strict=True)]
+    facts = reading.facts
+    assert counts == [facts.equalling["label"], facts.equalling_last["label"], facts.agreeing["label", "em"]]
+    assert min(counts) > 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -139,10 +139,12 @@ def decide_command(
             previous=earlier,
             signals=signal or (),
         )
+    chosen = where or (list(earlier.where) if earlier is not None else None)
+    advice = replace(advice, where=tuple(chosen or ()))
     advice.save(target)
     then = {
         "do it": f"suffice deploy {quoted(target)}{' -o OTHER.json' * options.POLICY.exists()}",
-        "not enough data": f"suffice decide FRESH.parquet --continue {quoted(target)}{where_words(where)}",
+        "not enough data": f"suffice decide FRESH.parquet --continue {quoted(target)}{where_words(chosen)}",
     }.get(advice.verdict, f"suffice diagnose {quoted(path)}")
     sentence = advice.sentence
     if earlier is not None and advice.n == earlier.n:

@@ -79,6 +79,12 @@ _MISSING = frozenset({"nan", "null", "none", "na", "n/a", "#n/a", "<na>"})
 _TRUTH = {"true": "true", "yes": "true", "false": "false", "no": "false"}
 _TRUTH_FIRST = re.compile(r"[\W_]*(true|yes|false|no)(?:[\W_]*|[.,:;!][\s\S]*)", re.IGNORECASE)
 _OPTION = re.compile(r"[\W_]*([A-Za-z])(?:[\W_]*|[).:\]][\s\S]*)")
+_OPTIONS = re.compile(
+    r"(?s)[\W_]*(?:[A-Z](?:[\W_]+(?:(?:and|or)\b[\W_]+)?[A-Z])+|[a-z](?:[\W_]+(?:(?:and|or)\b[\W_]+)?[a-z])+)[\W_]*"
+    r"|[\W_]*[A-Za-z]([)\]:])\s.*(?:[,;]|\band)\s*[(\[]?[A-Za-z]\1\s.*"
+)
+"""Letters of several options, or several options with their texts."""
+
 _COMMA_FOR_POINT = str.maketrans(",.", ".,")
 _CLOSING = {"[": "]", "{": "}", "(": ")", "'": "'", '"': '"'}
 _PROGRAM = re.compile(
@@ -182,9 +188,10 @@ def _boolean_key(answer: str) -> str | None:
 
 @register_normalizer("letter")
 def _letter_key(answer: str) -> str | None:
-    """Return the letter of an option as the key: "b", "(B)" and "B) Paris" have the key B."""
-    match = _OPTION.fullmatch(answer[:_LONGEST].strip())
-    return match[1].upper() if match else None
+    """Return the letter of an option as the key: "b", "(B)" and "B) Paris" have the key B; "(A), (C)" names two and has none."""
+    text = answer[:_LONGEST].strip()
+    match = _OPTION.fullmatch(text)
+    return match[1].upper() if match and not _OPTIONS.fullmatch(text) else None
 
 
 @register_normalizer("literal")

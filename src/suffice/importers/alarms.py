@@ -418,5 +418,5 @@ _MORE_SPECIFIC = {
 }
 """For a caution, the alarms that name the same cause more precisely: they are shown instead of it."""
 
-_DOUBTED = {"never-right": "golds"}
+_DOUBTED = {"never-right": "golds", "unread-golds": "golds"}
 """The column that a stop doubts, if it is not that of the answers."""

@@ -23,13 +23,9 @@ _ENOUGH = 5
 
 
 def gold_form(golds: Sequence[Any], answers: Sequence[Any]) -> str:
-    """Return how gold answers are written in their cells: after a mark, as alternatives with "|" or ";" between them, or "" plainly.
+    """Return how the gold answers of rows are written: after a mark, as alternatives with "|" or ";" between them, or "" plainly.
 
-    Alternatives are recognised by answers of which many equal one of them, and none has the sign between them.
-
-    Args:
-        golds: The cell of each row.
-        answers: The answer of each row.
+    Alternatives are recognised by the answers of the rows: many equal one of them, and none has the sign between them.
     """
     pairs = [(gold, answer) for gold, answer in zip(golds, answers, strict=True) if isinstance(gold, str)]
     if sum(bool(gold.partition(_MARK)[2].strip()) for gold, _ in pairs) > _NEARLY_ALL * len(pairs):
@@ -42,20 +38,9 @@ def gold_form(golds: Sequence[Any], answers: Sequence[Any]) -> str:
     return ""
 
 
-def ask_about_gold_lists(golds: Iterable[Sequence[str]], answers: Iterable[Any]) -> None:
-    """Raise if lists of gold answers may be one answer of several items each, as many answers are.
-
-    Args:
-        golds: The gold answers of each row.
-        answers: The answer of each row.
-
-    Raises:
-        UnsettledError: More answers have all the items of a list of gold answers than are one of them.
-    """
-    pairs = [
-        ({*own}, {*listed_items(answer)}) for own, answer in zip(golds, answers, strict=True) if isinstance(answer, str)
-    ]
-    pairs = [(own, items) for own, items in pairs if len(own) > 1]
+def ask_about_gold_lists(rows: Iterable[tuple[Sequence[str], Any]]) -> None:
+    """Raise if more answers name all of their several gold answers, as the items of one, than equal one of them."""
+    pairs = [({*own}, {*listed_items(answer)}) for own, answer in rows if len(own) > 1 and isinstance(answer, str)]
     whole = sum(own == items for own, items in pairs)
     if whole >= max(_ENOUGH, _OFTEN * len(pairs)) and whole > sum(
         len(items) == 1 and items <= own for own, items in pairs

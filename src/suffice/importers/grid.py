@@ -180,6 +180,11 @@ def whole_number(text: str) -> int | None:
     return int(text) if re.fullmatch(r"\s*-?[0-9]{1,30}\s*", text) else None
 
 
+def are_texts(items: Any) -> bool:
+    """Return whether all items can be gold answers: texts or numbers."""
+    return all(isinstance(item, str | int | float) for item in items)
+
+
 def gold_texts(value: Any, where: str, *, listed: bool = True, as_one: bool = False, form: str = "") -> tuple[str, ...]:
     """Return the gold answers of a cell: a text, a list of texts or, if `listed`, such a list as JSON.
 
@@ -201,7 +206,7 @@ def gold_texts(value: Any, where: str, *, listed: bool = True, as_one: bool = Fa
             items = json.loads(value)
         except (json.JSONDecodeError, RecursionError):
             items = None  # only a text that starts with a bracket
-        if isinstance(items, list) and all(isinstance(item, str | int | float) for item in items):
+        if isinstance(items, list) and are_texts(items):
             value = items
     if isinstance(value, str) and form:
         parts = value.split(form)
@@ -209,6 +214,6 @@ def gold_texts(value: Any, where: str, *, listed: bool = True, as_one: bool = Fa
     if value is None or value == "":
         return ()
     golds = value if isinstance(value, list) else [value]
-    if not all(isinstance(item, str | int | float) for item in golds):
+    if not are_texts(golds):
         raise DataError(f"{where}: golds is {value!r:.80}; expected a text, or a JSON list of texts")
     return tuple(str(item) for item in golds)

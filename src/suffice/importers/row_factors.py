@@ -31,6 +31,11 @@ _SETTING = re.compile(
 )
 """Names of the settings of a loop, such as the number of passages: other values are other loops, not attempts in an order."""
 
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")
+_ONE_LOOP = "the rows of a question are the rounds of one loop, in the order of the file"
+_Several = Sequence[Sequence[int]]
+"""The places of the rows of each question."""
+
 _TOLD_APART = LOOP_NAMES | {*RUNS}
 """Names of columns that tell runs apart without a question."""
 
@@ -55,42 +60,27 @@ def ask_about_factors(table: TableColumns, key: str, used: Collection[str], lead
         return
     free = [name for name in table.names if name not in used and table.filled(name)]
     counting = [name for name in free if not lead and _counts_otherwise(table, name, several)]
-    loops = [*_of_loops(table, several, free, counting, are_items=bool(lead))]
-    choices = {}
-    for name, values, n_rows in loops[:1]:
+    choices, doubt = {}, ""
+    for name, values, is_even in [*_of_loops(table, several, free, counting, are_items=bool(lead))][:1]:
         doubt = f"every question has rows of the same {len(values)} values of {name!r} ({', '.join(values[:_SHOWN])}): they may be other loops"
-        choices[f"--column {quoted(f'run={name}')}"] = _columns(
-            "run", name, f"each value of {name!r} is a loop of its own"
-        )
-        for value in values[:_SHOWN] if len({*n_rows}) > 1 else ():
+        choices |= _columns("run", name, f"each value of {name!r} is a loop of its own")
+        for value in [] if is_even else values[:_SHOWN]:
             choices[f"--where {quoted(f'{name}={value}')}"] = (
                 {"where": {name: value}},
                 f"rows with {value!r} are rounds",
             )
     for name in counting[:1]:
-        if not loops:
-            doubt = f"{name!r} counts the rows of every question, in another order than that of the file"
-        choices[f"--column {quoted(f'round={name}')}"] = _columns("round", name, f"{name!r} is the number of the round")
-    if choices:
-        said = "the rows of a question are the rounds of one loop, in the order of the file"
-        ours = ROUNDS if lead else "round"
-        choices[f"--column {quoted(f'{ours}={lead}')}"] = _columns(ours, lead, said)
-        raise UnsettledError(doubt, "options", choices)
+        doubt = doubt or f"{name!r} counts the rows of every question, in another order than that of the file"
+        choices |= _columns("round", name, f"{name!r} is the number of the round")
+    if doubt:
+        raise UnsettledError(doubt, "options", {**choices, **_columns(ROUNDS if lead else "round", lead, _ONE_LOOP)})
 
 
 def refuse_passes(blocks: Sequence[Hashable], n_rows: int, key: str) -> None:
-    """Raise if a file has several rows of each question together, and then further ones: of a loop that ran again.
+    """Raise if a file has several rows of each question together, and then further ones, as if a loop ran again.
 
-    Where each row is parted from the next one of its question, the file is written round by round; where questions begin again
-    all the time, several were asked at once.
-
-    Args:
-        blocks: The question and run of each group of consecutive rows.
-        n_rows: Number of rows.
-        key: The column of questions.
-
-    Raises:
-        UnsettledError: It does.
+    It does not if each row is apart from the next one of its question, round by round, or questions begin again all the time,
+    since several were asked at once.  `blocks` has the question and run of each group of consecutive rows.
     """
     seen: set[Hashable] = set()
     passes = 1
@@ -100,27 +90,16 @@ def refuse_passes(blocks: Sequence[Hashable], n_rows: int, key: str) -> None:
         seen.add(own)
     again = sum(n > 1 for n in Counter(blocks).values())
     if again >= _AGAIN and passes <= _MOST_LOOPS and n_rows >= _TOGETHER * len(blocks):
-        raise UnsettledError(
-            f"the rows of {again:,} questions are in several places of the log, which nothing counts: a loop that ran again, or more rounds",
-            "columns",
-            {
-                f"--column {quoted(f'run={key}')}": (
-                    {"run": key},
-                    f"where the rows of one {key!r} begin again, another run begins",
-                ),
-                "--column round=": (
-                    {"round": ""},
-                    "all rows of a question are the rounds of one loop, in the order of the file",
-                ),
-            },
-        )
+        doubt = f"the rows of {again:,} questions are in several places of the log, which nothing counts: a loop that ran again, or more rounds"
+        run = _columns("run", key, f"where the rows of one {key!r} begin again, another run begins")
+        raise UnsettledError(doubt, "options", {**run, **_columns("round", "", _ONE_LOOP)})
 
 
-def _columns(ours: str, theirs: str, meaning: str) -> tuple[dict[str, Any], str]:
-    return {"columns": {ours: theirs}}, meaning
+def _columns(ours: str, theirs: str, meaning: str) -> dict[str, tuple[dict[str, Any], str]]:
+    return {f"--column {quoted(f'{ours}={theirs}')}": ({"columns": {ours: theirs}}, meaning)}
 
 
-def _counts_otherwise(table: TableColumns, name: str, several: Sequence[Sequence[int]]) -> bool:
+def _counts_otherwise(table: TableColumns, name: str, several: _Several) -> bool:
     """Return whether a column numbers the rows of each question from 0 or 1 without gaps, in another order than the file's."""
     if not table.counts(name):
         return False
@@ -131,31 +110,28 @@ def _counts_otherwise(table: TableColumns, name: str, several: Sequence[Sequence
 
 
 def _of_loops(
-    table: TableColumns,
-    several: Sequence[Sequence[int]],
-    free: Sequence[str],
-    counting: Collection[str],
-    *,
-    are_items: bool,
-) -> Iterator[tuple[str, list[str], Sequence[int]]]:
-    """Yield the columns of labels and settings that every question has in the same number, with their values and numbers of rows."""
+    table: TableColumns, several: _Several, free: Sequence[str], counting: Collection[str], *, are_items: bool
+) -> Iterator[tuple[str, list[str], bool]]:
+    """Yield the columns of labels and settings that every question has in the same number, with their values, and if all are as many."""
     for name in free:
         values: list[Any] = table.column(name)
-        is_number = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+        is_number = all(isinstance(value, str | int | float) and _NUMBER.fullmatch(str(value)) for value in values)
         is_label = is_number or all(isinstance(value, str) and value for value in values)
         is_setting = is_number and _SETTING.fullmatch(last_name(name)) is not None
         if not is_label or (are_items and not is_setting) or is_step_name(name) or last_name(name) in _TOLD_APART:
             continue
-        if not 1 < len({*values}) <= _MOST_LOOPS:
+        known = {*values}
+        if not 1 < len(known) <= _MOST_LOOPS or {str(value).lower() for value in known} <= {"true", "false"}:
             continue
         sets = Counter(tuple(sorted(Counter(values[place] for place in rows).items())) for rows in several)
         (usual, n), *_ = sets.most_common(1)
         is_counter = is_number and not is_setting and (name in counting or _grows_evenly(values, several))
         if len(usual) > 1 and n >= _NEARLY_ALL * len(several) and not is_counter:
-            yield name, [*map(str, sorted({*values}) if is_number else dict.fromkeys(values))], [n for _, n in usual]
+            listed = sorted(known, key=float) if is_number else dict.fromkeys(values)
+            yield name, [*map(str, listed)], len({n for _, n in usual}) == 1
 
 
-def _grows_evenly(values: Sequence[float], several: Sequence[Sequence[int]]) -> bool:
+def _grows_evenly(values: Sequence[Any], several: _Several) -> bool:
     """Return whether numbers grow by the same step from each row of a question to the next: they count what a loop did."""
-    steps = {values[after] - values[before] for rows in several for before, after in pairwise(rows)}
+    steps = {float(values[after]) - float(values[before]) for rows in several for before, after in pairwise(rows)}
     return len(steps) == 1 and min(steps) > 0

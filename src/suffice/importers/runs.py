@@ -297,11 +297,7 @@ def _restarts(rows: Sequence[Record], questions: Sequence[str], number: str) -> 
 
 
 class Passes:
-    """Numbers the runs of questions whose rows begin again: those after the rows of another question are a further run.
-
-    Args:
-        key: The column of the question's id.
-    """
+    """Numbers the runs of questions whose rows begin again: those after the rows of another question are a further run."""
 
     def __init__(self, key: str) -> None:
         self._key, self._last = key, ""

@@ -225,7 +225,7 @@ class _Rows:
         wrong = (first > 1) | (result != first + place)
         if wrong.any():
             q = int(np.searchsorted(starts, int(np.argmax(wrong)), side="right")) - 1
-            own = numbers[starts[q] : starts[q] + lengths[q]].astype(np.int64).tolist()
+            own, theirs = numbers[starts[q] : starts[q] + lengths[q]].astype(np.int64).tolist(), grid.columns["round"]
             raise UnsettledError(
                 f"{self._where}: question {ids[q]!r} has the rounds {own!r:.80}; expected 0, 1, 2, ... or 1, 2, ... without gaps. If "
                 "rounds are missing, find them first",
@@ -234,7 +234,11 @@ class _Rows:
                     "--column round=": (
                         {"round": ""},
                         "nothing is missing: count the rows of each question in their order",
-                    )
+                    ),
+                    f"--column {quoted(f'run={theirs}')} --column round=": (
+                        {"run": theirs, "round": ""},
+                        f"each value of {theirs!r} is a loop of its own",
+                    ),
                 },
             )
         return result

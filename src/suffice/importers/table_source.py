@@ -15,7 +15,7 @@ from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers.answer_or_gold import FEW
 from suffice.importers.golds import ask_about_gold_lists, gold_form
-from suffice.importers.grid import Grid, gold_texts
+from suffice.importers.grid import Grid, are_texts, gold_texts
 from suffice.importers.guesses import ColumnMap, guess_columns, is_long
 from suffice.importers.names import is_round_name, last_name
 from suffice.importers.records import Record, records_of
@@ -281,8 +281,10 @@ def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, options: TableO
         what = "what follows" if grid.gold_form == "####" else "alternatives, separated by"
         plan.notes.append(f"the gold answers are {what} {grid.gold_form!r} in {plan.columns['golds']!r}")
     if options.normalizer is None and not grid.list_answers and options.answer_position is None:
-        usable = [value if isinstance(value, str | list) else None for value in golds]
-        ask_about_gold_lists([gold_texts(value, "", listed=listed, form=grid.gold_form) for value in usable], answers)
+        pairs = [
+            pair for pair in zip(golds, answers, strict=True) if isinstance(pair[0], str | list) and are_texts(pair[0])
+        ]
+        ask_about_gold_lists((gold_texts(gold, "", listed=listed, form=grid.gold_form), own) for gold, own in pairs)
     grid.check(path, [*column_names(rows), *plan.formulas])
     return grid
 

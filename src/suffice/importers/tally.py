@@ -94,13 +94,7 @@ class Tally:
         self._first_differing = self._first_differing or message
 
     def add_names(self, names: Sequence[str], columns: RoundColumns, within: Mapping[str, Collection[str]]) -> None:
-        """Count ids that name several questions: their runs have other texts or gold answers, or each of several texts has several rows.
-
-        Args:
-            names: The id of each trajectory's question, which its runs have in common.
-            columns: The trajectories; golds that differ between runs are left out.
-            within: The texts of a trajectory that has several, by its id.
-        """
+        """Count ids of several texts, by run or `within` one, and runs of one id with other gold answers, which are left out."""
         texts: dict[str, dict[str, str]] = {}
         golds: dict[str, tuple[str, ...]] = {}
         for q, (name, own_id) in enumerate(zip(names, columns.question_ids, strict=True)):

@@ -189,9 +189,8 @@ def _boolean_key(answer: str) -> str | None:
 @register_normalizer("letter")
 def _letter_key(answer: str) -> str | None:
     """Return the letter of an option as the key: "b", "(B)" and "B) Paris" have the key B; "(A), (C)" names two and has none."""
-    text = answer[:_LONGEST].strip()
-    match = _OPTION.fullmatch(text)
-    return match[1].upper() if match and not _OPTIONS.fullmatch(text) else None
+    match = None if _OPTIONS.fullmatch(answer[:_LONGEST].strip()) else _OPTION.fullmatch(answer[:_LONGEST].strip())
+    return match[1].upper() if match else None
 
 
 @register_normalizer("literal")
@@ -203,25 +202,17 @@ def _literal_key(answer: str) -> str | None:
 
 @register_normalizer("unordered")
 def _unordered_key(answer: str) -> str | None:
-    """As `literal`, but the order of the items of a list does not count; how often one occurs does.
-
-    A text that is no literal is a list, too, with commas, semicolons or line breaks between its items.
-    """
+    """As `literal`, but the order of items does not count, of a list or of words with commas, semicolons or lines between them."""
     text = answer.strip()
     value = _evaluated(text, text)
-    if isinstance(value, str) and text:
-        value = listed_items(value)
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(sorted(map(_written, value)))}]"
+    items = listed_items(value) if text and isinstance(value, str) else value
+    if isinstance(items, list | tuple):
+        return f"[{', '.join(sorted(map(_written, items)))}]"
     return _written(value) if text else None
 
 
 def listed_items(text: str) -> list[str]:
-    """Return the items of a list in words.
-
-    >>> listed_items("red, blue"), listed_items("Oslo")
-    (['red', 'blue'], ['Oslo'])
-    """
+    """Return the items of a list in words, such as "red, blue"."""
     return [*filter(None, map(str.strip, _BETWEEN.split(text)))] or [text]
 
 

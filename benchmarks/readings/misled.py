@@ -210,3 +210,21 @@ def two_sets_in_one_log(draw: Draw) -> Log:
 
 def _uncounted(asked: Asked, r: int) -> dict[str, Any]:
     return {name: value for name, value in plain(asked, r).items() if name != "round"}
+
+
+@shape("log.jsonl")
+def letters_of_several_options(draw: Draw) -> Log:
+    """Wrong answers name two letters, of which the first is right."""
+    questions = draw.asked(60, 4, "letter")
+    several = [
+        replace(a, answers=tuple(x if x == a.gold else f"({a.gold}), ({x})" for x in a.answers)) for a in questions
+    ]
+    return Log(rows(several, plain), loops(several))
+
+
+@shape("sweep.csv")
+def depths_of_a_search(draw: Draw) -> Log:
+    """A column that is called like a round has the settings 1, 2, 5 and 10."""
+    questions = draw.asked(60)
+    records = rows(questions, lambda asked, r: {"depth": (1, 2, 5, 10)[r - 1], **_uncounted(asked, r)})
+    return Log(records, _one_round_each(questions))

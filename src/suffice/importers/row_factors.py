@@ -60,7 +60,8 @@ def ask_about_factors(table: TableColumns, key: str, used: Collection[str], lead
         return
     free = [name for name in table.names if name not in used and table.filled(name)]
     counting = [name for name in free if not lead and _counts_otherwise(table, name, several)]
-    choices, doubt = {}, ""
+    choices: dict[str, tuple[dict[str, Any], str]] = {}
+    doubt = ""
     for name, values, is_even in [*_of_loops(table, several, free, counting, are_items=bool(lead))][:1]:
         doubt = f"every question has rows of the same {len(values)} values of {name!r} ({', '.join(values[:_SHOWN])}): they may be other loops"
         choices |= _columns("run", name, f"each value of {name!r} is a loop of its own")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from benchmarks.readings.cases import CITIES, Draw, Log, shape
+from benchmarks.readings.cases import CITIES, Asked, Draw, Log, Loop, shape
 from benchmarks.readings.plain import loops, nested, plain, rows
 
 
@@ -104,12 +106,37 @@ def options_in_numbered_columns(draw: Draw) -> Log:
 
 @shape("log.jsonl")
 def several_golds_in_one_text(draw: Draw) -> Log:
-    """A gold answer and its other names in one text, which no answer equals."""
+    """A gold answer and its other name in one text, which no answer equals."""
     questions = draw.asked(60)
     records = nested(questions)
     for record in records:
         record["gold"] = f"{record['gold']} | {record['gold']} (old town)"
-    return Log(records, [asked.loop(golds=(), scores=None) for asked in questions])
+    return Log(records, [asked.loop(golds=(asked.gold, f"{asked.gold} (old town)")) for asked in questions])
+
+
+@shape("log.jsonl")
+def gold_behind_a_mark(draw: Draw) -> Log:
+    """The gold answer follows its reasoning and a mark, as in GSM8K."""
+    questions = draw.asked(60, 4, "whole")
+    records = rows(questions, plain)
+    for row in records:
+        row["gold"] = f"{draw.prose()} = {row['gold']}\n#### {row['gold']}"
+    return Log(records, loops(questions))
+
+
+@shape("log.jsonl")
+def lists_in_words(draw: Draw) -> Log:
+    """A list of gold answers, all of which an answer has to name."""
+    questions = draw.asked(60)
+    records = rows(questions, plain)
+    for row in records:
+        row["gold"] = [row["gold"], "Bern"]
+        row["answer"] = f"Bern, {row['answer']}"
+    read = [
+        asked.loop(golds=([asked.gold, "Bern"],), answers=tuple(f"Bern, {answer}" for answer in asked.answers))
+        for asked in questions
+    ]
+    return Log(records, read)
 
 
 @shape("log.jsonl")
@@ -129,3 +156,75 @@ def ids_under_another_name(draw: Draw) -> Log:
     questions = draw.asked(60)
     make = lambda asked, r: {"sid": asked.number, "step": r, "label": asked.answers[r - 1], "target": asked.gold}  # noqa: E731
     return Log(rows(questions, make), loops(questions))
+
+
+@shape("sweep.jsonl")
+def settings_of_a_sweep(draw: Draw) -> Log:
+    """A row for each number of passages: four loops of one round, and no attempts in an order."""
+    questions = draw.asked(60)
+    return Log(rows(questions, _swept), _one_round_each(questions))
+
+
+@shape("sweep.json")
+def settings_in_a_list(draw: Draw) -> Log:
+    """The same as the items of a list."""
+    questions = draw.asked(60)
+    records = [
+        {"id": asked.number, "gold": asked.gold, "results": [_swept(asked, r) for r in range(1, 5)]}
+        for asked in questions
+    ]
+    for record in records:
+        for item in record["results"]:
+            del item["id"], item["gold"]
+    return Log(records, _one_round_each(questions))
+
+
+def _swept(asked: Asked, r: int) -> dict[str, Any]:
+    return {"id": asked.number, "gold": asked.gold, "top_k": (1, 3, 5, 10)[r - 1], "answer": asked.answers[r - 1]}
+
+
+def _one_round_each(questions: Sequence[Asked]) -> list[Loop]:
+    return [
+        asked.loop(answers=(answer,), scores=(good,))
+        for asked in questions
+        for answer, good in zip(asked.answers, asked.right, strict=True)
+    ]
+
+
+@shape("log.jsonl")
+def a_loop_that_ran_again(draw: Draw) -> Log:
+    """The same questions a second time in the same file, and nothing counts rounds or runs."""
+    questions = draw.asked(60)
+    again = [asked.loop(answers=asked.answers[1:], scores=asked.right[1:]) for asked in questions]
+    records = [*rows(questions, _uncounted), *rows([replace(a, answers=a.answers[1:]) for a in questions], _uncounted)]
+    return Log(records, [*loops(questions), *again])
+
+
+@shape("log.jsonl")
+def two_sets_in_one_log(draw: Draw) -> Log:
+    """Lists of two data sets under the same ids."""
+    sets = draw.asked(40), [replace(asked, number=asked.number + 40) for asked in draw.asked(40, 4, "whole")]
+    records = nested([replace(asked, question=f"{asked.question} ({asked.number})") for own in sets for asked in own])
+    return Log([{**record, "id": record["id"] % 40} for record in records], [*loops(sets[0]), *loops(sets[1])])
+
+
+def _uncounted(asked: Asked, r: int) -> dict[str, Any]:
+    return {name: value for name, value in plain(asked, r).items() if name != "round"}
+
+
+@shape("log.jsonl")
+def letters_of_several_options(draw: Draw) -> Log:
+    """Wrong answers name two letters, of which the first is right."""
+    questions = draw.asked(60, 4, "letter")
+    several = [
+        replace(a, answers=tuple(x if x == a.gold else f"({a.gold}), ({x})" for x in a.answers)) for a in questions
+    ]
+    return Log(rows(several, plain), loops(several))
+
+
+@shape("sweep.csv")
+def depths_of_a_search(draw: Draw) -> Log:
+    """A column that is called like a round has the settings 1, 2, 5 and 10."""
+    questions = draw.asked(60)
+    records = rows(questions, lambda asked, r: {"depth": (1, 2, 5, 10)[r - 1], **_uncounted(asked, r)})
+    return Log(records, _one_round_each(questions))

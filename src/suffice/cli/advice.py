@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -139,19 +139,19 @@ def decide_command(
             previous=earlier,
             signals=signal or (),
         )
+    advice = replace(advice, where=tuple(where or (earlier.where if earlier else ())))
     advice.save(target)
     then = {
         "do it": f"suffice deploy {quoted(target)}{' -o OTHER.json' * options.POLICY.exists()}",
-        "not enough data": f"suffice decide FRESH.parquet --continue {quoted(target)}{where_words(where)}",
+        "not enough data": f"suffice decide FRESH.parquet --continue {quoted(target)}{where_words(advice.where)}",
     }.get(advice.verdict, f"suffice diagnose {quoted(path)}")
-    sentence = advice.sentence
-    if earlier is not None and advice.n == earlier.n:
-        sentence = (
-            f"No question of {path} is new to {target if previous is None else previous}, so what that decision said is repeated "
-            f"here. If the log was wrong then, judge it anew with -o OTHER.json.\n{sentence}"
-        )
+    again = (
+        f"No question of {path} is new to {previous or target}, so what that decision said is repeated here. If the log was wrong "
+        "then, judge it anew with -o OTHER.json.\n"
+    )
+    is_again = earlier is not None and advice.n == earlier.n
     screen = Screen(
-        sentences=[sentence],
+        sentences=[again * is_again + advice.sentence],
         tables=advice.tables(),
         aside={bar_heading(advice.trial.max_loss)},
         files={"decision": target},

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from suffice.cli import models, options
+from suffice.cli import models, options, runs
 from suffice.cli.console import say
 from suffice.cli.options import POLICY
 from suffice.cli.output import Output, Screen
@@ -66,7 +66,7 @@ def deploy_command(
         if advice.policy is None:
             raise DataError(f"there is nothing to deploy. {advice.sentence}")
         policy, sentence, target = advice.policy, advice.sentence, out or POLICY
-        then = f"suffice decide FRESH.parquet --continue {quoted(path)}"
+        then = f"suffice decide FRESH.parquet --continue {quoted(path)}{runs.where_words(advice.where)}"
         notes = [_LATER]
     else:
         policy = options.load_policy(path)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from suffice.common.files import quoted
-from suffice.common.tables import CAUTION, counted, cut_list
-from suffice.errors import DataError, UnsettledError, did_you_mean
+from suffice.common.tables import counted, cut_list
+from suffice.errors import DataError, did_you_mean
+from suffice.importers.alarm import Alarm, Doubt, Read
 from suffice.importers.answer_or_gold import FEW, answer_readings
 from suffice.importers.names import MOST_SPEAKERS, last_name
 from suffice.importers.reading import SEVERAL, Facts
@@ -30,7 +30,7 @@ _MANY = 100
 
 _FAR, _OFTEN = 0.2, 0.3
 _CHANGING = 0.1
-_NEARLY_ALL = 0.98
+_NEARLY_ALL, _MOSTLY = 0.98, 0.9
 _SHARE_OF_MISSING = 0.05
 _PARAGRAPH = 300
 """Characters of an answer on average from which on answers are texts to read, not to compare."""
@@ -47,59 +47,6 @@ _SAMPLES = frozenset({"samples", "generations", "completions", "candidates"})
 """Names of lists whose items are independent samples as often as rounds."""
 
 _SCORES = frozenset({"em", "f1", "contains", MATCH})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Alarm:
-    """A doubt about a reading.
-
-    Attributes:
-        name: Its name, one of `ALARMS`.
-        level: `stop`: nothing is written until it is answered; or `caution`.
-        sentence: What is doubtful.
-        choices: Other readings that answer it: by the command line's options, the parameters of `import_recording` with their
-            values, and what the reading is.
-    """
-
-    name: str
-    level: Literal["stop", "caution"]
-    sentence: str
-    choices: Mapping[str, tuple[dict[str, Any], str]] = field(default_factory=dict)
-
-    @property
-    def note(self) -> str:
-        """The alarm as a note, with the option that answers it."""
-        return f"{CAUTION}{self.sentence} (--expected {self.name} if that is right)"
-
-    def error(self) -> UnsettledError:
-        """Return the error that asks for an answer."""
-        expected = {f"--expected {self.name}": ({"expected": [self.name]}, "the log is right as it was read")}
-        return UnsettledError(self.sentence, "options", {**self.choices, **expected})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Read:
-    """A run as it was read.
-
-    Attributes:
-        facts: Counts over all trajectories.
-        source: The format.
-        columns: The log's column for each name of ours.
-        options: The user's options.
-    """
-
-    facts: Facts
-    source: str
-    columns: Mapping[str, str]
-    options: Mapping[str, Any]
-
-    def was_guessed(self, ours: str) -> bool:
-        """Return whether a table's column was read without the user's word; other formats say what their fields are."""
-        return self.source == "tabular" and ours not in (self.options.get("columns") or {})
-
-    @property
-    def samples(self) -> bool:
-        return bool(self.options.get("samples"))
 
 
 def check_expected(names: Iterable[str]) -> list[str]:
@@ -124,20 +71,18 @@ def find_alarms(facts: Facts, source: str, columns: Mapping[str, str], options: 
         columns: The log's column for each name of ours.
         options: The user's options, by parameter of `import_recording`.
     """
-    read = _Read(facts=facts, source=source, columns=columns, options=options)
+    read = Read(facts=facts, source=source, columns=columns, options=options)
     result = []
     for name, (level, check) in ALARMS.items():
         # if the user named the doubtful column, that answers a stop, and the doubt is noted all the same
         own: Literal["stop", "caution"] = level if read.was_guessed(_DOUBTED.get(name, "answer")) else "caution"
         result += [Alarm(name=name, level=own, sentence=text, choices=choices) for text, choices in check(read)]
+    names = {alarm.name for alarm in result}
+    result = [alarm for alarm in result if names.isdisjoint(_MORE_SPECIFIC.get(alarm.name, ()))]
     return sorted(result, key=lambda alarm: alarm.level != "stop")
 
 
-_Doubt = tuple[str, dict[str, tuple[dict[str, Any], str]]]
-"""The sentence of an alarm, and the other readings that answer it."""
-
-
-def _equal_answers(read: _Read) -> Iterator[_Doubt]:
+def _equal_answers(read: Read) -> Iterator[Doubt]:
     """Nearly all questions have equal answers only, while another text varies: a gold answer or an input was read."""
     facts = read.facts
     if facts.several < _FEW or facts.several - facts.equal > FEW * facts.several or read.source != "tabular":
@@ -156,7 +101,7 @@ def _equal_answers(read: _Read) -> Iterator[_Doubt]:
             yield sentence, choices
 
 
-def _empty_answers(read: _Read) -> Iterator[_Doubt]:
+def _empty_answers(read: Read) -> Iterator[Doubt]:
     """Most questions have no answer at all, while others have one."""
     facts = read.facts
     is_mostly_empty = facts.answers and facts.trajectories >= _FEW and 2 * facts.unanswered > facts.trajectories
@@ -168,7 +113,7 @@ def _empty_answers(read: _Read) -> Iterator[_Doubt]:
         yield sentence, {}
 
 
-def _empty_rounds(read: _Read) -> Iterator[_Doubt]:
+def _empty_rounds(read: Read) -> Iterator[Doubt]:
     """Some rounds have an answer in no question, and later ones have: they are steps of a round, such as a retrieval."""
     facts = read.facts
     last = max((r for r, n in facts.answered.items() if n), default=0)
@@ -190,19 +135,40 @@ def _empty_rounds(read: _Read) -> Iterator[_Doubt]:
     yield sentence, choices
 
 
-def _copied_rounds(read: _Read) -> Iterator[_Doubt]:
+def _copied_rounds(read: Read) -> Iterator[Doubt]:
     """The answers of a round are those of the round before in every question: its rows may be copies, for which nothing was called."""
     facts = read.facts
+    if facts.several == facts.equal or read.source != "tabular" or read.samples:
+        return
     copied = [r for r in facts.rows if facts.changes[r, False] >= _MANY and not facts.changes[r, True]]
-    if copied and facts.several > facts.equal and read.source == "tabular" and not read.samples:
+    mark = "".join(_marks_of_last(facts))
+    where = f"{counted(len(copied), 'round')} ({cut_list(map(str, sorted(copied)))}) of {len(facts.rows)} have"
+    if mark and not copied:
+        where = "the last rounds have"
+    if copied or mark:
         sentence = (
-            f"{counted(len(copied), 'round')} ({cut_list(map(str, sorted(copied)))}) of {len(facts.rows)} have the same answer as the round "
-            "before in every question: the rows may be copies, such as a last row with the final answer or rows that were written twice"
+            f"{where} the same answer as the round before in every question{mark}: the rows may be copies, such as a last row with the "
+            "final answer or rows that were written twice"
         )
         yield sentence, {}
 
 
-def _unread_golds(read: _Read) -> Iterator[_Doubt]:
+def _marks_of_last(facts: Facts) -> Iterator[str]:
+    """Yield a label that the last rounds have to themselves, if their answers are copies, with the option that leaves them out."""
+    changed, copied = facts.last_changes[True], facts.last_changes[False]
+    if copied < _FEW or copied < _NEARLY_ALL * (changed + copied):
+        return
+    for name, (last, others) in facts.last_kinds.items():
+        if len(last) == 1 and others and last.isdisjoint(others):
+            theirs, (value,) = name.removeprefix("imported_"), last
+            option = (
+                f" (--where {quoted(f'{theirs}={next(iter(others))}')} leaves them out)" if len(others) == 1 else ""
+            )
+            yield f", and {theirs!r} is {value!r} there alone{option}"
+            return
+
+
+def _unread_golds(read: Read) -> Iterator[Doubt]:
     """There are no gold answers, and a text that is the same for all rounds of a question equals many answers."""
     facts = read.facts
     is_said = read.options.get("log_golds") or read.options.get("golds") or not read.was_guessed("golds")
@@ -225,7 +191,7 @@ def _unread_golds(read: _Read) -> Iterator[_Doubt]:
             return
 
 
-def _falling_scores(read: _Read) -> Iterator[_Doubt]:
+def _falling_scores(read: Read) -> Iterator[Doubt]:
     """A metric falls far from the first round to the last: the rounds may be in reverse order, or lower may be better."""
     facts = read.facts
     if read.source != "tabular" or read.samples:
@@ -241,7 +207,7 @@ def _falling_scores(read: _Read) -> Iterator[_Doubt]:
             return
 
 
-def _drafts(read: _Read) -> Iterator[_Doubt]:
+def _drafts(read: Read) -> Iterator[Doubt]:
     """Answers are long, or never the same twice: neither stability nor votes say anything about them."""
     facts = read.facts
     if not facts.answers or facts.normalizer in _OWN_TEXTS:
@@ -253,9 +219,16 @@ def _drafts(read: _Read) -> Iterator[_Doubt]:
     elif facts.repeating >= _ENOUGH and facts.unrepeated >= _NEARLY_ALL * facts.repeating:
         n = counted(facts.repeating, "trajectory", "trajectories")
         yield f"no answer occurs twice in {facts.unrepeated:,} of {n} with several: {means}", {}
+    elif facts.answers >= _ENOUGH and facts.sentences >= _MOSTLY * facts.answers:
+        same, new = (sum(n for (_, is_new), n in facts.changes.items() if is_new is side) for side in (False, True))
+        if same < new:
+            yield (
+                f"{facts.sentences:,} of {facts.answers:,} answers are sentences, and most change from round to round: {means}",
+                {},
+            )
 
 
-def _options(read: _Read) -> Iterator[_Doubt]:
+def _options(read: Read) -> Iterator[Doubt]:
     """The answers of a question are always different, and one of them is right: they are options to choose from."""
     facts = read.facts
     is_distinct = facts.repeating >= _ENOUGH and facts.unrepeated >= _NEARLY_ALL * facts.repeating
@@ -270,7 +243,7 @@ def _options(read: _Read) -> Iterator[_Doubt]:
         yield sentence, {}
 
 
-def _missing_values(read: _Read) -> Iterator[_Doubt]:
+def _missing_values(read: Read) -> Iterator[Doubt]:
     """Answers, gold answers or metrics are missing in more than a few places."""
     facts = read.facts
     missing = {"an answer": (facts.rounds - facts.answers, facts.rounds)} if facts.answers else {}
@@ -291,7 +264,7 @@ def _missing_values(read: _Read) -> Iterator[_Doubt]:
         yield f"{', '.join(texts)}: they are missing in the log, or were not read{returned}", {}
 
 
-def _other_systems(read: _Read) -> Iterator[_Doubt]:
+def _other_systems(read: Read) -> Iterator[Doubt]:
     """The rounds of a question come from other models, systems or files."""
     facts = read.facts
     for name, n in facts.systems.most_common(1):
@@ -305,7 +278,7 @@ def _other_systems(read: _Read) -> Iterator[_Doubt]:
             yield sentence, {}
 
 
-def _same_score(read: _Read) -> Iterator[_Doubt]:
+def _same_score(read: Read) -> Iterator[Doubt]:
     """A metric is the same in all rounds although answers differ: it cannot show a loss."""
     facts = read.facts
     if facts.scored < _ENOUGH or facts.several == facts.equal:
@@ -322,7 +295,7 @@ def _same_score(read: _Read) -> Iterator[_Doubt]:
             return
 
 
-def _never_right(read: _Read) -> Iterator[_Doubt]:
+def _never_right(read: Read) -> Iterator[Doubt]:
     """No answer is right, and short ones need not be so: the gold answer is another column, or is inside its text."""
     facts = read.facts
     has_own = any(name not in _SCORES for name in facts.spans)
@@ -338,7 +311,7 @@ def _never_right(read: _Read) -> Iterator[_Doubt]:
         yield sentence, {"--column golds=": ({"columns": {"golds": ""}}, "the log has no gold answers")}
 
 
-def _last_is_gold(read: _Read) -> Iterator[_Doubt]:
+def _last_is_gold(read: Read) -> Iterator[Doubt]:
     """Last answers equal the gold answers, earlier ones do not: the gold answers may be the last answers."""
     facts = read.facts
     is_said = read.options.get("log_golds") or read.options.get("golds")
@@ -356,7 +329,7 @@ def _last_is_gold(read: _Read) -> Iterator[_Doubt]:
         yield sentence, {}
 
 
-def _other_speakers(read: _Read) -> Iterator[_Doubt]:
+def _other_speakers(read: Read) -> Iterator[Doubt]:
     """The rounds of a question, after its first, come from several speakers or are of several kinds: not all are answers."""
     facts = read.facts
     for name, n in facts.speakers.most_common(1):
@@ -377,12 +350,12 @@ def _other_speakers(read: _Read) -> Iterator[_Doubt]:
             )
 
 
-def _in_tables(check: Callable[[_Read], Iterator[_Doubt]], *, tables: bool) -> Callable[[_Read], Iterator[_Doubt]]:
+def _in_tables(check: Callable[[Read], Iterator[Doubt]], *, tables: bool) -> Callable[[Read], Iterator[Doubt]]:
     """Return a check of tables alone, whose rows can be chosen with ``--where``, or of other formats alone."""
     return lambda read: check(read) if (read.source == "tabular") is tables else iter(())
 
 
-def _sample_list(read: _Read) -> Iterator[_Doubt]:
+def _sample_list(read: Read) -> Iterator[Doubt]:
     """The rounds are the items of a list, or are counted by a column, whose name says that they are independent samples."""
     column = read.columns.get("round", "")
     lead = column.removeprefix("order in ").strip("'")
@@ -400,7 +373,7 @@ def _sample_list(read: _Read) -> Iterator[_Doubt]:
         )
 
 
-def _stopped_when_right(read: _Read) -> Iterator[_Doubt]:
+def _stopped_when_right(read: Read) -> Iterator[Doubt]:
     """Every shorter trajectory ends at its first round with a metric of 1, and none goes on after one."""
     stopped = read.facts.stopped
     for metric in dict.fromkeys(name for name, _, _ in stopped):
@@ -416,7 +389,7 @@ def _stopped_when_right(read: _Read) -> Iterator[_Doubt]:
             return
 
 
-ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[_Read], Iterator[_Doubt]]]] = {
+ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[Read], Iterator[Doubt]]]] = {
     "equal-answers": ("stop", _equal_answers),
     "empty-answers": ("stop", _empty_answers),
     "empty-rounds": ("stop", _empty_rounds),
@@ -437,5 +410,13 @@ ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[_Read], Iterato
 }
 """All alarms by name: the level, and the check."""
 
-_DOUBTED = {"never-right": "golds"}
+_MORE_SPECIFIC = {
+    "drafts": {"options"},
+    "same-score": {"never-right"},
+    "missing-values": {"empty-answers", "empty-rounds"},
+    "last-is-gold": {"stopped-when-right"},
+}
+"""For a caution, the alarms that name the same cause more precisely: they are shown instead of it."""
+
+_DOUBTED = {"never-right": "golds", "unread-golds": "golds"}
 """The column that a stop doubts, if it is not that of the answers."""

@@ -2,17 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from suffice.common.tables import counted, cut_list
-from suffice.errors import DataError, SchemaError
+from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers.grid import gold_texts
 from suffice.importers.names import GOLDS, IDS, QUESTIONS, plain_name
 from suffice.importers.records import Record, records_of
 from suffice.policy.metrics import normalize_answer
+from suffice.policy.normalizers import listed_items
 
 _LISTED_IDS = 3
+_MARK = "####"
+"""GSM8K's mark: the gold answer follows it, after its reasoning."""
+
+_NEARLY_ALL, _OFTEN = 0.95, 0.1
+_ENOUGH = 5
+
+
+def gold_form(golds: Sequence[Any], answers: Sequence[Any]) -> str:
+    """Return how the gold answers of rows are written: after a mark, as alternatives with "|" or ";" between them, or "" plainly.
+
+    Alternatives are recognised by the answers of the rows: many equal one of them, and none has the sign between them.
+    """
+    pairs = [(gold, answer) for gold, answer in zip(golds, answers, strict=True) if isinstance(gold, str)]
+    if sum(bool(gold.partition(_MARK)[2].strip()) for gold, _ in pairs) > _NEARLY_ALL * len(pairs):
+        return _MARK
+    for sign in "|;":
+        own = [(gold, str(answer)) for gold, answer in pairs if sign in gold]
+        n = sum(normalize_answer(answer) in {*map(normalize_answer, gold.split(sign))} for gold, answer in own)
+        if n >= max(_ENOUGH, _OFTEN * len(own)) and not any(sign in str(answer) for answer in answers):
+            return sign
+    return ""
+
+
+def ask_about_gold_lists(rows: Iterable[tuple[Sequence[str], Any]]) -> None:
+    """Raise if more answers name all of their several gold answers, as the items of one, than equal one of them."""
+    pairs = [({*own}, {*listed_items(answer)}) for own, answer in rows if len(own) > 1 and isinstance(answer, str)]
+    whole = sum(own == items for own, items in pairs)
+    if whole >= max(_ENOUGH, _OFTEN * len(pairs)) and whole > sum(
+        len(items) == 1 and items <= own for own, items in pairs
+    ):
+        raise UnsettledError(
+            f"{whole:,} of {len(pairs):,} answers with several gold answers name all of them: are they the items of one answer?",
+            "normalizer",
+            {
+                "--set normalizer=unordered": (
+                    "unordered",
+                    "they are: an answer has to have all of them, in any order",
+                ),
+                "--set normalizer=qa": ("qa", "each of them alone is a right answer"),
+            },
+        )
 
 
 class GoldAnswers:
@@ -83,9 +126,10 @@ def _by(
 ) -> dict[str, tuple[str, ...]]:
     """Return gold answers by key; each is the first value found in several columns."""
     result: dict[str, tuple[str, ...]] = {}
+    forms = {name: gold_form([item.values.get(name) for item in records], [None] * len(records)) for name in columns}
     for item in records:
         value = next((item.values[name] for name in keys if item.values.get(name) is not None), None)
-        listed = (gold_texts(_cell(item.values, name), item.where) for name in columns)
+        listed = (gold_texts(_cell(item.values, name), item.where, form=forms[name]) for name in columns)
         golds = next(filter(None, listed), ())
         if value is None or not golds:
             continue

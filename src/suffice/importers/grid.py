@@ -48,6 +48,7 @@ class Grid:
     strict: bool = False
     listed_golds: bool = True
     list_answers: bool = False
+    gold_form: str = ""
     lowest: int | None = None
     longest: int | None = None
 
@@ -115,7 +116,8 @@ def signal_cell(value: Any, name: str, theirs: str, where: str, *, strict: bool)
 def differing_golds(message: str, grid: Grid) -> DataError:
     """Return the error about gold answers that differ between the rows of a question."""
     return DataError(
-        f"{message}: is {grid.columns['golds']!r} what the model said? Map another column to golds, or --log-golds drop"
+        f"{message}: is {grid.columns['golds']!r} what the model said? Map another column to golds, or --log-golds drop. If one id "
+        "names several questions, as in logs of two data sets, import one at a time (--where), or map a column that tells them apart"
     )
 
 
@@ -178,7 +180,12 @@ def whole_number(text: str) -> int | None:
     return int(text) if re.fullmatch(r"\s*-?[0-9]{1,30}\s*", text) else None
 
 
-def gold_texts(value: Any, where: str, *, listed: bool = True, as_one: bool = False) -> tuple[str, ...]:
+def are_texts(items: Any) -> bool:
+    """Return whether all items can be gold answers: texts or numbers."""
+    return all(isinstance(item, str | int | float) for item in items)
+
+
+def gold_texts(value: Any, where: str, *, listed: bool = True, as_one: bool = False, form: str = "") -> tuple[str, ...]:
     """Return the gold answers of a cell: a text, a list of texts or, if `listed`, such a list as JSON.
 
     Args:
@@ -186,6 +193,7 @@ def gold_texts(value: Any, where: str, *, listed: bool = True, as_one: bool = Fa
         where: The location of the cell, for messages.
         listed: Whether a text in brackets may be a list of gold answers.
         as_one: Whether answers are lists, so that a list is one gold answer, and a list of lists are several.
+        form: How a text is written, as `suffice.importers.golds.gold_form` returns it.
 
     Raises:
         DataError: The cell is something else.
@@ -198,11 +206,14 @@ def gold_texts(value: Any, where: str, *, listed: bool = True, as_one: bool = Fa
             items = json.loads(value)
         except (json.JSONDecodeError, RecursionError):
             items = None  # only a text that starts with a bracket
-        if isinstance(items, list) and all(isinstance(item, str | int | float) for item in items):
+        if isinstance(items, list) and are_texts(items):
             value = items
+    if isinstance(value, str) and form:
+        parts = value.split(form)
+        value = [*filter(None, map(str.strip, parts[-1:] if form == "####" else parts))]
     if value is None or value == "":
         return ()
     golds = value if isinstance(value, list) else [value]
-    if not all(isinstance(item, str | int | float) for item in golds):
+    if not are_texts(golds):
         raise DataError(f"{where}: golds is {value!r:.80}; expected a text, or a JSON list of texts")
     return tuple(str(item) for item in golds)

@@ -15,7 +15,8 @@ from suffice.common.files import check_file
 from suffice.common.results import Result
 from suffice.common.tables import Column, Table, counted
 from suffice.errors import DataError, UnsettledError
-from suffice.importers.alarms import Alarm, check_expected, find_alarms
+from suffice.importers.alarm import Alarm
+from suffice.importers.alarms import check_expected, find_alarms
 from suffice.importers.comparing import comparison_metadata, comparison_notes, comparison_of
 from suffice.importers.importers import log_reader
 from suffice.importers.mapping import Mapped, default_out, mapping_path, own_place, read_mapping, write_mapping

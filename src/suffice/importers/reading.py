@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from suffice.importers.names import SPEAKERS, plain_name
 from suffice.importers.preview import Preview, preview_of
 from suffice.importers.summary import RoundMeans
 from suffice.policy.normalizers import MATCH, normalizer_of
+from suffice.policy.signals import SIGNALS
 from suffice.recordings.opened import run_starts
 from suffice.recordings.runs import loop_labels, value_text
 from suffice.recordings.schema import column_kind
@@ -32,6 +34,9 @@ _COMPARED = frozenset({"em", "f1", "contains", MATCH})
 
 SEVERAL = 4
 """Values that a column of gold answers has at least: with fewer, it often equals an answer by chance."""
+
+_SENTENCE = 30
+"""Characters that a sentence has at least."""
 
 _KINDS = 8
 """With more values a label does not tell kinds of rounds apart."""
@@ -47,6 +52,7 @@ class Facts:
         rounds: Number of rounds.
         answers: Rounds with an answer.
         characters: The length of all answers.
+        sentences: Answers that are sentences.
         unanswered: Trajectories without any answer.
         without_golds: Trajectories without gold answers.
         golds: Different gold answers, at most five.
@@ -71,6 +77,8 @@ class Facts:
         equalling_last: Of these, those in which it equals the last answer.
         several_values: Some values of such a column, to see whether it has several.
         agreeing: Rounds in which a metric is 1 if and only if the answer is that of such a column, by column and metric.
+        last_kinds: Labels and flags of the log by column: the values of last rounds, and those of others.
+        last_changes: Trajectories with an answer in the last round and in the one before, by whether the two differ.
         changes: Trajectories with an answer in a round and in the one before, by round, and whether the two differ.
         ends: Trajectories of several rounds with a metric in the first and in the last, and its sums there, by its name.
         known: Rounds in which a metric is known, by its name.
@@ -82,6 +90,7 @@ class Facts:
     rounds: int = 0
     answers: int = 0
     characters: int = 0
+    sentences: int = 0
     unanswered: int = 0
     without_golds: int = 0
     golds: set[str] = field(default_factory=set)
@@ -105,6 +114,8 @@ class Facts:
     equalling_last: Counter[str] = field(default_factory=Counter)
     several_values: dict[str, set[str]] = field(default_factory=dict)
     agreeing: Counter[tuple[str, str]] = field(default_factory=Counter)
+    last_kinds: dict[str, tuple[set[str], set[str]]] = field(default_factory=dict)
+    last_changes: Counter[bool] = field(default_factory=Counter)
     changes: Counter[tuple[int, bool]] = field(default_factory=Counter)
     ends: dict[str, tuple[int, float, float]] = field(default_factory=dict)
     known: Counter[str] = field(default_factory=Counter)
@@ -188,9 +199,10 @@ class Reading:
             facts.scored += int(known.sum())
         self._add_means(rounds, metrics, has_answer, distinct)
         self._add_ends(metrics, has_answer, starts, ends)
-        self._add_labels(
-            table, metrics, keys, has_answer, [] if any(golds) else [*zip(starts.tolist(), ends.tolist(), strict=True)]
-        )
+        if not any(golds):
+            self._add_equalling(table, keys, starts, metrics)
+        is_last = np.isin(np.arange(len(answers)), ends - 1)
+        self._add_kinds(table, [(facts.kinds, has_answer), (facts.last_kinds, is_last)])
 
     def _keys(self, answers: Sequence[str | None]) -> list[Any]:
         """Return the key by which each answer is compared; the text itself if the normalizer cannot read it."""
@@ -204,12 +216,15 @@ class Reading:
         facts.rounds += len(answers)
         facts.answers += len(said)
         facts.characters += sum(map(len, said))
+        facts.sentences += sum(len(text) > _SENTENCE and text.rstrip()[-1:] in ".!?" for text in said)
         facts.unanswered += not said
         facts.without_golds += not golds
         facts.golds.update(golds[: _GOLDS - len(facts.golds)] if len(facts.golds) < _GOLDS else ())
         if len(said) > 1:
             facts.several += 1
             facts.equal += n_distinct == 1
+        if len(answers) > 1 and None not in answers[-2:]:
+            facts.last_changes[answers[-2] != answers[-1]] += 1
         if len(said) >= _REPEATING:
             facts.repeating += 1
             facts.unrepeated += n_distinct == len(said)
@@ -263,55 +278,52 @@ class Reading:
             sums = float(values[firsts][known].sum()), float(values[lasts][known].sum())
             self.facts.ends[name] = n + int(known.sum()), first + sums[0], last + sums[1]
 
-    def _add_labels(
-        self,
-        table: pa.Table,
-        metrics: Mapping[str, npt.NDArray[np.float64]],
-        keys: Sequence[Any],
-        has_answer: npt.NDArray[np.bool_],
-        without_golds: Sequence[tuple[int, int]],
-    ) -> None:
-        """Count what labels of the log say about rounds without an answer, and about trajectories without gold answers."""
-        if without_golds:
-            self._add_equalling(table, keys, without_golds, metrics)
-        if not has_answer.all():
-            self._add_kinds(table, has_answer)
-
     def _add_equalling(
         self,
         table: pa.Table,
         keys: Sequence[Any],
-        spans: Sequence[tuple[int, int]],
+        starts: npt.NDArray[np.int64],
         metrics: Mapping[str, npt.NDArray[np.float64]],
     ) -> None:
         """Count trajectories in which a column of the log that no round changes equals an answer."""
-        facts = self.facts
-        for item in table.schema:
-            if column_kind(item.name, item) not in ("label", "signal") or not item.name:
+        facts, lengths = self.facts, np.diff(starts, append=len(keys))
+        places: dict[Any, int] = {None: 0}
+        of_row = np.array([places.setdefault(key, len(places)) for key in keys])
+        for item in _own_columns(table):
+            encoded = table.column(item.name).combine_chunks().dictionary_encode()
+            codes = encoded.indices.fill_null(-1).to_numpy()
+            same = (np.minimum.reduceat(codes, starts) == np.maximum.reduceat(codes, starts)) & (codes[starts] >= 0)
+            if not same.any():
                 continue
-            values = table.column(item.name).to_pylist()
-            texts = [None if value is None else value_text(value) for value in values]
+            texts = [*map(value_text, encoded.dictionary.to_pylist())]
             if len(several := facts.several_values.setdefault(item.name, set())) < SEVERAL:
-                several.update({*map(str, texts)} - {"None"})
-            for start, end in spans:
-                text = texts[start]
-                if text is None or len({*texts[start:end]}) > 1:
-                    continue
-                own = {*self._keys(_items_of(text))} - {None}
-                equal = np.array([key in own for key in keys[start:end]])
-                facts.equalling[item.name] += bool(equal.any())
-                facts.equalling_last[item.name] += bool(equal[-1])
-                for metric, marks in metrics.items():
-                    facts.agreeing[item.name, metric] += int(((marks[start:end] == 1) == equal).sum())
+                several.update(islice(filter(None, texts), SEVERAL))
+            pairs = [
+                code * len(places) + places[key]
+                for code in np.unique(codes[starts[same]]).tolist()
+                for key in {*self._keys(_items_of(texts[code] or ""))} - {None}
+                if key in places
+            ]
+            is_same = np.repeat(same, lengths)
+            equal = is_same & np.isin(codes * len(places) + of_row, pairs)
+            facts.equalling[item.name] += int(np.logical_or.reduceat(equal, starts).sum())
+            facts.equalling_last[item.name] += int(equal[starts + lengths - 1].sum())
+            for metric, marks in metrics.items():
+                facts.agreeing[item.name, metric] += int((((marks == 1) == equal) & is_same).sum())
 
-    def _add_kinds(self, table: pa.Table, has_answer: npt.NDArray[np.bool_]) -> None:
-        """Note which labels occur in rounds with an answer, and which in the others."""
-        for item in table.schema:
-            if pa.types.is_string(item.type) and column_kind(item.name, item) == "label":
-                values, kinds = table.column(item.name), self.facts.kinds.setdefault(item.name, (set(), set()))
-                for kind, chosen in zip(kinds, (has_answer, ~has_answer), strict=True):
+    def _add_kinds(
+        self, table: pa.Table, sides: Sequence[tuple[dict[str, tuple[set[str], set[str]]], npt.NDArray[np.bool_]]]
+    ) -> None:
+        """Note for some rounds which labels and flags occur in them, and which in the others."""
+        for item in _own_columns(table):
+            values = table.column(item.name)
+            if not pa.types.is_string(item.type) and not _is_flag(values):
+                continue
+            for kinds, chosen in sides:
+                for kind, mask in zip(kinds.setdefault(item.name, (set(), set())), (chosen, ~chosen), strict=True):
                     if len(kind) <= _KINDS:
-                        kind.update(values.filter(pa.array(chosen)).drop_null().unique().to_pylist())
+                        unique = values.filter(pa.array(mask)).drop_null().unique()
+                        kind.update(filter(None, map(value_text, unique[: _KINDS + 1].to_pylist())))
 
     def _mean(self, name: str, r: int) -> float:
         n = self._known[name, r]
@@ -337,6 +349,22 @@ class Reading:
 
 def _texts(table: pa.Table, name: str) -> list[Any]:
     return table.column(name).to_pylist() if name in table.column_names else [None] * len(table)
+
+
+def _own_columns(table: pa.Table) -> Iterator[pa.Field]:
+    """Yield the columns of the log's own labels and numbers."""
+    for item in table.schema:
+        is_own = column_kind(item.name, item) in ("label", "signal") and item.name and item.name not in SIGNALS
+        if is_own and not pa.types.is_nested(item.type):
+            yield item
+
+
+def _is_flag(values: pa.ChunkedArray) -> bool:
+    """Return whether all values of a column are 0 or 1."""
+    if not pa.types.is_floating(values.type):
+        return False
+    numbers = values.to_numpy()
+    return bool(np.isin(numbers[~np.isnan(numbers)], (0, 1)).all())
 
 
 def _items_of(text: str) -> list[str | None]:

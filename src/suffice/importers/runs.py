@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -28,6 +28,9 @@ FILE = "file"
 
 RUN = "run"
 """The name in a column map for the column that tells the runs of a question apart."""
+
+RUN_NUMBER = "run_number"
+"""The column that `Passes` adds."""
 
 _REPLIED = frozenset({"response", "reply", "completion", "output"})
 _SLASHED = re.compile(r"\d{1,2}([/.])\d{1,2}\1\d{4} \d{1,2}:\d{2}:\d{2}$")
@@ -293,6 +296,22 @@ def _restarts(rows: Sequence[Record], questions: Sequence[str], number: str) -> 
     return result
 
 
+class Passes:
+    """Numbers the runs of questions whose rows begin again: those after the rows of another question are a further run."""
+
+    def __init__(self, key: str) -> None:
+        self._key, self._last = key, ""
+        self._runs: Counter[str] = Counter()
+
+    def numbered(self, rows: Iterable[Record]) -> Iterator[Record]:
+        """Add the number of its run to each row; rows must come in the order of the file."""
+        for row in rows:
+            own = str(row.values.get(self._key))
+            self._runs[own] += own != self._last
+            self._last = own
+            yield replace(row, values={**row.values, RUN_NUMBER: self._runs[own]})
+
+
 def runs_notes(several: int, plan: ColumnMap, run: Run, order: RowOrder | None) -> list[str]:
     """Return notes on questions with several runs, and on options that would read them differently."""
     said = (
@@ -341,8 +360,10 @@ _LONG, _SHOWN = 40, 5
 
 
 def _has(row: Record, name: str, value: str) -> bool:
-    text = _text_of(row, name)
-    return text is not None and text == (value_text(_float(value)) if _is_number(row.values.get(name)) else value)
+    own, text = row.values.get(name), _text_of(row, name)
+    if isinstance(own, bool):  # in a recording, it is 1 or 0
+        return value.lower() in (str(own).lower(), f"{own:d}")
+    return text is not None and text == (value_text(_float(value)) if _is_number(own) else value)
 
 
 def _text_of(row: Record, name: str) -> str | None:
@@ -350,7 +371,7 @@ def _text_of(row: Record, name: str) -> str | None:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float)
 
 
 def _float(text: str) -> object:

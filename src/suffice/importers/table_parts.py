@@ -6,7 +6,7 @@ import logging
 import math
 import pickle
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain, islice
@@ -84,6 +84,7 @@ class _Scan:
 
     Attributes:
         codes: For each part, the hashes of its questions' ids.
+        blocks: The hashes of the questions and runs of consecutive rows.
         rows: Number of rows.
         lowest: The lowest number of a round.
         longest: The largest number of rounds of a trajectory.
@@ -92,6 +93,7 @@ class _Scan:
     """
 
     codes: npt.NDArray[np.int64]
+    blocks: npt.NDArray[np.int64]
     rows: int
     lowest: int
     longest: int
@@ -134,6 +136,7 @@ class PartedTable(TableSource):
             self._sample += self._further
             self._guess_from_sample()
             scan = self._scan()
+        self._refuse_passes(scan.blocks.tolist(), scan.rows)
         refuse_other_files(path, self._files, self._with_rounds, self.shape.how)
         if len(np.unique(scan.codes)) < len(scan.codes):
             self._gather(scan)
@@ -232,13 +235,14 @@ class PartedTable(TableSource):
         self._with_rounds = set()
         self._further, self._lists = [], _has_lists(self._rows, self.plan.columns.get("answer", ""))
         self._low = _lowest(self._rows, self.plan.columns["round"])
-        codes, texts = [], []
+        codes, blocks, texts = [], [], []
         longest, lowest, n = 0, math.inf, 0
         runs = RunColumns(self._rows, self.plan, self._declared_run)
         for rows, _ in self.parts():
             by_id = self._by_id(rows)
             n += len(rows)
             codes.append(_codes(by_id))
+            blocks.append(_codes(self._blocks(rows)))
             longest = max(longest, *map(len, by_id.values()))
             lowest = min(lowest, _lowest(rows, self.plan.columns["round"]))
             runs.add(rows)
@@ -248,6 +252,7 @@ class PartedTable(TableSource):
         values, counts = np.unique(np.concatenate(texts), return_counts=True)
         return _Scan(
             codes=np.concatenate(codes),
+            blocks=np.concatenate(blocks),
             rows=n,
             lowest=0 if math.isinf(lowest) else int(lowest),
             longest=longest,
@@ -315,7 +320,7 @@ def _has_lists(rows: Iterable[Record], answer: str) -> bool:
     return any(str(row.values.get(answer))[:1] == "[" for row in rows)
 
 
-def _codes(texts: Iterable[str]) -> npt.NDArray[np.int64]:
+def _codes(texts: Iterable[Hashable]) -> npt.NDArray[np.int64]:
     return np.array([*map(hash, texts)], dtype=np.int64)
 
 

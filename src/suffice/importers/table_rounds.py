@@ -31,6 +31,7 @@ from suffice.policy.rounds import COST_KINDS, End, Floats, Positions
 from suffice.recordings.schema import cost_column
 
 _MOST_ROUNDS = 1e9
+_MOST_RUNS = 12
 _TEXTS = ("answer", "text", "feedback", "finish_reason")
 
 _Cells = list[Any]
@@ -181,11 +182,18 @@ class _Rows:
                 },
             )
         number = columns["round"]
+        runs = {}
+        for own in dict.fromkeys(chain.from_iterable(row.values for row in self._rows)):
+            cells = [*map(str, self._cells(own))]
+            rows = {*zip(codes.tolist(), numbers.tolist(), (cells[i] for i in order.tolist()), strict=True)}
+            if len(rows) == len(cells) and 1 < len({*cells}) <= _MOST_RUNS:
+                runs[f"--column {quoted(f'run={own}')}"] = ({"run": own}, f"each value of {own!r} is another run")
         raise UnsettledError(
             f"{has_it}; each pair must be unique. If a column such as run_id or seed tells several runs apart, --column run=COLUMN "
             "names it",
             "columns",
             {
+                **runs,
                 f"--column {quoted(f'run={number}')}": (
                     {"run": number},
                     f"another run of the question begins where {number!r} begins again",
@@ -217,7 +225,7 @@ class _Rows:
         wrong = (first > 1) | (result != first + place)
         if wrong.any():
             q = int(np.searchsorted(starts, int(np.argmax(wrong)), side="right")) - 1
-            own = numbers[starts[q] : starts[q] + lengths[q]].astype(np.int64).tolist()
+            own, theirs = numbers[starts[q] : starts[q] + lengths[q]].astype(np.int64).tolist(), grid.columns["round"]
             raise UnsettledError(
                 f"{self._where}: question {ids[q]!r} has the rounds {own!r:.80}; expected 0, 1, 2, ... or 1, 2, ... without gaps. If "
                 "rounds are missing, find them first",
@@ -226,7 +234,11 @@ class _Rows:
                     "--column round=": (
                         {"round": ""},
                         "nothing is missing: count the rows of each question in their order",
-                    )
+                    ),
+                    f"--column {quoted(f'run={theirs}')} --column round=": (
+                        {"run": theirs, "round": ""},
+                        f"each value of {theirs!r} is a loop of its own",
+                    ),
                 },
             )
         return result
@@ -304,10 +316,13 @@ class _Rows:
         name = grid.columns.get("golds")
         if name is None:
             return [()] * len(ids)
-        cells, listed, as_one = self._cells(name), grid.listed_golds, grid.list_answers
-        texts = {value: gold_texts(value, "", listed=listed) for value in {v for v in cells if type(v) is str}}
+        cells = self._cells(name)
+        texts = {
+            v: gold_texts(v, "", listed=grid.listed_golds, form=grid.gold_form)
+            for v in {v for v in cells if type(v) is str}
+        }
         by_row = [
-            texts[v] if type(v) is str else gold_texts(v, row.where, listed=listed, as_one=as_one)
+            texts[v] if type(v) is str else gold_texts(v, row.where, listed=grid.listed_golds, as_one=grid.list_answers)
             for v, row in zip(cells, self._rows, strict=True)
         ]
         result = []

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers.answer_or_gold import FEW
-from suffice.importers.grid import Grid
+from suffice.importers.golds import ask_about_gold_lists, gold_form
+from suffice.importers.grid import Grid, are_texts, gold_texts
 from suffice.importers.guesses import ColumnMap, guess_columns, is_long
 from suffice.importers.names import is_round_name, last_name
 from suffice.importers.records import Record, records_of
 from suffice.importers.reply_answers import position_note, read_at, with_position
 from suffice.importers.round_columns import RoundColumns
-from suffice.importers.row_factors import ask_about_factors
+from suffice.importers.row_factors import ask_about_factors, refuse_passes
 from suffice.importers.running_totals import running_totals, subtract_totals, totals_note
 from suffice.importers.runs import (
     RUN,
+    RUN_NUMBER,
+    Passes,
     RowOrder,
     Run,
     RunColumns,
@@ -29,6 +34,7 @@ from suffice.importers.runs import (
     column_names,
     ignored_names,
     row_order,
+    run_id,
     runs_notes,
     tell_apart,
 )
@@ -57,6 +63,7 @@ class TableOptions:
     where: Mapping[str, str] = field(default_factory=dict)
     file_is: Literal["round", "model", "run", "question"] | None = None
     answer_position: AnswerPosition | None = None
+    normalizer: str | None = None
 
 
 class TableSource(ABC):
@@ -83,11 +90,13 @@ class TableSource(ABC):
         self._path, self._options = path, options
         self.tally = Tally()
         self._several = 0
+        self._again = ""
         self._totals: list[str] | None = None
         self._replies = Counter[str]()
 
     def _records(self) -> Iterator[Record]:
-        return records_of(self._path, self._options.file_is)
+        records = records_of(self._path, self._options.file_is)
+        return Passes(self._again).numbered(records) if self._again else records
 
     def _unfolded(self, records: Sequence[Record]) -> Shape:
         """Return the rows of some or all records, and determine the form in which the records contain them."""
@@ -106,37 +115,51 @@ class TableSource(ABC):
         columns = {ours: theirs for ours, theirs in options.columns.items() if ours not in (ROUNDS, RUN)}
         ignored = ignored_names(columns)
         refuse_several_speakers(shape, options.where)
+        if self._again:
+            shape = replace(shape, rows=[*Passes(self._again).numbered(shape.rows)])
         self.shape = numbered_again(chosen_rows(shape, ignored, options.where), options.where)
         try:
             self.plan = guess_columns(columns, options.metrics, options.labels, shape=self.shape)
         except UnsettledError as error:
             raise error if options.answer_position else with_position(error, self.shape.rows) from None
+        if options.columns.get(RUN) == self.plan.columns.get("question_id", "") and not (self._again or shape.how):
+            self._again = self._key
+            self._guess(shape)
+            return
         self._ask_about_order()
         if options.log_golds == "drop":
             self.plan.drop("golds")
         self._rows, self._order = in_order(
             self.shape, self.plan, ignored=ignored, samples=options.samples, run=self._declared_run
         )
-        self.grid = grid_of(self._path, self._rows, self.plan, first_round=options.first_round, ended=options.ended)
+        self.grid = grid_of(self._path, self._rows, self.plan, options)
 
     def _ask_about_order(self) -> None:
         """Ask about columns that may order or divide the rows of a question, if nothing else does."""
         columns, plan = self._options.columns, self.plan
-        is_said = self._options.samples or not {"round", RUN}.isdisjoint({*columns, *plan.columns})
-        if not (is_said or self.shape.how or self._options.file_is) and "question_id" in plan.columns:
-            used = {
-                *plan.columns.values(),
-                *plan.metrics.values(),
-                *plan.labels.values(),
-                *columns,
-                *self._options.where,
-            }
-            ask_about_factors(TableColumns(self.shape.rows), plan.columns["question_id"], used)
+        counts = plan.columns.get("round", "")
+        order = re.fullmatch(r"order in '(.+)'", self.shape.columns.get(counts, ""))
+        is_said = self._options.samples or not {"round", RUN, ROUNDS}.isdisjoint(columns) or (counts and order is None)
+        if not (is_said or self._options.file_is) and "question_id" in plan.columns:
+            others = {*plan.metrics.values(), *plan.labels.values(), *columns, *self._options.where}
+            table = TableColumns(with_ids(self.shape.rows, plan))
+            ask_about_factors(table, self._key, others.union(plan.columns.values()), order[1] if order else "")
+
+    def _refuse_passes(self, blocks: Sequence[Any], n_rows: int) -> None:
+        """Raise if questions begin again in a file whose rows nothing counts; see `refuse_passes`."""
+        is_said = self._options.samples or not {"round", RUN}.isdisjoint(self._options.columns) or self.shape.how
+        if not (is_said or self._order is None or self._order.head or self._order.is_counted):
+            refuse_passes(blocks, n_rows, self._order.key)
+
+    def _blocks(self, rows: Sequence[Record]) -> Iterator[Any]:
+        """Yield the question and run of each group of consecutive rows."""
+        names = (self._key, *(self._order.runs if self._order else ()))
+        return (name for name, _ in groupby(run_id(row, names) for row in rows))
 
     @property
     def _declared_run(self) -> str:
         """The column that tells runs of a question apart, as the user says; "" = found by `RunColumns`."""
-        return self._options.columns.get(RUN, "")
+        return RUN_NUMBER if self._again else self._options.columns.get(RUN, "")
 
     @property
     def _key(self) -> str:
@@ -158,16 +181,27 @@ class TableSource(ABC):
             self._totals = running_totals(columns) if self._totals is None else self._totals
             subtract_totals(columns, self._totals)
             self._several += sum(n > 1 for n in Counter(questions.values()).values())
+            names = [questions.get(name, name) for name in columns.question_ids]
+            self.tally.add_names(names, columns, self._texts_within(rows))
             if "cluster" not in self.grid.columns:
-                names = [questions.get(name, name) for name in columns.question_ids]
                 columns.clusters = self.clusters(names, columns.questions)
             if self._options.answer_position is not None:
                 self._replies.update(read_at(columns, self._options.answer_position))
             self.tally.add(columns)
             yield columns
+        self.tally.refuse_several_questions(self.plan.columns)
         self.tally.refuse_differing_golds(str(self._path), self.grid)
         if self._options.log_golds is None and "golds" not in self._options.columns:
             self.tally.refuse_copied_golds(self.plan.columns)
+
+    def _texts_within(self, rows: Sequence[Record]) -> dict[str, Counter[str]]:
+        """Return the texts of the question with their numbers of rows, for each id that has several, all of several rows."""
+        name, key = self.grid.columns.get("question", ""), self._key
+        texts: dict[str, Counter[str]] = {}
+        for row in rows if name and name != key else ():
+            if isinstance(text := row.values.get(name), str):
+                texts.setdefault(str(row.values.get(key)), Counter())[text] += 1
+        return {own: counts for own, counts in texts.items() if len(counts) > 1 < min(counts.values())}
 
     def notes(self) -> list[str]:
         """Return all caveats about the table."""
@@ -193,6 +227,7 @@ class WholeTable(TableSource):
         shape = self._unfolded(records)
         refuse_other_files(path, {item.file for item in records}, {row.file for row in shape.rows}, shape.how)
         self._guess(shape)
+        self._refuse_passes([*self._blocks(self._rows)], len(self._rows))
         self.skipped = self.shape.skipped
         runs = RunColumns(self._rows, self.plan, self._declared_run)
         runs.add(self._rows)
@@ -217,8 +252,8 @@ def refuse_other_files(path: Path, files: set[str], with_rounds: set[str], how: 
         )
 
 
-def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, *, first_round: int | None, ended: End | None) -> Grid:
-    """Return the settings for reading the rows of a table."""
+def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, options: TableOptions) -> Grid:
+    """Return the settings for reading the rows of a table; note how its gold answers are written."""
     if not {"round", "question_id"} <= plan.columns.keys():
         refuse_unread_rounds(rows, plan.columns)
     if "round" not in plan.columns and "question_id" in plan.columns:
@@ -228,35 +263,49 @@ def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, *, first_round:
             f"names it; for a field that lists them, --column rounds=FIELD; for a column each, --column "
             "rounds=FIRST,SECOND. Last answers alone have nothing to stop: log every round"
         )
+    answers, golds = ([row.values.get(plan.columns.get(ours, "")) for row in rows] for ours in ("answer", "golds"))
+    are_items = options.normalizer == "unordered"
+    listed = not (are_items or _says_lists(answers, golds))
     grid = Grid(
         columns=plan.columns,
         metrics=plan.metrics,
         labels=plan.labels,
-        first_round=_first_round(rows, plan, first_round),
-        ended=ended,
+        first_round=_first_round(rows, plan, options.first_round),
+        ended=options.ended,
         strict=True,
-        listed_golds=not _says_lists(rows, plan.columns),
-        list_answers=_are_lists(rows, plan.columns.get("answer")),
+        listed_golds=listed,
+        list_answers=are_items or _are_lists(answers, golds),
+        gold_form=gold_form(golds, answers),
     )
+    if grid.gold_form:
+        what = "what follows" if grid.gold_form == "####" else "alternatives, separated by"
+        plan.notes.append(f"the gold answers are {what} {grid.gold_form!r} in {plan.columns['golds']!r}")
+    if options.normalizer is None and not grid.list_answers and options.answer_position is None:
+        pairs = [
+            pair for pair in zip(golds, answers, strict=True) if isinstance(pair[0], str | list) and are_texts(pair[0])
+        ]
+        ask_about_gold_lists((gold_texts(gold, "", listed=listed, form=grid.gold_form), own) for gold, own in pairs)
     grid.check(path, [*column_names(rows), *plan.formulas])
     return grid
 
 
-def _says_lists(rows: Sequence[Record], columns: Mapping[str, str]) -> bool:
+def _says_lists(answers: Sequence[Any], golds: Sequence[Any]) -> bool:
     """Return whether answers themselves are lists, so that a gold answer in brackets is one answer.
 
     If all gold answers are in brackets but hardly any answer is, they are lists of several gold answers.
     """
-    answers, golds = (
-        [str(value).lstrip()[:1] == "[" for row in rows if (value := row.values.get(columns.get(ours, ""))) is not None]
-        for ours in ("answer", "golds")
-    )
-    return any(answers) and not (golds and all(golds) and sum(answers) <= FEW * len(answers))
+    said, right = ([str(value).lstrip()[:1] == "[" for value in own if value is not None] for own in (answers, golds))
+    return any(said) and not (right and all(right) and sum(said) <= FEW * len(said))
 
 
-def _are_lists(rows: Sequence[Record], answer: str | None) -> bool:
-    values = [row.values.get(answer) for row in rows] if answer is not None else []
-    return all(isinstance(value, list | None) for value in values) and any(isinstance(value, list) for value in values)
+def _are_lists(answers: Sequence[Any], golds: Sequence[Any]) -> bool:
+    """Return whether all answers are lists, or lists written as text beside lists of gold answers."""
+    known = [value for value in answers if value is not None]
+    if known and all(isinstance(value, list) for value in known):
+        return True
+    right = [value for value in golds if value is not None]
+    texts = known and all(isinstance(value, str) and value.lstrip()[:1] == "[" for value in known)
+    return bool(texts and right) and all(isinstance(value, list) for value in right)
 
 
 def in_order(

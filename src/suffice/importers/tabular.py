@@ -33,6 +33,7 @@ def read_tabular(
     where: Mapping[str, str] | None = None,
     file_is: Literal["round", "model", "run", "question"] | None = None,
     answer_position: AnswerPosition | None = None,
+    normalizer: str | None = None,
 ) -> ImportedRun:
     """Read rounds from a CSV, TSV, JSON, JSON lines or parquet file, gzipped or not, or from a folder of such files.
 
@@ -64,6 +65,7 @@ def read_tabular(
         where: Only rows with these values, by the table's column; `file` is the name of the file without its ending.
         file_is: For a folder: what the name of a file is, a `round`, a `model`, a `run` or a `question`; None = by the names.
         answer_position: The position of the answer in a reply: in the column `text` if there is one, else in that of the answers.
+        normalizer: The comparison of answers, where it is known: under `unordered`, a list of gold answers is one answer.
 
     Raises:
         NotFoundError: No row has a value of `where`.
@@ -83,6 +85,7 @@ def read_tabular(
         where=where or {},
         file_is=file_is,
         answer_position=answer_position,
+        normalizer=normalizer,
     )
     source = WholeTable(Path(path), options)
     (rounds,) = source.rounds()

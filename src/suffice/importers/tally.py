@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from suffice.common.files import quoted
 from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, UnsettledError
 from suffice.importers.answer_or_gold import FEW
@@ -16,6 +17,7 @@ from suffice.importers.grid import Grid, differing_golds, is_cost
 from suffice.importers.guesses import WITHIN, ColumnMap
 from suffice.importers.names import plain_name
 from suffice.importers.round_columns import RoundColumns
+from suffice.policy.metrics import normalize_answer
 from suffice.recordings.schema import PINNED_LABELS
 
 _FEW = 5
@@ -45,6 +47,8 @@ class Tally:
         self._example: tuple[str, str] | None = None
         self._differing = 0
         self._first_differing = ""
+        self._named = self._mixed = 0
+        self._first_mixed: tuple[str, list[str]] | None = None
         self._rounds = self._silent = self._without_golds = 0
         self.known = Counter[str]()
         self._texts: dict[str, Counter[str]] = {"answer": Counter(), "gold answer": Counter()}
@@ -88,6 +92,44 @@ class Tally:
         """Count a question whose gold answers differ between its rows."""
         self._differing += 1
         self._first_differing = self._first_differing or message
+
+    def add_names(self, names: Sequence[str], columns: RoundColumns, within: Mapping[str, Collection[str]]) -> None:
+        """Count ids of several texts, by run or `within` one, and runs of one id with other gold answers, which are left out."""
+        texts: dict[str, dict[str, str]] = {}
+        golds: dict[str, tuple[str, ...]] = {}
+        for q, (name, own_id) in enumerate(zip(names, columns.question_ids, strict=True)):
+            own = texts.setdefault(name, {})
+            own.update(
+                (normalize_answer(text), text)
+                for text in within.get(own_id, filter(None, columns.questions[q : q + 1]))
+            )
+            before = golds.setdefault(name, columns.golds[q])
+            if before and columns.golds[q] and {*before}.isdisjoint(columns.golds[q]):
+                self.add_differing(
+                    f"question {name!r:.80} has the gold answers {before[0]!r:.80} and {columns.golds[q][0]!r:.80}"
+                )
+                columns.golds[q] = ()
+        mixed = [(name, [*own.values()][:2]) for name, own in texts.items() if len(own) > 1]
+        self._named += len(texts)
+        self._mixed += len(mixed)
+        self._first_mixed = self._first_mixed or next(iter(mixed), None)
+
+    def refuse_several_questions(self, columns: Mapping[str, str]) -> None:
+        """Raise if ids name several questions, as where two data sets are in one log."""
+        if self._first_mixed is not None and self._mixed > FEW * self._named:
+            key, text, (name, (first, second)) = columns["question_id"], columns["question"], self._first_mixed
+            raise UnsettledError(
+                f"{self._mixed:,} of {self._named:,} values of {key!r} have several texts, such as {name!r:.40}: {first!r:.60} and "
+                f"{second!r:.60}",
+                "columns",
+                {
+                    f"--column {quoted(f'question_id={text}')}": (
+                        {"question_id": text},
+                        f"{text!r} tells the questions apart",
+                    ),
+                    "--column question=": ({"question": ""}, f"{key!r} does: they are wordings of one question"),
+                },
+            )
 
     def refuse_differing_golds(self, where: str, grid: Grid) -> None:
         """Raise if gold answers differ between the rows of many questions, since the column holds something else."""

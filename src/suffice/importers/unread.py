@@ -172,6 +172,7 @@ def _may_be_ids(table: TableColumns, columns: Mapping[str, str]) -> list[str]:
         values = [*map(str, table.column(name))]
         is_usable = name not in columns.values() and table.repeats(name) and min(Counter(values).values()) > 1
         golds = columns.get("golds", "")
+        is_usable = is_usable and table.column(name) != table.column(golds)
         if is_usable and len({*values}) >= _QUESTIONS and (not golds or table.constant_in(golds, values)):
             names.append(name)
     return sorted(names, key=lambda name: not _ID.search(plain_name(name)))[:_OFFERED]

@@ -79,6 +79,12 @@ _MISSING = frozenset({"nan", "null", "none", "na", "n/a", "#n/a", "<na>"})
 _TRUTH = {"true": "true", "yes": "true", "false": "false", "no": "false"}
 _TRUTH_FIRST = re.compile(r"[\W_]*(true|yes|false|no)(?:[\W_]*|[.,:;!][\s\S]*)", re.IGNORECASE)
 _OPTION = re.compile(r"[\W_]*([A-Za-z])(?:[\W_]*|[).:\]][\s\S]*)")
+_OPTIONS = re.compile(
+    r"(?s)[\W_]*(?:[A-Z](?:[\W_]+(?:(?:and|or)\b[\W_]+)?[A-Z])+|[a-z](?:[\W_]+(?:(?:and|or)\b[\W_]+)?[a-z])+)[\W_]*"
+    r"|[\W_]*[A-Za-z]([)\]:])\s.*(?:[,;]|\band)\s*[(\[]?[A-Za-z]\1\s.*"
+)
+"""Letters of several options, or several options with their texts."""
+
 _COMMA_FOR_POINT = str.maketrans(",.", ".,")
 _CLOSING = {"[": "]", "{": "}", "(": ")", "'": "'", '"': '"'}
 _PROGRAM = re.compile(
@@ -90,6 +96,7 @@ _SIGNS = re.compile(
 )
 r"""Signs of code and formulas, with \0 for numbers, in which nothing may be left out."""
 
+_BETWEEN = re.compile(r"[,;\n]")
 _POWER = re.compile(r"(?<=[\w)}])\*\*(?=[\w({])")
 _UNCLEAR = re.compile(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+,\d|\d[eE][-+]?\d{4}")
 """A decimal comma after points, and a power of ten that is too large."""
@@ -181,8 +188,8 @@ def _boolean_key(answer: str) -> str | None:
 
 @register_normalizer("letter")
 def _letter_key(answer: str) -> str | None:
-    """Return the letter of an option as the key: "b", "(B)" and "B) Paris" have the key B."""
-    match = _OPTION.fullmatch(answer[:_LONGEST].strip())
+    """Return the letter of an option as the key: "b", "(B)" and "B) Paris" have the key B; "(A), (C)" names two and has none."""
+    match = None if _OPTIONS.fullmatch(answer[:_LONGEST].strip()) else _OPTION.fullmatch(answer[:_LONGEST].strip())
     return match[1].upper() if match else None
 
 
@@ -195,12 +202,18 @@ def _literal_key(answer: str) -> str | None:
 
 @register_normalizer("unordered")
 def _unordered_key(answer: str) -> str | None:
-    """As `literal`, but the order of the items of a list does not count; how often one occurs does."""
+    """As `literal`, but the order of items does not count, of a list or of words with commas, semicolons or lines between them."""
     text = answer.strip()
     value = _evaluated(text, text)
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(sorted(map(_written, value)))}]"
+    items = listed_items(value) if text and isinstance(value, str) else value
+    if isinstance(items, list | tuple):
+        return f"[{', '.join(sorted(map(_written, items)))}]"
     return _written(value) if text else None
+
+
+def listed_items(text: str) -> list[str]:
+    """Return the items of a list in words, such as "red, blue"."""
+    return [*filter(None, map(str.strip, _BETWEEN.split(text)))] or [text]
 
 
 def _written(value: object) -> str:

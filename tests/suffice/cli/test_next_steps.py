@@ -132,3 +132,27 @@ def test_a_decision_that_needs_more_questions_names_its_loop(work):
     decided = cli(*step, "-o", "models.json")
     assert "Not enough data" in decided.out, decided
     assert next_step(decided)[-2:] == step[-2:]
+
+
+def test_a_deployed_decision_names_the_loop_of_later_questions(work):
+    rows = [
+        {
+            "id": f"q{q}",
+            "question": f"Tower {q}?",
+            "round": r,
+            "answer": "xyz"[q % 3],
+            "gold": "xyz"[q % 3],
+            "model": model,
+        }
+        for model in ("m1", "m2")
+        for q in range(400)
+        for r in (1, 2, 3)
+    ]
+    Path("loops.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert cli("import", "loops.jsonl", "-o", "loops.parquet", "--yes", "--log-golds", "keep").code == 0
+    decided = cli("decide", "loops.parquet", "--where", "model=m1", "-o", "loop.json")
+    assert next_step(decided)[:2] == ["deploy", "loop.json"], decided
+    step = next_step(cli("deploy", "loop.json", "-o", "of_loop.json"))
+    assert step == ["decide", "FRESH.parquet", "--continue", "loop.json", "--where", "model=m1"]
+    again = cli("decide", "loops.parquet", "--where", "model=m1", "--continue", "loop.json")
+    assert next_step(again)[:2] == ["deploy", "loop.json"]

@@ -82,6 +82,38 @@ def test_other_labels_are_not_asked_about(rows, tmp_path):
     assert rounds(log(tmp_path / "log.jsonl", rows))
 
 
+@pytest.mark.parametrize("values", [(1, 3, 5), (128, 256, 1024), (0.1, 0.1, 0.5)], ids=str)
+def test_the_same_settings_in_every_question_may_be_loops(values, tmp_path):
+    source = log(tmp_path / "log.jsonl", [(2 - q, {"top_k": value}) for q, value in enumerate(values)])
+    found = asked(source)
+    assert {"--column run=top_k", "--column round="} <= set(found.choices)
+    assert "'top_k'" in str(found)
+    rounds(source, columns={"run": "top_k"})
+    assert len({*read_recording(source.with_suffix(".parquet")).question_ids}) == 20 * len({*values})
+    assert [item[2] for item in rounds(source, columns={"round": ""})] == [0.0, 0.0, 1.0]
+
+
+@pytest.mark.parametrize("name", ["messages_so_far", "progress"])
+def test_numbers_that_grow_evenly_are_not_asked_about(name, tmp_path):
+    assert rounds(log(tmp_path / "log.jsonl", [(2 - q, {name: 2 * q + 1}) for q in range(3)]))
+
+
+def test_settings_of_list_items_may_be_loops(tmp_path):
+    items = [{"top_k": k, "answer": CITIES[k % 5]} for k in (1, 3, 5)]
+    records = [{"id": f"q{q}", "gold": CITIES[q % 5], "results": items} for q in range(20)]
+    source = tmp_path / "log.json"
+    source.write_text(json.dumps(records), encoding="utf-8")
+    assert set(asked(source).choices) == {"--column run=top_k", "--column rounds=results"}
+    assert [n for _, n, _ in rounds(source, columns={"rounds": "results"})] == [20, 20, 20]
+
+
+def test_kinds_of_unlike_frequency_can_be_chosen(tmp_path):
+    rows = [(2 - q, {"step": "draft"}) for q in range(3)] + [(0, {"step": "final"})]
+    source = log(tmp_path / "log.jsonl", rows)
+    assert "--where step=draft" in asked(source).choices
+    assert [item[2] for item in rounds(source, where={"step": "draft"})] == [0.0, 0.0, 1.0]
+
+
 def test_few_questions_samples_and_counted_rows_are_not_asked_about(tmp_path):
     rows = [(place, {"persona": name}) for name in ("planner", "baseline") for place in (1, 0)]
     assert len(rounds(log(tmp_path / "few.jsonl", rows, n=5))) == 4

@@ -1,6 +1,7 @@
 """Where the answer stands: in the text, and in tokens of every shape that endpoints return."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from suffice.errors import DataError
+from suffice.policy.normalizers import NORMALIZERS
 from suffice.policy.rounds import Token
 from suffice.policy.signals import AnswerPosition, Located
 from suffice.policy.signals.alignment import _BYTE_LEVEL, token_bytes
@@ -640,3 +642,20 @@ def test_a_span_function_goes_with_its_kind_only():
         AnswerPosition("callable")
     with pytest.raises(DataError, match="span function"):
         AnswerPosition(span=lambda _: None)
+
+
+@pytest.mark.parametrize("before", ["", "The answer is ", "I thought of B. Answer: ", "The correct options are "])
+@pytest.mark.parametrize(
+    "said", ["A, C", "A and C", "(A), (C)", "A/B/C", "A, B and D.", "A or B\nConfidence: 4", "**A** & **C**"]
+)
+def test_letters_of_several_options_are_not_one_letter(before, said):
+    answer = LETTER.locate(before + said).answer
+    assert answer is None or len({*re.findall("[A-D]", answer)}) > 1
+    assert NORMALIZERS["letter"](answer or "") is None
+
+
+@pytest.mark.parametrize(
+    "said", ["B", "(B)", "B) Paris", "B, I think", "B. A dog is another", "B\nA is wrong", "B. Vitamin C."]
+)
+def test_a_letter_before_other_capitals_is_one_option(said):
+    assert LETTER.locate(f"The answer is {said}").answer == "B"

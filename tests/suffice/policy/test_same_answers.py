@@ -64,7 +64,14 @@ SAME = {
         ["2.0"],
         ["'2'", '"2"'],
     ],
-    "unordered": [["[1, 2]", "[2,1]", "(2, 1)"], ["[1, 2, 2]"], ["[1]"], ["1"], ["Oslo"]],
+    "unordered": [
+        ["[1, 2]", "[2,1]", "(2, 1)"],
+        ["[1, 2, 2]"],
+        ["[1]"],
+        ["1"],
+        ["Oslo", "['Oslo']"],
+        ["a, b", "b;a", '["b", "a"]'],
+    ],
     "date": [["2021-05-01", "May 1, 2021", "1st of May 2021", "05/01/2021", "Saturday, May 1st, 2021"], ["01/05/2021"]],
     "date_day_first": [["2021-05-01", "01/05/2021", "1.5.2021", "1 May 2021"], ["05/01/2021"]],
     "decimal_comma": [["1.234,5", "1234,50"], ["1,234"], ["1.234", "1234"]],
@@ -107,6 +114,17 @@ UNREAD = {
     ),
     "mixed": ("N/A", "nan", " none ", "", "  "),
     "boolean": ("1", "0", "note", "yes or no", "N/A"),
+    "letter": (
+        "A, C",
+        "A and C",
+        "(A), (C)",
+        "A) and B)",
+        "A. C.",
+        "a/c",
+        "B) Paris, C) Rome",
+        "B) Paris and (C) Rome",
+        "AC",
+    ),
     "date": ("31/12/2021", "05/01/21", "03/04", "tomorrow"),
     "date_day_first": ("12/31/2021",),
     "literal": ("", " "),
@@ -187,6 +205,25 @@ def test_a_key_of_a_key_is_the_same_key(text):
     for name in ("qa", "exact", "number", "boolean", "letter", "date", "date_day_first"):
         key = NORMALIZERS[name](text)
         assert key is None or len(key) > 1000 or NORMALIZERS[name](key) == key, name
+
+
+@pytest.mark.parametrize("text", ["N/A", "n/a", "None", "null", "nan", "NaN", "NA", "<NA>"])
+def test_words_for_missing_values_are_text_in_four_normalizers(text):
+    built_in = (
+        "qa",
+        "exact",
+        "number",
+        "decimal_comma",
+        "mixed",
+        "boolean",
+        "letter",
+        "literal",
+        "unordered",
+        "math",
+        "date",
+    )
+    read = {name for name in (*built_in, "date_day_first") if NORMALIZERS[name](text) is not None}
+    assert read == {"qa", "exact", "literal", "unordered"}
 
 
 LITERALS = st.recursive(

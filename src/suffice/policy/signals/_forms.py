@@ -13,11 +13,17 @@ _NUMBER = re.compile(
     r"(?<![\w.])[-+\u2212]?(?:\d{1,3}(?:,\d{3})++|\d++)(?:\.\d++)?(?:[eE][-+]?\d{1,3})?(?:\s?/\s?\d++)?(?!\w|[.,]\d)"
 )
 _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})([^\r\n`]*)$", re.MULTILINE)
-_SAID = re.compile(
-    r"\b(?i:answer|option|choice)\b[*_\s]{0,3}(?i:is|:)?[:\s*_]{0,4}(?i:option|choice)?\s?[(\[*_]{0,3}([A-Z])(?![\w'\u2019])"
+_FURTHER = (
+    r"(?:(?:[)\]*_]{0,3}\s*(?:[,;/&+\n]|\b(?:and|or)\b)){1,2}\s*[(\[*_]{0,3}[A-Z](?![\w'\u2019]))+"
+    r"(?=[)\]*_.!]*\s*(?:$|[\n(]|(?:are|as|because|since)\b))"
 )
-_BRACKETED = re.compile(r"[(\[]([A-Z])[)\]]")
-_LEADING = re.compile(r"[\s(\[*_]*([A-Z])(?:[)\].:*_]|\s*$)")
+_OPTIONS = rf"([A-Z](?:{_FURTHER})?)"
+_SAID = re.compile(
+    r"\b(?i:answers?|options?|choices?)\b[*_\s]{0,3}(?i:is|are|:)?[:\s*_]{0,4}(?i:options?|choices?)?\s?[(\[*_]{0,3}"
+    rf"{_OPTIONS}(?![\w'\u2019])"
+)
+_BRACKETED = re.compile(rf"[(\[]{_OPTIONS}[)\]]")
+_LEADING = re.compile(rf"[\s(\[*_]*{_OPTIONS}(?:[)\].:*_]|\s*$)")
 
 
 def boxed(text: str, start: int) -> Span | None:
@@ -53,7 +59,10 @@ def last_number(text: str, start: int) -> Span | None:
 
 
 def letter(text: str, start: int) -> Span | None:
-    """Return the span of the letter of an option: the last one after "answer" or "option", else in brackets, else the first."""
+    """Return the span of the letter of an option: the last one after "answer" or "option", else in brackets, else the first.
+
+    If several options are named there, "A and C", the span has all of them.
+    """
     for pattern in (_SAID, _BRACKETED):
         spans = [match.span(1) for match in pattern.finditer(text, start)]
         if spans:

@@ -77,7 +77,7 @@ class AnswerPosition:
           took part in the match.
         - `boxed`: the content of the last `\boxed{...}`.
         - `last-number`: the last number, with its sign, thousands separators, decimals or denominator.
-        - `letter`: the letter of an option: "the answer is (B)", "(B)", "B) Paris", "B".
+        - `letter`: the letter of an option: "the answer is (B)", "(B)", "B) Paris", "B"; all of "A and C".
         - `code-block`: the code in the last complete fenced block.
         - `callable`: `span(text)` returns the character span `(start, end)`, or None.  Cannot be saved.
 

@@ -50,11 +50,13 @@ class Advice(Result):
         trial: The declared question and the evidence.
         notes: Notes for the reader.
         rounds_text: The behaviour of the logged loop, in words.
+        where: Filters that chose the loop from a recording of several, such as ``model=gpt-4o``.
     """
 
     trial: Trial
     rounds_text: str = ""
     notes: tuple[str, ...] = ()
+    where: tuple[str, ...] = ()
 
     @property
     def n(self) -> int:
@@ -179,6 +181,7 @@ class Advice(Result):
                 "candidates": [figures.to_dict(trial.metric) for figures in self.figures],
                 "notes": list(self.notes),
                 "trial": trial.to_dict(),
+                **({"where": list(self.where)} if self.where else {}),
             }
         )
         return values
@@ -199,7 +202,8 @@ class Advice(Result):
         try:
             trial = Trial.from_dict(data["trial"])
             notes = dict.fromkeys([*map(str, data["notes"]), *trial.notes])
-            return cls(trial=trial, rounds_text=str(data["rounds_text"]), notes=tuple(notes))
+            where = tuple(map(str, data.get("where", ())))
+            return cls(trial=trial, rounds_text=str(data["rounds_text"]), notes=tuple(notes), where=where)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise SchemaError(f"a decision file does not read: {error!r}") from None
 

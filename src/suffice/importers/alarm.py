@@ -1,0 +1,69 @@
+"""An alarm about a reading, and what the checks that raise alarms look at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from suffice.common.tables import CAUTION
+from suffice.errors import UnsettledError
+from suffice.importers.reading import Facts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alarm:
+    """A doubt about a reading.
+
+    Attributes:
+        name: Its name, one of `suffice.importers.alarms.ALARMS`.
+        level: `stop`: nothing is written until it is answered; or `caution`.
+        sentence: What is doubtful.
+        choices: Other readings that answer it: by the command line's options, the parameters of `import_recording` with their
+            values, and what the reading is.
+    """
+
+    name: str
+    level: Literal["stop", "caution"]
+    sentence: str
+    choices: Mapping[str, tuple[dict[str, Any], str]] = field(default_factory=dict)
+
+    @property
+    def note(self) -> str:
+        """The alarm as a note, with the option that answers it."""
+        return f"{CAUTION}{self.sentence} (--expected {self.name} if that is right)"
+
+    def error(self) -> UnsettledError:
+        """Return the error that asks for an answer."""
+        expected = {f"--expected {self.name}": ({"expected": [self.name]}, "the log is right as it was read")}
+        return UnsettledError(self.sentence, "options", {**self.choices, **expected})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    """A run as it was read.
+
+    Attributes:
+        facts: Counts over all trajectories.
+        source: The format.
+        columns: The log's column for each name of ours.
+        options: The user's options.
+    """
+
+    facts: Facts
+    source: str
+    columns: Mapping[str, str]
+    options: Mapping[str, Any]
+
+    def was_guessed(self, ours: str) -> bool:
+        """Return whether a table's column was read without the user's word; other formats say what their fields are."""
+        return self.source == "tabular" and ours not in (self.options.get("columns") or {})
+
+    @property
+    def samples(self) -> bool:
+        """Whether the answers of a question are independent samples."""
+        return bool(self.options.get("samples"))
+
+
+Doubt = tuple[str, dict[str, tuple[dict[str, Any], str]]]
+"""The sentence of an alarm, and the other readings that answer it."""

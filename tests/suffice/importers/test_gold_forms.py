@@ -1,0 +1,98 @@
+"""Forms of gold answers: behind a mark, alternatives in one text, and lists that are one answer of several items."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from suffice.errors import UnsettledError
+from suffice.importers import import_recording
+from suffice.importers.golds import gold_form
+from suffice.recordings import read_recording
+
+CITIES = ("Oslo", "Lima", "Rome", "Cairo", "Bern")
+N = 20
+
+
+def log(path, gold_of, answer_of=lambda place: CITIES[place % 5]):
+    """Write a log of two rounds, of which the second is right."""
+    rows = [
+        {"id": q, "round": r, "question": f"Where is {q}?", "gold": gold_of(q), "answer": answer_of(q + 2 - r)}
+        for q in range(N)
+        for r in (1, 2)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def read(source, **options):
+    summary = import_recording(source, out=source.with_suffix(".parquet"), **options)
+    recording = read_recording(summary.path)
+    name = "match" if "match" in recording.table.column_names else "em"
+    return np.nanmean(recording.column(name), axis=0).tolist(), recording.table.column("golds")[0].as_py(), summary
+
+
+def test_a_gold_answer_follows_the_mark_of_gsm8k(tmp_path):
+    source = log(tmp_path / "log.jsonl", lambda q: f"3 + {q} = {q + 3}\n#### {q + 3}", lambda place: str(place + 3))
+    scores, golds, summary = read(source)
+    assert (scores, golds) == ([0.0, 1.0], ["3"])
+    assert any("follows '####'" in note for note in summary.notes)
+
+
+def test_gold_answers_of_a_file_follow_the_mark_too(tmp_path):
+    source = log(tmp_path / "log.jsonl", lambda q: None, str)
+    golds = tmp_path / "test.jsonl"
+    lines = [{"question": f"Where is {q}?", "answer": f"Count to {q}.\n#### {q}"} for q in range(N)]
+    golds.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    assert read(source, golds=golds)[:2] == ([0.0, 1.0], ["0"])
+
+
+@pytest.mark.parametrize("sign", [" | ", "|", "; "])
+def test_alternatives_in_one_text_are_several_gold_answers(sign, tmp_path):
+    source = log(
+        tmp_path / "log.jsonl", lambda q: f"{CITIES[q % 5]}{sign}Old {CITIES[q % 5]}" if q % 2 == 0 else CITIES[q % 5]
+    )
+    scores, golds, summary = read(source)
+    assert (scores, golds) == ([0.0, 1.0], ["Oslo", "Old Oslo"])
+    assert any("alternatives" in note for note in summary.notes)
+
+
+@pytest.mark.parametrize(
+    ("golds", "answers"),
+    [
+        (["a | b"] * 10, ["a | b"] + ["a"] * 9),
+        (["x; y"] * 10, ["z"] * 10),
+        (["1 #### 2", *["3"] * 9], ["2"] * 10),
+        (["Oslo"] * 10, ["Oslo"] * 10),
+    ],
+    ids=["answers have the sign", "no answer is one", "one mark", "plain"],
+)
+def test_other_signs_in_gold_answers_are_text(golds, answers):
+    assert gold_form(golds, answers) == ""
+
+
+SETS = (["red", "blue"], ["green"], ["blue", "black", "white"], ["red", "white"], ["grey", "black"])
+
+
+@pytest.mark.parametrize("between", [", ", "; ", "\n"], ids=["commas", "semicolons", "lines"])
+def test_a_list_that_answers_name_whole_is_asked_about(between, tmp_path):
+    source = log(tmp_path / "log.jsonl", lambda q: SETS[q % 5], lambda place: between.join(SETS[place % 5][::-1]))
+    with pytest.raises(UnsettledError, match="items") as caught:
+        read(source)
+    assert {value for value, _ in caught.value.choices.values()} == {"unordered", "qa"}
+    assert read(source, normalizer="unordered")[:2] == ([0.0, 1.0], ['["red", "blue"]'])
+    assert read(source, normalizer="qa")[1] == ["red", "blue"]
+
+
+def test_lists_written_as_answers_are_compared_with_whole_lists(tmp_path):
+    source = log(tmp_path / "log.jsonl", lambda q: SETS[q % 5], lambda place: json.dumps(SETS[place % 5][::-1]))
+    scores, golds, summary = read(source)
+    assert (scores, golds) == ([0.0, 1.0], ['["red", "blue"]'])
+    assert summary.preview.normalizer == "unordered"
+
+
+def test_alternatives_with_commas_are_not_asked_about(tmp_path):
+    source = log(tmp_path / "log.jsonl", lambda q: [f"{CITIES[q % 5]}, Norway", CITIES[q % 5]])
+    assert read(source)[:2] == ([0.0, 1.0], ["Oslo, Norway", "Oslo"])

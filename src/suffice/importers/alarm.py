@@ -61,7 +61,7 @@ class Read:
 
     @property
     def samples(self) -> bool:
-        """Whether the answers of a question are independent samples."""
+        """True if the answers of a question are independent samples."""
         return bool(self.options.get("samples"))
 
 

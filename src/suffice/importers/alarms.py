@@ -164,7 +164,7 @@ def _marks_of_last(facts: Facts) -> Iterator[str]:
             option = (
                 f" (--where {quoted(f'{theirs}={next(iter(others))}')} leaves them out)" if len(others) == 1 else ""
             )
-            yield f", and {theirs!r} is {value!r} there alone{option}"
+            yield f", and {theirs!r} is {value!r} only there{option}"
             return
 
 

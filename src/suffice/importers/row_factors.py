@@ -91,7 +91,7 @@ def refuse_passes(blocks: Sequence[Hashable], n_rows: int, key: str) -> None:
         seen.add(own)
     again = sum(n > 1 for n in Counter(blocks).values())
     if again >= _AGAIN and passes <= _MOST_LOOPS and n_rows >= _TOGETHER * len(blocks):
-        doubt = f"the rows of {again:,} questions are in several places of the log, which nothing counts: a loop that ran again, or more rounds"
+        doubt = f"the rows of {again:,} questions, which nothing counts, are in several places of the log: the loop may have run again"
         run = _columns("run", key, f"where the rows of one {key!r} begin again, another run begins")
         raise UnsettledError(doubt, "options", {**run, **_columns("round", "", _ONE_LOOP)})
 

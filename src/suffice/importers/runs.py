@@ -363,15 +363,11 @@ def _has(row: Record, name: str, value: str) -> bool:
     own, text = row.values.get(name), _text_of(row, name)
     if isinstance(own, bool):  # in a recording, it is 1 or 0
         return value.lower() in (str(own).lower(), f"{own:d}")
-    return text is not None and text == (value_text(_float(value)) if _is_number(own) else value)
+    return text is not None and text == (value_text(_float(value)) if isinstance(own, int | float) else value)
 
 
 def _text_of(row: Record, name: str) -> str | None:
     return row.file if name in (FILE, RUN_FILE) and name not in row.values else value_text(row.values.get(name))
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float)
 
 
 def _float(text: str) -> object:

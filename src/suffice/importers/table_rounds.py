@@ -226,20 +226,17 @@ class _Rows:
         if wrong.any():
             q = int(np.searchsorted(starts, int(np.argmax(wrong)), side="right")) - 1
             own, theirs = numbers[starts[q] : starts[q] + lengths[q]].astype(np.int64).tolist(), grid.columns["round"]
+            choices: dict[str, tuple[dict[str, str], str]] = {
+                "--column round=": ({"round": ""}, "nothing is missing: count the rows of each question in their order")
+            }
+            if theirs.lower().endswith("depth"):
+                loops = {"run": theirs, "round": ""}, f"each value of {theirs!r} is a loop of its own"
+                choices[f"--column {quoted(f'run={theirs}')} --column round="] = loops
             raise UnsettledError(
                 f"{self._where}: question {ids[q]!r} has the rounds {own!r:.80}; expected 0, 1, 2, ... or 1, 2, ... without gaps. If "
                 "rounds are missing, find them first",
                 "columns",
-                {
-                    "--column round=": (
-                        {"round": ""},
-                        "nothing is missing: count the rows of each question in their order",
-                    ),
-                    f"--column {quoted(f'run={theirs}')} --column round=": (
-                        {"run": theirs, "round": ""},
-                        f"each value of {theirs!r} is a loop of its own",
-                    ),
-                },
+                choices,
             )
         return result
 

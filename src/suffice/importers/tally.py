@@ -116,7 +116,7 @@ class Tally:
 
     def refuse_several_questions(self, columns: Mapping[str, str]) -> None:
         """Raise if ids name several questions, as where two data sets are in one log."""
-        if self._first_mixed is not None and self._mixed > FEW * self._named:
+        if self._first_mixed is not None and self._mixed > max(1, FEW * self._named):
             key, text, (name, (first, second)) = columns["question_id"], columns["question"], self._first_mixed
             raise UnsettledError(
                 f"{self._mixed:,} of {self._named:,} values of {key!r} have several texts, such as {name!r:.40}: {first!r:.60} and "

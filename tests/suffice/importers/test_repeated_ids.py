@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from suffice.errors import DataError, UnsettledError
+from suffice.errors import DataError, SufficeError, UnsettledError
 from suffice.importers import import_recording, table_parts
 from suffice.recordings import read_recording
 from tests.support.cli_tools import cli
@@ -88,6 +88,19 @@ def test_a_round_that_occurs_twice_offers_columns_of_runs(tmp_path):
     source = write(tmp_path / "log.jsonl", swept)
     assert set(asked(source).choices) == {"--column run=top_k", "--column run=round"}
     assert shape_of(source, columns={"run": "top_k"}) == (N, 2 * N, ROUNDS)
+
+
+def test_depths_with_gaps_may_be_loops(tmp_path):
+    source = write(tmp_path / "log.jsonl", [row | {"depth": 2 ** (i % ROUNDS)} for i, row in enumerate(rows())])
+    assert set(asked(source).choices) == {"--column round=", "--column run=depth --column round="}
+    assert shape_of(source, columns={"run": "depth", "round": ""}) == (N, N * ROUNDS, 1)
+
+
+def test_gold_answers_are_not_offered_as_ids(tmp_path):
+    golds = [{"number": q, "target": f"{CITIES[q % 5]} {q % 12}", "reply": f"{q}"} for q in range(120)]
+    with pytest.raises(SufficeError) as caught:
+        import_recording(write(tmp_path / "log.jsonl", golds), out=tmp_path / "log.parquet")
+    assert "question_id=target" not in str(caught.value)
 
 
 def nested(*passes):

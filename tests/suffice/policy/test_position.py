@@ -521,7 +521,7 @@ def test_locate_never_raises_and_its_span_is_in_the_text(text, tokens, position)
     fragment=st.sampled_from(
         [
             *(" ", "*", '"', '\\"', "Confidence", "Confidence ", "Answer:", "`", "{", "<", "Answer:*_ "),
-            *("\\boxed{", "\\boxed{}", "1", "1,234", "(A", "~~~\n", "answer ", '{"a":', '"b":['),
+            *("\\boxed{", "\\boxed{}", "1", "1,234", "(A", "(A), ", "(A \n", "~~~\n", "answer ", '{"a":', '"b":['),
         ]
     )
 )

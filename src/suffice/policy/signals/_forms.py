@@ -14,9 +14,11 @@ _NUMBER = re.compile(
 )
 _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})([^\r\n`]*)$", re.MULTILINE)
 _FURTHER = (
-    r"(?:(?:[)\]*_]{0,3}\s*(?:[,;/&+\n]|\b(?:and|or)\b)){1,2}\s*[(\[*_]{0,3}[A-Z](?![\w'\u2019]))+"
-    r"(?=[)\]*_.!]*\s*(?:$|[\n(]|(?:are|as|because|since)\b))"
+    r"(?:[)\]*_]{0,3}(?:[ \t]*+(?:[,;/&+\n]|\b(?:and|or)\b)){1,2}[ \t]*+[(\[*_]{0,3}[A-Z](?![\w'\u2019])){1,8}"
+    r"(?=[)\]*_.!]*+[ \t]*+(?:$|[\n(]|(?:are|as|because|since)\b))"
 )
+"""The letters of further options after the first."""
+
 _OPTIONS = rf"([A-Z](?:{_FURTHER})?)"
 _SAID = re.compile(
     r"\b(?i:answers?|options?|choices?)\b[*_\s]{0,3}(?i:is|are|:)?[:\s*_]{0,4}(?i:options?|choices?)?\s?[(\[*_]{0,3}"

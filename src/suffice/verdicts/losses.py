@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from suffice.common.tables import counted
 from suffice.errors import CensoredError
-from suffice.evaluation.replay import dividing_names
 from suffice.evaluation.replay.baselines import Run
 from suffice.evaluation.replay.orders import mean_runs, run_all, seed_of_names
 from suffice.evaluation.replay.outcomes import is_agreement
@@ -28,6 +27,10 @@ from suffice.policy.rounds import Floats, Mask, Positions
 from suffice.policy.rules import Selector
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
+from suffice.verdicts.copies import unit_names
+
+IF_INDEPENDENT = "if the questions are independent"
+"""The assumption that no log can show: copies and shared sources that nobody declared, and that texts do not tell."""
 
 Baseline = Policy | Callable[[PreparedRecording], Run]
 """A policy, or a function that replays another kind of baseline on any order of the rounds."""
@@ -93,7 +96,7 @@ def same_texts(recording: Recording, metric: str, one: npt.NDArray[np.int64], ot
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Questions:
-    """The questions that count, each once; several rows of one question, even under different ids, form one unit.
+    """The questions that count, each once; rows of one question form one unit, and so do copies, see `unit_names`.
 
     Attributes:
         names: The identity of the question in each row that counts.
@@ -117,7 +120,7 @@ class Questions:
             recording: Recorded rounds, failed questions included.
             leave_out_failed: Whether failed questions are left out.
         """
-        recorded, names, ids = ~recording.failed, [*map(str, dividing_names(recording))], recording.question_ids
+        recorded, names, ids = ~recording.failed, unit_names(recording), recording.question_ids
         n_failed = len({name for name, known in zip(names, recorded, strict=True) if not known})
         if leave_out_failed and n_failed:
             names, ids = (

@@ -69,8 +69,7 @@ def calibrated(rng) -> Shot:
     """Ask whether the error of a calibrated signal exceeds what is said to be usual of one."""
     p = rng.beta(2, 1.2, 100)
     report = calibration_report(p, (rng.random(100) < p).astype(float))
-    usual = getattr(report, "ece_if_calibrated", 0.0)
-    return Shot(report.ece > 2 * usual)
+    return Shot(report.ece > 2 * report.ece_if_calibrated)
 
 
 def twin(signal: float, rng) -> Shot:

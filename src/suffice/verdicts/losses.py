@@ -7,8 +7,8 @@ possible loss, an alarm the smallest.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,10 +25,12 @@ from suffice.policy.metrics import METRICS
 from suffice.policy.normalizers import MATCH
 from suffice.policy.rounds import Floats, Mask, Positions
 from suffice.policy.rules import Selector
+from suffice.policy.seen import text_hash
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
 from suffice.verdicts.copies import unit_names
 
+_NO_TEXT = text_hash("")
 IF_INDEPENDENT = "if the questions are independent"
 """The assumption that no log can show: copies and shared sources that nobody declared, and that texts do not tell."""
 
@@ -104,6 +106,7 @@ class Questions:
         recorded: Which of these rows did not fail, shape ``(n_rows,)``.
         units: The questions of the rows.
         n_failed: Number of questions with a failed row, whether or not these count.
+        asked: The hash of each question's text, by name; none where texts are not on record.
     """
 
     names: Sequence[str]
@@ -111,6 +114,7 @@ class Questions:
     recorded: Mask
     units: Units
     n_failed: int
+    asked: Mapping[str, str]
 
     @classmethod
     def of(cls, recording: Recording, *, leave_out_failed: bool = False) -> Questions:
@@ -121,13 +125,19 @@ class Questions:
             leave_out_failed: Whether failed questions are left out.
         """
         recorded, names, ids = ~recording.failed, unit_names(recording), recording.question_ids
+        asked: dict[str, str] = {}
+        for name, text in zip(names, recording.texts or (), strict=False):
+            if text and (own := text_hash(text)) != _NO_TEXT:
+                asked[name] = min(asked.get(name, own), own)
         n_failed = len({name for name, known in zip(names, recorded, strict=True) if not known})
         if leave_out_failed and n_failed:
             names, ids = (
                 [text for text, known in zip(texts, recorded, strict=True) if known] for texts in (names, ids)
             )
             recorded = np.ones(len(names), dtype=np.bool_)
-        return cls(names=names, ids=ids, recorded=recorded, units=Units.of(len(names), names), n_failed=n_failed)
+        return cls(
+            names=names, ids=ids, recorded=recorded, units=Units.of(len(names), names), n_failed=n_failed, asked=asked
+        )
 
     def means(self, rows: Floats | Mask, *, failed: float) -> Floats:
         """Return the mean of each question, shape ``(..., n_questions)``, in the order of their first rows.
@@ -150,20 +160,21 @@ class Questions:
             for texts in (self.names, self.ids)
         )
         recorded = np.ones(len(names), dtype=np.bool_)
-        return Questions(names=names, ids=ids, recorded=recorded, units=Units.of(len(names), names), n_failed=0)
+        units = Units.of(len(names), names)
+        return replace(self, names=names, ids=ids, recorded=recorded, units=units, n_failed=0)
 
     def order(self, salt: str) -> npt.NDArray[np.int64]:
-        """Return the order in which the test bets on the questions, by the hash of their names.
+        """Return the order in which the test bets on the questions, by the hash of their texts, else of their names.
 
         Shape ``(n_questions,)``.
 
-        The highest wealth at any time counts, and a file may be sorted by score: with the harmless questions first, the
+        Ids can be renamed until an order is lucky, and texts cannot.  The highest wealth at any time counts, and a file may be sorted by score: with the harmless questions first, the
         bets would be won before the losses occur.
 
         Args:
             salt: The salt of the hash, a constant of each command.
         """
-        return hash_order(self.names, salt=salt)
+        return hash_order([self.asked.get(name, name) for name in self.names], salt=salt)
 
     @property
     def first_ids(self) -> list[str]:

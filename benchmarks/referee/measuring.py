@@ -96,7 +96,7 @@ def hull(rng) -> Shot:
     recording = made(rng, scores, of_rounds={"answer_margin": signals})
     result = replay(recording, "answer_margin > 0.5", metrics="score", resampling=Resampling(n_resamples=100))
     row = next(row for row in result.rows if row.label.startswith("answer"))
-    return Shot(row.dominated_by is None, said=str(row.dominated_by))
+    return Shot(row.dominated_by is None, said=" ".join(row.notes))
 
 
 ATTACKS = (
@@ -168,5 +168,6 @@ ATTACKS = (
         nominal=0.0,
         repetitions=5,
         run=hull,
+        warning="a mixture of",
     ),
 )

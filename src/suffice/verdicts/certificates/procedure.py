@@ -157,7 +157,10 @@ class Certification(Result):
         if rival.undecided:
             does = "dominates it" if "dominated_by" in rival.undecided else f"has this {self.claim.metric} for less"
             return f"whether a fixed or random policy {does} here is unknown, because some rounds never ran"
-        return f"cheapest fixed or random policy of at least this {self.claim.metric} here: {rival.match or 'none'}"
+        mixed = f"; {rival.mixed}" if rival.mixed else ""
+        return (
+            f"cheapest fixed or random policy of at least this {self.claim.metric} here: {rival.match or 'none'}{mixed}"
+        )
 
     @property
     def missing(self) -> str:

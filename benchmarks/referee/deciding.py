@@ -57,6 +57,14 @@ def margins(rng) -> Shot:
     return Shot(any(shot.false for shot in shots), said=shots[-1].said)
 
 
+def other_ids(rng, tries: int = 10) -> Shot:
+    """Rename the questions until one of the divisions into tune questions and others is lucky; the texts stay."""
+    scores = three_caps(rng, 200, 0.05, 0.1)
+    columns = {"question": sentences(rng, 200)}
+    shots = [advised(made(rng, scores, columns=columns), 0.05) for _ in range(tries)]
+    return Shot(any(shot.false for shot in shots), said=shots[-1].said)
+
+
 # Dependent questions
 
 
@@ -223,6 +231,14 @@ ATTACKS = (
         nominal=0.05,
         repetitions=40,
         run=margins,
+    ),
+    Attack(
+        name="advice-ids",
+        item="decide",
+        claim="false advice under any of ten sets of ids of the same questions",
+        nominal=0.05,
+        repetitions=60,
+        run=other_ids,
     ),
     *(
         Attack(

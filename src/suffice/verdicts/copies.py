@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 from suffice.evaluation.replay import dividing_names
 from suffice.policy.metrics import normalize_answer
-from suffice.policy.seen import id_hash, one_name_per_text
+from suffice.policy.seen import id_hash, one_name_per_text, text_hash
 from suffice.recordings.recording import Recording
 
 NEARLY = 0.9
@@ -19,6 +19,7 @@ _COMMON = 0.5
 """What more than this share of the questions has belongs to a template, or to the task, and shows no copies."""
 _MOST_COMPARED = 20
 """The most texts with one rare word in common that a further text is compared with."""
+_NO_TEXT = text_hash("")
 _KNOWN: WeakKeyDictionary[Recording, list[str]] = WeakKeyDictionary()
 """The names of the recordings that are in use: a verdict asks for them several times, and a million texts take a minute."""
 
@@ -36,6 +37,20 @@ def unit_names(recording: Recording) -> list[str]:
             names = one_name_per_text(names, _same_passages(recording))
         _KNOWN[recording] = names
     return _KNOWN[recording]
+
+
+def asked_names(recording: Recording, names: Sequence[str]) -> list[str]:
+    """Return, for each row, the hash of what its unit asks, which cannot be renamed; its name if no text is on record.
+
+    Args:
+        recording: The recording.
+        names: The unit of each row.
+    """
+    asked: dict[str, str] = {}
+    for name, text in zip(names, recording.texts or (), strict=False):
+        if text and (own := text_hash(text)) != _NO_TEXT:
+            asked[name] = min(asked.get(name, own), own)
+    return [asked.get(name, name) for name in names]
 
 
 def copies_note(recording: Recording) -> list[str]:

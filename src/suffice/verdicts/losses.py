@@ -25,12 +25,10 @@ from suffice.policy.metrics import METRICS
 from suffice.policy.normalizers import MATCH
 from suffice.policy.rounds import Floats, Mask, Positions
 from suffice.policy.rules import Selector
-from suffice.policy.seen import text_hash
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
-from suffice.verdicts.copies import unit_names
+from suffice.verdicts.copies import asked_names, unit_names
 
-_NO_TEXT = text_hash("")
 IF_INDEPENDENT = "if the questions are independent"
 """The assumption that no log can show: copies and shared sources that nobody declared, and that texts do not tell."""
 
@@ -106,7 +104,7 @@ class Questions:
         recorded: Which of these rows did not fail, shape ``(n_rows,)``.
         units: The questions of the rows.
         n_failed: Number of questions with a failed row, whether or not these count.
-        asked: The hash of each question's text, by name; none where texts are not on record.
+        asked: The hash of what each question asks, by name; the name itself where no text is on record.
     """
 
     names: Sequence[str]
@@ -125,10 +123,7 @@ class Questions:
             leave_out_failed: Whether failed questions are left out.
         """
         recorded, names, ids = ~recording.failed, unit_names(recording), recording.question_ids
-        asked: dict[str, str] = {}
-        for name, text in zip(names, recording.texts or (), strict=False):
-            if text and (own := text_hash(text)) != _NO_TEXT:
-                asked[name] = min(asked.get(name, own), own)
+        asked = dict(zip(names, asked_names(recording, names), strict=True))
         n_failed = len({name for name, known in zip(names, recorded, strict=True) if not known})
         if leave_out_failed and n_failed:
             names, ids = (
@@ -174,7 +169,7 @@ class Questions:
         Args:
             salt: The salt of the hash, a constant of each command.
         """
-        return hash_order([self.asked.get(name, name) for name in self.names], salt=salt)
+        return hash_order([self.asked[name] for name in self.names], salt=salt)
 
     @property
     def first_ids(self) -> list[str]:

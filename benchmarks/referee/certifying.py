@@ -96,7 +96,7 @@ ATTACKS = (
         item="certify",
         claim="false certificate under any of twenty sets of ids of the same questions",
         nominal=DELTA,
-        repetitions=60,
+        repetitions=40,
         run=other_ids,
     ),
     Attack(

@@ -237,7 +237,7 @@ ATTACKS = (
         item="decide",
         claim="false advice under any of ten sets of ids of the same questions",
         nominal=0.05,
-        repetitions=60,
+        repetitions=100,
         run=other_ids,
     ),
     *(
@@ -314,7 +314,7 @@ ATTACKS = (
         item="decide",
         claim="the interval beside advice misses the change of the chosen cap",
         nominal=0.05,
-        repetitions=600,
+        repetitions=400,
         run=selected,
         warning="selected here",
     ),

@@ -86,8 +86,9 @@ def page(ended: Sequence[Withstood]) -> str:
         "A referee who wants to be told something false makes recordings whose truth is known: losses that are exactly what is\n"
         "accepted, copies of questions, rows that are missing where they would hurt, golds that come late. Each row counts how often\n"
         "the claim was false. The bounds (Clopper and Pearson) hold for all rows together, with a risk of "
-        f"{100 * LEVEL:g} %. A claim *holds* if its\nmeasured rate is compatible with the rate at which it may be false. *Refused*: nothing was said in any run. *Warns*: it is\n"
-        "false more often, and the sentence says so in every such run.\n\n"
+        f"{100 * LEVEL:g} %. A claim *holds* if its\nmeasured rate is compatible with the rate at which it may be false, which wide "
+        "bounds show less than narrow ones. *Refused*: nothing was\nsaid in any run. *Warns*: it is false more often, and the sentence or a note "
+        "says so; runs without the warning are compatible.\n\n"
         + render((table(ended),), "md")
         + "\n## Attacks that succeed\n\n"
         + (listed or "None.\n")

@@ -57,7 +57,7 @@ def margins(rng) -> Shot:
     return Shot(any(shot.false for shot in shots), said=shots[-1].said)
 
 
-def other_ids(rng, tries: int = 10) -> Shot:
+def other_ids(rng, tries: int = 20) -> Shot:
     """Rename the questions until one of the divisions into tune questions and others is lucky; the texts stay."""
     scores = three_caps(rng, 200, 0.05, 0.1)
     columns = {"question": sentences(rng, 200)}
@@ -235,9 +235,9 @@ ATTACKS = (
     Attack(
         name="advice-ids",
         item="decide",
-        claim="false advice under any of ten sets of ids of the same questions",
+        claim="false advice under any of twenty sets of ids of the same questions",
         nominal=0.05,
-        repetitions=100,
+        repetitions=60,
         run=other_ids,
     ),
     *(

@@ -164,6 +164,7 @@ class ReportCell:
                     Column("Brier", ".3f"): lambda item: item[1].brier,
                     Column("always the mean", ".3f"): lambda item: item[1].brier_uninformed,
                     Column("ECE", ".3f"): lambda item: item[1].ece,
+                    Column("if calibrated", ".3f"): lambda item: item[1].ece_if_calibrated,
                 },
                 notes=("A lower Brier score does not promise a better stopping rule.",),
             )

@@ -7,8 +7,8 @@ possible loss, an alarm the smallest.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from suffice.common.tables import counted
 from suffice.errors import CensoredError
-from suffice.evaluation.replay import dividing_names
 from suffice.evaluation.replay.baselines import Run
 from suffice.evaluation.replay.orders import mean_runs, run_all, seed_of_names
 from suffice.evaluation.replay.outcomes import is_agreement
@@ -28,6 +27,10 @@ from suffice.policy.rounds import Floats, Mask, Positions
 from suffice.policy.rules import Selector
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
+from suffice.verdicts.copies import asked_names, unit_names
+
+IF_INDEPENDENT = "if the questions are independent"
+"""The assumption that no log can show: copies and shared sources that nobody declared, and that texts do not tell."""
 
 Baseline = Policy | Callable[[PreparedRecording], Run]
 """A policy, or a function that replays another kind of baseline on any order of the rounds."""
@@ -93,7 +96,7 @@ def same_texts(recording: Recording, metric: str, one: npt.NDArray[np.int64], ot
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Questions:
-    """The questions that count, each once; several rows of one question, even under different ids, form one unit.
+    """The questions that count, each once; rows of one question form one unit, and so do copies, see `unit_names`.
 
     Attributes:
         names: The identity of the question in each row that counts.
@@ -101,6 +104,7 @@ class Questions:
         recorded: Which of these rows did not fail, shape ``(n_rows,)``.
         units: The questions of the rows.
         n_failed: Number of questions with a failed row, whether or not these count.
+        asked: The hash of what each question asks, by name; the name itself where no text is on record.
     """
 
     names: Sequence[str]
@@ -108,6 +112,7 @@ class Questions:
     recorded: Mask
     units: Units
     n_failed: int
+    asked: Mapping[str, str]
 
     @classmethod
     def of(cls, recording: Recording, *, leave_out_failed: bool = False) -> Questions:
@@ -117,14 +122,17 @@ class Questions:
             recording: Recorded rounds, failed questions included.
             leave_out_failed: Whether failed questions are left out.
         """
-        recorded, names, ids = ~recording.failed, [*map(str, dividing_names(recording))], recording.question_ids
+        recorded, names, ids = ~recording.failed, unit_names(recording), recording.question_ids
+        asked = dict(zip(names, asked_names(recording, names), strict=True))
         n_failed = len({name for name, known in zip(names, recorded, strict=True) if not known})
         if leave_out_failed and n_failed:
             names, ids = (
                 [text for text, known in zip(texts, recorded, strict=True) if known] for texts in (names, ids)
             )
             recorded = np.ones(len(names), dtype=np.bool_)
-        return cls(names=names, ids=ids, recorded=recorded, units=Units.of(len(names), names), n_failed=n_failed)
+        return cls(
+            names=names, ids=ids, recorded=recorded, units=Units.of(len(names), names), n_failed=n_failed, asked=asked
+        )
 
     def means(self, rows: Floats | Mask, *, failed: float) -> Floats:
         """Return the mean of each question, shape ``(..., n_questions)``, in the order of their first rows.
@@ -147,20 +155,21 @@ class Questions:
             for texts in (self.names, self.ids)
         )
         recorded = np.ones(len(names), dtype=np.bool_)
-        return Questions(names=names, ids=ids, recorded=recorded, units=Units.of(len(names), names), n_failed=0)
+        units = Units.of(len(names), names)
+        return replace(self, names=names, ids=ids, recorded=recorded, units=units, n_failed=0)
 
     def order(self, salt: str) -> npt.NDArray[np.int64]:
-        """Return the order in which the test bets on the questions, by the hash of their names.
+        """Return the order in which the test bets on the questions, by the hash of their texts, else of their names.
 
         Shape ``(n_questions,)``.
 
-        The highest wealth at any time counts, and a file may be sorted by score: with the harmless questions first, the
+        Ids can be renamed until an order is lucky, and texts cannot.  The highest wealth at any time counts, and a file may be sorted by score: with the harmless questions first, the
         bets would be won before the losses occur.
 
         Args:
             salt: The salt of the hash, a constant of each command.
         """
-        return hash_order(self.names, salt=salt)
+        return hash_order([self.asked[name] for name in self.names], salt=salt)
 
     @property
     def first_ids(self) -> list[str]:

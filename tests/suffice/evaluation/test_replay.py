@@ -276,6 +276,23 @@ def test_among_equally_cheap_policies_the_better_one_is_named():
     assert result.row("own > 0.5").dominated_by == "fixed_k(2)"
 
 
+def test_a_note_names_the_mixture_of_budgets_that_beats_a_rule():
+    # Means by cap are 0.2, 0.3 and 0.8; the rule stops at round 2 on average and scores 0.4, half of caps 1 and 3 0.5.
+    right = [["a"] * 3] + [["b", "b", "a"]] * 6 + [["b"] * 3] + [["a"] * 3] + [["b", "a", "b"]]
+    stops = [1] + [2] * 8 + [3]
+    right[-1] = ["b", "b", "a"]
+    own = [[float(k + 1 == stop) for k in range(3)] for stop in stops]
+    result = replay(recording_of(right, own=own), ["own > 0.5"], metrics=("em",))
+    row = result.row("own > 0.5")
+    costs = [result.row(f"fixed_k({k})").metrics["em"] for k in (1, 2, 3)]
+    assert row.calls.mean == pytest.approx(2.0)
+    assert row.dominated_by is None
+    mixed = 100 * (costs[0] + costs[2]) / 2
+    said = f"a mixture of fixed_k(1) and fixed_k(3) costs as much (calls) and scores {mixed:.1f} against {100 * row.metrics['em']:.1f}"
+    assert any(said in note for note in row.notes)
+    assert not any("a mixture of" in note for note in result.row("fixed_k(2)").notes)
+
+
 def test_calls_have_mean_median_and_95th_percentile():
     answers = [["a"] * 5 for _ in range(20)]
     fire_at = [1] * 11 + [2] * 7 + [5] * 2

@@ -127,17 +127,17 @@ def test_the_sign_flip_test_equals_scipys_exact_permutation_test():
         sign_flip_test(np.ones(21))
 
 
-def test_fewer_than_ten_non_zero_pairs_warn_and_get_an_exact_test():
+def test_fewer_than_twenty_pairs_that_differ_warn_and_get_an_exact_test():
     row = np.zeros(60)
-    row[:9] = 1.0
+    row[:19] = 1.0
     weights = bootstrap_weights(60, 100, rng=SEED)
     few = paired_results(row, weights)[0]
-    assert few.n_nonzero == 9
-    assert few.p_exact == 2 / 2**9
-    assert "only 9 pairs differ (fewer than 10)" in few.warning
-    row[9] = 1.0
+    assert few.n_nonzero == 19
+    assert few.p_exact == 2 / 2**19
+    assert "only 19 pairs differ (fewer than 20)" in few.warning
+    row[19] = 1.0
     enough = paired_results(row, weights)[0]
-    assert (enough.n_nonzero, enough.warning) == (10, "")
+    assert (enough.n_nonzero, enough.warning) == (20, "")
     assert math.isnan(enough.p_exact)
     assert json.loads(json.dumps(enough.to_dict(), allow_nan=False))["p_exact"] is None
 

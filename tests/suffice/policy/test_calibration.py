@@ -172,3 +172,15 @@ def test_a_report_leaves_undefined_rows_out_and_refuses_nonsense():
     for p, y in (([np.nan], [1.0]), ([1.5], [1.0]), ([0.5], [2.0])):
         with pytest.raises(DataError):
             calibration_report(p, y)
+
+
+@pytest.mark.parametrize("n", [50, 300])
+def test_the_error_of_a_calibrated_signal_is_known_beforehand(n):
+    rng = np.random.default_rng(n)
+    reports = []
+    for _ in range(200):
+        p = rng.beta(2, 1.2, n)
+        reports.append(calibration_report(p, (rng.random(n) < p).astype(float)))
+    measured, said = (np.mean([getattr(one, name) for one in reports]) for name in ("ece", "ece_if_calibrated"))
+    assert said == pytest.approx(measured, rel=0.1)
+    assert measured > 0.05  # although nothing is wrong

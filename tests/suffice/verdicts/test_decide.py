@@ -418,7 +418,12 @@ def test_a_verdict_is_what_plain_loops_over_the_rounds_give():
     def place(text: str) -> float:
         return int(hashlib.sha256(text.encode()).hexdigest()[:16], 16) / 2**64
 
-    judges = sorted((q for q in range(n) if place(f"decide:q{q}") >= 0.3), key=lambda q: place(f"decide, order:q{q}"))
+    def asked(q: int) -> str:
+        return hashlib.sha256(f"what is number {q}".encode()).hexdigest()[:16]
+
+    judges = sorted(
+        (q for q in range(n) if place(f"decide:q{q}") >= 0.3), key=lambda q: place(f"decide, order:{asked(q)}")
+    )
     assert len(judges) == advice.n
     largest = 0.99 / (1 - max_loss)
     stakes = [largest * 0.01 ** (1 - i / 11) for i in range(12)]

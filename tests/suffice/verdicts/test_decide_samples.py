@@ -31,7 +31,7 @@ def test_a_vote_that_may_stop_early_is_told_so_in_one_sentence(advice):
     assert advice.sentence.startswith(
         "Stop asking when one answer leads by 2: with 3.3 of 10 samples a question it saves 67 % of the calls and changes match by"
     )
-    assert "rule out a loss of 3 points or more (risk 5 %)" in advice.sentence
+    assert "rule out a loss of 3 points or more (risk 5 % if the questions are independent)" in advice.sentence
     assert advice.now == "now: 10 samples"
     assert any("20 random orders" in note and "the unit is the question" in note for note in advice.notes)
     again = Advice.from_dict(advice.to_dict())

@@ -85,3 +85,19 @@ def test_a_baseline_past_what_was_recorded_is_refused():
     prepared = PreparedRecording.of(recording, ["em"])
     with pytest.raises(CensoredError, match="baseline 'full'"):
         LossAccount.of(prepared, policy_for(recording, "full"))
+
+
+def test_the_order_of_bets_follows_texts_and_not_ids():
+    texts = [f"Who wrote book {number}?" for number in range(30)]
+
+    def order(prefix: str, **columns) -> list[int]:
+        ids = [f"{prefix}{number}" for number in range(30)]
+        return Questions.of(recording_of([["a", "b"]] * 30, question_id=ids, **columns)).order("salt").tolist()
+
+    assert order("q", question=texts) == order("r", question=texts)
+    assert order("q") != order("r")
+
+
+def test_texts_of_signs_alone_order_by_name():
+    recording = recording_of([["a", "b"]] * 3, question=["?", "!", "Who?"])
+    assert sorted(Questions.of(recording).order("salt").tolist()) == [0, 1, 2]

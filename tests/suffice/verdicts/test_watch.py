@@ -72,8 +72,9 @@ def test_a_rising_loss_alarms_after_its_rise_and_gives_a_remedy(broken_log):
     result = watch(broken_log, certified())
     assert result.status == "fall back"
     assert result.sentence.startswith(
-        "Fall back to full width: the harm of em against the full run has passed 3 points."
+        "Fall back to full width: the harm of em against the full run was above 3 points for a while."
     )
+    assert "the mean since deployment is" in result.sentence
     assert result.alarm.rang is not None
     assert HALF < result.alarm.rang < HALF + 1200
     assert f"request {broken_log.question_ids[result.alarm.rang]}" in result.sentence

@@ -105,7 +105,7 @@ def row_of(
         undecided=rival.undecided,
         selected_here=run.n_selected > 0,
         n_selected=run.n_selected,
-        notes=tuple(notes),
+        notes=tuple(dict.fromkeys([*notes, *([rival.mixed] if rival.mixed else [])])),
     )
 
 

@@ -68,7 +68,7 @@ class CalibratorFit:
         return Table(
             title=(
                 f"Reliability of {self.output}: Brier {figure(self.report.brier, '.3f')}, "
-                f"ECE {figure(self.report.ece, '.3f')}"
+                f"ECE {figure(self.report.ece, '.3f')} ({figure(self.report.ece_if_calibrated, '.3f')} if calibrated)"
             ),
             columns=(
                 Column("bin"),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from suffice.common.tables import figure
 from suffice.errors import DataError, NotFoundError
 from suffice.evaluation.replay.baselines import Run
 from suffice.evaluation.replay.costs import COSTS
@@ -16,11 +17,17 @@ from suffice.evaluation.statistics import ROUNDING
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rival:
-    """The cheapest fixed_k or random run of at least the same quality; fields as in `suffice.evaluation.replay.Row`."""
+    """The cheapest fixed_k or random run of at least the same quality; fields as in `suffice.evaluation.replay.Row`.
+
+    Attributes:
+        mixed: A note if no single run dominates a rule, and a mixture of two fixed budgets does: each question takes one of
+            them by a throw of a coin.  It needs no signal, so anyone can have it.
+    """
 
     match: str | None = None
     dominating: str | None = None
     undecided: tuple[str, ...] = ()
+    mixed: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +74,34 @@ def find_rivals(those: Sequence[Run], runs: Sequence[Run], metrics: Sequence[str
     """Call `find_rival` for each of several runs."""
     if not metrics:
         return [Rival() for _ in those]
-    rivals = [_Point.of(other, metrics[0], cost) for other in runs if other.kind in ("fixed", "random")]
-    return [_rival_among(_Point.of(run, metrics[0], cost), rivals) for run in those]
+    blind = [other for other in runs if other.kind in ("fixed", "random")]
+    rivals = [_Point.of(other, metrics[0], cost) for other in blind]
+    fixed = [point for point, other in zip(rivals, blind, strict=True) if other.kind == "fixed"]
+    found = []
+    for run in those:
+        mine = _Point.of(run, metrics[0], cost)
+        rival = _rival_among(mine, rivals)
+        if run.kind == "rule" and rival.dominating is None:
+            rival = replace(rival, mixed=_mixed(mine, fixed, cost))
+        found.append(rival)
+    return found
+
+
+def _mixed(mine: _Point, fixed: Sequence[_Point], cost: str) -> str:
+    """Return a note if the best mixture of two fixed budgets that costs no more surely scores more; else an empty text."""
+    known = [point for point in fixed if math.isfinite(point.most)]
+    best, names = mine.best + ROUNDING, ("", "")
+    for cheap in known:
+        for dear in known:
+            if cheap.most <= mine.least < dear.most:
+                share = (mine.least - cheap.most) / (dear.most - cheap.most)
+                quality = (1 - share) * cheap.worst + share * dear.worst
+                if quality > best:
+                    best, names = quality, (cheap.label, dear.label)
+    if not names[0]:
+        return ""
+    scores = " against ".join(figure(quality, ".1f", 100) for quality in (best, mine.best))
+    return f"a mixture of {names[0]} and {names[1]} costs as much ({cost}) and scores {scores} on these questions"
 
 
 def _rival_among(mine: _Point, points: Sequence[_Point]) -> Rival:

@@ -14,8 +14,8 @@ from suffice.evaluation.statistics.intervals import DEFAULT_INTERVAL, paired_boo
 from suffice.evaluation.statistics.units import Clusters, Units
 from suffice.policy.rounds import Floats
 
-FEW_NONZERO = 10
-"""With fewer non-zero pairs than this, every interval under-covers and an exact test is given (SEMANTICS)."""
+FEW_NONZERO = 20
+"""With fewer non-zero pairs than this, intervals may under-cover, above all of skewed differences, and an exact test is given."""
 
 
 ONE_UNIT = "one question (or one cluster of them) shows no spread, so its intervals are not defined (n/a)"

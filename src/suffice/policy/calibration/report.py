@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,6 +43,8 @@ class CalibrationReport:
         brier_uninformed: The Brier score of a constant prediction of the mean outcome.
         ece: Expected calibration error over the bins, in [0, 1].
         bins: Reliability bins.
+        ece_if_calibrated: About the mean of `ece` over so many outcomes that have exactly these probabilities: chance alone
+            parts the bins, so that few rows never reach 0.
     """
 
     n: int
@@ -49,14 +52,15 @@ class CalibrationReport:
     brier_uninformed: float
     ece: float
     bins: tuple[ReliabilityBin, ...]
+    ece_if_calibrated: float = math.nan
 
 
 def calibration_report(probabilities: npt.ArrayLike, outcomes: npt.ArrayLike, *, n_bins: int = 10) -> CalibrationReport:
     """Compare probabilities with outcomes, both of one shape and in [0, 1]; NaN rows are left out.
 
     >>> report = calibration_report([0.0, 0.5, 0.5, 1.0], [0, 0, 1, 1])
-    >>> report.brier, report.ece
-    (0.125, 0.0)
+    >>> report.brier, report.ece, round(report.ece_if_calibrated, 2)
+    (0.125, 0.0, 0.14)
 
     Raises:
         DataError: No usable row, or values outside [0, 1].
@@ -70,13 +74,15 @@ def calibration_report(probabilities: npt.ArrayLike, outcomes: npt.ArrayLike, *,
         raise DataError("probabilities and outcomes must lie in [0, 1]")
     which = np.minimum((p * n_bins).astype(np.int64), n_bins - 1)
     bins = []
-    ece = 0.0
+    ece = chance = 0.0
     for position in range(n_bins):
         rows = which == position
         n = int(rows.sum())
         predicted, observed = (float(p[rows].mean()), float(y[rows].mean())) if n else (float("nan"), float("nan"))
         if n:
             ece += n / len(p) * abs(predicted - observed)
+            # The mean size of a normal deviation is sqrt(2 / pi) standard deviations.
+            chance += math.sqrt(2 / math.pi * float((p[rows] * (1 - p[rows])).sum())) / len(p)
         low, high = position / n_bins, (position + 1) / n_bins
         bins.append(ReliabilityBin(low=low, high=high, n=n, predicted=predicted, observed=observed))
     return CalibrationReport(
@@ -85,4 +91,5 @@ def calibration_report(probabilities: npt.ArrayLike, outcomes: npt.ArrayLike, *,
         brier_uninformed=float(np.mean((y.mean() - y) ** 2)),
         ece=ece,
         bins=tuple(bins),
+        ece_if_calibrated=chance,
     )

@@ -11,7 +11,7 @@ import numpy as np
 
 from suffice.common.tables import counted
 from suffice.errors import ConfigMismatchError, DataError
-from suffice.evaluation.replay import check_policy, dividing_names, outcome
+from suffice.evaluation.replay import check_policy, outcome
 from suffice.evaluation.replay.baselines import Run, closed_book, fixed_policy, oracle_best, oracle_earliest
 from suffice.evaluation.replay.orders import n_orders, order_note
 from suffice.evaluation.replay.outcomes import (
@@ -30,6 +30,7 @@ from suffice.policy.rounds import Floats
 from suffice.policy.seen import id_hash
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
+from suffice.verdicts.copies import copies_note, unit_names
 from suffice.verdicts.losses import Baseline, LossAccount, PolicyLoss, Questions, failed_text, unknown_text
 
 BINARY_METRICS = frozenset({"em", "contains", "agreement", "agreement_em"})
@@ -99,7 +100,7 @@ class Claim:
                 `suffice.evaluation.replay.orders.n_orders`.
         """
         orders = n_orders(recording, self.orders, self.with_baseline(policies))
-        repeated = len(set(dividing_names(recording))) < len(recording.question_ids)
+        repeated = len(set(unit_names(recording))) < len(recording.question_ids)
         return replace(self, orders=orders if recording.exchangeable else None, repeated=repeated)
 
     def with_baseline(self, policies: Sequence[Policy]) -> list[Policy]:
@@ -253,7 +254,7 @@ def measure_losses(
         baseline=account.baseline.label,
         question_ids=tuple(id_hash(questions.first_ids[place]) for place in order.tolist()),
         n_failed=questions.n_failed,
-        notes=tuple(dict.fromkeys([*_repeated_notes(questions), *notes])),
+        notes=tuple(dict.fromkeys([*_repeated_notes(questions), *copies_note(recording), *notes])),
         rivals=tuple(
             find_rival(loss.run, [*budgets, loss.twin], (claim.metric,), str(rivals_by))
             for loss in measured

@@ -26,7 +26,7 @@ from suffice.verdicts.certificates.certificate import Certificate, family_chart,
 from suffice.verdicts.certificates.family import Family, arranged, listed, refuse_used_questions
 from suffice.verdicts.certificates.losses import COST_NAMES, Claim, MeasuredLosses, measure_losses
 from suffice.verdicts.certificates.ltt import MOST_QUESTIONS, ProcedureName, level_of, questions_needed, rejected
-from suffice.verdicts.losses import failed_text, open_text
+from suffice.verdicts.losses import IF_INDEPENDENT, failed_text, open_text
 
 _CLAIMED = ("epsilon", "confidence", "metric", "loss", "leave_out_failed")
 """Attributes of a claim that are stored in JSON unchanged."""
@@ -114,7 +114,7 @@ class Certification(Result):
         certificate, claim = self.certificate, self.claim
         if self.policy is not None and certificate is not None:
             return (
-                f"certified: {self.policy.rule!s}. {certificate.statement} (n = {self.n}, p = {certificate.p_value:.3g}). "
+                f"certified: {self.policy.rule!s}. {certificate.statement} (n = {self.n}, p = {certificate.p_value:.3g}, {IF_INDEPENDENT}). "
                 f"Selected here: {figures_text(certificate.figures, claim.metric)}; "
                 f"{self._rival_text(certificate.position)}.{self._open(certificate.position, ' ', '.')}"
             )
@@ -157,7 +157,10 @@ class Certification(Result):
         if rival.undecided:
             does = "dominates it" if "dominated_by" in rival.undecided else f"has this {self.claim.metric} for less"
             return f"whether a fixed or random policy {does} here is unknown, because some rounds never ran"
-        return f"cheapest fixed or random policy of at least this {self.claim.metric} here: {rival.match or 'none'}"
+        mixed = f"; {rival.mixed}" if rival.mixed else ""
+        return (
+            f"cheapest fixed or random policy of at least this {self.claim.metric} here: {rival.match or 'none'}{mixed}"
+        )
 
     @property
     def missing(self) -> str:

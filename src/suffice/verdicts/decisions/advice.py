@@ -27,7 +27,7 @@ from suffice.verdicts.decisions.figures import (
     twin_table,
 )
 from suffice.verdicts.decisions.trial import AdviceKind, Trial
-from suffice.verdicts.losses import failed_text, open_text
+from suffice.verdicts.losses import IF_INDEPENDENT, failed_text, open_text
 
 if TYPE_CHECKING:
     from suffice.common.display import Chart
@@ -255,7 +255,7 @@ def _verdict_text(trial: Trial) -> str:
         return (
             f"{change[0].upper()}{change[1:]}: {_taken_text(trial, place, 'with ', ' ')}it saves {saved} and changes {trial.metric} by "
             f"{changed} (selected here: these questions also chose it); {judges} {rule} out a loss of {points} or more (risk "
-            f"{100 * trial.alpha:g} %).{rivals}"
+            f"{100 * trial.alpha:g} % {IF_INDEPENDENT}).{rivals}"
         )
     needed = trial.questions_needed(place)
     if place in trial.waiting_for:

@@ -10,7 +10,7 @@ import numpy as np
 
 from suffice.common.tables import counted
 from suffice.errors import ConfigMismatchError, DataError, UnsettledError
-from suffice.evaluation.replay import check_policy, dividing_names, seen_from, seen_in, selected_on
+from suffice.evaluation.replay import check_policy, seen_from, seen_in, selected_on
 from suffice.evaluation.replay.orders import n_orders
 from suffice.evaluation.replay.outcomes import (
     agreement_note,
@@ -31,6 +31,7 @@ from suffice.policy.rules import Selector, parse_selector
 from suffice.recordings.audits import uncut, without_audits
 from suffice.recordings.recording import Recording
 from suffice.recordings.runs import refuse_several_loops
+from suffice.verdicts.copies import copies_note, unit_names
 from suffice.verdicts.decisions.advice import Advice
 from suffice.verdicts.decisions.answer_counts import AnswerCounts
 from suffice.verdicts.decisions.candidates import candidates
@@ -378,11 +379,10 @@ def _name_notes(recording: Recording) -> list[str]:
         notes.append(
             "map the questions' texts (--column question=...) so that one that repeats under another id counts once"
         )
-    rows = len(recording.question_ids)
-    repeats = rows - len(set(dividing_names(recording)))
-    if repeats:
-        notes.append(f"{repeats} of {rows} rows repeat a question: each question counts once, with its mean")
-    return notes
+    rows, units = len(recording.question_ids), len(set(unit_names(recording)))
+    if units < rows:
+        notes.append(f"{rows - units} of {rows} rows repeat a question: each question counts once, with its mean")
+    return notes + copies_note(recording)
 
 
 def _divided(recording: Recording, tune: Recording | float, baseline: str, notes: list[str]) -> tuple[Recording, Mask]:
@@ -394,9 +394,9 @@ def _divided(recording: Recording, tune: Recording | float, baseline: str, notes
                 f"{int(shared.sum())} questions are among the tune questions, and do not count for the verdict"
             )
         return uncut(tune) if baseline == "recorded" else tune, ~shared
-    first = hash_places(dividing_names(recording), salt=_SALT) < tune
+    first = hash_places(names := unit_names(recording), salt=_SALT) < tune
     if first.all() or not first.any():
-        n = counted(len(set(dividing_names(recording))), "different question")
+        n = counted(len(set(names)), "different question")
         raise DataError(f"too few to divide into tune questions and a verdict: {n}. Record at least 20")
     return recording.select(first), ~first
 

@@ -87,6 +87,7 @@ class Reliability(Result):
                 Column("Brier", ".3f"): "overall.brier",
                 Column("uninformed", ".3f"): "overall.brier_uninformed",
                 Column("ECE", ".3f"): "overall.ece",
+                Column("if calibrated", ".3f"): "overall.ece_if_calibrated",
                 **{Column(f"Brier@{r}", ".3f"): partial(_brier_at, r) for r in rounds},
                 Column(f"rule's {self.quality_metric.upper()}", ".1f", scale=100): "quality",
                 Column("rule's calls", ".2f"): "calls",

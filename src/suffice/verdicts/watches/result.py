@@ -28,7 +28,7 @@ STATUSES: Mapping[WatchStatus, str] = {
     "keep": "nothing shows that the loss is above its bound; the sentence says how long a rise must have lasted to be noticed",
     "recalibrate": "a signal that the rule reads has moved, or its probabilities are off",
     "re-certify": "another model replies, the certificate is suspended, or there is no bound to judge by",
-    "fall back": "the loss is above its bound: let the loop run at full width",
+    "fall back": "the loss was above its bound for a while, which its mean since deployment need not be: let the loop run at full width",
     "missing golds": "too many audited requests have no gold answer or mark after the gold deadline: the alarm cannot see their loss",
     "lost audits": "too many audits never ran to the end: the alarm cannot see their loss",
     "not enough audits": "there are too few audits to notice a loss above the bound",
@@ -224,8 +224,9 @@ class WatchResult(Result):
         assert after is not None
         since = f", and about {figure(after.mean, '.1f', 100)} on the {after.n_audited:,} since {self.place_text(after.first)}"
         return (
-            f"Fall back to full width: the {self.question.text} has passed {self._bound}. The alarm rang at "
-            f"{self.place_text(self.alarm.rang)} (risk {100 * self.alpha:g} %); the loss is {self._loss_text()}{since}.{self._causes()}"
+            f"Fall back to full width: the {self.question.text} was above {self._bound} for a while. The alarm rang at "
+            f"{self.place_text(self.alarm.rang)} (risk {100 * self.alpha:g} %); the mean since deployment is {self._loss_text()}{since}."
+            f"{self._causes()}"
         )
 
     def _certify_again(self) -> str:

@@ -1,0 +1,83 @@
+"""Copies of questions that nobody declared are one unit, found by what was asked and never by what came of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from benchmarks.referee.made import made, sentences, three_caps
+
+from suffice import Claim, certify, decide
+from suffice.verdicts.copies import near_texts, unit_names
+
+N, SIZE = 200, 10
+WAYS = ["near texts", "passages"]
+
+
+def copied(way: str, rng, n: int = N):
+    scores = np.repeat(three_caps(rng, n // SIZE, 0.05, 0.1), SIZE, axis=0)
+    texts, ends = sentences(rng, n // SIZE, 24), sentences(rng, n, 1)
+    if way == "near texts":
+        return made(rng, scores, columns={"question": [f"{texts[place // SIZE]} {ends[place]}" for place in range(n)]})
+    passages = np.empty(scores.shape, dtype=object)
+    for place in range(n):
+        for k in range(scores.shape[1]):
+            passages[place, k] = [f"d{place // SIZE}-{k}"]
+    return made(rng, scores, of_rounds={"passage_ids": passages})
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_copies_found_by_what_was_asked_count_once(way):
+    recording = copied(way, np.random.default_rng(0))
+    assert len(set(unit_names(recording))) == N // SIZE
+    advice = decide(recording, metric="score", max_loss=0.05)
+    assert any("questions count as 20" in note for note in advice.notes)
+    found = certify(recording, ["fixed_k(1)"], Claim(epsilon=0.05, metric="score"))
+    assert found.n == N // SIZE
+    assert any("questions count as 20" in note for note in found.measured.notes)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_copies_bring_no_false_advice(way):
+    wrong = 0
+    for seed in range(30):
+        recording = copied(way, np.random.default_rng(seed))
+        wrong += decide(recording, metric="score", max_loss=0.05).verdict == "do it"
+    assert wrong <= 3  # 13 to 15 when each copy counted by itself
+
+
+def test_equal_outcomes_join_no_questions():
+    rng = np.random.default_rng(0)
+    recording = made(rng, np.ones((50, 3)), columns={"question": sentences(rng, 50)})
+    assert len(set(unit_names(recording))) == 50
+
+
+def test_templates_and_other_numbers_are_no_copies():
+    prompt = "Answer the question below in one word, and think step by step before you answer it"
+    texts = [f"{prompt}: how old is {name}" for name in ("Ann", "Bob", "Eve", "Joe")]
+    texts += [
+        f"Tom has {k} apples and gives {k + 1} of them to his sister, how many apples does Tom have" for k in range(4)
+    ]
+    assert len(set(near_texts(texts))) == len(texts)
+
+
+def test_passages_that_most_questions_share_join_nothing():
+    rng = np.random.default_rng(0)
+    passages = np.empty((30, 4), dtype=object)
+    for place in np.ndindex(30, 4):
+        passages[place] = ["the only document"]
+    recording = made(rng, three_caps(rng, 30, 0.05, 0.1), of_rounds={"passage_ids": passages})
+    assert len(set(unit_names(recording))) == 30
+
+
+def test_labels_do_not_depend_on_the_order_of_rows():
+    rng = np.random.default_rng(3)
+    texts = [*sentences(rng, 40, 24)]
+    texts += [f"{text} {end}" for text, end in zip(texts, sentences(rng, 40, 1), strict=True)]
+    shuffled = rng.permutation(len(texts))
+    again = near_texts([texts[place] for place in shuffled])
+    assert [near_texts(texts)[place] for place in shuffled] == again
+    assert len(set(again)) == 40
+
+
+def test_a_missing_text_is_nobodys_copy():
+    assert near_texts([None, "", "who sang it"])[:2] == [None, None]

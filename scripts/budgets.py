@@ -75,11 +75,22 @@ def size_of(text: str) -> Size:
     >>> size_of('def f():\\n    "Return 1."\\n    return 1\\n')
     Size(lines=3, statements=2)
     """
-    tree = ast.parse(text)
-    statements = sum(isinstance(node, ast.stmt) for node in ast.walk(tree))
-    bodies = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    docstrings = sum(isinstance(node, bodies) and _starts_with_text(node) for node in ast.walk(tree))
-    return Size(len(text.splitlines()), statements - docstrings)
+    return _size(text, ast.parse(text))
+
+
+def _size(text: str, tree: ast.Module) -> Size:
+    statements = [*_statements(tree)]
+    bodies = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    docstrings = sum(_starts_with_text(node) for node in [tree, *statements] if isinstance(node, (ast.Module, *bodies)))
+    return Size(len(text.splitlines()), len(statements) - docstrings)
+
+
+def _statements(node: ast.AST) -> Iterator[ast.stmt]:
+    """Yield the statements below a node without a look at their expressions, which are most of a tree."""
+    for child in (child for name in _BODIES for child in getattr(node, name, ())):
+        if isinstance(child, ast.stmt):
+            yield child
+        yield from _statements(child)
 
 
 def _starts_with_text(node: Any) -> bool:
@@ -96,13 +107,14 @@ def functions_of(text: str) -> Iterator[tuple[str, int]]:
 
 
 def _functions(node: ast.AST, prefix: str) -> Iterator[tuple[str, int]]:
-    for child in ast.iter_child_nodes(node):
+    for child in (child for name in _BODIES for child in getattr(node, name, ())):
         name = f"{prefix}{child.name}" if isinstance(child, _NAMED) else ""
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
             yield name, (child.end_lineno or child.lineno) - child.lineno + 1
         yield from _functions(child, f"{name}." if name else prefix)
 
 
+_BODIES = ("body", "orelse", "finalbody", "handlers", "cases")
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -120,11 +132,12 @@ def measured(settings: Mapping[str, Any], root: Path, options: Counter[str]) -> 
         found.totals[name], found.rooms[name] = Size(), {}
         for path in sorted(folder.rglob("*.py")):
             text, (room, *below) = path.read_text("utf-8"), path.relative_to(folder).parts
-            size = size_of(text)
+            tree = ast.parse(text)
+            size = _size(text, tree)
             found.totals[name].add(size)
             found.rooms[name].setdefault(room if below else ITSELF, Size()).add(size)
             found.modules[f"{name}/{path.relative_to(folder)}"] = size.lines
-            for function, lines in functions_of(text):
+            for function, lines in _functions(tree, ""):
                 found.functions[function] = max(lines, found.functions.get(function, 0))
     for folder in _folders(settings["counted"], root):
         found.totals[str(folder.relative_to(root))] = total = Size()

@@ -60,6 +60,12 @@ def test_values_are_the_same_within_the_tolerance(before, after, is_same):
     assert same(before, after) is is_same
 
 
+def test_a_demo_may_differ_by_the_kernels_of_its_model():
+    assert [*differences(2.380423, 2.380418, "demo/x")] == []
+    assert [*differences(2.380423, 2.380418, "decide/x")] != []
+    assert [*differences(2.381, 2.380, "demo/x")] != []
+
+
 def test_rows_are_compared_by_their_label_wherever_they_stand():
     old = [{"label": "full", "f1": 0.5}, {"label": "tasr", "f1": 0.4}]
     new = [{"label": "best", "f1": 0.6}, {"label": "full", "f1": 0.5}, {"label": "tasr", "f1": 0.3}]

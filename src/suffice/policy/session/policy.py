@@ -116,7 +116,7 @@ class Policy(Derivation, Displayed):
         """The name, or the text of the rule."""
         return self.name or str(self.rule)
 
-    @property
+    @cached_property  # each logged stop has it
     def digest(self) -> str:
         """Short hash of all fields that affect decisions: all but the name, the provenance and the certificate.
 

@@ -11,8 +11,10 @@ from suffice.errors import UnsettledError
 from suffice.importers.names import ANSWERS, plain_name
 from suffice.importers.shapes import Shape
 
-_SPEAKERS = frozenset({"source", "speaker", "sender", "author", "name"})
-_USERS = frozenset({"user", "human", "user_proxy"})
+_SPEAKERS = frozenset({"source", "speaker", "sender", "author", "name", "agent", "agent_name"})
+_USERS = frozenset({"user", "human", "user_proxy", "critic", "reviewer", "evaluator", "verifier", "judge"})
+"""Those who speak, but never answer."""
+
 _SHOWN = 5
 
 

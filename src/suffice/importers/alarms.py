@@ -8,6 +8,7 @@ recording, and repeated before any verdict, unless it is expected.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
@@ -15,7 +16,7 @@ from suffice.common.files import quoted
 from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, did_you_mean
 from suffice.importers.alarm import Alarm, Doubt, Read
-from suffice.importers.answer_or_gold import FEW, answer_readings
+from suffice.importers.answer_or_gold import ACTION_INPUTS, FEW, answer_readings
 from suffice.importers.names import MOST_SPEAKERS, last_name
 from suffice.importers.reading import SEVERAL, Facts
 from suffice.importers.shapes import ROUNDS
@@ -332,7 +333,9 @@ def _last_is_gold(read: Read) -> Iterator[Doubt]:
 def _other_speakers(read: Read) -> Iterator[Doubt]:
     """The rounds of a question, after its first, come from several speakers or are of several kinds: not all are answers."""
     facts = read.facts
-    for name, n in facts.speakers.most_common(1):
+    of_actions = last_name(read.columns.get("answer", "")) in ACTION_INPUTS
+    said = Counter({name: n for name, n in facts.speakers.items() if of_actions or last_name(name) != "action"})
+    for name, n in said.most_common(1):
         values = [value for value, _ in facts.said_by[name].most_common()]
         if n >= _FEW and 2 * n > facts.trajectories and len(values) <= MOST_SPEAKERS and not read.samples:
             theirs = name.removeprefix("imported_")

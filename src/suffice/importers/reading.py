@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from suffice.importers.answer_or_gold import is_model_text
 from suffice.importers.literals import load_record
-from suffice.importers.names import SPEAKERS, plain_name
+from suffice.importers.names import SPEAKERS, last_name
 from suffice.importers.preview import Preview, preview_of
 from suffice.importers.summary import RoundMeans
 from suffice.policy.normalizers import MATCH, normalizer_of
@@ -385,7 +385,7 @@ def _texts_beside(table: pa.Table) -> Iterator[str]:
 
 def _is_speaker(name: str) -> bool:
     """Return whether a column may say who speaks in a round, or of what kind it is."""
-    return plain_name(name.removeprefix("imported_")).rpartition(".")[2] in SPEAKERS
+    return last_name(name.removeprefix("imported_")) in (*SPEAKERS, "action")
 
 
 def _is_other_text(item: pa.Field) -> bool:

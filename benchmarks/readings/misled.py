@@ -268,6 +268,19 @@ def agents_of_whom_one_is_a_critic(draw: Draw) -> Log:
     return Log(records, loops(questions))
 
 
+@shape("rows.jsonl")
+def a_critic_in_rows_of_its_own(draw: Draw) -> Log:
+    """A row for each solution, and one for each critique, in the same round and column."""
+    questions = draw.asked(60)
+    records = [
+        {**plain(asked, r), "answer": text, "agent": agent}
+        for asked in questions
+        for r, answer in enumerate(asked.answers, 1)
+        for agent, text in (("solver", answer), ("critic", draw.prose()))
+    ]
+    return Log(records, loops(questions))
+
+
 @shape("dialogues.jsonl")
 def turns_that_a_user_asks(draw: Draw) -> Log:
     """MT-bench: `turns` has what a user asks, `choices` the answers to each."""

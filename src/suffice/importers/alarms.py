@@ -296,6 +296,18 @@ def _same_score(read: Read) -> Iterator[Doubt]:
             return
 
 
+def _other_score(read: Read) -> Iterator[Doubt]:
+    """The log's own score says that many answers are right which equal no gold answer."""
+    facts = read.facts
+    for name, n in facts.apart.most_common(1):
+        if n >= max(_ENOUGH, _FAR * facts.scored):
+            sentence = (
+                f"{name} is 1 for {n:,} of {facts.scored:,} answers although they equal no gold answer, as where numbers were rounded or "
+                f"replies hold more than the answer: decide judges by the gold answers, unless --metric {name} chooses the log's own score"
+            )
+            yield sentence, {}
+
+
 def _never_right(read: Read) -> Iterator[Doubt]:
     """No answer is right, and short ones need not be so: the gold answer is another column, or is inside its text."""
     facts = read.facts
@@ -406,6 +418,7 @@ ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[Read], Iterator
     "other-systems": ("caution", _other_systems),
     "same-score": ("caution", _same_score),
     "last-is-gold": ("caution", _last_is_gold),
+    "other-score": ("caution", _other_score),
     "other-speakers": ("stop", _in_tables(_other_speakers, tables=True)),
     "sample-list": ("stop", _sample_list),
     "other-calls": ("caution", _in_tables(_other_speakers, tables=False)),

@@ -89,3 +89,19 @@ def test_a_doubt_names_its_place(tmp_path):
     rows = [Record(f"f, line {i}", "f", i, {"answer": a, "reply": b}) for i, (a, b) in enumerate(texts)]
     with pytest.raises(UnsettledError, match="line 0 has"):
         refuse_gold_as_answer(TableColumns(rows), [1, 1, 2, 2], "answer", None, ["reply"])
+
+
+def test_a_critic_in_rows_is_asked_about(tmp_path):
+    said = [(r, agent, f"{agent} {r}") for r in range(3) for agent in ("solver", "critic")]
+    rows = [{"id": q, "round": r, "agent": agent, "content": text} for q in range(9) for r, agent, text in said]
+    path = written(tmp_path, rows)
+    assert [*choices(path).choices] == ["--where agent=solver"]
+    assert imported(path, where={"agent": "solver"}).trajectories == 9
+    assert imported(path, columns={"run": "agent"}).trajectories == 18
+
+
+def test_a_score_that_golds_contradict_is_noted(tmp_path):
+    rows = [
+        {"id": q, "step": r, "answer": f"{q}.1{r}", "gold": q + 0.125, "correct": 1} for q in range(9) for r in range(3)
+    ]
+    assert any("--metric correct" in note for note in imported(written(tmp_path, rows)).notes)

@@ -40,23 +40,11 @@ _REPLY = re.compile(
     rf"(?:{_WHO}|raw|full)_(?:output|response|reply|completion|generation|text|message)|generated|hypothesis"
 )
 _OTHER_TEXTS = (
-    *(
-        "finish_reason",
-        "stop_reason",
-        "error",
-        "error_type",
-        "exception",
-        "cluster",
-        "end",
-        "split",
-        "member",
-        "status",
-        "type",
-        "kind",
-    ),
+    *("finish_reason", "stop_reason", "error", "cluster", "end", "split", "member", "status", "type", "kind"),
+    *("error_type", "exception", "sub_question", "subquestion", "sub_query"),
     *("role", "node", "event", "event_type", "speaker", "sender", "author", "step_type", "span_type", "component"),
     *("context", "contexts", "passage", "passages", "document", "documents", "evidence", "retrieved", "search_query"),
-    *("title", "titles", "source", "url", "stage", "phase", "sub_question", "subquestion", "sub_query"),
+    *("title", "titles", "source", "url", "stage", "phase"),
 )
 ACTION_INPUTS = frozenset({"action_input", "tool_input", "action", "actions"})
 _ACTIONS = ("action", "actions", "tool", "tool_name", "tool_input")

@@ -344,18 +344,13 @@ def _only_texts(values: Mapping[str, Any]) -> dict[str, Any]:
     >>> _only_texts({"outputs": ["Oslo"], "tags": ["a"]})
     {'output': 'Oslo', 'tags': ['a']}
     """
-    return {
-        (single if is_one else name): (value[0] if is_one else value)
-        for name, value in values.items()
-        for single in [single_name(name)]
-        for is_one in [
-            isinstance(value, list)
-            and len(value) == 1
-            and isinstance(value[0], str)
-            and plain_name(single) in REPLIES
-            and single not in values
-        ]
-    }
+    result = dict(values)
+    for name, value in values.items():
+        single = single_name(name)
+        is_one = isinstance(value, list) and len(value) == 1 and isinstance(value[0], str)
+        if is_one and plain_name(single) in REPLIES and single not in result:
+            result[single] = result.pop(name)[0]
+    return result
 
 
 def _item_name(name: str) -> str:

@@ -30,8 +30,8 @@ def refuse_several_speakers(shape: Shape, where: Mapping[str, str], runs: Collec
         if others and len(others) < len(said):
             listed = ", ".join(map(repr, [*said][:_SHOWN]))
             raise UnsettledError(
-                f"{'the items of a list' if shape.how else 'rows'} are what {listed} say in turn (column {name!r}): whose texts are the "
-                "rounds?",
+                f"{'the items of a list' if shape.how else 'the rows'} are what {listed} say in turn (column {name!r}; --column run={name} if "
+                "each answers in rounds of its own): whose texts are the rounds?",
                 "where",
                 {
                     f"--where {quoted(f'{name}={value}')}": ({name: value}, f"those of {value!r}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -228,3 +229,149 @@ def depths_of_a_search(draw: Draw) -> Log:
     questions = draw.asked(60)
     records = rows(questions, lambda asked, r: {"depth": (1, 2, 5, 10)[r - 1], **_uncounted(asked, r)})
     return Log(records, _one_round_each(questions))
+
+
+def _said(answer: str) -> str:
+    return f"[[ ## reasoning ## ]]\nSo {answer}.\n\n[[ ## answer ## ]]\n{answer}\n\n[[ ## completed ## ]]"
+
+
+@shape("history.jsonl")
+def calls_with_one_output_each(draw: Draw) -> Log:
+    """DSPy's history: each call has a list of outputs, and an output has fields under heads."""
+    questions = draw.asked(60)
+    records = [
+        {
+            "example": {"question": asked.question, "answer": asked.gold},
+            "history": [{"outputs": [f"{draw.prose()}\n{_said(answer)}"]} for answer in asked.answers],
+        }
+        for asked in questions
+    ]
+    return Log(records, loops(questions))
+
+
+@shape("letters.jsonl")
+def agents_of_whom_one_is_a_critic(draw: Draw) -> Log:
+    """A writer and a critic say something in each round."""
+    questions = draw.asked(60)
+    records = [
+        {
+            "id": asked.number,
+            "gold": asked.gold,
+            "conversation": [
+                {"agent": agent, "round": r, "content": text}
+                for r, answer in enumerate(asked.answers, 1)
+                for agent, text in (("writer", answer), ("critic", draw.prose()))
+            ],
+        }
+        for asked in questions
+    ]
+    return Log(records, loops(questions))
+
+
+@shape("rows.jsonl")
+def a_critic_in_rows_of_its_own(draw: Draw) -> Log:
+    """A row for each solution, and one for each critique, in the same round and column."""
+    questions = draw.asked(60)
+    records = [
+        {**plain(asked, r), "answer": text, "agent": agent}
+        for asked in questions
+        for r, answer in enumerate(asked.answers, 1)
+        for agent, text in (("solver", answer), ("critic", draw.prose()))
+    ]
+    return Log(records, loops(questions))
+
+
+@shape("dialogues.jsonl")
+def turns_that_a_user_asks(draw: Draw) -> Log:
+    """MT-bench: `turns` has what a user asks, `choices` the answers to each."""
+    return Log(
+        [
+            {"question_id": n, "turns": [f"Where is {n}?", draw.prose()], "choices": [{"turns": [draw.prose()] * 2}]}
+            for n in range(60)
+        ]
+    )
+
+
+@shape("samples.jsonl", samples=True)
+def samples_by_completion_ids(draw: Draw) -> Log:
+    """A row for each sample, which `completion_id` counts from 0."""
+    questions = draw.asked(60)
+    make = lambda asked, r: {  # noqa: E731
+        "task_id": asked.number,
+        "completion_id": r - 1,
+        "completion": asked.answers[r - 1],
+        "gold": asked.gold,
+    }
+    return Log(rows(questions, make), loops(questions))
+
+
+@shape("results.json")
+def runs_under_ids_beside_a_setting(draw: Draw) -> Log:
+    """An object of questions by id, beside a setting, with rounds under their numbers."""
+    questions = draw.asked(60)
+    runs = {
+        f"q-{asked.number}": {
+            "gold": asked.gold,
+            "log": {str(r): {"answer": answer} for r, answer in enumerate(asked.answers)},
+        }
+        for asked in questions
+    }
+    return Log({"experiment": "x", "runs": runs}, loops(questions))
+
+
+@shape("log.jsonl")
+def a_consensus_in_numbers(draw: Draw) -> Log:
+    """The answer of a round has a name of its own, and its values are numbers."""
+    questions = draw.asked(60, 4, "whole")
+    records = [
+        {"gold": asked.gold, "rounds": [{"consensus": answer, "votes": [answer, "7"]} for answer in asked.answers]}
+        for asked in questions
+    ]
+    return Log(records, loops(questions))
+
+
+@shape("log.jsonl")
+def attempts_that_failed(draw: Draw) -> Log:
+    """Requests of one attempt or several; those that failed have an error and no output."""
+    questions = [
+        replace(asked, answers=(*[None] * (n - 1), asked.answers[0]), right=(*[False] * (n - 1), asked.right[0]))
+        for asked in draw.asked(60, 1)
+        for n in [1 + asked.number % 3]
+    ]
+    records = [
+        {
+            "request_id": asked.number,
+            "attempt": r,
+            "output": answer,
+            "error_type": None if answer else draw.prose(),
+            "expected": asked.gold,
+        }
+        for asked in questions
+        for r, answer in enumerate(asked.answers, 1)
+    ]
+    return Log(records, loops(questions))
+
+
+@shape("log.jsonl")
+def replies_of_which_some_are_bare(draw: Draw) -> Log:
+    """Most replies end with a label and the answer; every eighth is the answer alone."""
+    questions = draw.asked(80)
+    records = rows(questions, plain)
+    for n, row in enumerate(records):
+        row["answer"] = f"{draw.prose()}\nAnswer: {row['answer']}" if n % 8 else row["answer"]
+    return Log(records, loops(questions))
+
+
+@shape("answers.sqlite")
+def questions_in_a_table_of_their_own(draw: Draw) -> Log:
+    """A table of answers names the questions of another table by their ids."""
+    questions = draw.asked(60)
+    with sqlite3.connect(":memory:") as database:
+        database.execute("CREATE TABLE questions (id, question, gold)")
+        database.execute("CREATE TABLE answers (question_id, round, answer)")
+        database.executemany(
+            "INSERT INTO questions VALUES (?, ?, ?)", [(a.number, a.question, a.gold) for a in questions]
+        )
+        rounds = [(a.number, r, answer) for a in questions for r, answer in enumerate(a.answers, 1)]
+        database.executemany("INSERT INTO answers VALUES (?, ?, ?)", rounds)
+    return Log(database.serialize(), loops(questions))

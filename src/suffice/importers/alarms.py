@@ -8,6 +8,7 @@ recording, and repeated before any verdict, unless it is expected.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
@@ -15,7 +16,7 @@ from suffice.common.files import quoted
 from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, did_you_mean
 from suffice.importers.alarm import Alarm, Doubt, Read
-from suffice.importers.answer_or_gold import FEW, answer_readings
+from suffice.importers.answer_or_gold import ACTION_INPUTS, FEW, answer_readings
 from suffice.importers.names import MOST_SPEAKERS, last_name
 from suffice.importers.reading import SEVERAL, Facts
 from suffice.importers.shapes import ROUNDS
@@ -295,6 +296,18 @@ def _same_score(read: Read) -> Iterator[Doubt]:
             return
 
 
+def _other_score(read: Read) -> Iterator[Doubt]:
+    """The log's own score says that many answers are right which equal no gold answer."""
+    facts = read.facts
+    for name, n in facts.apart.most_common(1):
+        if n >= max(_ENOUGH, _FAR * facts.scored):
+            sentence = (
+                f"{name} is 1 for {n:,} of {facts.scored:,} answers although they equal no gold answer, as where numbers were rounded or "
+                f"replies hold more than the answer: decide judges by the gold answers, unless --metric {name} chooses the log's own score"
+            )
+            yield sentence, {}
+
+
 def _never_right(read: Read) -> Iterator[Doubt]:
     """No answer is right, and short ones need not be so: the gold answer is another column, or is inside its text."""
     facts = read.facts
@@ -332,7 +345,9 @@ def _last_is_gold(read: Read) -> Iterator[Doubt]:
 def _other_speakers(read: Read) -> Iterator[Doubt]:
     """The rounds of a question, after its first, come from several speakers or are of several kinds: not all are answers."""
     facts = read.facts
-    for name, n in facts.speakers.most_common(1):
+    of_actions = last_name(read.columns.get("answer", "")) in ACTION_INPUTS
+    said = Counter({name: n for name, n in facts.speakers.items() if of_actions or last_name(name) != "action"})
+    for name, n in said.most_common(1):
         values = [value for value, _ in facts.said_by[name].most_common()]
         if n >= _FEW and 2 * n > facts.trajectories and len(values) <= MOST_SPEAKERS and not read.samples:
             theirs = name.removeprefix("imported_")
@@ -403,6 +418,7 @@ ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[Read], Iterator
     "other-systems": ("caution", _other_systems),
     "same-score": ("caution", _same_score),
     "last-is-gold": ("caution", _last_is_gold),
+    "other-score": ("caution", _other_score),
     "other-speakers": ("stop", _in_tables(_other_speakers, tables=True)),
     "sample-list": ("stop", _sample_list),
     "other-calls": ("caution", _in_tables(_other_speakers, tables=False)),

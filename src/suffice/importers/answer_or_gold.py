@@ -41,10 +41,12 @@ _REPLY = re.compile(
 )
 _OTHER_TEXTS = (
     *("finish_reason", "stop_reason", "error", "cluster", "end", "split", "member", "status", "type", "kind"),
+    *("error_type", "exception", "sub_question", "subquestion", "sub_query"),
     *("role", "node", "event", "event_type", "speaker", "sender", "author", "step_type", "span_type", "component"),
     *("context", "contexts", "passage", "passages", "document", "documents", "evidence", "retrieved", "search_query"),
     *("title", "titles", "source", "url", "stage", "phase"),
 )
+ACTION_INPUTS = frozenset({"action_input", "tool_input", "action", "actions"})
 _ACTIONS = ("action", "actions", "tool", "tool_name", "tool_input")
 _THOUGHTS = ("observation", "observations", "thought", "thoughts", "reasoning")
 """Names of what an agent does, and of what it sees or thinks, which is no answer."""
@@ -112,16 +114,21 @@ def refuse_steps(table: TableColumns, reply: str, final: str) -> None:
         )
 
 
-def refuse_unread_answer(table: TableColumns, ids: Sequence[Any], unread: Collection[str], *, is_scored: bool) -> None:
+def refuse_unread_answer(
+    table: TableColumns, ids: Sequence[Any], unread: Collection[str], *, is_scored: bool, has_rounds: bool
+) -> None:
     """Raise if nothing is read as an answer, and texts differ between the rows of a question.
 
-    What an agent does may be its answer only if each action has a score.
+    What an agent does may be its answer only if each action has a score.  Where rows are rounds without a score, texts of
+    numbers and lists of texts may be answers, too.
     """
     several = sum(n > 1 for n in Counter(map(str, ids)).values())
     texts = [name for name in unread if table.filled(name) and table.is_text(name)]
     plain = {name: last_name(name) for name in texts}
     names = [name for name in texts if plain[name] not in (_THOUGHTS if is_scored else (*_THOUGHTS, *_ACTIONS))]
     names = [name for name in names if several and _varies(table, name, ids, several)][:_LISTED]
+    if not names and has_rounds and not is_scored:
+        names = [name for name in unread if several and _may_hold_answers(table, name, ids, several)][:_LISTED]
     if names:
         choices: dict[str, tuple[Any, str]] = {
             _options({"answer": name}): ({"answer": name}, f"{name!r} is what the model said") for name in names
@@ -132,6 +139,15 @@ def refuse_unread_answer(table: TableColumns, ids: Sequence[Any], unread: Collec
             "columns",
             {**choices, "--column answer=": ({"answer": ""}, "there is none")},
         )
+
+
+def _may_hold_answers(table: TableColumns, name: str, ids: Sequence[Any], several: int) -> bool:
+    """Return whether a column's texts, or lists of texts, vary within a tenth of the questions: numbers may be answers, too."""
+    values = [value for value in table.column(name) if value is not None]
+    parts = [part for value in values for part in (value if isinstance(value, list) else [value])]
+    may_be_said = is_model_text(name) and last_name(name) not in (*_THOUGHTS, *_ACTIONS)
+    is_said = may_be_said and bool(parts) and all(isinstance(part, str) for part in parts)
+    return is_said and table.changing_in(name, ids) >= _CHANGING * several
 
 
 def _is_other_text(table: TableColumns, name: str, answer: str) -> bool:
@@ -178,9 +194,10 @@ def _doubt(table: TableColumns, answer: str, other: str, *, may_be_gold: bool) -
     rows = [
         (row.where, said, text)
         for row, said, text in zip(table.rows, table.column(answer), table.column(other), strict=True)
-        if said is not None and text is not None
+        if said is not None or text is not None
     ]
-    where, said, text = next((row for row in rows if row[1] != row[2]), rows[0] if rows else ("", None, None))
+    known = [row for row in rows if None not in row]
+    where, said, text = next((row for row in known if row[1] != row[2]), (known or rows)[0])
     place = where.replace("\\", "/").rpartition("/")[2]
     doubt = f"{answer!r} or {other!r} may be the answer"
     if may_be_gold:

@@ -87,7 +87,13 @@ def _straight(values: Mapping[str, Any], depth: int = _DEPTH) -> Mapping[str, An
 
 def _straight_value(name: str, value: Any, depth: int) -> Any:
     if isinstance(value, dict) and depth:
-        is_keyed = not any(key.isdecimal() for key in value) and all(isinstance(v, dict) for v in value.values())
+        is_keyed = all(isinstance(v, dict) for v in value.values()) and (
+            not any(key.isdecimal() for key in value)
+            or (
+                plain_name(name) not in _RUN_LISTS
+                and all(any(plain_name(n) in ANSWERS for n in v) for v in value.values())
+            )
+        )
         if names_rounds(name) or is_keyed:
             may_be_texts = plain_name(name) in ROUND_LISTS
             rounds = (

@@ -92,6 +92,7 @@ _NUMBER_NAMES = frozenset({"calls", "seconds", "tokens"})  # costs: signals of t
 WITHIN = "no column has them"
 """The reading of a count that another count contains."""
 
+_SHOWN = 6
 _COST = "cost.generator."
 _COSTS = (*_INPUT_COLUMNS, *_OUTPUT_COLUMNS, *_CACHED_COLUMNS, _READ, _WRITTEN, *_SECONDS, *_CALLS)
 OF_ROUNDS = frozenset({"answer", "text", "feedback", "finish_reason"})
@@ -322,8 +323,8 @@ class _Guess:
         if self.lacks("answer"):
             used = {*columns.values(), *metrics.values(), *self.result.labels.values(), *self.outer}
             unread = [name for name in self.table.names if name not in used]
-            is_scored = bool(metrics or columns.keys() & METRICS)
-            refuse_unread_answer(self.table, self._ids_of_rows(), unread, is_scored=is_scored)
+            scored, rounds = bool(metrics or columns.keys() & METRICS), "round" in columns
+            refuse_unread_answer(self.table, self._ids_of_rows(), unread, is_scored=scored, has_rounds=rounds)
 
     def _answer(self) -> None:
         """Determine the model's answer: a parsed answer rather than a reply; of several, the user must choose."""
@@ -333,14 +334,15 @@ class _Guess:
             top = [name for name in names if "." not in name] or names
             distinct = [name for i, name in enumerate(top) if not any(self._same(name, other) for other in top[:i])]
             if len(distinct) > 1:
+                shown = distinct[:_SHOWN]
                 choices: dict[str, tuple[Any, str]] = {
-                    f"--column answer={name}": ({"answer": name}, f"{name!r} is the answer") for name in distinct
+                    f"--column answer={name}": ({"answer": name}, f"{name!r} is the answer") for name in shown
                 }
-                if "round" not in self.result.columns:
-                    joined = ",".join(distinct)
-                    meaning = "they are the answers of successive rounds, in this order"
+                if "round" not in self.result.columns and shown == distinct:
+                    joined, meaning = ",".join(distinct), "they are the answers of successive rounds, in this order"
                     choices[f"--column rounds={quoted(joined)}"] = ({"rounds": joined}, meaning)
-                raise UnsettledError(f"{' and '.join(map(repr, distinct))} may be the answer", "columns", choices)
+                others = f" and {len(distinct) - _SHOWN} more" if shown != distinct else ""
+                raise UnsettledError(f"{' and '.join(map(repr, shown))}{others} may be the answer", "columns", choices)
             if distinct:
                 self.read("answer", distinct[0])
                 if usual is PARSED_ANSWERS and self.lacks("text"):

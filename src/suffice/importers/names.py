@@ -28,6 +28,7 @@ ORDER_WORDS = (*(word for word in ROUND_WORDS if word not in ("sample", "trial",
 
 _ROUND_NAME = re.compile(
     rf"(?:{'|'.join(ROUND_WORDS)}|loop|depth)(?:_(?:index|idx|number|num|no|nr|id|count|i))?|n_(?:{'|'.join(ROUND_WORDS)})"
+    "|(?:completion|candidate)_(?:index|idx|id)"
 )
 
 IDS = (
@@ -162,6 +163,7 @@ REPLIES = (
     "generation",
     "generated_text",
     "model_output",
+    "actual_output",
     "model_response",
     "reply",
     "draft",
@@ -204,8 +206,12 @@ OUTCOME_NAMES = (
     "correct",
     "is_correct",
     "correctness",
+    "answer_correctness",
     "passed",
+    "passing",
     "success",
+    "is_success",
+    "is_solved",
     "solved",
     "resolved",
     "reward",

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from suffice.importers.answer_or_gold import is_model_text
 from suffice.importers.literals import load_record
-from suffice.importers.names import SPEAKERS, plain_name
+from suffice.importers.names import SPEAKERS, last_name
 from suffice.importers.preview import Preview, preview_of
 from suffice.importers.summary import RoundMeans
 from suffice.policy.normalizers import MATCH, normalizer_of
@@ -82,6 +82,7 @@ class Facts:
         changes: Trajectories with an answer in a round and in the one before, by round, and whether the two differ.
         ends: Trajectories of several rounds with a metric in the first and in the last, and its sums there, by its name.
         known: Rounds in which a metric is known, by its name.
+        apart: Rounds in which a metric of the log is 1 although the answer equals no gold answer, by its name.
         spans: The lowest and highest value of a metric, by its name.
     """
 
@@ -119,6 +120,7 @@ class Facts:
     changes: Counter[tuple[int, bool]] = field(default_factory=Counter)
     ends: dict[str, tuple[int, float, float]] = field(default_factory=dict)
     known: Counter[str] = field(default_factory=Counter)
+    apart: Counter[str] = field(default_factory=Counter)
     spans: dict[str, tuple[float, float]] = field(default_factory=dict)
 
 
@@ -195,14 +197,25 @@ class Reading:
                 self._shown, self._changes = preview_of(rows, [*metrics], facts.normalizer, self._why), len(seen) > 1
         has_answer = np.array([text is not None for text in answers])
         if scores is not None:
-            known = has_answer & ~np.isnan(scores)
-            facts.scored += int(known.sum())
+            self._add_scored(scores, metrics, has_answer)
         self._add_means(rounds, metrics, has_answer, distinct)
         self._add_ends(metrics, has_answer, starts, ends)
         if not any(golds):
             self._add_equalling(table, keys, starts, metrics)
         is_last = np.isin(np.arange(len(answers)), ends - 1)
         self._add_kinds(table, [(facts.kinds, has_answer), (facts.last_kinds, is_last)])
+
+    def _add_scored(
+        self,
+        scores: npt.NDArray[np.float64],
+        metrics: Mapping[str, npt.NDArray[np.float64]],
+        has_answer: npt.NDArray[np.bool_],
+    ) -> None:
+        """Count answers that were compared with gold answers, and those that only the log's own metrics call right."""
+        known = has_answer & ~np.isnan(scores)
+        self.facts.scored += int(known.sum())
+        for name in metrics.keys() - _COMPARED:
+            self.facts.apart[name] += int((known & (scores == 0) & (metrics[name] == 1)).sum())
 
     def _keys(self, answers: Sequence[str | None]) -> list[Any]:
         """Return the key by which each answer is compared; the text itself if the normalizer cannot read it."""
@@ -385,7 +398,7 @@ def _texts_beside(table: pa.Table) -> Iterator[str]:
 
 def _is_speaker(name: str) -> bool:
     """Return whether a column may say who speaks in a round, or of what kind it is."""
-    return plain_name(name.removeprefix("imported_")).rpartition(".")[2] in SPEAKERS
+    return last_name(name.removeprefix("imported_")) in (*SPEAKERS, "action")
 
 
 def _is_other_text(item: pa.Field) -> bool:

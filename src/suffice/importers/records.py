@@ -230,7 +230,9 @@ def _as_json(value: Any) -> Any:
 def _json_records(path: Path, value: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the objects of a list, of the only list in an object, or of an object whose values are objects."""
     if isinstance(value, dict):
+        settings, value = _beside_settings(value)
         shared, value = _listed(path, value)
+        shared = {**settings, **shared}
     else:
         shared = {}
     if not isinstance(value, list | Iterator):
@@ -256,6 +258,16 @@ def _of_lists(value: list[Any]) -> list[Any]:
     if all(isinstance(name, str) for name in header) and any(plain_name(name) in (*IDS, *ANSWERS) for name in header):
         return [dict(zip(header, row, strict=False)) for row in value[1:]]
     return [{"answers": answers} for answers in value]
+
+
+def _beside_settings(value: Mapping[str, Any]) -> tuple[dict[str, Any], Mapping[str, Any]]:
+    """Return the single values of a document, and its only object if that has a usual name and records under their keys; else itself."""
+    settings = {name: item for name, item in value.items() if not isinstance(item, list | dict)}
+    objects = [item for name, item in value.items() if name not in settings and name.lower() in _CONTAINERS]
+    is_keyed = len(objects) == 1 == len(value) - len(settings) and isinstance(objects[0], dict) and len(objects[0]) > 1
+    if settings and is_keyed and all(isinstance(item, dict | list) for item in objects[0].values()):
+        return settings, objects[0]
+    return {}, value
 
 
 def _listed(path: Path, value: Mapping[str, Any]) -> tuple[dict[str, Any], list[Any]]:

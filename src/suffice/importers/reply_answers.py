@@ -61,6 +61,9 @@ whole replies may agree."""
 _FORMS: tuple[PositionKind, ...] = ("boxed", "code-block", "letter", "last-number")
 _PHRASES = ("Answer:", "answer is:", "answer is", "####")
 _LABEL = re.compile(r"^[\W_]{0,8}([A-Za-z][A-Za-z ]{0,30}?)[*_`]{0,3}:", re.MULTILINE)
+_HEAD = re.compile(r"^\[\[ ## (\w+) ## \]\]$", re.MULTILINE)
+"""The heads of fields in replies of DSPy."""
+
 _ANSWERS = frozenset((*PARSED_ANSWERS, "result", "output", "conclusion", "solution", "verdict", "value"))
 _MOST, _SHOWN = 6, 3
 _AROUND = 12
@@ -259,7 +262,7 @@ class _Comparison:
 
     def whole(self, questions: Sequence[Replies]) -> float:
         own = replace(self, normalizer=DEFAULT_NORMALIZER) if self.is_prose else self
-        return sum(own._share(item, item.texts) for item in questions)  # noqa: SLF001 - its own / len(questions)
+        return sum(own._share(item, item.texts) for item in questions) / len(questions)  # noqa: SLF001 - its own
 
     def at(self, position: AnswerPosition, questions: Sequence[Replies]) -> tuple[float, float]:
         """Return the share of replies with an answer at a position, and how well these answers agree.
@@ -302,6 +305,8 @@ def _candidates(questions: Sequence[Replies], *, has_golds: bool) -> list[Answer
     keys = [AnswerPosition("json", name) for name in sorted(names, key=lambda name: not is_usual(name))]
     labels = [name for name in often(map(_LABEL.findall, texts))[:_MOST] if has_golds or is_usual(name)]
     markers = [AnswerPosition("marker", text) for text in (*(f"{name}:" for name in labels), *_PHRASES)]
+    heads = [name for name in often(map(_HEAD.findall, texts))[:_MOST] if has_golds or is_usual(name)]
+    markers += [AnswerPosition("regex", rf"\[\[ ## {name} ## \]\]\s*(.+)") for name in heads]
     boxed, code, letter, number = map(AnswerPosition, _FORMS)
     if not has_golds:
         return [*keys, *markers, boxed, code]

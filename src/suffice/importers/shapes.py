@@ -17,6 +17,7 @@ from suffice.importers.names import (
     ORDER_WORDS,
     OUTCOME_NAMES,
     QUESTIONS,
+    REPLIES,
     last_name,
     numbered,
     plain_name,
@@ -143,12 +144,26 @@ def _of_lists(records: Sequence[Record]) -> Shape | None:
         refuse_several_questions(_values(records, objects[0]), objects[0], ROUNDS)
         return _rows_of_items(records, objects)
     parallel = _parallel(records, lists)
+    if len(parallel) == 1:
+        _refuse_asked_turns(records, parallel[0])
     if parallel:
         return _rows_of_items(records, parallel)
     panels = [name for name in _fields(records) if _is_panel(records, name)]
     if len(panels) == 1:
         return replace(_rows_of_items(records, panels), is_ordered=_are_numbered(records, panels[0]))
     return None
+
+
+def _refuse_asked_turns(records: Sequence[Record], name: str) -> None:
+    """Raise if the texts of a list `turns` may be what a user asks: nothing else in the record is a question or a gold answer."""
+    others = {last_name(other) for item in records for other in _flat_record(item).values} - {last_name(name)}
+    if last_name(name) == "turns" and _items_are(records, name, str) and others.isdisjoint((*QUESTIONS, *GOLDS)):
+        raise UnsettledError(
+            f"the texts in {name!r} may be what a user asks in turn, since no other field is a question: then each answer is to a question "
+            "of its own, and there is nothing to stop",
+            "columns",
+            {f"--column {ROUNDS}={name}": ({ROUNDS: name}, "each is an answer to one question")},
+        )
 
 
 def _as_it_is(rows: list[Record]) -> Shape:
@@ -320,7 +335,22 @@ def _rounds_in(item: Record, name: str) -> list[dict[str, Any]]:
             f"{item.where}: {name!r} contains lists of lists, {value!r:.60}; expected one item for each round: write one record "
             "for each of the inner lists"
         )
-    return [dict(flat(part)) if isinstance(part, dict) else {_item_name(name): part} for part in value]
+    return [_only_texts(flat(part)) if isinstance(part, dict) else {_item_name(name): part} for part in value]
+
+
+def _only_texts(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a round's fields, with a list of a single reply under the name of the reply.
+
+    >>> _only_texts({"outputs": ["Oslo"], "tags": ["a"]})
+    {'output': 'Oslo', 'tags': ['a']}
+    """
+    result = dict(values)
+    for name, value in values.items():
+        single = single_name(name)
+        is_one = isinstance(value, list) and len(value) == 1 and isinstance(value[0], str)
+        if is_one and plain_name(single) in REPLIES and single not in result:
+            result[single] = result.pop(name)[0]
+    return result
 
 
 def _item_name(name: str) -> str:

@@ -13,6 +13,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -163,9 +164,8 @@ def _sqlite_rows(path: Path, query: str | None) -> Iterator[dict[str, Any]]:
     allowed = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
     try:
         with closing(sqlite3.connect(f"file:{quote(str(path.resolve()))}?mode=ro", uri=True)) as database:
-            query = query or _only_table(
-                path, database.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
-            )
+            tables = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
+            query = query or _only_table(path, database, tables)
             database.set_authorizer(
                 lambda action, *_: sqlite3.SQLITE_OK if action in allowed else sqlite3.SQLITE_DENY  # also denies ATTACH
             )
@@ -185,14 +185,31 @@ def _duckdb_rows(path: Path, query: str | None) -> Iterator[dict[str, Any]]:
     try:
         with closing(duckdb.connect(str(path), read_only=True, config={"enable_external_access": "false"})) as database:
             tables = "SELECT nullif(table_schema, 'main'), table_name FROM information_schema.tables"
-            query = query or _only_table(path, database.execute(tables).fetchall())
+            query = query or _only_table(path, database, tables)
             yield from _rows(path, database.execute(query))
     except duckdb.Error as error:
         raise DataError(f"{path}: the query cannot be run ({error}); it must be one SELECT") from error
 
 
-def _only_table(path: Path, rows: Iterable[Sequence[Any]]) -> str:
-    """Return the query of a database's only table, from rows with the parts of a table's name; a part may be missing."""
+def _joined(database: Any, tables: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield queries that join a table to another one whose ids it names (`question_id` of `questions`), with the names of both."""
+    columns = {
+        name: [item[0] for item in database.execute(f"SELECT * FROM {name} LIMIT 0").description]  # noqa: S608
+        for name in tables
+    }
+    for many, one in permutations(columns, 2):
+        bare = one.rpartition(".")[2].strip('"')
+        key = f"{bare.removesuffix('s')}_id"
+        own = next((name for name in ("id", key) if name in columns[one]), "")
+        if key in columns[many] and own:
+            more = "".join(f', {one}."{name}"' for name in columns[one] if name not in columns[many])
+            on = f'ON {many}."{key}" = {one}."{own}"'
+            yield f"SELECT {many}.*{more} FROM {many} JOIN {one} {on}", f"{many} with {one}"  # noqa: S608
+
+
+def _only_table(path: Path, database: Any, listing: str) -> str:
+    """Return the query of a database's only table; `listing` selects the parts of tables' names, of which a part may be missing."""
+    rows = database.execute(listing).fetchall()
     tables = sorted([*filter(None, row)] for row in rows if not str(row[-1]).startswith("sqlite_"))
     names = [*map(".".join, tables)]
     quoted_names = [".".join('"' + part.replace('"', '""') + '"' for part in parts) for parts in tables]
@@ -200,12 +217,16 @@ def _only_table(path: Path, rows: Iterable[Sequence[Any]]) -> str:
     if not names:
         raise DataError(f"{path} has no tables")
     if len(names) > 1:
+        joined = [*_joined(database, quoted_names[:_SHOWN])][:_SHOWN]
         raise UnsettledError(
             f"{path} has the tables {', '.join(names[:_SHOWN])}{', ...' if len(names) > _SHOWN else ''}",
             "query",
             {
-                f"--query {quoted(query)}": (query, f"the rows of {name!r}")
-                for name, query in zip(names[:_SHOWN], queries, strict=False)
+                **{f"--query {quoted(query)}": (query, f"the rows of {both}") for query, both in joined},
+                **{
+                    f"--query {quoted(query)}": (query, f"the rows of {name!r}")
+                    for name, query in zip(names[:_SHOWN], queries, strict=False)
+                },
             },
         )
     return queries[0]

@@ -114,7 +114,7 @@ class TableSource(ABC):
         options = self._options
         columns = {ours: theirs for ours, theirs in options.columns.items() if ours not in (ROUNDS, RUN)}
         ignored = ignored_names(columns)
-        refuse_several_speakers(shape, options.where)
+        refuse_several_speakers(shape, options.where, {*options.columns, *options.columns.values()})
         if self._again:
             shape = replace(shape, rows=[*Passes(self._again).numbered(shape.rows)])
         self.shape = numbered_again(chosen_rows(shape, ignored, options.where), options.where)

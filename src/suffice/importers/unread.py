@@ -170,7 +170,9 @@ def _may_be_ids(table: TableColumns, columns: Mapping[str, str]) -> list[str]:
     names = []
     for name in table.names:
         values = [*map(str, table.column(name))]
-        is_usable = name not in columns.values() and table.repeats(name) and min(Counter(values).values()) > 1
+        pairs = {*zip(values, map(str, table.column(columns.get("round", ""))), strict=True)}
+        is_id = len(pairs) == len(values) if "round" in columns else min(Counter(values).values()) > 1
+        is_usable = name not in columns.values() and table.repeats(name) and is_id
         golds = columns.get("golds", "")
         is_usable = is_usable and table.column(name) != table.column(golds)
         if is_usable and len({*values}) >= _QUESTIONS and (not golds or table.constant_in(golds, values)):

@@ -378,7 +378,7 @@ def test_commands_printed_for_repeated_and_missing_rounds_work(tmp_path, monkeyp
     for records, length in ((2 * rows(), 4), (gaps, 3)):
         refused = cli("import", lines(tmp_path / "log.jsonl", records), "-o", "log.parquet")
         assert refused.code == 2
-        (command,) = re.findall(r"^ +suffice (.*)$", refused.err, flags=re.MULTILINE)
+        command, *_ = re.findall(r"^ +suffice (.*)$", refused.err, flags=re.MULTILINE)
         assert cli(*shlex.split(command)).code == 0
         recording = read_recording("log.parquet")
         assert recording.index.tolist() == [*range(1, length + 1)]

@@ -114,7 +114,7 @@ def _round(row: Mapping[str, Any], metrics: Sequence[str]) -> PreviewRound:
 def means_table(by_round: Sequence[RoundMeans]) -> Table:
     """Return a line for each round: trajectories, share with an answer, scores, and distinct answers.
 
-    EM and F1 are left out where answers are compared by another normalizer.
+    EM and F1 are left out where answers are compared by another normalizer, and the number with a gold answer where it is all or none.
     """
     own = dict.fromkeys(name for item in by_round for name in item.scores)
     scores = {
@@ -123,15 +123,17 @@ def means_table(by_round: Sequence[RoundMeans]) -> Table:
     }
     known = {name: values for name, values in scores.items() if not all(map(math.isnan, values))}
     shown = {name: known[name] for name in known if MATCH not in known or name not in ("em", "f1")}
+    are_some_scored = any(item.scored not in (0, item.n) for item in by_round)
     return Table(
         title="Rounds: means, and a question's distinct answers so far",
         columns=(
-            *(Column("round", "d"), Column("n", "d"), Column("answered %", ".1f", scale=100), Column("scored", "d")),
+            *(Column("round", "d"), Column("n", "d"), Column("answered %", ".1f", scale=100)),
+            *([Column("scored", "d")] if are_some_scored else []),
             *(Column(title(name), ".1f", scale=100) for name in shown),
             Column("distinct", ".2f"),
         ),
         rows=tuple(
-            (item.round, item.n, item.answered, item.scored, *values, item.distinct)
+            (item.round, item.n, item.answered, *([item.scored] if are_some_scored else []), *values, item.distinct)
             for item, *values in zip(by_round, *shown.values(), strict=True)
         ),
     )

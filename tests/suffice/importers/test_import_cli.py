@@ -72,7 +72,7 @@ def test_import_tells_of_each_column_what_became_of_its_values(tmp_path):
     ]
     shown = load(source, *columns, "--details")
     assert shown.code == 0
-    for word in ("defined", "nulled", "clipped", "scored", "answer_margin", "83.3", "kept as they are: extra"):
+    for word in ("defined", "nulled", "clipped", "answer_margin", "83.3", "kept as they are: extra"):
         assert word in shown.out
     assert "p_known: 18 of 18 values are undefined" in shown.out
 

@@ -375,3 +375,99 @@ def questions_in_a_table_of_their_own(draw: Draw) -> Log:
         rounds = [(a.number, r, answer) for a in questions for r, answer in enumerate(a.answers, 1)]
         database.executemany("INSERT INTO answers VALUES (?, ?, ?)", rounds)
     return Log(database.serialize(), loops(questions))
+
+
+@shape("events.jsonl", metric="correct")
+def events_of_samplings_and_matches(draw: Draw) -> Log:
+    """A first line with settings, then an event for each reply and one for its comparison, prompts as lists of messages."""
+    questions = draw.asked(60, 3)
+    events: list[dict[str, Any]] = [{"spec": {"eval_name": "caravans"}}]
+    for asked in questions:
+        for r, answer in enumerate(asked.answers):
+            said = {"sampled": [answer], "prompt": [{"role": "user", "content": asked.question}]}
+            match = {"correct": asked.right[r], "expected": asked.gold, "picked": answer}
+            for kind, data in (("sampling", said), ("match", match)):
+                events.append({"sample_id": f"caravans.{asked.number}", "type": kind, "data": data})
+    return Log(events, loops(questions))
+
+
+@shape("samples.jsonl", samples=True)
+def several_replies_to_each_document(draw: Draw) -> Log:
+    """A harness that asks eight times, with the replies in one list and what its filter took from them in another."""
+    questions = draw.asked(60, 8, "whole")
+    return Log(
+        [
+            {
+                "doc_id": asked.number,
+                "target": f"{draw.prose()} #### {asked.gold}",
+                "resps": [[f"{draw.prose()} The answer is {answer}." for answer in asked.answers]],
+                "filtered_resps": [*asked.answers],
+            }
+            for asked in questions
+        ],
+        loops(questions),
+    )
+
+
+@shape("run")
+def lists_of_one_answer_by_id(draw: Draw) -> Log:
+    """A file for each iteration, in which each id has a list of one answer."""
+    questions = draw.asked(60)
+    files = {f"iter{r}.json": {f"q{own.number}": [own.answers[r]] for own in questions} for r in range(4)}
+    return Log(files, [asked.loop(golds=(), scores=None) for asked in questions])
+
+
+@shape("figures.jsonl", metric="match")
+def blanks_between_thousands(draw: Draw) -> Log:
+    """Numbers with a decimal comma, and one blank or another, or none, between thousands."""
+    questions = draw.asked(60, kind="whole")
+    made, read = [], []
+    for asked in questions:
+        texts = [f"{12 + int(answer) % 7}{{}}{abs(int(answer)) % 1000:03},5" for answer in (asked.gold, *asked.answers)]
+        gold, *answers = [text.format(draw.random.choice(("", " ", "\u00a0", "\u202f"))) for text in texts]
+        right = tuple(text == texts[0] for text in texts[1:])
+        made += [{"id": asked.number, "round": r, "gold": gold, "answer": text} for r, text in enumerate(answers, 1)]
+        read.append(asked.loop(golds=(gold,), answers=tuple(answers), scores=right))
+    return Log(made, read)
+
+
+@shape("submissions.jsonl", metric="verdict")
+def submissions_with_verdicts(draw: Draw) -> Log:
+    """Programs of which a judge says whether they are accepted, or why not."""
+    questions = draw.asked(60, kind="code")
+    records = [
+        {
+            "problem": {"id": f"{asked.number}A", "name": asked.question},
+            "submissions": [
+                {"code": code, "verdict": "ACCEPTED" if good else draw.random.choice(("WRONG_ANSWER", "RUNTIME_ERROR"))}
+                for code, good in zip(asked.answers, asked.right, strict=True)
+            ],
+        }
+        for asked in questions
+    ]
+    return Log(records, [asked.loop(golds=()) for asked in questions])
+
+
+@shape("entities.csv", metric="match")
+def lists_beside_their_golds(draw: Draw) -> Log:
+    """Lists as Python prints them, in any order, beside `gold_` and the same name; `text` is what they were found in."""
+    made, read = [], []
+    for asked in draw.asked(60):
+        gold = [asked.gold, f"Port {asked.number}"]
+        lists = [draw.random.sample([answer, gold[1]], 2) for answer in asked.answers]
+        made += [
+            {"id": asked.number, "pass": r, "text": f"A ship, {asked.number}.", "entities": own, "gold_entities": gold}
+            for r, own in enumerate(lists, 1)
+        ]
+        read.append(asked.loop(answers=tuple(map(str, lists)), golds=(str(gold),)))
+    return Log(made, read)
+
+
+@shape("sessions.csv")
+def what_users_say_in_turn(draw: Draw) -> Log:
+    """A conversation's rows: each has what the user said, and the reply to it."""
+    asked = iter(draw.asked(180, 1))
+    turns = [(session, turn, next(asked)) for session in range(60) for turn in (1, 2, 3)]
+    return Log(
+        [{"session_id": s, "turn": t, "user_message": a.question, "response": a.answers[0]} for s, t, a in turns]
+    )

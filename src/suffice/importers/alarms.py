@@ -44,7 +44,7 @@ _OWN_TEXTS = frozenset({"literal", "math", "exact"})
 
 _SHOWN = 5
 _SAMPLE_NUMBER = re.compile("(?:sample|generation|completion|candidate)(?:_(?:id|idx|index|no|nr|num|number))?")
-_SAMPLES = frozenset({"samples", "generations", "completions", "candidates"})
+_SAMPLES = frozenset({"samples", "generations", "completions", "candidates", "resps", "filtered_resps"})
 """Names of lists whose items are independent samples as often as rounds."""
 
 _SCORES = frozenset({"em", "f1", "contains", MATCH})

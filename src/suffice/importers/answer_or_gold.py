@@ -33,6 +33,14 @@ _ENOUGH = 5
 _CHANGING = 0.1
 """A text may be the model's answer if it varies within at least this share of the questions; most answers seldom change."""
 
+_NEARLY_ALL = 0.9
+_GOLD_WORDS = ("gold", "gt", "golden", "true", "expected", "reference", "target")
+_GOLD_PREFIXES = ("gold_", "reference_", "expected_")
+_ASKED = frozenset(
+    f"{who}{what}" for who in ("user", "human", "customer") for what in ("_message", "_msg", "_text", "_input", "_turn")
+)
+"""Names of what a user says."""
+
 _CHOICES, _LISTED = 2, 4
 _WHO = r"(?:model|llm|lm|ai|bot|assistant|system|agent|generated|gpt|chatbot)"
 _PARSED = re.compile(rf"{_WHO}_(?:final_)?(?:answer|prediction|pred)")
@@ -127,7 +135,7 @@ def refuse_unread_answer(
     plain = {name: last_name(name) for name in texts}
     names = [name for name in texts if plain[name] not in (_THOUGHTS if is_scored else (*_THOUGHTS, *_ACTIONS))]
     names = [name for name in names if several and _varies(table, name, ids, several)][:_LISTED]
-    if not names and has_rounds and not is_scored:
+    if not names and (has_rounds or several >= _ENOUGH) and not is_scored:
         names = [name for name in unread if several and _may_hold_answers(table, name, ids, several)][:_LISTED]
     if names:
         choices: dict[str, tuple[Any, str]] = {
@@ -178,6 +186,47 @@ def _varies(table: TableColumns, name: str, ids: Sequence[Any], several: int) ->
     return not by_place and sum(len(values) > 1 for values in texts.values()) >= _CHANGING * several
 
 
+def gold_beside(table: TableColumns, ids: Sequence[Any], answer: str, unread: Collection[str]) -> str | None:
+    """Return the column that is called after that of the answers and has one value a question: `gold_entities` beside `entities`."""
+    plain = last_name(answer)
+    usual = {f"{word}_{plain}" for word in _GOLD_WORDS} | {f"{plain}_{word}" for word in _GOLD_WORDS[:2]}
+    return next((n for n in unread if last_name(n) in usual and table.filled(n) and table.constant_in(n, ids)), None)
+
+
+def refuse_unnamed_pair(table: TableColumns, ids: Sequence[Any], unread: Collection[str]) -> None:
+    """Raise if a column of no usual name has another one beside it that is called after it as its gold answer."""
+    several = sum(n > 1 for n in Counter(map(str, ids)).values())
+    for name in unread:
+        gold = gold_beside(table, ids, name, unread) if is_model_text(name) and table.changing_in(name, ids) else None
+        if gold is not None and several >= _ENOUGH:
+            columns = {"answer": name, "golds": gold}
+            meaning = f"{name!r} is what the model said, and {gold!r} the gold answer"
+            raise UnsettledError(
+                f"no column is called like an answer, but {gold!r} like the gold answer of {name!r}",
+                "columns",
+                {_options(columns): (columns, meaning)},
+            )
+
+
+def refuse_other_questions(table: TableColumns, ids: Sequence[Any], key: str) -> None:
+    """Raise if a user says something else in nearly every row of a conversation: its replies answer several questions."""
+    several = sum(n > 1 for n in Counter(map(str, ids)).values())
+    for name in [name for name in table.names if last_name(name) in _ASKED and table.is_text(name)][:1]:
+        n = table.changing_in(name, ids)
+        if several >= _ENOUGH and n >= _NEARLY_ALL * several:
+            raise UnsettledError(
+                f"{name!r} differs between the rows of {n:,} of {several:,} values of {key!r}: if a user asks something else each time, the "
+                "replies are no rounds of one question, and there is nothing to stop",
+                "columns",
+                {
+                    _options({"question_id": key}): (
+                        {"question_id": key},
+                        f"all rows of one {key!r} are about its first question: each reply is a round",
+                    )
+                },
+            )
+
+
 def is_step_name(name: str) -> bool:
     """Return whether a column usually says of what kind a step is, or how it ended."""
     return last_name(name) in _OTHER_TEXTS
@@ -186,7 +235,9 @@ def is_step_name(name: str) -> bool:
 def is_model_text(name: str) -> bool:
     """Return whether a column of this name may contain what the model said."""
     plain = last_name(name)
-    return not (plain in _NOT_SAID or plain.endswith("_id") or is_round_name(plain))
+    return not (
+        plain in _NOT_SAID or plain.endswith(("_id", "_at")) or plain.startswith(_GOLD_PREFIXES) or is_round_name(plain)
+    )
 
 
 def _doubt(table: TableColumns, answer: str, other: str, *, may_be_gold: bool) -> str:

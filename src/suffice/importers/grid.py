@@ -6,11 +6,13 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, get_args
 
+from suffice.common.syntax import literal_of
 from suffice.common.tables import cut_list
 from suffice.errors import DataError, SchemaError, did_you_mean
 from suffice.policy.metrics import METRICS
@@ -27,10 +29,25 @@ _TRUTH_WORDS = {
     "yes": 1.0,
     "pass": 1.0,
     "passed": 1.0,
+    "accepted": 1.0,
+    "correct": 1.0,
     "false": 0.0,
     "no": 0.0,
     "fail": 0.0,
     "failed": 0.0,
+    **dict.fromkeys(
+        (
+            "incorrect",
+            "not_attempted",
+            "wrong_answer",
+            "wrong answer",
+            "runtime_error",
+            "runtime error",
+            "compilation_error",
+        ),
+        0.0,
+    ),
+    **dict.fromkeys(("time_limit_exceeded", "time limit exceeded", "memory_limit_exceeded"), 0.0),
 }
 """Words that are read as 0 or 1 if a number is expected."""
 END_NAMES = get_args(End)
@@ -185,8 +202,21 @@ def are_texts(items: Any) -> bool:
     return all(isinstance(item, str | int | float) for item in items)
 
 
+def _list_in(text: str) -> Any:
+    """Return the list that JSON or Python printed, as data frames print lists to CSV files; None of another text.
+
+    >>> _list_in('["a"]'), _list_in("['a', 'b']"), _list_in("['a' 'b']"), _list_in("[a]")
+    (['a'], ['a', 'b'], None, None)
+    """
+    has_gaps = re.search(r"""['"]\s+['"]""", text) is not None  # Python joins texts without a comma between them
+    for read in (json.loads,) if has_gaps else (json.loads, literal_of):
+        with suppress(ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+            return read(text)
+    return None
+
+
 def gold_texts(value: Any, where: str, *, listed: bool = True, as_one: bool = False, form: str = "") -> tuple[str, ...]:
-    """Return the gold answers of a cell: a text, a list of texts or, if `listed`, such a list as JSON.
+    """Return the gold answers of a cell: a text, a list of texts or, if `listed`, such a list as JSON or as Python prints it.
 
     Args:
         value: The cell.
@@ -202,10 +232,7 @@ def gold_texts(value: Any, where: str, *, listed: bool = True, as_one: bool = Fa
         are_lists = bool(value) and all(isinstance(item, list) for item in value)
         return tuple(map(list_text, value if are_lists else [value]))
     if listed and isinstance(value, str) and value.lstrip().startswith("["):
-        try:
-            items = json.loads(value)
-        except (json.JSONDecodeError, RecursionError):
-            items = None  # only a text that starts with a bracket
+        items = _list_in(value.strip())
         if isinstance(items, list) and are_texts(items):
             value = items
     if isinstance(value, str) and form:

@@ -9,7 +9,7 @@ from typing import Any
 
 from suffice.common.files import quoted
 from suffice.errors import UnsettledError
-from suffice.importers.answer_or_gold import refuse_gold_as_answer, refuse_steps, refuse_unread_answer
+from suffice.importers import answer_or_gold as doubts
 from suffice.importers.grid import OWN_COLUMNS, cell_number, is_cost
 from suffice.importers.names import (
     FEEDBACK,
@@ -73,18 +73,8 @@ _SECONDS = {
 _CALLS = ("calls", "n_calls", "num_calls", "llm_calls", "api_calls")
 _NO_ANSWERS = frozenset(
     {"tokens", "usage", "cost", "costs", "latency", "timing", "timings", "input", "inputs", "prompt", "request"}
-    | {
-        "context",
-        "contexts",
-        "passage",
-        "document",
-        "retrieved",
-        "observation",
-        "example",
-        "reference",
-        "doc",
-        "metadata",
-    }
+    | {"context", "contexts", "passage", "document", "retrieved", "observation", "example", "reference", "doc"}
+    | {"metadata", "token_usage"}
 )
 """Objects whose `output`, `text` or `answer` is not the model's answer."""
 
@@ -191,10 +181,12 @@ class _Guess:
 
     def free(self, usual: Iterable[str], *, of_rounds: bool = False) -> list[str]:
         """Return the unused columns with one of the usual names; with `of_rounds`, only columns of rounds."""
+        unread = {*self._unread()} - (self.outer if of_rounds else set())
+        return [name for name in self.table.by_name(usual) if name in unread]
+
+    def _unread(self) -> list[str]:
         used = {*self.result.columns.values(), *self.result.metrics.values(), *self.result.labels.values()}
-        if of_rounds:
-            used |= self.outer
-        return [name for name in self.table.by_name(usual) if name not in used]
+        return [name for name in self.table.names if name not in used]
 
     def lacks(self, ours: str) -> bool:
         return ours not in self.result.columns and ours not in self.said
@@ -254,6 +246,12 @@ class _Guess:
             self._ask_for_the_answer(ids)
         if self.lacks("golds"):
             self._golds_of_record()
+            gold = doubts.gold_beside(self.table, ids, self.result.columns.get("answer", ""), self._unread())
+            if gold is not None and self.lacks("golds"):
+                self.read("golds", gold, "called after the answer")
+        key = self.result.columns.get("question_id", "")
+        if self.lacks("golds") and "question_id" not in self.said and key in self.table.names:
+            doubts.refuse_other_questions(self.table, ids, key)
         self._ask_for_steps()
         if self.lacks("question"):
             self._first_constant("question", QUESTIONS, ids)
@@ -273,7 +271,7 @@ class _Guess:
     def _first_constant(self, ours: str, usual: Sequence[str], ids: Sequence[Any]) -> None:
         for name in self.free(usual):
             texts = all(value is None or isinstance(value, str) for value in self.table.column(name))
-            is_same = len({*self.table.column(name)}) == 1 < len({*map(str, ids)})  # an instruction, not a question
+            is_same = texts and len({*self.table.column(name)}) == 1 < len({*map(str, ids)})  # an instruction
             if texts and not is_same and self.table.constant_in(name, ids):
                 self.read(ours, name)
                 return
@@ -302,7 +300,7 @@ class _Guess:
                 if name in of_record and self.table.is_text(name)
             ]
             for name in names[:1]:
-                refuse_steps(self.table, answer, name)
+                doubts.refuse_steps(self.table, answer, name)
 
     def _ask_for_the_answer(self, ids: Sequence[Any]) -> None:
         """Raise a question to the user if the answers may be gold answers, and another column the model's answers."""
@@ -315,21 +313,22 @@ class _Guess:
         used = {*read.values(), *self.result.metrics.values(), *self.result.labels.values(), *self.outer}
         unread = [name for name in self.table.names if name not in used]
         golds = self.result.columns.get("golds", "" if "golds" in self.said else None)
-        refuse_gold_as_answer(self.table, ids, answer, golds, unread)
+        doubts.refuse_gold_as_answer(self.table, ids, answer, golds, unread)
 
     def ask_for_an_unread_answer(self) -> None:
         """Ask the user for the column of answers if none is known, and a text may be."""
         columns, metrics = self.result.columns, self.result.metrics
         if self.lacks("answer"):
-            used = {*columns.values(), *metrics.values(), *self.result.labels.values(), *self.outer}
-            unread = [name for name in self.table.names if name not in used]
+            unread = [name for name in self._unread() if name not in self.outer]
             scored, rounds = bool(metrics or columns.keys() & METRICS), "round" in columns
-            refuse_unread_answer(self.table, self._ids_of_rows(), unread, is_scored=scored, has_rounds=rounds)
+            doubts.refuse_unread_answer(self.table, self._ids_of_rows(), unread, is_scored=scored, has_rounds=rounds)
 
     def _answer(self) -> None:
         """Determine the model's answer: a parsed answer rather than a reply; of several, the user must choose."""
         for usual in (PARSED_ANSWERS, REPLIES, WEAK_REPLIES):
             names = [name for name in self.free(usual, of_rounds=True) if self.table.is_text(name)]
+            if usual is WEAK_REPLIES and self.lacks("golds"):
+                doubts.refuse_unnamed_pair(self.table, self._ids_of_rows(), self._unread())
             names = [name for name in names if _NO_ANSWERS.isdisjoint(plain_name(name).split(".")[:-1])]
             top = [name for name in names if "." not in name] or names
             distinct = [name for i, name in enumerate(top) if not any(self._same(name, other) for other in top[:i])]

@@ -124,6 +124,7 @@ GOLDS = (
     "right_answer",
     "answer_key",
     "answer_gold",
+    "ideal",
     "ref",
     "refs",
     "ref_answer",
@@ -153,6 +154,7 @@ PARSED_ANSWERS = (
     "answer_text",
     "ans",
     "picked",
+    "filtered_resp",
 )
 """Names of answers parsed from a reply; beside them, a reply is read as the text."""
 
@@ -172,6 +174,7 @@ REPLIES = (
     "response_text",
     "llm_output",
     "llm_response",
+    "resp",
 )
 WEAK_REPLIES = ("result", "content", "text", "raw_output", "raw_response")
 """Names that also have other meanings."""
@@ -214,6 +217,8 @@ OUTCOME_NAMES = (
     "is_solved",
     "solved",
     "resolved",
+    "verdict",
+    "grade",
     "reward",
     "score",
     "accuracy",

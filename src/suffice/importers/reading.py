@@ -381,10 +381,10 @@ def _is_flag(values: pa.ChunkedArray) -> bool:
 
 
 def _items_of(text: str) -> list[str | None]:
-    """Return the items of a list that was written as a text, such as a table's cell; else the text alone."""
+    """Return a text and, of a list that was written as one, such as a table's cell, the items."""
     if text.startswith("[") and text.endswith("]"):
         with suppress(ValueError):
-            return [value_text(item) for item in load_record(text)]
+            return [text, *(value_text(item) for item in load_record(text))]
     return [text]
 
 

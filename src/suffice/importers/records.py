@@ -179,7 +179,10 @@ def csv_rows(path: Path, delimiter: str = ",") -> Iterator[tuple[str, dict[str, 
         header = next(table, [])
         twice = next((name for name, n in Counter(header).items() if n > 1 and name), None)
         if twice is not None:
-            raise DataError(f"{path}: two columns are called {twice!r}; rename one of them")
+            raise DataError(
+                f"{path}: two columns are called {twice!r}; rename one of them, or, if the first line is no header, put one above it, "
+                f"such as id{delimiter}round{delimiter}answer{delimiter}gold"
+            )
         names = [name or "unnamed" for name in header]  # a data frame's index has no name
         for fields in filter(None, table):
             where = f"{path}, line {table.line_num}"
@@ -262,6 +265,10 @@ def _of_lists(value: list[Any]) -> list[Any]:
 
 def _beside_settings(value: Mapping[str, Any]) -> tuple[dict[str, Any], Mapping[str, Any]]:
     """Return the single values of a document, and its only object if that has a usual name and records under their keys; else itself."""
+    inner = [item for name, item in value.items() if name.lower() in _CONTAINERS and isinstance(item, dict)]
+    listed = [name for name in inner[0] if _are_objects(inner[0][name])] if len(inner) == 1 else []
+    if [*map(str.lower, listed)] == ["results"] and not any(map(_are_objects, value.values())):
+        return {}, {listed[0]: inner[0][listed[0]]}  # {"results": {"results": [...], "stats": ...}, "config": ...}
     settings = {name: item for name, item in value.items() if not isinstance(item, list | dict)}
     objects = [item for name, item in value.items() if name not in settings and name.lower() in _CONTAINERS]
     is_keyed = len(objects) == 1 == len(value) - len(settings) and isinstance(objects[0], dict) and len(objects[0]) > 1
@@ -295,6 +302,8 @@ def _listed(path: Path, value: Mapping[str, Any]) -> tuple[dict[str, Any], list[
                 f"{path} contains several lists of records: {cut_list(lists)}; save the one with the rounds as a file of its own"
             )
         return scalars, value[named[0]]
+    alone = {key: _only_item(item) for key, item in value.items()}
+    value = alone if any(alone.values()) and _is_answers_by_id(alone) else value
     keyed = [(key, item) for key, item in value.items() if isinstance(item, dict | list)]
     if len(keyed) == len(value) > 1 or (keyed and not scalars and len(value) == 1 and isinstance(keyed[0][1], dict)):
         return {}, [
@@ -316,6 +325,11 @@ def _by_round(value: Mapping[str, Any]) -> list[Any] | None:
     if any(plain_name(key) in ANSWERS for key in keys):
         return [{"rounds": rounds}]
     return [{"key": key, "rounds": [item[key] for item in rounds if key in item]} for key in keys]
+
+
+def _only_item(value: Any) -> Any:
+    """Return the only item of a list, None of an empty one, and anything else as it is."""
+    return next(iter(value), None) if isinstance(value, list) and len(value) <= 1 else value
 
 
 def _is_answers_by_id(value: Mapping[str, Any]) -> bool:

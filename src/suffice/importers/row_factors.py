@@ -119,7 +119,9 @@ def _of_loops(
         is_number = all(isinstance(value, str | int | float) and _NUMBER.fullmatch(str(value)) for value in values)
         is_label = is_number or all(isinstance(value, str) and value for value in values)
         is_setting = is_number and _SETTING.fullmatch(last_name(name)) is not None
-        if not is_label or (are_items and not is_setting) or is_step_name(name) or last_name(name) in _TOLD_APART:
+        is_count = not is_setting and last_name(name).endswith("tokens")
+        is_known = is_count or is_step_name(name) or last_name(name) in _TOLD_APART
+        if is_known or not is_label or (are_items and not is_setting):
             continue
         known = {*values}
         if not 1 < len(known) <= _MOST_LOOPS or {str(value).lower() for value in known} <= {"true", "false"}:

@@ -342,7 +342,7 @@ def _only_texts(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return a round's fields, with a list of a single reply under the name of the reply.
 
     >>> _only_texts({"outputs": ["Oslo"], "tags": ["a"]})
-    {'output': 'Oslo', 'tags': ['a']}
+    {'tags': ['a'], 'output': 'Oslo'}
     """
     result = dict(values)
     for name, value in values.items():

@@ -38,7 +38,7 @@ class TableColumns:
         candidates = [
             (bool(path), places[last], name)
             for name, (path, _, last) in plain
-            if last in places and path.rpartition(".")[2] not in ("record", *GOLDS)
+            if last in places and path.rpartition(".")[2] not in ("record", "provider", *GOLDS)
         ]
         return [name for _, _, name in sorted(candidates, key=lambda item: item[:2]) if self.filled(name)]
 

@@ -140,7 +140,11 @@ def refuse_unread_rounds(rows: Sequence[Record], columns: Mapping[str, str]) -> 
     table = TableColumns(rows)
     free = [name for name in table.names if name not in columns.values() or name == columns.get("answer")]
     free = [] if "round" in columns else free
-    lists = [name for name in free if is_model_text(name) and _may_list_rounds(table.column(name))]
+    lists = [
+        name
+        for name in free
+        if (is_model_text(name) or last_name(name) == "trace") and _may_list_rounds(table.column(name))
+    ]
     choices: dict[str, tuple[Any, str]] = {
         f"--column {quoted(f'rounds={name}')}": ({"rounds": name}, f"each item of {name!r} is a round")
         for name in lists[:_OFFERED]

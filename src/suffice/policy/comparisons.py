@@ -26,9 +26,10 @@ FEW = 0.01
 _SPECIFIC = ("date", "date_day_first", "letter", "number")
 """Normalizers of which one is chosen that reads all gold answers, the first one first."""
 
-_DECIMAL_COMMA = re.compile(r"\s*[-+]?\s*[$€£]?\s*(?:\d{1,3}(?:\.\d{3})+,\d+|\d+,(?:\d{1,2}|\d{4,}))\s*[%€]?\s*")
+_DECIMAL_COMMA = re.compile(r"\s*[-+]?\s*[$€£]?\s*(?:\d{1,3}(?:[.\s]\d{3})+,\d+|\d+,(?:\d{1,2}|\d{4,}))\s*[%€]?\s*")
 _LEADING_ZERO = re.compile(r"\s*0\d+\s*")
 _QUOTED = re.compile(r"\s*['\"\[{][\s\S]*")
+_LISTED = re.compile(r"\s*\[[\s\S]*\]\s*")
 _WITH_UNIT = re.compile(r"\W*\d[\d.,]*\s*[A-Za-z°µ][A-Za-z°/]{0,7}\d?\W*")
 _OTHER_CASE = re.compile(r"\s*[A-Za-z]\s*")
 _MEANINGS = {
@@ -36,6 +37,7 @@ _MEANINGS = {
     "decimal_comma": "as numbers with a decimal comma: 3,5 is 3.5, and 1.234 is 1234",
     "exact": "as they are written",
     "literal": "as code: '5' and [5] are not 5",
+    "unordered": "as lists whose items may be in any order",
     "letter": "as letters of options: a is A",
     "date": "as dates, the month first: 03/04/2021 is in March",
     "date_day_first": "as dates, the day first: 03/04/2021 is in April",
@@ -79,6 +81,7 @@ _RIVALS: dict[str, tuple[_Rival, ...]] = {
         _Rival("literal", _QUOTED),
         _Rival("mixed", _WITH_UNIT, both=True),
     ),
+    "literal": (_Rival("unordered", _LISTED, both=True),),
     "letter": (_Rival("exact", _OTHER_CASE, both=True),),
     "date": (_Rival("date_day_first", re.compile(r"[\s\S]*")),),
 }

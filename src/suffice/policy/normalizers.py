@@ -86,6 +86,9 @@ _OPTIONS = re.compile(
 """Letters of several options, or several options with their texts."""
 
 _COMMA_FOR_POINT = str.maketrans(",.", ".,")
+_BLANK_THOUSANDS = re.compile(r"(?<![\w.,])\d{1,3}(?:[ \u00a0\u2009\u202f]\d{3})+(?!\w)")
+"""Thousands with a blank between them: a common one, a narrow one, or one that does not break."""
+
 _CLOSING = {"[": "]", "{": "}", "(": ")", "'": "'", '"': '"'}
 _PROGRAM = re.compile(
     r"(?m)^\s*(?:def \w+\(|class \w+|import \w+|from [\w.]+ import |function \w*\(|#include\b|```|(?i:SELECT)\s.*\s(?i:FROM)\s"
@@ -161,8 +164,10 @@ def _number_key(answer: str) -> str | None:
 
 @register_normalizer("decimal_comma")
 def _decimal_comma_key(answer: str) -> str | None:
-    """As `number`, where the comma is the decimal point, and a point separates thousands: 1.234,5 is 2469/2."""
-    return _number_key(answer.translate(_COMMA_FOR_POINT))
+    """As `number`, where the comma is the decimal point, and a point or a blank separates thousands: 1.234,5 is 2469/2."""
+    return _number_key(
+        _BLANK_THOUSANDS.sub(lambda found: "".join(found[0].split()), answer).translate(_COMMA_FOR_POINT)
+    )
 
 
 @register_normalizer("mixed")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import math
 
 import pytest
 
 from suffice import import_recording
-from suffice.errors import UnsettledError
+from suffice.errors import DataError, SufficeError, UnsettledError
 from suffice.importers.answer_or_gold import refuse_gold_as_answer
 from suffice.importers.records import Record
 from suffice.importers.table_columns import TableColumns
@@ -105,3 +107,159 @@ def test_a_score_that_golds_contradict_is_noted(tmp_path):
         {"id": q, "step": r, "answer": f"{q}.1{r}", "gold": q + 0.125, "correct": 1} for q in range(9) for r in range(3)
     ]
     assert any("--metric correct" in note for note in imported(written(tmp_path, rows)).notes)
+
+
+def by_round(path, **options):
+    rounds = imported(path, **options).by_round
+    return [next(iter(means.scores.values()), means.em if math.isnan(means.match) else means.match) for means in rounds]
+
+
+def test_lists_of_messages_are_no_question(tmp_path):
+    asked = [{"role": "user", "content": "Where?"}]
+    rows = [{"id": q, "prompt": asked, "answer": answer(q, r), "gold": "Rome"} for q in range(9) for r in range(3)]
+    assert imported(written(tmp_path, rows)).rounds == 3
+
+
+def test_a_harness_with_several_replies_is_asked_about(tmp_path):
+    records = [{"doc_id": q, "target": "Rome", "resps": [[f"So {answer(q, r)}." for r in range(4)]]} for q in range(20)]
+    replies = [[answer(q, r) for r in range(4)] for q in range(20)]
+    path = written(tmp_path, [{**one, "filtered_resps": own} for one, own in zip(records, replies, strict=True)])
+    assert next(iter(choices(path).choices)) == "--samples"
+    assert imported(path, samples=True).preview.rounds[0].answer in CITIES
+
+
+@pytest.mark.parametrize(("content", "n"), [({"q1": ["Oslo"], "q2": ["Lima"]}, 2), ({"q1": ["Oslo"], "q2": []}, 1)])
+def test_lists_of_one_answer_are_answers_by_id(tmp_path, content, n):
+    (tmp_path / "run").mkdir()
+    for r in (1, 2):
+        (tmp_path / "run" / f"iter{r}.json").write_text(json.dumps(content))
+    assert imported(tmp_path / "run").by_round[0].answered == n / 2
+
+
+def test_empty_lists_are_no_answers(tmp_path):
+    path = tmp_path / "log.json"
+    path.write_text(json.dumps({"errors": [], "warnings": []}))
+    with pytest.raises(SufficeError):
+        imported(path)
+
+
+def test_gold_answers_in_brackets_are_noticed(tmp_path):
+    rows = [
+        {"id": q, "step": r, "answer": f"[('{answer(q, 2 - r)}',)]", "wanted": f"[('{CITIES[q % 4]}',)]"}
+        for q in range(60)
+        for r in range(3)
+    ]
+    assert next(iter(choices(written(tmp_path, rows)).choices)) == "--column golds=wanted"
+
+
+def test_verdicts_of_a_judge_are_a_metric(tmp_path):
+    rows = [
+        {"id": q, "attempt": r, "answer": f"x + {r}", "verdict": ("WRONG_ANSWER", "Accepted")[r]}
+        for q in range(9)
+        for r in range(2)
+    ]
+    assert by_round(written(tmp_path, rows)) == [0.0, 1.0]
+
+
+def test_gold_answers_called_after_the_answers(tmp_path):
+    rows = [
+        {"id": q, "step": r, "spans": answer(q, r), "gold_spans": CITIES[q % 4], "text": f"Tale {q}"}
+        for q in range(60)
+        for r in range(3)
+    ]
+    path = written(tmp_path, rows)
+    assert [*choices(path).choices] == ["--column answer=spans --column golds=gold_spans"]
+    assert by_round(path, columns={"answer": "spans"})[-1] == 1.0
+
+
+def test_what_a_user_says_in_each_row_is_doubted(tmp_path):
+    rows = [
+        {"session_id": s, "turn": t, "user_message": f"Where is {s} {t}?", "response": answer(s, t)}
+        for s in range(9)
+        for t in range(3)
+    ]
+    path = written(tmp_path, rows)
+    assert [*choices(path).choices] == ["--column question_id=session_id"]
+    assert imported(path, columns={"question_id": "session_id"}).rounds == 3
+    told = written(tmp_path, [{**row, "gold": CITIES[row["session_id"] % 4]} for row in rows])
+    assert imported(told).rounds == 3
+
+
+def test_numbers_of_tokens_are_no_setting(tmp_path):
+    rows = [{"id": q, "answer": answer(q, r), "totalTokens": (9, 7, 8)[r]} for q in range(60) for r in range(3)]
+    assert imported(written(tmp_path, rows)).rounds == 3
+
+
+def test_tables_without_a_header_are_refused(tmp_path):
+    path = tmp_path / "log.tsv"
+    path.write_text("q1\t1\tOslo\t1\nq1\t2\tRome\t0\n")
+    with pytest.raises(DataError, match="no header"):
+        imported(path)
+
+
+def test_results_within_results_are_the_records(tmp_path):
+    rows = [
+        {
+            "id": f"{i}",
+            "provider": {"id": f"p{i % 2}"},
+            "response": {"output": CITIES[i % 4], "tokenUsage": {"completion": 9}},
+        }
+        for i in range(40)
+    ]
+    path = tmp_path / "out.json"
+    path.write_text(json.dumps({"evalId": "e", "results": {"results": rows, "stats": {"n": 1}}, "config": {"a": 1}}))
+    with pytest.raises(SufficeError, match="one row for"):
+        imported(path)
+
+
+def test_lists_of_texts_in_rows_may_be_answers(tmp_path):
+    path = written(tmp_path, [{"id": q, "sampled": [answer(q, r)]} for q in range(20) for r in range(3)])
+    assert "--column answer=sampled" in choices(path).choices
+    assert imported(path, columns={"answer": "sampled"}).by_round[0].answered == 1.0
+
+
+def test_lists_in_any_order_are_asked_about(tmp_path):
+    rows = [
+        {"id": q, "step": r, "answer": str(["a", CITIES[q % 4]][:: 1 if r else -1]), "gold": str(["a", CITIES[q % 4]])}
+        for q in range(20)
+        for r in range(3)
+    ]
+    path = written(tmp_path, rows)
+    assert [*choices(path).choices] == ["--set normalizer=literal", "--set normalizer=unordered"]
+    assert by_round(path, normalizer="unordered") == [1.0, 1.0, 1.0]
+
+
+def test_lists_of_golds_as_python_prints_them(tmp_path):
+    rows = [
+        {"id": q, "preds": str([answer(q, r) for r in range(3)]), "golds": str([CITIES[q % 4], "x"])} for q in range(9)
+    ]
+    path = tmp_path / "frame.csv"
+    with path.open("w", newline="") as file:
+        table = csv.DictWriter(file, list(rows[0]))
+        table.writeheader()
+        table.writerows(rows)
+    assert by_round(path)[-1] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("grade", ("INCORRECT", "CORRECT")), ("verdict", ("not_attempted", "correct"))]
+)
+def test_words_of_a_grader_are_a_metric(tmp_path, name, words):
+    rows = [{"id": q, "attempt": r, "answer": f"{q} {r}", name: words[r]} for q in range(9) for r in range(2)]
+    assert by_round(written(tmp_path, rows)) == [0.0, 1.0]
+
+
+@pytest.mark.parametrize("gold", ["ideal", "reference_outputs"])
+def test_gold_answers_are_no_rounds(tmp_path, gold):
+    rows = [{"no": q % 20, "completion": answer(q % 20, q // 20), gold: CITIES[q % 4]} for q in range(60)]
+    with pytest.raises(SufficeError) as error:
+        imported(written(tmp_path, rows))
+    assert not any("rounds=" in option for option in getattr(error.value, "choices", ()))
+
+
+def test_a_trace_with_texts_may_list_rounds(tmp_path):
+    records = [
+        {"qid": q, "answer": "Rome", "trace": [{"cont": f"So {answer(q, r)}, {q}."} for r in range(3)]}
+        for q in range(20)
+    ]
+    assert "--column rounds=trace" in choices(written(tmp_path, records)).choices

@@ -74,7 +74,12 @@ SAME = {
     ],
     "date": [["2021-05-01", "May 1, 2021", "1st of May 2021", "05/01/2021", "Saturday, May 1st, 2021"], ["01/05/2021"]],
     "date_day_first": [["2021-05-01", "01/05/2021", "1.5.2021", "1 May 2021"], ["05/01/2021"]],
-    "decimal_comma": [["1.234,5", "1234,50"], ["1,234"], ["1.234", "1234"]],
+    "decimal_comma": [
+        ["1.234,5", "1234,50", "1 234,5", "1\u00a0234,5", "1\u202f234,5"],
+        ["1,234"],
+        ["1.234", "1234", "1 234"],
+        ["-3 883 000,25 €", "-3883000,25"],
+    ],
 }
 """Of each normalizer: texts of one line are the same, and those of two lines are not."""
 
@@ -294,6 +299,8 @@ def test_the_choice_says_why():
         (["03/04/2021"], [("03/04/2021", "2021-04-03")], ["date", "date_day_first"]),
         (["3,5", "2"], [], ["decimal_comma", "exact", "qa"]),
         (["1.234,5"], [], ["decimal_comma", "exact", "qa"]),
+        (["3\u202f883,0", "12 500,5"], [], ["decimal_comma", "exact", "qa"]),
+        (["[1, 2]"], [("[1, 2]", "[2, 1]")], ["literal", "unordered"]),
     ],
 )
 def test_a_choice_that_matters_is_asked(golds, pairs, names):

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from benchmarks.referee.attack import Attack, Shot
-from benchmarks.referee.made import made, names, one_cap, sentences
+from benchmarks.referee.made import made, names, one_cap, sentences, sorted_reruns
 from benchmarks.violations import gains_and_losses, harm_zero_inflated, rare_and_large
 from suffice import Claim, Policy, certify
 from suffice.errors import SufficeError
@@ -56,12 +56,7 @@ def failed(rng) -> Shot:
 
 def reruns(rng) -> Shot:
     """Record each question three times, declared, and sort the runs of each by what the cap loses in them."""
-    n, runs = 200, 3
-    chance = rng.choice([0.0, 0.25], n, p=[0.8, 0.2])
-    losses = np.sort(rng.random((n, runs)) < chance[:, None], axis=1).ravel()
-    scores = np.stack([1.0 - losses, np.ones(n * runs)], axis=1)
-    clusters = np.repeat([f"c{place}" for place in range(n)], runs).tolist()
-    return certified(made(rng, scores, columns={"cluster": clusters}), 0.05)
+    return certified(sorted_reruns(rng), 0.05)
 
 
 def copies(kind: str, rng, size: int = 10) -> Shot:

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from benchmarks.referee.attack import Attack, Shot
-from benchmarks.referee.made import graded, made, names, nested_caps, one_cap, sentences, three_caps
+from benchmarks.referee.made import graded, made, names, nested_caps, one_cap, sentences, sorted_reruns, three_caps
 from suffice import decide
 from suffice.errors import SufficeError
 from suffice.policy.rounds import Floats
@@ -100,12 +100,7 @@ def documents(rng, *, declared: bool, size: int = 25) -> Shot:
 
 def reruns(rng) -> Shot:
     """Record each question three times, declared, and sort the runs of each by what a cap loses in them."""
-    n, runs = 200, 3
-    chance = rng.choice([0.0, 0.25], n, p=[0.8, 0.2])
-    losses = np.sort(rng.random((n, runs)) < chance[:, None], axis=1).ravel()
-    scores = np.stack([1.0 - losses, np.ones(n * runs)], axis=1)
-    clusters = np.repeat([f"c{place}" for place in range(n)], runs).tolist()
-    return advised(made(rng, scores, columns={"cluster": clusters}), 0.05)
+    return advised(sorted_reruns(rng), 0.05)
 
 
 def two_models(rng) -> Shot:

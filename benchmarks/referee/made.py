@@ -100,3 +100,13 @@ def one_cap(rng, n: int, lose: float, n_rounds: int = 2) -> Floats:
     scores = np.ones((n, n_rounds))
     scores[rng.random(n) < lose, :-1] = 0.0
     return scores
+
+
+def sorted_reruns(rng) -> Recording:
+    """Return three runs of each question, declared as clusters, sorted by what the first round loses: 5 points in all."""
+    n, runs = 200, 3
+    chance = rng.choice([0.0, 0.25], n, p=[0.8, 0.2])
+    losses = np.sort(rng.random((n, runs)) < chance[:, None], axis=1).ravel()
+    scores = np.stack([1.0 - losses, np.ones(n * runs)], axis=1)
+    clusters = np.repeat([f"c{place}" for place in range(n)], runs).tolist()
+    return made(rng, scores, columns={"cluster": clusters})

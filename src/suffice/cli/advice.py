@@ -145,13 +145,14 @@ def decide_command(
         "do it": f"suffice deploy {quoted(target)}{' -o OTHER.json' * options.POLICY.exists()}",
         "not enough data": f"suffice decide FRESH.parquet --continue {quoted(target)}{where_words(advice.where)}",
     }.get(advice.verdict, f"suffice diagnose {quoted(path)}")
-    again = (
-        f"No question of {path} is new to {previous or target}, so what that decision said is repeated here. If the log was wrong "
-        "then, judge it anew with -o OTHER.json.\n"
-    )
-    is_again = earlier is not None and advice.n == earlier.n
+    again = ""
+    if earlier is not None and advice.n == earlier.n:
+        again = (
+            f"No question of {path} is new to {previous or target}, so what that decision said is repeated here. If the log was "
+            "wrong then, judge it anew with -o OTHER.json.\n"
+        )
     screen = Screen(
-        sentences=[again * is_again + advice.sentence],
+        sentences=[f"{again}{advice.sentence}"],
         tables=advice.tables(),
         aside={bar_heading(advice.trial.max_loss)},
         files={"decision": target},

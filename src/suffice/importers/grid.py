@@ -44,10 +44,12 @@ _TRUTH_WORDS = {
             "runtime_error",
             "runtime error",
             "compilation_error",
+            "time_limit_exceeded",
+            "time limit exceeded",
+            "memory_limit_exceeded",
         ),
         0.0,
     ),
-    **dict.fromkeys(("time_limit_exceeded", "time limit exceeded", "memory_limit_exceeded"), 0.0),
 }
 """Words that are read as 0 or 1 if a number is expected."""
 END_NAMES = get_args(End)

@@ -163,8 +163,8 @@ class Questions:
 
         Shape ``(n_questions,)``.
 
-        Ids can be renamed until an order is lucky, and texts cannot.  The highest wealth at any time counts, and a file may be sorted by score: with the harmless questions first, the
-        bets would be won before the losses occur.
+        Ids can be renamed until an order is lucky, and texts cannot.  The highest wealth at any time counts, and a file may be
+        sorted by score: with the harmless questions first, the bets would be won before the losses occur.
 
         Args:
             salt: The salt of the hash, a constant of each command.

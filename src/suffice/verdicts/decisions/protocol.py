@@ -13,37 +13,31 @@ from suffice.errors import ConfigMismatchError, DataError, UnsettledError
 from suffice.evaluation.replay import check_policy, seen_from, seen_in, selected_on
 from suffice.evaluation.replay.orders import n_orders
 from suffice.evaluation.replay.outcomes import (
-    agreement_note,
-    choice_notes,
     has_outcome,
     is_agreement,
     measured_quality,
     outcome,
     unanswered,
 )
-from suffice.evaluation.replay.panels import best_single_note
 from suffice.evaluation.replay.prices import Price
 from suffice.evaluation.statistics import hash_places
 from suffice.policy.metrics import METRICS
-from suffice.policy.normalizers import MATCH
 from suffice.policy.rounds import Mask
 from suffice.policy.rules import Selector, parse_selector
 from suffice.recordings.audits import uncut, without_audits
 from suffice.recordings.recording import Recording
 from suffice.recordings.runs import refuse_several_loops
-from suffice.verdicts.copies import copies_note, unit_names
+from suffice.verdicts.copies import unit_names
 from suffice.verdicts.decisions.advice import Advice
 from suffice.verdicts.decisions.answer_counts import AnswerCounts
 from suffice.verdicts.decisions.candidates import candidates
-from suffice.verdicts.decisions.gates import RETRIEVALS, begins_closed_book, is_whether_to_retrieve, unnamed_columns
+from suffice.verdicts.decisions.gates import RETRIEVALS, begins_closed_book, is_whether_to_retrieve
 from suffice.verdicts.decisions.losses import SAVABLE, measure_candidates, prices_text
+from suffice.verdicts.decisions.notes import gate_notes, metric_notes, name_notes, unit_notes
 from suffice.verdicts.decisions.same_loop import LoopStops, fingerprints, refuse_other_outcomes, rounds_text
 from suffice.verdicts.decisions.trial import Trial
-from suffice.verdicts.losses import base_name, unknown_text
 
 _SALT = "decide:"
-_NAMED = 5
-"""The most columns that a note names."""
 
 _DEFAULTS: Mapping[str, Any] = {
     "max_loss": 0.02,
@@ -135,7 +129,7 @@ def decide(
     extent = rounds_text(recording)
     del recording  # of a million rounds it is large, and only the questions of the verdict are measured from here on
     trial = _judged(fresh, trial, prices, notes)
-    notes = [*trial.notes, *notes, *_unit_notes(fresh, trial)]
+    notes = [*trial.notes, *notes, *unit_notes(fresh, trial)]
     return Advice(trial=trial, rounds_text=extent, notes=tuple(dict.fromkeys(notes)))
 
 
@@ -201,9 +195,9 @@ def _begun(
         marks=fingerprints(first, metric),
         notes=(
             *untried,
-            *_gate_notes(logged, signals),
-            *_metric_notes(logged, metric, selector, stated=stated is not None),
-            *_name_notes(logged),
+            *gate_notes(logged, signals),
+            *metric_notes(logged, metric, selector, stated=stated is not None),
+            *name_notes(logged),
         ),
         **declared,
     )
@@ -347,44 +341,6 @@ def _check_options(max_loss: float, alpha: float, cost: str, tune_share: float) 
         raise DataError(f"{cost!r} cannot be saved here; allowed: {', '.join(SAVABLE)}")
 
 
-def _metric_notes(recording: Recording, metric: str, selector: Selector, *, stated: bool) -> list[str]:
-    """Return notes on a metric that is defined outside this library."""
-    name = base_name(metric)
-    notes = []
-    if name in selector.signals:
-        notes.append(f"the selector reads {name}, which also judges: a live loop must measure it in every round")
-    if name in METRICS or name == MATCH or is_agreement(name):
-        return notes
-    notes.append(f"a higher {name} counts as better")
-    others = [other for other in recording.names("metric") if other != name]
-    if not stated and others:
-        notes.append(f"judged by {name}; the log has {', '.join(others)}, too (metric=..., --metric NAME)")
-    return notes
-
-
-def _gate_notes(recording: Recording, signals: Sequence[str]) -> list[str]:
-    """Return a note on columns that may decide whether to retrieve, and were not named."""
-    names = unnamed_columns(recording, signals)
-    if not names:
-        return []
-    return [
-        f"if one of {', '.join(names[:_NAMED])} is a confidence in round 0's answer, --signal NAME lets it decide, too"
-    ]
-
-
-def _name_notes(recording: Recording) -> list[str]:
-    """Return a note if questions are identified by something other than their id and text."""
-    notes = []
-    if not seen_from(recording).texts:
-        notes.append(
-            "map the questions' texts (--column question=...) so that one that repeats under another id counts once"
-        )
-    rows, units = len(recording.question_ids), len(set(unit_names(recording)))
-    if units < rows:
-        notes.append(f"{rows - units} of {rows} rows repeat a question: each question counts once, with its mean")
-    return notes + copies_note(recording)
-
-
 def _divided(recording: Recording, tune: Recording | float, baseline: str, notes: list[str]) -> tuple[Recording, Mask]:
     """Choose the tune questions; return them and a mask of all other questions, shape ``(n_questions,)``."""
     if isinstance(tune, Recording):
@@ -408,43 +364,3 @@ def _new_questions(recording: Recording, trial: Trial, notes: list[str]) -> Mask
         said = f"{counted(int(known.sum()), 'question')} counted before, or used to choose the candidates, by id, text or cluster"
         notes.append(f"{said}: {'none is new' if known.all() else 'the others are added'}")
     return ~known
-
-
-def _unit_notes(recording: Recording, trial: Trial) -> list[str]:
-    notes = []
-    if trial.loop.samples:
-        notes.append(
-            f"losses are means over {trial.orders} random orders of each question's samples; the unit is the question"
-            if trial.orders > 1
-            else "samples count in the order in which they came, those of a panel in its order"
-        )
-    if is_agreement(trial.metric):
-        # Only where the baseline returns that very answer, and where answers agree or do not.
-        bounds = trial.metric != "agreement_f1" and trial.selector == "last" and trial.baseline in ("recorded", "full")
-        bound = "A policy can lose at most the share of answers that differ, on any metric; for"
-        notes.append(
-            f"{agreement_note(recording)}. {bound if bounds else 'For'} rules on stability the comparison is circular"
-        )
-    notes += choice_notes(recording, [trial.metric]) + best_single_note(recording, trial.metric)
-    no_longer = trial.above.shown(trial.alpha) & ~trial.hopeless
-    for places, start, less, more in (
-        (trial.contradicted, "not advised any more: ", "less", "more"),
-        (no_longer, "", "more", "less"),
-    ):
-        labels = [trial.candidates[place].label for place in np.flatnonzero(places).tolist()]
-        if labels:
-            notes.append(
-                f"{start}{', '.join(labels)}, shown earlier to lose {less} than {100 * trial.max_loss:g} points, which lost {more} "
-                "on all questions so far. The loop, or what it is asked, may have changed"
-            )
-    totals = trial.totals
-    if totals.failed:
-        notes.append(f"{counted(totals.failed, 'question')} failed while recording, and count as lost")
-    notes += filter(None, [unknown_text(totals.unknown, totals.n)])
-    equal = trial.answers is not None and trial.answers.all_equal
-    if totals.constant is not None and equal and not is_agreement(trial.metric):
-        notes.append(
-            f"{trial.metric} is {totals.constant:g} in every answer that counts here: it cannot show a loss, and only that the "
-            "answers of all rounds are equal shows that nothing is lost"
-        )
-    return notes

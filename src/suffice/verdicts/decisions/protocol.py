@@ -13,6 +13,7 @@ from suffice.errors import ConfigMismatchError, DataError, UnsettledError
 from suffice.evaluation.replay import check_policy, seen_from, seen_in, selected_on
 from suffice.evaluation.replay.orders import n_orders
 from suffice.evaluation.replay.outcomes import (
+    AGREEMENT,
     has_outcome,
     is_agreement,
     measured_quality,
@@ -22,6 +23,7 @@ from suffice.evaluation.replay.outcomes import (
 from suffice.evaluation.replay.prices import Price
 from suffice.evaluation.statistics import hash_places
 from suffice.policy.metrics import METRICS
+from suffice.policy.normalizers import MATCH
 from suffice.policy.rounds import Mask
 from suffice.policy.rules import Selector, parse_selector
 from suffice.recordings.audits import uncut, without_audits
@@ -32,6 +34,7 @@ from suffice.verdicts.decisions.advice import Advice
 from suffice.verdicts.decisions.answer_counts import AnswerCounts
 from suffice.verdicts.decisions.candidates import candidates
 from suffice.verdicts.decisions.gates import RETRIEVALS, begins_closed_book, is_whether_to_retrieve
+from suffice.verdicts.decisions.labels import Labelling, Labels, check_asking, differing_answers
 from suffice.verdicts.decisions.losses import SAVABLE, measure_candidates, prices_text
 from suffice.verdicts.decisions.notes import gate_notes, metric_notes, name_notes, unit_notes
 from suffice.verdicts.decisions.same_loop import LoopStops, fingerprints, refuse_other_outcomes, rounds_text
@@ -67,6 +70,7 @@ def decide(
     previous: Advice | None = None,
     orders: int | None = None,
     signals: Sequence[str] = (),
+    labels: Labels | None = None,
 ) -> Advice:
     """Advise whether to keep a loop, lower its cap, or stop by a rule.
 
@@ -100,6 +104,8 @@ def decide(
         orders: Number of random orders of independent samples over which a loss is averaged; None = 100, or 1 (the
             recorded order) if the loop's own rule stopped some questions.
         signals: Columns that are a confidence in the answer of round 0, so that the loop may skip retrieval.
+        labels: Labels by hand (`Labels.read`), to judge by which answers are right without golds for all; `Labels()` for none
+            yet.  The advice then lists in `to_label` the questions in which a label can matter.  The metric is `match`.
 
     Raises:
         DataError: There is nothing to decide, a metric or cost is unknown, or an option is outside its range.
@@ -116,8 +122,14 @@ def decide(
     _refuse_other_than_one_loop(recording, tune)
     if (baseline if previous is None else previous.trial.baseline) in (None, "recorded"):
         recording, tune = without_audits(recording), None if tune is None else without_audits(tune)
+    previous = _same_labels(previous, labels)
+    if labels is not None:
+        given["metric"] = _metric_of_labels(metric)
     if previous is None:
-        trial, fresh = _begun(recording, given, tune, tune_share, prices=prices, signals=signals, notes=notes)
+        of_labels = labels is not None
+        trial, fresh = _begun(
+            recording, given, tune, tune_share, prices=prices, signals=signals, notes=notes, of_labels=of_labels
+        )
     else:
         if tune is not None or tune_share is not None:
             raise ConfigMismatchError("the earlier decision has its tune questions: give none, or decide anew")
@@ -128,9 +140,14 @@ def decide(
         fresh = new
     extent = rounds_text(recording)
     del recording  # of a million rounds it is large, and only the questions of the verdict are measured from here on
-    trial = _judged(fresh, trial, prices, notes)
+    if labels is None:
+        trial, asks_for, to_label = _judged(fresh, trial, prices, notes), None, ()
+    else:
+        trial, asks_for, to_label = _judged_by_labels(fresh, trial, prices, notes, labels)
     notes = [*trial.notes, *notes, *unit_notes(fresh, trial)]
-    return Advice(trial=trial, rounds_text=extent, notes=tuple(dict.fromkeys(notes)))
+    left = len(set(unit_names(fresh))) - trial.totals.n if to_label else 0
+    noted = tuple(dict.fromkeys(notes))
+    return Advice(trial=trial, rounds_text=extent, notes=noted, to_label=to_label, asks_for=asks_for, n_left=left)
 
 
 def _refuse_other_than_one_loop(recording: Recording, tune: Recording | None) -> None:
@@ -155,6 +172,7 @@ def _begun(
     prices: Prices,
     signals: Sequence[str],
     notes: list[str],
+    of_labels: bool,
 ) -> tuple[Trial, Recording]:
     """Declare a trial from tune questions; also return the questions of the verdict part.
 
@@ -170,19 +188,23 @@ def _begun(
     logged = _logged(recording, baseline, declared["leave_out_failed"], notes)
     stated = declared.pop("metric", None)
     metric = stated or measured_quality(logged)
-    if _is_of_answers(metric, logged):
+    if of_labels or _is_of_answers(metric, logged):
         _require_answers(logged)
     _refuse_single_rounds(logged)
     first, others = _divided(logged, share if tune is None else tune, baseline, notes)
     if tune is not None:
         loop.refuse_other_cap(LoopStops.of(tune))
     selector = parse_selector(declared.pop("selector"))
+    if of_labels:
+        check_asking(str(selector), baseline)
     highest = int(max(first.index[-1], logged.index[-1]))
     policies, untried = candidates(
         first, metric, selector, highest=highest, start_round=loop.start_round, signals=signals
     )
+    # Tune questions need no labels: how often answers differ orders the candidates nearly as well.
+    by = AGREEMENT[0] if of_labels else metric
     units = measure_candidates(
-        first, policies, baseline, metric, prices=prices, orders=declared["orders"], start_round=loop.start_round
+        first, policies, baseline, by, prices=prices, orders=declared["orders"], start_round=loop.start_round
     )
     units.require_cost(declared["cost"])
     trial = Trial.declare(
@@ -192,7 +214,8 @@ def _begun(
         loop=loop,
         prices=prices_text(prices),
         tune=seen_from(first),
-        marks=fingerprints(first, metric),
+        marks=fingerprints(first, by),
+        labels=0 if of_labels else None,
         notes=(
             *untried,
             *gate_notes(logged, signals),
@@ -221,12 +244,12 @@ def _continued(
     _refuse_other_declaration(trial, given)
     trial.loop.refuse_others(recording, own_is_baseline=trial.baseline == "recorded")
     logged = _logged(recording, trial.baseline, trial.leave_out_failed, notes)
-    if not is_agreement(trial.metric) and not has_outcome(logged, trial.metric):
+    if trial.labels is None and not is_agreement(trial.metric) and not has_outcome(logged, trial.metric):
         raise ConfigMismatchError(
             f"the earlier decision is about {trial.metric}, which this log lacks: decide anew, without the earlier decision "
             "(-o OTHER.json)"
         )
-    refuse_other_outcomes(trial.marks, logged, trial.metric)
+    refuse_other_outcomes(trial.marks, logged, trial.metric if trial.labels is None else AGREEMENT[0])
     prices = _same_prices(prices, trial, notes)
     return _unseen(logged, _new_questions(logged, trial, notes), trial, notes), prices
 
@@ -244,13 +267,56 @@ def _judged(fresh: Recording, trial: Trial, prices: Prices, notes: list[str]) ->
         trial.baseline,
         trial.metric,
         prices=prices,
-        with_twins=trial.twinned,
+        with_twins=trial.twinned if trial.labels is None else (),
         orders=trial.orders,
         start_round=trial.loop.start_round,
     )
     units.require_cost(trial.cost)
-    marks, answers = fingerprints(fresh, trial.metric), AnswerCounts.of(fresh, trial.metric)
-    return trial.extended(units, seen_from(fresh), marks, answers)
+    by = trial.metric
+    if trial.labels is not None:
+        units, by = units.within(differing_answers(fresh, trial)), AGREEMENT[0]
+    return trial.extended(units, seen_from(fresh), fingerprints(fresh, by), AnswerCounts.of(fresh, by))
+
+
+def _judged_by_labels(
+    fresh: Recording, trial: Trial, prices: Prices, notes: list[str], labels: Labels
+) -> tuple[Trial, int | None, tuple[str, ...]]:
+    """Bet on all questions before the first that needs a label; also return the candidate that needs some, and their ids."""
+    labelling = Labelling.of(fresh, trial, labels)
+    rows, asking = labelling.settled(trial)
+    to_label = () if asking is None else labelling.ids(asking)
+    if not rows.any():
+        return trial, asking, to_label
+    settled = labelling.recording.select(rows)
+    n_used = sum(name in labels.right for name in settled.question_ids)
+    return replace(_judged(settled, trial, prices, notes), labels=n_used), asking, to_label
+
+
+def _same_labels(previous: Advice | None, labels: Labels | None) -> Advice | None:
+    """Return the earlier advice, without its evidence if labels judge: these are given again, and more of them.
+
+    Raises:
+        ConfigMismatchError: Labels judged only one of the two.
+    """
+    if previous is None or (previous.trial.labels is None) != (labels is None):
+        if previous is None:
+            return None
+        raise ConfigMismatchError(
+            "the earlier decision was judged by labels: give their file again (--ask FILE)"
+            if labels is None
+            else "the earlier decision was not judged by labels: decide anew, in another file (-o OTHER.json)"
+        )
+    return previous if labels is None else replace(previous, trial=previous.trial.begun_anew())
+
+
+def _metric_of_labels(metric: str | None) -> str:
+    """Return `match`, the only metric that labels give."""
+    if metric not in (None, MATCH):
+        raise DataError(
+            f"labels say which answers are right, which is the metric {MATCH}, not {metric!r}: leave --metric out, or judge by "
+            "golds without --ask"
+        )
+    return MATCH
 
 
 def _logged(recording: Recording, baseline: str, leave_out_failed: bool, notes: list[str]) -> Recording:

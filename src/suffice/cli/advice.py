@@ -158,8 +158,9 @@ def decide_command(
         "do it": f"suffice deploy {quoted(target)}{' -o OTHER.json' * options.POLICY.exists()}",
         "not enough data": f"suffice decide FRESH.parquet --continue {quoted(target)}{where_words(advice.where)}",
     }.get(advice.verdict, f"suffice diagnose {quoted(path)}")
-    if advice.to_label and advice.verdict == "not enough data":
-        then = f"suffice decide {quoted(path)} --ask {quoted(ask or '')}{where_words(advice.where)}"
+    if ask is not None and advice.verdict == "not enough data":
+        again = f"suffice decide {quoted(path)} --ask {quoted(ask)}{where_words(advice.where)}"
+        then = again if advice.to_label else f"suffice merge {quoted(path)} FRESH.parquet -o ALL.parquet"
     again = ""
     if earlier is not None and advice.n == earlier.n and ask is None:
         again = (

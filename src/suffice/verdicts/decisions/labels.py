@@ -79,8 +79,8 @@ class Labels:
             if name in right:
                 raise DataError(f"{where}: question {name!r:.80} has a row already: remove one of them")
             rows.append(row)
-            if (label := _label_of(where, row)) is not False:
-                right[name] = label
+            if row.get("right") or row.get("gold"):
+                right[name] = _label_of(where, row)
         return cls(right=right, sheet=tuple(rows))
 
     def of(self, recording: Recording) -> Recording:
@@ -155,8 +155,8 @@ class Labelling:
             labels: The labels that were given.
         """
         labelled, differing = labels.of(recording), differing_answers(recording, trial)
-        known = np.isfinite(outcome(labelled, MATCH)).any(axis=1)
-        known |= [name in labels.right for name in recording.question_ids]
+        given = np.array([name in labels.right for name in recording.question_ids], dtype=np.bool_)
+        known: Mask = np.isfinite(outcome(labelled, MATCH)).any(axis=1) | given
         # A label cannot help where rounds are missing or failed: what is unknown there counts at its worst.
         lacking = ~known & ~recording.failed & ~recording.unexplained & _various(recording)
         losses = measured(labelled, trial, MATCH).within(differing)
@@ -340,13 +340,11 @@ def _text(label: Any) -> str:
     return " ".join(map(str, label)) if isinstance(label, list) else "" if label is None else str(label)
 
 
-def _label_of(where: str, row: Mapping[str, Any]) -> tuple[str, ...] | bool | None:
-    """Return the right answers of a row, None if one cannot tell, or False if it has no label yet."""
+def _label_of(where: str, row: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """Return the right answers of a labelled row, None if one cannot tell."""
     right, gold, answers = row.get("right"), row.get("gold"), row.get("answers")
     if isinstance(right, str):
         right = right.replace(",", " ").split()
-    if not right and not gold:
-        return False
     golds = [gold] if isinstance(gold, str) else gold or []
     letters = right or []
     if (

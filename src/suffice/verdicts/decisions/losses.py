@@ -314,7 +314,7 @@ def measure_candidates(
     return Measured(worst=worst, best=best, order=order, totals=totals, unpriced=lacking)
 
 
-def _sums_of(worst: Floats, best: Floats) -> dict[str, Floats]:
+def _sums_of(worst: Floats, best: Floats) -> dict[str, Any]:
     """Return sums of losses, given in the order of bets, so that not even their last digit depends on that of the file."""
     open_ = (worst * (worst != best)).sum(axis=-1)
     return {"losses": worst.sum(axis=-1), "open": open_, "squares": (worst**2).sum(axis=-1)}

@@ -26,6 +26,7 @@ from suffice.policy.metrics import METRICS
 from suffice.policy.normalizers import MATCH
 from suffice.policy.rounds import Mask
 from suffice.policy.rules import Selector, parse_selector
+from suffice.policy.seen import id_hash
 from suffice.recordings.audits import uncut, without_audits
 from suffice.recordings.recording import Recording
 from suffice.recordings.runs import refuse_several_loops
@@ -122,7 +123,7 @@ def decide(
     _refuse_other_than_one_loop(recording, tune)
     if (baseline if previous is None else previous.trial.baseline) in (None, "recorded"):
         recording, tune = without_audits(recording), None if tune is None else without_audits(tune)
-    previous = _same_labels(previous, labels)
+    previous = _same_labels(recording, previous, labels)
     if labels is not None:
         given["metric"] = _metric_of_labels(metric)
     if previous is None:
@@ -140,8 +141,9 @@ def decide(
         fresh = new
     extent = rounds_text(recording)
     del recording  # of a million rounds it is large, and only the questions of the verdict are measured from here on
+    asks_for, to_label = None, tuple[str, ...]()
     if labels is None:
-        trial, asks_for, to_label = _judged(fresh, trial, prices, notes), None, ()
+        trial = _judged(fresh, trial, prices, notes)
     else:
         trial, asks_for, to_label = _judged_by_labels(fresh, trial, prices, notes, labels)
     notes = [*trial.notes, *notes, *unit_notes(fresh, trial)]
@@ -198,11 +200,9 @@ def _begun(
     if of_labels:
         check_asking(str(selector), baseline)
     highest = int(max(first.index[-1], logged.index[-1]))
-    policies, untried = candidates(
-        first, metric, selector, highest=highest, start_round=loop.start_round, signals=signals
-    )
     # Tune questions need no labels: how often answers differ orders the candidates nearly as well.
     by = AGREEMENT[0] if of_labels else metric
+    policies, untried = candidates(first, by, selector, highest=highest, start_round=loop.start_round, signals=signals)
     units = measure_candidates(
         first, policies, baseline, by, prices=prices, orders=declared["orders"], start_round=loop.start_round
     )
@@ -292,11 +292,11 @@ def _judged_by_labels(
     return replace(_judged(settled, trial, prices, notes), labels=n_used), asking, to_label
 
 
-def _same_labels(previous: Advice | None, labels: Labels | None) -> Advice | None:
+def _same_labels(recording: Recording, previous: Advice | None, labels: Labels | None) -> Advice | None:
     """Return the earlier advice, without its evidence if labels judge: these are given again, and more of them.
 
     Raises:
-        ConfigMismatchError: Labels judged only one of the two.
+        ConfigMismatchError: Labels judged only one of the two, or some of the earlier questions are missing.
     """
     if previous is None or (previous.trial.labels is None) != (labels is None):
         if previous is None:
@@ -306,7 +306,15 @@ def _same_labels(previous: Advice | None, labels: Labels | None) -> Advice | Non
             if labels is None
             else "the earlier decision was not judged by labels: decide anew, in another file (-o OTHER.json)"
         )
-    return previous if labels is None else replace(previous, trial=previous.trial.begun_anew())
+    if labels is None:
+        return previous
+    judged, given = previous.trial.counted.ids, {id_hash(name) for name in recording.question_ids}
+    if not judged <= given:
+        raise ConfigMismatchError(
+            f"labels judge one recording, and {len(judged - given):,} questions of the earlier decision are not in this one: join them "
+            "(suffice merge OLD.parquet NEW.parquet -o ALL.parquet)"
+        )
+    return replace(previous, trial=previous.trial.begun_anew())
 
 
 def _metric_of_labels(metric: str | None) -> str:

@@ -30,7 +30,7 @@ from suffice.policy.seen import id_hash
 from suffice.recordings.audits import uncut, without_audits
 from suffice.recordings.recording import Recording
 from suffice.recordings.runs import refuse_several_loops
-from suffice.verdicts.copies import unit_names
+from suffice.verdicts.copies import asked_names, unit_names
 from suffice.verdicts.decisions.advice import Advice
 from suffice.verdicts.decisions.answer_counts import AnswerCounts
 from suffice.verdicts.decisions.candidates import candidates
@@ -96,7 +96,7 @@ def decide(
             `retrievals` if there is one round beside round 0, else `calls`.
         baseline: The baseline of differences: `recorded` (None), the logged loop itself, or a rule (`fixed_k(5)`).
         selector: The selector of candidates and baseline; None = `last`, of independent samples their majority.
-        tune: Tune questions, recorded alike; None = `tune_share` of the recording's, by the hash of their names.
+        tune: Tune questions, recorded alike; None = `tune_share` of the recording's, by the hash of their texts (their names without).
         tune_share: Share of the tune questions, in (0, 1); None = 0.3.
         prices: Prices, to compute money: one for all language models, or by component.
         leave_out_failed: True to leave out questions whose recording failed, with a note.  False counts them as lost,
@@ -424,7 +424,8 @@ def _divided(recording: Recording, tune: Recording | float, baseline: str, notes
                 f"{int(shared.sum())} questions are among the tune questions, and do not count for the verdict"
             )
         return uncut(tune) if baseline == "recorded" else tune, ~shared
-    first = hash_places(names := unit_names(recording), salt=_SALT) < tune
+    names = asked_names(recording, unit_names(recording))  # ids can be renamed until a division is lucky; texts cannot
+    first = hash_places(names, salt=_SALT) < tune
     if first.all() or not first.any():
         n = counted(len(set(names)), "different question")
         raise DataError(f"too few to divide into tune questions and a verdict: {n}. Record at least 20")

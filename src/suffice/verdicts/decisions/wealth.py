@@ -29,7 +29,7 @@ _REHEARSED = 0.7
 Prior = Literal["tune", "by stake", "even"]
 """How the gamblers share the capital at the start: by bets on tune questions, or as files of older versions do."""
 
-_POWERS: Mapping[str, float] = {"tune": 0.75, "by stake": 1.0, "even": 0.0}
+_POWERS: Mapping[str, float] = {"tune": 0.6, "by stake": 1.0, "even": 0.0}
 """The power of the stakes that the shares are in proportion to, before any tune question; by prior."""
 
 
@@ -45,7 +45,7 @@ class Wealth:
     after each loss, and come back with more of them.  A mixture of constant stakes needs neither the number of losses
     nor their variance, so nothing about it has to be chosen.
 
-    The shares are in proportion to the stakes to the power 3/4, because most changes of a loop lose little.  Tune
+    The shares are in proportion to the stakes to the power 0.6, because most changes of a loop lose little.  Tune
     questions, which are never bet on, improve them: 70 % of the capital goes to each gambler in proportion to what the
     gambler would have had after a rehearsal on them (Bayes' rule; Cover 1991, "Universal portfolios"), the rest as before.
 

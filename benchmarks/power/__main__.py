@@ -232,7 +232,7 @@ def page(every_one: Sequence[Measured], runs: int) -> str:
         f"with a risk of {100 * LEVEL:g} % that the mean loss is below the bound. The tables give the number that is enough in four of five\n"
         "runs; it is known to about 5 %, ratios are known better, because all tests see the same draws. `≥` marks numbers beyond the end of the\n"
         f"runs. For `decide` another {N_TUNE} questions, the tune part, come on top.\n\n"
-        f"- **{REFERENCE}**: the constant stake whose capital grows fastest. Only who knows the population could bet it; it is a reference,\n"
+        f"- **{REFERENCE}**: the constant stake whose capital grows fastest. Only somebody who knows the population could bet it; it is a reference,\n"
         "  not a maximum.\n"
         "- **decide**: twelve constant stakes. Their shares of the capital are in proportion to the stake to the power 0.6, and 70 % of the\n"
         "  capital is divided anew by a rehearsal on the tune questions. **by stake**, **even**: shares in proportion to the stake, and even\n"
@@ -251,14 +251,16 @@ def page(every_one: Sequence[Measured], runs: int) -> str:
         + render(tables(every_one), "md")
         + "\n## What did not work\n\n"
         "- **Fixed shares alone.** Larger stakes need more of the capital where little is lost, smaller ones where many answers change: shares in\n"
-        "  proportion to the stake need more questions than even ones on some populations, and no fixed division was better everywhere.\n"
+        "  proportion to the stake need more questions than even ones on some populations, and of the fixed shares that were tried none was better\n"
+        "  everywhere. That is why few tune questions are not enough: see the rows for 0 and 20 of them, where some populations need a few per cent\n"
+        "  more than with even shares.\n"
         "- **A rehearsal from even shares** (70 %) needs 1.5 times the questions of the best stake with 60 tune questions: they say too little.\n"
         "- **Adaptive stakes alone** are the best of all where nothing varies, and need several times the questions where answers change often.\n"
         "- **A planned number where large losses are rare.** The stakes of `certify` begin small, because no loss has been seen yet, which costs\n"
-        "  most where little more than a hundred questions are needed. The best stake itself may gain or lose a third by the seed where a run may\n"
-        "  hold one loss more: with 0.3 % lost it proves from 286 questions with at most one loss, or from 397 with two.\n"
-        "- **A planned look in `decide`.** It would save about a sixth of the questions, but its stakes are right for one number only, and whoever returns with\n"
-        "  more needs most. `certify` has it, for those who will not return.\n"
+        "  most where little more than a hundred questions are needed. And the best stake itself needs a third more or less, depending on the\n"
+        "  seed, where a run may contain one loss more: with 0.3 % lost it proves from 286 questions with one loss, or from 397 with two.\n"
+        "- **A planned look in `decide`.** It would save about a sixth of the questions, but its stakes suit one number only, and whoever returns\n"
+        "  with more would pay for that. `certify` offers it to those who will not return.\n"
     )
 
 

@@ -259,7 +259,7 @@ def page(every_one: Sequence[Measured], runs: int) -> str:
         "- **A planned number where large losses are rare.** The stakes of `certify` begin small, because no loss has been seen yet, which costs\n"
         "  most where little more than a hundred questions are needed. And the best stake itself needs a third more or less, depending on the\n"
         "  seed, where a run may contain one loss more: with 0.3 % lost it proves from 286 questions with one loss, or from 397 with two.\n"
-        "- **A planned look in `decide`.** It would save about a sixth of the questions, but its stakes suit one number only, and whoever returns\n"
+        "- **A planned look in `decide`.** It would save about a fifth of the questions, but its stakes suit one number only, and whoever returns\n"
         "  with more would pay for that. `certify` offers it to those who will not return.\n"
     )
 

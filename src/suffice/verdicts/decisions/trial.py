@@ -86,7 +86,7 @@ class Trial:
         cost: str,
         **fields: Any,
     ) -> Trial:
-        """Declare a trial without evidence; tune questions decide the order of the candidates.
+        """Declare a trial without evidence; tune questions decide the order of the candidates and the stakes.
 
         Args:
             candidates: At least one.
@@ -105,8 +105,8 @@ class Trial:
             sequence=frontier(may_lose, spent[:-1], float(spent[-1])),
             max_loss=max_loss,
             cost=cost,
-            below=Wealth.start(max_loss, "below", len(candidates)),
-            above=Wealth.start(max_loss, "above", len(candidates)),
+            below=Wealth.start(max_loss, "below", len(candidates), on_tune.worst),
+            above=Wealth.start(max_loss, "above", len(candidates), on_tune.best),
             totals=Totals.start(len(candidates)),
             **fields,
         )

@@ -422,7 +422,7 @@ def test_a_verdict_is_what_plain_loops_over_the_rounds_give():
     def asked(q: int) -> str:
         return hashlib.sha256(f"what is number {q}".encode()).hexdigest()[:16]
 
-    tune = [q for q in range(n) if place(f"decide:q{q}") < 0.3]
+    tune = [q for q in range(n) if place(f"decide:{asked(q)}") < 0.3]
     judges = sorted(set(range(n)).difference(tune), key=lambda q: place(f"decide, order:{asked(q)}"))
     assert len(judges) == advice.n
     largest = 0.99 / (1 - max_loss)

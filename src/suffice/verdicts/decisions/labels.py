@@ -30,7 +30,6 @@ from suffice.policy.signals import answer_ids
 from suffice.recordings.recording import Recording
 from suffice.verdicts.decisions.losses import Measured, measure_candidates
 from suffice.verdicts.decisions.trial import Trial
-from suffice.verdicts.decisions.wealth import Wealth
 from suffice.verdicts.losses import Questions
 
 CANNOT_TELL = "?"
@@ -185,13 +184,8 @@ class Labelling:
         for place in trial.sequence:
             needed = self.needed(place)
             n_bet = max(n_bet, int(needed[0]) if len(needed) else len(order))
-            below, above = (
-                wealth.bet(losses[[place], :n_bet])
-                for wealth, losses in (
-                    (Wealth.start(trial.max_loss, "below", 1), worst),
-                    (Wealth.start(trial.max_loss, "above", 1), best),
-                )
-            )
+            bets = ((trial.below, worst), (trial.above, best))
+            below, above = (wealth.begun_anew().of(place).bet(losses[[place], :n_bet]) for wealth, losses in bets)
             if not (below.shown(trial.alpha) | above.shown(trial.alpha)).any() and len(needed):
                 asking = place
                 break

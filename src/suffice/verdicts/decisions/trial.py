@@ -142,12 +142,11 @@ class Trial:
 
     def begun_anew(self) -> Trial:
         """Return the same declaration without evidence."""
-        n = len(self.candidates)
         return replace(
             self,
-            below=Wealth.start(self.max_loss, "below", n),
-            above=Wealth.start(self.max_loss, "above", n),
-            totals=Totals.start(n),
+            below=self.below.begun_anew(),
+            above=self.above.begun_anew(),
+            totals=Totals.start(len(self.candidates)),
             counted=Seen(),
             answers=None,
         )

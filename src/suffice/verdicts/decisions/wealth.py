@@ -117,6 +117,16 @@ class Wealth:
         shares = start.stakes ** _POWERS[prior]
         return replace(start, shares=np.broadcast_to(shares / shares.sum(), shape))
 
+    def begun_anew(self) -> Wealth:
+        """Return the same gamblers, with the shares that they had, before the first loss."""
+        nothing = np.zeros_like(self.log_capital)
+        return replace(self, log_capital=nothing, log_highest=nothing[:, 0], squares=nothing, n=0)
+
+    def of(self, place: int) -> Wealth:
+        """Return the wealth of one candidate."""
+        rows = {name: getattr(self, name)[[place]] for name in ("log_capital", "log_highest", "shares", "squares")}
+        return replace(self, **rows)
+
     @property
     def stakes(self) -> Floats:
         """The share that each gambler stakes, per unit of loss."""

@@ -30,10 +30,6 @@ KNOWN = {
         "the interval is too wide, not too narrow. The twin deals out stops with the frequencies that the rule had here, and the "
         "interval does not use that these follow from the same questions; a difference must be larger than needed to be seen"
     ),
-    "advice-ids": (
-        "the hash of a question's name divides tune questions from others, so that new names are another draw. The order of bets "
-        "follows from the texts"
-    ),
 }
 """Attacks that succeed, with what is to be done about each."""
 

@@ -14,6 +14,7 @@ from suffice.errors import SufficeError
 from suffice.policy.rounds import Floats
 from suffice.recordings import Recording
 from suffice.recordings.schema import ASSUMED_END
+from suffice.verdicts.decisions import Labels
 from suffice.verdicts.losses import IF_INDEPENDENT
 
 MOST = 4000
@@ -186,6 +187,20 @@ def needless_golds(rng) -> Shot:
     return Shot(not same, said=with_few.sentence)
 
 
+def labels(rng) -> Shot:
+    """Label what is asked, ten questions at a time, and stop at the first advice; every cap loses what is accepted."""
+    scores = three_caps(rng, 300, 0.05, 0.1)
+    columns = {"question": sentences(rng, 300)}
+    bare = made(rng, scores, columns=columns)
+    bare = Recording(bare.table.drop("score"), {})
+    given: dict[str, tuple[str, ...] | None] = {}
+    while True:
+        advice = decide(bare, labels=Labels(right=given), max_loss=0.05)
+        if advice.verdict == "do it" or not advice.to_label:
+            return Shot(advice.verdict == "do it", said=advice.sentence)
+        given |= dict.fromkeys(advice.to_label[:10], ("1.0",))  # the answers are the scores
+
+
 def culprit(rng) -> Shot | None:
     """Given complete evidence for a cap behind an unproved neighbour, ask whether more questions are asked for it."""
     n = 700
@@ -323,6 +338,14 @@ ATTACKS = (
             run=partial(as_many_more, n),
         )
         for n in (60, 150)
+    ),
+    Attack(
+        name="advice-labels",
+        item="decide",
+        claim="false advice at any time while labels are given one after another",
+        nominal=0.05,
+        repetitions=60,
+        run=labels,
     ),
     Attack(
         name="needless-golds",

@@ -16,10 +16,10 @@ from suffice.cli.runs import Where, chosen_loop, tune_of_loop, where_words
 from suffice.common.files import quoted
 from suffice.errors import DataError
 from suffice.recordings import read_recording
-from suffice.verdicts.decisions import SAVABLE, Advice, decide
+from suffice.verdicts.decisions import SAVABLE, Advice, Labels, decide, write_sheet
 from suffice.verdicts.decisions.figures import bar_heading
 
-_OUT = Path("decision.json")
+_OUT, _OUT_OF_LABELS = Path("decision.json"), Path("decision_by_labels.json")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +102,13 @@ def decide_command(
     previous: Annotated[
         Path | None, typer.Option("--continue", help="An earlier decision: add the new questions to its evidence.")
     ] = None,
+    ask: Annotated[
+        Path | None,
+        typer.Option(
+            "--ask",
+            help="No golds? Writes the questions in which a label can matter (.jsonl, .csv), and reads your labels from it.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -113,7 +120,8 @@ def decide_command(
 
     Example: suffice decide run.parquet --metric em
     """
-    target = out or previous or _OUT
+    target = out or previous or (_OUT if ask is None else _OUT_OF_LABELS)
+    labels = None if ask is None else Labels.read(ask)
     recording = chosen_loop(read_recording(path), where)
     earlier = None if previous is None else Advice.load(previous)
     if earlier is None and target.exists():
@@ -138,15 +146,23 @@ def decide_command(
             leave_out_failed=leave_out_failed,
             previous=earlier,
             signals=signal or (),
+            labels=labels,
         )
     advice = replace(advice, where=tuple(where or (earlier.where if earlier else ())))
     advice.save(target)
+    files = {"decision": target}
+    if ask is not None and labels is not None and (advice.to_label or ask.exists()):
+        write_sheet(ask, recording, advice.to_label, labels)
+        files["labels"] = ask
     then = {
         "do it": f"suffice deploy {quoted(target)}{' -o OTHER.json' * options.POLICY.exists()}",
         "not enough data": f"suffice decide FRESH.parquet --continue {quoted(target)}{where_words(advice.where)}",
     }.get(advice.verdict, f"suffice diagnose {quoted(path)}")
+    if ask is not None and advice.verdict == "not enough data":
+        again = f"suffice decide {quoted(path)} --ask {quoted(ask)}{where_words(advice.where)}"
+        then = again if advice.to_label else f"suffice merge {quoted(path)} FRESH.parquet -o ALL.parquet"
     again = ""
-    if earlier is not None and advice.n == earlier.n:
+    if earlier is not None and advice.n == earlier.n and ask is None:
         again = (
             f"No question of {path} is new to {previous or target}, so what that decision said is repeated here. If the log was "
             "wrong then, judge it anew with -o OTHER.json.\n"
@@ -155,7 +171,7 @@ def decide_command(
         sentences=[f"{again}{advice.sentence}"],
         tables=advice.tables(),
         aside={bar_heading(advice.trial.max_loss)},
-        files={"decision": target},
+        files=files,
         then=then,
     )
     output.show({**advice.to_dict(), "file": str(target)}, screen)

@@ -93,7 +93,8 @@ def test_bets_in_two_visits_are_the_bets_in_one(losses, cut):
 @given(LOSSES, st.sampled_from(["below", "above"]))
 def test_the_wealth_is_that_of_gamblers_sharing_a_stake(losses, side):
     wealth = Wealth.start(0.02, side, 1).bet(np.array([losses]))
-    capital, highest = [stake / sum(wealth.stakes) for stake in wealth.stakes], 1.0
+    weights = [stake**0.6 for stake in wealth.stakes]
+    capital, highest = [weight / sum(weights) for weight in weights], 1.0
     for loss in losses:
         gain = 0.02 - loss if side == "below" else loss - 0.02
         capital = [c * (1 + stake * gain) for c, stake in zip(capital, wealth.stakes, strict=True)]
@@ -421,15 +422,20 @@ def test_a_verdict_is_what_plain_loops_over_the_rounds_give():
     def asked(q: int) -> str:
         return hashlib.sha256(f"what is number {q}".encode()).hexdigest()[:16]
 
-    judges = sorted(
-        (q for q in range(n) if place(f"decide:q{q}") >= 0.3), key=lambda q: place(f"decide, order:{asked(q)}")
-    )
+    tune = [q for q in range(n) if place(f"decide:{asked(q)}") < 0.3]
+    judges = sorted(set(range(n)).difference(tune), key=lambda q: place(f"decide, order:{asked(q)}"))
     assert len(judges) == advice.n
     largest = 0.99 / (1 - max_loss)
     stakes = [largest * 0.01 ** (1 - i / 11) for i in range(12)]
+    plain = [stake**0.6 / sum(other**0.6 for other in stakes) for stake in stakes]
     shown = {}
     for k in range(1, cap):
-        capital, highest = [stake / sum(stakes) for stake in stakes], 1.0
+        rehearsed = [
+            share * math.prod(1 + stake * (max_loss - values(q, cap) + values(q, k)) for q in tune)
+            for share, stake in zip(plain, stakes, strict=True)
+        ]
+        capital = [0.3 * share + 0.7 * own / sum(rehearsed) for share, own in zip(plain, rehearsed, strict=True)]
+        highest = 1.0
         for q in judges:
             loss = values(q, cap) - values(q, k)
             capital = [c * (1 + stake * (max_loss - loss)) for c, stake in zip(capital, stakes, strict=True)]

@@ -111,7 +111,7 @@ def test_a_missing_confidence_retrieves(tmp_path):
 
 def test_a_deployed_gate_decides_at_round_0_alone(tmp_path):
     advice = decide(
-        recorded(tmp_path, rows(lambda known: 0.97, lambda known: round(known, 3), rounds=3)), signals=["confidence"]
+        recorded(tmp_path, rows(lambda known: known, lambda known: round(known, 3), rounds=3)), signals=["confidence"]
     )
     policies = [
         policy for policy in advice.trial.candidates if gate_of(policy) is not None and not is_closed_book(policy)

@@ -16,9 +16,10 @@
 """
 
 from suffice.verdicts.decisions.advice import Advice
+from suffice.verdicts.decisions.labels import Labels, write_sheet
 from suffice.verdicts.decisions.losses import SAVABLE
 from suffice.verdicts.decisions.protocol import decide
 from suffice.verdicts.decisions.trial import AdviceKind, Trial
 from suffice.verdicts.decisions.wealth import Wealth
 
-__all__ = ["SAVABLE", "Advice", "AdviceKind", "Trial", "Wealth", "decide"]
+__all__ = ["SAVABLE", "Advice", "AdviceKind", "Labels", "Trial", "Wealth", "decide", "write_sheet"]

@@ -51,12 +51,18 @@ class Advice(Result):
         notes: Notes for the reader.
         rounds_text: The behaviour of the logged loop, in words.
         where: Filters that chose the loop from a recording of several, such as ``model=gpt-4o``.
+        to_label: Ids of the questions in which a label can matter, in the order of asking; see `decide`.
+        asks_for: The position of the candidate that these labels are asked for; None without any.
+        n_left: Questions that wait for these labels, whether or not they need one of their own.
     """
 
     trial: Trial
     rounds_text: str = ""
     notes: tuple[str, ...] = ()
     where: tuple[str, ...] = ()
+    to_label: tuple[str, ...] = ()
+    asks_for: int | None = None
+    n_left: int = 0
 
     @property
     def n(self) -> int:
@@ -95,8 +101,13 @@ class Advice(Result):
     def sentence(self) -> str:
         """The advice, beginning with a verb, and the treatment of questions with missing data."""
         trial = self.trial
+        said = (
+            _verdict_text(trial)
+            if self.n or trial.labels is None
+            else "Not enough data: the first question needs a label."
+        )
         if trial.verdict == "cannot be judged":
-            return _verdict_text(trial)
+            return said
         missing = [failed_text(trial.totals.failed, left_out=False)]
         if trial.totals.unexplained:
             missing.append(
@@ -105,9 +116,34 @@ class Advice(Result):
         if trial.chosen is not None:
             text = open_text(float(trial.totals.open[trial.chosen] / max(self.n, 1)))
             missing.append(f"In all, {text.replace('that', 'the', 1)}" if text else "")
+        if trial.labels is not None and self.n:
+            missing += self._labels_texts()
         if trial.leave_out_failed:
             missing.append("Questions that failed are left out, as declared")
-        return " ".join([_verdict_text(trial), *(f"{text}." for text in missing if text)])
+        return " ".join([said, *(f"{text}." for text in missing if text)])
+
+    def _labels_texts(self) -> list[str]:
+        """Return sentences on the labels that judged, and on those that are needed next."""
+        trial, n = self.trial, len(self.to_label)
+        used = "No label was needed so far" if not trial.labels else f"{counted(trial.labels, 'label')} judged"
+        texts = [f"{used}: where answers equal those of the full run, nothing is lost"] if self.n else []
+        if self.asks_for is None:
+            needed = None if self.chosen is None else trial.questions_needed(self.chosen)
+            return texts + [_more_text(needed).removesuffix(".")] * (self.verdict == "not enough data")
+        asked = trial.candidates[self.asks_for].label
+        needed = trial.questions_needed(self.asks_for) if self.n else None
+        if self.verdict == "do it":
+            return [*texts, f"To test {asked}, too, label the next of {counted(n, 'question')}"]
+        if needed is None or needed >= self.n_left:
+            return [
+                *texts,
+                f"For {asked}, answers differ in {counted(n, 'further question')}: label them, the first ones first",
+            ]
+        first = max(1, round(n * needed / self.n_left))
+        return [
+            *texts,
+            f"For {asked}, answers differ in {counted(n, 'further question')}: labels of about the first {first:,} should do",
+        ]
 
     @property
     def lead(self) -> str:
@@ -161,7 +197,11 @@ class Advice(Result):
         have = (self.now, spent, None, value, None, "advised" if self.verdict == "keep what you have" else "", "")
         rows = (have, *(figures[place].row(trial.cost, trial.max_loss) for place in places))
         heading = f"{title}, on the {counted(self.n, 'question')} that judge"
-        return Table(title=heading, columns=candidate_columns(trial), rows=rows, notes=self.notes)
+        columns = candidate_columns(trial)
+        if trial.labels is not None:  # labels tell how much is lost, and not how good the answers are
+            shown = [at for at, column in enumerate(columns) if column.name != trial.metric]
+            columns, rows = tuple(columns[at] for at in shown), tuple(tuple(row[at] for at in shown) for row in rows)
+        return Table(title=heading, columns=columns, rows=rows, notes=self.notes)
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values for `Advice.from_dict`."""
@@ -182,6 +222,7 @@ class Advice(Result):
                 "notes": list(self.notes),
                 "trial": trial.to_dict(),
                 **({"where": list(self.where)} if self.where else {}),
+                **({} if trial.labels is None else {"labels": {"used": trial.labels, "to_label": len(self.to_label)}}),
             }
         )
         return values
@@ -260,16 +301,19 @@ def _verdict_text(trial: Trial) -> str:
     needed = trial.questions_needed(place)
     if place in trial.waiting_for:
         rest = _waiting_text(trial, place, f"{judges} {rule} out a loss of {points}")
-    elif needed:
-        rest = f"{judges} {do} not rule out a loss of {points}. Record about {needed:,} more questions."
     else:
-        rest = (
-            f"{judges} {do} not rule out a loss of {points}. Record more questions; how many more cannot be said yet."
-        )
+        more = "" if trial.labels is not None else f" {_more_text(needed)}"
+        rest = f"{judges} {do} not rule out a loss of {points}.{more}"
     return (
         f"Not enough data: to {change} would {_taken_text(trial, place, 'take ', ', ')}save {saved} and change {trial.metric} by "
         f"{changed}, but {rest}{rivals}"
     )
+
+
+def _more_text(needed: int | None) -> str:
+    if needed:
+        return f"Record about {needed:,} more questions."
+    return "Record more questions; how many more cannot be said yet."
 
 
 def _waiting_text(trial: Trial, place: int, shown: str) -> str:
@@ -326,7 +370,7 @@ def _rivals_text(trial: Trial, place: int) -> str:
     """Return a sentence on the signal-free policies that do as well as a candidate; empty if there are none."""
     text = "" if trial.rival is None else f" {_rival_text(trial, place, trial.rival)}"
     gain = tuple(float(ends[place]) for ends in trial.totals.gain_interval())
-    if place in trial.twinned and not gain[1] > 0:
+    if place in trial.twinned and trial.labels is None and not gain[1] > 0:
         text += f" It is not shown to beat stopping at random as often: {figure(gain, '+.1f', 100)} points."
     return text
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -156,7 +157,9 @@ class Totals:
             for name in SAVABLE
             for known in [data["costs"].get(name)]
         }
-        return cls(**numbers, **sums, squared=float(data["squared"]), costs=costs)
+        return cls(
+            **numbers, **sums, squared=math.nan if data["squared"] is None else float(data["squared"]), costs=costs
+        )
 
 
 def means_note(totals: Mapping[str, Any]) -> list[str]:
@@ -193,6 +196,26 @@ class Measured:
     def n(self) -> int:
         """The number of units."""
         return self.totals.n
+
+    def within(self, differing: Floats) -> Measured:
+        """Return the losses within bounds that need no metric; quality and random twins, which need it, become undefined.
+
+        Args:
+            differing: The largest possible loss of each candidate in each unit, whatever its metric, shape of `worst`.
+        """
+        worst, best = np.minimum(self.worst, differing), np.maximum(self.best, -differing)
+        nothing = np.full(len(worst), np.nan)
+        totals = replace(
+            self.totals,
+            **_sums_of(worst[:, self.order], best[:, self.order]),
+            values=np.full(len(worst) + 1, np.nan),
+            squared=np.nan,
+            twins=nothing,
+            gains=nothing,
+            squared_gains=nothing,
+            unknown=int((worst != best).any(axis=0).sum()),
+        )
+        return replace(self, worst=worst, best=best, totals=totals)
 
     def require_cost(self, name: str) -> None:
         """Raise a `DataError` if the cost to save is unknown in some unit."""
@@ -273,13 +296,10 @@ def measure_candidates(
     squared = float((add(n_candidates, account.baseline) ** 2).sum())
     failed = questions.means(np.zeros(account.prepared.n, dtype=np.bool_), failed=1.0) > 0
     order = questions.order(_ORDER_SALT)
-    losses = worst[:, order]  # so that not even the last digit of a sum depends on the order of the file
     totals = Totals(
         n=n_units,
         n_recorded=recorded.units.n_units,
-        losses=losses.sum(axis=-1),
-        open=(losses * (losses != best[:, order])).sum(axis=-1),
-        squares=(losses**2).sum(axis=-1),
+        **_sums_of(worst[:, order], best[:, order]),
         values=values,
         costs=costs,
         twins=twins,
@@ -292,6 +312,12 @@ def measure_candidates(
     )
     lacking = {name: int(without.sum()) for name, without in unpriced.items()}
     return Measured(worst=worst, best=best, order=order, totals=totals, unpriced=lacking)
+
+
+def _sums_of(worst: Floats, best: Floats) -> dict[str, Any]:
+    """Return sums of losses, given in the order of bets, so that not even their last digit depends on that of the file."""
+    open_ = (worst * (worst != best)).sum(axis=-1)
+    return {"losses": worst.sum(axis=-1), "open": open_, "squares": (worst**2).sum(axis=-1)}
 
 
 def _spent(run: Run, cost: str, *, of_retrieval: bool) -> Floats:

@@ -13,37 +13,35 @@ from suffice.errors import ConfigMismatchError, DataError, UnsettledError
 from suffice.evaluation.replay import check_policy, seen_from, seen_in, selected_on
 from suffice.evaluation.replay.orders import n_orders
 from suffice.evaluation.replay.outcomes import (
-    agreement_note,
-    choice_notes,
+    AGREEMENT,
     has_outcome,
     is_agreement,
     measured_quality,
     outcome,
     unanswered,
 )
-from suffice.evaluation.replay.panels import best_single_note
 from suffice.evaluation.replay.prices import Price
 from suffice.evaluation.statistics import hash_places
 from suffice.policy.metrics import METRICS
 from suffice.policy.normalizers import MATCH
 from suffice.policy.rounds import Mask
 from suffice.policy.rules import Selector, parse_selector
+from suffice.policy.seen import id_hash
 from suffice.recordings.audits import uncut, without_audits
 from suffice.recordings.recording import Recording
 from suffice.recordings.runs import refuse_several_loops
-from suffice.verdicts.copies import copies_note, unit_names
+from suffice.verdicts.copies import asked_names, unit_names
 from suffice.verdicts.decisions.advice import Advice
 from suffice.verdicts.decisions.answer_counts import AnswerCounts
 from suffice.verdicts.decisions.candidates import candidates
-from suffice.verdicts.decisions.gates import RETRIEVALS, begins_closed_book, is_whether_to_retrieve, unnamed_columns
+from suffice.verdicts.decisions.gates import RETRIEVALS, begins_closed_book, is_whether_to_retrieve
+from suffice.verdicts.decisions.labels import Labelling, Labels, check_asking, differing_answers
 from suffice.verdicts.decisions.losses import SAVABLE, measure_candidates, prices_text
+from suffice.verdicts.decisions.notes import gate_notes, metric_notes, name_notes, unit_notes
 from suffice.verdicts.decisions.same_loop import LoopStops, fingerprints, refuse_other_outcomes, rounds_text
 from suffice.verdicts.decisions.trial import Trial
-from suffice.verdicts.losses import base_name, unknown_text
 
 _SALT = "decide:"
-_NAMED = 5
-"""The most columns that a note names."""
 
 _DEFAULTS: Mapping[str, Any] = {
     "max_loss": 0.02,
@@ -73,6 +71,7 @@ def decide(
     previous: Advice | None = None,
     orders: int | None = None,
     signals: Sequence[str] = (),
+    labels: Labels | None = None,
 ) -> Advice:
     """Advise whether to keep a loop, lower its cap, or stop by a rule.
 
@@ -97,7 +96,7 @@ def decide(
             `retrievals` if there is one round beside round 0, else `calls`.
         baseline: The baseline of differences: `recorded` (None), the logged loop itself, or a rule (`fixed_k(5)`).
         selector: The selector of candidates and baseline; None = `last`, of independent samples their majority.
-        tune: Tune questions, recorded alike; None = `tune_share` of the recording's, by the hash of their names.
+        tune: Tune questions, recorded alike; None = `tune_share` of the recording's, by the hash of their texts (their names without).
         tune_share: Share of the tune questions, in (0, 1); None = 0.3.
         prices: Prices, to compute money: one for all language models, or by component.
         leave_out_failed: True to leave out questions whose recording failed, with a note.  False counts them as lost,
@@ -106,6 +105,8 @@ def decide(
         orders: Number of random orders of independent samples over which a loss is averaged; None = 100, or 1 (the
             recorded order) if the loop's own rule stopped some questions.
         signals: Columns that are a confidence in the answer of round 0, so that the loop may skip retrieval.
+        labels: Labels by hand (`Labels.read`), to judge by which answers are right without golds for all; `Labels()` for none
+            yet.  The advice then lists in `to_label` the questions in which a label can matter.  The metric is `match`.
 
     Raises:
         DataError: There is nothing to decide, a metric or cost is unknown, or an option is outside its range.
@@ -122,8 +123,14 @@ def decide(
     _refuse_other_than_one_loop(recording, tune)
     if (baseline if previous is None else previous.trial.baseline) in (None, "recorded"):
         recording, tune = without_audits(recording), None if tune is None else without_audits(tune)
+    previous = _same_labels(recording, previous, labels)
+    if labels is not None:
+        given["metric"] = _metric_of_labels(metric)
     if previous is None:
-        trial, fresh = _begun(recording, given, tune, tune_share, prices=prices, signals=signals, notes=notes)
+        of_labels = labels is not None
+        trial, fresh = _begun(
+            recording, given, tune, tune_share, prices=prices, signals=signals, notes=notes, of_labels=of_labels
+        )
     else:
         if tune is not None or tune_share is not None:
             raise ConfigMismatchError("the earlier decision has its tune questions: give none, or decide anew")
@@ -134,9 +141,15 @@ def decide(
         fresh = new
     extent = rounds_text(recording)
     del recording  # of a million rounds it is large, and only the questions of the verdict are measured from here on
-    trial = _judged(fresh, trial, prices, notes)
-    notes = [*trial.notes, *notes, *_unit_notes(fresh, trial)]
-    return Advice(trial=trial, rounds_text=extent, notes=tuple(dict.fromkeys(notes)))
+    asks_for, to_label = None, tuple[str, ...]()
+    if labels is None:
+        trial = _judged(fresh, trial, prices, notes)
+    else:
+        trial, asks_for, to_label = _judged_by_labels(fresh, trial, prices, notes, labels)
+    notes = [*trial.notes, *notes, *unit_notes(fresh, trial)]
+    left = len(set(unit_names(fresh))) - trial.totals.n if to_label else 0
+    noted = tuple(dict.fromkeys(notes))
+    return Advice(trial=trial, rounds_text=extent, notes=noted, to_label=to_label, asks_for=asks_for, n_left=left)
 
 
 def _refuse_other_than_one_loop(recording: Recording, tune: Recording | None) -> None:
@@ -161,6 +174,7 @@ def _begun(
     prices: Prices,
     signals: Sequence[str],
     notes: list[str],
+    of_labels: bool,
 ) -> tuple[Trial, Recording]:
     """Declare a trial from tune questions; also return the questions of the verdict part.
 
@@ -176,19 +190,21 @@ def _begun(
     logged = _logged(recording, baseline, declared["leave_out_failed"], notes)
     stated = declared.pop("metric", None)
     metric = stated or measured_quality(logged)
-    if _is_of_answers(metric, logged):
+    if of_labels or _is_of_answers(metric, logged):
         _require_answers(logged)
     _refuse_single_rounds(logged)
     first, others = _divided(logged, share if tune is None else tune, baseline, notes)
     if tune is not None:
         loop.refuse_other_cap(LoopStops.of(tune))
     selector = parse_selector(declared.pop("selector"))
+    if of_labels:
+        check_asking(str(selector), baseline)
     highest = int(max(first.index[-1], logged.index[-1]))
-    policies, untried = candidates(
-        first, metric, selector, highest=highest, start_round=loop.start_round, signals=signals
-    )
+    # Tune questions need no labels: how often answers differ orders the candidates nearly as well.
+    by = AGREEMENT[0] if of_labels else metric
+    policies, untried = candidates(first, by, selector, highest=highest, start_round=loop.start_round, signals=signals)
     units = measure_candidates(
-        first, policies, baseline, metric, prices=prices, orders=declared["orders"], start_round=loop.start_round
+        first, policies, baseline, by, prices=prices, orders=declared["orders"], start_round=loop.start_round
     )
     units.require_cost(declared["cost"])
     trial = Trial.declare(
@@ -198,12 +214,13 @@ def _begun(
         loop=loop,
         prices=prices_text(prices),
         tune=seen_from(first),
-        marks=fingerprints(first, metric),
+        marks=fingerprints(first, by),
+        labels=0 if of_labels else None,
         notes=(
             *untried,
-            *_gate_notes(logged, signals),
-            *_metric_notes(logged, metric, selector, stated=stated is not None),
-            *_name_notes(logged),
+            *gate_notes(logged, signals),
+            *metric_notes(logged, metric, selector, stated=stated is not None),
+            *name_notes(logged),
         ),
         **declared,
     )
@@ -227,12 +244,12 @@ def _continued(
     _refuse_other_declaration(trial, given)
     trial.loop.refuse_others(recording, own_is_baseline=trial.baseline == "recorded")
     logged = _logged(recording, trial.baseline, trial.leave_out_failed, notes)
-    if not is_agreement(trial.metric) and not has_outcome(logged, trial.metric):
+    if trial.labels is None and not is_agreement(trial.metric) and not has_outcome(logged, trial.metric):
         raise ConfigMismatchError(
             f"the earlier decision is about {trial.metric}, which this log lacks: decide anew, without the earlier decision "
             "(-o OTHER.json)"
         )
-    refuse_other_outcomes(trial.marks, logged, trial.metric)
+    refuse_other_outcomes(trial.marks, logged, trial.metric if trial.labels is None else AGREEMENT[0])
     prices = _same_prices(prices, trial, notes)
     return _unseen(logged, _new_questions(logged, trial, notes), trial, notes), prices
 
@@ -250,13 +267,64 @@ def _judged(fresh: Recording, trial: Trial, prices: Prices, notes: list[str]) ->
         trial.baseline,
         trial.metric,
         prices=prices,
-        with_twins=trial.twinned,
+        with_twins=trial.twinned if trial.labels is None else (),
         orders=trial.orders,
         start_round=trial.loop.start_round,
     )
     units.require_cost(trial.cost)
-    marks, answers = fingerprints(fresh, trial.metric), AnswerCounts.of(fresh, trial.metric)
-    return trial.extended(units, seen_from(fresh), marks, answers)
+    by = trial.metric
+    if trial.labels is not None:
+        units, by = units.within(differing_answers(fresh, trial)), AGREEMENT[0]
+    return trial.extended(units, seen_from(fresh), fingerprints(fresh, by), AnswerCounts.of(fresh, by))
+
+
+def _judged_by_labels(
+    fresh: Recording, trial: Trial, prices: Prices, notes: list[str], labels: Labels
+) -> tuple[Trial, int | None, tuple[str, ...]]:
+    """Bet on all questions before the first that needs a label; also return the candidate that needs some, and their ids."""
+    labelling = Labelling.of(fresh, trial, labels)
+    rows, asking = labelling.settled(trial)
+    to_label = () if asking is None else labelling.ids(asking)
+    if not rows.any():
+        return trial, asking, to_label
+    settled = labelling.recording.select(rows)
+    n_used = sum(name in labels.right for name in settled.question_ids)
+    return replace(_judged(settled, trial, prices, notes), labels=n_used), asking, to_label
+
+
+def _same_labels(recording: Recording, previous: Advice | None, labels: Labels | None) -> Advice | None:
+    """Return the earlier advice, without its evidence if labels judge: these are given again, and more of them.
+
+    Raises:
+        ConfigMismatchError: Labels judged only one of the two, or some of the earlier questions are missing.
+    """
+    if previous is None or (previous.trial.labels is None) != (labels is None):
+        if previous is None:
+            return None
+        raise ConfigMismatchError(
+            "the earlier decision was judged by labels: give their file again (--ask FILE)"
+            if labels is None
+            else "the earlier decision was not judged by labels: decide anew, in another file (-o OTHER.json)"
+        )
+    if labels is None:
+        return previous
+    judged, given = previous.trial.counted.ids, {id_hash(name) for name in recording.question_ids}
+    if not judged <= given:
+        raise ConfigMismatchError(
+            f"labels judge one recording, and {len(judged - given):,} questions of the earlier decision are not in this one: join them "
+            "(suffice merge OLD.parquet NEW.parquet -o ALL.parquet)"
+        )
+    return replace(previous, trial=previous.trial.begun_anew())
+
+
+def _metric_of_labels(metric: str | None) -> str:
+    """Return `match`, the only metric that labels give."""
+    if metric not in (None, MATCH):
+        raise DataError(
+            f"labels say which answers are right, which is the metric {MATCH}, not {metric!r}: leave --metric out, or judge by "
+            "golds without --ask"
+        )
+    return MATCH
 
 
 def _logged(recording: Recording, baseline: str, leave_out_failed: bool, notes: list[str]) -> Recording:
@@ -347,44 +415,6 @@ def _check_options(max_loss: float, alpha: float, cost: str, tune_share: float) 
         raise DataError(f"{cost!r} cannot be saved here; allowed: {', '.join(SAVABLE)}")
 
 
-def _metric_notes(recording: Recording, metric: str, selector: Selector, *, stated: bool) -> list[str]:
-    """Return notes on a metric that is defined outside this library."""
-    name = base_name(metric)
-    notes = []
-    if name in selector.signals:
-        notes.append(f"the selector reads {name}, which also judges: a live loop must measure it in every round")
-    if name in METRICS or name == MATCH or is_agreement(name):
-        return notes
-    notes.append(f"a higher {name} counts as better")
-    others = [other for other in recording.names("metric") if other != name]
-    if not stated and others:
-        notes.append(f"judged by {name}; the log has {', '.join(others)}, too (metric=..., --metric NAME)")
-    return notes
-
-
-def _gate_notes(recording: Recording, signals: Sequence[str]) -> list[str]:
-    """Return a note on columns that may decide whether to retrieve, and were not named."""
-    names = unnamed_columns(recording, signals)
-    if not names:
-        return []
-    return [
-        f"if one of {', '.join(names[:_NAMED])} is a confidence in round 0's answer, --signal NAME lets it decide, too"
-    ]
-
-
-def _name_notes(recording: Recording) -> list[str]:
-    """Return a note if questions are identified by something other than their id and text."""
-    notes = []
-    if not seen_from(recording).texts:
-        notes.append(
-            "map the questions' texts (--column question=...) so that one that repeats under another id counts once"
-        )
-    rows, units = len(recording.question_ids), len(set(unit_names(recording)))
-    if units < rows:
-        notes.append(f"{rows - units} of {rows} rows repeat a question: each question counts once, with its mean")
-    return notes + copies_note(recording)
-
-
 def _divided(recording: Recording, tune: Recording | float, baseline: str, notes: list[str]) -> tuple[Recording, Mask]:
     """Choose the tune questions; return them and a mask of all other questions, shape ``(n_questions,)``."""
     if isinstance(tune, Recording):
@@ -394,7 +424,8 @@ def _divided(recording: Recording, tune: Recording | float, baseline: str, notes
                 f"{int(shared.sum())} questions are among the tune questions, and do not count for the verdict"
             )
         return uncut(tune) if baseline == "recorded" else tune, ~shared
-    first = hash_places(names := unit_names(recording), salt=_SALT) < tune
+    names = asked_names(recording, unit_names(recording))  # ids can be renamed until a division is lucky; texts cannot
+    first = hash_places(names, salt=_SALT) < tune
     if first.all() or not first.any():
         n = counted(len(set(names)), "different question")
         raise DataError(f"too few to divide into tune questions and a verdict: {n}. Record at least 20")
@@ -408,43 +439,3 @@ def _new_questions(recording: Recording, trial: Trial, notes: list[str]) -> Mask
         said = f"{counted(int(known.sum()), 'question')} counted before, or used to choose the candidates, by id, text or cluster"
         notes.append(f"{said}: {'none is new' if known.all() else 'the others are added'}")
     return ~known
-
-
-def _unit_notes(recording: Recording, trial: Trial) -> list[str]:
-    notes = []
-    if trial.loop.samples:
-        notes.append(
-            f"losses are means over {trial.orders} random orders of each question's samples; the unit is the question"
-            if trial.orders > 1
-            else "samples count in the order in which they came, those of a panel in its order"
-        )
-    if is_agreement(trial.metric):
-        # Only where the baseline returns that very answer, and where answers agree or do not.
-        bounds = trial.metric != "agreement_f1" and trial.selector == "last" and trial.baseline in ("recorded", "full")
-        bound = "A policy can lose at most the share of answers that differ, on any metric; for"
-        notes.append(
-            f"{agreement_note(recording)}. {bound if bounds else 'For'} rules on stability the comparison is circular"
-        )
-    notes += choice_notes(recording, [trial.metric]) + best_single_note(recording, trial.metric)
-    no_longer = trial.above.shown(trial.alpha) & ~trial.hopeless
-    for places, start, less, more in (
-        (trial.contradicted, "not advised any more: ", "less", "more"),
-        (no_longer, "", "more", "less"),
-    ):
-        labels = [trial.candidates[place].label for place in np.flatnonzero(places).tolist()]
-        if labels:
-            notes.append(
-                f"{start}{', '.join(labels)}, shown earlier to lose {less} than {100 * trial.max_loss:g} points, which lost {more} "
-                "on all questions so far. The loop, or what it is asked, may have changed"
-            )
-    totals = trial.totals
-    if totals.failed:
-        notes.append(f"{counted(totals.failed, 'question')} failed while recording, and count as lost")
-    notes += filter(None, [unknown_text(totals.unknown, totals.n)])
-    equal = trial.answers is not None and trial.answers.all_equal
-    if totals.constant is not None and equal and not is_agreement(trial.metric):
-        notes.append(
-            f"{trial.metric} is {totals.constant:g} in every answer that counts here: it cannot show a loss, and only that the "
-            "answers of all rounds are equal shows that nothing is lost"
-        )
-    return notes

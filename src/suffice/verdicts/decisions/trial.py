@@ -51,6 +51,7 @@ class Trial:
         prices: The prices of tokens as text, see `prices_text`; empty if unknown.
         orders: Number of random orders of independent samples over which a loss is averaged; 1 is the stored order.
         answers: Counts of the answers behind the metric; None in a file from a release that did not count them.
+        labels: Number of labels by hand that the evidence used; None if golds or a column judged.
         notes: Notes on the declaration.
     """
 
@@ -73,6 +74,7 @@ class Trial:
     orders: int = 1
     notes: tuple[str, ...] = ()
     answers: AnswerCounts | None = None
+    labels: int | None = None
 
     @classmethod
     def declare(
@@ -84,7 +86,7 @@ class Trial:
         cost: str,
         **fields: Any,
     ) -> Trial:
-        """Declare a trial without evidence; tune questions decide the order of the candidates.
+        """Declare a trial without evidence; tune questions decide the order of the candidates and the stakes.
 
         Args:
             candidates: At least one.
@@ -103,8 +105,8 @@ class Trial:
             sequence=frontier(may_lose, spent[:-1], float(spent[-1])),
             max_loss=max_loss,
             cost=cost,
-            below=Wealth.start(max_loss, "below", len(candidates)),
-            above=Wealth.start(max_loss, "above", len(candidates)),
+            below=Wealth.start(max_loss, "below", len(candidates), on_tune.worst),
+            above=Wealth.start(max_loss, "above", len(candidates), on_tune.best),
             totals=Totals.start(len(candidates)),
             **fields,
         )
@@ -136,6 +138,17 @@ class Trial:
             counted=self.counted | counted,
             marks={**self.marks, **(marks or {})},
             answers=sum(both[1:], both[0]) if both else None,
+        )
+
+    def begun_anew(self) -> Trial:
+        """Return the same declaration without evidence."""
+        return replace(
+            self,
+            below=self.below.begun_anew(),
+            above=self.above.begun_anew(),
+            totals=Totals.start(len(self.candidates)),
+            counted=Seen(),
+            answers=None,
         )
 
     @property
@@ -184,7 +197,10 @@ class Trial:
 
         Evidence remains valid if the loss does not change over time; here it seems to have changed.
         """
-        losing: Mask = self.totals.losses >= self.totals.n * self.max_loss
+        known = self.totals.losses - (
+            0.0 if self.labels is None else self.totals.open
+        )  # what has no label yet contradicts nothing
+        losing: Mask = known >= self.totals.n * self.max_loss
         return self.below.shown(self.alpha) & losing
 
     @property
@@ -246,7 +262,8 @@ class Trial:
         if reason := why_blind(self.answers, self.metric, totals.constant, totals.never_varied, n):
             return reason
         blocked = totals.blocked(self.max_loss) & ~self.hopeless & self.saves
-        if not blocked.any() or not (blocked | self.hopeless)[self.saves].all():
+        # Where labels judge, more of them settle what is unknown.
+        if self.labels is not None or not blocked.any() or not (blocked | self.hopeless)[self.saves].all():
             return ""
         if totals.failed > n * self.max_loss:
             return (
@@ -331,6 +348,7 @@ class Trial:
             "above": self.above.to_dict(),
             "totals": self.totals.to_dict(),
             "answers": None if self.answers is None else self.answers.to_dict(),
+            **({} if self.labels is None else {"labels": self.labels}),
         }
 
     @classmethod
@@ -356,6 +374,7 @@ class Trial:
                 above=Wealth.from_dict(data["above"]),
                 totals=Totals.from_dict(data["totals"]),
                 answers=None if data.get("answers") is None else AnswerCounts.from_dict(data["answers"]),
+                labels=None if data.get("labels") is None else int(data["labels"]),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise SchemaError(f"the trial of a decision file does not read: {error!r}") from None

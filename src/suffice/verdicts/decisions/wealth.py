@@ -23,22 +23,31 @@ _POWER_Z = 0.841621  # four times in five
 _MOST_LOSSES = 1_000_000
 
 BetSide = Literal["below", "above"]
-Prior = Literal["by stake", "even"]
-"""How the gamblers share the capital at the start: in proportion to their stakes, or evenly, as in files of older releases."""
+_REHEARSED = 0.7
+"""Share of the capital that is divided by the bets on tune questions; the rest guards against tune questions that mislead."""
+
+Prior = Literal["tune", "by stake", "even"]
+"""How the gamblers share the capital at the start: by bets on tune questions, or as files of older versions do."""
+
+_POWERS: Mapping[str, float] = {"tune": 0.6, "by stake": 1.0, "even": 0.0}
+"""The power of the stakes that the shares are in proportion to, before any tune question; by prior."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wealth:
     """The capital of gamblers who bet that the mean of losses in [-1, 1] lies below a bound, or above it.
 
-    Each gambler starts with a share of a capital of 1, in proportion to the stake, and stakes a constant share of the
-    remaining capital on every loss; the wealth is the sum over all gamblers.  If the mean loss is not on the side that
+    Each gambler starts with a share of a capital of 1, and stakes a constant share of the remaining capital on every
+    loss; the wealth is the sum over all gamblers.  If the mean loss is not on the side that
     they bet on, the capital of each is a non-negative supermartingale, and so is their sum, for any shares that are
     fixed beforehand: it ever reaches 1 / alpha with probability at most alpha (Ville's inequality; Waudby-Smith and
     Ramdas 2024, "Estimating means of bounded random variables by betting", section 4).  "Ever" means that one may look
     after each loss, and come back with more of them.  A mixture of constant stakes needs neither the number of losses
-    nor their variance, so nothing about it has to be chosen.  Larger stakes have more of the capital because most
-    changes of a loop lose little.
+    nor their variance, so nothing about it has to be chosen.
+
+    The shares are in proportion to the stakes to the power 0.6, because most changes of a loop lose little.  Tune
+    questions, which are never bet on, improve them: 70 % of the capital goes to each gambler in proportion to what the
+    gambler would have had after a rehearsal on them (Bayes' rule; Cover 1991, "Universal portfolios"), the rest as before.
 
     >>> import numpy as np
     >>> wealth = Wealth.start(0.02, "below", 1).bet(np.zeros((1, 400)))
@@ -51,9 +60,10 @@ class Wealth:
         log_capital: Logarithm of each gambler's capital, if it had started at 1, shape ``(n_candidates, n_stakes)``.
         log_highest: Logarithm of the highest wealth so far, at least 0, shape ``(n_candidates,)``.
         squares: Sum of the squares by which the logarithm of each capital changed, shape of `log_capital`.
+        shares: Each gambler's share of the capital at the start, shape of `log_capital`; those of a candidate add up to
+            1.  They never change: other shares after some losses, with the highest wealth so far kept, would break the bound.
         n: Number of losses so far.
-        prior: The division of the capital at the start.  It never changes: other shares after some losses, with the
-            highest wealth so far kept, would break the bound.
+        prior: The rule that the shares follow.
     """
 
     bound: float
@@ -61,27 +71,61 @@ class Wealth:
     log_capital: Floats
     log_highest: Floats
     squares: Floats
+    shares: Floats
     n: int = 0
-    prior: Prior = "by stake"
+    prior: Prior = "tune"
 
     @classmethod
-    def start(cls, bound: float, side: BetSide, n_candidates: int) -> Wealth:
+    def start(cls, bound: float, side: BetSide, n_candidates: int, tune: Floats | None = None) -> Wealth:
         """Return the wealth before the first loss.
 
+        Args:
+            bound: See the class.
+            side: See the class.
+            n_candidates: Number of candidates.
+            tune: Losses of tune questions, shape ``(n_candidates, n)``, in [-1, 1]; none of these questions may be bet
+                on later.  None without such questions.
+
         Raises:
-            DataError: The bound lies outside (0, 1).
+            DataError: The bound lies outside (0, 1), or a loss outside [-1, 1].
         """
+        start = cls._with_shares_of("tune", bound, side, n_candidates)
+        if tune is None:
+            return start
+        grown = start.bet(tune).log_capital
+        learned = start.shares * np.exp(grown - grown.max(axis=-1, keepdims=True))
+        learned /= learned.sum(axis=-1, keepdims=True)
+        return replace(start, shares=_REHEARSED * learned + (1 - _REHEARSED) * start.shares)
+
+    @classmethod
+    def _with_shares_of(cls, prior: Prior, bound: float, side: BetSide, n_candidates: int) -> Wealth:
         if not 0 < bound < 1:
             raise DataError(
                 f"the largest loss must lie between 0 and 1, both excluded, not {bound!r}: 0.02 is two points"
             )
-        return cls(
+        shape = (n_candidates, N_STAKES)
+        zeros = np.zeros(shape)
+        start = cls(
             bound=bound,
             side=side,
-            log_capital=np.zeros((n_candidates, N_STAKES)),
-            log_highest=np.zeros(n_candidates),
-            squares=np.zeros((n_candidates, N_STAKES)),
+            log_capital=zeros,
+            log_highest=zeros[:, 0],
+            squares=zeros,
+            shares=zeros,
+            prior=prior,
         )
+        shares = start.stakes ** _POWERS[prior]
+        return replace(start, shares=np.broadcast_to(shares / shares.sum(), shape))
+
+    def begun_anew(self) -> Wealth:
+        """Return the same gamblers, with the shares that they had, before the first loss."""
+        nothing = np.zeros_like(self.log_capital)
+        return replace(self, log_capital=nothing, log_highest=nothing[:, 0], squares=nothing, n=0)
+
+    def of(self, place: int) -> Wealth:
+        """Return the wealth of one candidate."""
+        rows = {name: getattr(self, name)[[place]] for name in ("log_capital", "log_highest", "shares", "squares")}
+        return replace(self, **rows)
 
     @property
     def stakes(self) -> Floats:
@@ -89,13 +133,6 @@ class Wealth:
         worst = 1 - self.bound if self.side == "below" else 1 + self.bound  # what a bet can lose
         stakes: Floats = _LARGEST / worst * np.geomspace(_SMALLEST, 1.0, N_STAKES)
         return stakes
-
-    @property
-    def log_shares(self) -> Floats:
-        """Logarithm of each gambler's share of the capital at the start, shape ``(n_stakes,)``; the shares add up to 1."""
-        shares = self.stakes if self.prior == "by stake" else np.ones(N_STAKES)
-        logarithms: Floats = np.log(shares / shares.sum())
-        return logarithms
 
     def bet(self, losses: Floats) -> Wealth:
         """Return the wealth after further losses.
@@ -116,7 +153,7 @@ class Wealth:
             growth = np.log1p(self.stakes[:, None] * block[:, None, :])
             squares = squares + (growth**2).sum(axis=-1)
             paths = capital[:, :, None] + np.cumsum(growth, axis=-1)
-            shared = paths + self.log_shares[:, None]
+            shared = paths + np.log(self.shares)[:, :, None]
             top = shared.max(axis=1)
             wealth = top + np.log(np.exp(shared - top[:, None, :]).sum(axis=1))
             capital, highest = paths[:, :, -1], np.maximum(highest, wealth.max(axis=-1))
@@ -144,7 +181,7 @@ class Wealth:
         mean = worse.log_capital[place] / worse.n
         spread = np.sqrt(np.maximum(worse.squares[place] / worse.n - mean**2, 0.0))
         # Assume that one gambler of many has all of the wealth.
-        lacking = -np.log(alpha) - self.log_shares - worse.log_capital[place]
+        lacking = -np.log(alpha) - np.log(self.shares[place]) - worse.log_capital[place]
         with np.errstate(divide="ignore", invalid="ignore"):
             root = (_POWER_Z * spread + np.sqrt((_POWER_Z * spread) ** 2 + 4 * mean * np.maximum(lacking, 0))) / (
                 2 * mean
@@ -167,6 +204,7 @@ class Wealth:
             "log_highest": self.log_highest.tolist(),
             "squares": self.squares.tolist(),
             "prior": self.prior,
+            **({"shares": self.shares.tolist()} if self.prior == "tune" else {}),
         }
 
     @classmethod
@@ -176,22 +214,27 @@ class Wealth:
         Raises:
             SchemaError: Fields are missing, or their shapes contradict each other.
         """
-        # Files from before shares by stake name no prior: their capital was shared evenly, and stays so.
+        prior = data.get("prior", "even")  # files from before there were others name none
+        if data.get("side") not in ("below", "above") or prior not in _POWERS:
+            raise SchemaError(
+                f"the evidence of a decision file has side {data.get('side')!r} and prior {prior!r}; allowed: below, above; "
+                f"{', '.join(_POWERS)}"
+            )
         try:
-            start = cls.start(float(data["bound"]), data["side"], len(data["log_highest"]))
+            start = cls._with_shares_of(prior, float(data["bound"]), data["side"], len(data["log_highest"]))
+            shape = start.shares.shape
             wealth = replace(
                 start,
-                log_capital=np.asarray(data["log_capital"], dtype=np.float64).reshape(start.log_capital.shape),
+                log_capital=np.asarray(data["log_capital"], dtype=np.float64).reshape(shape),
                 log_highest=np.asarray(data["log_highest"], dtype=np.float64),
-                squares=np.asarray(data["squares"], dtype=np.float64).reshape(start.squares.shape),
+                squares=np.asarray(data["squares"], dtype=np.float64).reshape(shape),
+                shares=np.asarray(data["shares"], dtype=np.float64).reshape(shape) if prior == "tune" else start.shares,
                 n=int(data["n"]),
-                prior=data.get("prior", "even"),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise SchemaError(f"the evidence of a decision file does not read: {error!r}") from None
-        defined = all(np.isfinite(array).all() for array in (wealth.log_capital, wealth.log_highest, wealth.squares))
-        if data["side"] not in ("below", "above") or wealth.prior not in ("by stake", "even") or not defined:
-            raise SchemaError(
-                f"the evidence of a decision file has side {data['side']!r}, prior {wealth.prior!r}, or undefined wealth"
-            )
+        if not all(np.isfinite(array).all() for array in (wealth.log_capital, wealth.log_highest, wealth.squares)):
+            raise SchemaError("the evidence of a decision file has undefined wealth")
+        if not (wealth.shares > 0).all() or not np.allclose(wealth.shares.sum(axis=-1), 1, rtol=0, atol=1e-9):
+            raise SchemaError("the evidence of a decision file has shares of the capital that do not add up to 1")
         return wealth

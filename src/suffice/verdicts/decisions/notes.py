@@ -1,0 +1,102 @@
+"""Notes beside advice: on the metric, on columns that were not used, on what a question is, and on what later questions showed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from suffice.common.tables import counted
+from suffice.evaluation.replay import seen_from
+from suffice.evaluation.replay.outcomes import agreement_note, choice_notes, is_agreement
+from suffice.evaluation.replay.panels import best_single_note
+from suffice.policy.metrics import METRICS
+from suffice.policy.normalizers import MATCH
+from suffice.policy.rules import Selector
+from suffice.recordings.recording import Recording
+from suffice.verdicts.copies import copies_note, unit_names
+from suffice.verdicts.decisions.gates import unnamed_columns
+from suffice.verdicts.decisions.trial import Trial
+from suffice.verdicts.losses import base_name, unknown_text
+
+_NAMED = 5
+"""The most columns that a note names."""
+
+
+def metric_notes(recording: Recording, metric: str, selector: Selector, *, stated: bool) -> list[str]:
+    """Return notes on a metric that is defined outside this library."""
+    name = base_name(metric)
+    notes = []
+    if name in selector.signals:
+        notes.append(f"the selector reads {name}, which also judges: a live loop must measure it in every round")
+    if name in METRICS or name == MATCH or is_agreement(name):
+        return notes
+    notes.append(f"a higher {name} counts as better")
+    others = [other for other in recording.names("metric") if other != name]
+    if not stated and others:
+        notes.append(f"judged by {name}; the log has {', '.join(others)}, too (metric=..., --metric NAME)")
+    return notes
+
+
+def gate_notes(recording: Recording, signals: Sequence[str]) -> list[str]:
+    """Return a note on columns that may decide whether to retrieve, and were not named."""
+    names = unnamed_columns(recording, signals)
+    if not names:
+        return []
+    return [
+        f"if one of {', '.join(names[:_NAMED])} is a confidence in round 0's answer, --signal NAME lets it decide, too"
+    ]
+
+
+def name_notes(recording: Recording) -> list[str]:
+    """Return a note if questions are identified by something other than their id and text."""
+    notes = []
+    if not seen_from(recording).texts:
+        notes.append(
+            "map the questions' texts (--column question=...) so that one that repeats under another id counts once"
+        )
+    rows, units = len(recording.question_ids), len(set(unit_names(recording)))
+    if units < rows:
+        notes.append(f"{rows - units} of {rows} rows repeat a question: each question counts once, with its mean")
+    return notes + copies_note(recording)
+
+
+def unit_notes(recording: Recording, trial: Trial) -> list[str]:
+    """Return notes on the questions that judged: how they were measured, what is unknown, and what they contradict."""
+    notes = []
+    if trial.loop.samples:
+        notes.append(
+            f"losses are means over {trial.orders} random orders of each question's samples; the unit is the question"
+            if trial.orders > 1
+            else "samples count in the order in which they came, those of a panel in its order"
+        )
+    if is_agreement(trial.metric):
+        # Only where the baseline returns that very answer, and where answers agree or do not.
+        bounds = trial.metric != "agreement_f1" and trial.selector == "last" and trial.baseline in ("recorded", "full")
+        bound = "A policy can lose at most the share of answers that differ, on any metric; for"
+        notes.append(
+            f"{agreement_note(recording)}. {bound if bounds else 'For'} rules on stability the comparison is circular"
+        )
+    notes += choice_notes(recording, [trial.metric]) + best_single_note(recording, trial.metric)
+    no_longer = trial.above.shown(trial.alpha) & ~trial.hopeless
+    for places, start, less, more in (
+        (trial.contradicted, "not advised any more: ", "less", "more"),
+        (no_longer, "", "more", "less"),
+    ):
+        labels = [trial.candidates[place].label for place in np.flatnonzero(places).tolist()]
+        if labels:
+            notes.append(
+                f"{start}{', '.join(labels)}, shown earlier to lose {less} than {100 * trial.max_loss:g} points, which lost {more} "
+                "on all questions so far. The loop, or what it is asked, may have changed"
+            )
+    totals = trial.totals
+    if totals.failed:
+        notes.append(f"{counted(totals.failed, 'question')} failed while recording, and count as lost")
+    notes += filter(None, [unknown_text(totals.unknown, totals.n)])
+    equal = trial.answers is not None and trial.answers.all_equal
+    if totals.constant is not None and equal and not is_agreement(trial.metric):
+        notes.append(
+            f"{trial.metric} is {totals.constant:g} in every answer that counts here: it cannot show a loss, and only that the "
+            "answers of all rounds are equal shows that nothing is lost"
+        )
+    return notes

@@ -113,7 +113,7 @@ def table(cases: Sequence[tuple[str, float]] = CASES, **options: Any) -> Table:
         Column("all that is asked", ",.0f"),
         Column("advice then"),
     )
-    return Table(title="", columns=columns, rows=tuple(rows))
+    return Table(title="Labels of bundled recordings", columns=columns, rows=tuple(rows))
 
 
 TEXT = """\

@@ -30,13 +30,13 @@ from suffice.presentation import Settings, make_report, render_html
 from suffice.presentation.trajectories import evidence
 from suffice.recordings import Recording, read_recording
 from suffice.verdicts.certificates import Claim
-from suffice.verdicts.decisions import Advice, decide
+from suffice.verdicts.decisions import Advice, Labels, decide
 from suffice_reader.demo.bundled import record_bundled
 from suffice_reader.model import SpanReaderModel
 
 _DEMO_RULES = ("tasr", "tasr_guarded", "answer_stable", "answer_stable_guarded", "margin")
 _LIVE_ROWS = 6
-_LINES_OF_ADVICE = 11
+_LINES_OF_ADVICE = 13
 _DEMO_CLAIM = Claim(epsilon=0.02, metric="f1")
 
 
@@ -94,7 +94,9 @@ def demo(
     steps.show(Screen(sentences=[f"{page}: open it in a browser; it needs no network"]))
 
     steps.begin("7. Decide, as for logs of your own: should a loop that always takes 5 rounds change?")
-    steps.show(Screen(sentences=[advice.sentence], tables=advice.tables()), lines=_LINES_OF_ADVICE)
+    asked = _without_golds(recordings["eval"], recordings["tune"])
+    screen = Screen(sentences=[f"{advice.sentence} {_labels_text(asked, len(evaluation))}"], tables=advice.tables())
+    steps.show(screen, lines=_LINES_OF_ADVICE)
     seconds = time.monotonic() - began
     steps.show(
         Screen(
@@ -112,6 +114,7 @@ def demo(
                 "certification": data,
                 "report": str(page),
                 "decision": advice.to_dict(),
+                "labels_without_golds": len(asked.to_label),
                 "seconds": seconds,
             }
         )
@@ -201,6 +204,23 @@ def _certify(
     result.policy.save(path)
     files = {"certified policy": path}
     return [result.policy], result.to_dict(), replace(screen, files=files, then=f"suffice data show {quoted(path)}")
+
+
+def _without_golds(evaluation: Recording, tune: Recording) -> Advice:
+    """Decide as if no question had a gold answer, before the first label."""
+    bare = [Recording(one.table.drop(["golds", *one.names("metric")]), one.metadata) for one in (evaluation, tune)]
+    return decide(bare[0], tune=bare[1], labels=Labels())
+
+
+def _labels_text(asked: Advice, n: int) -> str:
+    """Return how many labels would do in the place of gold answers."""
+    if asked.asks_for is None:
+        return f"Without gold answers no label would be asked for: the answers of {n} questions decide by themselves."
+    policy = asked.trial.candidates[asked.asks_for].label
+    return (
+        f"Without gold answers, `suffice decide --ask` would ask for labels of {len(asked.to_label)} of {n} questions to judge "
+        f"{policy}: elsewhere its answers equal those of the full run."
+    )
 
 
 def _write_report(evaluation: Recording, tune: Recording, policies: Sequence[Policy], path: Path) -> Advice:

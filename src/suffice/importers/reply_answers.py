@@ -65,7 +65,13 @@ _HEAD = re.compile(r"^\[\[ ## (\w+) ## \]\]$", re.MULTILINE)
 """The heads of fields in replies of DSPy."""
 
 _ANSWERS = frozenset((*PARSED_ANSWERS, "result", "output", "conclusion", "solution", "verdict", "value"))
+_FIRST_LETTER = AnswerPosition("regex", r"^\W*([A-Za-z])[.):\]]")
+"""The letter of an option that a reply begins with, whatever other letters follow."""
+
 _MOST, _SHOWN = 6, 3
+_OPTIONS = 10
+"""With more gold answers, none is right by chance."""
+
 _AROUND = 12
 """Most characters around gold answers that an expression quotes."""
 
@@ -197,10 +203,11 @@ def _guess_of(questions: list[Replies], normalizer: str | None) -> tuple[str, _C
     before = [compare.whole(half) for half in halves]
     if not has_golds and before[0] > _CHANGING:
         return None
+    chance = max(Counter(golds).values(), default=0) / max(len(golds), 1) if len({*golds}) <= _OPTIONS else 0.0
     ranked = []
     for place, position in enumerate(_candidates(halves[0], has_golds=has_golds)):
         read, agreed = compare.at(position, halves[0])
-        if agreed - before[0] >= (_GAIN if has_golds else _STEADY) and (has_golds or read >= _READ):
+        if agreed - before[0] >= (_GAIN if has_golds else _STEADY) and agreed > chance and (has_golds or read >= _READ):
             ranked.append((-agreed if has_golds else 0, place, position))
     best = [position for _, _, position in sorted(ranked)]
     position = best[0] if best else WHOLE
@@ -315,7 +322,7 @@ def _candidates(questions: Sequence[Replies], *, has_golds: bool) -> list[Answer
     before, after = (max(often(side), key=len, default="") for side in zip(*sides, strict=True))
     expression = f"{re.escape(before)}(.+?){re.escape(after)}".replace("\\ ", " ")
     between = [AnswerPosition("regex", expression)] if before and after else []
-    return [*keys, *markers, boxed, code, *between, letter, number]
+    return [*keys, *markers, boxed, code, *between, letter, _FIRST_LETTER, number]
 
 
 def _json_paths(text: str) -> list[str]:

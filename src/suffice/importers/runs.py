@@ -107,7 +107,7 @@ class RowOrder:
                 for row, number in zip(rows, numbers, strict=True)
             ], ""
         ids = [run_id(row, (self.key, *self.runs)) for row in rows]
-        name, order = _order_by_time(rows, ids)
+        name, order = order_by_time(rows, ids)
         seen: Counter[tuple[str, ...]] = Counter()
         result = [*rows]
         for place in order:
@@ -181,7 +181,7 @@ def _number_of_file(name: str, head: str) -> int:
     return int(name.removeprefix(head).lstrip("_-. "))
 
 
-def _order_by_time(rows: Sequence[Record], ids: Sequence[tuple[str, ...]]) -> tuple[str, Sequence[int]]:
+def order_by_time(rows: Sequence[Record], ids: Sequence[tuple[str, ...]]) -> tuple[str, Sequence[int]]:
     """Return the column of times that orders the rows of each run, and the order; without one, "" and the file's order."""
     for name in sorted(column_names(rows), key=lambda name: last_name(name) not in TIMES):
         try:

@@ -10,6 +10,7 @@ from suffice.common.tables import cut_list
 from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers.counted import Pair, counter_of, in_counted_order
 from suffice.importers.dialogues import is_dialogue_list, refuse_several_questions, said_in
+from suffice.importers.families import families_beside, numbered_families
 from suffice.importers.fields import flat, names_rounds, one_run_each, single_name
 from suffice.importers.names import (
     ANSWERS,
@@ -19,7 +20,6 @@ from suffice.importers.names import (
     QUESTIONS,
     REPLIES,
     last_name,
-    numbered,
     plain_name,
     round_numbers,
 )
@@ -87,7 +87,7 @@ def unfold(records: Sequence[Record], rounds: str | None, *, is_long: Callable[[
             return _reading_flat(_named_rounds(rows, rounds))
         names = [name.strip() for name in rounds.split(",")]
         if len(names) > 1 and {*names} <= {*_fields(rows)}:
-            return _rows_of_families(rows, {"answer": dict(enumerate(names, start=1))}, "answer", is_ordered=True)
+            return _rows_of_families(rows, families_beside(names, _fields(rows)), "answer", is_ordered=True)
         raise SchemaError(
             f"{records[0].where}: no field {rounds!r:.80} (for {ROUNDS!r}); there are: {cut_list(_fields(rows))}"
         )
@@ -414,22 +414,3 @@ def _rows_of_families(
 def _first_to_last(family: Mapping[int, str]) -> str:
     first, *_, last = family.values() if len(family) > 1 else (*family.values(), *family.values())
     return f"{first} ... {last}"
-
-
-def numbered_families(names: Iterable[str]) -> dict[str, dict[int, str]]:
-    """Group columns whose names differ only in a number, by the rest of the name, then by the number, from 0 or 1.
-
-    >>> numbered_families(["id", "answer_1", "answer_2", "round_1_score", "round_2_score", "p_50", "p_90"])
-    {'answer': {1: 'answer_1', 2: 'answer_2'}, 'score': {1: 'round_1_score', 2: 'round_2_score'}}
-    """
-    families: dict[str, dict[int, str]] = {}
-    for name in names:
-        place = numbered(name)
-        if place is not None and place[0] not in GOLDS:
-            families.setdefault(place[0], {}).setdefault(place[1], name)
-    ordered = {stem: dict(sorted(family.items())) for stem, family in families.items()}
-    return {
-        stem: family
-        for stem, family in ordered.items()
-        if len(family) > 1 and min(family) in (0, 1) and max(family) - min(family) == len(family) - 1
-    }

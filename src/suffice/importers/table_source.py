@@ -40,6 +40,7 @@ from suffice.importers.runs import (
 )
 from suffice.importers.shapes import ROUNDS, Shape, unfold
 from suffice.importers.speakers import numbered_again, refuse_several_speakers
+from suffice.importers.stages import ordered_stages
 from suffice.importers.table_columns import TableColumns
 from suffice.importers.table_rounds import read_rows
 from suffice.importers.tally import Tally
@@ -118,6 +119,7 @@ class TableSource(ABC):
         if self._again:
             shape = replace(shape, rows=[*Passes(self._again).numbered(shape.rows)])
         self.shape = numbered_again(chosen_rows(shape, ignored, options.where), options.where)
+        self.shape = ordered_stages(self.shape, columns)
         try:
             self.plan = guess_columns(columns, options.metrics, options.labels, shape=self.shape)
         except UnsettledError as error:

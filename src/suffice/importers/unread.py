@@ -10,6 +10,7 @@ from typing import Any
 from suffice.common.files import quoted
 from suffice.errors import DataError, UnsettledError
 from suffice.importers.answer_or_gold import is_model_text
+from suffice.importers.families import numbered_families
 from suffice.importers.names import (
     MONEY,
     MOST_SPEAKERS,
@@ -23,7 +24,7 @@ from suffice.importers.names import (
     plain_name,
 )
 from suffice.importers.records import Record
-from suffice.importers.shapes import Shape, numbered_families
+from suffice.importers.shapes import Shape
 from suffice.importers.table_columns import TableColumns
 from suffice.policy.metrics import normalize_answer
 

@@ -34,6 +34,7 @@ _WITH_UNIT = re.compile(r"\W*\d[\d.,]*\s*[A-Za-z°µ][A-Za-z°/]{0,7}\d?\W*")
 _OTHER_CASE = re.compile(r"\s*[A-Za-z]\s*")
 _MEANINGS = {
     "number": "as numbers, by value: 007 is 7, '5' is 5, and units do not count",
+    "percent": "as numbers, and a percent sign counts: 39 % is 0.39",
     "decimal_comma": "as numbers with a decimal comma: 3,5 is 3.5, and 1.234 is 1234",
     "exact": "as they are written",
     "literal": "as code: '5' and [5] are not 5",
@@ -118,6 +119,9 @@ def chosen_normalizer(golds: Iterable[str], answers: Iterable[str] = (), pairs: 
             return Comparison("math", f"which reads {'all' if read == n else f'{read:,} of {n:,}'} gold answers")
     named = _specific(texts, answers)
     if named is not None:
+        by_percent = _by_percent(pairs) if named.normalizer == "number" else None
+        if by_percent is not None:
+            return by_percent
         _ask_if_another_differs(named.normalizer, texts, pairs)
         return named
     if all(map(_is_number, texts)):
@@ -128,10 +132,26 @@ def chosen_normalizer(golds: Iterable[str], answers: Iterable[str] = (), pairs: 
     return _code_or_words(texts, pairs, "which reads all gold answers")
 
 
+def _by_percent(pairs: Pairs) -> Comparison | None:
+    """Return the comparison in which 39 % is 0.39, if that makes percentages equal to fractions; ask if others equal their number."""
+    apart = [pair for pair in pairs if "%" in pair[0] + pair[1] and _differ("number", "percent", *pair)]
+    alike = [pair for pair in apart if len({*map(NORMALIZERS["percent"], pair)}) == 1]
+    if len(alike) <= FEW * len(pairs):
+        return None
+    if len(apart) - len(alike) > FEW * len(alike):
+        first, second = alike[0]
+        raise _unsettled(
+            f"percentages and fractions are both there, such as {first!r:.40} and {second!r:.40}", ("percent", "number")
+        )
+    return Comparison("percent", "since percentages equal fractions: 39 % is 0.39")
+
+
 def _specific(texts: Collection[str], answers: Iterable[str]) -> Comparison | None:
     """Return the most specific normalizer that reads all gold answers, if any."""
     why = "which reads all gold answers"
     if any(map(_QUOTED.fullmatch, texts)) and _share(is_code, texts) >= MOST:
+        return Comparison("literal", why)
+    if _share(is_structured, texts) >= MOST:  # a query with one number is not this number
         return Comparison("literal", why)
     name = next((name for name in _SPECIFIC if _reads_all(name, texts)), None)
     if name == "date" and _reads_all("date_day_first", texts):
@@ -188,7 +208,7 @@ def _by_answers(answers: Iterable[str], pairs: Pairs) -> Comparison:
     why = "since there are no golds, and it reads nearly all answers"
     if _share(is_number_alone, texts) >= MOST:
         _ask_if_another_differs("number", texts, pairs)
-        return Comparison("number", why)
+        return _by_percent(pairs) or Comparison("number", why)
     chosen = _code_or_words(texts, pairs, why)
     return (
         Comparison(DEFAULT_NORMALIZER, "since there are no golds")

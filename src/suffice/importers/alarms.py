@@ -114,6 +114,18 @@ def _empty_answers(read: Read) -> Iterator[Doubt]:
         yield sentence, {}
 
 
+def _one_question(read: Read) -> Iterator[Doubt]:
+    """All trajectories are about one question, by its text: it may be an instruction or an example."""
+    facts, text = read.facts, read.columns.get("question")
+    if facts.clusters == 1 and facts.trajectories >= _ENOUGH and text and read.source == "tabular":
+        sentence = f"all {facts.trajectories:,} trajectories have the same question in {text!r}: it may be an instruction or an example"
+        own = read.columns.get("question_id", "record")
+        yield (
+            sentence,
+            {"--column question=": ({"columns": {"question": ""}}, f"each {own!r} is a question of its own")},
+        )
+
+
 def _empty_rounds(read: Read) -> Iterator[Doubt]:
     """Some rounds have an answer in no question, and later ones have: they are steps of a round, such as a retrieval."""
     facts = read.facts
@@ -341,6 +353,7 @@ ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[Read], Iterator
     "equal-answers": ("stop", _equal_answers),
     "empty-answers": ("stop", _empty_answers),
     "empty-rounds": ("stop", _empty_rounds),
+    "one-question": ("stop", _one_question),
     "unread-golds": ("stop", gold_alarms.unread_golds),
     "falling-scores": ("stop", _falling_scores),
     "never-right": ("stop", gold_alarms.never_right),
@@ -369,5 +382,5 @@ _MORE_SPECIFIC = {
 }
 """For a caution, the alarms that name the same cause more precisely: they are shown instead of it."""
 
-_DOUBTED = {"never-right": "golds", "unread-golds": "golds", "code-golds": ""}
+_DOUBTED = {"never-right": "golds", "unread-golds": "golds", "code-golds": "", "one-question": "question"}
 """The column that a stop doubts, if it is not that of the answers; "" for a stop even if the user named the column."""

@@ -181,6 +181,7 @@ class PartedRun:
             self._has_match = True
             if MATCH in self._counts:
                 self._counts[MATCH] = replace(self._counts[MATCH], defined=reading.facts.known[MATCH])
+        reading.facts.clusters = self.n_clusters
         self.shown = (reading.preview.table(), means_table(reading.by_round()))
         return reading
 

@@ -49,6 +49,7 @@ class Facts:
     Attributes:
         normalizer: Decides which answers are the same.
         trajectories: Number of trajectories.
+        clusters: Number of questions to which they belong.
         rounds: Number of rounds.
         answers: Rounds with an answer.
         characters: The length of all answers.
@@ -88,6 +89,7 @@ class Facts:
 
     normalizer: str
     trajectories: int = 0
+    clusters: int = 0
     rounds: int = 0
     answers: int = 0
     characters: int = 0

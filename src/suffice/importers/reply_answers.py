@@ -23,6 +23,7 @@ from suffice.importers.table_columns import TableColumns
 from suffice.policy.comparisons import guess_normalizer
 from suffice.policy.metrics import normalize_answer
 from suffice.policy.normalizers import DEFAULT_NORMALIZER, match, normalizer_of
+from suffice.policy.numbers_in_text import is_number_alone
 from suffice.policy.session.replies import located_in
 from suffice.policy.signals.position import AnswerPosition, PositionKind
 from suffice.policy.signals.text import strip_thinking
@@ -67,6 +68,9 @@ _HEAD = re.compile(r"^\[\[ ## (\w+) ## \]\]$", re.MULTILINE)
 _ANSWERS = frozenset((*PARSED_ANSWERS, "result", "output", "conclusion", "solution", "verdict", "value"))
 _FIRST_LETTER = AnswerPosition("regex", r"^\W*([A-Za-z])[.):\]]")
 """The letter of an option that a reply begins with, whatever other letters follow."""
+
+_DIGITS = r"[-+]?[\d.,]*\d"
+"""A number, without what follows it."""
 
 _MOST, _SHOWN = 6, 3
 _OPTIONS = 10
@@ -308,8 +312,11 @@ def _candidates(questions: Sequence[Replies], *, has_golds: bool) -> list[Answer
     def is_usual(name: str) -> bool:
         return not _ANSWERS.isdisjoint(re.split(r"[_.]", plain_name(name)))
 
-    names = often(map(_json_paths, texts))[:_MOST]
-    keys = [AnswerPosition("json", name) for name in sorted(names, key=lambda name: not is_usual(name))]
+    names = often(map(_json_paths, texts))
+    keys = [AnswerPosition("json", name) for name in sorted(names[:_MOST], key=lambda name: not is_usual(name))]
+    if has_golds:
+        objects = often(map(_json_objects, texts))[:_MOST]
+        keys += [AnswerPosition("regex", rf'"{re.escape(name)}":\s*(\{{[^{{}}]*\}})') for name in objects]
     labels = [name for name in often(map(_LABEL.findall, texts))[:_MOST] if has_golds or is_usual(name)]
     markers = [AnswerPosition("marker", text) for text in (*(f"{name}:" for name in labels), *_PHRASES)]
     heads = [name for name in often(map(_HEAD.findall, texts))[:_MOST] if has_golds or is_usual(name)]
@@ -320,24 +327,39 @@ def _candidates(questions: Sequence[Replies], *, has_golds: bool) -> list[Answer
     golds = [item.golds for item in questions for _ in item.texts]
     sides = [_around(text, own) for text, own in zip(texts, golds, strict=True)]
     before, after = (max(often(side), key=len, default="") for side in zip(*sides, strict=True))
+    if len(before) == _AROUND and " " in before.strip():
+        before = before.partition(" ")[2]  # else it begins within a word
     expression = f"{re.escape(before)}(.+?){re.escape(after)}".replace("\\ ", " ")
     between = [AnswerPosition("regex", expression)] if before and after else []
+    if before.strip() and all(is_number_alone(text) for own in golds for text in own):
+        between.insert(0, AnswerPosition("regex", f"{re.escape(before)}({_DIGITS})".replace("\\ ", " ")))
     return [*keys, *markers, boxed, code, *between, letter, _FIRST_LETTER, number]
 
 
 def _json_paths(text: str) -> list[str]:
     """Return the paths of the texts, numbers and booleans in the first JSON object of a reply."""
+    return [path for path, own in _values_in(text) if path and isinstance(own, str | int | float)]
+
+
+def _json_objects(text: str) -> list[str]:
+    """Return the keys of the objects in the first JSON object of a reply that hold no further object."""
+    objects = [(path, own) for path, own in _values_in(text) if path and isinstance(own, dict)]
+    return [
+        path.rpartition(".")[2] for path, own in objects if not any(isinstance(item, dict) for item in own.values())
+    ]
+
+
+def _values_in(text: str) -> list[tuple[str, Any]]:
+    """Return all values in the first JSON object of a reply with their paths, itself first."""
     try:
         value, _ = json.JSONDecoder().raw_decode(text, max(text.find("{"), 0))
     except (ValueError, RecursionError):
         return []
-    left, paths = [("", value)], []
+    left = [("", value)]
     for path, own in left:
         if isinstance(own, dict):
             left += [(f"{path}.{key}".removeprefix("."), item) for key, item in own.items()]
-        elif path and isinstance(own, str | int | float):
-            paths.append(path)
-    return paths
+    return left
 
 
 def _around(text: str, golds: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -12,7 +12,7 @@ from suffice.common.files import quoted
 from suffice.errors import UnsettledError
 from suffice.importers.answer_or_gold import is_step_name
 from suffice.importers.names import RUNS, last_name
-from suffice.importers.runs import order_by_time
+from suffice.importers.row_times import order_by_time
 from suffice.importers.shapes import ROUNDS
 from suffice.importers.stages import doubtful_stages
 from suffice.importers.table_columns import TableColumns
@@ -64,7 +64,7 @@ def ask_about_factors(table: TableColumns, key: str, used: Collection[str], lead
     counting = [name for name in free if not lead and _counts_otherwise(table, name, several)]
     choices: dict[str, tuple[dict[str, Any], str]] = {}
     doubt = ""
-    timed = bool(lead) or bool(order_by_time(table.rows, [(str(value),) for value in table.column(key)])[0])
+    timed = bool(lead) or bool(order_by_time(table.rows, [(str(value),) for value in table.column(key)], asks=False)[0])
     words = [name for name in free if not lead and last_name(name) not in _TOLD_APART]
     stages = [own for name in words if (own := doubtful_stages(table, name, several, is_timed=timed))]
     for name, values, is_even in [*_of_loops(table, several, free, counting, are_items=bool(lead))][:1]:

@@ -9,7 +9,13 @@ from typing import Any
 from suffice.common.tables import cut_list
 from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers.counted import Pair, counter_of, in_counted_order
-from suffice.importers.dialogues import is_dialogue_list, refuse_several_questions, said_in
+from suffice.importers.dialogues import (
+    is_dialogue_list,
+    refuse_several_questions,
+    said_in,
+    shared_opening,
+    without_examples,
+)
 from suffice.importers.families import families_beside, numbered_families
 from suffice.importers.fields import flat, names_rounds, one_run_each, single_name
 from suffice.importers.names import (
@@ -141,7 +147,8 @@ def _of_lists(records: Sequence[Record]) -> Shape | None:
             {f"--column {ROUNDS}={name}": ({ROUNDS: name}, f"each item of {name!r} is a round") for name in objects},
         )
     if objects:
-        refuse_several_questions(_values(records, objects[0]), objects[0], ROUNDS)
+        said = _values(records, objects[0])
+        refuse_several_questions(without_examples(said, shared_opening(said)), objects[0], ROUNDS)
         return _rows_of_items(records, objects)
     parallel = _parallel(records, lists)
     if len(parallel) == 1:
@@ -244,16 +251,18 @@ def _are_numbered(records: Sequence[Record], name: str) -> bool:
 def _rows_of_items(records: Sequence[Record], names: Sequence[str]) -> Shape:
     """Return a row for each item of the lists; every row repeats the record's fields about the question."""
     lead, is_dialogue = names[0], is_dialogue_list(_values(records, names[0]))
-    pairs = _pairs_of(records, names, is_dialogue=is_dialogue)
+    opening = shared_opening(_values(records, lead)) if is_dialogue else []
+    pairs = _pairs_of(records, names, opening, is_dialogue=is_dialogue)
     counter = counter_of(pairs)
     pairs = in_counted_order(pairs, counter)
     own = {"round", *(name for _, _, inner in pairs for values in inner for name in values)}
     rows = _round_rows(pairs, own, lead)
     simple = [name for name in names if not _items_are(records, name, dict)]
     what = "what the assistant said" if is_dialogue else "an item"
+    what += f" after the first {len(opening)} messages, with which all begin," if opening else ""
 
     def read(others: Sequence[Record]) -> tuple[list[Record], int]:
-        further = in_counted_order(_pairs_of(others, names, is_dialogue=is_dialogue), counter)
+        further = in_counted_order(_pairs_of(others, names, opening, is_dialogue=is_dialogue), counter)
         return _round_rows(further, own, lead), _without_rounds(further)
 
     return Shape(
@@ -284,13 +293,16 @@ def _without_rounds(pairs: Iterable[Pair]) -> int:
     return sum(not inner for _, _, inner in pairs)
 
 
-def _pairs_of(records: Sequence[Record], names: Sequence[str], *, is_dialogue: bool) -> list[Pair]:
+def _pairs_of(
+    records: Sequence[Record], names: Sequence[str], opening: Sequence[str], *, is_dialogue: bool
+) -> list[Pair]:
     """Pair each record with its fields about the question and the items of its lists."""
     pairs: list[Pair] = []
     for item in records:
         outer = dict(flat({name: value for name, value in item.values.items() if name not in names}))
         if is_dialogue:
-            inner, question = said_in(item.values.get(names[0]) or ())
+            (messages,) = without_examples([item.values.get(names[0]) or ()], opening)
+            inner, question = said_in(messages)
             if question and not any(plain_name(name) in QUESTIONS for name in outer):
                 outer["question"] = question
         else:

@@ -13,6 +13,7 @@ from suffice.common.tables import cut_list
 from suffice.errors import DataError, UnsettledError
 from suffice.importers.names import SPEAKERS, last_name
 from suffice.importers.records import Record
+from suffice.importers.row_times import DAY_FIRST, MONTH_FIRST, times_as_said
 from suffice.importers.shapes import Shape
 from suffice.importers.table_columns import TableColumns
 
@@ -33,6 +34,8 @@ _Choices = dict[str, tuple[dict[str, Any], str]]
 def ordered_stages(shape: Shape, columns: dict[str, str]) -> Shape:
     """Number the rows by a column of words if the user gives their order, as in ``round=stage:draft,final``.
 
+    After ``round=time:day-first``, the times of the column can be ordered.
+
     The column of rounds in `columns` becomes that of the numbers.
 
     Raises:
@@ -46,6 +49,8 @@ def ordered_stages(shape: Shape, columns: dict[str, str]) -> Shape:
         _ask_for_an_order(shape, theirs)
     if theirs in names or name not in names:
         return shape
+    if words in (DAY_FIRST, MONTH_FIRST):
+        return _timed(shape, columns, name, words)
     places = {word.strip(): place for place, word in enumerate(words.split(","), start=1)}
     columns["round"] = number = f"{name} (number)"
 
@@ -63,6 +68,21 @@ def ordered_stages(shape: Shape, columns: dict[str, str]) -> Shape:
         return read(rows), skipped
 
     return replace(shape, rows=read(shape.rows), columns={**shape.columns, number: f"{name} as {words}"}, read=further)
+
+
+def _timed(shape: Shape, columns: dict[str, str], name: str, how: str) -> Shape:
+    """Return rows with a column's times in a form that can be ordered, and leave out the column of rounds."""
+    del columns["round"]
+
+    def read(rows: Sequence[Record]) -> list[Record]:
+        times = times_as_said(rows, name, how)
+        return [replace(row, values={**row.values, name: time}) for row, time in zip(rows, times, strict=True)]
+
+    def further(records: Sequence[Record]) -> tuple[list[Record], int]:
+        rows, skipped = shape.read(records)
+        return read(rows), skipped
+
+    return replace(shape, rows=read(shape.rows), read=further)
 
 
 def _ask_for_an_order(shape: Shape, name: str) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers.answer_or_gold import FEW
+from suffice.importers.failed_calls import refuse_failed_calls, without_repeated_calls
 from suffice.importers.golds import ask_about_gold_lists, gold_form
 from suffice.importers.grid import Grid, are_texts, gold_texts
 from suffice.importers.guesses import ColumnMap, guess_columns, is_long
@@ -76,6 +77,7 @@ class TableSource(ABC):
         grid: Settings for reading the rows.
         run: The columns that distinguish runs of a question, as `RunColumns.choice` returns them.
         skipped: Number of records without any round.
+        repeated: Number of rows without an answer that another row of the same round repeats.
         texts: Columns with any value that is not a number, if not all rows are read at once.
         tally: Counts over the trajectories; complete once all rounds are read.
     """
@@ -85,6 +87,7 @@ class TableSource(ABC):
     grid: Grid
     run: Run | None = None
     skipped: int
+    repeated: int = 0
     texts: Collection[str] = ()
 
     def __init__(self, path: Path, options: TableOptions) -> None:
@@ -120,6 +123,9 @@ class TableSource(ABC):
             shape = replace(shape, rows=[*Passes(self._again).numbered(shape.rows)])
         self.shape = numbered_again(chosen_rows(shape, ignored, options.where), options.where)
         self.shape = ordered_stages(self.shape, columns)
+        names, golds = column_names(self.shape.rows), columns.get("golds")
+        within = [name for name in names if golds and golds not in names and name.startswith(f"{golds}.")]
+        columns |= {"golds": within[0]} if len(within) == 1 else {}  # of an object with one field
         try:
             self.plan = guess_columns(columns, options.metrics, options.labels, shape=self.shape)
         except UnsettledError as error:
@@ -134,7 +140,16 @@ class TableSource(ABC):
         self._rows, self._order = in_order(
             self.shape, self.plan, ignored=ignored, samples=options.samples, run=self._declared_run
         )
+        self._drop_repeated_calls()
         self.grid = grid_of(self._path, self._rows, self.plan, options)
+
+    def _drop_repeated_calls(self) -> None:
+        kept = self._without_repeated_calls(self._rows)
+        self.repeated, self._rows = len(self._rows) - len(kept), kept
+
+    def _without_repeated_calls(self, rows: list[Record]) -> list[Record]:
+        """Leave out rows of calls that failed and were repeated, if the table counts its rounds."""
+        return rows if self._order is not None or self.shape.how else without_repeated_calls(rows, self.plan.columns)
 
     def _ask_about_order(self) -> None:
         """Ask about columns that may order or divide the rows of a question, if nothing else does."""
@@ -145,7 +160,10 @@ class TableSource(ABC):
         if not (is_said or self._options.file_is) and "question_id" in plan.columns:
             others = {*plan.metrics.values(), *plan.labels.values(), *columns, *self._options.where}
             table = TableColumns(with_ids(self.shape.rows, plan))
-            ask_about_factors(table, self._key, others.union(plan.columns.values()), order[1] if order else "")
+            used = others.union(plan.columns.values())
+            if "answer" in plan.columns and not order:
+                refuse_failed_calls(table, plan.columns["answer"], [*used])
+            ask_about_factors(table, self._key, used, order[1] if order else "")
 
     def _refuse_passes(self, blocks: Sequence[Any], n_rows: int) -> None:
         """Raise if questions begin again in a file whose rows nothing counts; see `refuse_passes`."""
@@ -211,6 +229,13 @@ class TableSource(ABC):
             *order_notes(self._order, self.plan, self.shape, samples=self._options.samples),
             *([self.shape.how] if self.shape.how else []),
             *([f"{counted(self.skipped, 'record')} without a round left out"] if self.skipped else []),
+            *(
+                [
+                    f"{counted(self.repeated, 'row')} without an answer left out, since another row has the same round: calls that were repeated"
+                ]
+                if self.repeated
+                else []
+            ),
             *(runs_notes(self._several, self.plan, self.run, self._order) if self.run else []),
             *self.tally.notes(self.plan, self.grid),
             *([totals_note([self.plan.columns[name] for name in self._totals])] if self._totals else []),

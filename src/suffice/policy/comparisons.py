@@ -26,11 +26,15 @@ FEW = 0.01
 _SPECIFIC = ("date", "date_day_first", "letter", "number")
 """Normalizers of which one is chosen that reads all gold answers, the first one first."""
 
-_DECIMAL_COMMA = re.compile(r"\s*[-+]?\s*[$€£]?\s*(?:\d{1,3}(?:[.\s]\d{3})+,\d+|\d+,(?:\d{1,2}|\d{4,}))\s*[%€]?\s*")
+_UNIT = r"[A-Za-z°µ][A-Za-z°/]{0,7}[\d²³]?"
+_DECIMAL_COMMA = re.compile(
+    r"\s*[-+]?\s*[$€£]?\s*(?:\d{1,3}(?:[.\s]\d{3})+,\d+|\d+,(?:\d{1,2}|\d{4,}))\s*"
+    rf"(?:[%€]|{_UNIT})?\s*"
+)
 _LEADING_ZERO = re.compile(r"\s*0\d+\s*")
 _QUOTED = re.compile(r"\s*['\"\[{][\s\S]*")
 _LISTED = re.compile(r"\s*\[[\s\S]*\]\s*")
-_WITH_UNIT = re.compile(r"\W*\d[\d.,]*\s*[A-Za-z°µ][A-Za-z°/]{0,7}\d?\W*")
+_WITH_UNIT = re.compile(rf"\W*\d[\d.,]*\s*{_UNIT}\W*")
 _OTHER_CASE = re.compile(r"\s*[A-Za-z]\s*")
 _MEANINGS = {
     "number": "as numbers, by value: 007 is 7, '5' is 5, and units do not count",
@@ -119,17 +123,29 @@ def chosen_normalizer(golds: Iterable[str], answers: Iterable[str] = (), pairs: 
             return Comparison("math", f"which reads {'all' if read == n else f'{read:,} of {n:,}'} gold answers")
     named = _specific(texts, answers)
     if named is not None:
-        by_percent = _by_percent(pairs) if named.normalizer == "number" else None
-        if by_percent is not None:
-            return by_percent
+        if named.normalizer == "number":
+            _ask_about_thousands(pairs)
+            named = _by_percent(pairs) or named
         _ask_if_another_differs(named.normalizer, texts, pairs)
         return named
-    if all(map(_is_number, texts)):
+    with_comma = next(filter(_DECIMAL_COMMA.fullmatch, texts), None)
+    if with_comma is not None and all(map(_is_number, texts)):
         raise _unsettled(
-            f"gold answers such as {next(filter(_DECIMAL_COMMA.fullmatch, texts))!r:.40} may have a decimal comma",
+            f"gold answers such as {with_comma!r:.40} may have a decimal comma",
             ("decimal_comma", "exact", DEFAULT_NORMALIZER),
         )
     return _code_or_words(texts, pairs, "which reads all gold answers")
+
+
+def _ask_about_thousands(pairs: Pairs) -> None:
+    """Raise if texts such as 5.141 and 5141 are equal only where a point separates thousands, and hardly any only where it does not."""
+    apart = [pair for pair in pairs if "." in pair[0] + pair[1] and _differ("number", "decimal_comma", *pair)]
+    alike = [pair for pair in apart if len({*map(NORMALIZERS["decimal_comma"], pair)}) == 1]
+    if len(alike) > FEW * len(pairs) and len(apart) - len(alike) <= FEW * len(alike):
+        first, second = alike[0]
+        raise _unsettled(
+            f"points may separate thousands, as in {first!r:.40} beside {second!r:.40}", ("decimal_comma", "number")
+        )
 
 
 def _by_percent(pairs: Pairs) -> Comparison | None:
@@ -174,7 +190,7 @@ def _reads_all(name: str, texts: Iterable[str]) -> bool:
 
 
 def _is_number(text: str) -> bool:
-    return is_number_alone(text) or _DECIMAL_COMMA.fullmatch(text) is not None
+    return is_number_alone(text) or any(form.fullmatch(text) for form in (_DECIMAL_COMMA, _WITH_UNIT))
 
 
 def guess_normalizer(golds: Iterable[str], answers: Iterable[str] = ()) -> str:
@@ -208,6 +224,7 @@ def _by_answers(answers: Iterable[str], pairs: Pairs) -> Comparison:
     why = "since there are no golds, and it reads nearly all answers"
     if _share(is_number_alone, texts) >= MOST:
         _ask_if_another_differs("number", texts, pairs)
+        _ask_about_thousands(pairs)
         return _by_percent(pairs) or Comparison("number", why)
     chosen = _code_or_words(texts, pairs, why)
     return (

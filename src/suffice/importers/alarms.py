@@ -117,7 +117,8 @@ def _empty_answers(read: Read) -> Iterator[Doubt]:
 def _one_question(read: Read) -> Iterator[Doubt]:
     """All trajectories are about one question, by its text: it may be an instruction or an example."""
     facts, text = read.facts, read.columns.get("question")
-    if facts.clusters == 1 and facts.trajectories >= _ENOUGH and text and read.source == "tabular":
+    is_one = facts.clusters == 1 and _ENOUGH <= facts.trajectories < facts.rounds
+    if is_one and text and read.source == "tabular":
         sentence = f"all {facts.trajectories:,} trajectories have the same question in {text!r}: it may be an instruction or an example"
         own = read.columns.get("question_id", "record")
         yield (
@@ -145,6 +146,13 @@ def _empty_rounds(read: Read) -> Iterator[Doubt]:
                 {"where": {theirs: value}},
                 f"rounds are rows whose {theirs!r} is {value!r}",
             )
+    single = {name: own for name, own in facts.changing.items() if len(own[0]) == 1 and own[1] - own[0]}
+    for name in [] if choices else sorted(single, key=lambda name: -len(single[name][1]))[:1]:
+        theirs, (value,) = name.removeprefix("imported_"), single[name][0]
+        choices[f"--where {quoted(f'{theirs}={value}')}"] = (
+            {"where": {theirs: value}},
+            f"only where {theirs!r} is {value!r} are there new answers",
+        )
     yield sentence, choices
 
 
@@ -191,7 +199,7 @@ def _falling_scores(read: Read) -> Iterator[Doubt]:
         if n >= _ENOUGH and first - last >= _FAR * n and (name == quality or name not in SCORES):
             sentence = (
                 f"{name} falls from {100 * first / n:.1f} in the first round to {100 * last / n:.1f} in the last (%, {n:,} trajectories): "
-                "the rounds may be in reverse order, or the metric may be an error"
+                "the rounds may be in reverse order (--column round=COLUMN:3,2,1 names the order of a column's values), or the metric may be an error"
             )
             yield sentence, {}
             return

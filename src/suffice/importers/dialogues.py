@@ -22,6 +22,12 @@ def is_dialogue_list(conversations: Iterable[_Messages]) -> bool:
     return isinstance(first, dict) and ("role" in first or ("from" in first and "value" in first))
 
 
+def are_prompts(conversations: Iterable[_Messages]) -> bool:
+    """Return whether lists are of messages of which none is a model's: they are what it was asked."""
+    said = [role for messages in conversations if is_dialogue_list([messages]) for role, _, _ in _texts(messages)]
+    return bool(said) and {*said} <= {*_USERS, "system", "developer"}
+
+
 def without_examples(conversations: Sequence[_Messages], opening: Sequence[str]) -> list[_Messages]:
     """Return conversations without the messages of an opening that `shared_opening` found, where they begin with it."""
     result: list[_Messages] = []

@@ -212,8 +212,8 @@ def _guess_of(questions: list[Replies], normalizer: str | None) -> tuple[str, _C
     for place, position in enumerate(_candidates(halves[0], has_golds=has_golds)):
         read, agreed = compare.at(position, halves[0])
         if agreed - before[0] >= (_GAIN if has_golds else _STEADY) and agreed > chance and (has_golds or read >= _READ):
-            ranked.append((-agreed if has_golds else 0, place, position))
-    best = [position for _, _, position in sorted(ranked)]
+            ranked.append((-agreed if has_golds else 0, -compare.written(position, halves[0]), place, position))
+    best = [position for *_, position in sorted(ranked)]
     position = best[0] if best else WHOLE
     read, agreed = compare.at(position, halves[1])
     if not best or agreed - before[1] < (_HELD if has_golds else _STEADY):
@@ -290,6 +290,11 @@ class _Comparison:
         read = sum(answer is not None for own in answers for answer in own) / max(n, 1)
         agreed = sum(self._share(item, own) for item, own in zip(questions, answers, strict=True)) / len(questions)
         return read, agreed
+
+    def written(self, position: AnswerPosition, questions: Sequence[Replies]) -> int:
+        """Return the number of answers at a position that are a gold answer as it is written, with nothing after it."""
+        pairs = [(found.answer, item.golds) for item in questions for found in located_in(item.texts, position)]
+        return sum(answer in golds for answer, golds in pairs)
 
     def _share(self, item: Replies, answers: Sequence[str | None]) -> float:
         if self.has_golds:

@@ -33,6 +33,7 @@ _SETTING = re.compile(
 )
 """Names of the settings of a loop, such as the number of passages: other values are other loops, not attempts in an order."""
 
+_COUNTS_DOWN = re.compile(r"(?:^|_)(?:left|remaining|remain|countdown)(?:_|$)")
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 _ONE_LOOP = "the rows of a question are the rounds of one loop, in the order of the file"
 _Several = Sequence[Sequence[int]]
@@ -77,6 +78,12 @@ def ask_about_factors(table: TableColumns, key: str, used: Collection[str], lead
             )
     for text, orders in stages[:1]:
         doubt, choices = doubt or text, {**orders, **choices}
+    down = [name for name in free if not lead and _COUNTS_DOWN.search(last_name(name)) and table.counts(name)]
+    for name in [] if doubt else down[:1]:
+        numbers = sorted({int(float(value)) for value in table.column(name)}, reverse=True)
+        if len(numbers) <= _MOST_LOOPS:
+            doubt, counting = f"{name!r} may count down, so that its lowest value is the last round", []
+            choices |= _columns("round", f"{name}:{','.join(map(str, numbers))}", f"{name!r} counts down")
     for name in counting[:1]:
         doubt = doubt or f"{name!r} counts the rows of every question, in another order than that of the file"
         choices |= _columns("round", name, f"{name!r} is the number of the round")

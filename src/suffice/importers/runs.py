@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from suffice.common.tables import counted, cut_list
 from suffice.errors import NotFoundError, SchemaError
-from suffice.importers.grid import cell_number
+from suffice.importers.grid import cell_number, list_text
 from suffice.importers.guesses import ColumnMap
 from suffice.importers.names import ORDER_WORDS, RUNS, last_name, plain_name
 from suffice.importers.records import Record
@@ -338,6 +338,8 @@ def _has(row: Record, name: str, value: str) -> bool:
     own, text = row.values.get(name), _text_of(row, name)
     if isinstance(own, bool):  # in a recording, it is 1 or 0
         return value.lower() in (str(own).lower(), f"{own:d}")
+    if isinstance(own, list | dict):  # in a recording, it is JSON
+        return value in (text, list_text(own))
     return text is not None and text == (value_text(_float(value)) if isinstance(own, int | float) else value)
 
 

@@ -10,6 +10,7 @@ from suffice.common.tables import cut_list
 from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers.counted import Pair, counter_of, in_counted_order
 from suffice.importers.dialogues import (
+    are_prompts,
     is_dialogue_list,
     refuse_several_questions,
     said_in,
@@ -136,6 +137,7 @@ def _named_rounds(records: Sequence[Record], name: str) -> Shape:
 def _of_lists(records: Sequence[Record]) -> Shape | None:
     """Return the shape of records that have their rounds in lists, or their answers in an object by system; else None."""
     lists = [name for name in _list_fields(records) if _NOT_ROUNDS.isdisjoint(plain_name(name).split(".")[:-1])]
+    lists = [name for name in lists if not (_items_are(records, name, dict) and are_prompts(_values(records, name)))]
     objects = [name for name in lists if _items_are(records, name, dict) and last_name(name) in ROUND_LISTS]
     if not objects:
         further = [name for name in lists if _items_are(records, name, dict) and _answers_in(records, name)]

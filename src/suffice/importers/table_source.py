@@ -286,7 +286,7 @@ def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, options: TableO
     if "round" not in plan.columns and "question_id" in plan.columns:
         raise SchemaError(
             f"{path}: there is one row for each {plan.columns['question_id']!r:.60}, and no list or numbered columns with several "
-            f"rounds; there are: {cut_list(column_names(rows))}. If rows are rounds of one question, --column question_id=COLUMN "
+            f"rounds; {_columns_there(rows)}. If rows are rounds of one question, --column question_id=COLUMN "
             f"names it; for a field that lists them, --column rounds=FIELD; for a column each, --column "
             "rounds=FIRST,SECOND. Last answers alone have nothing to stop: log every round"
         )
@@ -314,6 +314,10 @@ def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, options: TableO
         ask_about_gold_lists((gold_texts(gold, "", listed=listed, form=grid.gold_form), own) for gold, own in pairs)
     grid.check(path, [*column_names(rows), *plan.formulas])
     return grid
+
+
+def _columns_there(rows: Sequence[Record]) -> str:
+    return f"there are: {cut_list(column_names(rows))}" if rows else "no record has a round there"
 
 
 def _says_lists(answers: Sequence[Any], golds: Sequence[Any]) -> bool:

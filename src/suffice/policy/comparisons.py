@@ -138,10 +138,14 @@ def chosen_normalizer(golds: Iterable[str], answers: Iterable[str] = (), pairs: 
 
 
 def _ask_about_thousands(pairs: Pairs) -> None:
-    """Raise if texts such as 5.141 and 5141 are equal only where a point separates thousands, and hardly any only where it does not."""
-    apart = [pair for pair in pairs if "." in pair[0] + pair[1] and _differ("number", "decimal_comma", *pair)]
-    alike = [pair for pair in apart if len({*map(NORMALIZERS["decimal_comma"], pair)}) == 1]
-    if len(alike) > FEW * len(pairs) and len(apart) - len(alike) <= FEW * len(alike):
+    """Raise if texts such as 5.141 and 5141 are equal only where a point separates thousands, and hardly any has a decimal point."""
+    number, comma = NORMALIZERS["number"], NORMALIZERS["decimal_comma"]
+    apart = [pair for pair in pairs if "." in pair[0] + pair[1] and number(pair[0]) != number(pair[1])]
+    alike = [pair for pair in apart if comma(pair[0]) is not None and comma(pair[0]) == comma(pair[1])]
+    if len(alike) <= FEW * len(pairs):
+        return
+    decimals = sum(number(text) is not None and comma(text) is None for pair in pairs for text in pair)
+    if decimals <= FEW * len(alike):
         first, second = alike[0]
         raise _unsettled(
             f"points may separate thousands, as in {first!r:.40} beside {second!r:.40}", ("decimal_comma", "number")

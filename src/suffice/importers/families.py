@@ -34,6 +34,8 @@ def families_beside(answers: Sequence[str], names: Iterable[str]) -> dict[str, d
     {'answer': {1: 'sql_0', 2: 'sql_1'}, 'acc': {1: 'acc_0', 2: 'acc_1'}}
     >>> families_beside(["draft", "final"], ["draft", "final", "draft_ok", "final_ok"])
     {'answer': {1: 'draft', 2: 'final'}, 'ok': {1: 'draft_ok', 2: 'final_ok'}}
+    >>> families_beside(["draft", "draft_2"], ["draft", "draft_2", "score", "score_2"])["score"]
+    {1: 'score', 2: 'score_2'}
 
     Args:
         answers: The columns of answers, in the order of the rounds.
@@ -47,11 +49,13 @@ def families_beside(answers: Sequence[str], names: Iterable[str]) -> dict[str, d
         for stem, family in numbered_families(others).items():
             if {*numbers} <= {*family}:
                 result.setdefault(stem or "round_value", {r: family[n] for r, n in enumerate(numbers, start=1)})
-    head, tail = commonprefix(answers), commonprefix([name[::-1] for name in answers])  # noqa: RUF071 - not of paths
-    marks = [name[len(head) : len(name) - len(tail)] for name in answers]
+    head = commonprefix(answers)  # noqa: RUF071 - not of paths
+    rests = [name[len(head) :] for name in answers]
+    n_tail = len(commonprefix([rest[::-1] for rest in rests]))  # noqa: RUF071 - the same
+    marks = [rest[: len(rest) - n_tail] for rest in rests]
     for name in others:
-        before, mark, after = name.partition(marks[0])
-        family = [f"{before}{own}{after}" for own in marks]
-        if mark and {*family} <= {*others} and not any(name in known.values() for known in result.values()):
-            result.setdefault(f"{before}{after}".strip("_-. "), dict(enumerate(family, start=1)))
+        before, mark, after = name.partition(marks[0]) if marks[0] else (name, name, "")
+        alike = [f"{before}{own}{after}" for own in marks]
+        if mark and {*alike} <= {*others} and not any(name in known.values() for known in result.values()):
+            result.setdefault(f"{before}{after}".strip("_-. "), dict(enumerate(alike, start=1)))
     return result

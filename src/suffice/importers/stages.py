@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,7 +26,8 @@ _BEGINS = re.compile(
     r"(?:^|[_\W])(?:initial|first|draft|original|zero|base|baseline|closed|start|raw|before|pre)(?:$|[_\W])"
 )
 _ENDS = re.compile(r"(?:^|[_\W])(?:final|last|end|after|post|done|finished)(?:$|[_\W])")
-_TRUTH = {"false": "0", "true": "1"}
+_LONGEST = 40
+"""The most characters of a word."""
 
 _Choices = dict[str, tuple[dict[str, Any], str]]
 
@@ -34,9 +35,7 @@ _Choices = dict[str, tuple[dict[str, Any], str]]
 def ordered_stages(shape: Shape, columns: dict[str, str]) -> Shape:
     """Number the rows by a column of words if the user gives their order, as in ``round=stage:draft,final``.
 
-    After ``round=time:day-first``, the times of the column can be ordered.
-
-    The column of rounds in `columns` becomes that of the numbers.
+    After ``round=time:day-first``, the times of the column can be ordered.  The column of rounds in `columns` becomes that of the numbers.
 
     Raises:
         DataError: A row has another word, or none.
@@ -63,11 +62,7 @@ def ordered_stages(shape: Shape, columns: dict[str, str]) -> Shape:
             result.append(replace(row, values={**row.values, number: places[word]}))
         return result
 
-    def further(records: Sequence[Record]) -> tuple[list[Record], int]:
-        rows, skipped = shape.read(records)
-        return read(rows), skipped
-
-    return replace(shape, rows=read(shape.rows), columns={**shape.columns, number: f"{name} as {words}"}, read=further)
+    return _read_by(shape, read, {number: f"{name} as {words}"})
 
 
 def _timed(shape: Shape, columns: dict[str, str], name: str, how: str) -> Shape:
@@ -78,11 +73,17 @@ def _timed(shape: Shape, columns: dict[str, str], name: str, how: str) -> Shape:
         times = times_as_said(rows, name, how)
         return [replace(row, values={**row.values, name: time}) for row, time in zip(rows, times, strict=True)]
 
+    return _read_by(shape, read, {})
+
+
+def _read_by(shape: Shape, read: Callable[[Sequence[Record]], list[Record]], columns: Mapping[str, str]) -> Shape:
+    """Return a shape whose rows are changed by `read`, those of further records as well, with further columns in words."""
+
     def further(records: Sequence[Record]) -> tuple[list[Record], int]:
         rows, skipped = shape.read(records)
         return read(rows), skipped
 
-    return replace(shape, rows=read(shape.rows), read=further)
+    return replace(shape, rows=read(shape.rows), columns={**shape.columns, **columns}, read=further)
 
 
 def _ask_for_an_order(shape: Shape, name: str) -> None:
@@ -114,7 +115,8 @@ def doubtful_stages(
         sets[frozenset(order)] += n if len({*order}) == len(order) else 0
     (usual, n), *_ = sets.most_common(1)
     is_of_stages = _SEVERAL <= len(usual) <= MOST and n >= _NEARLY_ALL * len(several) and len({*words}) <= MOST
-    if not is_of_stages or "" in usual or (last_name(name) in SPEAKERS and not _is_told(usual)):
+    is_of_stages = is_of_stages and all(0 < len(word) <= _LONGEST and "," not in word for word in usual)
+    if not is_of_stages or (last_name(name) in SPEAKERS and not _is_told(usual)):
         return None
     truths, first = _truths(usual), next(order for order in orders if frozenset(order) == usual)
     numeric = not any(re.search(r"[^\W\d_]", word) for word in usual)
@@ -129,7 +131,7 @@ def doubtful_stages(
     )
     if numeric or is_timed or is_natural or is_written:
         return None
-    doubt = f"nothing but {name!r} tells the rows of a question apart ({cut_list(natural)}), and words have no order of their own"
+    doubt = f"every question has a row for each {name!r} ({cut_list(natural)}), and nothing says in which order they are rounds"
     if truths:
         other = {"columns": {"round": name}, "first_round": 0}
         choices: _Choices = {
@@ -138,7 +140,7 @@ def doubtful_stages(
                 "false is round 0, without evidence: closed book; true is round 1",
             )
         }
-        return doubt.replace("words have", "true and false have"), choices
+        return doubt, choices
     return doubt, _orders(name, [*first])
 
 
@@ -175,7 +177,7 @@ def _is_told(words: Iterable[str]) -> bool:
 
 
 def _truths(words: Sequence[str] | frozenset[str]) -> bool:
-    return {word.lower() for word in words} == {*_TRUTH}
+    return {word.lower() for word in words} == {"false", "true"}
 
 
 def _word(value: Any) -> str:

@@ -149,7 +149,8 @@ class TableSource(ABC):
 
     def _without_repeated_calls(self, rows: list[Record]) -> list[Record]:
         """Leave out rows of calls that failed and were repeated, if the table counts its rounds."""
-        return rows if self._order is not None or self.shape.how else without_repeated_calls(rows, self.plan.columns)
+        is_plain = self._order is None and not (self.shape.how or self._declared_run)
+        return without_repeated_calls(rows, self.plan.columns) if is_plain else rows
 
     def _ask_about_order(self) -> None:
         """Ask about columns that may order or divide the rows of a question, if nothing else does."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from suffice.common.tables import cut_list
+from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers.counted import Pair, counter_of, in_counted_order
 from suffice.importers.dialogues import (
@@ -261,7 +261,7 @@ def _rows_of_items(records: Sequence[Record], names: Sequence[str]) -> Shape:
     rows = _round_rows(pairs, own, lead)
     simple = [name for name in names if not _items_are(records, name, dict)]
     what = "what the assistant said" if is_dialogue else "an item"
-    what += f" after the first {len(opening)} messages, with which all begin," if opening else ""
+    left_out = f"; the first {counted(len(opening), 'message')}, with which all begin, are left out" if opening else ""
 
     def read(others: Sequence[Record]) -> tuple[list[Record], int]:
         further = in_counted_order(_pairs_of(others, names, opening, is_dialogue=is_dialogue), counter)
@@ -269,7 +269,7 @@ def _rows_of_items(records: Sequence[Record], names: Sequence[str]) -> Shape:
 
     return Shape(
         rows=rows,
-        how=f"each record is a question, and {what} in {' and '.join(map(repr, names))} is a round",
+        how=f"each record is a question, and {what} in {' and '.join(map(repr, names))} is a round{left_out}",
         columns={
             "round": f"order of {counter!r} in {lead!r}" if counter else f"order in {lead!r}",
             **{_item_name(name): f"items of {name!r}" for name in simple},

@@ -76,8 +76,8 @@ def ask_about_factors(table: TableColumns, key: str, used: Collection[str], lead
                 {"where": {name: value}},
                 f"rows with {value!r} are rounds",
             )
-    for text, orders in stages[:1]:
-        doubt, choices = doubt or text, {**orders, **choices}
+    for text, orders, is_told in stages[:1]:  # words that say nothing of an order are other loops as likely
+        doubt, choices = doubt or text, {**orders, **choices} if is_told else {**choices, **orders}
     down = [name for name in free if not lead and _COUNTS_DOWN.search(last_name(name)) and table.counts(name)]
     for name in [] if doubt else down[:1]:
         numbers = sorted({int(float(value)) for value in table.column(name)}, reverse=True)

@@ -261,7 +261,9 @@ def _rows_of_items(records: Sequence[Record], names: Sequence[str]) -> Shape:
     rows = _round_rows(pairs, own, lead)
     simple = [name for name in names if not _items_are(records, name, dict)]
     what = "what the assistant said" if is_dialogue else "an item"
-    left_out = f"; the first {counted(len(opening), 'message')}, with which all begin, are left out" if opening else ""
+    left_out = (
+        f"; the opening that all have in common ({counted(len(opening), 'message')}) is left out" if opening else ""
+    )
 
     def read(others: Sequence[Record]) -> tuple[list[Record], int]:
         further = in_counted_order(_pairs_of(others, names, opening, is_dialogue=is_dialogue), counter)

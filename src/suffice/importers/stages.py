@@ -96,8 +96,8 @@ def _ask_for_an_order(shape: Shape, name: str) -> None:
 
 def doubtful_stages(
     table: TableColumns, name: str, several: Sequence[Sequence[int]], *, is_timed: bool
-) -> tuple[str, _Choices] | None:
-    """Return a doubt about the order of rows that a column of few words tells apart, and the readings that settle it.
+) -> tuple[str, _Choices, bool] | None:
+    """Return a doubt about the order of rows that a column of few words tells apart, the readings that settle it, and if words tell it.
 
     Args:
         table: The rows.
@@ -140,8 +140,8 @@ def doubtful_stages(
                 "false is round 0, without evidence: closed book; true is round 1",
             )
         }
-        return doubt, choices
-    return doubt, _orders(name, [*first])
+        return doubt, choices, True
+    return doubt, _orders(name, [*first]), _is_told(first)
 
 
 def _orders(name: str, words: Sequence[str]) -> _Choices:

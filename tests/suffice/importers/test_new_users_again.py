@@ -166,3 +166,8 @@ def test_answers_that_are_all_empty_stop(tmp_path):
 def test_the_numbers_of_options_are_no_answers(tmp_path):
     rows = [{"id": q, "step": r, "answer": "ABCD"[(q + r) % 4], "gold": q % 4} for q in range(30) for r in (1, 2)]
     assert "number of an option" in choices(written(tmp_path, rows)).question
+
+
+def test_words_that_tell_no_order_may_be_loops(tmp_path):
+    found = choices(table(tmp_path, staged((1, 0, 2), ("plain", "chain", "vote"), "strategy")))
+    assert [*found.choices][:2] == ["--column run=strategy", "--column round=strategy:chain,plain,vote"]

@@ -13,8 +13,8 @@ from suffice.importers.names import TIMES, last_name
 from suffice.importers.records import Record
 from suffice.importers.traces.files import nanoseconds
 
-DAY_FIRST, MONTH_FIRST = "day-first", "month-first"
-"""How a column of times such as 1/9/2025 22:09 is read; the user says it as ``round=COLUMN:day-first``."""
+DAY_FIRST, MONTH_FIRST, ASCENDING = "day-first", "month-first", "ascending"
+"""How a column of times such as 1/9/2025 22:09, or of seconds since any moment, is read: as in ``round=COLUMN:day-first``."""
 
 _SLASHED = re.compile(
     r"\s*(\d{1,2})([/.-])(\d{1,2})\2(\d{4}|\d{2})[,T\s]+(\d{1,2}):(\d{2})(?::(\d{2})(?:[.,]\d+)?)?(?:\s?([ap])\.?m\.?)?\s*",
@@ -24,6 +24,7 @@ _TIME_OF_A_DAY = re.compile(r"(?=.*\d{1,2}:\d{2})(?=.*\d{4}).{8,40}")
 _EPOCHS = (10**9, 10**12, 10**15, 10**18)
 """Seconds, milliseconds, microseconds and nanoseconds since 1970, of the year 2001; three times as many are in 2065."""
 
+_START = 10**9
 _MONTHS, _HALF_DAY, _CENTURY = 12, 12, 100
 
 _Ids = Sequence[tuple[str, ...]]
@@ -56,7 +57,8 @@ def order_by_time(rows: Sequence[Record], ids: _Ids, *, asks: bool = True) -> tu
             for how, known in readings.items()
             if len({*zip(ids, known, strict=True)}) == len(rows)
         }
-        if len({str(_by_run(order, ids)) for order in orders.values()}) > 1:
+        seen = {str(_by_run(order, ids)) for order in orders.values()}
+        if len(seen) > 1 or (ASCENDING in orders and seen != {str(_by_run(range(len(rows)), ids))}):
             if asks:
                 raise _doubt(name, values, orders)
         elif orders:
@@ -79,6 +81,17 @@ def _by_run(order: Iterable[int], ids: _Ids) -> dict[tuple[str, ...], list[int]]
 
 
 def _doubt(name: str, values: Sequence[Any], orders: Iterable[str]) -> UnsettledError:
+    if ASCENDING in orders:
+        own = f"{name}:{ASCENDING}"
+        return UnsettledError(
+            f"{name!r} may be how long a row took, or when it was written: the rows of a question are not in the order of its numbers, such as "
+            f"{values[0]!r:.20}",
+            "columns",
+            {
+                "--column round=": ({"round": ""}, "the rows of a question are in the order of the file"),
+                f"--column {quoted(f'round={own}')}": ({"round": own}, "rows with lower numbers come first"),
+            },
+        )
     columns = {how: f"{name}:{how}" for how in orders}
     return UnsettledError(
         f"{name!r} orders the rows of a question, and day and month may be exchanged in its times, such as {values[0]!r:.40}",
@@ -104,7 +117,8 @@ def _readings(rows: Sequence[Record], name: str, values: Sequence[Any]) -> dict[
         }
     is_named = last_name(name) in TIMES
     known = [_time(value, row.where, is_named=is_named) for value, row in zip(values, rows, strict=True)]
-    return {"": known}
+    are_epochs = all(isinstance(value, str) or _is_epoch(value) for value in values)
+    return {"" if are_epochs else ASCENDING: known}
 
 
 def _ways(matches: Sequence[re.Match[str]]) -> list[str]:
@@ -142,20 +156,27 @@ def times_as_said(rows: Sequence[Record], name: str, how: str) -> list[str]:
     """
     result = []
     for row in rows:
+        value = row.values.get(name)
         try:
-            result.append(_moment(str(row.values.get(name)), how).replace(tzinfo=None).isoformat())
-        except ValueError as error:
-            raise DataError(
-                f"{row.where}: {name} is {row.values.get(name)!r:.40}; expected a time, the {how.partition('-')[0]} first"
-            ) from error
+            moment = (
+                datetime.fromtimestamp(_START + float(str(value)), UTC)
+                if how == ASCENDING
+                else _moment(str(value), how)
+            )
+            result.append(moment.replace(tzinfo=None).isoformat())
+        except (ValueError, OverflowError, OSError) as error:
+            raise DataError(f"{row.where}: {name} is {row.values.get(name)!r:.40}; expected a time ({how})") from error
     return result
 
 
 def _time(value: Any, where: str, *, is_named: bool) -> float:
     """Return a time as a number that orders times; raise if it is none, or may be another number in a column of another name."""
-    is_epoch = isinstance(value, int | float) and any(low <= value < 3 * low for low in _EPOCHS)
-    is_time = is_named or (":" in value if isinstance(value, str) else is_epoch)
+    is_time = is_named or (":" in value if isinstance(value, str) else _is_epoch(value))
     time = nanoseconds(value, where) if is_time else None
     if time is None:
         raise ValueError(value)
     return time
+
+
+def _is_epoch(value: Any) -> bool:
+    return isinstance(value, int | float) and any(low <= value < 3 * low for low in _EPOCHS)

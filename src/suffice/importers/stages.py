@@ -13,7 +13,7 @@ from suffice.common.tables import cut_list
 from suffice.errors import DataError, UnsettledError
 from suffice.importers.names import SPEAKERS, last_name
 from suffice.importers.records import Record
-from suffice.importers.row_times import DAY_FIRST, MONTH_FIRST, times_as_said
+from suffice.importers.row_times import ASCENDING, DAY_FIRST, MONTH_FIRST, times_as_said
 from suffice.importers.shapes import Shape
 from suffice.importers.table_columns import TableColumns
 
@@ -26,8 +26,8 @@ _BEGINS = re.compile(
     r"(?:^|[_\W])(?:initial|first|draft|original|zero|base|baseline|closed|start|raw|before|pre)(?:$|[_\W])"
 )
 _ENDS = re.compile(r"(?:^|[_\W])(?:final|last|end|after|post|done|finished)(?:$|[_\W])")
-_LONGEST = 40
-"""The most characters of a word."""
+_LONGEST, _LONG = 24, 60
+"""The most characters of a word, and of all words together if several orders are offered."""
 
 _Choices = dict[str, tuple[dict[str, Any], str]]
 
@@ -48,7 +48,7 @@ def ordered_stages(shape: Shape, columns: dict[str, str]) -> Shape:
         _ask_for_an_order(shape, theirs)
     if theirs in names or name not in names:
         return shape
-    if words in (DAY_FIRST, MONTH_FIRST):
+    if words in (DAY_FIRST, MONTH_FIRST, ASCENDING):
         return _timed(shape, columns, name, words)
     places = {word.strip(): place for place, word in enumerate(words.split(","), start=1)}
     columns["round"] = number = f"{name} (number)"
@@ -148,12 +148,15 @@ def _orders(name: str, words: Sequence[str]) -> _Choices:
     """Return the commands that read a column of words in some orders, the likeliest first."""
     orders = dict.fromkeys(map(tuple, (_natural(words), words, sorted(words), words[::-1])))
     result: _Choices = {}
-    for order in [*orders][:_OFFERED]:
+    is_long = len(",".join(words)) > _LONG
+    for order in [*orders][: 1 if is_long else _OFFERED]:
         column = f"{name}:{','.join(order)}"
-        result[f"--column {quoted(f'round={column}')}"] = (
-            {"columns": {"round": column}},
-            "these words in the order of the rounds; you may write another order",
+        meaning = (
+            "these words in the order of the rounds; any other order can be written"
+            if is_long
+            else ", then ".join(order)
         )
+        result[f"--column {quoted(f'round={column}')}"] = ({"columns": {"round": column}}, meaning)
     return result
 
 

@@ -86,8 +86,22 @@ def test_day_and_month_are_asked_about(tmp_path):
     assert [*choices(path).choices] == options
     assert by_round(path, columns={"round": "Time:month-first"})[-1] == 1.0
     assert by_round(path, columns={"round": "Time:day-first"}, expected=["falling-scores"])[0] == 1.0
-    with pytest.raises(DataError, match="month first"):
+    with pytest.raises(DataError, match="month-first"):
         imported(timed(tmp_path, ["13/02/2025 22:09", "x", "y"]), columns={"round": "Time:month-first"})
+
+
+def test_seconds_that_rows_took_are_no_times(tmp_path):
+    took = [1.5, 0.25, 0.75]
+    rows = [
+        {"id": q, "time": took[r] + q / 100, "answer": answer(q, r), "gold": CITIES[q % 4]}
+        for q in range(30)
+        for r in range(3)
+    ]
+    path = written(tmp_path, rows)
+    assert [*choices(path).choices] == ["--column round=", "--column round=time:ascending"]
+    assert by_round(path, columns={"round": ""})[-1] == 1.0
+    assert by_round(path, columns={"round": "time:ascending"})[1] == 1.0
+    assert by_round(written(tmp_path, [{**row, "time": n} for n, row in enumerate(rows)]))[-1] == 1.0
 
 
 def test_times_in_no_known_form_are_asked_about(tmp_path):

@@ -117,8 +117,8 @@ def _readings(rows: Sequence[Record], name: str, values: Sequence[Any]) -> dict[
         }
     is_named = last_name(name) in TIMES
     known = [_time(value, row.where, is_named=is_named) for value, row in zip(values, rows, strict=True)]
-    are_epochs = all(isinstance(value, str) or _is_epoch(value) for value in values)
-    return {"" if are_epochs else ASCENDING: known}
+    may_be_spans = last_name(name) == "time" and not all(isinstance(value, str) or _is_epoch(value) for value in values)
+    return {ASCENDING if may_be_spans else "": known}
 
 
 def _ways(matches: Sequence[re.Match[str]]) -> list[str]:

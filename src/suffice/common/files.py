@@ -388,10 +388,27 @@ def decoded(raw: bytes, where: str, *, errors: str = "strict") -> str:
     try:
         return raw.decode(errors=errors)
     except UnicodeDecodeError as error:
+        wrong, file = raw[error.start : error.start + 1], where.partition(", line ")[0]
+        may_be = wrong.decode("cp1252", "ignore")
+        convert = f"iconv -f CP1252 -t UTF-8 {quoted(file)} > {quoted(_in_utf8(file))}"
+        hint = (
+            f". If it is {may_be!r}, as in files of Windows (CP1252):  {convert}"
+            if may_be and not file.endswith(PACKED)
+            else ""
+        )
         raise DataError(
-            f"{where}: byte {raw[error.start : error.start + 1]!r} at position {error.start} is not UTF-8; save the "
-            "file as UTF-8"
+            f"{where}: byte {wrong!r} at position {error.start} is not UTF-8; save the file as UTF-8{hint}"
         ) from error
+
+
+def _in_utf8(file: str) -> str:
+    """Return the name of a file's copy in UTF-8.
+
+    >>> _in_utf8("logs/run.csv")
+    'logs/run.utf8.csv'
+    """
+    path = Path(file)
+    return path.with_name(f"{path.stem}.utf8{path.suffix}").as_posix()
 
 
 def json_lines(

@@ -15,10 +15,12 @@ from typing import Any, Literal
 from suffice.common.files import quoted
 from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, did_you_mean
+from suffice.importers import gold_alarms
 from suffice.importers.alarm import Alarm, Doubt, Read
 from suffice.importers.answer_or_gold import ACTION_INPUTS, FEW, answer_readings
+from suffice.importers.gold_alarms import SCORES
 from suffice.importers.names import MOST_SPEAKERS, last_name
-from suffice.importers.reading import SEVERAL, Facts
+from suffice.importers.reading import Facts
 from suffice.importers.shapes import ROUNDS
 from suffice.policy.normalizers import MATCH
 
@@ -29,15 +31,12 @@ _FEW = 5
 _MANY = 100
 """Answers of questions that have converged are seldom the same in so many questions without any exception."""
 
-_FAR, _OFTEN = 0.2, 0.3
+_FAR = 0.2
 _CHANGING = 0.1
 _NEARLY_ALL, _MOSTLY = 0.98, 0.9
 _SHARE_OF_MISSING = 0.05
 _PARAGRAPH = 300
 """Characters of an answer on average from which on answers are texts to read, not to compare."""
-
-_SHORT = 40
-"""Characters on average of answers that are names, numbers and the like, of which some are right."""
 
 _OWN_TEXTS = frozenset({"literal", "math", "exact"})
 """Normalizers for answers that may be long and still be compared."""
@@ -46,8 +45,6 @@ _SHOWN = 5
 _SAMPLE_NUMBER = re.compile("(?:sample|generation|completion|candidate)(?:_(?:id|idx|index|no|nr|num|number))?")
 _SAMPLES = frozenset({"samples", "generations", "completions", "candidates", "resps", "filtered_resps"})
 """Names of lists whose items are independent samples as often as rounds."""
-
-_SCORES = frozenset({"em", "f1", "contains", MATCH})
 
 
 def check_expected(names: Iterable[str]) -> list[str]:
@@ -103,15 +100,31 @@ def _equal_answers(read: Read) -> Iterator[Doubt]:
 
 
 def _empty_answers(read: Read) -> Iterator[Doubt]:
-    """Most questions have no answer at all, while others have one."""
+    """Most questions have no answer at all, and no score of the log's own judges them."""
     facts = read.facts
-    is_mostly_empty = facts.answers and facts.trajectories >= _FEW and 2 * facts.unanswered > facts.trajectories
-    if is_mostly_empty and read.source == "tabular":
+    answer = read.columns.get("answer")
+    is_mostly_empty = facts.trajectories >= _FEW and 2 * facts.unanswered > facts.trajectories
+    is_unjudged = not facts.answers and gold_alarms.has_own_score(facts)  # by its scores alone
+    if is_mostly_empty and not is_unjudged and read.source == "tabular":
+        where = f"{answer!r} may not be the answer" if answer else "no column is read as the answer"
         sentence = (
             f"{facts.unanswered:,} of {counted(facts.trajectories, 'trajectory', 'trajectories')} have no answer in any round: "
-            f"{read.columns.get('answer', 'answer')!r} may not be the answer (--column answer=COLUMN names another one)"
+            f"{where} (--column answer=COLUMN names {'another one' if answer else 'it'})"
         )
         yield sentence, {}
+
+
+def _one_question(read: Read) -> Iterator[Doubt]:
+    """All trajectories are about one question, by its text: it may be an instruction or an example."""
+    facts, text = read.facts, read.columns.get("question")
+    is_one = facts.clusters == 1 and _ENOUGH <= facts.trajectories < facts.rounds
+    if is_one and text and read.source == "tabular":
+        sentence = f"all {facts.trajectories:,} trajectories have the same question in {text!r}: it may be an instruction or an example"
+        own = read.columns.get("question_id", "record")
+        yield (
+            sentence,
+            {"--column question=": ({"columns": {"question": ""}}, f"each {own!r} is a question of its own")},
+        )
 
 
 def _empty_rounds(read: Read) -> Iterator[Doubt]:
@@ -133,6 +146,13 @@ def _empty_rounds(read: Read) -> Iterator[Doubt]:
                 {"where": {theirs: value}},
                 f"rounds are rows whose {theirs!r} is {value!r}",
             )
+    single = {name: own for name, own in facts.changing.items() if len(own[0]) == 1 and own[1] - own[0]}
+    for name in [] if choices else sorted(single, key=lambda name: -len(single[name][1]))[:1]:
+        theirs, (value,) = name.removeprefix("imported_"), single[name][0]
+        choices[f"--where {quoted(f'{theirs}={value}')}"] = (
+            {"where": {theirs: value}},
+            f"only where {theirs!r} is {value!r} are there new answers",
+        )
     yield sentence, choices
 
 
@@ -169,29 +189,6 @@ def _marks_of_last(facts: Facts) -> Iterator[str]:
             return
 
 
-def _unread_golds(read: Read) -> Iterator[Doubt]:
-    """There are no gold answers, and a text that is the same for all rounds of a question equals many answers."""
-    facts = read.facts
-    is_said = read.options.get("log_golds") or read.options.get("golds") or not read.was_guessed("golds")
-    if is_said or facts.without_golds < facts.trajectories:
-        return
-    for name, n in facts.equalling.most_common():
-        is_last = facts.equalling_last[name] >= _NEARLY_ALL * facts.trajectories  # what the loop returned
-        is_scored = any(
-            agreed >= _NEARLY_ALL * facts.rounds for (other, _), agreed in facts.agreeing.items() if other == name
-        )
-        is_varied = len(facts.several_values[name]) >= SEVERAL
-        if n >= max(_ENOUGH, _OFTEN * facts.trajectories) and is_varied and not (is_last or is_scored):
-            theirs = name.removeprefix("imported_")
-            sentence = (
-                f"no column is read as the gold answer, but {theirs!r} equals an answer of {n:,} of "
-                f"{counted(facts.trajectories, 'trajectory', 'trajectories')}: without gold answers, only agreement is judged"
-            )
-            option = f"--column {quoted(f'golds={theirs}')}"
-            yield sentence, {option: ({"columns": {"golds": theirs}}, f"{theirs!r} is the gold answer")}
-            return
-
-
 def _falling_scores(read: Read) -> Iterator[Doubt]:
     """A metric falls far from the first round to the last: the rounds may be in reverse order, or lower may be better."""
     facts = read.facts
@@ -199,10 +196,10 @@ def _falling_scores(read: Read) -> Iterator[Doubt]:
         return
     quality = MATCH if MATCH in facts.ends else "f1"
     for name, (n, first, last) in facts.ends.items():
-        if n >= _ENOUGH and first - last >= _FAR * n and (name == quality or name not in _SCORES):
+        if n >= _ENOUGH and first - last >= _FAR * n and (name == quality or name not in SCORES):
             sentence = (
                 f"{name} falls from {100 * first / n:.1f} in the first round to {100 * last / n:.1f} in the last (%, {n:,} trajectories): "
-                "the rounds may be in reverse order, or the metric may be an error"
+                "the rounds may be in reverse order (--column round=COLUMN:3,2,1 names the order of a column's values), or the metric may be an error"
             )
             yield sentence, {}
             return
@@ -251,7 +248,7 @@ def _missing_values(read: Read) -> Iterator[Doubt]:
     if 0 < facts.without_golds < facts.trajectories:
         missing["gold answers"] = facts.without_golds, facts.trajectories
     for name, n in facts.known.items():
-        if n and name not in _SCORES:
+        if n and name not in SCORES:
             missing[name] = facts.rounds - n, facts.rounds
     texts = [
         f"{n:,} of {whole:,} {'trajectories' if what == 'gold answers' else 'rounds'} lack {what}"
@@ -286,7 +283,7 @@ def _same_score(read: Read) -> Iterator[Doubt]:
         return
     quality = MATCH if MATCH in facts.spans else "f1"
     for name, (low, high) in facts.spans.items():
-        if low == high and (name == quality or name not in _SCORES) and facts.known[name] >= _ENOUGH:
+        if low == high and (name == quality or name not in SCORES) and facts.known[name] >= _ENOUGH:
             golds = f", and {read.columns['golds']!r} may not be the gold answer" if "golds" in read.columns else ""
             why = golds if name == quality else ""
             yield (
@@ -296,52 +293,6 @@ def _same_score(read: Read) -> Iterator[Doubt]:
             return
 
 
-def _other_score(read: Read) -> Iterator[Doubt]:
-    """The log's own score says that many answers are right which equal no gold answer."""
-    facts = read.facts
-    for name, n in facts.apart.most_common(1):
-        if n >= max(_ENOUGH, _FAR * facts.scored):
-            sentence = (
-                f"{name} is 1 for {n:,} of {facts.scored:,} answers although they equal no gold answer, as where numbers were rounded or "
-                f"replies hold more than the answer: decide judges by the gold answers, unless --metric {name} chooses the log's own score"
-            )
-            yield sentence, {}
-
-
-def _never_right(read: Read) -> Iterator[Doubt]:
-    """No answer is right, and short ones need not be so: the gold answer is another column, or is inside its text."""
-    facts = read.facts
-    has_own = any(name not in _SCORES for name in facts.spans)
-    quality = facts.spans.get(MATCH, facts.spans.get("em", (0, 0)))
-    is_wrong = facts.spans.get("f1") == (0, 0) or facts.characters <= _SHORT * facts.answers
-    is_known = has_own or "golds" in read.options or "answer_position" in read.options
-    if len(facts.golds) == _FEW and facts.scored >= _ENOUGH and quality == (0, 0) and is_wrong and not is_known:
-        golds = read.columns.get("golds", "golds")
-        sentence = (
-            f"none of {facts.scored:,} answers equals {golds!r}: it may not be the gold answer, or has more than the answer (then join "
-            "gold answers by --golds FILE)"
-        )
-        yield sentence, {"--column golds=": ({"columns": {"golds": ""}}, "the log has no gold answers")}
-
-
-def _last_is_gold(read: Read) -> Iterator[Doubt]:
-    """Last answers equal the gold answers, earlier ones do not: the gold answers may be the last answers."""
-    facts = read.facts
-    is_said = read.options.get("log_golds") or read.options.get("golds")
-    if (
-        read.was_guessed("golds")
-        and not is_said
-        and facts.lasts >= _ENOUGH
-        and facts.golden >= _NEARLY_ALL * facts.lasts
-        and facts.several
-    ):
-        sentence = (
-            f"the last answer is exactly the gold answer in {facts.golden:,} of {facts.lasts:,} trajectories: if "
-            f"{read.columns.get('golds', 'golds')!r} was copied from it, scores are agreement with the last answer"
-        )
-        yield sentence, {}
-
-
 def _other_speakers(read: Read) -> Iterator[Doubt]:
     """The rounds of a question, after its first, come from several speakers or are of several kinds: not all are answers."""
     facts = read.facts
@@ -349,8 +300,10 @@ def _other_speakers(read: Read) -> Iterator[Doubt]:
     said = Counter({name: n for name, n in facts.speakers.items() if of_actions or last_name(name) != "action"})
     for name, n in said.most_common(1):
         values = [value for value, _ in facts.said_by[name].most_common()]
-        if n >= _FEW and 2 * n > facts.trajectories and len(values) <= MOST_SPEAKERS and not read.samples:
-            theirs = name.removeprefix("imported_")
+        theirs = name.removeprefix("imported_")
+        are_stages = (read.options.get("columns") or {}).get("round", "").startswith(f"{theirs}:")
+        is_usual = 2 * n > facts.trajectories and not (read.samples or are_stages)
+        if n >= _FEW and is_usual and len(values) <= MOST_SPEAKERS:
             sentence = (
                 f"the rounds of {n:,} of {counted(facts.trajectories, 'trajectory', 'trajectories')} differ in {theirs!r} "
                 f"({cut_list(map(repr, values))}): are all of them answers to the question?"
@@ -408,17 +361,19 @@ ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[Read], Iterator
     "equal-answers": ("stop", _equal_answers),
     "empty-answers": ("stop", _empty_answers),
     "empty-rounds": ("stop", _empty_rounds),
-    "unread-golds": ("stop", _unread_golds),
+    "one-question": ("stop", _one_question),
+    "unread-golds": ("stop", gold_alarms.unread_golds),
     "falling-scores": ("stop", _falling_scores),
-    "never-right": ("stop", _never_right),
+    "never-right": ("stop", gold_alarms.never_right),
     "options": ("stop", _options),
+    "code-golds": ("stop", gold_alarms.code_golds),
     "copied-rounds": ("caution", _copied_rounds),
     "drafts": ("caution", _drafts),
     "missing-values": ("caution", _missing_values),
     "other-systems": ("caution", _other_systems),
     "same-score": ("caution", _same_score),
-    "last-is-gold": ("caution", _last_is_gold),
-    "other-score": ("caution", _other_score),
+    "last-is-gold": ("caution", gold_alarms.last_is_gold),
+    "other-score": ("caution", gold_alarms.other_score),
     "other-speakers": ("stop", _in_tables(_other_speakers, tables=True)),
     "sample-list": ("stop", _sample_list),
     "other-calls": ("caution", _in_tables(_other_speakers, tables=False)),
@@ -430,9 +385,10 @@ _MORE_SPECIFIC = {
     "drafts": {"options"},
     "same-score": {"never-right"},
     "missing-values": {"empty-answers", "empty-rounds"},
+    "other-score": {"code-golds"},
     "last-is-gold": {"stopped-when-right"},
 }
 """For a caution, the alarms that name the same cause more precisely: they are shown instead of it."""
 
-_DOUBTED = {"never-right": "golds", "unread-golds": "golds"}
-"""The column that a stop doubts, if it is not that of the answers."""
+_DOUBTED = {"never-right": "golds", "unread-golds": "golds", "code-golds": "", "one-question": "question"}
+"""The column that a stop doubts, if it is not that of the answers; "" for a stop even if the user named the column."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from suffice.importers.fields import flat
 _SAID = ("assistant", "ai", "model", "gpt", "bot")
 _USERS = ("user", "human")
 _FEW, _SHOWN = 5, 40
+_NEARLY_ALL = 0.95
 _Messages = Sequence[Any]
 
 
@@ -18,6 +20,46 @@ def is_dialogue_list(conversations: Iterable[_Messages]) -> bool:
     """Return whether lists are of messages, each with its role."""
     first = next((message for messages in conversations for message in messages), None)
     return isinstance(first, dict) and ("role" in first or ("from" in first and "value" in first))
+
+
+def are_prompts(conversations: Iterable[_Messages]) -> bool:
+    """Return whether lists are of messages of which none is a model's: they are what it was asked."""
+    said = [role for messages in conversations if is_dialogue_list([messages]) for role, _, _ in _texts(messages)]
+    return bool(said) and {*said} <= {*_USERS, "system", "developer"}
+
+
+def without_examples(conversations: Sequence[_Messages], opening: Sequence[str]) -> list[_Messages]:
+    """Return conversations without the messages of an opening that `shared_opening` found, where they begin with it."""
+    result: list[_Messages] = []
+    for messages in conversations:
+        own = [*_texts(messages)][: len(opening)]
+        begins = bool(opening) and [text for _, text, _ in own] == [*opening]
+        last = own[-1][2] if own else None
+        cut = next(i for i, message in enumerate(messages) if message is last) + 1 if begins else 0
+        result.append(messages[cut:])
+    return result
+
+
+def shared_opening(conversations: Sequence[_Messages]) -> list[str]:
+    """Return the texts with which nearly all conversations begin before their question: instructions, and examples with replies.
+
+    The question is what a user says next.
+    """
+    spoken = [[(role, text) for role, text, _ in _texts(messages)] for messages in conversations if messages]
+    if len(spoken) < _FEW or not is_dialogue_list(conversations):
+        return []
+    opening: list[tuple[str, str]] = []
+    while True:
+        (said, n), *_ = Counter(
+            own[len(opening)] if len(own) > len(opening) else ("", "") for own in spoken
+        ).most_common(1)
+        if n < _NEARLY_ALL * len(spoken) or not said[1]:
+            break
+        opening.append(said)
+    follows = Counter(own[len(opening)][0] for own in spoken if len(own) > len(opening))
+    while opening and (not follows or follows.most_common(1)[0][0] not in _USERS):
+        follows = Counter([opening.pop()[0]])  # what the model answers is the question: it is no part of an example
+    return [text for _, text in opening] if any(role != "system" for role, _ in opening) else []
 
 
 def refuse_several_questions(conversations: Sequence[_Messages], name: str, option: str) -> None:

@@ -11,7 +11,17 @@ from typing import Any
 
 from suffice.common.syntax import literal_of
 from suffice.importers.calls import call_fields
-from suffice.importers.names import ANSWERS, IDS, OUTCOME_NAMES, last_name, plain_name, rounds_in_order
+from suffice.importers.names import (
+    ANSWERS,
+    GOLDS,
+    IDS,
+    OUTCOME_NAMES,
+    QUESTIONS,
+    WEAK_REPLIES,
+    last_name,
+    plain_name,
+    rounds_in_order,
+)
 from suffice.importers.records import ROUND_LISTS, Record
 from suffice.importers.table_columns import TableColumns
 from suffice.importers.traces.payloads import logged_reply
@@ -25,6 +35,7 @@ _PARTS = frozenset(
 )
 """Fields of a reply that are replaced by its answer and finish reason, or that do not describe a round."""
 
+_SAID = frozenset((*ANSWERS, *WEAK_REPLIES, *QUESTIONS, *GOLDS))
 _OWN_ID = re.compile(r"(chatcmpl|cmpl|resp|msg|gen)[-_]")
 
 
@@ -126,14 +137,27 @@ def lists_as_text(records: Sequence[Record]) -> frozenset[str]:
             value = item.values[name]
             if name in others or value is None or value == "" or isinstance(value, list):
                 continue
-            is_list = isinstance(value, str) and _is_bracketed(value) and isinstance(_list_or_text(value), list)
+            is_list = isinstance(value, str) and _is_bracketed(value) and isinstance(_parsed(value), list)
             (listed if is_list else others).add(name)
     listed -= others
+    listed |= _objects_as_text(records)
     if listed:
         table = TableColumns(records)
         if any(table.repeats(name) for name in table.by_name(IDS)):
             listed = {name for name in listed if plain_name(name) not in ANSWERS}
     return frozenset(listed)
+
+
+def _objects_as_text(records: Sequence[Record]) -> set[str]:
+    """Return the fields whose values are all JSON objects written as text, except those of questions and replies."""
+    names = dict.fromkeys(name for item in records for name in item.values if last_name(name) not in _SAID)
+    for item in records:
+        for name in [name for name in names if item.values.get(name) not in (None, "")]:
+            value = item.values[name]
+            is_object = isinstance(value, str) and value[:1] == "{" and value[-1:] == "}"
+            if not is_object or not isinstance(_parsed(value), dict):
+                del names[name]
+    return {name for name in names if any(item.values.get(name) for item in records)}
 
 
 def _is_bracketed(text: str) -> bool:
@@ -142,8 +166,22 @@ def _is_bracketed(text: str) -> bool:
 
 def _with_lists(values: Mapping[str, Any], names: Collection[str]) -> Mapping[str, Any]:
     """Parse the named fields, whose lists are written as text."""
-    texts = {name: values[name] for name in names if isinstance(values.get(name), str) and _is_bracketed(values[name])}
-    return {**values, **{name: _list_or_text(text) for name, text in texts.items()}} if texts else values
+    texts = {
+        name: values[name] for name in names if isinstance(values.get(name), str) and values[name][:1] in ("[", "{")
+    }
+    return {**values, **{name: _with_gold_text(_parsed(text)) for name, text in texts.items()}} if texts else values
+
+
+def _with_gold_text(value: Any) -> Any:
+    """Return a parsed value; in an object, a gold answer that is an object stays one text."""
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: json.dumps(own, sort_keys=True, ensure_ascii=False)
+        if isinstance(own, dict) and plain_name(name) in GOLDS
+        else own
+        for name, own in value.items()
+    }
 
 
 @lru_cache(maxsize=64)
@@ -156,13 +194,14 @@ def _run_lists(names: tuple[str, ...]) -> list[str]:
     return [name for name in names if plain_name(name) in _RUN_LISTS]
 
 
-def _list_or_text(text: str) -> Any:
+def _parsed(text: str) -> Any:
+    """Return the list or object that a text writes in JSON or Python syntax; another text as it is."""
     for read in (json.loads, literal_of):
         try:
             value = read(text)
         except (ValueError, SyntaxError, RecursionError, MemoryError):
             continue
-        if isinstance(value, list):
+        if isinstance(value, list | dict):
             return value
     return text
 

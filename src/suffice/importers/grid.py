@@ -84,7 +84,7 @@ class Grid:
         missing = [ours for ours in ("question_id", "round") if ours not in self.columns]
         if missing:
             raise SchemaError(
-                f"{path}: no column is mapped to {missing[0]!r}; there are: {cut_list(names)}. Name it with --column "
+                f"{path}: no column is mapped to {missing[0]!r}; there are: {cut_list(names) or 'none'}. Name it with --column "
                 f"{missing[0]}=COLUMN, or the field with the list of a question's rounds with --column rounds=FIELD. If each question "
                 "has one answer, there is nothing to stop: log that of every round"
             )

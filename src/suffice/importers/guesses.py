@@ -10,6 +10,15 @@ from typing import Any
 from suffice.common.files import quoted
 from suffice.errors import UnsettledError
 from suffice.importers import answer_or_gold as doubts
+from suffice.importers.cost_names import (
+    CACHE_READ,
+    CACHE_WRITTEN,
+    CACHED_COLUMNS,
+    CALLS,
+    INPUT_COLUMNS,
+    OUTPUT_COLUMNS,
+    SECONDS,
+)
 from suffice.importers.grid import OWN_COLUMNS, cell_number, is_cost
 from suffice.importers.names import (
     FEEDBACK,
@@ -30,6 +39,7 @@ from suffice.importers.names import (
     plain_name,
 )
 from suffice.importers.records import Record
+from suffice.importers.round_scores import is_score_name, refuse_single_scores
 from suffice.importers.shapes import Shape
 from suffice.importers.table_columns import TableColumns
 from suffice.importers.trajectories import ColumnReading
@@ -37,40 +47,6 @@ from suffice.importers.unread import unread_notes
 from suffice.policy.metrics import METRICS
 from suffice.policy.signals import SIGNALS
 
-_INPUT_COLUMNS = (
-    "prompt_tokens",
-    "input_tokens",
-    "tokens_in",
-    "input_token_count",
-    "prompt_token_count",
-    "n_prompt_tokens",
-)
-_OUTPUT_COLUMNS = (
-    "completion_tokens",
-    "output_tokens",
-    "tokens_out",
-    "output_token_count",
-    "candidates_token_count",
-    "n_completion_tokens",
-    "generated_tokens",
-)
-_CACHED_COLUMNS = ("cached_tokens", "cached_input_tokens", "cached_content_token_count", "prompt_cache_hit_tokens")
-_READ, _WRITTEN = "cache_read_input_tokens", "cache_creation_input_tokens"
-_SECONDS = {
-    "seconds": 1.0,
-    "latency_s": 1.0,
-    "latency_seconds": 1.0,
-    "duration_s": 1.0,
-    "duration_seconds": 1.0,
-    "elapsed_s": 1.0,
-    "elapsed_seconds": 1.0,
-    "time_s": 1.0,
-    "latency_ms": 1e-3,
-    "duration_ms": 1e-3,
-    "elapsed_ms": 1e-3,
-    "time_ms": 1e-3,
-}
-_CALLS = ("calls", "n_calls", "num_calls", "llm_calls", "api_calls")
 _NO_ANSWERS = frozenset(
     {"tokens", "usage", "cost", "costs", "latency", "timing", "timings", "input", "inputs", "prompt", "request"}
     | {"context", "contexts", "passage", "document", "retrieved", "observation", "example", "reference", "doc"}
@@ -84,7 +60,7 @@ WITHIN = "no column has them"
 
 _SHOWN = 6
 _COST = "cost.generator."
-_COSTS = (*_INPUT_COLUMNS, *_OUTPUT_COLUMNS, *_CACHED_COLUMNS, _READ, _WRITTEN, *_SECONDS, *_CALLS)
+_COSTS = (*INPUT_COLUMNS, *OUTPUT_COLUMNS, *CACHED_COLUMNS, CACHE_READ, CACHE_WRITTEN, *SECONDS, *CALLS)
 OF_ROUNDS = frozenset({"answer", "text", "feedback", "finish_reason"})
 """Columns about a single round; beside a list of rounds, the record's own columns of these names are not."""
 
@@ -145,6 +121,7 @@ def guess_columns(
     for ours, theirs in columns.items():
         if theirs:
             result.read(ours, theirs, "option")
+    refuse_single_scores(metrics, shape)
     said = {*columns.values(), *metrics, *metrics.values(), *labels, *labels.values()}
     outcomes = set(OUTCOME_NAMES) - set(
         METRICS
@@ -167,6 +144,7 @@ def guess_columns(
     guess.texts()
     guess.costs()
     guess.numbers()
+    guess.scores()
     guess.ask_for_an_unread_answer()
     used = {*result.columns.values(), *result.metrics.values(), *result.labels.values(), *columns}
     result.notes += unread_notes(table, result.columns, shape, used, _COSTS)
@@ -202,7 +180,9 @@ class _Guess:
             names = [name for name in free if is_round_name(name.rpartition(".")[2])]
             counting = sorted(names, key=lambda name: "." in name)
             ids = self.table.by_name(IDS)[:1]
-            counting = [name for name in counting if name not in ids] or counting
+            counting = [name for name in counting if name not in ids] or [
+                n for n in counting if not self._names_texts(n)
+            ]
             counting = counting or [
                 name for name in free if ends_with_round(name) and ids and self.table.counts_in(name, ids[0])
             ]
@@ -210,6 +190,11 @@ class _Guess:
                 self.read("round", counting[0])
         if self.lacks("question_id"):
             self._ids(one_per_record=one_per_record)
+
+    def _names_texts(self, name: str) -> bool:
+        """Return whether a column called like an id has one value for each text of a question, so that it counts no rounds."""
+        texts = [text for text in self.table.by_name(QUESTIONS) if self.table.repeats(text)][:1]
+        return last_name(name) in IDS and any(self.table.constant_in(name, self.table.column(text)) for text in texts)
 
     def _ids(self, *, one_per_record: bool) -> None:
         ids = self.free(IDS)
@@ -350,6 +335,7 @@ class _Guess:
                 return
         columns = self.result.columns
         ours = columns.get("question_id") == "question_id" and columns.get("round") == "round"
+        ours = ours and "question_id" not in self.result.formulas
         if columns.get("text") == "text" and "text" not in self.said and not ours:
             self.result.drop("text")
             self.read("answer", "text", "no other column may be the answer")
@@ -361,7 +347,7 @@ class _Guess:
         """Find tokens, seconds and calls; input tokens include cached ones, except under Anthropic's names."""
         inputs, cached, read, written = (
             next((name for name in self.free(usual, of_rounds=True) if self.table.numbers(name)), None)
-            for usual in (_INPUT_COLUMNS, _CACHED_COLUMNS, (_READ,), (_WRITTEN,))
+            for usual in (INPUT_COLUMNS, CACHED_COLUMNS, (CACHE_READ,), (CACHE_WRITTEN,))
         )
         if inputs is not None and self.lacks(f"{_COST}uncached_tokens"):
             less = cached if read is None else None
@@ -369,20 +355,20 @@ class _Guess:
         for name in (read, cached):
             if name is not None and self.lacks(f"{_COST}cached_tokens"):
                 self.read(f"{_COST}cached_tokens", name)
-        for kind, usual in (("output_tokens", _OUTPUT_COLUMNS), ("calls", _CALLS)):
+        for kind, usual in (("output_tokens", OUTPUT_COLUMNS), ("calls", CALLS)):
             if self.lacks(_COST + kind):
                 for name in [name for name in self.free(usual, of_rounds=True) if self.table.numbers(name)][:1]:
                     self.read(_COST + kind, name)
         if self.lacks(f"{_COST}seconds"):
-            for name in [name for name in self.free(_SECONDS, of_rounds=True) if self.table.numbers(name)][:1]:
-                self._seconds(name, _SECONDS[last_name(name)])
+            for name in [name for name in self.free(SECONDS, of_rounds=True) if self.table.numbers(name)][:1]:
+                self._seconds(name, SECONDS[last_name(name)])
         self._within()
 
     def _within(self) -> None:
         """Set a count of tokens to 0 if another count contains it (cached in input, all in a total)."""
         columns = self.result.columns
         for kind, usual, contained in (
-            ("uncached_tokens", _INPUT_COLUMNS, ("cached_tokens",)),
+            ("uncached_tokens", INPUT_COLUMNS, ("cached_tokens",)),
             ("output_tokens", TOTAL_TOKENS, ("uncached_tokens", "cached_tokens")),
         ):
             name = columns.get(_COST + kind, "")
@@ -447,3 +433,17 @@ class _Guess:
                 low, high = min(values), max(values)
                 what = f"a number from {low:g} to {high:g}" if is_outcome else "a number"
                 self.read(ours, name, f"{what}: a signal of your own")
+
+    def scores(self) -> None:
+        """Read a number in [0, 1] of each round as a metric by a word in its name, if there is no other metric."""
+        if self.result.metrics or not self.result.columns.keys().isdisjoint(METRICS):
+            return
+        for name in [name for name in self._unread() if name not in self.outer and is_score_name(name)]:
+            ours, values = plain_name(name).replace(".", "_"), self.table.numbers(name)
+            is_usable = ours.isidentifier() and ours not in self.said and ours not in (*SIGNALS, *OWN_COLUMNS)
+            if is_usable and values is not None and all(0 <= value <= 1 for value in values):
+                self.result.metrics[ours] = name
+                how = "a score by its name, all in [0, 1]"
+                shown = self.shown.get(name, name)
+                self.result.readings.append(ColumnReading(ours=f"{ours} (metric)", theirs=shown, how=how))
+                return

@@ -16,11 +16,13 @@ import pyarrow.parquet as pq
 
 from suffice.common.tables import Table
 from suffice.importers.columnar import embed_answers, join_golds, ordered_names, recording_part
+from suffice.importers.declared_runs import mark_loops
 from suffice.importers.golds import GoldAnswers
 from suffice.importers.imported import ImportedRun
 from suffice.importers.preview import means_table
 from suffice.importers.reading import Reading
 from suffice.importers.round_columns import RoundColumns, columns_of
+from suffice.importers.runs import RUN
 from suffice.importers.summary import ColumnCount, match_of_row
 from suffice.importers.table_parts import PartedTable, UnevenError, is_large
 from suffice.importers.table_source import TableOptions, TableSource, WholeTable
@@ -50,6 +52,7 @@ class PartedRun:
         ends: Number of trajectories by the reason for their end.
         longest: The most rounds of one trajectory.
         list_answers: Whether the answers are lists.
+        run_column: The column that tells runs apart, as the user says; "" if they do not.
         shown: One question as it was understood, and means by round, once all parts were reviewed.
     """
 
@@ -68,6 +71,7 @@ class PartedRun:
         self.ends = Counter[str]()
         self.longest = 0
         self.list_answers = False
+        self.run_column = ""
         self.shown: Sequence[Table] = ()
         self._has_match = False
         self._answers = None if golds is None else GoldAnswers(golds)
@@ -177,6 +181,7 @@ class PartedRun:
             self._has_match = True
             if MATCH in self._counts:
                 self._counts[MATCH] = replace(self._counts[MATCH], defined=reading.facts.known[MATCH])
+        reading.facts.clusters = self.n_clusters
         self.shown = (reading.preview.table(), means_table(reading.by_round()))
         return reading
 
@@ -185,6 +190,7 @@ class PartedRun:
         schema = self.schema
         if self._has_match and MATCH not in schema.names:
             schema = schema.append(metric_field(MATCH))
+        schema = mark_loops(schema, self.run_column, map(_table_of, self._parts))
         write_tables(out, schema, (_complete(part, schema) for part in self._parts), metadata)
         return tuple(self._counts.values())
 
@@ -263,7 +269,7 @@ def run_of_table(
     run = PartedRun("tabular", golds=golds, embedder=embedder, folder=place)
     for columns in table.rounds():
         run.add(columns, table.texts)
-    run.list_answers = table.grid.list_answers
+    run.list_answers, run.run_column = table.grid.list_answers, options.columns.get(RUN, "")
     run.describe(table.notes(), table.plan.readings, table.tally.depends())
     run.notes += how
     return run

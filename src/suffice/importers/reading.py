@@ -49,6 +49,7 @@ class Facts:
     Attributes:
         normalizer: Decides which answers are the same.
         trajectories: Number of trajectories.
+        clusters: Number of questions to which they belong.
         rounds: Number of rounds.
         answers: Rounds with an answer.
         characters: The length of all answers.
@@ -77,6 +78,7 @@ class Facts:
         equalling_last: Of these, those in which it equals the last answer.
         several_values: Some values of such a column, to see whether it has several.
         agreeing: Rounds in which a metric is 1 if and only if the answer is that of such a column, by column and metric.
+        changing: The same of rounds with another answer than the one before, and of other rounds.
         last_kinds: Labels and flags of the log by column: the values of last rounds, and those of others.
         last_changes: Trajectories with an answer in the last round and in the one before, by whether the two differ.
         changes: Trajectories with an answer in a round and in the one before, by round, and whether the two differ.
@@ -88,6 +90,7 @@ class Facts:
 
     normalizer: str
     trajectories: int = 0
+    clusters: int = 0
     rounds: int = 0
     answers: int = 0
     characters: int = 0
@@ -115,6 +118,7 @@ class Facts:
     equalling_last: Counter[str] = field(default_factory=Counter)
     several_values: dict[str, set[str]] = field(default_factory=dict)
     agreeing: Counter[tuple[str, str]] = field(default_factory=Counter)
+    changing: dict[str, tuple[set[str], set[str]]] = field(default_factory=dict)
     last_kinds: dict[str, tuple[set[str], set[str]]] = field(default_factory=dict)
     last_changes: Counter[bool] = field(default_factory=Counter)
     changes: Counter[tuple[int, bool]] = field(default_factory=Counter)
@@ -203,7 +207,11 @@ class Reading:
         if not any(golds):
             self._add_equalling(table, keys, starts, metrics)
         is_last = np.isin(np.arange(len(answers)), ends - 1)
-        self._add_kinds(table, [(facts.kinds, has_answer), (facts.last_kinds, is_last)])
+        is_first = np.isin(np.arange(len(answers)), starts)
+        is_new = has_answer & np.array(
+            [first or answers[i] != answers[i - 1] for i, first in enumerate(is_first.tolist())]
+        )
+        self._add_kinds(table, [(facts.kinds, has_answer), (facts.last_kinds, is_last), (facts.changing, is_new)])
 
     def _add_scored(
         self,

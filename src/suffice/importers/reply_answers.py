@@ -23,6 +23,7 @@ from suffice.importers.table_columns import TableColumns
 from suffice.policy.comparisons import guess_normalizer
 from suffice.policy.metrics import normalize_answer
 from suffice.policy.normalizers import DEFAULT_NORMALIZER, match, normalizer_of
+from suffice.policy.numbers_in_text import is_number_alone
 from suffice.policy.session.replies import located_in
 from suffice.policy.signals.position import AnswerPosition, PositionKind
 from suffice.policy.signals.text import strip_thinking
@@ -65,7 +66,16 @@ _HEAD = re.compile(r"^\[\[ ## (\w+) ## \]\]$", re.MULTILINE)
 """The heads of fields in replies of DSPy."""
 
 _ANSWERS = frozenset((*PARSED_ANSWERS, "result", "output", "conclusion", "solution", "verdict", "value"))
+_FIRST_LETTER = AnswerPosition("regex", r"^\W*([A-Za-z])[.):\]]")
+"""The letter of an option that a reply begins with, whatever other letters follow."""
+
+_DIGITS = r"[-+]?[\d.,]*\d"
+"""A number, without what follows it."""
+
 _MOST, _SHOWN = 6, 3
+_OPTIONS = 10
+"""With more gold answers, none is right by chance."""
+
 _AROUND = 12
 """Most characters around gold answers that an expression quotes."""
 
@@ -197,12 +207,13 @@ def _guess_of(questions: list[Replies], normalizer: str | None) -> tuple[str, _C
     before = [compare.whole(half) for half in halves]
     if not has_golds and before[0] > _CHANGING:
         return None
+    chance = max(Counter(golds).values(), default=0) / max(len(golds), 1) if len({*golds}) <= _OPTIONS else 0.0
     ranked = []
     for place, position in enumerate(_candidates(halves[0], has_golds=has_golds)):
         read, agreed = compare.at(position, halves[0])
-        if agreed - before[0] >= (_GAIN if has_golds else _STEADY) and (has_golds or read >= _READ):
-            ranked.append((-agreed if has_golds else 0, place, position))
-    best = [position for _, _, position in sorted(ranked)]
+        if agreed - before[0] >= (_GAIN if has_golds else _STEADY) and agreed > chance and (has_golds or read >= _READ):
+            ranked.append((-agreed if has_golds else 0, -compare.written(position, halves[0]), place, position))
+    best = [position for *_, position in sorted(ranked)]
     position = best[0] if best else WHOLE
     read, agreed = compare.at(position, halves[1])
     if not best or agreed - before[1] < (_HELD if has_golds else _STEADY):
@@ -280,6 +291,11 @@ class _Comparison:
         agreed = sum(self._share(item, own) for item, own in zip(questions, answers, strict=True)) / len(questions)
         return read, agreed
 
+    def written(self, position: AnswerPosition, questions: Sequence[Replies]) -> int:
+        """Return the number of answers at a position that are a gold answer as it is written, with nothing after it."""
+        pairs = [(found.answer, item.golds) for item in questions for found in located_in(item.texts, position)]
+        return sum(answer in golds for answer, golds in pairs)
+
     def _share(self, item: Replies, answers: Sequence[str | None]) -> float:
         if self.has_golds:
             hits = [match(answer, item.golds, self.normalizer) for answer in answers]
@@ -301,8 +317,11 @@ def _candidates(questions: Sequence[Replies], *, has_golds: bool) -> list[Answer
     def is_usual(name: str) -> bool:
         return not _ANSWERS.isdisjoint(re.split(r"[_.]", plain_name(name)))
 
-    names = often(map(_json_paths, texts))[:_MOST]
-    keys = [AnswerPosition("json", name) for name in sorted(names, key=lambda name: not is_usual(name))]
+    names = often(map(_json_paths, texts))
+    keys = [AnswerPosition("json", name) for name in sorted(names[:_MOST], key=lambda name: not is_usual(name))]
+    if has_golds:
+        objects = often(map(_json_objects, texts))[:_MOST]
+        keys += [AnswerPosition("regex", rf'"{re.escape(name)}":\s*(\{{[^{{}}]*\}})') for name in objects]
     labels = [name for name in often(map(_LABEL.findall, texts))[:_MOST] if has_golds or is_usual(name)]
     markers = [AnswerPosition("marker", text) for text in (*(f"{name}:" for name in labels), *_PHRASES)]
     heads = [name for name in often(map(_HEAD.findall, texts))[:_MOST] if has_golds or is_usual(name)]
@@ -313,24 +332,39 @@ def _candidates(questions: Sequence[Replies], *, has_golds: bool) -> list[Answer
     golds = [item.golds for item in questions for _ in item.texts]
     sides = [_around(text, own) for text, own in zip(texts, golds, strict=True)]
     before, after = (max(often(side), key=len, default="") for side in zip(*sides, strict=True))
+    if len(before) == _AROUND and " " in before.strip():
+        before = before.partition(" ")[2]  # else it begins within a word
     expression = f"{re.escape(before)}(.+?){re.escape(after)}".replace("\\ ", " ")
     between = [AnswerPosition("regex", expression)] if before and after else []
-    return [*keys, *markers, boxed, code, *between, letter, number]
+    if before.strip() and all(is_number_alone(text) for own in golds for text in own):
+        between.insert(0, AnswerPosition("regex", f"{re.escape(before)}({_DIGITS})".replace("\\ ", " ")))
+    return [*keys, *markers, boxed, code, *between, letter, _FIRST_LETTER, number]
 
 
 def _json_paths(text: str) -> list[str]:
     """Return the paths of the texts, numbers and booleans in the first JSON object of a reply."""
+    return [path for path, own in _values_in(text) if path and isinstance(own, str | int | float)]
+
+
+def _json_objects(text: str) -> list[str]:
+    """Return the keys of the objects in the first JSON object of a reply that hold no further object."""
+    objects = [(path, own) for path, own in _values_in(text) if path and isinstance(own, dict)]
+    return [
+        path.rpartition(".")[2] for path, own in objects if not any(isinstance(item, dict) for item in own.values())
+    ]
+
+
+def _values_in(text: str) -> list[tuple[str, Any]]:
+    """Return all values in the first JSON object of a reply with their paths, itself first."""
     try:
         value, _ = json.JSONDecoder().raw_decode(text, max(text.find("{"), 0))
     except (ValueError, RecursionError):
         return []
-    left, paths = [("", value)], []
+    left = [("", value)]
     for path, own in left:
         if isinstance(own, dict):
             left += [(f"{path}.{key}".removeprefix("."), item) for key, item in own.items()]
-        elif path and isinstance(own, str | int | float):
-            paths.append(path)
-    return paths
+    return left
 
 
 def _around(text: str, golds: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -12,7 +12,9 @@ from suffice.common.files import quoted
 from suffice.errors import UnsettledError
 from suffice.importers.answer_or_gold import is_step_name
 from suffice.importers.names import RUNS, last_name
+from suffice.importers.row_times import order_by_time
 from suffice.importers.shapes import ROUNDS
+from suffice.importers.stages import doubtful_stages
 from suffice.importers.table_columns import TableColumns
 from suffice.recordings.runs import LOOP_NAMES
 
@@ -31,6 +33,7 @@ _SETTING = re.compile(
 )
 """Names of the settings of a loop, such as the number of passages: other values are other loops, not attempts in an order."""
 
+_COUNTS_DOWN = re.compile(r"(?:^|_)(?:left|remaining|remain|countdown)(?:_|$)")
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 _ONE_LOOP = "the rows of a question are the rounds of one loop, in the order of the file"
 _Several = Sequence[Sequence[int]]
@@ -62,6 +65,9 @@ def ask_about_factors(table: TableColumns, key: str, used: Collection[str], lead
     counting = [name for name in free if not lead and _counts_otherwise(table, name, several)]
     choices: dict[str, tuple[dict[str, Any], str]] = {}
     doubt = ""
+    timed = bool(lead) or bool(order_by_time(table.rows, [(str(value),) for value in table.column(key)], asks=False)[0])
+    words = [name for name in free if not lead and last_name(name) not in _TOLD_APART]
+    stages = [own for name in words if (own := doubtful_stages(table, name, several, is_timed=timed))]
     for name, values, is_even in [*_of_loops(table, several, free, counting, are_items=bool(lead))][:1]:
         doubt = f"every question has rows of the same {len(values)} values of {name!r} ({', '.join(values[:_SHOWN])}): they may be other loops"
         choices |= _columns("run", name, f"each value of {name!r} is a loop of its own")
@@ -70,6 +76,14 @@ def ask_about_factors(table: TableColumns, key: str, used: Collection[str], lead
                 {"where": {name: value}},
                 f"rows with {value!r} are rounds",
             )
+    for text, orders, is_told in stages[:1]:  # words that say nothing of an order are other loops as likely
+        doubt, choices = doubt or text, {**orders, **choices} if is_told else {**choices, **orders}
+    down = [name for name in free if not lead and _COUNTS_DOWN.search(last_name(name)) and table.counts(name)]
+    for name in [] if doubt else down[:1]:
+        numbers = sorted({int(float(value)) for value in table.column(name)}, reverse=True)
+        if len(numbers) <= _MOST_LOOPS:
+            doubt, counting = f"{name!r} may count down, so that its lowest value is the last round", []
+            choices |= _columns("round", f"{name}:{','.join(map(str, numbers))}", f"{name!r} counts down")
     for name in counting[:1]:
         doubt = doubt or f"{name!r} counts the rows of every question, in another order than that of the file"
         choices |= _columns("round", name, f"{name!r} is the number of the round")

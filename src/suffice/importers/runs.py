@@ -11,16 +11,15 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 
 from suffice.common.tables import counted, cut_list
-from suffice.errors import DataError, NotFoundError, SchemaError
-from suffice.importers.grid import cell_number
+from suffice.errors import NotFoundError, SchemaError
+from suffice.importers.grid import cell_number, list_text
 from suffice.importers.guesses import ColumnMap
-from suffice.importers.names import ORDER_WORDS, RUNS, TIMES, last_name, plain_name
+from suffice.importers.names import ORDER_WORDS, RUNS, last_name, plain_name
 from suffice.importers.records import Record
+from suffice.importers.row_times import order_by_time
 from suffice.importers.shapes import Shape
-from suffice.importers.traces.files import nanoseconds
 from suffice.recordings.runs import LOOP_NAMES, MODEL_NAMES, RUN_FILE, value_text
 
 FILE = "file"
@@ -33,10 +32,6 @@ RUN_NUMBER = "run_number"
 """The column that `Passes` adds."""
 
 _REPLIED = frozenset({"response", "reply", "completion", "output"})
-_SLASHED = re.compile(r"\d{1,2}([/.])\d{1,2}\1\d{4} \d{1,2}:\d{2}:\d{2}$")
-_EPOCHS = (10**9, 10**12, 10**15, 10**18)
-"""Seconds, milliseconds, microseconds and nanoseconds since 1970, of the year 2001; three times as many are in 2065."""
-
 _ORDER_FILE = re.compile(rf"(?P<head>.*?(?P<word>{'|'.join(ORDER_WORDS)}))[_\-. ]?(?P<number>\d+)", re.IGNORECASE)
 _PIECE = re.compile(r"(?:part|shard|chunk|split|batch|page|logs?|export|of|t|z|[\d_\-.:/ ])+", re.IGNORECASE)
 _REPEAT = re.compile(r"(?:.*[_\-. /])?(?:run|seed|rep|repeat|repetition|replicate)[_\-. ]?\d+", re.IGNORECASE)
@@ -84,6 +79,7 @@ class RowOrder:
         runs: Columns that distinguish runs: each value has its own rounds; `FILE` stands for the file's name.
         head: The beginning of all file names, before the number of a round; "" if rows are counted.
         time: The column of times that orders the rows of a run; "" for the order of the file.
+        asks: Whether a doubtful order is asked about.
         is_counted: True if the file numbers the rows of all runs of a question together.
     """
 
@@ -92,6 +88,7 @@ class RowOrder:
     runs: tuple[str, ...]
     head: str = ""
     time: str = ""
+    asks: bool = True
     is_counted: bool = False
 
     def numbered(self, rows: Sequence[Record]) -> tuple[list[Record], str]:
@@ -99,6 +96,7 @@ class RowOrder:
 
         Raises:
             ValueError: A file has no number.
+            UnsettledError: A column of times orders the rows, but it can be read in two ways, or in none.
         """
         if self.head:
             numbers = [_number_of_file(row.file, self.head) for row in rows]
@@ -107,7 +105,7 @@ class RowOrder:
                 for row, number in zip(rows, numbers, strict=True)
             ], ""
         ids = [run_id(row, (self.key, *self.runs)) for row in rows]
-        name, order = _order_by_time(rows, ids)
+        name, order = order_by_time(rows, ids, asks=self.asks)
         seen: Counter[tuple[str, ...]] = Counter()
         result = [*rows]
         for place in order:
@@ -161,7 +159,7 @@ def row_order(
         runs = ()
     elif FILE not in ignored and not all(map(_PIECE.fullmatch, files)):
         runs = (FILE, *runs)
-    return RowOrder(key=key, column="round", runs=runs)
+    return RowOrder(key=key, column="round", runs=runs, asks=not (samples or "round" in ignored))
 
 
 def _ordered_files(files: Sequence[str]) -> tuple[str, str]:
@@ -179,30 +177,6 @@ def _ordered_files(files: Sequence[str]) -> tuple[str, str]:
 
 def _number_of_file(name: str, head: str) -> int:
     return int(name.removeprefix(head).lstrip("_-. "))
-
-
-def _order_by_time(rows: Sequence[Record], ids: Sequence[tuple[str, ...]]) -> tuple[str, Sequence[int]]:
-    """Return the column of times that orders the rows of each run, and the order; without one, "" and the file's order."""
-    for name in sorted(column_names(rows), key=lambda name: last_name(name) not in TIMES):
-        try:
-            known = [*filter(None, (_time(row, name, is_named=last_name(name) in TIMES) for row in rows))]
-        except (DataError, ValueError):
-            continue
-        if len(known) == len(rows) == len(set(zip(ids, known, strict=True))):
-            return name, sorted(range(len(rows)), key=known.__getitem__)
-    return "", range(len(rows))
-
-
-def _time(row: Record, name: str, *, is_named: bool) -> float | None:
-    """Return a time as a number that orders times; raise if it is none, or may be another number in a column of another name."""
-    value = row.values.get(name)
-    if isinstance(value, str) and _SLASHED.match(value):
-        return datetime.strptime(value.replace(".", "/"), "%d/%m/%Y %H:%M:%S").timestamp()  # noqa: DTZ007 - for the order alone
-    is_epoch = isinstance(value, int | float) and any(low <= value < 3 * low for low in _EPOCHS)
-    is_time = is_named or (":" in value if isinstance(value, str) else is_epoch)
-    if not is_time:
-        raise ValueError(value)
-    return nanoseconds(value, row.where)
 
 
 class RunColumns:
@@ -364,6 +338,8 @@ def _has(row: Record, name: str, value: str) -> bool:
     own, text = row.values.get(name), _text_of(row, name)
     if isinstance(own, bool):  # in a recording, it is 1 or 0
         return value.lower() in (str(own).lower(), f"{own:d}")
+    if isinstance(own, list | dict):  # in a recording, it is JSON
+        return value in (text, list_text(own))
     return text is not None and text == (value_text(_float(value)) if isinstance(own, int | float) else value)
 
 

@@ -6,10 +6,18 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from suffice.common.tables import cut_list
+from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers.counted import Pair, counter_of, in_counted_order
-from suffice.importers.dialogues import is_dialogue_list, refuse_several_questions, said_in
+from suffice.importers.dialogues import (
+    are_prompts,
+    is_dialogue_list,
+    refuse_several_questions,
+    said_in,
+    shared_opening,
+    without_examples,
+)
+from suffice.importers.families import families_beside, numbered_families
 from suffice.importers.fields import flat, names_rounds, one_run_each, single_name
 from suffice.importers.names import (
     ANSWERS,
@@ -19,7 +27,6 @@ from suffice.importers.names import (
     QUESTIONS,
     REPLIES,
     last_name,
-    numbered,
     plain_name,
     round_numbers,
 )
@@ -87,7 +94,7 @@ def unfold(records: Sequence[Record], rounds: str | None, *, is_long: Callable[[
             return _reading_flat(_named_rounds(rows, rounds))
         names = [name.strip() for name in rounds.split(",")]
         if len(names) > 1 and {*names} <= {*_fields(rows)}:
-            return _rows_of_families(rows, {"answer": dict(enumerate(names, start=1))}, "answer", is_ordered=True)
+            return _rows_of_families(rows, families_beside(names, _fields(rows)), "answer", is_ordered=True)
         raise SchemaError(
             f"{records[0].where}: no field {rounds!r:.80} (for {ROUNDS!r}); there are: {cut_list(_fields(rows))}"
         )
@@ -130,6 +137,7 @@ def _named_rounds(records: Sequence[Record], name: str) -> Shape:
 def _of_lists(records: Sequence[Record]) -> Shape | None:
     """Return the shape of records that have their rounds in lists, or their answers in an object by system; else None."""
     lists = [name for name in _list_fields(records) if _NOT_ROUNDS.isdisjoint(plain_name(name).split(".")[:-1])]
+    lists = [name for name in lists if not (_items_are(records, name, dict) and are_prompts(_values(records, name)))]
     objects = [name for name in lists if _items_are(records, name, dict) and last_name(name) in ROUND_LISTS]
     if not objects:
         further = [name for name in lists if _items_are(records, name, dict) and _answers_in(records, name)]
@@ -141,7 +149,8 @@ def _of_lists(records: Sequence[Record]) -> Shape | None:
             {f"--column {ROUNDS}={name}": ({ROUNDS: name}, f"each item of {name!r} is a round") for name in objects},
         )
     if objects:
-        refuse_several_questions(_values(records, objects[0]), objects[0], ROUNDS)
+        said = _values(records, objects[0])
+        refuse_several_questions(without_examples(said, shared_opening(said)), objects[0], ROUNDS)
         return _rows_of_items(records, objects)
     parallel = _parallel(records, lists)
     if len(parallel) == 1:
@@ -244,21 +253,25 @@ def _are_numbered(records: Sequence[Record], name: str) -> bool:
 def _rows_of_items(records: Sequence[Record], names: Sequence[str]) -> Shape:
     """Return a row for each item of the lists; every row repeats the record's fields about the question."""
     lead, is_dialogue = names[0], is_dialogue_list(_values(records, names[0]))
-    pairs = _pairs_of(records, names, is_dialogue=is_dialogue)
+    opening = shared_opening(_values(records, lead)) if is_dialogue else []
+    pairs = _pairs_of(records, names, opening, is_dialogue=is_dialogue)
     counter = counter_of(pairs)
     pairs = in_counted_order(pairs, counter)
     own = {"round", *(name for _, _, inner in pairs for values in inner for name in values)}
     rows = _round_rows(pairs, own, lead)
     simple = [name for name in names if not _items_are(records, name, dict)]
     what = "what the assistant said" if is_dialogue else "an item"
+    left_out = (
+        f"; the opening that all have in common ({counted(len(opening), 'message')}) is left out" if opening else ""
+    )
 
     def read(others: Sequence[Record]) -> tuple[list[Record], int]:
-        further = in_counted_order(_pairs_of(others, names, is_dialogue=is_dialogue), counter)
+        further = in_counted_order(_pairs_of(others, names, opening, is_dialogue=is_dialogue), counter)
         return _round_rows(further, own, lead), _without_rounds(further)
 
     return Shape(
         rows=rows,
-        how=f"each record is a question, and {what} in {' and '.join(map(repr, names))} is a round",
+        how=f"each record is a question, and {what} in {' and '.join(map(repr, names))} is a round{left_out}",
         columns={
             "round": f"order of {counter!r} in {lead!r}" if counter else f"order in {lead!r}",
             **{_item_name(name): f"items of {name!r}" for name in simple},
@@ -284,13 +297,16 @@ def _without_rounds(pairs: Iterable[Pair]) -> int:
     return sum(not inner for _, _, inner in pairs)
 
 
-def _pairs_of(records: Sequence[Record], names: Sequence[str], *, is_dialogue: bool) -> list[Pair]:
+def _pairs_of(
+    records: Sequence[Record], names: Sequence[str], opening: Sequence[str], *, is_dialogue: bool
+) -> list[Pair]:
     """Pair each record with its fields about the question and the items of its lists."""
     pairs: list[Pair] = []
     for item in records:
         outer = dict(flat({name: value for name, value in item.values.items() if name not in names}))
         if is_dialogue:
-            inner, question = said_in(item.values.get(names[0]) or ())
+            (messages,) = without_examples([item.values.get(names[0]) or ()], opening)
+            inner, question = said_in(messages)
             if question and not any(plain_name(name) in QUESTIONS for name in outer):
                 outer["question"] = question
         else:
@@ -414,22 +430,3 @@ def _rows_of_families(
 def _first_to_last(family: Mapping[int, str]) -> str:
     first, *_, last = family.values() if len(family) > 1 else (*family.values(), *family.values())
     return f"{first} ... {last}"
-
-
-def numbered_families(names: Iterable[str]) -> dict[str, dict[int, str]]:
-    """Group columns whose names differ only in a number, by the rest of the name, then by the number, from 0 or 1.
-
-    >>> numbered_families(["id", "answer_1", "answer_2", "round_1_score", "round_2_score", "p_50", "p_90"])
-    {'answer': {1: 'answer_1', 2: 'answer_2'}, 'score': {1: 'round_1_score', 2: 'round_2_score'}}
-    """
-    families: dict[str, dict[int, str]] = {}
-    for name in names:
-        place = numbered(name)
-        if place is not None and place[0] not in GOLDS:
-            families.setdefault(place[0], {}).setdefault(place[1], name)
-    ordered = {stem: dict(sorted(family.items())) for stem, family in families.items()}
-    return {
-        stem: family
-        for stem, family in ordered.items()
-        if len(family) > 1 and min(family) in (0, 1) and max(family) - min(family) == len(family) - 1
-    }

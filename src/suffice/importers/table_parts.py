@@ -153,8 +153,12 @@ class PartedTable(TableSource):
 
     def parts(self) -> Iterator[tuple[_RecordList, Mapping[str, str]]]:
         """Yield the rows of some whole questions, with the question of each id if a question has several runs."""
+        self.repeated = 0
         for part in self._source():
             rows = self._numbered(part)
+            n = len(rows)
+            rows = self._without_repeated_calls(rows)
+            self.repeated += n - len(rows)
             yield (rows, {}) if self.run is None else tell_apart(rows, self.plan, self.run)
 
     def _numbered(self, rows: _RecordList) -> _RecordList:

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers.answer_or_gold import FEW
+from suffice.importers.failed_calls import refuse_failed_calls, without_repeated_calls
 from suffice.importers.golds import ask_about_gold_lists, gold_form
 from suffice.importers.grid import Grid, are_texts, gold_texts
 from suffice.importers.guesses import ColumnMap, guess_columns, is_long
@@ -40,6 +41,7 @@ from suffice.importers.runs import (
 )
 from suffice.importers.shapes import ROUNDS, Shape, unfold
 from suffice.importers.speakers import numbered_again, refuse_several_speakers
+from suffice.importers.stages import ordered_stages
 from suffice.importers.table_columns import TableColumns
 from suffice.importers.table_rounds import read_rows
 from suffice.importers.tally import Tally
@@ -75,6 +77,7 @@ class TableSource(ABC):
         grid: Settings for reading the rows.
         run: The columns that distinguish runs of a question, as `RunColumns.choice` returns them.
         skipped: Number of records without any round.
+        repeated: Number of rows without an answer that another row of the same round repeats.
         texts: Columns with any value that is not a number, if not all rows are read at once.
         tally: Counts over the trajectories; complete once all rounds are read.
     """
@@ -84,6 +87,7 @@ class TableSource(ABC):
     grid: Grid
     run: Run | None = None
     skipped: int
+    repeated: int = 0
     texts: Collection[str] = ()
 
     def __init__(self, path: Path, options: TableOptions) -> None:
@@ -118,6 +122,10 @@ class TableSource(ABC):
         if self._again:
             shape = replace(shape, rows=[*Passes(self._again).numbered(shape.rows)])
         self.shape = numbered_again(chosen_rows(shape, ignored, options.where), options.where)
+        self.shape = ordered_stages(self.shape, columns)
+        names, golds = column_names(self.shape.rows), columns.get("golds")
+        within = [name for name in names if golds and golds not in names and name.startswith(f"{golds}.")]
+        columns |= {"golds": within[0]} if len(within) == 1 else {}  # of an object with one field
         try:
             self.plan = guess_columns(columns, options.metrics, options.labels, shape=self.shape)
         except UnsettledError as error:
@@ -132,7 +140,17 @@ class TableSource(ABC):
         self._rows, self._order = in_order(
             self.shape, self.plan, ignored=ignored, samples=options.samples, run=self._declared_run
         )
+        self._drop_repeated_calls()
         self.grid = grid_of(self._path, self._rows, self.plan, options)
+
+    def _drop_repeated_calls(self) -> None:
+        kept = self._without_repeated_calls(self._rows)
+        self.repeated, self._rows = len(self._rows) - len(kept), kept
+
+    def _without_repeated_calls(self, rows: list[Record]) -> list[Record]:
+        """Leave out rows of calls that failed and were repeated, if the table counts its rounds."""
+        is_plain = self._order is None and not (self.shape.how or self._declared_run)
+        return without_repeated_calls(rows, self.plan.columns) if is_plain else rows
 
     def _ask_about_order(self) -> None:
         """Ask about columns that may order or divide the rows of a question, if nothing else does."""
@@ -143,7 +161,10 @@ class TableSource(ABC):
         if not (is_said or self._options.file_is) and "question_id" in plan.columns:
             others = {*plan.metrics.values(), *plan.labels.values(), *columns, *self._options.where}
             table = TableColumns(with_ids(self.shape.rows, plan))
-            ask_about_factors(table, self._key, others.union(plan.columns.values()), order[1] if order else "")
+            used = others.union(plan.columns.values())
+            if "answer" in plan.columns and not order:
+                refuse_failed_calls(table, plan.columns["answer"], [*used])
+            ask_about_factors(table, self._key, used, order[1] if order else "")
 
     def _refuse_passes(self, blocks: Sequence[Any], n_rows: int) -> None:
         """Raise if questions begin again in a file whose rows nothing counts; see `refuse_passes`."""
@@ -209,6 +230,13 @@ class TableSource(ABC):
             *order_notes(self._order, self.plan, self.shape, samples=self._options.samples),
             *([self.shape.how] if self.shape.how else []),
             *([f"{counted(self.skipped, 'record')} without a round left out"] if self.skipped else []),
+            *(
+                [
+                    f"{counted(self.repeated, 'row')} without an answer left out, since another row has the same round: calls that were repeated"
+                ]
+                if self.repeated
+                else []
+            ),
             *(runs_notes(self._several, self.plan, self.run, self._order) if self.run else []),
             *self.tally.notes(self.plan, self.grid),
             *([totals_note([self.plan.columns[name] for name in self._totals])] if self._totals else []),
@@ -259,7 +287,7 @@ def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, options: TableO
     if "round" not in plan.columns and "question_id" in plan.columns:
         raise SchemaError(
             f"{path}: there is one row for each {plan.columns['question_id']!r:.60}, and no list or numbered columns with several "
-            f"rounds; there are: {cut_list(column_names(rows))}. If rows are rounds of one question, --column question_id=COLUMN "
+            f"rounds; {_columns_there(rows)}. If rows are rounds of one question, --column question_id=COLUMN "
             f"names it; for a field that lists them, --column rounds=FIELD; for a column each, --column "
             "rounds=FIRST,SECOND. Last answers alone have nothing to stop: log every round"
         )
@@ -287,6 +315,10 @@ def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, options: TableO
         ask_about_gold_lists((gold_texts(gold, "", listed=listed, form=grid.gold_form), own) for gold, own in pairs)
     grid.check(path, [*column_names(rows), *plan.formulas])
     return grid
+
+
+def _columns_there(rows: Sequence[Record]) -> str:
+    return f"there are: {cut_list(column_names(rows))}" if rows else "no record has a round there"
 
 
 def _says_lists(answers: Sequence[Any], golds: Sequence[Any]) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 from suffice.common.files import quoted
 from suffice.errors import DataError, UnsettledError
 from suffice.importers.answer_or_gold import is_model_text
+from suffice.importers.families import numbered_families
 from suffice.importers.names import (
     MONEY,
     MOST_SPEAKERS,
@@ -23,7 +24,7 @@ from suffice.importers.names import (
     plain_name,
 )
 from suffice.importers.records import Record
-from suffice.importers.shapes import Shape, numbered_families
+from suffice.importers.shapes import Shape
 from suffice.importers.table_columns import TableColumns
 from suffice.policy.metrics import normalize_answer
 
@@ -34,6 +35,7 @@ _FIRST_DRAFT = re.compile(
 )
 _ALIKE = 0.1
 _ID = re.compile(r"(?:id|ind|idx|nr|no|num|number|key)$")
+_DECIMAL = re.compile(r"-?\d*[.,]\d+")
 _QUESTIONS, _OFFERED = 10, 3
 """The fewest questions of a log, and the most columns of ids, or lists of rounds, that are offered."""
 
@@ -149,16 +151,18 @@ def refuse_unread_rounds(rows: Sequence[Record], columns: Mapping[str, str]) -> 
         f"--column {quoted(f'rounds={name}')}": ({"rounds": name}, f"each item of {name!r} is a round")
         for name in lists[:_OFFERED]
     }
-    answers = _alike_columns(table, [name for name in free if is_model_text(name)], columns.get("golds", ""))
+    alike = _alike_columns(table, [name for name in free if is_model_text(name)], columns.get("golds", ""))
+    ids = [] if "question_id" in columns else [name for name in _may_be_ids(table, columns) if name not in alike]
+    # a column that is the same in all rows of a question is a gold answer
+    answers = [name for name in alike if not any(table.constant_in(name, table.column(own)) for own in ids)]
     answers = max(([*family.values()] for family in numbered_families(answers).values()), key=len, default=answers)
     joined = ",".join(answers)
     if len(answers) > 1 and len(joined) <= _LONGEST_OPTION:
         meaning = f"{' and '.join(map(repr, answers))} are the answers of successive rounds, in this order"
         choices[f"--column {quoted(f'rounds={joined}')}"] = ({"rounds": joined}, meaning)
-    if "question_id" not in columns:
-        for name in _may_be_ids(table, columns):
-            column = {"question_id": name}
-            choices[f"--column {quoted(f'question_id={name}')}"] = (column, f"{name!r} names the question of each row")
+    for name in ids[:_OFFERED]:
+        column = {"question_id": name}
+        choices[f"--column {quoted(f'question_id={name}')}"] = (column, f"{name!r} names the question of each row")
     if choices:
         raise UnsettledError(
             "no column is called like the id of a question"
@@ -178,10 +182,11 @@ def _may_be_ids(table: TableColumns, columns: Mapping[str, str]) -> list[str]:
         is_id = len(pairs) == len(values) if "round" in columns else min(Counter(values).values()) > 1
         is_usable = name not in columns.values() and table.repeats(name) and is_id
         golds = columns.get("golds", "")
-        is_usable = is_usable and table.column(name) != table.column(golds)
+        is_usable = is_usable and table.column(name) != table.column(golds) and not any(map(_DECIMAL.fullmatch, values))
         if is_usable and len({*values}) >= _QUESTIONS and (not golds or table.constant_in(golds, values)):
             names.append(name)
-    return sorted(names, key=lambda name: not _ID.search(plain_name(name)))[:_OFFERED]
+    names.sort(key=lambda name: not _ID.search(plain_name(name)))
+    return [name for name in names if table.constant_in(name, table.column(names[0]))]
 
 
 def _may_list_rounds(values: Sequence[Any]) -> bool:

@@ -26,14 +26,19 @@ FEW = 0.01
 _SPECIFIC = ("date", "date_day_first", "letter", "number")
 """Normalizers of which one is chosen that reads all gold answers, the first one first."""
 
-_DECIMAL_COMMA = re.compile(r"\s*[-+]?\s*[$€£]?\s*(?:\d{1,3}(?:[.\s]\d{3})+,\d+|\d+,(?:\d{1,2}|\d{4,}))\s*[%€]?\s*")
+_UNIT = r"[A-Za-z°µ][A-Za-z°/]{0,7}[\d²³]?"
+_DECIMAL_COMMA = re.compile(
+    r"\s*[-+]?\s*[$€£]?\s*(?:\d{1,3}(?:[.\s]\d{3})+,\d+|\d+,(?:\d{1,2}|\d{4,}))\s*"
+    rf"(?:[%€]|{_UNIT})?\s*"
+)
 _LEADING_ZERO = re.compile(r"\s*0\d+\s*")
 _QUOTED = re.compile(r"\s*['\"\[{][\s\S]*")
 _LISTED = re.compile(r"\s*\[[\s\S]*\]\s*")
-_WITH_UNIT = re.compile(r"\W*\d[\d.,]*\s*[A-Za-z°µ][A-Za-z°/]{0,7}\d?\W*")
+_WITH_UNIT = re.compile(rf"\W*\d[\d.,]*\s*{_UNIT}\W*")
 _OTHER_CASE = re.compile(r"\s*[A-Za-z]\s*")
 _MEANINGS = {
     "number": "as numbers, by value: 007 is 7, '5' is 5, and units do not count",
+    "percent": "as numbers, and a percent sign counts: 39 % is 0.39",
     "decimal_comma": "as numbers with a decimal comma: 3,5 is 3.5, and 1.234 is 1234",
     "exact": "as they are written",
     "literal": "as code: '5' and [5] are not 5",
@@ -118,20 +123,55 @@ def chosen_normalizer(golds: Iterable[str], answers: Iterable[str] = (), pairs: 
             return Comparison("math", f"which reads {'all' if read == n else f'{read:,} of {n:,}'} gold answers")
     named = _specific(texts, answers)
     if named is not None:
+        if named.normalizer == "number":
+            _ask_about_thousands(pairs)
+            named = _by_percent(pairs) or named
         _ask_if_another_differs(named.normalizer, texts, pairs)
         return named
-    if all(map(_is_number, texts)):
+    with_comma = next(filter(_DECIMAL_COMMA.fullmatch, texts), None)
+    if with_comma is not None and all(map(_is_number, texts)):
         raise _unsettled(
-            f"gold answers such as {next(filter(_DECIMAL_COMMA.fullmatch, texts))!r:.40} may have a decimal comma",
+            f"gold answers such as {with_comma!r:.40} may have a decimal comma",
             ("decimal_comma", "exact", DEFAULT_NORMALIZER),
         )
     return _code_or_words(texts, pairs, "which reads all gold answers")
+
+
+def _ask_about_thousands(pairs: Pairs) -> None:
+    """Raise if texts such as 5.141 and 5141 are equal only where a point separates thousands, and hardly any has a decimal point."""
+    number, comma = NORMALIZERS["number"], NORMALIZERS["decimal_comma"]
+    apart = [pair for pair in pairs if "." in pair[0] + pair[1] and number(pair[0]) != number(pair[1])]
+    alike = [pair for pair in apart if comma(pair[0]) is not None and comma(pair[0]) == comma(pair[1])]
+    if len(alike) <= FEW * len(pairs):
+        return
+    decimals = sum(number(text) is not None and comma(text) is None for pair in pairs for text in pair)
+    if decimals <= FEW * len(alike):
+        first, second = alike[0]
+        raise _unsettled(
+            f"points may separate thousands, as in {first!r:.40} beside {second!r:.40}", ("decimal_comma", "number")
+        )
+
+
+def _by_percent(pairs: Pairs) -> Comparison | None:
+    """Return the comparison in which 39 % is 0.39, if that makes percentages equal to fractions; ask if others equal their number."""
+    apart = [pair for pair in pairs if "%" in pair[0] + pair[1] and _differ("number", "percent", *pair)]
+    alike = [pair for pair in apart if len({*map(NORMALIZERS["percent"], pair)}) == 1]
+    if len(alike) <= FEW * len(pairs):
+        return None
+    if len(apart) - len(alike) > FEW * len(alike):
+        first, second = alike[0]
+        raise _unsettled(
+            f"percentages and fractions are both there, such as {first!r:.40} and {second!r:.40}", ("percent", "number")
+        )
+    return Comparison("percent", "since percentages equal fractions: 39 % is 0.39")
 
 
 def _specific(texts: Collection[str], answers: Iterable[str]) -> Comparison | None:
     """Return the most specific normalizer that reads all gold answers, if any."""
     why = "which reads all gold answers"
     if any(map(_QUOTED.fullmatch, texts)) and _share(is_code, texts) >= MOST:
+        return Comparison("literal", why)
+    if _share(is_structured, texts) >= MOST:  # a query with one number is not this number
         return Comparison("literal", why)
     name = next((name for name in _SPECIFIC if _reads_all(name, texts)), None)
     if name == "date" and _reads_all("date_day_first", texts):
@@ -154,7 +194,7 @@ def _reads_all(name: str, texts: Iterable[str]) -> bool:
 
 
 def _is_number(text: str) -> bool:
-    return is_number_alone(text) or _DECIMAL_COMMA.fullmatch(text) is not None
+    return is_number_alone(text) or any(form.fullmatch(text) for form in (_DECIMAL_COMMA, _WITH_UNIT))
 
 
 def guess_normalizer(golds: Iterable[str], answers: Iterable[str] = ()) -> str:
@@ -188,7 +228,8 @@ def _by_answers(answers: Iterable[str], pairs: Pairs) -> Comparison:
     why = "since there are no golds, and it reads nearly all answers"
     if _share(is_number_alone, texts) >= MOST:
         _ask_if_another_differs("number", texts, pairs)
-        return Comparison("number", why)
+        _ask_about_thousands(pairs)
+        return _by_percent(pairs) or Comparison("number", why)
     chosen = _code_or_words(texts, pairs, why)
     return (
         Comparison(DEFAULT_NORMALIZER, "since there are no golds")

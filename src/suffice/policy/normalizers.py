@@ -86,6 +86,7 @@ _OPTIONS = re.compile(
 """Letters of several options, or several options with their texts."""
 
 _COMMA_FOR_POINT = str.maketrans(",.", ".,")
+_PERCENT = re.compile(r"\d\s*\\?%")
 _BLANK_THOUSANDS = re.compile(r"(?<![\w.,])\d{1,3}(?:[ \u00a0\u2009\u202f]\d{3})+(?!\w)")
 """Thousands with a blank between them: a common one, a narrow one, or one that does not break."""
 
@@ -160,6 +161,13 @@ def _number_key(answer: str) -> str | None:
     """
     value = only_number(answer)
     return None if value is None else str(value)
+
+
+@register_normalizer("percent")
+def _percent_key(answer: str) -> str | None:
+    """As `number`, but a percent sign counts: 39 % is 0.39."""
+    value = only_number(answer)
+    return None if value is None else str(value / 100 if _PERCENT.search(answer) else value)
 
 
 @register_normalizer("decimal_comma")

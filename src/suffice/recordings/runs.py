@@ -36,6 +36,9 @@ LOOP_NAMES = MODEL_NAMES | {
 RUN_FILE = "run_file"
 """The column with the file that a run was imported from, used if nothing else tells the runs of a question apart."""
 
+_LOOPS = b"loops"
+"""The key in a column's metadata that says that its values tell loops apart, whatever its name."""
+
 _SHOWN, _LENGTH, _CUT = 3, 40, "..."
 _JOINTS = re.compile(r" \+ |, ")
 """The separator between the names of several models that one loop asks in turn."""
@@ -46,10 +49,16 @@ def loop_labels(schema: pa.Schema) -> list[str]:
     names = [
         field.name
         for field in schema
-        if (_last_part(field.name) in LOOP_NAMES or field.name == RUN_FILE)
+        if (_last_part(field.name) in LOOP_NAMES or field.name == RUN_FILE or _LOOPS in (field.metadata or {}))
         and column_kind(field.name, field) in ("label", "identity")
     ]
     return sorted(names, key=lambda name: (_last_part(name) not in MODEL_NAMES, name == RUN_FILE))
+
+
+def with_loops(schema: pa.Schema, name: str) -> pa.Schema:
+    """Return a schema in which a column tells loops apart, whatever its name."""
+    field = schema.field(name)
+    return schema.set(schema.get_field_index(name), field.with_metadata({**(field.metadata or {}), _LOOPS: b"1"}))
 
 
 def _last_part(name: str) -> str:
@@ -198,13 +207,14 @@ def _several_loops_error(what: str, several: Mapping[str, Counter[str]]) -> Unse
     also = f" (and of {' and '.join(map(repr, [*several][1:3]))})" if len(several) > 1 else ""
     call = f"{name}=..." if name.isidentifier() else f"**{{{name!r}: ...}}"
     alike = (
-        "files that repeat one loop are named run_1, run_2, ..."
-        if name == RUN_FILE
-        else f"if one loop chooses it by itself, import the log with --column {name}="
+        f"; if one loop chooses it by itself, import the log with --column {name}="
+        if _last_part(name) in LOOP_NAMES
+        else ""
     )
+    alike = "; files that repeat one loop are named run_1, run_2, ..." if name == RUN_FILE else alike
     return UnsettledError(
         f"{what} loops of {len(loops):,} values of {name!r}{also}, and what one of them loses says nothing of another: judge one "
-        f"at a time, in Python with recording.where({call}); {alike}",
+        f"at a time, in Python with recording.where({call}){alike}",
         "where",
         {
             f"--where {quoted(f'{name}={_short(value)}')}": (

@@ -262,7 +262,9 @@ def test_a_log_without_any_answer_is_not_judged_by_its_gold_answers(tmp_path):
     rows = [
         {"id": f"q{q}", "step": r, "answer": None, "gold": "Oslo", "note": "x"} for q in range(60) for r in range(3)
     ]
-    summary = import_recording(table(tmp_path / "log.jsonl", rows), out=tmp_path / "log.parquet")
+    summary = import_recording(
+        table(tmp_path / "log.jsonl", rows), out=tmp_path / "log.parquet", expected=["empty-answers"]
+    )
     assert any("180 of 180 rounds have no answer" in note for note in summary.notes)
     with pytest.raises(DataError, match="no round"):
         decide(read_recording(summary.path))

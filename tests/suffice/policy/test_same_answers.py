@@ -74,6 +74,7 @@ SAME = {
     ],
     "date": [["2021-05-01", "May 1, 2021", "1st of May 2021", "05/01/2021", "Saturday, May 1st, 2021"], ["01/05/2021"]],
     "date_day_first": [["2021-05-01", "01/05/2021", "1.5.2021", "1 May 2021"], ["05/01/2021"]],
+    "percent": [["39 %", r"39\%", "0.39", "39/100"], ["39"]],
     "decimal_comma": [
         ["1.234,5", "1234,50", "1 234,5", "1\u00a0234,5", "1\u202f234,5"],
         ["1,234"],
@@ -319,3 +320,31 @@ def test_answers_show_which_of_two_numbers_is_the_month():
     said = ["03/04/2021", "31/12/2021"]
     assert chosen_normalizer(["03/04/2021"], said, [("31/12/2021", "31/12/2021")]).normalizer == "date_day_first"
     assert chosen_normalizer(["03/04/2021"], ["12/31/2021"]).normalizer == "date"
+
+
+def test_percentages_and_fractions_choose_their_comparison():
+    mixed, fractions, numbers = [("39 %", "39")] * 9, [("39 %", "0.39")] * 9, [("39 %", "39")] * 999
+    assert chosen_normalizer(["0.39"], pairs=[*fractions, ("5", "5 %")][:9]).normalizer == "percent"
+    assert chosen_normalizer([], ["39 %", "0.39"], fractions).normalizer == "percent"
+    assert chosen_normalizer(["39"], pairs=[*numbers, *fractions]).normalizer == "number"
+    with pytest.raises(UnsettledError, match="fractions are both") as error:
+        chosen_normalizer(["0.39", "39"], pairs=[*mixed, *fractions])
+    assert [*error.value.choices] == ["--set normalizer=percent", "--set normalizer=number"]
+
+
+def test_points_are_asked_about_where_they_separate_thousands():
+    pairs = [("5.141 kg", "5141 kg")] * 9
+    with pytest.raises(UnsettledError, match="separate thousands"):
+        chosen_normalizer(["5141 kg"], pairs=pairs)
+    with pytest.raises(UnsettledError, match="separate thousands"):
+        chosen_normalizer([], ["5.141", "5141"], [("5.141", "5141")])
+    assert chosen_normalizer(["5141"], pairs=[*pairs, *[("5.0", "5")] * 9]).normalizer == "number"
+
+
+def test_a_comma_before_a_unit_is_asked_about():
+    with pytest.raises(UnsettledError, match="decimal comma"):
+        chosen_normalizer(["5.141,5 m²", "12 m²"])
+
+
+def test_programs_with_one_number_are_no_numbers():
+    assert chosen_normalizer(["SELECT a FROM b WHERE c = 7"]).normalizer == "literal"

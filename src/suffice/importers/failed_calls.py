@@ -1,0 +1,96 @@
+"""Rows of calls that failed: they have no answer, or only its beginning, and are no rounds."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from suffice.common.files import quoted
+from suffice.common.tables import counted
+from suffice.errors import UnsettledError
+from suffice.importers.grid import whole_number
+from suffice.importers.records import Record
+from suffice.importers.table_columns import TableColumns
+
+_FAILED = re.compile(
+    r"(?:err(?:or)?|fail(?:ed|ure)?|exception|time(?:d[_ ]?)?out|cancel?led|aborted|[45]\d\d)", re.IGNORECASE
+)
+"""Values of a column such as `level` or `status` in the rows of calls that failed."""
+
+_NEARLY_ALL, _HARDLY_ANY = 0.9, 0.1
+_MOST, _OFFERED = 8, 3
+
+
+def refuse_failed_calls(table: TableColumns, answer: str, used: Sequence[str]) -> None:
+    """Raise if a column says that calls failed, and their rows, unlike others, have no answer or only its beginning.
+
+    Args:
+        table: The rows, which nothing counts but their order.
+        answer: The column of answers.
+        used: Columns whose meaning is known.
+
+    Raises:
+        UnsettledError: A column does.
+    """
+    is_cut = [not _is_whole(value) for value in table.column(answer)]
+    if not any(is_cut):
+        return
+    for name in [name for name in table.names if name not in used and name != answer]:
+        values = [value if isinstance(value, str) else f"{value}" for value in table.column(name)]
+        counts, cuts = Counter(values), Counter(value for value, cut in zip(values, is_cut, strict=True) if cut)
+        failed = [value for value in counts if _FAILED.fullmatch(value) and cuts[value] >= _NEARLY_ALL * counts[value]]
+        others = [value for value, _ in counts.most_common() if value not in failed]
+        if (
+            failed
+            and others
+            and len(counts) <= _MOST
+            and all(cuts[value] <= _HARDLY_ANY * counts[value] for value in others)
+        ):
+            n = sum(counts[value] for value in failed)
+            raise UnsettledError(
+                f"{name!r} is {failed[0]!r} in {counted(n, 'row')} that have no answer, or only its beginning: these calls may have failed, and be no "
+                "rounds",
+                "options",
+                {
+                    **{
+                        f"--where {quoted(f'{name}={value}')}": (
+                            {"where": {name: value}},
+                            f"rounds are rows whose {name!r} is {value!r}",
+                        )
+                        for value in others[:_OFFERED]
+                    },
+                    "--column round=": (
+                        {"columns": {"round": ""}},
+                        "all rows of a question are rounds, in their order",
+                    ),
+                },
+            )
+
+
+def _is_whole(value: Any) -> bool:
+    """Return whether an answer is there, and closes its brackets and blocks of code."""
+    if not isinstance(value, str):
+        return value is not None
+    return bool(value.strip()) and value.count("{") <= value.count("}") and value.count("```") % 2 == 0
+
+
+def without_repeated_calls(rows: Sequence[Record], columns: Mapping[str, str]) -> list[Record]:
+    """Leave out rows without an answer whose question has another row with the same number of a round.
+
+    All rows are kept if a round then still occurs twice, as where a question has several runs.
+    """
+    key, number, answer = (columns.get(name, "") for name in ("question_id", "round", "answer"))
+    places: dict[tuple[str, Any], list[int]] = {}
+    for place, row in enumerate(rows if answer else ()):
+        text = str(row.values.get(number))
+        counted_as = whole_number(text.removesuffix(".0"))
+        places.setdefault((str(row.values.get(key)), text if counted_as is None else counted_as), []).append(place)
+    dropped: set[int] = set()
+    for own in [own for own in places.values() if len(own) > 1]:
+        said = [place for place in own if rows[place].values.get(answer) not in (None, "")]
+        if len(said) > 1:
+            return [*rows]
+        dropped.update({*own} - {*(said or own[-1:])})
+    return [row for place, row in enumerate(rows) if place not in dropped]

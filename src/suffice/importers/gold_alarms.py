@@ -1,0 +1,114 @@
+"""Alarms about gold answers: none is read, another column has them, or they do not say which answers are right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from suffice.common.files import quoted
+from suffice.common.tables import counted
+from suffice.importers.alarm import Doubt, Read
+from suffice.importers.reading import SEVERAL, Facts
+from suffice.policy.normalizers import MATCH, is_structured
+
+SCORES = frozenset({"em", "f1", "contains", MATCH})
+"""Metrics that compare answers with gold answers."""
+
+_ENOUGH, _FEW = 20, 5
+"""The least number of answers about which a share says something, and of different gold answers."""
+
+_FAR, _OFTEN, _NEARLY_ALL = 0.2, 0.3, 0.98
+_SHORT = 40
+"""Characters on average of answers that are names, numbers and the like, of which some are right."""
+
+
+def has_own_score(facts: Facts) -> bool:
+    """Return whether the log itself says which answers are right."""
+    return any(name not in SCORES for name in facts.spans)
+
+
+def unread_golds(read: Read) -> Iterator[Doubt]:
+    """There are no gold answers, and a text that is the same for all rounds of a question equals many answers."""
+    facts = read.facts
+    is_said = read.options.get("log_golds") or read.options.get("golds") or not read.was_guessed("golds")
+    if is_said or facts.without_golds < facts.trajectories:
+        return
+    for name, n in facts.equalling.most_common():
+        is_last = facts.equalling_last[name] >= _NEARLY_ALL * facts.trajectories  # what the loop returned
+        is_scored = any(
+            agreed >= _NEARLY_ALL * facts.rounds for (other, _), agreed in facts.agreeing.items() if other == name
+        )
+        is_judged = has_own_score(facts) and any(map(is_structured, facts.several_values[name]))
+        is_varied = len(facts.several_values[name]) >= SEVERAL
+        if n >= max(_ENOUGH, _OFTEN * facts.trajectories) and is_varied and not (is_last or is_scored or is_judged):
+            theirs = name.removeprefix("imported_")
+            sentence = (
+                f"no column is read as the gold answer, but {theirs!r} equals an answer of {n:,} of "
+                f"{counted(facts.trajectories, 'trajectory', 'trajectories')}: without gold answers, only agreement is judged"
+            )
+            option = f"--column {quoted(f'golds={theirs}')}"
+            yield sentence, {option: ({"columns": {"golds": theirs}}, f"{theirs!r} is the gold answer")}
+            return
+
+
+def other_score(read: Read) -> Iterator[Doubt]:
+    """The log's own score says that many answers are right which equal no gold answer."""
+    facts = read.facts
+    for name, n in facts.apart.most_common(1):
+        if n >= max(_ENOUGH, _FAR * facts.scored):
+            sentence = (
+                f"{name} is 1 for {n:,} of {facts.scored:,} answers although they equal no gold answer, as where numbers were rounded or "
+                f"replies hold more than the answer: decide judges by the gold answers, unless --metric {name} chooses the log's own score"
+            )
+            yield sentence, {}
+
+
+def never_right(read: Read) -> Iterator[Doubt]:
+    """No answer is right, and short ones need not be so: the gold answer is another column, or is inside its text."""
+    facts = read.facts
+    quality = facts.spans.get(MATCH, facts.spans.get("em", (0, 0)))
+    is_wrong = facts.spans.get("f1") == (0, 0) or facts.characters <= _SHORT * facts.answers
+    is_known = has_own_score(facts) or "golds" in read.options or "answer_position" in read.options
+    are_places = facts.golds <= {*map(str, range(10))}  # of options, while answers are their letters or texts
+    if (
+        (are_places or (len(facts.golds) == _FEW and is_wrong))
+        and facts.scored >= _ENOUGH
+        and quality == (0, 0)
+        and not is_known
+    ):
+        golds = read.columns.get("golds", "golds")
+        sentence = (
+            f"none of {facts.scored:,} answers equals {golds!r}: it may not be the gold answer, or be the number of an option, or have "
+            "more than the answer (then join gold answers by --golds FILE)"
+        )
+        yield sentence, {"--column golds=": ({"columns": {"golds": ""}}, "the log has no gold answers")}
+
+
+def last_is_gold(read: Read) -> Iterator[Doubt]:
+    """Last answers equal the gold answers, earlier ones do not: the gold answers may be the last answers."""
+    facts = read.facts
+    is_said = read.options.get("log_golds") or read.options.get("golds")
+    if (
+        read.was_guessed("golds")
+        and not is_said
+        and facts.lasts >= _ENOUGH
+        and facts.golden >= _NEARLY_ALL * facts.lasts
+        and facts.several
+    ):
+        sentence = (
+            f"the last answer is exactly the gold answer in {facts.golden:,} of {facts.lasts:,} trajectories: if "
+            f"{read.columns.get('golds', 'golds')!r} was copied from it, scores are agreement with the last answer"
+        )
+        yield sentence, {}
+
+
+def code_golds(read: Read) -> Iterator[Doubt]:
+    """Gold answers are code, which is right in many other words, as the log's own score says."""
+    facts = read.facts
+    for name, n in facts.apart.most_common(1):
+        if n >= max(_ENOUGH, _FAR * facts.scored) and facts.golds and all(map(is_structured, facts.golds)):
+            golds = read.columns.get("golds", "golds")
+            sentence = (
+                f"{name} is 1 for {n:,} of {facts.scored:,} answers whose text differs from the code in {golds!r}: compared with it as texts, "
+                "they would count as wrong"
+            )
+            yield sentence, {"--column golds=": ({"columns": {"golds": ""}}, f"answers are judged by {name}")}

@@ -1,0 +1,75 @@
+"""Scores of rounds under names of their own, and scores that are known only once of a question."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from suffice.common.files import quoted
+from suffice.errors import DataError
+from suffice.importers.names import last_name
+from suffice.importers.shapes import Shape
+
+_RIGHT = frozenset(
+    {
+        "acc",
+        "accuracy",
+        "correct",
+        "correctness",
+        "right",
+        "em",
+        "match",
+        "matches",
+        "pass",
+        "passed",
+        "solved",
+        "resolved",
+    }
+)
+_OF_OTHERS = frozenset(
+    {
+        "self",
+        "judge",
+        "critic",
+        "predicted",
+        "pred",
+        "estimated",
+        "expected",
+        "prob",
+        "p",
+        "retrieval",
+        "retriever",
+        "tool",
+    }
+    | {"format", "syntax", "parse", "cache", "not", "first", "final", "best"}
+)
+"""Words of names of numbers that say something else than whether the answer of the round is right."""
+
+
+def is_score_name(name: str) -> bool:
+    """Return whether a word of a column's name says that its numbers tell whether an answer is right.
+
+    >>> is_score_name("exec_acc"), is_score_name("self_correct"), is_score_name("confidence")
+    (True, False, False)
+    """
+    words = {*last_name(name).split("_")}
+    return not words.isdisjoint(_RIGHT) and words.isdisjoint(_OF_OTHERS)
+
+
+def refuse_single_scores(metrics: Mapping[str, str], shape: Shape) -> None:
+    """Raise if a column that the user names as a metric has one value for a question, which would be the score of all of its rounds.
+
+    Raises:
+        DataError: It does, or is the column of a single round.
+    """
+    for ours, theirs in metrics.items():
+        for name, shown in shape.columns.items():
+            if theirs in shown.split(" ... ") and theirs != name:
+                raise DataError(
+                    f"{theirs!r} is the score of a single round, and {shown!r} are read together as {name!r}: --metric-column "
+                    f"{quoted(f'{ours}={name}')}"
+                )
+        if theirs in shape.outer:
+            raise DataError(
+                f"{theirs!r} is known once of a question, not of each round: as a metric it would be the score of every round, and no earlier "
+                "stop would ever lose anything. Name a score of each round, or leave --metric-column out"
+            )

@@ -1,0 +1,182 @@
+"""Order the rows of a question by a column of times; ask where day and month may be exchanged, or times cannot be read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from suffice.common.files import quoted
+from suffice.errors import DataError, UnsettledError
+from suffice.importers.names import TIMES, last_name
+from suffice.importers.records import Record
+from suffice.importers.traces.files import nanoseconds
+
+DAY_FIRST, MONTH_FIRST, ASCENDING = "day-first", "month-first", "ascending"
+"""How a column of times such as 1/9/2025 22:09, or of seconds since any moment, is read: as in ``round=COLUMN:day-first``."""
+
+_SLASHED = re.compile(
+    r"\s*(\d{1,2})([/.-])(\d{1,2})\2(\d{4}|\d{2})[,T\s]+(\d{1,2}):(\d{2})(?::(\d{2})(?:[.,]\d+)?)?(?:\s?([ap])\.?m\.?)?\s*",
+    re.IGNORECASE,
+)
+_TIME_OF_A_DAY = re.compile(r"(?=.*\d{1,2}:\d{2})(?=.*\d{4}).{8,40}")
+_EPOCHS = (10**9, 10**12, 10**15, 10**18)
+"""Seconds, milliseconds, microseconds and nanoseconds since 1970, of the year 2001; three times as many are in 2065."""
+
+_START = 10**9
+_MONTHS, _HALF_DAY, _CENTURY = 12, 12, 100
+
+_Ids = Sequence[tuple[str, ...]]
+
+
+def order_by_time(rows: Sequence[Record], ids: _Ids, *, asks: bool = True) -> tuple[str, Sequence[int]]:
+    """Return the column of times that orders the rows of each run, and the order; without one, "" and the file's order.
+
+    Args:
+        rows: The rows.
+        ids: The run of each row.
+        asks: Whether to raise where the order is in doubt; else such a column is passed over.
+
+    Raises:
+        UnsettledError: Day and month may be exchanged, or times are in no known form.
+    """
+    unread = ""
+    names = list(dict.fromkeys(name for row in rows for name in row.values))
+    for name in sorted(names, key=lambda name: last_name(name) not in TIMES):
+        values = [row.values.get(name) for row in rows]
+        is_distinct = None not in values and len({*zip(ids, map(str, values), strict=True)}) == len(rows)
+        try:
+            readings = _readings(rows, name, values) if is_distinct else {}
+        except (DataError, ValueError):
+            are_times = all(isinstance(value, str) and _TIME_OF_A_DAY.fullmatch(value) for value in values)
+            unread = unread or (name if are_times else "")
+            continue
+        orders = {
+            how: sorted(range(len(rows)), key=known.__getitem__)
+            for how, known in readings.items()
+            if len({*zip(ids, known, strict=True)}) == len(rows)
+        }
+        seen = {str(_by_run(order, ids)) for order in orders.values()}
+        if len(seen) > 1 or (ASCENDING in orders and seen != {str(_by_run(range(len(rows)), ids))}):
+            if asks:
+                raise _doubt(name, values, orders)
+        elif orders:
+            return name, next(iter(orders.values()))
+    if unread and asks and len({*ids}) < len(rows):
+        value = next(row.values[unread] for row in rows)
+        raise UnsettledError(
+            f"{unread!r} may order the rows of a question, but {value!r:.40} is in no known form of a time (2025-01-31T22:09:00 is one)",
+            "columns",
+            {"--column round=": ({"round": ""}, "the rows of a question are in the order of the file")},
+        )
+    return "", range(len(rows))
+
+
+def _by_run(order: Iterable[int], ids: _Ids) -> dict[tuple[str, ...], list[int]]:
+    result: dict[tuple[str, ...], list[int]] = {}
+    for place in order:
+        result.setdefault(ids[place], []).append(place)
+    return dict(sorted(result.items()))
+
+
+def _doubt(name: str, values: Sequence[Any], orders: Iterable[str]) -> UnsettledError:
+    if ASCENDING in orders:
+        own = f"{name}:{ASCENDING}"
+        return UnsettledError(
+            f"{name!r} may be how long a row took, or when it was written: the rows of a question are not in the order of its numbers, such as "
+            f"{values[0]!r:.20}",
+            "columns",
+            {
+                "--column round=": ({"round": ""}, "the rows of a question are in the order of the file"),
+                f"--column {quoted(f'round={own}')}": ({"round": own}, "rows with lower numbers come first"),
+            },
+        )
+    columns = {how: f"{name}:{how}" for how in orders}
+    return UnsettledError(
+        f"{name!r} orders the rows of a question, and day and month may be exchanged in its times, such as {values[0]!r:.40}",
+        "columns",
+        {
+            f"--column {quoted(f'round={own}')}": ({"round": own}, f"the {how.partition('-')[0]} comes first")
+            for how, own in columns.items()
+        },
+    )
+
+
+def _readings(rows: Sequence[Record], name: str, values: Sequence[Any]) -> dict[str, list[float]]:
+    """Return the times of a column by how they are read: in one way, or with the day first and with the month first.
+
+    Raises:
+        ValueError: A value is no time, or may be another number in a column of another name.
+        DataError: The same.
+    """
+    matches = [_SLASHED.fullmatch(value) if isinstance(value, str) else None for value in values]
+    if None not in matches:
+        return {
+            how: [_moment(str(value), how).timestamp() for value in values] for how in _ways([*filter(None, matches)])
+        }
+    is_named = last_name(name) in TIMES
+    known = [_time(value, row.where, is_named=is_named) for value, row in zip(values, rows, strict=True)]
+    may_be_spans = last_name(name) == "time" and not all(isinstance(value, str) or _is_epoch(value) for value in values)
+    return {ASCENDING if may_be_spans else "": known}
+
+
+def _ways(matches: Sequence[re.Match[str]]) -> list[str]:
+    """Return the orders of day and month that are possible; points mean that the day is first, AM and PM that the month is."""
+    ways = [
+        how for how, group in ((DAY_FIRST, 3), (MONTH_FIRST, 1)) if all(int(own[group]) <= _MONTHS for own in matches)
+    ]
+    if len(ways) > 1 and all(own[2] == "." for own in matches):
+        return [DAY_FIRST]
+    if len(ways) > 1 and any(own[8] for own in matches):
+        return [MONTH_FIRST]
+    return ways
+
+
+def _moment(text: str, how: str) -> datetime:
+    match = _SLASHED.fullmatch(text)
+    if match is None:
+        raise ValueError(text)
+    day, month = (match[1], match[3]) if how == DAY_FIRST else (match[3], match[1])
+    year, hour = int(match[4]), int(match[5])
+    if match[8]:
+        hour = hour % _HALF_DAY + (_HALF_DAY if match[8].lower() == "p" else 0)
+    year += 2000 if year < _CENTURY else 0
+    return datetime(year, int(month), int(day), hour, int(match[6]), int(match[7] or 0), tzinfo=UTC)
+
+
+def times_as_said(rows: Sequence[Record], name: str, how: str) -> list[str]:
+    """Return the times of a column in ISO 8601, read as the user says.
+
+    >>> times_as_said([Record("", "", 1, {"at": "1/9/2025 10:09 PM"})], "at", "day-first")
+    ['2025-09-01T22:09:00']
+
+    Raises:
+        DataError: A value is no such time.
+    """
+    result = []
+    for row in rows:
+        value = row.values.get(name)
+        try:
+            moment = (
+                datetime.fromtimestamp(_START + float(str(value)), UTC)
+                if how == ASCENDING
+                else _moment(str(value), how)
+            )
+            result.append(moment.replace(tzinfo=None).isoformat())
+        except (ValueError, OverflowError, OSError) as error:
+            raise DataError(f"{row.where}: {name} is {row.values.get(name)!r:.40}; expected a time ({how})") from error
+    return result
+
+
+def _time(value: Any, where: str, *, is_named: bool) -> float:
+    """Return a time as a number that orders times; raise if it is none, or may be another number in a column of another name."""
+    is_time = is_named or (":" in value if isinstance(value, str) else _is_epoch(value))
+    time = nanoseconds(value, where) if is_time else None
+    if time is None:
+        raise ValueError(value)
+    return time
+
+
+def _is_epoch(value: Any) -> bool:
+    return isinstance(value, int | float) and any(low <= value < 3 * low for low in _EPOCHS)

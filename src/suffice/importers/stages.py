@@ -1,0 +1,187 @@
+"""Columns that tell the rows of a question apart by words, such as draft and final: in which order are they rounds?"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from suffice.common.files import quoted
+from suffice.common.tables import cut_list
+from suffice.errors import DataError, UnsettledError
+from suffice.importers.names import SPEAKERS, last_name
+from suffice.importers.records import Record
+from suffice.importers.row_times import ASCENDING, DAY_FIRST, MONTH_FIRST, times_as_said
+from suffice.importers.shapes import Shape
+from suffice.importers.table_columns import TableColumns
+
+MOST = 8
+"""With more values, a column tells no stages apart."""
+
+_NEARLY_ALL, _OFFERED = 0.95, 3
+_SEVERAL, _FEW = 2, 3
+_BEGINS = re.compile(
+    r"(?:^|[_\W])(?:initial|first|draft|original|zero|base|baseline|closed|start|raw|before|pre)(?:$|[_\W])"
+)
+_ENDS = re.compile(r"(?:^|[_\W])(?:final|last|end|after|post|done|finished)(?:$|[_\W])")
+_LONGEST, _LONG = 24, 60
+"""The most characters of a word, and of all words together if several orders are offered."""
+
+_Choices = dict[str, tuple[dict[str, Any], str]]
+
+
+def ordered_stages(shape: Shape, columns: dict[str, str]) -> Shape:
+    """Number the rows by a column of words if the user gives their order, as in ``round=stage:draft,final``.
+
+    After ``round=time:day-first``, the times of the column can be ordered.  The column of rounds in `columns` becomes that of the numbers.
+
+    Raises:
+        DataError: A row has another word, or none.
+        UnsettledError: The user names a column of words without an order.
+    """
+    theirs = columns.get("round", "")
+    names = {name for row in shape.rows for name in row.values}
+    name, _, words = theirs.rpartition(":")
+    if theirs in names:
+        _ask_for_an_order(shape, theirs)
+    if theirs in names or name not in names:
+        return shape
+    if words in (DAY_FIRST, MONTH_FIRST, ASCENDING):
+        return _timed(shape, columns, name, words)
+    places = {word.strip(): place for place, word in enumerate(words.split(","), start=1)}
+    columns["round"] = number = f"{name} (number)"
+
+    def read(rows: Sequence[Record]) -> list[Record]:
+        result = []
+        for row in rows:
+            word = _word(row.values.get(name))
+            if word not in places:
+                raise DataError(f"{row.where}: {name} is {word!r:.40}, and the order has only {cut_list(places)}")
+            result.append(replace(row, values={**row.values, number: places[word]}))
+        return result
+
+    return _read_by(shape, read, {number: f"{name} as {words}"})
+
+
+def _timed(shape: Shape, columns: dict[str, str], name: str, how: str) -> Shape:
+    """Return rows with a column's times in a form that can be ordered, and leave out the column of rounds."""
+    del columns["round"]
+
+    def read(rows: Sequence[Record]) -> list[Record]:
+        times = times_as_said(rows, name, how)
+        return [replace(row, values={**row.values, name: time}) for row, time in zip(rows, times, strict=True)]
+
+    return _read_by(shape, read, {})
+
+
+def _read_by(shape: Shape, read: Callable[[Sequence[Record]], list[Record]], columns: Mapping[str, str]) -> Shape:
+    """Return a shape whose rows are changed by `read`, those of further records as well, with further columns in words."""
+
+    def further(records: Sequence[Record]) -> tuple[list[Record], int]:
+        rows, skipped = shape.read(records)
+        return read(rows), skipped
+
+    return replace(shape, rows=read(shape.rows), columns={**shape.columns, **columns}, read=further)
+
+
+def _ask_for_an_order(shape: Shape, name: str) -> None:
+    words = [*dict.fromkeys(_word(row.values.get(name)) for row in shape.rows)]
+    if 1 < len(words) <= MOST and all(re.search(r"[^\W\d_]", word) for word in words) and not _truths(words):
+        raise UnsettledError(
+            f"{name!r} counts rounds in words ({cut_list(words)}): in which order?", "options", _orders(name, words)
+        )
+
+
+def doubtful_stages(
+    table: TableColumns, name: str, several: Sequence[Sequence[int]], *, is_timed: bool
+) -> tuple[str, _Choices, bool] | None:
+    """Return a doubt about the order of rows that a column of few words tells apart, the readings that settle it, and if words tell it.
+
+    Args:
+        table: The rows.
+        name: The column.
+        several: The places of the rows of each question.
+        is_timed: Whether times order the rows.
+
+    Returns:
+        None if the words do not tell the rows of nearly every question apart, or rows that other words order are in this order.
+    """
+    words = [*map(_word, table.column(name))]
+    orders = Counter(tuple(words[place] for place in rows) for rows in several)
+    sets = Counter({frozenset(order): 0 for order in orders})
+    for order, n in orders.items():
+        sets[frozenset(order)] += n if len({*order}) == len(order) else 0
+    (usual, n), *_ = sets.most_common(1)
+    is_of_stages = _SEVERAL <= len(usual) <= MOST and n >= _NEARLY_ALL * len(several) and len({*words}) <= MOST
+    is_of_stages = is_of_stages and all(0 < len(word) <= _LONGEST and "," not in word for word in usual)
+    if not is_of_stages or (last_name(name) in SPEAKERS and not _is_told(usual)):
+        return None
+    truths, first = _truths(usual), next(order for order in orders if frozenset(order) == usual)
+    numeric = not any(re.search(r"[^\W\d_]", word) for word in usual)
+    natural = ["false", "true"] if truths else _natural(first)
+    is_even = len([order for order in orders if frozenset(order) == usual]) == 1
+    is_natural = is_even and [*map(str.lower, first)] == [*map(str.lower, natural)] and (truths or _is_told(first))
+    is_written = (
+        not _is_told(first)
+        and is_even
+        and [*first] not in (sorted(first), sorted(first, reverse=True))
+        and len(first) >= _FEW
+    )
+    if numeric or is_timed or is_natural or is_written:
+        return None
+    doubt = f"every question has a row for each {name!r} ({cut_list(natural)}), and nothing says in which order they are rounds"
+    if truths:
+        other = {"columns": {"round": name}, "first_round": 0}
+        choices: _Choices = {
+            f"--column {quoted(f'round={name}')} --first-round 0": (
+                other,
+                "false is round 0, without evidence: closed book; true is round 1",
+            )
+        }
+        return doubt, choices, True
+    return doubt, _orders(name, [*first]), _is_told(first)
+
+
+def _orders(name: str, words: Sequence[str]) -> _Choices:
+    """Return the commands that read a column of words in some orders, the likeliest first."""
+    orders = dict.fromkeys(map(tuple, (_natural(words), words, sorted(words), words[::-1])))
+    result: _Choices = {}
+    is_long = len(",".join(words)) > _LONG
+    for order in [*orders][: 1 if is_long else _OFFERED]:
+        column = f"{name}:{','.join(order)}"
+        meaning = (
+            "these words in the order of the rounds; any other order can be written"
+            if is_long
+            else ", then ".join(order)
+        )
+        result[f"--column {quoted(f'round={column}')}"] = ({"columns": {"round": column}}, meaning)
+    return result
+
+
+def _natural(words: Sequence[str]) -> list[str]:
+    """Return words in their usual order: by their numbers, or words of a beginning first and words of an end last.
+
+    >>> _natural(["final", "initial", "revised"]), _natural(["pass 2", "pass 10", "pass 1"])
+    (['initial', 'revised', 'final'], ['pass 1', 'pass 2', 'pass 10'])
+    """
+
+    def place(word: str) -> tuple[int, int]:
+        found, low = re.search(r"\d+", word), word.lower()
+        return bool(_ENDS.search(low)) - bool(_BEGINS.search(low)), int(found[0]) if found else 0
+
+    return sorted(words, key=place)
+
+
+def _is_told(words: Iterable[str]) -> bool:
+    """Return whether words say which of them comes first or last."""
+    return any(pattern.search(word.lower()) for word in words for pattern in (_BEGINS, _ENDS, re.compile(r"\d")))
+
+
+def _truths(words: Sequence[str] | frozenset[str]) -> bool:
+    return {word.lower() for word in words} == {"false", "true"}
+
+
+def _word(value: Any) -> str:
+    return "" if value is None else str(value).strip()

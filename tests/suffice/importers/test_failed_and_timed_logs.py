@@ -1,0 +1,216 @@
+"""Logs with failed calls, times that may be read in two ways, examples before the question, and units after decimal commas."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from suffice.errors import DataError, SufficeError
+from suffice.policy.comparisons import chosen_normalizer
+from tests.suffice.importers.test_new_users import answer, by_round, choices, imported, written
+from tests.suffice.importers.test_new_users_again import table
+from tests.support.cli_tools import CITIES
+
+
+def squares(q, r):
+    return f"{q % 9 + 1}.{100 + q + (r < 2)},5 m²"
+
+
+def test_decimal_commas_with_units_are_asked_about(tmp_path):
+    rows = [{"id": q, "round": r, "answer": squares(q, r), "gold": squares(q, 2)} for q in range(30) for r in (1, 2)]
+    found = choices(written(tmp_path, rows))
+    assert next(iter(found.choices)) == "--set normalizer=decimal_comma"
+    assert by_round(written(tmp_path, rows), normalizer="decimal_comma") == [0.0, 1.0]
+
+
+def test_points_between_thousands_are_asked_about(tmp_path):
+    rows = [
+        {"id": q, "round": r, "answer": f"{q + 1}.{100 + r} kg", "gold": f"{q + 1}102 kg"}
+        for q in range(30)
+        for r in (1, 2)
+    ]
+    found = choices(written(tmp_path, rows))
+    assert [*found.choices] == ["--set normalizer=decimal_comma", "--set normalizer=number"]
+
+
+def test_a_query_with_a_number_is_no_number():
+    assert chosen_normalizer(["SELECT a FROM b WHERE c = 7"], pairs=[("7", "8")]).normalizer == "literal"
+
+
+def test_files_of_windows_name_their_conversion(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_bytes("id;round;answer\n1;1;Köln\n".encode("cp1252"))
+    with pytest.raises(DataError, match="iconv -f CP1252") as error:
+        imported(path)
+    assert "'ö'" in str(error.value)
+
+
+def test_gold_answers_are_no_rounds_of_their_own(tmp_path):
+    rows = [
+        {"Frage-Nr": f"F{q}", "Durchlauf": r, "Antwort": answer(q, r), "Lösung": CITIES[q % 4]}
+        for q in range(40)
+        for r in (1, 2)
+    ]
+    assert [*choices(written(tmp_path, rows)).choices] == ["--column question_id=Frage-Nr"]
+
+
+def timed(tmp_path, times, name="Time", order=(2, 0, 1)):
+    rows = [
+        {"id": q, name: times[r].replace("MM", f"{q + 10}"), "answer": answer(q, r), "gold": CITIES[q % 4]}
+        for q in range(30)
+        for r in order
+    ]
+    return table(tmp_path, rows)
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        ["1/2/2025 9:MM:00 AM", "1/2/2025 10:MM:00 AM", "2/1/2025 1:MM:00 AM"],
+        ["13/01/2025 22:MM", "13/01/2025 23:MM", "01/02/2025 03:MM"],
+        ["01/13/2025 22:MM", "01/13/2025 23:MM", "02/01/2025 03:MM"],
+        ["1/9/25 9:MM a.m.", "1/9/25 10:MM a.m.", "1/9/25 1:MM p.m."],
+        ["01.02.2025 22:MM:00", "01.02.2025 23:MM:00", "01.03.2025 01:MM:00"],
+    ],
+)
+@pytest.mark.parametrize("name", ["Time", "Logged"])
+def test_times_with_slashes_order_rounds(tmp_path, times, name):
+    assert by_round(timed(tmp_path, times, name))[-1] == 1.0
+
+
+def test_day_and_month_are_asked_about(tmp_path):
+    path = timed(tmp_path, ["01/02/2025 22:MM", "01/02/2025 23:MM", "02/01/2025 03:MM"])
+    options = ["--column round=Time:day-first", "--column round=Time:month-first"]
+    assert [*choices(path).choices] == options
+    assert by_round(path, columns={"round": "Time:month-first"})[-1] == 1.0
+    assert by_round(path, columns={"round": "Time:day-first"}, expected=["falling-scores"])[0] == 1.0
+    with pytest.raises(DataError, match="month-first"):
+        imported(timed(tmp_path, ["13/02/2025 22:09", "x", "y"]), columns={"round": "Time:month-first"})
+
+
+def test_seconds_that_rows_took_are_no_times(tmp_path):
+    took = [1.5, 0.25, 0.75]
+    rows = [
+        {"id": q, "time": took[r] + q / 100, "answer": answer(q, r), "gold": CITIES[q % 4]}
+        for q in range(30)
+        for r in range(3)
+    ]
+    path = written(tmp_path, rows)
+    assert [*choices(path).choices] == ["--column round=", "--column round=time:ascending"]
+    assert by_round(path, columns={"round": ""})[-1] == 1.0
+    assert by_round(path, columns={"round": "time:ascending"})[1] == 1.0
+    assert by_round(written(tmp_path, [{**row, "time": n} for n, row in enumerate(rows)]))[-1] == 1.0
+
+
+def test_times_in_no_known_form_are_asked_about(tmp_path):
+    path = timed(tmp_path, ["Jan 2, 2025 22:MM", "Jan 2, 2025 23:MM", "Jan 3, 2025 03:MM"], order=(0, 1, 2))
+    assert [*choices(path).choices] == ["--column round="]
+    assert by_round(path, columns={"round": ""})[-1] == 1.0
+
+
+def chat(q, question):
+    shots = [("system", "Solve it."), ("user", "3 rows of 4?"), ("assistant", "So the final answer is 12.")]
+    replies = [
+        ("assistant", f"Let me see, {q} crates. So the final answer is {q + 40 + (r < 1)}. I am sure.") for r in (0, 1)
+    ]
+    said = [*shots, ("user", question), replies[0], ("user", "Are you sure?"), replies[1]]
+    messages = [{"role": role, "content": text} for role, text in said]
+    return {"conversation_id": q, "messages": messages, "expected_answer": str(q + 40)}
+
+
+def test_examples_before_the_question_are_no_rounds(tmp_path):
+    path = written(tmp_path, [chat(q, f"How many crates has depot {q}?") for q in range(60)])
+    position = next(iter(choices(path).choices.values()))[0]
+    assert by_round(path, answer_position=position) == [0.0, 1.0]
+    assert imported(path, answer_position=position).clusters == 60
+
+
+def test_one_question_for_all_conversations_stops(tmp_path):
+    path = written(tmp_path, [chat(q, "How many crates are there?") for q in range(60)])
+    found = choices(path, answer_position=r"regex:answer is (\d+)")
+    assert next(iter(found.choices)) == "--column question="
+    assert imported(path, answer_position=r"regex:answer is (\d+)", columns={"question": ""}).clusters == 60
+
+
+def reply(value, unit):
+    return f'```json\n{{"note": "see line 3", "answer": {{"value": {value}, "unit": "{unit}"}}}}\n```'
+
+
+def observations():
+    rows = []
+    for q in range(60):
+        gold = {"expected": {"value": q, "unit": "g"}}
+        for r in range(3):
+            own = {"traceId": q, "startTime": f"2025-07-01T{r:02}:{q % 60:02}:0", "metadata": json.dumps(gold)}
+            if (q + r) % 4 == 0:
+                rows.append(
+                    {**own, "startTime": f"{own['startTime']}1", "level": "ERROR", "output": '```json\n{"note": '}
+                )
+            rows.append(
+                {**own, "startTime": f"{own['startTime']}2", "level": "DEFAULT", "output": reply(q + (r < 1), "g")}
+            )
+    return rows
+
+
+def test_failed_calls_are_asked_about(tmp_path):
+    path = table(tmp_path, observations())
+    where = {"level": "DEFAULT"}
+    assert next(iter(choices(path).choices)) == "--where level=DEFAULT"
+    position = next(iter(choices(path, where=where).choices.values()))[0]
+    assert by_round(path, where=where, answer_position=position) == [0.0, 1.0, 1.0]
+    assert imported(path, where=where, answer_position=position, columns={"golds": "metadata"}).rounds == 3
+
+
+def test_repeated_calls_without_an_answer_are_left_out(tmp_path):
+    rows = []
+    for q in range(30):
+        for r in (1, 2):
+            own = {"id": q, "attempt": r, "gold": CITIES[q % 4]}
+            rows += [{**own, "answer": None}] * (q % 3 == 0) + [{**own, "answer": answer(q, r)}]
+    path = written(tmp_path, rows)
+    assert any("20 rows without" in note for note in imported(path).notes)
+    assert by_round(path)[-1] == 1.0
+    assert [*choices(written(tmp_path, [*rows, rows[-1]])).choices] == ["--column run=attempt"]
+
+
+def test_rows_with_new_answers_are_offered(tmp_path):
+    rows = []
+    for q in range(30):
+        draft = ""
+        for r in range(3):
+            for step, following in enumerate(("generate", "critique")):
+                draft = answer(q, r) if following == "critique" else draft
+                rows.append(
+                    {
+                        "id": q,
+                        "at": 1_750_000_000 + 2 * r + step,
+                        "next": [following],
+                        "draft": draft,
+                        "gold": CITIES[q % 4],
+                    }
+                )
+    path = written(tmp_path, rows)
+    found = choices(path)
+    assert next(iter(found.choices)) == """--where 'next=["critique"]'"""
+    assert len(by_round(path, where={"next": '["critique"]'})) == 3
+
+
+def test_a_column_that_counts_down_is_asked_about(tmp_path):
+    rows = [
+        {"id": q, "retries_left": 2 - r, "answer": answer(q, r), "gold": CITIES[q % 4]}
+        for q in range(30)
+        for r in (2, 1, 0)
+    ]
+    path = table(tmp_path, rows)
+    assert next(iter(choices(path).choices)) == "--column round=retries_left:2,1,0"
+    assert by_round(path, columns={"round": "retries_left:2,1,0"})[-1] == 1.0
+
+
+def test_prompts_alone_are_no_rounds(tmp_path):
+    asked = [{"role": role, "content": f"{role} asks"} for role in ("system", "user")]
+    path = written(tmp_path, [{"uuid": q, "messages": asked, "outputs": ["Rome"]} for q in range(9)])
+    with pytest.raises(SufficeError) as error:
+        imported(path)
+    assert not re.search(r"there are: *\.", str(error.value))

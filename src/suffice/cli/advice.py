@@ -15,7 +15,7 @@ from suffice.cli.parameters import Setting, is_from_file
 from suffice.cli.runs import Where, chosen_loop, tune_of_loop, where_words
 from suffice.common.files import quoted
 from suffice.errors import DataError
-from suffice.recordings import read_recording
+from suffice.recordings import Recording, read_recording
 from suffice.verdicts.decisions import SAVABLE, Advice, Labels, decide, write_sheet
 from suffice.verdicts.decisions.figures import bar_heading
 
@@ -123,14 +123,7 @@ def decide_command(
     target = out or previous or (_OUT if ask is None else _OUT_OF_LABELS)
     labels = None if ask is None else Labels.read(ask)
     recording = chosen_loop(read_recording(path), where)
-    earlier = None if previous is None else Advice.load(previous)
-    if earlier is None and target.exists():
-        earlier = Advice.load(target)  # continue it: starting anew until the answer pleases would not be evidence
-        if not earlier.knows(recording):
-            raise DataError(
-                f"{target} is a decision on other questions than those of {path}. If it is about the same loop, add these to its "
-                f"evidence (--continue {quoted(target)}); for another loop write another file (-o OTHER.json)"
-            )
+    earlier = _earlier(previous, target, recording, path)
     given = declared.given()
     if earlier is not None and is_from_file(context, "max_loss"):
         given["max_loss"] = None  # the declared value holds, even if suffice.toml has another one now
@@ -154,13 +147,6 @@ def decide_command(
     if ask is not None and labels is not None and (advice.to_label or ask.exists()):
         write_sheet(ask, recording, advice.to_label, labels)
         files["labels"] = ask
-    then = {
-        "do it": f"suffice deploy {quoted(target)}{' -o OTHER.json' * options.POLICY.exists()}",
-        "not enough data": f"suffice decide FRESH.parquet --continue {quoted(target)}{where_words(advice.where)}",
-    }.get(advice.verdict, f"suffice diagnose {quoted(path)}")
-    if ask is not None and advice.verdict == "not enough data":
-        again = f"suffice decide {quoted(path)} --ask {quoted(ask)}{where_words(advice.where)}"
-        then = again if advice.to_label else f"suffice merge {quoted(path)} FRESH.parquet -o ALL.parquet"
     again = ""
     if earlier is not None and advice.n == earlier.n and ask is None:
         again = (
@@ -172,6 +158,35 @@ def decide_command(
         tables=advice.tables(),
         aside={bar_heading(advice.trial.max_loss)},
         files=files,
-        then=then,
+        then=_next_step(advice, path, target, ask),
     )
     output.show({**advice.to_dict(), "file": str(target)}, screen)
+
+
+def _earlier(previous: Path | None, target: Path, recording: Recording, path: Path) -> Advice | None:
+    """Return the decision to continue: the one that is named, or the one that the target file holds."""
+    if previous is not None:
+        return Advice.load(previous)
+    if not target.exists():
+        return None
+    earlier = Advice.load(target)  # continue it: starting anew until the answer pleases would not be evidence
+    if not earlier.knows(recording):
+        raise DataError(
+            f"{target} is a decision on other questions than those of {path}. If it is about the same loop, add these to its "
+            f"evidence (--continue {quoted(target)}); for another loop write another file (-o OTHER.json)"
+        )
+    return earlier
+
+
+def _next_step(advice: Advice, path: Path, target: Path, ask: Path | None) -> str:
+    """Return the command that follows from the verdict."""
+    filters = where_words(advice.where)
+    if advice.verdict == "do it":
+        return f"suffice deploy {quoted(target)}{' -o OTHER.json' * options.POLICY.exists()}"
+    if advice.verdict != "not enough data":
+        return f"suffice diagnose {quoted(path)}"
+    if ask is None:
+        return f"suffice decide FRESH.parquet --continue {quoted(target)}{filters}"
+    if advice.to_label:
+        return f"suffice decide {quoted(path)} --ask {quoted(ask)}{filters}"
+    return f"suffice merge {quoted(path)} FRESH.parquet -o ALL.parquet"

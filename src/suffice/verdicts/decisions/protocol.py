@@ -127,10 +127,8 @@ def decide(
     if labels is not None:
         given["metric"] = _metric_of_labels(metric)
     if previous is None:
-        of_labels = labels is not None
-        trial, fresh = _begun(
-            recording, given, tune, tune_share, prices=prices, signals=signals, notes=notes, of_labels=of_labels
-        )
+        options: Any = {"prices": prices, "signals": signals, "notes": notes, "of_labels": labels is not None}
+        trial, fresh = _begun(recording, given, tune, tune_share, **options)
     else:
         if tune is not None or tune_share is not None:
             raise ConfigMismatchError("the earlier decision has its tune questions: give none, or decide anew")
@@ -141,15 +139,19 @@ def decide(
         fresh = new
     extent = rounds_text(recording)
     del recording  # of a million rounds it is large, and only the questions of the verdict are measured from here on
-    asks_for, to_label = None, tuple[str, ...]()
+    return replace(_advised(fresh, trial, prices, notes, labels), rounds_text=extent)
+
+
+def _advised(fresh: Recording, trial: Trial, prices: Prices, notes: list[str], labels: Labels | None) -> Advice:
+    """Judge a trial by the questions of the verdict part, and return the advice."""
+    asking: dict[str, Any] = {}
     if labels is None:
         trial = _judged(fresh, trial, prices, notes)
     else:
-        trial, asks_for, to_label = _judged_by_labels(fresh, trial, prices, notes, labels)
+        trial, place, ids = _judged_by_labels(fresh, trial, prices, notes, labels)
+        asking = {"to_label": ids, "asks_for": place, "n_left": len(set(unit_names(fresh))) - trial.totals.n}
     notes = [*trial.notes, *notes, *unit_notes(fresh, trial)]
-    left = len(set(unit_names(fresh))) - trial.totals.n if to_label else 0
-    noted = tuple(dict.fromkeys(notes))
-    return Advice(trial=trial, rounds_text=extent, notes=noted, to_label=to_label, asks_for=asks_for, n_left=left)
+    return Advice(trial=trial, notes=tuple(dict.fromkeys(notes)), **asking)
 
 
 def _refuse_other_than_one_loop(recording: Recording, tune: Recording | None) -> None:

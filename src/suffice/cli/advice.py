@@ -121,7 +121,7 @@ def decide_command(
     Example: suffice decide run.parquet --metric em
     """
     target = out or previous or (_OUT if ask is None else _OUT_OF_LABELS)
-    labels = None if ask is None else Labels.read(ask)
+    labels = _labels_of(ask, path, target)
     recording = chosen_loop(read_recording(path), where)
     earlier = _earlier(previous, target, recording, path)
     given = declared.given()
@@ -143,10 +143,7 @@ def decide_command(
         )
     advice = replace(advice, where=tuple(where or (earlier.where if earlier else ())))
     advice.save(target)
-    files = {"decision": target}
-    if ask is not None and labels is not None and (advice.to_label or ask.exists()):
-        write_sheet(ask, recording, advice.to_label, labels)
-        files["labels"] = ask
+    files = {"decision": target, **_written_sheet(ask, recording, advice, labels)}
     again = ""
     if earlier is not None and advice.n == earlier.n and ask is None:
         again = (
@@ -161,6 +158,24 @@ def decide_command(
         then=_next_step(advice, path, target, ask),
     )
     output.show({**advice.to_dict(), "file": str(target)}, screen)
+
+
+def _labels_of(ask: Path | None, path: Path, target: Path) -> Labels | None:
+    """Read the labels of a sheet; None without one."""
+    if ask is None:
+        return None
+    if ask in (path, target):
+        named = "log" if ask == path else "decision"
+        raise DataError(f"--ask {quoted(ask)} names the {named}: give the labelling sheet a name of its own")
+    return Labels.read(ask)
+
+
+def _written_sheet(ask: Path | None, recording: Recording, advice: Advice, labels: Labels | None) -> dict[str, Path]:
+    """Write the sheet with what is to be labelled next; return its name for the screen."""
+    if ask is None or labels is None or not (advice.to_label or ask.exists()):
+        return {}
+    write_sheet(ask, recording, advice.to_label, labels)
+    return {"labels": ask}
 
 
 def _earlier(previous: Path | None, target: Path, recording: Recording, path: Path) -> Advice | None:
@@ -189,4 +204,4 @@ def _next_step(advice: Advice, path: Path, target: Path, ask: Path | None) -> st
         return f"suffice decide FRESH.parquet --continue {quoted(target)}{filters}"
     if advice.to_label:
         return f"suffice decide {quoted(path)} --ask {quoted(ask)}{filters}"
-    return f"suffice merge {quoted(path)} FRESH.parquet -o ALL.parquet"
+    return f"suffice decide FRESH.parquet --ask {quoted(ask.with_stem('OTHER'))} -o OTHER.json"

@@ -11,9 +11,11 @@ import pytest
 
 from suffice import decide
 from suffice.errors import ConfigMismatchError, DataError
+from suffice.policy.normalizers import normalizer_of
 from suffice.policy.seen import id_hash
 from suffice.recordings import Recording, write_recording
 from suffice.verdicts.decisions import Advice, Labels, write_sheet
+from suffice.verdicts.decisions.labelling import differing_answers
 from tests.support.cli_tools import cli
 
 N, ROUNDS = 300, 4
@@ -223,6 +225,10 @@ def test_a_sheet_does_not_tell_which_round_gave_an_answer(tmp_path):
         ({"question": "where"}, "no 'id'"),
         ({"id": "q1", "answers": {"A": RIGHT}, "right": "C"}, "letters of"),
         ({"id": "q1", "right": "A"}, "missing"),
+        ({"id": "q1", "question": "where", "answer": RIGHT}, "no labelling sheet"),
+        ({"id": "q1", "answers": {"A": [RIGHT]}, "right": "A"}, "texts by letter"),
+        ({"id": "q1", "answers": {"A": RIGHT}, "right": "A ?"}, "keep one"),
+        ({"id": "q1", "right": "?", "gold": RIGHT}, "keep one"),
         ({"id": "q1", "answers": {"A": RIGHT}, "right": 1}, "must be letters"),
         ({"id": "q1", "answers": {"A": RIGHT}, "gold": [1]}, "must be letters"),
     ],
@@ -294,3 +300,113 @@ def test_the_command_asks_reads_and_goes_on(tmp_path, monkeypatch):
     assert 0 < second.json["labels"]["used"] <= len(rows)
     assert second.json["file"] == "decision_by_labels.json"
     assert cli("deploy", "decision_by_labels.json").code == 0
+
+
+def test_of_samples_only_their_majority_is_judged():
+    with pytest.raises(DataError, match="selector majority_of_samples"):
+        decide(samples(["aab"] * 300), labels=Labels(), selector="last", orders=1)
+
+
+@pytest.mark.parametrize("cell", [{"right": " "}, {"right": ","}, {"gold": " "}, {"gold": [""]}, {"right": []}])
+def test_a_blank_cell_is_no_label(tmp_path, cell):
+    path = tmp_path / "golds.jsonl"
+    path.write_text(json.dumps({"id": "q1", "answers": {"A": RIGHT}, **cell}) + "\n")
+    assert not Labels.read(path).right
+
+
+@pytest.mark.parametrize("normalizer", ["qa", "number", "letter", "mixed"])
+@pytest.mark.parametrize("first", [0, 1])
+def test_answers_differ_at_least_as_much_as_any_label_can_show(normalizer, first):
+    rng = np.random.default_rng(first)
+    texts = np.array(["18", "20", "18.0", "C", "the C", " ", "", "N/A", None, "abc"], dtype=object)
+    answers = rng.choice(texts, (120, 3))
+    recording = recorded([f"q{place}" for place in range(120)], answers)
+    rounds = pa.array(np.tile(np.arange(first, first + 3), 120))
+    recording = Recording(recording.table.set_column(2, "round", rounds), {"normalizer": normalizer})
+    options = {"cost": "calls", "max_loss": 0.3}
+    advice = decide(recording, labels=Labels(), **options)
+    differing = differing_answers(recording, advice.trial)
+    assert (differing >= 0).all()
+    key = normalizer_of(normalizer)
+    for place, policy in enumerate(advice.trial.candidates):
+        if not policy.label.startswith(("fixed_k", "closed_book")):
+            continue
+        begin = 1 - first  # round 0 is another loop's answer, unless that is the candidate
+        stop = policy.max_rounds - first + 1
+        for q, row in enumerate(answers.tolist()):
+            own = row[:1] if policy.label == "closed_book" else row[begin:stop]
+            kept, full = ([text for text in part if text and text.strip()][-1:] for part in (own, row[begin:]))
+            one, other = (key(part[0]) if part else None for part in (kept, full))
+            assert differing[place, q] == float(one != other)
+
+
+def test_a_gold_that_the_normalizer_cannot_read_is_refused():
+    recording, golds = log()
+    numbers = Recording(recording.table, {"normalizer": "letter"})
+    with pytest.raises(DataError, match="cannot be compared"):
+        decide(numbers, labels=labelled(recording, golds, ["q1"]))
+
+
+def test_scores_of_the_log_never_stand_in_for_labels():
+    recording, _ = log(changed=0.3)
+    plain = decide(recording, labels=Labels())
+    for name in ("match", "em", "f1"):
+        column = pa.array(np.tile([0.0, 0.5, 1.0, 1.0], N))
+        scored = Recording(recording.table.append_column(name, column), {})
+        assert decide(scored, labels=Labels()).to_label == plain.to_label
+
+
+def test_golds_of_the_log_need_no_label():
+    recording, golds = log()
+    listed = pa.array([[golds[name]] for name in recording.question_ids for _ in range(ROUNDS)])
+    advice = decide(Recording(recording.table.append_column("golds", listed), {}), labels=Labels())
+    every = decide(recording, labels=labelled(recording, golds, recording.question_ids))
+    assert not advice.to_label
+    assert advice.trial.totals.losses.tolist() == every.trial.totals.losses.tolist()
+
+
+@pytest.mark.parametrize("n", [200, 400])
+def test_other_questions_are_never_bet_on_anew(n):
+    recording, _ = log(n=400)
+    first = decide(recording.select(np.arange(400) < 300), labels=Labels())
+    with pytest.raises(ConfigMismatchError, match="began with"):
+        decide(recording.select(np.arange(400) < n), labels=Labels(), previous=first)
+
+
+def test_labels_without_a_question_are_noted_or_refused():
+    recording, _ = log()
+    some = Labels(right={"q1": (RIGHT,), "17": (RIGHT,)})
+    assert any("1 label of 2 name no question" in note for note in decide(recording, labels=some).notes)
+    with pytest.raises(ConfigMismatchError, match="name no question"):
+        decide(recording, labels=Labels(right={"17": (RIGHT,)}))
+
+
+def test_a_sheet_from_a_spreadsheet_is_read(tmp_path):
+    path = tmp_path / "golds.CSV"
+    path.write_bytes(
+        '\ufeffid;question;A;B;Right;gold;note\r\nq1;"two\r\nlines";"a\r\nb";c;b;;mine\r\n'.encode()
+        + ("q2;;" + "x" * 200_000 + ";y;;;\r\n").encode()
+    )
+    labels = Labels.read(path)
+    assert labels.right == {"q1": ("c",)}
+    assert labels.sheet[0]["answers"]["A"] == "a\r\nb"
+    assert labels.sheet[0]["note"] == "mine"
+
+
+def test_columns_of_ones_own_stay_in_the_sheet(tmp_path):
+    recording, _ = log()
+    ids = decide(recording, labels=Labels()).to_label
+    for name in ("golds.csv", "golds.jsonl"):
+        write_sheet(tmp_path / name, recording, ids, Labels())
+        labels = Labels.read(tmp_path / name)
+        noted = Labels(right={ids[0]: ()}, sheet=tuple({**row, "note": f"of {row['id']}"} for row in labels.sheet))
+        write_sheet(tmp_path / name, recording, ids[1:], noted)
+        assert [row["note"] for row in Labels.read(tmp_path / name).sheet] == [f"of {own}" for own in ids]
+
+
+def test_a_sheet_of_another_kind_or_over_another_file_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_recording("log.parquet", log()[0].table, {})
+    for name in ("golds.xlsx", "log.parquet"):
+        assert cli("decide", "log.parquet", "--ask", name).error
+    assert "labelling sheet" in cli("decide", "log.parquet", "--ask", "d.jsonl", "-o", "d.jsonl").error

@@ -125,7 +125,8 @@ class Advice(Result):
     def _labels_texts(self) -> list[str]:
         """Return sentences on the labels that judged, and on those that are needed next."""
         trial, n = self.trial, len(self.to_label)
-        used = "No label was needed so far" if not trial.labels else f"{counted(trial.labels, 'label')} judged"
+        nothing = "No label so far" if self.to_label else "No label was needed"
+        used = nothing if not trial.labels else f"{counted(trial.labels, 'label')} judged"
         texts = [f"{used}: where answers equal those of the full run, nothing is lost"] if self.n else []
         if self.asks_for is None:
             needed = None if self.chosen is None else trial.questions_needed(self.chosen)

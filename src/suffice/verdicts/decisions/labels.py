@@ -1,15 +1,11 @@
-"""Labels by hand, asked only where they can matter: where a candidate's answer differs from that of the full run.
-
-Equal answers lose nothing under any metric that is a function of question and answer, so that most questions of a log
-need no gold answer.  The questions are asked, and bet on, in an order that follows from their texts and is fixed before
-the first label; bets stop at the first question that still needs one.
-"""
+"""Labels by hand, and the sheet that they are written into: JSON lines, or CSV for a spreadsheet."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,29 +13,27 @@ from string import ascii_uppercase
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from suffice.common.files import json_lines, write_file
+from suffice.common.files import decoded, json_lines, write_file
+from suffice.common.tables import counted
 from suffice.errors import ConfigMismatchError, DataError
-from suffice.evaluation.replay.outcomes import has_outcome, outcome
 from suffice.evaluation.statistics import hash_order
 from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH, normalizer_of
-from suffice.policy.rounds import Floats, Mask
+from suffice.policy.rounds import Floats
 from suffice.policy.signals import answer_ids
 from suffice.recordings.recording import Recording
-from suffice.verdicts.decisions.losses import Measured, measure_candidates
-from suffice.verdicts.decisions.trial import Trial
-from suffice.verdicts.losses import Questions
 
 CANNOT_TELL = "?"
 """The label of a question whose answers cannot be judged; it counts at its worst."""
 NONE_RIGHT = "none"
 _SHOWN_SALT = "decide, shown answers:"
-_SELECTORS = ("last", "majority_of_samples")
-_BASELINES = ("recorded", "full")
-_AGREEMENT = "agreement"
-_HEADS = ("id", "question", "right", "gold")
+_HEADS = ("id", "question", "answers", "right", "gold")
+_LETTERS = re.compile(r"[A-Z]{1,2}")
+_LARGEST_CELL = 1 << 30
+_NAMED = 3
+
+Right = tuple[str, ...] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +46,7 @@ class Labels:
         sheet: The rows of the file that they came from, in their order, so that it can be written again.
     """
 
-    right: Mapping[str, tuple[str, ...] | None] = field(default_factory=dict)
+    right: Mapping[str, Right] = field(default_factory=dict)
     sheet: tuple[Mapping[str, Any], ...] = ()
 
     @classmethod
@@ -65,44 +59,53 @@ class Labels:
                 has no label yet.
 
         Raises:
-            DataError: The file cannot be read, a row has no id, or a label is none of the above; the message names the row.
+            DataError: The file cannot be read or is no labelling sheet, a row has no id, or a label is none of the above; the
+                message names the row.
         """
+        suffix = _suffix(path)
         if not Path(path).exists():
             return cls()
-        right: dict[str, tuple[str, ...] | None] = {}
-        rows = []
-        for where, row in _rows_of(Path(path)):
+        right: dict[str, Right] = {}
+        rows: list[Mapping[str, Any]] = []
+        names = set[str]()
+        for where, row in _csv_rows(Path(path)) if suffix == ".csv" else _json_rows(Path(path)):
             name = row.get("id")
             if not isinstance(name, str) or not name:
                 raise DataError(f"{where}: the row has no 'id', the id of its question in the log")
-            if name in right:
+            if not {"right", "gold"} & row.keys():
+                raise DataError(
+                    f"{where}: the row has neither 'right' nor 'gold', so this is no labelling sheet. Name another file (--ask OTHER.jsonl); "
+                    "gold answers that you have stand in 'gold'"
+                )
+            if name in names:
                 raise DataError(f"{where}: question {name!r:.80} has a row already: remove one of them")
+            names.add(name)
             rows.append(row)
-            if row.get("right") or row.get("gold"):
-                right[name] = _label_of(where, row)
+            letters, golds = _marks(where, row.get("right")), _marks(where, row.get("gold"), split=False)
+            if letters or golds:
+                right[name] = _label_of(where, letters, golds, _answers(where, row))
         return cls(right=right, sheet=tuple(rows))
 
     def of(self, recording: Recording) -> Recording:
         """Return a recording whose metric `match` says which answers are right, NaN for questions without a label or gold.
 
+        It is computed from labels and gold answers alone; scores of the log are not read, because equal answers must score alike.
+
         Raises:
+            DataError: A gold answer in a label cannot be read by the recording's normalizer.
             ConfigMismatchError: A labelled row shows other answers than the recording has: the sheet is of another log.
         """
-        self._refuse_other_answers(recording)
-        name = MATCH if has_outcome(recording, MATCH) else "em"
-        values = outcome(recording, name) if has_outcome(recording, name) else np.full(recording.shape, np.nan)
-        normalizer = normalizer_of(_normalizer(recording))
-        for q, question in enumerate(recording.question_ids):
-            if question not in self.right:
-                continue
-            right = self.right[question]
-            if right is None:
-                values[q] = np.nan
-                continue
-            texts = np.array([[*recording.answers[q].tolist(), *right]], dtype=object)
-            ids = answer_ids(texts, normalizer)[0]
-            n = recording.shape[1]
-            values[q] = np.where(recording.seen[q], np.isin(ids[:n], ids[n:][~np.isnan(ids[n:])]), np.nan)
+        values = np.full(recording.shape, np.nan)
+        golds = recording.per_question("golds", [None] * len(recording.question_ids)).tolist()
+        shown = {row["id"]: _answers("", row) for row in self.sheet}
+        for q, name in enumerate(recording.question_ids):
+            if name in self.right:
+                right = self.right[name]
+                self._refuse_other_answers(recording, q, shown.get(name, {}))
+                if right is not None:
+                    values[q] = _matches(recording, q, right, stated=True)
+            elif golds[q]:
+                values[q] = _matches(recording, q, golds[q], stated=False)
         rounds = recording.table.column("round").to_numpy().astype(np.int64)
         column = pa.array(values[recording.row_question, rounds - recording.index[0]], from_pandas=True)
         head = pa.field(MATCH, pa.float64(), metadata={"kind": "metric", "unit": "score"})
@@ -110,160 +113,106 @@ class Labels:
         table = table.append_column(head, column) if at < 0 else table.set_column(at, head, column)
         return Recording(table, recording.metadata)
 
-    def _refuse_other_answers(self, recording: Recording) -> None:
-        shown = {
-            row["id"]: [*row["answers"].values()]
-            for row in self.sheet
-            if row["id"] in self.right and isinstance(row.get("answers"), dict)
-        }
-        for q, question in enumerate(recording.question_ids):
-            own = set(map(str, recording.answers[q].tolist()))
-            others = [text for text in shown.get(question, []) if text not in own]
-            if others:
+    def note(self, recording: Recording) -> list[str]:
+        """Return a note if labels name no question of a recording.
+
+        Raises:
+            ConfigMismatchError: No label names one.
+        """
+        unknown = [name for name in self.right if name not in set(recording.question_ids)]
+        if not unknown:
+            return []
+        said = f"{counted(len(unknown), 'label')} of {len(self.right)} name no question of this log ({', '.join(unknown[:_NAMED])})"
+        if len(unknown) == len(self.right):
+            raise ConfigMismatchError(f"{said}: the sheet belongs to another log, or a spreadsheet changed the ids")
+        return [said]
+
+    def _refuse_other_answers(self, recording: Recording, q: int, shown: Mapping[str, str]) -> None:
+        ids = _ids_of(recording, q, [*shown.values()])
+        n = recording.shape[1]
+        for text, own in zip(shown.values(), ids[n:].tolist(), strict=True):
+            if own not in ids[:n].tolist():  # also where it cannot be read
                 raise ConfigMismatchError(
-                    f"the labels of question {question!r:.80} show the answer {others[0]!r:.120}, which the log does not have: the sheet "
-                    "belongs to another log. Give another file (--ask OTHER.jsonl)"
+                    f"the labels of question {recording.question_ids[q]!r:.80} show the answer {text!r:.120}, which the log does not "
+                    "have: the sheet belongs to another log, or somebody changed the answer. Give another file (--ask OTHER.jsonl)"
                 )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Labelling:
-    """The questions of a recording, the labels that they have, and those that they need.
-
-    Attributes:
-        recording: The recording, with `match` where it is known.
-        questions: Its questions; copies are one.
-        differing: See `differing_answers`.
-        losses: The losses of the candidates; what has no label counts at its worst.
-        lacking: Mask of the rows with different answers that have neither label nor gold, shape ``(n_rows,)``.
-    """
-
-    recording: Recording
-    questions: Questions
-    differing: Floats
-    losses: Measured
-    lacking: Mask
-
-    @classmethod
-    def of(cls, recording: Recording, trial: Trial, labels: Labels) -> Labelling:
-        """Compare the answers of all candidates with the baseline's.
-
-        Args:
-            recording: Recorded rounds.
-            trial: The declared trial.
-            labels: The labels that were given.
-        """
-        labelled, differing = labels.of(recording), differing_answers(recording, trial)
-        given = np.array([name in labels.right for name in recording.question_ids], dtype=np.bool_)
-        known: Mask = np.isfinite(outcome(labelled, MATCH)).any(axis=1) | given
-        # A label cannot help where rounds are missing or failed: what is unknown there counts at its worst.
-        lacking = ~known & ~recording.failed & ~recording.unexplained & _various(recording)
-        losses = measured(labelled, trial, MATCH).within(differing)
-        return cls(
-            recording=labelled,
-            questions=Questions.of(recording),
-            differing=differing,
-            losses=losses,
-            lacking=lacking,
-        )
-
-    def needed(self, place: int) -> npt.NDArray[np.int64]:
-        """Return the questions that need a label for a candidate, as places in the order of bets."""
-        lacking = self.questions.units.sums(self.lacking.astype(np.float64)) > 0
-        return np.flatnonzero((lacking & (self.differing[place] > 0))[self.losses.order])
-
-    def settled(self, trial: Trial) -> tuple[Mask, int | None]:
-        """Return the rows to bet on, shape ``(n_rows,)``, and the candidate that needs further labels; None if none does.
-
-        Candidates are tested in order, and so are labels asked: for one at a time, until it is proved or refuted.  The bets
-        on it end at the first question that lacks a label.  What lacks one for a later candidate counts there at its worst,
-        which can only delay its proof.
-        """
-        order, n_bet, asking = self.losses.order, 0, None
-        worst, best = self.losses.worst[:, order], self.losses.best[:, order]
-        for place in trial.sequence:
-            needed = self.needed(place)
-            n_bet = max(n_bet, int(needed[0]) if len(needed) else len(order))
-            bets = ((trial.below, worst), (trial.above, best))
-            below, above = (wealth.begun_anew().of(place).bet(losses[[place], :n_bet]) for wealth, losses in bets)
-            if not (below.shown(trial.alpha) | above.shown(trial.alpha)).any() and len(needed):
-                asking = place
-                break
-        settled = np.zeros(len(order), dtype=np.bool_)
-        settled[order[:n_bet]] = True
-        return settled[_unit_of_row(self.questions)], asking
-
-    def ids(self, place: int) -> tuple[str, ...]:
-        """Return the ids of the rows to label for a candidate, in the order of bets."""
-        index, names = _unit_of_row(self.questions), self.recording.question_ids
-        rows: dict[int, list[str]] = {}
-        for row in np.flatnonzero(self.lacking).tolist():
-            rows.setdefault(int(index[row]), []).append(names[row])
-        return tuple(name for unit in self.losses.order[self.needed(place)].tolist() for name in sorted(rows[unit]))
+def _ids_of(recording: Recording, q: int, texts: Sequence[str]) -> Floats:
+    """Number the answers of a question and further texts by the recording's normalizer; NaN for what it cannot read."""
+    every = np.array([[*recording.answers[q].tolist(), *texts]], dtype=object)
+    ids: Floats = answer_ids(every, normalizer_of(normalizer_in(recording)))[0]
+    return ids
 
 
-def _unit_of_row(questions: Questions) -> npt.NDArray[np.int64]:
-    codes = questions.units.codes
-    return np.arange(len(questions.names)) if codes is None else codes
-
-
-def differing_answers(recording: Recording, trial: Trial) -> Floats:
-    """Return how far the answers of candidates differ from the baseline's, shape ``(n_candidates, n_questions)``.
-
-    It is the largest possible loss under any metric of answers: 0 where they are equal, 1 where they are not or a round is
-    missing; between them for means over orders of samples.
-    """
-    units = measured(recording, trial, _AGREEMENT)
-    # Of tied samples the baseline may return any: which of them is right makes a difference even where votes agree.
-    tied = Questions.of(recording).units.sums(_tied(recording).astype(np.float64)) > 0
-    differing: Floats = np.where(tied, 1.0, units.worst)
-    return differing
-
-
-def measured(recording: Recording, trial: Trial, metric: str) -> Measured:
-    """Measure the candidates of a trial by a metric, without prices."""
-    orders, start_round = trial.orders, trial.loop.start_round
-    return measure_candidates(
-        recording, trial.candidates, trial.baseline, metric, orders=orders, start_round=start_round
-    )
-
-
-def check_asking(selector: str, baseline: str) -> None:
-    """Raise a `DataError` if equal answers cannot be told from agreement, which compares with the full run's last answer or vote."""
-    if selector not in _SELECTORS or baseline not in _BASELINES:
+def _matches(recording: Recording, q: int, right: Sequence[str], *, stated: bool) -> Floats:
+    """Return which answers of a question are right, NaN where no round was recorded, or no gold answer of the log can be read."""
+    ids, n = _ids_of(recording, q, right), recording.shape[1]
+    unread = np.isnan(ids[n:])
+    if unread.any() and stated:
+        text = right[int(np.argmax(unread))]
         raise DataError(
-            f"labels are asked where answers differ from the full run's, and that needs the selector {' or '.join(_SELECTORS)} and the "
-            f"baseline {' or '.join(_BASELINES)}, not {selector!r} and {baseline!r}: leave the option out, or import gold answers (--golds FILE)"
+            f"the gold answer {text!r:.80} of question {recording.question_ids[q]!r:.80} cannot be compared: the log's answers are read as "
+            f"{normalizer_in(recording)!r}. Write it as the answers are, or mark their letters in 'right'"
         )
+    if unread.all() and len(right):
+        return np.full(n, np.nan)
+    return np.where(recording.seen[q], np.isin(ids[:n], ids[n:][~unread]), np.nan)
+
+
+def normalizer_in(recording: Recording) -> str:
+    """Return the name of the normalizer by which the answers of a recording are compared."""
+    return str(recording.metadata.get("normalizer") or DEFAULT_NORMALIZER)
 
 
 def write_sheet(path: str | Path, recording: Recording, ids: Sequence[str], labels: Labels) -> None:
     """Write the rows that have a label, then those that need one, in the order of asking.
 
-    The answers of a question are shown once each, in an order that does not tell which round gave them.
+    The answers of a question are shown once each, in an order that does not tell which round gave them.  Further columns of rows that
+    stay are kept.
 
     Args:
         path: A file that ends in ``.csv``, or else JSON lines.
         recording: Recorded rounds.
         ids: The questions that need a label.
         labels: The labels so far.
+
+    Raises:
+        DataError: The name ends in something else.
     """
+    suffix = _suffix(path)
     places = {name: q for q, name in enumerate(recording.question_ids)}
+    before = {row["id"]: row for row in labels.sheet}
     texts = recording.texts
     rows: list[dict[str, Any]] = [dict(row) for row in labels.sheet if row["id"] in labels.right]
     for name in ids:
-        shown = _shown(recording, places[name])
         question = None if texts is None else texts[places[name]]
-        rows.append({"id": name, "question": question, "answers": shown, "right": None, "gold": None})
-    if Path(path).suffix == ".csv":
+        own = {
+            "id": name,
+            "question": question,
+            "answers": _shown(recording, places[name]),
+            "right": None,
+            "gold": None,
+        }
+        rows.append({**before.get(name, {}), **own})
+    if suffix == ".csv":
         write_file(path, _csv_of(rows))
         return
     write_file(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
 
 
+def _suffix(path: str | Path) -> str:
+    suffix = Path(path).suffix.casefold()
+    if suffix not in (".csv", ".jsonl"):
+        raise DataError(
+            f"a labelling sheet ends in .jsonl or .csv, not as {str(path)!r:.120} does: name a file of its own"
+        )
+    return suffix
+
+
 def _shown(recording: Recording, q: int) -> dict[str, str]:
     """Return a question's different answers by letter."""
-    ids = recording.answer_ids(_normalizer(recording))[q]
+    ids = recording.answer_ids(normalizer_in(recording))[q]
     first = {own: str(text) for own, text in reversed([*zip(ids.tolist(), recording.answers[q].tolist(), strict=True)])}
     texts = [text for own, text in first.items() if not np.isnan(own)]
     question = recording.question_ids[q]
@@ -281,52 +230,47 @@ def _letters(place: int) -> str:
     return (_letters(first - 1) if first else "") + ascii_uppercase[last]
 
 
-def _normalizer(recording: Recording) -> str:
-    return str(recording.metadata.get("normalizer") or DEFAULT_NORMALIZER)
+def _json_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    for where, row in json_lines(path, "a row of the labelling sheet"):
+        yield where, {_head(name): value for name, value in row.items()}
 
 
-def _various(recording: Recording) -> Mask:
-    """Return a mask of the questions with two different answers, one without an answer included, shape ``(n_questions,)``."""
-    ids = np.where(recording.seen, np.nan_to_num(recording.answer_ids(_normalizer(recording)), nan=-1.0), np.nan)
-    various: Mask = np.nanmin(ids, axis=1) < np.nanmax(ids, axis=1)
-    return various
-
-
-def _tied(recording: Recording) -> Mask:
-    """Return a mask of the questions whose samples have several most frequent answers; all False if rounds are no samples."""
-    if not recording.independent:
-        return np.zeros(recording.shape[0], dtype=np.bool_)
-    ids = recording.answer_ids(_normalizer(recording))
-    counts = np.stack([(ids == own).sum(axis=1) for own in range(int(np.nanmax(ids, initial=0.0)) + 1)], axis=1)
-    most = counts.max(axis=1, keepdims=True)
-    tied: Mask = ((counts == most) & (most > 0)).sum(axis=1) > 1
-    return tied
-
-
-def _rows_of(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    if path.suffix != ".csv":
-        yield from json_lines(path, "a row of the labelling sheet")
-        return
+def _csv_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"the labels {str(path)!r} cannot be read: {error}") from None
-    for number, row in enumerate(csv.DictReader(io.StringIO(text, newline="")), start=2):
-        answers = {head: own for head, own in row.items() if head and head.isupper() and own}
-        yield f"{path}, row {number}", {**{head: row.get(head) or None for head in _HEADS}, "answers": answers}
+        text = decoded(path.read_bytes(), str(path)).removeprefix("\ufeff")
+    except OSError as error:
+        raise DataError(f"the labels {str(path)!r} cannot be read: {error.strerror or error}") from None
+    first = text.partition("\n")[0]
+    separator = max(",;\t", key=first.count)  # some spreadsheets write semicolons
+    limit = csv.field_size_limit(_LARGEST_CELL)
+    try:
+        for number, cells in enumerate(csv.DictReader(io.StringIO(text, newline=""), delimiter=separator), start=2):
+            answers = {name: own for name, own in cells.items() if name and _LETTERS.fullmatch(name) and own}
+            others = {_head(name): own or None for name, own in cells.items() if name and not _LETTERS.fullmatch(name)}
+            yield f"{path}, row {number}", {**others, "answers": answers}
+    except csv.Error as error:
+        raise DataError(f"the labels {str(path)!r} are no CSV file: {error}") from None
+    finally:
+        csv.field_size_limit(limit)
+
+
+def _head(name: str) -> str:
+    """Return the name of a column; those that are read may be written in capitals."""
+    plain = name.strip().casefold()
+    return plain if plain in _HEADS else name
 
 
 def _csv_of(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return rows as CSV, a column for each letter."""
-    letters = sorted({letter for row in rows for letter in row["answers"]}, key=lambda letter: (len(letter), letter))
+    letters = sorted({letter for row in rows for letter in row.get("answers") or {}}, key=lambda one: (len(one), one))
+    others = [*dict.fromkeys(name for row in rows for name in row if name not in _HEADS)]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["id", "question", *letters, "right", "gold"])
+    writer.writerow(["id", "question", *letters, "right", "gold", *others])
     for row in rows:
-        answers = [row["answers"].get(letter, "") for letter in letters]
-        writer.writerow(
-            [row["id"], row.get("question") or "", *answers, _text(row.get("right")), _text(row.get("gold"))]
-        )
+        answers = [(row.get("answers") or {}).get(letter, "") for letter in letters]
+        cells = [_text(row.get(name)) for name in ("right", "gold", *others)]
+        writer.writerow([row["id"], row.get("question") or "", *answers, *cells])
     return out.getvalue()
 
 
@@ -334,30 +278,36 @@ def _text(label: Any) -> str:
     return " ".join(map(str, label)) if isinstance(label, list) else "" if label is None else str(label)
 
 
-def _label_of(where: str, row: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Return the right answers of a labelled row, None if one cannot tell."""
-    right, gold, answers = row.get("right"), row.get("gold"), row.get("answers")
-    if isinstance(right, str):
-        right = right.replace(",", " ").split()
-    golds = [gold] if isinstance(gold, str) else gold or []
-    letters = right or []
-    if (
-        not isinstance(letters, list)
-        or not isinstance(golds, list)
-        or not all(isinstance(one, str) for one in [*letters, *golds])
-    ):
+def _answers(where: str, row: Mapping[str, Any]) -> dict[str, str]:
+    """Return the answers of a row by letter."""
+    answers = row.get("answers") or {}
+    if not isinstance(answers, dict) or not all(isinstance(text, str) for text in answers.values()):
+        raise DataError(f"{where}: 'answers' must be texts by letter, as they were written")
+    return answers
+
+
+def _marks(where: str, cell: Any, *, split: bool = True) -> list[str]:
+    """Return what a cell says, without blank parts: letters of answers, or golds."""
+    if cell is None:
+        return []
+    parts = (cell.replace(",", " ").split() if split else [cell]) if isinstance(cell, str) else cell
+    if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
         raise DataError(
             f"{where}: 'right' must be letters of answers, {NONE_RIGHT!r} or {CANNOT_TELL!r}, and 'gold' a text or a list of texts"
         )
-    if letters == [CANNOT_TELL]:
-        return None
-    if [letter.casefold() for letter in letters] == [NONE_RIGHT]:
-        return tuple(golds)
-    known = answers if isinstance(answers, dict) else {}
-    unknown = [letter for letter in letters if letter.upper() not in known]
-    if unknown:
+    return [part.strip() for part in parts if part.strip()]
+
+
+def _label_of(where: str, letters: Sequence[str], golds: Sequence[str], answers: Mapping[str, str]) -> Right:
+    """Return the right answers of a labelled row, None if one cannot tell."""
+    marks = [letter.upper() for letter in letters]
+    if CANNOT_TELL in marks or NONE_RIGHT.upper() in marks:
+        if len(marks) > 1 or (golds and marks == [CANNOT_TELL]):
+            raise DataError(f"{where}: 'right' says {' '.join(letters)!r:.60} beside something else: keep one of them")
+        return None if marks == [CANNOT_TELL] else tuple(golds)
+    if unknown := [letter for letter in marks if letter not in answers]:
         raise DataError(
-            f"{where}: 'right' is {' '.join(letters)!r:.60}, and the answers are {', '.join(known) or 'missing'}. Write the letters of "
+            f"{where}: 'right' has {unknown[0]!r:.60}, and the answers are {', '.join(answers) or 'missing'}. Write the letters of "
             f"the right answers, {NONE_RIGHT!r}, or {CANNOT_TELL!r} if you cannot tell; or write the right answer into 'gold'"
         )
-    return (*(str(known[letter.upper()]) for letter in letters), *golds)
+    return (*(answers[letter] for letter in marks), *golds)

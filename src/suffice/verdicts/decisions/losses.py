@@ -262,7 +262,7 @@ def measure_candidates(
         CensoredError: The baseline needs rounds that were not recorded.
         DataError: The baseline is a budget that no question has.
     """
-    account = _account(recording, policies, baseline, metric, prices=prices, orders=orders, start_round=start_round)
+    account = account_of(recording, policies, baseline, metric, prices=prices, orders=orders, start_round=start_round)
     of_retrieval = begins_closed_book(recording)
     questions, n_candidates = Questions.of(recording), len(policies)
     recorded = questions.of_recorded()
@@ -329,7 +329,7 @@ def _spent(run: Run, cost: str, *, of_retrieval: bool) -> Floats:
     return np.maximum(run.rounds, 0).astype(np.float64)
 
 
-def _account(
+def account_of(
     recording: Recording,
     policies: Sequence[Policy],
     baseline: str,

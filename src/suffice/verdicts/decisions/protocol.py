@@ -35,7 +35,8 @@ from suffice.verdicts.decisions.advice import Advice
 from suffice.verdicts.decisions.answer_counts import AnswerCounts
 from suffice.verdicts.decisions.candidates import candidates
 from suffice.verdicts.decisions.gates import RETRIEVALS, begins_closed_book, is_whether_to_retrieve
-from suffice.verdicts.decisions.labels import Labelling, Labels, check_asking, differing_answers
+from suffice.verdicts.decisions.labelling import Labelling, check_asking, differing_answers
+from suffice.verdicts.decisions.labels import Labels
 from suffice.verdicts.decisions.losses import SAVABLE, measure_candidates, prices_text
 from suffice.verdicts.decisions.notes import gate_notes, metric_notes, name_notes, unit_notes
 from suffice.verdicts.decisions.same_loop import LoopStops, fingerprints, refuse_other_outcomes, rounds_text
@@ -102,11 +103,10 @@ def decide(
         leave_out_failed: True to leave out questions whose recording failed, with a note.  False counts them as lost,
             because a candidate may change what made them fail.
         previous: An earlier advice on the same loop.  Its declaration holds, and new questions add to its evidence.
-        orders: Number of random orders of independent samples over which a loss is averaged; None = 100, or 1 (the
-            recorded order) if the loop's own rule stopped some questions.
+        orders: Number of random orders of samples to average over; None = 100, or 1 (as recorded) if a rule stopped some.
         signals: Columns that are a confidence in the answer of round 0, so that the loop may skip retrieval.
-        labels: Labels by hand (`Labels.read`), to judge by which answers are right without golds for all; `Labels()` for none
-            yet.  The advice then lists in `to_label` the questions in which a label can matter.  The metric is `match`.
+        labels: Labels by hand, see `Labels.read`; `Labels()` for none yet.  The metric is `match`, and the advice lists in `to_label`
+            the questions in which a label can matter.
 
     Raises:
         DataError: There is nothing to decide, a metric or cost is unknown, or an option is outside its range.
@@ -115,25 +115,27 @@ def decide(
         UnsettledError: The recording holds several loops, such as two models: `recording.where(model=...)` chooses one.
         UnknownSignalError: A candidate reads a signal that the questions of the verdict lack.
     """
-    given: dict[str, Any] = {"metric": metric, "max_loss": max_loss, "alpha": alpha, "cost": cost, "baseline": baseline}
-    given |= {"leave_out_failed": leave_out_failed or None, "orders": orders}
-    given |= {"selector": None if selector is None else str(selector)}
-    given = {name: value for name, value in given.items() if value is not None}
+    declared: dict[str, Any] = {
+        "metric": metric,
+        "max_loss": max_loss,
+        "alpha": alpha,
+        "cost": cost,
+        "baseline": baseline,
+    }
+    declared |= {"leave_out_failed": leave_out_failed or None, "orders": orders, "selector": selector and str(selector)}
+    given = {name: value for name, value in declared.items() if value is not None}
     notes: list[str] = [*recording.reading_notes]
-    _refuse_other_than_one_loop(recording, tune)
-    if (baseline if previous is None else previous.trial.baseline) in (None, "recorded"):
-        recording, tune = without_audits(recording), None if tune is None else without_audits(tune)
-    previous = _same_labels(recording, previous, labels)
+    recording, tune = _one_loop(recording, tune, baseline if previous is None else previous.trial.baseline)
+    previous = _same_labels(previous, labels)
     if labels is not None:
-        given["metric"] = _metric_of_labels(metric)
+        given["metric"], notes = _metric_of_labels(metric), [*notes, *labels.note(recording)]
     if previous is None:
         options: Any = {"prices": prices, "signals": signals, "notes": notes, "of_labels": labels is not None}
         trial, fresh = _begun(recording, given, tune, tune_share, **options)
     else:
         if tune is not None or tune_share is not None:
             raise ConfigMismatchError("the earlier decision has its tune questions: give none, or decide anew")
-        trial = previous.trial
-        new, prices = _continued(recording, trial, given, prices, notes)
+        new, prices = _continued(recording, trial := previous.trial, given, prices, notes)
         if new is None:
             return replace(previous, notes=tuple(dict.fromkeys([*previous.notes, *notes])))
         fresh = new
@@ -154,12 +156,16 @@ def _advised(fresh: Recording, trial: Trial, prices: Prices, notes: list[str], l
     return Advice(trial=trial, notes=tuple(dict.fromkeys(notes)), **asking)
 
 
-def _refuse_other_than_one_loop(recording: Recording, tune: Recording | None) -> None:
+def _one_loop(recording: Recording, tune: Recording | None, baseline: str | None) -> tuple[Recording, Recording | None]:
+    """Refuse recordings of several loops; return them, without audits where the logged loop itself is the baseline."""
     try:
         refuse_several_loops(recording, tune)
     except UnsettledError:
         _refuse_single_rounds(recording)  # a filter would not help
         raise
+    if baseline not in (None, "recorded"):
+        return recording, tune
+    return without_audits(recording), None if tune is None else without_audits(tune)
 
 
 def _refuse_single_rounds(recording: Recording) -> None:
@@ -200,7 +206,7 @@ def _begun(
         loop.refuse_other_cap(LoopStops.of(tune))
     selector = parse_selector(declared.pop("selector"))
     if of_labels:
-        check_asking(str(selector), baseline)
+        check_asking(str(selector), baseline, samples=loop.samples)
     highest = int(max(first.index[-1], logged.index[-1]))
     # Tune questions need no labels: how often answers differ orders the candidates nearly as well.
     by = AGREEMENT[0] if of_labels else metric
@@ -284,6 +290,13 @@ def _judged_by_labels(
     fresh: Recording, trial: Trial, prices: Prices, notes: list[str], labels: Labels
 ) -> tuple[Trial, int | None, tuple[str, ...]]:
     """Bet on all questions before the first that needs a label; also return the candidate that needs some, and their ids."""
+    given, asked = {id_hash(name) for name in fresh.question_ids}, trial.marks.keys() - trial.tune.ids
+    if asked and asked != given:
+        raise ConfigMismatchError(
+            f"labels judge the questions that the decision began with: {len(given - asked):,} here are new, and {len(asked - given):,} are "
+            "missing. Put other questions to a decision of their own (--ask OTHER.jsonl -o OTHER.json)"
+        )
+    trial = replace(trial, marks={**trial.marks, **fingerprints(fresh, AGREEMENT[0])})
     labelling = Labelling.of(fresh, trial, labels)
     rows, asking = labelling.settled(trial)
     to_label = () if asking is None else labelling.ids(asking)
@@ -291,14 +304,16 @@ def _judged_by_labels(
         return trial, asking, to_label
     settled = labelling.recording.select(rows)
     n_used = sum(name in labels.right for name in settled.question_ids)
-    return replace(_judged(settled, trial, prices, notes), labels=n_used), asking, to_label
+    judged = _judged(settled, trial, prices, notes)
+    below, above = labelling.bets(trial, judged.totals.n)
+    return replace(judged, below=below, above=above, labels=n_used), asking, to_label
 
 
-def _same_labels(recording: Recording, previous: Advice | None, labels: Labels | None) -> Advice | None:
+def _same_labels(previous: Advice | None, labels: Labels | None) -> Advice | None:
     """Return the earlier advice, without its evidence if labels judge: these are given again, and more of them.
 
     Raises:
-        ConfigMismatchError: Labels judged only one of the two, or some of the earlier questions are missing.
+        ConfigMismatchError: Labels judged only one of the two.
     """
     if previous is None or (previous.trial.labels is None) != (labels is None):
         if previous is None:
@@ -310,12 +325,6 @@ def _same_labels(recording: Recording, previous: Advice | None, labels: Labels |
         )
     if labels is None:
         return previous
-    judged, given = previous.trial.counted.ids, {id_hash(name) for name in recording.question_ids}
-    if not judged <= given:
-        raise ConfigMismatchError(
-            f"labels judge one recording, and {len(judged - given):,} questions of the earlier decision are not in this one: join them "
-            "(suffice merge OLD.parquet NEW.parquet -o ALL.parquet)"
-        )
     return replace(previous, trial=previous.trial.begun_anew())
 
 
@@ -437,7 +446,7 @@ def _divided(recording: Recording, tune: Recording | float, baseline: str, notes
 def _new_questions(recording: Recording, trial: Trial, notes: list[str]) -> Mask:
     """Return a mask of the questions that an earlier trial has not seen, shape ``(n_questions,)``."""
     known = seen_in(recording, trial.tune | trial.counted)
-    if known.any():
+    if known.any() and trial.labels is None:  # where labels judge, each run judges all questions
         said = f"{counted(int(known.sum()), 'question')} counted before, or used to choose the candidates, by id, text or cluster"
         notes.append(f"{said}: {'none is new' if known.all() else 'the others are added'}")
     return ~known

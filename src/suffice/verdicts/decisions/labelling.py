@@ -1,0 +1,185 @@
+"""Which labels can matter, and which bets need none: the questions of a recording beside the labels that were given.
+
+Equal answers lose nothing under any metric that is a function of question and answer, so that most questions of a log
+need no gold answer.  The questions are asked, and bet on, in an order that follows from their texts and is fixed before
+the first label; bets stop at the first question that still needs one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.errors import DataError
+from suffice.evaluation.replay.baselines import Run
+from suffice.evaluation.replay.outcomes import outcome
+from suffice.policy.normalizers import MATCH
+from suffice.policy.rounds import Floats, Mask
+from suffice.recordings.recording import Recording
+from suffice.verdicts.decisions.labels import Labels, normalizer_in
+from suffice.verdicts.decisions.losses import Measured, account_of, measure_candidates
+from suffice.verdicts.decisions.trial import Trial
+from suffice.verdicts.decisions.wealth import Wealth
+from suffice.verdicts.losses import Questions, at_rounds
+
+_BASELINES = ("recorded", "full")
+_AGREEMENT = "agreement"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Labelling:
+    """The questions of a recording, the labels that they have, and those that they need.
+
+    Attributes:
+        recording: The recording, with `match` where it is known.
+        questions: Its questions; copies are one.
+        differing: See `differing_answers`.
+        losses: The losses of the candidates; what has no label counts at its worst.
+        lacking: Mask of the rows with different answers that have neither label nor gold, shape ``(n_rows,)``.
+    """
+
+    recording: Recording
+    questions: Questions
+    differing: Floats
+    losses: Measured
+    lacking: Mask
+
+    @classmethod
+    def of(cls, recording: Recording, trial: Trial, labels: Labels) -> Labelling:
+        """Compare the answers of all candidates with the baseline's.
+
+        Args:
+            recording: Recorded rounds.
+            trial: The declared trial.
+            labels: The labels that were given.
+        """
+        labelled, differing = labels.of(recording), differing_answers(recording, trial)
+        given = np.array([name in labels.right for name in recording.question_ids], dtype=np.bool_)
+        known: Mask = np.isfinite(outcome(labelled, MATCH)).any(axis=1) | given
+        # A label cannot help where rounds are missing or failed: what is unknown there counts at its worst.
+        lacking = ~known & ~recording.failed & ~recording.unexplained & _various(recording)
+        losses = measured(labelled, trial, MATCH).within(differing)
+        return cls(
+            recording=labelled,
+            questions=Questions.of(recording),
+            differing=differing,
+            losses=losses,
+            lacking=lacking,
+        )
+
+    def needed(self, place: int) -> npt.NDArray[np.int64]:
+        """Return the questions that need a label for a candidate, as places in the order of bets."""
+        lacking = self.questions.units.sums(self.lacking.astype(np.float64)) > 0
+        return np.flatnonzero((lacking & (self.differing[place] > 0))[self.losses.order])
+
+    def settled(self, trial: Trial) -> tuple[Mask, int | None]:
+        """Return the rows to bet on, shape ``(n_rows,)``, and the candidate that needs further labels; None if none does.
+
+        Candidates are tested in order, and so are labels asked: for one at a time, until it is proved or refuted.  The bets
+        on it end at the first question that lacks a label.  What lacks one for a later candidate counts there at its worst,
+        which can only delay its proof.
+        """
+        order, n_bet, asking = self.losses.order, 0, None
+        worst, best = self.losses.worst[:, order], self.losses.best[:, order]
+        for place in trial.sequence:
+            needed = self.needed(place)
+            n_bet = max(n_bet, int(needed[0]) if len(needed) else len(order))
+            bets = ((trial.below, worst), (trial.above, best))
+            below, above = (wealth.begun_anew().of(place).bet(losses[[place], :n_bet]) for wealth, losses in bets)
+            if not (below.shown(trial.alpha) | above.shown(trial.alpha)).any() and len(needed):
+                asking = place
+                break
+        settled = np.zeros(len(order), dtype=np.bool_)
+        settled[order[:n_bet]] = True
+        return settled[_unit_of_row(self.questions)], asking
+
+    def bets(self, trial: Trial, n: int) -> tuple[Wealth, Wealth]:
+        """Return the wealth of the bets below and above on the first n questions.
+
+        Orders of samples are those of the whole recording, so that more labels never lower the wealth.
+        """
+        order = self.losses.order[:n]
+        return trial.below.bet(self.losses.worst[:, order]), trial.above.bet(self.losses.best[:, order])
+
+    def ids(self, place: int) -> tuple[str, ...]:
+        """Return the ids of the rows to label for a candidate, in the order of bets."""
+        index, names = _unit_of_row(self.questions), self.recording.question_ids
+        rows: dict[int, list[str]] = {}
+        for row in np.flatnonzero(self.lacking).tolist():
+            rows.setdefault(int(index[row]), []).append(names[row])
+        return tuple(name for unit in self.losses.order[self.needed(place)].tolist() for name in sorted(rows[unit]))
+
+
+def _unit_of_row(questions: Questions) -> npt.NDArray[np.int64]:
+    codes = questions.units.codes
+    return np.arange(len(questions.names)) if codes is None else codes
+
+
+def differing_answers(recording: Recording, trial: Trial) -> Floats:
+    """Return how far the answers of candidates differ from the baseline's, shape ``(n_candidates, n_questions)``.
+
+    It is the largest possible loss under the metric `match`: 0 where they are equal, 1 where they are not or a round is missing;
+    between them for means over orders of samples, or over copies of a question.
+    """
+    if trial.loop.samples:
+        units = measured(recording, trial, _AGREEMENT)  # how often a vote is that of all samples
+        # Of tied samples the baseline may return any: which of them is right makes a difference even where votes agree.
+        tied = Questions.of(recording).units.sums(_tied(recording).astype(np.float64)) > 0
+        return np.where(tied, 1.0, np.maximum(units.worst, 0.0))
+    start_round = trial.loop.start_round
+    account = account_of(
+        recording, trial.candidates, trial.baseline, _AGREEMENT, prices=None, orders=1, start_round=start_round
+    )
+    compared, questions = account.prepared.recording, Questions.of(recording)
+    ids = compared.answer_ids(normalizer_in(compared))
+
+    def answered(run: Run) -> Floats:
+        """Return the number of each answer that a run returns; -1 where it has none, or one that cannot be read: it is never right."""
+        rounds = np.full(len(ids), -1) if run.answer_rounds is None else run.answer_rounds
+        numbers: Floats = np.nan_to_num(at_rounds(compared, ids, rounds), nan=-1.0)
+        return numbers
+
+    known, full = account.baseline.answer_rounds is not None, answered(account.baseline)
+    differing = [
+        questions.means((answered(loss.run) != full) | loss.run.unrun | account.open_ends | (not known), failed=1.0)
+        for loss in account.losses(trial.candidates)
+    ]
+    return np.stack(differing)
+
+
+def measured(recording: Recording, trial: Trial, metric: str) -> Measured:
+    """Measure the candidates of a trial by a metric, without prices."""
+    orders, start_round = trial.orders, trial.loop.start_round
+    return measure_candidates(
+        recording, trial.candidates, trial.baseline, metric, orders=orders, start_round=start_round
+    )
+
+
+def check_asking(selector: str, baseline: str, *, samples: bool) -> None:
+    """Raise a `DataError` if the answers of a selector and baseline cannot be compared with those of the full run."""
+    needed = "majority_of_samples" if samples else "last"
+    if selector != needed or baseline not in _BASELINES:
+        raise DataError(
+            f"labels are asked where answers differ from the full run's, and that needs the selector {needed} and the baseline "
+            f"{' or '.join(_BASELINES)}, not {selector!r} and {baseline!r}: leave the option out, or import gold answers (--golds FILE)"
+        )
+
+
+def _various(recording: Recording) -> Mask:
+    """Return a mask of the questions with two different answers, one without an answer included, shape ``(n_questions,)``."""
+    ids = np.where(recording.seen, np.nan_to_num(recording.answer_ids(normalizer_in(recording)), nan=-1.0), np.nan)
+    various: Mask = np.nanmin(ids, axis=1) < np.nanmax(ids, axis=1)
+    return various
+
+
+def _tied(recording: Recording) -> Mask:
+    """Return a mask of the questions whose samples have several most frequent answers; all False if rounds are no samples."""
+    if not recording.independent:
+        return np.zeros(recording.shape[0], dtype=np.bool_)
+    ids = recording.answer_ids(normalizer_in(recording))
+    counts = np.stack([(ids == own).sum(axis=1) for own in range(int(np.nanmax(ids, initial=0.0)) + 1)], axis=1)
+    most = counts.max(axis=1, keepdims=True)
+    tied: Mask = ((counts == most) & (most > 0)).sum(axis=1) > 1
+    return tied

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from suffice.common.tables import counted
-from suffice.errors import ConfigMismatchError, DataError, UnsettledError
+from suffice.errors import ConfigMismatchError, DataError
 from suffice.evaluation.replay import check_policy, seen_from, seen_in, selected_on
 from suffice.evaluation.replay.orders import n_orders
 from suffice.evaluation.replay.outcomes import (
@@ -27,19 +27,25 @@ from suffice.policy.normalizers import MATCH
 from suffice.policy.rounds import Mask
 from suffice.policy.rules import Selector, parse_selector
 from suffice.policy.seen import id_hash
-from suffice.recordings.audits import uncut, without_audits
+from suffice.recordings.audits import uncut
 from suffice.recordings.recording import Recording
-from suffice.recordings.runs import refuse_several_loops
 from suffice.verdicts.copies import asked_names, unit_names
 from suffice.verdicts.decisions.advice import Advice
 from suffice.verdicts.decisions.answer_counts import AnswerCounts
 from suffice.verdicts.decisions.candidates import candidates
-from suffice.verdicts.decisions.gates import RETRIEVALS, begins_closed_book, is_whether_to_retrieve
+from suffice.verdicts.decisions.gates import RETRIEVALS, is_whether_to_retrieve
 from suffice.verdicts.decisions.labelling import Labelling, check_asking, differing_answers
 from suffice.verdicts.decisions.labels import Labels
 from suffice.verdicts.decisions.losses import SAVABLE, measure_candidates, prices_text
 from suffice.verdicts.decisions.notes import gate_notes, metric_notes, name_notes, unit_notes
-from suffice.verdicts.decisions.same_loop import LoopStops, fingerprints, refuse_other_outcomes, rounds_text
+from suffice.verdicts.decisions.same_loop import (
+    LoopStops,
+    fingerprints,
+    one_loop,
+    refuse_other_outcomes,
+    refuse_single_rounds,
+    rounds_text,
+)
 from suffice.verdicts.decisions.trial import Trial
 
 _SALT = "decide:"
@@ -115,23 +121,17 @@ def decide(
         UnsettledError: The recording holds several loops, such as two models: `recording.where(model=...)` chooses one.
         UnknownSignalError: A candidate reads a signal that the questions of the verdict lack.
     """
-    declared: dict[str, Any] = {
-        "metric": metric,
-        "max_loss": max_loss,
-        "alpha": alpha,
-        "cost": cost,
-        "baseline": baseline,
-    }
-    declared |= {"leave_out_failed": leave_out_failed or None, "orders": orders, "selector": selector and str(selector)}
-    given = {name: value for name, value in declared.items() if value is not None}
+    said: dict[str, Any] = {"metric": metric, "max_loss": max_loss, "alpha": alpha, "cost": cost, "baseline": baseline}
+    said |= {"leave_out_failed": leave_out_failed or None, "orders": orders, "selector": selector and str(selector)}
+    given = {name: value for name, value in said.items() if value is not None}
     notes: list[str] = [*recording.reading_notes]
-    recording, tune = _one_loop(recording, tune, baseline if previous is None else previous.trial.baseline)
+    recording, tune = one_loop(recording, tune, baseline if previous is None else previous.trial.baseline)
     previous = _same_labels(previous, labels)
     if labels is not None:
         given["metric"], notes = _metric_of_labels(metric), [*notes, *labels.note(recording)]
     if previous is None:
-        options: Any = {"prices": prices, "signals": signals, "notes": notes, "of_labels": labels is not None}
-        trial, fresh = _begun(recording, given, tune, tune_share, **options)
+        parts: Any = {"prices": prices, "signals": signals, "notes": notes, "of_labels": labels is not None}
+        trial, fresh = _begun(recording, given, tune, tune_share, **parts)
     else:
         if tune is not None or tune_share is not None:
             raise ConfigMismatchError("the earlier decision has its tune questions: give none, or decide anew")
@@ -154,23 +154,6 @@ def _advised(fresh: Recording, trial: Trial, prices: Prices, notes: list[str], l
         asking = {"to_label": ids, "asks_for": place, "n_left": len(set(unit_names(fresh))) - trial.totals.n}
     notes = [*trial.notes, *notes, *unit_notes(fresh, trial)]
     return Advice(trial=trial, notes=tuple(dict.fromkeys(notes)), **asking)
-
-
-def _one_loop(recording: Recording, tune: Recording | None, baseline: str | None) -> tuple[Recording, Recording | None]:
-    """Refuse recordings of several loops; return them, without audits where the logged loop itself is the baseline."""
-    try:
-        refuse_several_loops(recording, tune)
-    except UnsettledError:
-        _refuse_single_rounds(recording)  # a filter would not help
-        raise
-    if baseline not in (None, "recorded"):
-        return recording, tune
-    return without_audits(recording), None if tune is None else without_audits(tune)
-
-
-def _refuse_single_rounds(recording: Recording) -> None:
-    if len(recording.index) and int(recording.index[-1]) <= 1 and not begins_closed_book(recording):
-        raise DataError("every question has a single round: there is nothing to stop earlier. Log every round")
 
 
 def _begun(
@@ -200,7 +183,7 @@ def _begun(
     metric = stated or measured_quality(logged)
     if of_labels or _is_of_answers(metric, logged):
         _require_answers(logged)
-    _refuse_single_rounds(logged)
+    refuse_single_rounds(logged)
     first, others = _divided(logged, share if tune is None else tune, baseline, notes)
     if tune is not None:
         loop.refuse_other_cap(LoopStops.of(tune))

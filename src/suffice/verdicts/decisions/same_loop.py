@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 
 from suffice.common.tables import counted
-from suffice.errors import ConfigMismatchError
+from suffice.errors import ConfigMismatchError, DataError, UnsettledError
 from suffice.policy.rounds import Positions
 from suffice.policy.seen import id_hash
+from suffice.recordings.audits import without_audits
 from suffice.recordings.recording import Recording
-from suffice.recordings.runs import labels_differ, single_labels
+from suffice.recordings.runs import labels_differ, refuse_several_loops, single_labels
+from suffice.verdicts.decisions.gates import begins_closed_book
 
 _BLOCK = 65_536  # rows at once, a bound on memory
 
@@ -122,6 +124,24 @@ class LoopStops:
         numbers = {name: int(data[name]) for name in ("highest", "lowest_cap", "start_round")}
         labels = {str(name): str(value) for name, value in (data.get("labels") or {}).items()}
         return cls(**numbers, own=bool(data["own"]), samples=bool(data.get("samples", False)), labels=labels)
+
+
+def one_loop(recording: Recording, tune: Recording | None, baseline: str | None) -> tuple[Recording, Recording | None]:
+    """Refuse recordings of several loops; return them, without audits where the logged loop itself is the baseline."""
+    try:
+        refuse_several_loops(recording, tune)
+    except UnsettledError:
+        refuse_single_rounds(recording)  # a filter would not help
+        raise
+    if baseline not in (None, "recorded"):
+        return recording, tune
+    return without_audits(recording), None if tune is None else without_audits(tune)
+
+
+def refuse_single_rounds(recording: Recording) -> None:
+    """Raise a `DataError` if no question has a second round, so that there is nothing to stop."""
+    if len(recording.index) and int(recording.index[-1]) <= 1 and not begins_closed_book(recording):
+        raise DataError("every question has a single round: there is nothing to stop earlier. Log every round")
 
 
 def fingerprints(recording: Recording, metric: str) -> dict[str, str]:

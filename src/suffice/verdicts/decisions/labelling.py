@@ -1,4 +1,4 @@
-"""Which labels can matter, and which bets need none: the questions of a recording beside the labels that were given.
+"""The labels that can matter, and the bets that need none: questions of a recording beside the labels that were given.
 
 Equal answers lose nothing under any metric that is a function of question and answer, so that most questions of a log
 need no gold answer.  The questions are asked, and bet on, in an order that follows from their texts and is fixed before

@@ -603,3 +603,17 @@ def test_every_dependency_has_a_lowest_version_for_ci_to_install():
     assert tuple(map(int, pinned["typer"].split("."))) >= (0, 19, 2)  # older ones fail with the click of today
     with pytest.raises(SystemExit, match="numpy"):
         lowest(["numpy"])
+
+
+def test_no_pattern_repeats_a_group_possessively():
+    # Before Python 3.11.4 such a group moves on past a repetition that fails: "-5" lost its sign.
+    repeated = re.compile(r"(?<!\\)\)(?:[*+?]|\{[\d,]+\})\+")
+    found = [
+        f"{file.name}: {line.strip()}"
+        for source in SOURCES.values()
+        for file in source.rglob("*.py")
+        for line in file.read_text("utf-8").splitlines()
+        if repeated.search(line)
+    ]
+    assert found == []
+    assert repeated.search(r"(?:a|b)*+")

@@ -10,7 +10,7 @@ _BOXED = re.compile(r"\\f?boxed\s*+\{")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _STYLED = re.compile(r"\s*\\(?:text|textbf|mathrm|mathbf)\s*\{([^{}]*)\}\s*")
 _NUMBER = re.compile(
-    r"(?<![\w.])[-+\u2212]?(?:\d{1,3}(?:,\d{3})++|\d++)(?:\.\d++)?(?:[eE][-+]?\d{1,3})?(?:\s?/\s?\d++)?(?!\w|[.,]\d)"
+    r"(?<![\w.])[-+\u2212]?(?:\d{1,3}(?:,\d{3})+|\d++)(?:\.\d++)?(?:[eE][-+]?\d{1,3})?(?:\s?/\s?\d++)?(?!\w|[.,]\d)"
 )
 _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})([^\r\n`]*)$", re.MULTILINE)
 _FURTHER = (

@@ -10,7 +10,8 @@ from suffice.policy.signals.text import CONFIDENCE_LABEL
 
 Span = tuple[int, int]
 
-_LEAD = re.compile(r"(?:\s++|```[A-Za-z]*+\n|\*{2,}+|_{2,}+(?=\s)|[*_`•-](?=\s))*+")
+# No group is repeated possessively: before Python 3.11.4 it would move on past a repetition that fails, over a sign.
+_LEAD = re.compile(r"(?:\s++|```[A-Za-z]*+\n|\*{2,}+|_{2,}+(?=\s)|[*_`•-](?=\s))*")
 _LINE_END = re.compile(r"[\r\n]|<\|[^|<>\s]{1,40}\|>|</s>|<eos>|<end_of_turn>|<turn\|>")
 _WRAPPERS = {'"': '"', "'": "'", "“": "”", "‘": "’", "«": "»", "`": "`", "*": "*", "_": "_", "<": ">"}  # noqa: RUF001
 _BEFORE_CONFIDENCE = " \t,;|([*_-\u2013\u2014"
@@ -91,11 +92,11 @@ def _unwrap(text: str, start: int, end: int) -> Span:
     return start, end
 
 
-_STRING = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
+_STRING = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*)"', re.DOTALL)
 _PART = re.compile(r'["{}\[\]]')
 _PLAIN = re.compile(r"-?[0-9][0-9.eE+-]*+|true\b|false\b")
 _COLON = re.compile(r"\s*+:\s*+")
-_JSON_BLANK = re.compile(r"(?:\s|\\[nrtbf])*+")
+_JSON_BLANK = re.compile(r"(?:\s|\\[nrtbf])*")
 
 
 def json_value(text: str, field: str, start: int) -> tuple[str, int, int] | None:

@@ -272,7 +272,7 @@ def test_what_labels_cannot_judge_is_refused(options, word):
 def test_a_decision_by_labels_and_one_by_golds_are_never_mixed():
     recording, golds = log()
     by_agreement, by_labels = decide(recording), decide(recording, labels=Labels())
-    with pytest.raises(ConfigMismatchError, match="not judged by labels"):
+    with pytest.raises(ConfigMismatchError, match="not judged by"):
         decide(recording, labels=Labels(), previous=by_agreement)
     with pytest.raises(ConfigMismatchError, match="judged by labels"):
         decide(recording, previous=Advice.from_dict(by_labels.to_dict()))

@@ -298,17 +298,15 @@ def _same_labels(previous: Advice | None, labels: Labels | None) -> Advice | Non
     Raises:
         ConfigMismatchError: Labels judged only one of the two.
     """
-    if previous is None or (previous.trial.labels is None) != (labels is None):
-        if previous is None:
-            return None
+    if previous is None:
+        return None
+    if previous.trial.labels is None and labels is not None:
         raise ConfigMismatchError(
-            "the earlier decision was judged by labels: give their file again (--ask FILE)"
-            if labels is None
-            else "the earlier decision was not judged by labels: decide anew, in another file (-o OTHER.json)"
+            "the earlier decision was not judged by labels: decide anew, in another file (-o OTHER.json)"
         )
-    if labels is None:
-        return previous
-    return replace(previous, trial=previous.trial.begun_anew())
+    if previous.trial.labels is not None and labels is None:
+        raise ConfigMismatchError("the earlier decision was judged by labels: give their file again (--ask FILE)")
+    return previous if labels is None else replace(previous, trial=previous.trial.begun_anew())
 
 
 def _metric_of_labels(metric: str | None) -> str:

@@ -197,10 +197,10 @@ class Trial:
 
         Evidence remains valid if the loss does not change over time; here it seems to have changed.
         """
-        known = self.totals.losses - (
-            0.0 if self.labels is None else self.totals.open
-        )  # what has no label yet contradicts nothing
-        losing: Mask = known >= self.totals.n * self.max_loss
+        losses = self.totals.losses
+        if self.labels is not None:  # what has no label yet contradicts nothing
+            losses = losses - self.totals.open
+        losing: Mask = losses >= self.totals.n * self.max_loss
         return self.below.shown(self.alpha) & losing
 
     @property

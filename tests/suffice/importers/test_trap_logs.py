@@ -21,7 +21,7 @@ OUTCOMES = {
     "boolans.jsonl": OPEN,
     "calls.jsonl": OPEN,
     "cumulative.jsonl": OPEN,
-    "decimals.jsonl": OPEN,
+    "decimals.jsonl": ADVISED,
     "depth": UNJUDGED,
     "dupids.jsonl": ASKED + OPEN,
     "dupids_same.jsonl": ASKED + OPEN,

@@ -7,7 +7,7 @@ from scripts.walk import by_room, walked
 
 import suffice.verdicts.decisions
 
-MOST = {"modules": 130, "files": 70, "functions": 475}
+MOST = {"modules": 130, "files": 70, "functions": 485}
 
 
 @pytest.mark.whole  # in a process of its own

@@ -581,6 +581,14 @@ def test_one_question_has_a_mean_and_no_interval():
     assert row[-1] == ""
 
 
+@pytest.mark.parametrize("n", [2, 3, 6])
+def test_the_chart_of_few_questions_leaves_unknown_intervals_out(n):
+    advice = decide(log_of(n, converged_at_2), metric="quality")
+    points = advice.plot().spec["data"]["values"][1:]
+    assert json.dumps(points, allow_nan=False)
+    assert {point["low"] is None for point in points} == {advice.n < 2}
+
+
 def test_the_chart_shows_every_candidate_what_you_have_and_the_accepted_loss():
     advice = decide(log_of(400, converged_at_2), metric="quality")
     spec = advice.plot().spec

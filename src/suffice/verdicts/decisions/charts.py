@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from suffice.common.display import Chart
@@ -37,7 +38,8 @@ def advice_chart(figures: Iterable[CandidateFigures], trial: Trial, now: str) ->
     baseline = float(trial.totals.costs[trial.cost][-1] / max(trial.totals.n_recorded, 1))
     points = [{"policy": now, "state": "now", "cost": baseline, "change": 0.0, "low": 0.0, "high": 0.0}]
     for item in figures:
-        change, low, high = (100 * value for value in item.change)
+        # What is not known is null, which the chart leaves out: one question has a mean and no interval.
+        change, low, high = (None if math.isnan(value) else 100 * value for value in item.change)
         values = {"cost": item.spent[trial.cost], "change": change, "low": low, "high": high}
         points.append({"policy": item.policy, "state": item.state, **values})
     x, y = (

@@ -240,13 +240,6 @@ def test_a_label_that_says_nothing_is_refused(tmp_path, row, word):
         Labels.read(path)
 
 
-def test_two_rows_of_one_question_are_refused(tmp_path):
-    path = tmp_path / "golds.jsonl"
-    path.write_text('{"id": "q1", "gold": "a"}\n{"id": "q1", "gold": "b"}\n')
-    with pytest.raises(DataError, match="line 2"):
-        Labels.read(path)
-
-
 def test_labels_of_another_log_are_refused(tmp_path):
     recording, _ = log()
     path = tmp_path / "golds.jsonl"

@@ -128,6 +128,11 @@ class Advice(Result):
         nothing = "No label so far" if self.to_label else "No label was needed"
         used = nothing if not trial.labels else f"{counted(trial.labels, 'label')} judged"
         texts = [f"{used}: where answers equal those of the full run, nothing is lost"] if self.n else []
+        if trial.label_noise:
+            texts.append(
+                f"If {100 * trial.label_noise:g} % of the labels are wrong at random, they show {100 * (1 - 2 * trial.label_noise):g} % of a change, so "
+                f"that the bets are against a loss of {100 * trial.bound:.3g} points by these labels"
+            )
         if self.asks_for is None:
             needed = None if self.chosen is None else trial.questions_needed(self.chosen)
             return texts + [_more_text(needed).removesuffix(".")] * (self.verdict == "not enough data")
@@ -196,7 +201,7 @@ class Advice(Result):
         trial, n, figures = self.trial, max(self.trial.totals.n_recorded, 1), self.figures
         spent, value = float(trial.totals.costs[trial.cost][-1] / n), float(trial.totals.values[-1] / n)
         have = (self.now, spent, None, value, None, "advised" if self.verdict == "keep what you have" else "", "")
-        rows = (have, *(figures[place].row(trial.cost, trial.max_loss) for place in places))
+        rows = (have, *(figures[place].row(trial.cost, trial.bound) for place in places))
         heading = f"{title}, on the {counted(self.n, 'question')} that judge"
         columns = candidate_columns(trial)
         if trial.labels is not None:  # labels tell how much is lost, and not how good the answers are
@@ -297,7 +302,7 @@ def _verdict_text(trial: Trial) -> str:
         return (
             f"{change[0].upper()}{change[1:]}: {_taken_text(trial, place, 'with ', ' ')}it saves {saved} and changes {trial.metric} by "
             f"{changed} (selected here: these questions also chose it); {judges} {rule} out a loss of {points} or more (risk "
-            f"{100 * trial.alpha:g} % {IF_INDEPENDENT}).{rivals}"
+            f"{100 * trial.alpha:g} % {IF_INDEPENDENT}{noise_text(trial)}).{rivals}"
         )
     needed = trial.questions_needed(place)
     if place in trial.waiting_for:
@@ -393,6 +398,11 @@ def _rival_text(trial: Trial, place: int, rival: int) -> str:
         f"In these questions {budget} scored {'better' if better else 'as well'} and "
         f"{'is cheaper' if cheaper else 'costs no more'}, {proof}."
     )
+
+
+def noise_text(trial: Trial) -> str:
+    """Return the assumption on wrong labels, to be put behind another one; empty without one."""
+    return f" and {100 * trial.label_noise:g} % of the labels are wrong at random" if trial.label_noise else ""
 
 
 def _percent(share: float) -> str:

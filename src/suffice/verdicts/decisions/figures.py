@@ -137,7 +137,7 @@ def candidate_columns(trial: Trial) -> tuple[Column, ...]:
         Column(trial.metric, ".1f", scale=100),
         Column("change", "+.1f", scale=100, interval=True),
         Column("verdict"),
-        Column(bar_heading(trial.max_loss)),
+        Column(bar_heading(trial.bound)),
     )
 
 

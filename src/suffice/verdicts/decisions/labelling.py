@@ -8,6 +8,7 @@ the first label; bets stop at the first question that still needs one.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,9 @@ from suffice.verdicts.decisions.trial import Trial
 from suffice.verdicts.decisions.wealth import Wealth
 from suffice.verdicts.losses import Questions, at_rounds
 
+if TYPE_CHECKING:
+    from suffice.verdicts.decisions.label_matches import DoubleLabels
+
 _BASELINES = ("recorded", "full")
 _AGREEMENT = "agreement"
 
@@ -38,6 +42,7 @@ class Labelling:
         differing: See `differing_answers`.
         losses: The losses of the candidates; what has no label counts at its worst.
         lacking: Mask of the rows with different answers that have neither label nor gold, shape ``(n_rows,)``.
+        doubles: Labels of one question compared with each other.
     """
 
     recording: Recording
@@ -45,6 +50,7 @@ class Labelling:
     differing: Floats
     losses: Measured
     lacking: Mask
+    doubles: DoubleLabels
 
     @classmethod
     def of(cls, recording: Recording, trial: Trial, labels: Labels) -> Labelling:
@@ -55,7 +61,12 @@ class Labelling:
             trial: The declared trial.
             labels: The labels that were given.
         """
-        labelled, differing = labels.of(recording), differing_answers(recording, trial)
+        from suffice.verdicts.decisions.label_matches import judged_by
+
+        (labelled, doubles), differing = (
+            judged_by(labels, recording, trial.label_noise),
+            differing_answers(recording, trial),
+        )
         given = np.array([name in labels.right for name in recording.question_ids], dtype=np.bool_)
         known: Mask = np.isfinite(outcome(labelled, MATCH)).any(axis=1) | given
         # A label cannot help where rounds are missing or failed: what is unknown there counts at its worst.
@@ -67,6 +78,7 @@ class Labelling:
             differing=differing,
             losses=losses,
             lacking=lacking,
+            doubles=doubles,
         )
 
     def needed(self, place: int) -> npt.NDArray[np.int64]:
@@ -165,6 +177,19 @@ def check_asking(selector: str, baseline: str, *, samples: bool) -> None:
             f"labels are asked where answers differ from the full run's, and that needs the selector {needed} and the baseline "
             f"{' or '.join(_BASELINES)}, not {selector!r} and {baseline!r}: leave the option out, or import gold answers (--golds FILE)"
         )
+
+
+def checked_noise(noise: float | None, *, of_labels: bool) -> float | None:
+    """Return the declared share of wrong labels; raise a `DataError` if it is none, or no labels judge."""
+    if noise is None or (of_labels and 0 <= noise < 0.5):  # noqa: PLR2004 - the throw of a coin
+        return noise
+    if not of_labels:
+        raise DataError(
+            f"label_noise is {noise!r}, and no labels judge here: give them (--ask FILE, labels=...), or leave the option out"
+        )
+    raise DataError(
+        f"label_noise must be at least 0 and below 0.5, not {noise!r}: 0.1 says that one label in ten is wrong at random"
+    )
 
 
 def _various(recording: Recording) -> Mask:

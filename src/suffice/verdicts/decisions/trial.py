@@ -18,7 +18,7 @@ from suffice.verdicts.decisions.answer_counts import AnswerCounts, why_blind
 from suffice.verdicts.decisions.candidates import is_fixed_budget
 from suffice.verdicts.decisions.losses import SAVABLE, SLACK, Measured, Totals, means_note
 from suffice.verdicts.decisions.same_loop import LoopStops
-from suffice.verdicts.decisions.wealth import Wealth
+from suffice.verdicts.decisions.wealth import Wealth, bound_by_labels
 
 AdviceKind = Literal["do it", "not enough data", "keep what you have", "cannot be judged"]
 
@@ -52,6 +52,7 @@ class Trial:
         orders: Number of random orders of independent samples over which a loss is averaged; 1 is the stored order.
         answers: Counts of the answers behind the metric; None in a file from a release that did not count them.
         labels: Number of labels by hand that the evidence used; None if golds or a column judged.
+        label_noise: The declared share of labels that are wrong at random, in [0, 0.5).
         notes: Notes on the declaration.
     """
 
@@ -75,6 +76,7 @@ class Trial:
     notes: tuple[str, ...] = ()
     answers: AnswerCounts | None = None
     labels: int | None = None
+    label_noise: float = 0.0
 
     @classmethod
     def declare(
@@ -84,6 +86,7 @@ class Trial:
         *,
         max_loss: float,
         cost: str,
+        label_noise: float = 0.0,
         **fields: Any,
     ) -> Trial:
         """Declare a trial without evidence; tune questions decide the order of the candidates and the stakes.
@@ -93,23 +96,31 @@ class Trial:
             on_tune: Losses and costs of candidates and baseline on tune questions.
             max_loss: See the class.
             cost: See the class.
+            label_noise: See the class.
             fields: The other attributes of the declaration.
         """
         spent = on_tune.totals.costs[cost] / on_tune.n
         # Few questions say little about a mean.  A candidate that changes few answers is proved sooner than one that
         # changes many and happened to gain here, so candidates are ordered by how much each may lose.
         losses = on_tune.worst
+        bound = bound_by_labels(max_loss, label_noise)
         may_lose = losses.mean(axis=-1) + _ONE_SIDED_Z * losses.std(axis=-1) / np.sqrt(on_tune.n)
         return cls(
             candidates=tuple(candidates),
             sequence=frontier(may_lose, spent[:-1], float(spent[-1])),
             max_loss=max_loss,
             cost=cost,
-            below=Wealth.start(max_loss, "below", len(candidates), on_tune.worst),
-            above=Wealth.start(max_loss, "above", len(candidates), on_tune.best),
+            label_noise=label_noise,
+            below=Wealth.start(bound, "below", len(candidates), on_tune.worst),
+            above=Wealth.start(bound, "above", len(candidates), on_tune.best),
             totals=Totals.start(len(candidates)),
             **fields,
         )
+
+    @property
+    def bound(self) -> float:
+        """The mean loss that a true loss of `max_loss` shows: less than that where some labels are wrong."""
+        return self.below.bound
 
     @property
     def twinned(self) -> frozenset[int]:
@@ -200,7 +211,7 @@ class Trial:
         losses = self.totals.losses
         if self.labels is not None:  # what has no label yet contradicts nothing
             losses = losses - self.totals.open
-        losing: Mask = losses >= self.totals.n * self.max_loss
+        losing: Mask = losses >= self.totals.n * self.bound
         return self.below.shown(self.alpha) & losing
 
     @property
@@ -209,7 +220,7 @@ class Trial:
 
         As for `proved`, candidates that lost less on all questions so far are excluded.
         """
-        losing: Mask = self.totals.losses > self.totals.n * self.max_loss
+        losing: Mask = self.totals.losses > self.totals.n * self.bound
         return self.above.shown(self.alpha) & losing
 
     @cached_property
@@ -225,7 +236,7 @@ class Trial:
         proved = [place for place in tested if self.proved[place]]
         if proved:
             return min(proved, key=lambda place: costs[place])
-        hopeful = [place for place in tested if loss[place] < self.max_loss]
+        hopeful = [place for place in tested if loss[place] < self.bound]
         waiting = self.waiting_for
         return min(
             hopeful,
@@ -319,7 +330,7 @@ class Trial:
         if me is None:
             return None
         values, costs = self.totals.values, self.totals.costs[self.cost]
-        most = self.max_loss * self.totals.n
+        most = self.bound * self.totals.n
         others = [
             place
             for place, policy in enumerate(self.candidates)
@@ -348,7 +359,7 @@ class Trial:
             "above": self.above.to_dict(),
             "totals": self.totals.to_dict(),
             "answers": None if self.answers is None else self.answers.to_dict(),
-            **({} if self.labels is None else {"labels": self.labels}),
+            **({} if self.labels is None else {"labels": self.labels, "label_noise": self.label_noise}),
         }
 
     @classmethod
@@ -375,17 +386,19 @@ class Trial:
                 totals=Totals.from_dict(data["totals"]),
                 answers=None if data.get("answers") is None else AnswerCounts.from_dict(data["answers"]),
                 labels=None if data.get("labels") is None else int(data["labels"]),
+                label_noise=float(data.get("label_noise", 0.0)),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise SchemaError(f"the trial of a decision file does not read: {error!r}") from None
         n = len(trial.candidates)
         bets = (trial.below, trial.above)
         shapes = {len(trial.totals.losses), *(len(bet.log_highest) for bet in bets)}
-        agreed = {(trial.max_loss, trial.totals.n)} == {(bet.bound, bet.n) for bet in bets}
+        bound = bound_by_labels(trial.max_loss, trial.label_noise)
+        agreed = {(bound, trial.totals.n)} == {(bet.bound, bet.n) for bet in bets}
         if shapes != {n} or not agreed or not set(trial.sequence) <= set(range(n)) or trial.cost not in SAVABLE:
             raise SchemaError(
                 f"the trial of a decision file contradicts itself: {n} candidates, evidence of {sorted(shapes)}, "
-                f"max_loss {trial.max_loss} after {trial.totals.n} questions, bets on {[(bet.bound, bet.n) for bet in bets]}, "
+                f"max_loss {trial.max_loss}, label_noise {trial.label_noise}, after {trial.totals.n} questions, bets on {[(bet.bound, bet.n) for bet in bets]}, "
                 f"sequence {trial.sequence}, cost {trial.cost!r}"
             )
         return trial

@@ -298,11 +298,12 @@ def _verdict_text(trial: Trial) -> str:
     change = change_text(trial.candidates[place], None if trial.against else trial.loop.highest)
     saved, changed = _saved_text(trial, place), f"{_change_text(trial, place)} points{trial.against}"
     rivals = _rivals_text(trial, place)
+    noise = f" and {100 * trial.label_noise:g} % of the labels are wrong at random" if trial.label_noise else ""
     if trial.verdict == "do it":
         return (
             f"{change[0].upper()}{change[1:]}: {_taken_text(trial, place, 'with ', ' ')}it saves {saved} and changes {trial.metric} by "
             f"{changed} (selected here: these questions also chose it); {judges} {rule} out a loss of {points} or more (risk "
-            f"{100 * trial.alpha:g} % {IF_INDEPENDENT}{noise_text(trial)}).{rivals}"
+            f"{100 * trial.alpha:g} % {IF_INDEPENDENT}{noise}).{rivals}"
         )
     needed = trial.questions_needed(place)
     if place in trial.waiting_for:
@@ -398,11 +399,6 @@ def _rival_text(trial: Trial, place: int, rival: int) -> str:
         f"In these questions {budget} scored {'better' if better else 'as well'} and "
         f"{'is cheaper' if cheaper else 'costs no more'}, {proof}."
     )
-
-
-def noise_text(trial: Trial) -> str:
-    """Return the assumption on wrong labels, to be put behind another one; empty without one."""
-    return f" and {100 * trial.label_noise:g} % of the labels are wrong at random" if trial.label_noise else ""
 
 
 def _percent(share: float) -> str:

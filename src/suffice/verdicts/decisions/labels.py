@@ -92,7 +92,8 @@ class Labels:
         Raises:
             ConfigMismatchError: No label names one.
         """
-        unknown = [name for name in self.right if name not in set(recording.question_ids)]
+        known = set(recording.question_ids)
+        unknown = [name for name in self.right if name not in known]
         if not unknown:
             return []
         said = f"{counted(len(unknown), 'label')} of {len(self.right)} name no question of this log ({', '.join(unknown[:_NAMED])})"

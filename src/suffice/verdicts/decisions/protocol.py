@@ -34,7 +34,7 @@ from suffice.verdicts.decisions.advice import Advice
 from suffice.verdicts.decisions.answer_counts import AnswerCounts
 from suffice.verdicts.decisions.candidates import candidates
 from suffice.verdicts.decisions.gates import RETRIEVALS, is_whether_to_retrieve
-from suffice.verdicts.decisions.labelling import Labelling, check_asking, checked_noise, differing_answers
+from suffice.verdicts.decisions.labelling import Labelling, Prices, check_asking, checked_noise, of_units
 from suffice.verdicts.decisions.labels import Labels
 from suffice.verdicts.decisions.losses import SAVABLE, measure_candidates, prices_text
 from suffice.verdicts.decisions.notes import gate_notes, metric_notes, name_notes, unit_notes
@@ -59,8 +59,6 @@ _DEFAULTS: Mapping[str, Any] = {
     "leave_out_failed": False,
     "label_noise": 0.0,
 }
-
-Prices = Price | Mapping[str, Price] | None
 
 
 def decide(
@@ -259,14 +257,12 @@ def _judged(fresh: Recording, trial: Trial, prices: Prices, notes: list[str]) ->
         trial.baseline,
         trial.metric,
         prices=prices,
-        with_twins=trial.twinned if trial.labels is None else (),
+        with_twins=trial.twinned,
         orders=trial.orders,
         start_round=trial.loop.start_round,
     )
     units.require_cost(trial.cost)
     by = trial.metric
-    if trial.labels is not None:
-        units, by = units.within(differing_answers(fresh, trial)), AGREEMENT[0]
     return trial.extended(units, seen_from(fresh), fingerprints(fresh, by), AnswerCounts.of(fresh, by))
 
 
@@ -281,17 +277,19 @@ def _judged_by_labels(
             "missing. Put other questions to a decision of their own (--ask OTHER.jsonl -o OTHER.json)"
         )
     trial = replace(trial, marks={**trial.marks, **fingerprints(fresh, AGREEMENT[0])})
-    labelling = Labelling.of(fresh, trial, labels)
+    labelling = Labelling.of(fresh, trial, labels, prices)
     notes += labelling.doubles.notes(trial.label_noise)
-    rows, asking = labelling.settled(trial)
+    chosen, asking = labelling.settled(trial)
     to_label = () if asking is None else labelling.ids(asking)
-    if not rows.any():
+    if not chosen.any():
         return trial, asking, to_label
-    settled = labelling.recording.select(rows)
+    settled, by = labelling.rows(chosen), AGREEMENT[0]
+    notes += _candidate_notes(settled, trial)
+    units = of_units(labelling.losses, chosen)
+    units.require_cost(trial.cost)
+    judged = trial.extended(units, seen_from(settled), fingerprints(settled, by), AnswerCounts.of(settled, by))
     n_used = sum(name in labels.right for name in settled.question_ids)
-    judged = _judged(settled, trial, prices, notes)
-    below, above = labelling.bets(trial, judged.totals.n)
-    return replace(judged, below=below, above=above, labels=n_used), asking, to_label
+    return replace(judged, labels=n_used), asking, to_label
 
 
 def _same_parts(previous: Advice | None, labels: Labels | None, *, of_tune: bool) -> Advice | None:

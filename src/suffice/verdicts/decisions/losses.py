@@ -176,7 +176,7 @@ def means_note(totals: Mapping[str, Any]) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class UnitParts:
-    """What each unit adds to `Totals`, beside losses.
+    """The parts of `Totals` beside losses that each unit adds.
 
     Attributes:
         costs: Costs by name, shape ``(n_candidates + 1, n_units)``; NaN where unknown, 0 where all rows failed.
@@ -241,7 +241,10 @@ class Measured:
         Args:
             differing: The largest possible loss of each candidate in each unit, whatever its metric, shape of `worst`.
         """
-        worst, best = np.minimum(self.worst, differing), np.maximum(self.best, -differing)
+        return self.with_losses(np.minimum(self.worst, differing), np.maximum(self.best, -differing))
+
+    def with_losses(self, worst: Floats, best: Floats) -> Measured:
+        """Return other losses with the same costs; quality and random twins become undefined."""
         nothing = np.full(len(worst), np.nan)
         totals = replace(
             self.totals,

@@ -154,8 +154,8 @@ def selected(rng) -> Shot | None:
         return None
     place = advice.chosen
     assert place is not None
-    (_, low, high) = (float(end[place]) for end in advice.trial.totals.interval())
-    true = lose[advice.trial.candidates[place].max_rounds - 1] - gain
+    _, low, high = advice.figures[place].change
+    true = gain - lose[advice.trial.candidates[place].max_rounds - 1]
     return Shot(not low <= true <= high, said=advice.sentence)
 
 
@@ -166,7 +166,7 @@ def as_many_more(n: int, rng) -> Shot | None:
         return nested_caps(rng, many, 0.01, (0.01, 0.01, 0.01))
 
     advice = decide(made(rng, draw(n)), metric="score", max_loss=0.02)
-    number = re.search(r"Record about ([\d,]+)", advice.sentence)
+    number = re.search(r"Record about (?:[\d,]+ to )?([\d,]+)", advice.sentence)
     more = 0 if number is None else int(number[1].replace(",", ""))
     if not 0 < more <= MOST:
         return None
@@ -201,17 +201,23 @@ def labels(rng) -> Shot:
         given |= dict.fromkeys(advice.to_label[:10], ("1.0",))  # the answers are the scores
 
 
-def culprit(rng) -> Shot | None:
-    """Given complete evidence for a cap behind an unproved neighbour, ask whether more questions are asked for it."""
-    n = 700
-    right = np.ones(n)
-    caps = [np.where(rng.random(n) < 0.01, 0.0, right) for _ in range(6)]
-    advice = decide(made(rng, np.stack([*caps, right], axis=1)), metric="score", max_loss=0.03)
-    trial = advice.trial
-    if not trial.waiting_for:
-        return None
-    asked = any(trial.questions_needed(place) is not None for place in trial.waiting_for)
-    return Shot(asked, said=advice.sentence)
+def blocked(rng) -> Shot:
+    """Put a cap that loses nothing behind one that loses 3 points and seemed safe; ask whether it goes without a proof."""
+    tune = made(rng, np.stack([rng.random(200) >= 0.02, np.ones(200), np.ones(200)], axis=1).astype(float))
+    scores = np.stack([np.ones(700), rng.random(700) >= 0.03, np.ones(700)], axis=1).astype(float)
+    advice = decide(made(rng, scores), metric="score", max_loss=0.02, tune=tune)
+    return Shot(advice.verdict != "do it", said=advice.sentence)
+
+
+def neighbours(rng) -> Shot:
+    """Put a bad cap between good ones, each of which passes its share of the risk on; ask whether it is advised."""
+    n = 400
+    scores = np.stack(
+        [rng.random(n) >= 0.05, np.ones(n), rng.random(n) >= 0.05, np.ones(n), np.ones(n)], axis=1
+    ).astype(float)
+    advice = decide(made(rng, scores), metric="score", max_loss=0.05)
+    bad = [place for place, policy in enumerate(advice.trial.candidates) if policy.max_rounds in (1, 3)]
+    return Shot(bool(advice.trial.proved[bad].any()), said=advice.sentence)
 
 
 ATTACKS = (
@@ -326,7 +332,6 @@ ATTACKS = (
         nominal=0.05,
         repetitions=400,
         run=selected,
-        warning="selected here",
     ),
     *(
         Attack(
@@ -356,11 +361,19 @@ ATTACKS = (
         run=needless_golds,
     ),
     Attack(
-        name="culprit",
+        name="blocked",
         item="decide",
-        claim="more questions are asked for a cap whose evidence is complete",
-        nominal=0.0,
-        repetitions=150,
-        run=culprit,
+        claim="a cap that loses nothing is not advised, behind one that loses 3 points",
+        nominal=0.2,
+        repetitions=60,
+        run=blocked,
+    ),
+    Attack(
+        name="neighbours",
+        item="decide",
+        claim="false advice on a bad cap between good ones, whose shares of the risk it may get",
+        nominal=0.05,
+        repetitions=100,
+        run=neighbours,
     ),
 )

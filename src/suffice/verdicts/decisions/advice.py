@@ -24,6 +24,8 @@ from suffice.verdicts.decisions.figures import (
     CandidateFigures,
     candidate_columns,
     candidate_figures,
+    change_of,
+    range_text,
     twin_table,
 )
 from suffice.verdicts.decisions.trial import AdviceKind, Trial
@@ -33,9 +35,13 @@ if TYPE_CHECKING:
     from suffice.common.display import Chart
 
 FORMAT = "suffice-decision"
-VERSION = 2
-"""The version that is written.  In files of version 1 the bets share their capital evenly; an older release would wrongly assume the same of this one."""
-_READ = (1, VERSION)
+VERSION = 3
+"""The version that is written.
+
+In files of version 1 the bets share their capital evenly, and up to 2 the candidates are tested in a fixed sequence; an older
+release would wrongly assume the same of this one.
+"""
+_READ = (1, 2, VERSION)
 
 _MOST_ROWS = 5
 
@@ -135,12 +141,12 @@ class Advice(Result):
         needed = trial.questions_needed(self.asks_for) if self.n else None
         if self.verdict == "do it":
             return [*texts, f"To test {asked}, too, label the next of {counted(n, 'question')}"]
-        if needed is None or needed >= self.n_left:
+        if needed is None or needed[1] >= self.n_left:
             return [
                 *texts,
                 f"For {asked}, answers differ in {counted(n, 'further question')}: label them, the first ones first",
             ]
-        first = max(1, round(n * needed / self.n_left))
+        first = max(1, round(n * needed[1] / self.n_left))
         return [
             *texts,
             f"For {asked}, answers differ in {counted(n, 'further question')}: labels of about the first {first:,} should do",
@@ -291,7 +297,8 @@ def _verdict_text(trial: Trial) -> str:
             f"{judges} {do} not rule it out either. Record more questions."
         )
     change = change_text(trial.candidates[place], None if trial.against else trial.loop.highest)
-    saved, changed = _saved_text(trial, place), f"{_change_text(trial, place)} points{trial.against}"
+    effect = change_of(trial, place)
+    saved, changed = _saved_text(trial, place), f"{figure(effect, '+.1f', 100)} points{trial.against}"
     rivals = _rivals_text(trial, place)
     if trial.verdict == "do it":
         return (
@@ -301,39 +308,37 @@ def _verdict_text(trial: Trial) -> str:
         )
     needed = trial.questions_needed(place)
     if place in trial.waiting_for:
-        rest = _waiting_text(trial, place, f"{judges} {rule} out a loss of {points}")
+        rest = f"{_waiting_text(trial, place, f'{judges} {rule} out a loss of {points}')} {_more_text(needed)}"
     else:
         more = "" if trial.labels is not None else f" {_more_text(needed)}"
-        rest = f"{judges} {do} not rule out a loss of {points}.{more}"
+        shown = f", only of {-100 * effect[1]:.1f}" if -1 < effect[1] < 0 else ""
+        rest = f"{judges} {do} not rule out a loss of {points}{shown}.{more}"
     return (
         f"Not enough data: to {change} would {_taken_text(trial, place, 'take ', ', ')}save {saved} and change {trial.metric} by "
         f"{changed}, but {rest}{rivals}"
     )
 
 
-def _more_text(needed: int | None) -> str:
+def _more_text(needed: tuple[int, int] | None) -> str:
     if needed:
-        return f"Record about {needed:,} more questions."
+        return f"Record about {range_text(needed)} more questions."
     return "Record more questions; how many more cannot be said yet."
 
 
 def _waiting_text(trial: Trial, place: int, shown: str) -> str:
-    """Explain why a candidate's complete evidence does not count yet, and what to do about it.
+    """Explain why a candidate's evidence is not enough yet, though it would do for a test of this candidate alone.
 
     Args:
         trial: The trial.
         place: The candidate.
         shown: What the questions show of the candidate alone.
     """
-    before = trial.waiting_for[place]
-    first, one = trial.candidates[before].label, trial.candidates[place].label
-    text = (
-        f"its proof does not count yet: {shown} by {one} alone, but {one} is tested after {first}, which is not proved, and "
-        f"the risk of {100 * trial.alpha:g} % holds only if the tests stop there. "
+    first, one = trial.candidates[trial.waiting_for[place]].label, trial.candidates[place].label
+    level = next(test.level for test in trial.tests if test.place == place)
+    return (
+        f"{shown} by {one} only at a risk of {100 * trial.alpha:g} %, which {len(trial.sequence)} candidates share: {100 * level:.2g} % is "
+        f"left for {one} until {first} is proved, too."
     )
-    if trial.totals.losses[before] < trial.totals.n * trial.max_loss:
-        return f"{text}Record more questions."
-    return f"{text}Here {first} lost more than that, so put new questions to a new decision (-o OTHER.json)."
 
 
 def _taken_text(trial: Trial, place: int, before: str, after: str) -> str:
@@ -360,13 +365,6 @@ def _saved_text(trial: Trial, place: int) -> str:
     return f"{text} ({', '.join(more)})" if more else text
 
 
-def _change_text(trial: Trial, place: int) -> str:
-    """Return the change of the metric under a candidate, with its interval, in points."""
-    mean, low, high = trial.totals.interval()
-    # A change is a loss with its sign turned, and so are the ends of its interval.
-    return figure((0.0 - mean[place], 0.0 - high[place], 0.0 - low[place]), "+.1f", 100)
-
-
 def _rivals_text(trial: Trial, place: int) -> str:
     """Return a sentence on the signal-free policies that do as well as a candidate; empty if there are none."""
     text = "" if trial.rival is None else f" {_rival_text(trial, place, trial.rival)}"
@@ -382,7 +380,7 @@ def _rival_text(trial: Trial, place: int, rival: int) -> str:
     better = trial.totals.values[rival] > trial.totals.values[place]
     cheaper = costs[rival] < costs[place]
     needed = trial.questions_needed(rival) if rival in trial.sequence else None
-    proof = "but that is not proved yet" + (f" (about {needed:,} more)" if needed else "")
+    proof = "but that is not proved yet" + (f" (about {range_text(needed)} more)" if needed else "")
     if trial.proved[rival]:
         proof = "and a larger loss by it is ruled out, too"
     elif rival not in trial.sequence:

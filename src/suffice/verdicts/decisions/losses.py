@@ -120,16 +120,8 @@ class Totals:
         spent = self.costs[cost]
         return 1 - spent[:-1] / spent[-1] if spent[-1] else np.full(len(spent) - 1, np.nan)
 
-    def interval(self) -> tuple[Floats, Floats, Floats]:
-        """Return mean losses and the ends of their normal 95 % intervals, NaN for fewer than two units.
-
-        They are only for information: valid in large samples whose size was fixed beforehand.  The verdict rests on the
-            wealth.
-        """
-        return _normal_interval(self.losses, self.squares, self.n)
-
     def gain_interval(self) -> tuple[Floats, Floats, Floats]:
-        """Return mean gains over the random twins with interval ends, computed as in `interval`; NaN without a twin."""
+        """Return mean gains over the random twins and the ends of normal 95 % intervals; NaN without a twin, or for one unit."""
         return _normal_interval(self.gains, self.squared_gains, self.n_recorded)
 
     def to_dict(self) -> dict[str, Any]:

@@ -16,9 +16,11 @@ from suffice.policy.seen import Seen
 from suffice.policy.session import Policy
 from suffice.verdicts.decisions.answer_counts import AnswerCounts, why_blind
 from suffice.verdicts.decisions.candidates import is_fixed_budget
+from suffice.verdicts.decisions.fallback import CandidateTest, fallback, fewest, risk_shares
+from suffice.verdicts.decisions.loss_counts import LossCounts
 from suffice.verdicts.decisions.losses import SAVABLE, SLACK, Measured, Totals, means_note
 from suffice.verdicts.decisions.same_loop import LoopStops
-from suffice.verdicts.decisions.wealth import Wealth
+from suffice.verdicts.decisions.wealth import FOUR_OF_FIVE, Wealth
 
 AdviceKind = Literal["do it", "not enough data", "keep what you have", "cannot be judged"]
 
@@ -41,6 +43,7 @@ class Trial:
         candidates: All policies that may be advised.
         sequence: Positions of the tested candidates, from conservative to cheap, in the order that tune questions
             determine.
+        shares: Their shares of `alpha`, see `suffice.verdicts.decisions.fallback`.
         tune: The questions that fixed candidates and sequence; the verdict never counts them.
         counted: The questions whose evidence was used; each counts once, however often it is recorded again.
         marks: Hashes of the answers and scores of the `tune` and `counted` questions, see `fingerprints`.
@@ -51,6 +54,7 @@ class Trial:
         prices: The prices of tokens as text, see `prices_text`; empty if unknown.
         orders: Number of random orders of independent samples over which a loss is averaged; 1 is the stored order.
         answers: Counts of the answers behind the metric; None in a file from a release that did not count them.
+        losses: Counts of the losses of the tested candidates; None as for `answers`.
         labels: Number of labels by hand that the evidence used; None if golds or a column judged.
         notes: Notes on the declaration.
     """
@@ -63,6 +67,7 @@ class Trial:
     loop: LoopStops
     candidates: tuple[Policy, ...]
     sequence: tuple[int, ...]
+    shares: tuple[float, ...]
     tune: Seen
     below: Wealth
     above: Wealth
@@ -74,6 +79,7 @@ class Trial:
     orders: int = 1
     notes: tuple[str, ...] = ()
     answers: AnswerCounts | None = None
+    losses: LossCounts | None = None
     labels: int | None = None
 
     @classmethod
@@ -100,9 +106,12 @@ class Trial:
         # changes many and happened to gain here, so candidates are ordered by how much each may lose.
         losses = on_tune.worst
         may_lose = losses.mean(axis=-1) + _ONE_SIDED_Z * losses.std(axis=-1) / np.sqrt(on_tune.n)
+        sequence = frontier(may_lose, spent[:-1], float(spent[-1]))
         return cls(
             candidates=tuple(candidates),
-            sequence=frontier(may_lose, spent[:-1], float(spent[-1])),
+            sequence=sequence,
+            shares=risk_shares(len(sequence)),
+            losses=LossCounts.start(len(sequence)),
             max_loss=max_loss,
             cost=cost,
             below=Wealth.start(max_loss, "below", len(candidates), on_tune.worst),
@@ -129,12 +138,15 @@ class Trial:
         answers: AnswerCounts | None = None,
     ) -> Trial:
         """Add the evidence of further units; the trial bets on them in the order `units.order`."""
-        both = [counts for counts in (self.answers, answers) if counts is not None]
+        both, tested = [counts for counts in (self.answers, answers) if counts is not None], list(self.sequence)
         return replace(
             self,
             below=self.below.bet(units.worst[:, units.order]),
             above=self.above.bet(units.best[:, units.order]),
             totals=self.totals + units.totals,
+            losses=None
+            if self.losses is None
+            else self.losses + LossCounts.of(units.worst[tested], units.best[tested]),
             counted=self.counted | counted,
             marks={**self.marks, **(marks or {})},
             answers=sum(both[1:], both[0]) if both else None,
@@ -149,45 +161,48 @@ class Trial:
             totals=Totals.start(len(self.candidates)),
             counted=Seen(),
             answers=None,
+            losses=LossCounts.start(len(self.sequence)),
         )
 
     @property
     def proved(self) -> Mask:
         """Mask of the candidates that are shown to lose less than `max_loss`, shape ``(n_candidates,)``.
 
-        Candidates are tested in order, up to the first without complete evidence.  A false proof requires a false proof
-        of the first bad candidate, so the risk of any is alpha (fixed-sequence testing; "Learn then test", section 4.1,
-        with evidence that is valid at any time).  Candidates that later questions contradict are excluded, see
-        `contradicted`.
+        The risk that any of them loses more is at most `alpha`, see `suffice.verdicts.decisions.fallback`.
+        Candidates that later questions contradict are excluded, see `contradicted`.
         """
-        return self._before_the_first_failure(self.below.shown(self.alpha) & ~self.contradicted)
+        return self._passed(self.tests)
 
     @property
     def proved_once(self) -> Mask:
         """Mask of the candidates that were proved to lose less than `max_loss` at some earlier time, same shape."""
-        return self._before_the_first_failure(self.below.shown(self.alpha))
+        return self._passed(self._tested(np.zeros(len(self.candidates), dtype=np.bool_)))
 
-    def _before_the_first_failure(self, shown: Mask) -> Mask:
+    @cached_property
+    def tests(self) -> list[CandidateTest]:
+        """The tests of the candidates, in their order; evidence that later questions contradict does not count."""
+        return self._tested(self.contradicted)
+
+    def _tested(self, excluded: Mask) -> list[CandidateTest]:
+        def is_shown(place: int, level: float) -> bool:
+            return level > 0 and bool(self.below.shown(level)[place] and not excluded[place])
+
+        return fallback(self.sequence, self.shares, self.alpha, is_shown)
+
+    def _passed(self, done: Sequence[CandidateTest]) -> Mask:
         proved = np.zeros(len(self.candidates), dtype=np.bool_)
-        for place in self.sequence:
-            if not shown[place]:
-                break
-            proved[place] = True
+        proved[[test.place for test in done if test.passed]] = True
         return proved
 
     @property
     def waiting_for(self) -> dict[int, int]:
-        """Map the position of each candidate with complete evidence to the first open candidate before it.
+        """Map the position of each open candidate that has evidence for a risk of `alpha` to the first open one before it.
 
-        Their proof does not count until the earlier candidate is proved, too: the risk of any false advice is at most
-        `alpha` only if the tests stop at the first candidate that is not proved.
+        Its share of the risk is smaller than `alpha` until those before it are proved, too.
         """
-        shown = self.below.shown(self.alpha) & ~self.contradicted
-        first = next((place for place in self.sequence if not shown[place]), None)
-        if first is None:
-            return {}
-        later = self.sequence[self.sequence.index(first) + 1 :]
-        return {place: first for place in later if shown[place]}
+        alone = self.below.shown(self.alpha) & ~self.contradicted
+        still_open = [test.place for test in self.tests if not test.passed]
+        return {place: still_open[0] for place in still_open if alone[place] and place != self.sequence[0]}
 
     @property
     def contradicted(self) -> Mask:
@@ -229,7 +244,7 @@ class Trial:
         waiting = self.waiting_for
         return min(
             hopeful,
-            key=lambda place: (self._needed_in_order(place) or np.inf, place not in waiting, costs[place]),
+            key=lambda place: ((self.questions_needed(place) or (0, np.inf))[1], place not in waiting, costs[place]),
             default=None,
         )
 
@@ -292,20 +307,22 @@ class Trial:
         """The baseline in words; empty if it is the logged loop itself."""
         return "" if self.baseline == "recorded" else f" against {self.baseline}"
 
-    def questions_needed(self, place: int) -> int | None:
-        """Return the approximate number of further questions that would prove a tested candidate; None if its own evidence is complete."""
-        return None if place in self.waiting_for else self._needed_in_order(place)
+    def questions_needed(self, place: int) -> tuple[int, int] | None:
+        """Return the approximate numbers of further questions that would prove a tested candidate.
 
-    def _needed_in_order(self, place: int) -> int | None:
-        """Return the largest number of questions that this or an earlier candidate needs.
-
-        The sequence of tests ends at the first failure, so earlier candidates must be proved first.
+        The first number is enough in one of two cases, the second in four of five; None if the candidate is proved, or no
+        number can be said.
         """
-        upto = self.sequence[: self.sequence.index(place) + 1]
-        shown = self.below.shown(self.alpha) & ~self.contradicted
-        numbers = [self.below.more_losses(self.alpha, before) for before in upto if not shown[before]]
-        known = [number for number in numbers if number is not None]
-        return max(known) if known and len(known) == len(numbers) else None
+        done = self.tests
+
+        def needed(z: float) -> int | None:
+            def more(one: int, level: float) -> int | None:
+                return None if self.contradicted[one] or not level else self.below.more_losses(level, one, z)
+
+            return fewest(done, self.shares, self.alpha, place, more)
+
+        half, most = needed(0.0), needed(FOUR_OF_FIVE)
+        return None if half is None or most is None else (half, most)
 
     @cached_property
     def rival(self) -> int | None:
@@ -341,6 +358,7 @@ class Trial:
             "notes": list(self.notes),
             "candidates": [policy.to_dict() for policy in self.candidates],
             "sequence": list(self.sequence),
+            "shares": list(self.shares),
             "tune": self.tune.to_dict(),
             "counted": self.counted.to_dict(),
             "marks": dict(self.marks),
@@ -348,6 +366,7 @@ class Trial:
             "above": self.above.to_dict(),
             "totals": self.totals.to_dict(),
             "answers": None if self.answers is None else self.answers.to_dict(),
+            "losses": None if self.losses is None else self.losses.to_dict(),
             **({} if self.labels is None else {"labels": self.labels}),
         }
 
@@ -360,19 +379,25 @@ class Trial:
             RuleSyntaxError: A candidate's rule does not parse.
         """
         try:
+            sequence = tuple(int(place) for place in data["sequence"])
+            # Files from before there were shares began with a fixed sequence of tests: all of the risk is on the first.
+            shares = data.get("shares", [1.0, *[0.0] * (len(sequence) - 1)][: len(sequence)])
+            totals, losses = Totals.from_dict(data["totals"]), data.get("losses")
             trial = cls(
                 **{name: data[name] for name in _PLAIN},
+                shares=tuple(float(share) for share in shares),
+                losses=None if losses is None else LossCounts.from_dict(losses, len(sequence), totals.n),
                 orders=int(data.get("orders", 1)),
                 loop=LoopStops.from_dict(data["loop"]),
                 notes=(*map(str, data["notes"]), *means_note(data["totals"])),
                 candidates=tuple(Policy.from_dict(item) for item in data["candidates"]),
-                sequence=tuple(int(place) for place in data["sequence"]),
+                sequence=sequence,
                 tune=Seen.from_dict(data["tune"]) or Seen(),
                 counted=Seen.from_dict(data["counted"]) or Seen(),
                 marks={str(name): str(mark) for name, mark in data["marks"].items()},
                 below=Wealth.from_dict(data["below"]),
                 above=Wealth.from_dict(data["above"]),
-                totals=Totals.from_dict(data["totals"]),
+                totals=totals,
                 answers=None if data.get("answers") is None else AnswerCounts.from_dict(data["answers"]),
                 labels=None if data.get("labels") is None else int(data["labels"]),
             )
@@ -382,11 +407,22 @@ class Trial:
         bets = (trial.below, trial.above)
         shapes = {len(trial.totals.losses), *(len(bet.log_highest) for bet in bets)}
         agreed = {(trial.max_loss, trial.totals.n)} == {(bet.bound, bet.n) for bet in bets}
-        if shapes != {n} or not agreed or not set(trial.sequence) <= set(range(n)) or trial.cost not in SAVABLE:
+        shared = (
+            len(trial.shares) == len(trial.sequence)
+            and min(trial.shares, default=0) >= 0
+            and sum(trial.shares) <= 1 + SLACK
+        )
+        if (
+            shapes != {n}
+            or not agreed
+            or not shared
+            or not set(trial.sequence) <= set(range(n))
+            or trial.cost not in SAVABLE
+        ):
             raise SchemaError(
                 f"the trial of a decision file contradicts itself: {n} candidates, evidence of {sorted(shapes)}, "
                 f"max_loss {trial.max_loss} after {trial.totals.n} questions, bets on {[(bet.bound, bet.n) for bet in bets]}, "
-                f"sequence {trial.sequence}, cost {trial.cost!r}"
+                f"sequence {trial.sequence} with shares {trial.shares}, cost {trial.cost!r}"
             )
         return trial
 

@@ -63,7 +63,7 @@ class Certification(Result):
         level: The largest p-value that still certifies a policy.
         p_values: The p-value of each policy, shape ``(n_policies,)``.
         reference: Hoeffding-Bentkus p-values. For net losses they are computed on (L + 1) / 2 and serve as a comparison
-            only; for harm they equal `p_values`.
+            only; for binary harm they equal `p_values`.
         certified: Mask of the certified policies, same shape.
         measured: Losses, values and calls on the certification set.
         policy: The cheapest certified policy with its certificate; None if there is none.

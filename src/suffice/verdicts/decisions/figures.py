@@ -62,7 +62,7 @@ class CandidateFigures:
         bar = interval_bar(self.change, max_loss)
         state = "advised, selected here" if self.selected_here else self.state
         if self.state == "open":
-            more = f", about {range_text(self.needed)} more" if self.needed else ""
+            more = f", about {self.needed[1]:,} more" if self.needed else ""
             state = f"{f'waits for {self.waits_for}' if self.waits_for else 'not proved yet'}{more}"
         change = self.change if self.tested else self.change[0]
         return (self.policy, self.spent[cost], self.saving, self.value, change, state, bar)

@@ -31,6 +31,7 @@ from suffice.verdicts.watches.charts import WatchPoint
 from suffice.verdicts.watches.drift import drifts_of
 from suffice.verdicts.watches.evidence import audits_to_notice, loss_alarm, loss_windows, sequence_of, whole_log
 from suffice.verdicts.watches.losses import USER_SIGNAL, AuditedBounds, LossClaim, Losses, audited_losses
+from suffice.verdicts.watches.policies import policy_number, risk_note, share_of_risk
 from suffice.verdicts.watches.requests import Requests, others_text
 from suffice.verdicts.watches.result import SignalFit, WatchResult
 from suffice.verdicts.watches.shadows import shadow_figures
@@ -57,6 +58,7 @@ def watch(
     since: float | None = None,
     window: int = 500,
     alpha: float = 0.05,
+    number: int | None = None,
     rise: float = 0.05,
     effect: float = 0.1,
 ) -> WatchResult:
@@ -80,7 +82,10 @@ def watch(
         now: The time, seconds since 1970; None = the clock's.
         since: Leave out requests before this time.
         window: Number of requests in a window.
-        alpha: The risk that a false alarm ever rings, and the risk that an interval misses the true value.
+        alpha: The risk that a false alarm ever rings, over all policies of the loop, and the risk that an interval misses the
+            true value.
+        number: The number of the policy among those that the loop had, from 1, which gives its share of the risk; None = by
+            the first requests of the policies of the log.
         rise: The rise of the loss above its bound that must be noticed; it determines how many audits are enough.
         effect: The smallest distance between distribution functions that counts as drift.
 
@@ -110,9 +115,14 @@ def watch(
         question = LossClaim(metric=USER_SIGNAL, kind="harm", bound=max_loss, source="max_loss" if max_loss else "")
         losses = signalled_losses(requests, signal, deadline=deadline or 0.0, now=moment, names=_names_of(log))
         notes, shadows = [*notes, *losses.notes], ()
+    place = policy_number(log, policy) if number is None else number
+    if question.bound is not None:
+        notes.append(risk_note(alpha, place, counted=number is None))
+    risk = share_of_risk(alpha, place)
     return WatchResult(
         **_counts_of(requests, losses),
-        **_evidence_of(requests, losses, question, window=window, alpha=alpha, rise=rise),
+        **_evidence_of(requests, losses, question, window=window, alpha=alpha, risk=risk, rise=rise),
+        number=place,
         question=question,
         gold_deadline=gold_deadline,
         rise=rise,
@@ -173,16 +183,19 @@ def _counts_of(requests: Requests, losses: Losses) -> dict[str, Any]:
 
 
 def _evidence_of(
-    requests: Requests, losses: Losses, question: LossClaim, *, window: int, alpha: float, rise: float
+    requests: Requests, losses: Losses, question: LossClaim, *, window: int, alpha: float, risk: float, rise: float
 ) -> dict[str, Any]:
-    """Return the fields of the result about the loss: intervals, the alarm, and the audits needed to notice a rise."""
+    """Return the fields of the result about the loss: intervals, the alarm, and the audits needed to notice a rise.
+
+    Intervals miss with a risk of `alpha`; the alarm rings falsely with a risk of `risk`.
+    """
     alarm, path = (None, np.array([]))
     whole = whole_log(requests, losses, alpha)
     needed, noticed = 0, None
     if question.bound is not None:
         if losses.n_audited:
-            alarm, path = loss_alarm(losses, question.bound, len(requests), alpha=alpha)
-        enough, noticed = audits_to_notice(losses, question.bound, alpha=alpha, rise=rise)
+            alarm, path = loss_alarm(losses, question.bound, len(requests), alpha=risk)
+        enough, noticed = audits_to_notice(losses, question.bound, alpha=risk, rise=rise)
         needed = 0 if whole.high <= question.bound else max(0, enough - losses.n_audited)
     return {
         "whole": whole,

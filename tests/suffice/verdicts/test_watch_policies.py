@@ -99,7 +99,7 @@ def test_false_alarms_over_many_policies_are_at_most_the_risk():
 # What is printed
 
 
-def test_a_later_policy_has_a_smaller_share_of_the_risk_and_says_so():
+def test_a_later_policy_says_its_smaller_share_of_the_risk():
     results = [watch(deployed_after(400, before), certified()) for before in (0, 2)]
     assert [result.number for result in results] == [1, 3]
     assert [round(result.risk, 5) for result in results] == [round(0.05 * 0.40938, 5), 0.00287]

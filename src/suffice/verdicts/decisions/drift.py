@@ -120,13 +120,9 @@ class DriftAlarm:
             return values
 
         try:
-            n = int(data["n"])
-            alarm = replace(
-                start.alarm,
-                n=n,
-                begun=np.full(n_tested, n),
-                **{name: stored(name, getattr(start.alarm, name)) for name in (*_FLOATS, "rang_at")},
-            )
+            n, state = int(data["n"]), start.alarm
+            of_alarm: dict[str, Any] = {name: stored(name, getattr(state, name)) for name in (*_FLOATS, "rang_at")}
+            alarm = replace(state, n=n, begun=np.full(n_tested, n), **of_alarm)
             return cls(
                 alarm=alarm, **{name: stored(name, getattr(start, name)) for name in ("excess", "least", "began")}
             )

@@ -173,10 +173,21 @@ def test_a_file_without_the_alarm_starts_it_at_the_next_visit():
     assert abs(since - first.n - 200) < 60
 
 
+def test_missing_scores_of_later_questions_ring_no_alarm():
+    first = decide(log_of(1500, converged_at_2), metric="quality")
+    scores = {True: lambda q, r: None if r == 2 and q % 5 == 0 else 1.0, False: lambda q, r: float(r != 2 or q % 5 > 0)}
+    unknown, lost = (decide(log_of(100, scores[missing], first=1500), previous=first).trial for missing in scores)
+    np.testing.assert_array_equal(
+        unknown.totals.losses[list(unknown.sequence)], lost.totals.losses[list(lost.sequence)]
+    )
+    assert (unknown.rung.any(), lost.rung.any()) == (False, True)
+
+
 def test_where_labels_judge_no_alarm_is_kept():
     log = log_of(60, converged_at_2)
     bare = type(log)(log.table.drop_columns(["quality"]), log.metadata)
     advice = decide(bare, labels=Labels())
+    advice = decide(bare, labels=Labels(right=dict.fromkeys(advice.to_label[:5], ("a",))), previous=advice)
     assert advice.trial.drift is None
     assert "drift" not in advice.to_dict()["trial"]
 

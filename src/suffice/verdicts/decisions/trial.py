@@ -54,8 +54,8 @@ class Trial:
         answers: Counts of the answers behind the metric; None in a file from a release that did not count them.
         labels: Number of labels by hand that the evidence used; None if golds or a column judged.
         drift: The alarm on the tested candidates, from the second visit on: within a visit questions are in the order of a
-            hash, which no drift can follow.  None before it, and where labels judge, which do so for the first visit's
-            questions alone.
+            hash, which no drift can follow.  None before it; where labels judge, the questions of the first visit are judged
+            anew each time, so there is no second one.
         notes: Notes on the declaration.
     """
 
@@ -148,7 +148,7 @@ class Trial:
 
     def _drift_after(self, units: Measured) -> DriftAlarm | None:
         """Return the alarm after further units."""
-        if not self.totals.n or self.labels is not None:
+        if not self.totals.n:
             return None
         drift = self.drift or DriftAlarm.start(self.max_loss, self.alpha, len(self.sequence))
         return drift.observe(units.best[list(self.sequence)][:, units.order])

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 from benchmarks.advice import Drifting
 
+from suffice import write_recording
 from suffice.errors import DataError, SchemaError
 from suffice.evaluation.statistics import Alarm
 from suffice.verdicts.decisions import Advice, Labels, decide
 from suffice.verdicts.decisions.drift import DriftAlarm
 from tests.suffice.verdicts.test_decide import converged_at_2, log_of
+from tests.support.cli_tools import cli
 
 BOUND, ALPHA = 0.02, 0.05
 
@@ -120,6 +122,20 @@ def test_the_alarm_is_faster_than_the_mean_after_long_good_times():
     assert (back <= 500).all()
     assert (by_mean >= 500).all()
     assert np.median(back) < np.median(by_mean) / 2
+
+
+def test_the_command_says_to_go_back_and_to_decide_anew(tmp_path):
+    paths = [tmp_path / name for name in ("before.parquet", "after.parquet")]
+    for path, values, first, n in ((paths[0], converged_at_2, 0, 1500), (paths[1], losing(0.1), 1500, 400)):
+        log = log_of(n, values, first=first)
+        write_recording(path, log.table, log.metadata)
+    decision = tmp_path / "decision.json"
+    assert cli("decide", paths[0], "--metric", "quality", "-o", decision).code == 0
+    shown = cli("decide", paths[1], "--continue", decision, "-o", decision)
+    assert shown.code == 0, shown
+    assert shown.words.startswith("Go back to what you had: fixed_k(2), proved earlier to lose less than 2 points")
+    assert "next: suffice decide FRESH.parquet -o OTHER.json" in shown.out
+    assert "taken back" in shown.words
 
 
 def test_a_proof_that_was_taken_back_never_returns():

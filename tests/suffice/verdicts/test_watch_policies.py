@@ -105,17 +105,17 @@ def test_a_later_policy_says_its_smaller_share_of_the_risk():
     assert [round(result.risk, 5) for result in results] == [round(0.05 * 0.40938, 5), 0.00287]
     first, third = ([note for note in result.notes if "false alarm" in note] for result in results)
     assert first[0].startswith(
-        "the risk of a false alarm is 2 % of the 5 % for all policies of this log, of which this is number 1; if"
+        "the risk of a false alarm is 2 % for this policy, number 1 of this log, and 5 % over all policies that it ever has. If"
     )
     assert "--set policy-number=N" in first[0]
     assert third == [
-        "the risk of a false alarm is 0.29 % of the 5 % for all policies of this log, of which this is number 3"
+        "the risk of a false alarm is 0.29 % for this policy, number 3 of this log, and 5 % over all policies that it ever has"
     ]
     values = json.loads(json.dumps(results[1].to_dict(), allow_nan=False))
     assert (values["number"], values["alpha"]) == (3, 0.05)
     assert values["risk"] == pytest.approx(share_of_risk(0.05, 3))
     facts = str(results[1].tables()[-1].rows)
-    assert "0.29 % of the 5 %, as policy 3 of the loop" in facts
+    assert "0.29 %; 5 % over all policies; this is number 3" in facts
     assert "the alarm rings at 348" in facts
 
 
@@ -125,7 +125,7 @@ def test_an_alarm_rings_at_the_share_of_its_policy():
     assert all(result.rang for result in rang)
     places = [result.alarm.rang for result in rang]
     assert places == sorted(set(places)), "the smaller the share, the later it rings"
-    words = "(risk 2 % of the 5 %); the mean since deployment"
+    words = "(risk 2 %; 5 % over all policies); the mean since deployment"
     assert words in rang[0].sentence
     kept = watch(production_log(3000), certified(), number=3)
     assert "348 would ring)" in kept.sentence
@@ -148,7 +148,7 @@ def test_the_command_counts_policies_in_the_whole_log(tmp_path):
     declared = cli(*command, "--where", "model=b", "--set", "policy-number=7")
     assert json.loads(declared.out)["number"] == 7
     assert "--set policy-number=7" in json.loads(declared.out)["next"]
-    assert "all policies of this loop, of which this is number 7" in " ".join(json.loads(declared.out)["notes"])
+    assert "for this policy, number 7 of this loop, and 5 %" in " ".join(json.loads(declared.out)["notes"])
     assert cli(*command, "--set", "policy-number=0").code == 2
 
 

@@ -68,17 +68,17 @@ def risk_note(alpha: float, number: int, *, counted: bool) -> str:
         counted: Whether the log gave the number.
     """
     text = (
-        f"the risk of a false alarm is {risk_text(alpha, number)} for all policies of this {'log' if counted else 'loop'}, "
-        f"of which this is number {number:,}"
+        f"the risk of a false alarm is {100 * share_of_risk(alpha, number):.2g} % for this policy, number {number:,} of this "
+        f"{'log' if counted else 'loop'}, and {100 * alpha:g} % over all policies that it ever has"
     )
-    unseen = "; if the loop had others before, in logs of their own, give its number (--set policy-number=N, number=N)"
+    unseen = ". If the loop had others before, in logs of their own, give its number (--set policy-number=N, number=N)"
     return text + unseen * (counted and number == 1)
 
 
 def risk_text(alpha: float, number: int) -> str:
-    """Return the share of the risk in words.
+    """Return a policy's share of the risk, and the whole, in words.
 
     >>> risk_text(0.05, 3)
-    '0.29 % of the 5 %'
+    '0.29 %; 5 % over all policies'
     """
-    return f"{100 * share_of_risk(alpha, number):.2g} % of the {100 * alpha:g} %"
+    return f"{100 * share_of_risk(alpha, number):.2g} %; {100 * alpha:g} % over all policies"

@@ -379,9 +379,7 @@ class WatchResult(Result):
             "bound": f"{self._bound} ({self.question.source})" if self._bound else "none",
         }
         if self.alarm is not None:
-            facts["risk of a false alarm"] = (
-                f"{risk_text(self.alpha, self.number)}, as policy {self.number:,} of the loop"
-            )
+            facts["risk of a false alarm"] = f"{risk_text(self.alpha, self.number)}; this is number {self.number:,}"
             facts["evidence"] = (
                 f"{self.alarm.e_value:.3g} now, {self.alarm.highest:.3g} at most; the alarm rings at {1 / self.risk:,.3g}"
             )

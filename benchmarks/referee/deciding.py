@@ -51,6 +51,23 @@ def visits(rng) -> Shot:
     return Shot(advice.verdict == "do it", said=advice.sentence)
 
 
+def drift(loss: float, rng) -> Shot | None:
+    """Given advice after 300 questions that lose next to nothing, come back ten times with questions that lose `loss`.
+
+    At the bound, the alarm must not ring; below it, the advice must not be taken back for any reason.
+    """
+    bound = 0.05
+    advice = decide(made(rng, one_cap(rng, 300, 0.005)), metric="score", max_loss=bound)
+    if advice.verdict != "do it":
+        return None
+    for _ in range(10):
+        advice = decide(made(rng, one_cap(rng, 150, loss)), metric="score", previous=advice)
+        wrong = advice.trial.rung.any() if loss >= bound else advice.verdict != "do it"
+        if wrong:
+            return Shot(false=True, said=advice.sentence)
+    return Shot(false=False, said=advice.sentence)
+
+
 def margins(rng) -> Shot:
     """Accept the smallest of five losses that passes; all caps lose 5 points."""
     recording = made(rng, three_caps(rng, 400, 0.05, 0.1))
@@ -239,6 +256,20 @@ ATTACKS = (
         nominal=0.05,
         repetitions=25,
         run=visits,
+    ),
+    *(
+        Attack(
+            name=f"advice-drift-{name}",
+            item="decide",
+            claim=claim,
+            nominal=0.05,
+            repetitions=60,
+            run=partial(drift, loss),
+        )
+        for name, claim, loss in (
+            ("bound", "the alarm after advice rings, the loss rises to what is accepted", 0.05),
+            ("half", "advice is taken back, the loss rises to half of what is accepted", 0.025),
+        )
     ),
     Attack(
         name="advice-margins",

@@ -28,6 +28,7 @@ from suffice.verdicts.decisions.figures import (
     range_text,
     twin_table,
 )
+from suffice.verdicts.decisions.notes import taken_back_text
 from suffice.verdicts.decisions.trial import AdviceKind, Trial
 from suffice.verdicts.losses import IF_INDEPENDENT, failed_text, open_text
 
@@ -114,7 +115,8 @@ class Advice(Result):
         )
         if trial.verdict == "cannot be judged":
             return said
-        missing = [failed_text(trial.totals.failed, left_out=False)]
+        missing = [taken_back_text(trial) if trial.verdict == "do it" else ""]
+        missing += [failed_text(trial.totals.failed, left_out=False)]
         if trial.totals.unexplained:
             missing.append(
                 f"{trial.unexplained}, so they count at their worst; if your loop stopped there by itself, import with --ended rule"
@@ -283,13 +285,8 @@ def _verdict_text(trial: Trial) -> str:
     do, show, rule = ("does", "shows", "rules") if totals.n == 1 else ("do", "show", "rule")
     if trial.verdict == "cannot be judged":
         return f"This cannot be judged yet: {trial.unjudged}"
-    if trial.verdict == "keep what you have" and not trial.saves.any():
-        return f"Keep what you have: nothing here would save {trial.cost}, as {judges} {show}."
     if trial.verdict == "keep what you have":
-        return (
-            f"Keep what you have: everything that would save {trial.cost} loses more than {points} of {trial.metric}, "
-            f"as {judges} {show}."
-        )
+        return _keep_text(trial, f"as {judges} {show}")
     if place is None:
         return (
             f"Not enough data: nothing that saved {trial.cost} on tune questions seems to stay within {points} of "
@@ -317,6 +314,21 @@ def _verdict_text(trial: Trial) -> str:
         f"Not enough data: to {change} would {_taken_text(trial, place, 'take ', ', ')}save {saved} and change {trial.metric} by "
         f"{changed}, but {rest}{rivals}"
     )
+
+
+def _keep_text(trial: Trial, source: str) -> str:
+    """Return the advice to change nothing, or to undo an earlier change.
+
+    Args:
+        trial: The trial.
+        source: The questions that show it, in words.
+    """
+    if taken_back := taken_back_text(trial):
+        return f"Go back to what you had: {taken_back}."
+    if not trial.saves.any():
+        return f"Keep what you have: nothing here would save {trial.cost}, {source}."
+    points = f"{100 * trial.max_loss:g} points of {trial.metric}"
+    return f"Keep what you have: everything that would save {trial.cost} loses more than {points}, {source}."
 
 
 def _more_text(needed: tuple[int, int] | None) -> str:

@@ -20,6 +20,7 @@ from suffice.verdicts.decisions.trial import Trial
 _COLOURS = {
     "advised": "var(--accent)",
     "proved": "var(--good)",
+    "taken back": "var(--text)",
     "open": "var(--muted)",
     "not tested": "var(--muted)",
     "loses more": "var(--text)",

@@ -16,6 +16,7 @@ from suffice.policy.seen import Seen
 from suffice.policy.session import Policy
 from suffice.verdicts.decisions.answer_counts import AnswerCounts, why_blind
 from suffice.verdicts.decisions.candidates import is_fixed_budget
+from suffice.verdicts.decisions.drift import DriftAlarm
 from suffice.verdicts.decisions.fallback import CandidateTest, fallback, fewest, risk_shares
 from suffice.verdicts.decisions.loss_counts import LossCounts
 from suffice.verdicts.decisions.losses import SAVABLE, SLACK, Measured, Totals, means_note
@@ -56,6 +57,9 @@ class Trial:
         answers: Counts of the answers behind the metric; None in a file from a release that did not count them.
         losses: Counts of the losses of the tested candidates; None as for `answers`.
         labels: Number of labels by hand that the evidence used; None if golds or a column judged.
+        drift: The alarm on the tested candidates, from the second visit on: within a visit questions are in the order of a
+            hash, which no drift can follow.  None before it; where labels judge, the questions of the first visit are judged
+            anew each time, so there is no second one.
         notes: Notes on the declaration.
     """
 
@@ -81,6 +85,7 @@ class Trial:
     answers: AnswerCounts | None = None
     losses: LossCounts | None = None
     labels: int | None = None
+    drift: DriftAlarm | None = None
 
     @classmethod
     def declare(
@@ -150,7 +155,15 @@ class Trial:
             counted=self.counted | counted,
             marks={**self.marks, **(marks or {})},
             answers=sum(both[1:], both[0]) if both else None,
+            drift=self._drift_after(units),
         )
+
+    def _drift_after(self, units: Measured) -> DriftAlarm | None:
+        """Return the alarm after further units."""
+        if not self.totals.n:
+            return None
+        drift = self.drift or DriftAlarm.start(self.max_loss, self.alpha, len(self.sequence))
+        return drift.observe(units.best[list(self.sequence)][:, units.order])
 
     def begun_anew(self) -> Trial:
         """Return the same declaration without evidence."""
@@ -162,6 +175,7 @@ class Trial:
             counted=Seen(),
             answers=None,
             losses=LossCounts.start(len(self.sequence)),
+            drift=None,
         )
 
     @property
@@ -206,17 +220,33 @@ class Trial:
 
     @property
     def contradicted(self) -> Mask:
-        """Mask of the candidates that were proved to lose less than `max_loss` but lose more by now.
+        """Mask of the candidates that lose more than `max_loss` by now, whatever was proved, shape ``(n_candidates,)``.
 
-        Shape ``(n_candidates,)``.
-
-        Evidence remains valid if the loss does not change over time; here it seems to have changed.
+        Evidence remains valid if the loss does not change over time.  Here it seems to have changed: all questions together
+        contradict a proof, or the alarm has rung.
         """
+        return self.lost_more | self.rung
+
+    @property
+    def lost_more(self) -> Mask:
+        """Mask of the candidates that were shown to lose less than `max_loss` but lost more on all questions, same shape."""
         losses = self.totals.losses
         if self.labels is not None:  # what has no label yet contradicts nothing
             losses = losses - self.totals.open
         losing: Mask = losses >= self.totals.n * self.max_loss
         return self.below.shown(self.alpha) & losing
+
+    @property
+    def rung(self) -> Mask:
+        """Mask of the candidates whose alarm has rung, shape ``(n_candidates,)``."""
+        places = [] if self.drift is None else [*np.array(self.sequence)[self.drift.rings]]
+        return np.isin(np.arange(len(self.candidates)), places)
+
+    @property
+    def taken_back(self) -> tuple[int, ...]:
+        """Positions of the candidates that save, were proved, and are contradicted now, in the order of tests."""
+        places = self.proved_once & self.contradicted & self.saves
+        return tuple(place for place in self.sequence if places[place])
 
     @property
     def hopeless(self) -> Mask:
@@ -240,7 +270,7 @@ class Trial:
         proved = [place for place in tested if self.proved[place]]
         if proved:
             return min(proved, key=lambda place: costs[place])
-        hopeful = [place for place in tested if loss[place] < self.max_loss]
+        hopeful = [place for place in tested if loss[place] < self.max_loss and not self.contradicted[place]]
         waiting = self.waiting_for
         return min(
             hopeful,
@@ -261,6 +291,8 @@ class Trial:
             return "cannot be judged"
         if (self.proved & self.saves).any():
             return "do it"
+        if self.taken_back:
+            return "keep what you have"
         if self.totals.n and self.hopeless[self.saves].all():  # also if no candidate saves
             return "keep what you have"
         return "not enough data"
@@ -368,6 +400,7 @@ class Trial:
             "answers": None if self.answers is None else self.answers.to_dict(),
             "losses": None if self.losses is None else self.losses.to_dict(),
             **({} if self.labels is None else {"labels": self.labels}),
+            **({} if self.drift is None else {"drift": self.drift.to_dict()}),
         }
 
     @classmethod
@@ -400,6 +433,7 @@ class Trial:
                 totals=totals,
                 answers=None if data.get("answers") is None else AnswerCounts.from_dict(data["answers"]),
                 labels=None if data.get("labels") is None else int(data["labels"]),
+                drift=DriftAlarm.from_dict(data.get("drift"), data["max_loss"], data["alpha"], len(data["sequence"])),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise SchemaError(f"the trial of a decision file does not read: {error!r}") from None

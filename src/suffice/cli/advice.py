@@ -66,6 +66,13 @@ class _Declared:
         ),
     ] = None
 
+    label_noise: Annotated[
+        float | None,
+        Setting(
+            "statistics", "label-noise", help="With --ask: the share of labels that are wrong at random; default: 0."
+        ),
+    ] = None
+
     def given(self) -> dict[str, Any]:
         """Return the arguments of `decide`."""
         return {
@@ -76,6 +83,7 @@ class _Declared:
             "baseline": self.baseline,
             "selector": self.selector,
             "orders": self.orders,
+            "label_noise": self.label_noise,
         }
 
 
@@ -153,7 +161,7 @@ def decide_command(
     screen = Screen(
         sentences=[f"{again}{advice.sentence}"],
         tables=advice.tables(),
-        aside={bar_heading(advice.trial.max_loss)},
+        aside={bar_heading(advice.trial.bound)},
         files=files,
         then=_next_step(advice, path, target, ask),
     )

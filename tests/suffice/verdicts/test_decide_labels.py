@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import fields
 
 import numpy as np
 import pyarrow as pa
@@ -13,9 +14,11 @@ from suffice import decide
 from suffice.errors import ConfigMismatchError, DataError
 from suffice.policy.normalizers import normalizer_of
 from suffice.policy.seen import id_hash
+from suffice.policy.session import Policy
 from suffice.recordings import Recording, write_recording
 from suffice.verdicts.decisions import Advice, Labels, write_sheet
-from suffice.verdicts.decisions.labelling import differing_answers
+from suffice.verdicts.decisions.labelling import differing_answers, of_units
+from suffice.verdicts.decisions.losses import Measured, measure_candidates
 from tests.support.cli_tools import cli
 
 N, ROUNDS = 300, 4
@@ -240,13 +243,6 @@ def test_a_label_that_says_nothing_is_refused(tmp_path, row, word):
         Labels.read(path)
 
 
-def test_two_rows_of_one_question_are_refused(tmp_path):
-    path = tmp_path / "golds.jsonl"
-    path.write_text('{"id": "q1", "gold": "a"}\n{"id": "q1", "gold": "b"}\n')
-    with pytest.raises(DataError, match="line 2"):
-        Labels.read(path)
-
-
 def test_labels_of_another_log_are_refused(tmp_path):
     recording, _ = log()
     path = tmp_path / "golds.jsonl"
@@ -410,3 +406,55 @@ def test_a_sheet_of_another_kind_or_over_another_file_is_refused(tmp_path, monke
     for name in ("golds.xlsx", "log.parquet"):
         assert cli("decide", "log.parquet", "--ask", name).error
     assert "labelling sheet" in cli("decide", "log.parquet", "--ask", "d.jsonl", "-o", "d.jsonl").error
+
+
+def uneven(n: int) -> Recording:
+    """Return questions of two rows each: some failed, some stopped for no known reason, some without tokens."""
+    rng, rows = np.random.default_rng(5), []
+    for q in range(2 * n):
+        end = "failed" if q in (4, 6, n + 6) or q % 11 == 0 else "rule" if q % 7 == 0 else "max_rounds"
+        for r in range(1, 3 if end == "rule" else 4):
+            tokens = None if q == 9 else float(rng.integers(9))
+            row = {
+                "question_id": f"q{q}",
+                "question": f"where is place number {q % n} of them all",
+                "round": r,
+                "end": end,
+            }
+            kinds = ("uncached_tokens", "cached_tokens", "output_tokens")
+            costs = {"cost.generator.calls": 1.0, **{f"cost.generator.{kind}": tokens for kind in kinds}}
+            rows.append(
+                {
+                    **row,
+                    "answer": str(rng.choice([RIGHT, WRONG])),
+                    "match": rng.random(),
+                    "end_assumed": q % 14 == 0,
+                    **costs,
+                }
+            )
+    return Recording(pa.Table.from_pylist(rows), {})
+
+
+def numbers_of(measured: Measured) -> dict[str, object]:
+    """Return all that was measured as lists."""
+    every = {item.name: getattr(measured.totals, item.name) for item in fields(measured.totals)}
+    every |= {f"spent {name}": sums for name, sums in every.pop("costs").items()}
+    every |= {name: getattr(measured, name) for name in ("worst", "best", "order")} | {**measured.unpriced}
+    return {name: np.asarray(value).tolist() for name, value in every.items()}
+
+
+def test_losses_of_some_questions_are_those_of_a_log_of_them():
+    recording, policies = uneven(40), [Policy(rule=f"fixed_k({k})", max_rounds=k) for k in (1, 2)]
+    whole = measure_candidates(recording, policies, "recorded", "match", by_unit=True)
+    rng = np.random.default_rng(6)
+    masks = [np.ones(40, dtype=bool), *(rng.random(40) < share for share in (0.2, 0.5, 0.9))]
+    for chosen in masks:
+        some = measure_candidates(recording.select(np.tile(chosen, 2)), policies, "recorded", "match")
+        alone = some.within(np.ones_like(some.worst))
+        assert str(numbers_of(of_units(whole, chosen))) == str(numbers_of(alone))
+    assert whole.totals.failed > 1
+    assert whole.totals.n_recorded < whole.n
+    assert whole.totals.unexplained
+    assert whole.unpriced["tokens"] == 1
+    with pytest.raises(ValueError, match="by_unit"):
+        of_units(some, chosen)

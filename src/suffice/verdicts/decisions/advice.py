@@ -136,6 +136,11 @@ class Advice(Result):
         nothing = "No label so far" if self.to_label else "No label was needed"
         used = nothing if not trial.labels else f"{counted(trial.labels, 'label')} judged"
         texts = [f"{used}: where answers equal those of the full run, nothing is lost"] if self.n else []
+        if trial.label_noise:
+            texts.append(
+                f"If {100 * trial.label_noise:g} % of the labels are wrong at random, they show {100 * (1 - 2 * trial.label_noise):g} % of a change, so "
+                f"that the bets are against a loss of {100 * trial.bound:.3g} points by these labels"
+            )
         if self.asks_for is None:
             needed = None if self.chosen is None else trial.questions_needed(self.chosen)
             return texts + [_more_text(needed).removesuffix(".")] * (self.verdict == "not enough data")
@@ -204,7 +209,7 @@ class Advice(Result):
         trial, n, figures = self.trial, max(self.trial.totals.n_recorded, 1), self.figures
         spent, value = float(trial.totals.costs[trial.cost][-1] / n), float(trial.totals.values[-1] / n)
         have = (self.now, spent, None, value, None, "advised" if self.verdict == "keep what you have" else "", "")
-        rows = (have, *(figures[place].row(trial.cost, trial.max_loss) for place in places))
+        rows = (have, *(figures[place].row(trial.cost, trial.bound) for place in places))
         heading = f"{title}, on the {counted(self.n, 'question')} that judge"
         columns = candidate_columns(trial)
         if trial.labels is not None:  # labels tell how much is lost, and not how good the answers are
@@ -297,18 +302,20 @@ def _verdict_text(trial: Trial) -> str:
     effect = change_of(trial, place)
     saved, changed = _saved_text(trial, place), f"{figure(effect, '+.1f', 100)} points{trial.against}"
     rivals = _rivals_text(trial, place)
+    noise = f" and {100 * trial.label_noise:g} % of the labels are wrong at random" if trial.label_noise else ""
     if trial.verdict == "do it":
         return (
             f"{change[0].upper()}{change[1:]}: {_taken_text(trial, place, 'with ', ' ')}it saves {saved} and changes {trial.metric} by "
             f"{changed} (selected here: these questions also chose it); {judges} {rule} out a loss of {points} or more (risk "
-            f"{100 * trial.alpha:g} % {IF_INDEPENDENT}).{rivals}"
+            f"{100 * trial.alpha:g} % {IF_INDEPENDENT}{noise}).{rivals}"
         )
     needed = trial.questions_needed(place)
     if place in trial.waiting_for:
         rest = f"{_waiting_text(trial, place, f'{judges} {rule} out a loss of {points}')} {_more_text(needed)}"
     else:
         more = "" if trial.labels is not None else f" {_more_text(needed)}"
-        shown = f", only of {-100 * effect[1]:.1f}" if -1 < effect[1] < 0 else ""
+        excluded = -effect[1] * trial.max_loss / trial.bound  # labels show a part of the true loss
+        shown = f", only of {100 * excluded:.1f}" if 0 < excluded < 1 else ""
         rest = f"{judges} {do} not rule out a loss of {points}{shown}.{more}"
     return (
         f"Not enough data: to {change} would {_taken_text(trial, place, 'take ', ', ')}save {saved} and change {trial.metric} by "

@@ -56,7 +56,7 @@ def advice_chart(figures: Iterable[CandidateFigures], trial: Trial, now: str) ->
         {"field": "change", "format": "+.1f"},
     ]
     layers = [
-        bound_layer("y", "change", -100 * trial.max_loss, f"a loss of {100 * trial.max_loss:g} points"),
+        bound_layer("y", "change", -100 * trial.bound, f"a loss of {100 * trial.max_loss:g} points"),
         {
             "mark": {"type": "rule", "strokeWidth": 1.5, "opacity": 0.6},
             "encoding": {"x": x, "y": axis_of("low", None), "y2": {"field": "high"}, "color": colour},

@@ -136,7 +136,7 @@ def change_of(trial: Trial, place: int) -> tuple[float, float, float]:
     """Return a candidate's mean change of the metric and the ends of its interval, NaN for one that is not tested.
 
     The interval is a confidence sequence: its ends hold for all tested candidates at once and however often one looks, with
-    a risk of `alpha`.  Its lower end is not below what the tests show with the risk of theirs: -`max_loss` of a proved
+    a risk of `alpha`.  Its lower end is not below what the tests show with the risk of theirs: -`bound` of a proved
     candidate, and of an open one what its share of the risk excludes.  These are the simultaneous bounds that belong to such
     tests (Strassburger and Bretz 2008, "Compatible simultaneous lower confidence bounds for the Holm procedure and other
     Bonferroni-based closed tests").
@@ -146,7 +146,7 @@ def change_of(trial: Trial, place: int) -> tuple[float, float, float]:
         return 0.0 - mean, np.nan, np.nan
     at = trial.sequence.index(place)
     shares, test, level = trial.below.shares[place], trial.tests[at], trial.alpha / (2 * len(trial.sequence))
-    shown = trial.max_loss
+    shown = trial.bound
     if not test.passed:
         shown = max(shown, trial.losses.most(at, shares, test.level))
     most = min(shown, trial.losses.most(at, shares, level))
@@ -163,7 +163,7 @@ def candidate_columns(trial: Trial) -> tuple[Column, ...]:
         Column(trial.metric, ".1f", scale=100),
         Column("change", "+.1f", scale=100, interval=True),
         Column("verdict"),
-        Column(bar_heading(trial.max_loss)),
+        Column(bar_heading(trial.bound)),
     )
 
 

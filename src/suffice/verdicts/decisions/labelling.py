@@ -7,7 +7,9 @@ the first label; bets stop at the first question that still needs one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,17 +17,22 @@ import numpy.typing as npt
 from suffice.errors import DataError
 from suffice.evaluation.replay.baselines import Run
 from suffice.evaluation.replay.outcomes import outcome
+from suffice.evaluation.replay.prices import Price
 from suffice.policy.normalizers import MATCH
 from suffice.policy.rounds import Floats, Mask
 from suffice.recordings.recording import Recording
 from suffice.verdicts.decisions.labels import Labels, normalizer_in
 from suffice.verdicts.decisions.losses import Measured, account_of, measure_candidates
 from suffice.verdicts.decisions.trial import Trial
-from suffice.verdicts.decisions.wealth import Wealth
 from suffice.verdicts.losses import Questions, at_rounds
+
+if TYPE_CHECKING:
+    from suffice.verdicts.decisions.label_matches import DoubleLabels
 
 _BASELINES = ("recorded", "full")
 _AGREEMENT = "agreement"
+
+Prices = Price | Mapping[str, Price] | None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -38,6 +45,7 @@ class Labelling:
         differing: See `differing_answers`.
         losses: The losses of the candidates; what has no label counts at its worst.
         lacking: Mask of the rows with different answers that have neither label nor gold, shape ``(n_rows,)``.
+        doubles: Labels of one question compared with each other.
     """
 
     recording: Recording
@@ -45,28 +53,36 @@ class Labelling:
     differing: Floats
     losses: Measured
     lacking: Mask
+    doubles: DoubleLabels
 
     @classmethod
-    def of(cls, recording: Recording, trial: Trial, labels: Labels) -> Labelling:
+    def of(cls, recording: Recording, trial: Trial, labels: Labels, prices: Prices = None) -> Labelling:
         """Compare the answers of all candidates with the baseline's.
 
         Args:
             recording: Recorded rounds.
             trial: The declared trial.
             labels: The labels that were given.
+            prices: Prices, to compute money; None = unknown.
         """
-        labelled, differing = labels.of(recording), differing_answers(recording, trial)
+        from suffice.verdicts.decisions.label_matches import judged_by
+
+        (labelled, doubles), differing = (
+            judged_by(labels, recording, trial.label_noise),
+            differing_answers(recording, trial),
+        )
         given = np.array([name in labels.right for name in recording.question_ids], dtype=np.bool_)
         known: Mask = np.isfinite(outcome(labelled, MATCH)).any(axis=1) | given
         # A label cannot help where rounds are missing or failed: what is unknown there counts at its worst.
         lacking = ~known & ~recording.failed & ~recording.unexplained & _various(recording)
-        losses = measured(labelled, trial, MATCH).within(differing)
+        losses = measured(labelled, trial, MATCH, prices, by_unit=True).within(differing)
         return cls(
             recording=labelled,
             questions=Questions.of(recording),
             differing=differing,
             losses=losses,
             lacking=lacking,
+            doubles=doubles,
         )
 
     def needed(self, place: int) -> npt.NDArray[np.int64]:
@@ -75,7 +91,7 @@ class Labelling:
         return np.flatnonzero((lacking & (self.differing[place] > 0))[self.losses.order])
 
     def settled(self, trial: Trial) -> tuple[Mask, int | None]:
-        """Return the rows to bet on, shape ``(n_rows,)``, and the candidate that needs further labels; None if none does.
+        """Return the questions to bet on, shape ``(n_questions,)``, and the candidate that needs further labels; None if none does.
 
         Candidates are tested in order, and so are labels asked: for one at a time, until it is proved or refuted.  The bets
         on it end at the first question that lacks a label.  What lacks one for a later candidate counts there at its worst,
@@ -96,15 +112,11 @@ class Labelling:
             level = level if proved else 0.0
         settled = np.zeros(len(order), dtype=np.bool_)
         settled[order[:n_bet]] = True
-        return settled[_unit_of_row(self.questions)], asking
+        return settled, asking
 
-    def bets(self, trial: Trial, n: int) -> tuple[Wealth, Wealth]:
-        """Return the wealth of the bets below and above on the first n questions.
-
-        Orders of samples are those of the whole recording, so that more labels never lower the wealth.
-        """
-        order = self.losses.order[:n]
-        return trial.below.bet(self.losses.worst[:, order]), trial.above.bet(self.losses.best[:, order])
+    def rows(self, settled: Mask) -> Recording:
+        """Return the recorded rows of some questions."""
+        return self.recording.select(settled[_unit_of_row(self.questions)])
 
     def ids(self, place: int) -> tuple[str, ...]:
         """Return the ids of the rows to label for a candidate, in the order of bets."""
@@ -152,12 +164,43 @@ def differing_answers(recording: Recording, trial: Trial) -> Floats:
     return np.stack(differing)
 
 
-def measured(recording: Recording, trial: Trial, metric: str) -> Measured:
-    """Measure the candidates of a trial by a metric, without prices."""
-    orders, start_round = trial.orders, trial.loop.start_round
-    return measure_candidates(
-        recording, trial.candidates, trial.baseline, metric, orders=orders, start_round=start_round
+def measured(
+    recording: Recording, trial: Trial, metric: str, prices: Prices = None, *, by_unit: bool = False
+) -> Measured:
+    """Measure the candidates of a trial by a metric; orders of samples are those of the whole recording."""
+    options: dict[str, Any] = {"orders": trial.orders, "start_round": trial.loop.start_round, "by_unit": by_unit}
+    return measure_candidates(recording, trial.candidates, trial.baseline, metric, prices=prices, **options)
+
+
+def of_units(losses: Measured, chosen: Mask) -> Measured:
+    """Return what was measured on some questions, as if there were no others; orders of samples stay the same.
+
+    Args:
+        losses: Losses that were measured with their parts; quality and twins become undefined, as labels leave them.
+        chosen: Mask of the questions, shape ``(n_questions,)``.
+
+    Raises:
+        ValueError: The parts were not measured.
+    """
+    if (parts := losses.parts) is None:
+        raise ValueError("the losses were measured without their parts: measure with by_unit=True")
+    costs = {name: spent[:, chosen] for name, spent in parts.costs.items()}
+    totals = replace(
+        losses.totals,
+        n=int(chosen.sum()),
+        n_recorded=int(chosen[parts.places].sum()),
+        costs={name: spent.sum(axis=-1) for name, spent in costs.items()},
+        failed=int(parts.failed[chosen].sum()),
+        unexplained=int(parts.unexplained[chosen].sum()),
     )
+    some = Measured(
+        worst=losses.worst[:, chosen],
+        best=losses.best[:, chosen],
+        order=(np.cumsum(chosen) - 1)[losses.order[chosen[losses.order]]],
+        totals=totals,
+        unpriced={name: int(np.isnan(spent).any(axis=0).sum()) for name, spent in costs.items()},
+    )
+    return some.within(np.ones_like(some.worst))
 
 
 def check_asking(selector: str, baseline: str, *, samples: bool) -> None:
@@ -168,6 +211,19 @@ def check_asking(selector: str, baseline: str, *, samples: bool) -> None:
             f"labels are asked where answers differ from the full run's, and that needs the selector {needed} and the baseline "
             f"{' or '.join(_BASELINES)}, not {selector!r} and {baseline!r}: leave the option out, or import gold answers (--golds FILE)"
         )
+
+
+def checked_noise(noise: float | None, *, of_labels: bool) -> float | None:
+    """Return the declared share of wrong labels; raise a `DataError` if it is none, or no labels judge."""
+    if noise is None or (of_labels and 0 <= noise < 0.5):  # noqa: PLR2004 - the throw of a coin
+        return noise
+    if not of_labels:
+        raise DataError(
+            f"label_noise is {noise!r}, and no labels judge here: give them (--ask FILE, labels=...), or leave the option out"
+        )
+    raise DataError(
+        f"label_noise must be at least 0 and below 0.5, not {noise!r}: 0.1 says that one label in ten is wrong at random"
+    )
 
 
 def _various(recording: Recording) -> Mask:

@@ -13,15 +13,12 @@ from string import ascii_uppercase
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from suffice.common.files import decoded, json_lines, write_file
 from suffice.common.tables import counted
 from suffice.errors import ConfigMismatchError, DataError
 from suffice.evaluation.statistics import hash_order
-from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH, normalizer_of
-from suffice.policy.rounds import Floats
-from suffice.policy.signals import answer_ids
+from suffice.policy.normalizers import DEFAULT_NORMALIZER
 from suffice.recordings.recording import Recording
 
 CANNOT_TELL = "?"
@@ -43,10 +40,12 @@ class Labels:
     Attributes:
         right: The answers that are right, as texts: those that were marked, and golds; None where somebody could not tell.
             An empty tuple says that no answer is right.
+        further: The second and later labels of questions that have several, in the order of the file; see `judged_by`.
         sheet: The rows of the file that they came from, in their order, so that it can be written again.
     """
 
     right: Mapping[str, Right] = field(default_factory=dict)
+    further: Mapping[str, tuple[Right, ...]] = field(default_factory=dict)
     sheet: tuple[Mapping[str, Any], ...] = ()
 
     @classmethod
@@ -56,7 +55,7 @@ class Labels:
         Args:
             path: A JSON lines or CSV file that `write_sheet` wrote.  In each row, `right` has the letters of the right answers
                 (``A``, ``A C``), ``none``, or ``?`` if one cannot tell; or `gold` has the right answer itself.  A row without both
-                has no label yet.
+                has no label yet.  Several rows of one question are several labels of it.
 
         Raises:
             DataError: The file cannot be read or is no labelling sheet, a row has no id, or a label is none of the above; the
@@ -67,7 +66,7 @@ class Labels:
             return cls()
         right: dict[str, Right] = {}
         rows: list[Mapping[str, Any]] = []
-        names = set[str]()
+        further: dict[str, tuple[Right, ...]] = {}
         for where, row in _csv_rows(Path(path)) if suffix == ".csv" else _json_rows(Path(path)):
             name = row.get("id")
             if not isinstance(name, str) or not name:
@@ -77,41 +76,15 @@ class Labels:
                     f"{where}: the row has neither 'right' nor 'gold', so this is no labelling sheet. Name another file (--ask OTHER.jsonl); "
                     "gold answers that you have stand in 'gold'"
                 )
-            if name in names:
-                raise DataError(f"{where}: question {name!r:.80} has a row already: remove one of them")
-            names.add(name)
             rows.append(row)
             letters, golds = _marks(where, row.get("right")), _marks(where, row.get("gold"), split=False)
             if letters or golds:
-                right[name] = _label_of(where, letters, golds, _answers(where, row))
-        return cls(right=right, sheet=tuple(rows))
-
-    def of(self, recording: Recording) -> Recording:
-        """Return a recording whose metric `match` says which answers are right, NaN for questions without a label or gold.
-
-        It is computed from labels and gold answers alone; scores of the log are not read, because equal answers must score alike.
-
-        Raises:
-            DataError: A gold answer in a label cannot be read by the recording's normalizer.
-            ConfigMismatchError: A labelled row shows other answers than the recording has: the sheet is of another log.
-        """
-        values = np.full(recording.shape, np.nan)
-        golds = recording.per_question("golds", [None] * len(recording.question_ids)).tolist()
-        shown = {row["id"]: _answers("", row) for row in self.sheet}
-        for q, name in enumerate(recording.question_ids):
-            if name in self.right:
-                right = self.right[name]
-                self._refuse_other_answers(recording, q, shown.get(name, {}))
-                if right is not None:
-                    values[q] = _matches(recording, q, right, stated=True)
-            elif golds[q]:
-                values[q] = _matches(recording, q, golds[q], stated=False)
-        rounds = recording.table.column("round").to_numpy().astype(np.int64)
-        column = pa.array(values[recording.row_question, rounds - recording.index[0]], from_pandas=True)
-        head = pa.field(MATCH, pa.float64(), metadata={"kind": "metric", "unit": "score"})
-        table, at = recording.table, recording.table.schema.get_field_index(MATCH)
-        table = table.append_column(head, column) if at < 0 else table.set_column(at, head, column)
-        return Recording(table, recording.metadata)
+                label = _label_of(where, letters, golds, answers_in(row, where))
+                if name in right:
+                    further[name] = (*further.get(name, ()), label)
+                else:
+                    right[name] = label
+        return cls(right=right, further=further, sheet=tuple(rows))
 
     def note(self, recording: Recording) -> list[str]:
         """Return a note if labels name no question of a recording.
@@ -119,45 +92,14 @@ class Labels:
         Raises:
             ConfigMismatchError: No label names one.
         """
-        unknown = [name for name in self.right if name not in set(recording.question_ids)]
+        known = set(recording.question_ids)
+        unknown = [name for name in self.right if name not in known]
         if not unknown:
             return []
         said = f"{counted(len(unknown), 'label')} of {len(self.right)} name no question of this log ({', '.join(unknown[:_NAMED])})"
         if len(unknown) == len(self.right):
             raise ConfigMismatchError(f"{said}: the sheet belongs to another log, or a spreadsheet changed the ids")
         return [said]
-
-    def _refuse_other_answers(self, recording: Recording, q: int, shown: Mapping[str, str]) -> None:
-        ids = _ids_of(recording, q, [*shown.values()])
-        n = recording.shape[1]
-        for text, own in zip(shown.values(), ids[n:].tolist(), strict=True):
-            if own not in ids[:n].tolist():  # also where it cannot be read
-                raise ConfigMismatchError(
-                    f"the labels of question {recording.question_ids[q]!r:.80} show the answer {text!r:.120}, which the log does not "
-                    "have: the sheet belongs to another log, or somebody changed the answer. Give another file (--ask OTHER.jsonl)"
-                )
-
-
-def _ids_of(recording: Recording, q: int, texts: Sequence[str]) -> Floats:
-    """Number the answers of a question and further texts by the recording's normalizer; NaN for what it cannot read."""
-    every = np.array([[*recording.answers[q].tolist(), *texts]], dtype=object)
-    ids: Floats = answer_ids(every, normalizer_of(normalizer_in(recording)))[0]
-    return ids
-
-
-def _matches(recording: Recording, q: int, right: Sequence[str], *, stated: bool) -> Floats:
-    """Return which answers of a question are right, NaN where no round was recorded, or no gold answer of the log can be read."""
-    ids, n = _ids_of(recording, q, right), recording.shape[1]
-    unread = np.isnan(ids[n:])
-    if unread.any() and stated:
-        text = right[int(np.argmax(unread))]
-        raise DataError(
-            f"the gold answer {text!r:.80} of question {recording.question_ids[q]!r:.80} cannot be compared: the log's answers are read as "
-            f"{normalizer_in(recording)!r}. Write it as the answers are, or mark their letters in 'right'"
-        )
-    if unread.all() and len(right):
-        return np.full(n, np.nan)
-    return np.where(recording.seen[q], np.isin(ids[:n], ids[n:][~unread]), np.nan)
 
 
 def normalizer_in(recording: Recording) -> str:
@@ -278,7 +220,7 @@ def _text(label: Any) -> str:
     return " ".join(map(str, label)) if isinstance(label, list) else "" if label is None else str(label)
 
 
-def _answers(where: str, row: Mapping[str, Any]) -> dict[str, str]:
+def answers_in(row: Mapping[str, Any], where: str = "") -> dict[str, str]:
     """Return the answers of a row by letter."""
     answers = row.get("answers") or {}
     if not isinstance(answers, dict) or not all(isinstance(text, str) for text in answers.values()):

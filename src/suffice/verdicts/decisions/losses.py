@@ -166,6 +166,42 @@ def means_note(totals: Mapping[str, Any]) -> list[str]:
     return [note]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class UnitParts:
+    """What each unit adds to `Totals`, beside losses.
+
+    Attributes:
+        costs: Costs by name, shape ``(n_candidates + 1, n_units)``; NaN where unknown, 0 where all rows failed.
+        places: The unit of each unit with a row that did not fail, in the order of `Questions.of_recorded`.
+        failed: Mask of the units with a row that failed, shape ``(n_units,)``.
+        unexplained: Mask of the units with fewer rounds than others and no recorded reason for it, same shape.
+    """
+
+    costs: Mapping[str, Floats]
+    places: Positions
+    failed: Mask
+    unexplained: Mask
+
+    @classmethod
+    def begin(cls, questions: Questions, n_runs: int, open_ends: Mask) -> UnitParts:
+        """Return the parts before any costs.
+
+        Args:
+            questions: The questions.
+            n_runs: Number of candidates, and one for the baseline.
+            open_ends: Mask of the rows with an open end, see `LossAccount`.
+        """
+        codes = np.arange(len(questions.names)) if questions.units.codes is None else questions.units.codes
+        of_rows = codes[questions.recorded]
+        first = np.sort(np.unique(of_rows, return_index=True)[1])
+        return cls(
+            costs={name: np.zeros((n_runs, questions.units.n_units)) for name in SAVABLE},
+            places=of_rows[first],
+            failed=questions.units.sums((~questions.recorded).astype(np.float64)) > 0,
+            unexplained=questions.means(open_ends, failed=0.0) > 0,
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
     """Losses of candidates against the baseline on units, and the sums that the figures are computed from.
@@ -176,6 +212,7 @@ class Measured:
         order: The order in which the units are bet on, shape ``(n_units,)``; it does not depend on the losses.
         totals: Sums over the units; an unknown outcome counts at its worst.
         unpriced: Number of units in which a cost is unknown, by its name.
+        parts: What each unit adds to the totals; None unless it was asked for, because of many units it is large.
     """
 
     worst: Floats
@@ -183,6 +220,7 @@ class Measured:
     order: Positions
     totals: Totals
     unpriced: Mapping[str, int]
+    parts: UnitParts | None = None
 
     @property
     def n(self) -> int:
@@ -237,6 +275,7 @@ def measure_candidates(
     with_twins: Collection[int] = (),
     orders: int = 1,
     start_round: int = 1,
+    by_unit: bool = False,
 ) -> Measured:
     """Measure the losses of candidates against the baseline.
 
@@ -249,6 +288,7 @@ def measure_candidates(
         with_twins: Positions of the candidates that are compared with stopping at random.
         orders: Number of random orders of a question's independent samples over which its loss is averaged.
         start_round: The first round of the logged loop.
+        by_unit: Whether to return the `parts`, too.
 
     Raises:
         CensoredError: The baseline needs rounds that were not recorded.
@@ -257,8 +297,8 @@ def measure_candidates(
     account = account_of(recording, policies, baseline, metric, prices=prices, orders=orders, start_round=start_round)
     of_retrieval = begins_closed_book(recording)
     questions, n_candidates = Questions.of(recording), len(policies)
-    recorded = questions.of_recorded()
-    n_units = questions.units.n_units
+    recorded, n_units = questions.of_recorded(), questions.units.n_units
+    parts = UnitParts.begin(questions, n_candidates + 1, account.open_ends) if by_unit else None
     worst, best = (np.empty((n_candidates, n_units)) for _ in range(2))
     values, costs = np.empty(n_candidates + 1), {name: np.empty(n_candidates + 1) for name in SAVABLE}
     unpriced = {name: np.zeros(recorded.units.n_units, dtype=np.bool_) for name in SAVABLE}
@@ -273,6 +313,8 @@ def measure_candidates(
             spent = recorded.means(_spent(run, name, of_retrieval=of_retrieval), failed=np.nan)
             costs[name][place] = spent.sum()
             unpriced[name] |= np.isnan(spent)
+            if parts is not None:
+                parts.costs[name][place, parts.places] = spent
         return scores
 
     for place, loss in enumerate(account.losses(policies, twinned=with_twins)):
@@ -286,7 +328,6 @@ def measure_candidates(
             gains[place], squared_gains[place] = gain.sum(), (gain**2).sum()
         del loss  # of a million rounds one is large
     squared = float((add(n_candidates, account.baseline) ** 2).sum())
-    failed = questions.means(np.zeros(account.prepared.n, dtype=np.bool_), failed=1.0) > 0
     order = questions.order(_ORDER_SALT)
     totals = Totals(
         n=n_units,
@@ -299,11 +340,11 @@ def measure_candidates(
         squared_gains=squared_gains,
         squared=squared,
         unknown=int(unknown.sum()),
-        failed=int(failed.sum()),
+        failed=int((questions.units.sums((~questions.recorded).astype(np.float64)) > 0).sum()),
         unexplained=int((questions.means(account.open_ends, failed=0.0) > 0).sum()),
     )
     lacking = {name: int(without.sum()) for name, without in unpriced.items()}
-    return Measured(worst=worst, best=best, order=order, totals=totals, unpriced=lacking)
+    return Measured(worst=worst, best=best, order=order, totals=totals, unpriced=lacking, parts=parts)
 
 
 def _sums_of(worst: Floats, best: Floats) -> dict[str, Any]:

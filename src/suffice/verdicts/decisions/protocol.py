@@ -34,7 +34,7 @@ from suffice.verdicts.decisions.advice import Advice
 from suffice.verdicts.decisions.answer_counts import AnswerCounts
 from suffice.verdicts.decisions.candidates import candidates
 from suffice.verdicts.decisions.gates import RETRIEVALS, is_whether_to_retrieve
-from suffice.verdicts.decisions.labelling import Labelling, check_asking, differing_answers
+from suffice.verdicts.decisions.labelling import Labelling, Prices, check_asking, checked_noise, of_units
 from suffice.verdicts.decisions.labels import Labels
 from suffice.verdicts.decisions.losses import SAVABLE, measure_candidates, prices_text
 from suffice.verdicts.decisions.notes import gate_notes, metric_notes, name_notes, unit_notes
@@ -57,9 +57,8 @@ _DEFAULTS: Mapping[str, Any] = {
     "baseline": "recorded",
     "selector": "last",
     "leave_out_failed": False,
+    "label_noise": 0.0,
 }
-
-Prices = Price | Mapping[str, Price] | None
 
 
 def decide(
@@ -79,6 +78,7 @@ def decide(
     orders: int | None = None,
     signals: Sequence[str] = (),
     labels: Labels | None = None,
+    label_noise: float | None = None,
 ) -> Advice:
     """Advise whether to keep a loop, lower its cap, or stop by a rule.
 
@@ -106,13 +106,13 @@ def decide(
         tune: Tune questions, recorded alike; None = `tune_share` of the recording's, by the hash of their texts (their names without).
         tune_share: Share of the tune questions, in (0, 1); None = 0.3.
         prices: Prices, to compute money: one for all language models, or by component.
-        leave_out_failed: True to leave out questions whose recording failed, with a note.  False counts them as lost,
-            because a candidate may change what made them fail.
+        leave_out_failed: True to leave out questions whose recording failed; False counts them as lost: a candidate may change what failed.
         previous: An earlier advice on the same loop.  Its declaration holds, and new questions add to its evidence.
         orders: Number of random orders of samples to average over; None = 100, or 1 (as recorded) if a rule stopped some.
         signals: Columns that are a confidence in the answer of round 0, so that the loop may skip retrieval.
         labels: Labels by hand, see `Labels.read`; `Labels()` for none yet.  The metric is `match`, and the advice lists in `to_label`
             the questions in which a label can matter.
+        label_noise: The share of labels that are wrong at random, in [0, 0.5), declared before the first label; None = 0.
 
     Raises:
         DataError: There is nothing to decide, a metric or cost is unknown, or an option is outside its range.
@@ -123,18 +123,17 @@ def decide(
     """
     said: dict[str, Any] = {"metric": metric, "max_loss": max_loss, "alpha": alpha, "cost": cost, "baseline": baseline}
     said |= {"leave_out_failed": leave_out_failed or None, "orders": orders, "selector": selector and str(selector)}
+    said["label_noise"] = checked_noise(label_noise, of_labels=labels is not None)
     given = {name: value for name, value in said.items() if value is not None}
     notes: list[str] = [*recording.reading_notes]
     recording, tune = one_loop(recording, tune, baseline if previous is None else previous.trial.baseline)
-    previous = _same_labels(previous, labels)
+    previous = _same_parts(previous, labels, of_tune=tune is not None or tune_share is not None)
     if labels is not None:
         given["metric"], notes = _metric_of_labels(metric), [*notes, *labels.note(recording)]
     if previous is None:
         parts: Any = {"prices": prices, "signals": signals, "notes": notes, "of_labels": labels is not None}
         trial, fresh = _begun(recording, given, tune, tune_share, **parts)
     else:
-        if tune is not None or tune_share is not None:
-            raise ConfigMismatchError("the earlier decision has its tune questions: give none, or decide anew")
         new, prices = _continued(recording, trial := previous.trial, given, prices, notes)
         if new is None:
             return replace(previous, notes=tuple(dict.fromkeys([*previous.notes, *notes])))
@@ -258,14 +257,12 @@ def _judged(fresh: Recording, trial: Trial, prices: Prices, notes: list[str]) ->
         trial.baseline,
         trial.metric,
         prices=prices,
-        with_twins=trial.twinned if trial.labels is None else (),
+        with_twins=trial.twinned,
         orders=trial.orders,
         start_round=trial.loop.start_round,
     )
     units.require_cost(trial.cost)
     by = trial.metric
-    if trial.labels is not None:
-        units, by = units.within(differing_answers(fresh, trial)), AGREEMENT[0]
     return trial.extended(units, seen_from(fresh), fingerprints(fresh, by), AnswerCounts.of(fresh, by))
 
 
@@ -280,26 +277,31 @@ def _judged_by_labels(
             "missing. Put other questions to a decision of their own (--ask OTHER.jsonl -o OTHER.json)"
         )
     trial = replace(trial, marks={**trial.marks, **fingerprints(fresh, AGREEMENT[0])})
-    labelling = Labelling.of(fresh, trial, labels)
-    rows, asking = labelling.settled(trial)
+    labelling = Labelling.of(fresh, trial, labels, prices)
+    notes += labelling.doubles.notes(trial.label_noise)
+    chosen, asking = labelling.settled(trial)
     to_label = () if asking is None else labelling.ids(asking)
-    if not rows.any():
+    if not chosen.any():
         return trial, asking, to_label
-    settled = labelling.recording.select(rows)
+    settled, by = labelling.rows(chosen), AGREEMENT[0]
+    notes += _candidate_notes(settled, trial)
+    units = of_units(labelling.losses, chosen)
+    units.require_cost(trial.cost)
+    judged = trial.extended(units, seen_from(settled), fingerprints(settled, by), AnswerCounts.of(settled, by))
     n_used = sum(name in labels.right for name in settled.question_ids)
-    judged = _judged(settled, trial, prices, notes)
-    below, above = labelling.bets(trial, judged.totals.n)
-    return replace(judged, below=below, above=above, labels=n_used), asking, to_label
+    return replace(judged, labels=n_used), asking, to_label
 
 
-def _same_labels(previous: Advice | None, labels: Labels | None) -> Advice | None:
+def _same_parts(previous: Advice | None, labels: Labels | None, *, of_tune: bool) -> Advice | None:
     """Return the earlier advice, without its evidence if labels judge: these are given again, and more of them.
 
     Raises:
-        ConfigMismatchError: Labels judged only one of the two.
+        ConfigMismatchError: Labels judged only one of the two, or tune questions are given anew.
     """
     if previous is None:
         return None
+    if of_tune:
+        raise ConfigMismatchError("the earlier decision has its tune questions: give none, or decide anew")
     if previous.trial.labels is None and labels is not None:
         raise ConfigMismatchError(
             "the earlier decision was not judged by labels: decide anew, in another file (-o OTHER.json)"

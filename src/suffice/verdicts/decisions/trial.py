@@ -21,7 +21,7 @@ from suffice.verdicts.decisions.fallback import CandidateTest, fallback, fewest,
 from suffice.verdicts.decisions.loss_counts import LossCounts
 from suffice.verdicts.decisions.losses import SAVABLE, SLACK, Measured, Totals, means_note
 from suffice.verdicts.decisions.same_loop import LoopStops
-from suffice.verdicts.decisions.wealth import FOUR_OF_FIVE, Wealth
+from suffice.verdicts.decisions.wealth import FOUR_OF_FIVE, Wealth, bound_by_labels
 
 AdviceKind = Literal["do it", "not enough data", "keep what you have", "cannot be judged"]
 
@@ -60,6 +60,7 @@ class Trial:
         drift: The alarm on the tested candidates, from the second visit on: within a visit questions are in the order of a
             hash, which no drift can follow.  None before it; where labels judge, the questions of the first visit are judged
             anew each time, so there is no second one.
+        label_noise: The declared share of labels that are wrong at random, in [0, 0.5).
         notes: Notes on the declaration.
     """
 
@@ -86,6 +87,7 @@ class Trial:
     losses: LossCounts | None = None
     labels: int | None = None
     drift: DriftAlarm | None = None
+    label_noise: float = 0.0
 
     @classmethod
     def declare(
@@ -95,6 +97,7 @@ class Trial:
         *,
         max_loss: float,
         cost: str,
+        label_noise: float = 0.0,
         **fields: Any,
     ) -> Trial:
         """Declare a trial without evidence; tune questions decide the order of the candidates and the stakes.
@@ -104,12 +107,14 @@ class Trial:
             on_tune: Losses and costs of candidates and baseline on tune questions.
             max_loss: See the class.
             cost: See the class.
+            label_noise: See the class.
             fields: The other attributes of the declaration.
         """
         spent = on_tune.totals.costs[cost] / on_tune.n
         # Few questions say little about a mean.  A candidate that changes few answers is proved sooner than one that
         # changes many and happened to gain here, so candidates are ordered by how much each may lose.
         losses = on_tune.worst
+        bound = bound_by_labels(max_loss, label_noise)
         may_lose = losses.mean(axis=-1) + _ONE_SIDED_Z * losses.std(axis=-1) / np.sqrt(on_tune.n)
         sequence = frontier(may_lose, spent[:-1], float(spent[-1]))
         return cls(
@@ -119,11 +124,17 @@ class Trial:
             losses=LossCounts.start(len(sequence)),
             max_loss=max_loss,
             cost=cost,
-            below=Wealth.start(max_loss, "below", len(candidates), on_tune.worst),
-            above=Wealth.start(max_loss, "above", len(candidates), on_tune.best),
+            label_noise=label_noise,
+            below=Wealth.start(bound, "below", len(candidates), on_tune.worst),
+            above=Wealth.start(bound, "above", len(candidates), on_tune.best),
             totals=Totals.start(len(candidates)),
             **fields,
         )
+
+    @property
+    def bound(self) -> float:
+        """The mean loss that a true loss of `max_loss` shows: less than that where some labels are wrong."""
+        return self.below.bound
 
     @property
     def twinned(self) -> frozenset[int]:
@@ -233,7 +244,7 @@ class Trial:
         losses = self.totals.losses
         if self.labels is not None:  # what has no label yet contradicts nothing
             losses = losses - self.totals.open
-        losing: Mask = losses >= self.totals.n * self.max_loss
+        losing: Mask = losses >= self.totals.n * self.bound
         return self.below.shown(self.alpha) & losing
 
     @property
@@ -254,7 +265,7 @@ class Trial:
 
         As for `proved`, candidates that lost less on all questions so far are excluded.
         """
-        losing: Mask = self.totals.losses > self.totals.n * self.max_loss
+        losing: Mask = self.totals.losses > self.totals.n * self.bound
         return self.above.shown(self.alpha) & losing
 
     @cached_property
@@ -270,7 +281,7 @@ class Trial:
         proved = [place for place in tested if self.proved[place]]
         if proved:
             return min(proved, key=lambda place: costs[place])
-        hopeful = [place for place in tested if loss[place] < self.max_loss and not self.contradicted[place]]
+        hopeful = [place for place in tested if loss[place] < self.bound and not self.contradicted[place]]
         waiting = self.waiting_for
         return min(
             hopeful,
@@ -368,7 +379,7 @@ class Trial:
         if me is None:
             return None
         values, costs = self.totals.values, self.totals.costs[self.cost]
-        most = self.max_loss * self.totals.n
+        most = self.bound * self.totals.n
         others = [
             place
             for place, policy in enumerate(self.candidates)
@@ -399,7 +410,7 @@ class Trial:
             "totals": self.totals.to_dict(),
             "answers": None if self.answers is None else self.answers.to_dict(),
             "losses": None if self.losses is None else self.losses.to_dict(),
-            **({} if self.labels is None else {"labels": self.labels}),
+            **({} if self.labels is None else {"labels": self.labels, "label_noise": self.label_noise}),
             **({} if self.drift is None else {"drift": self.drift.to_dict()}),
         }
 
@@ -434,13 +445,15 @@ class Trial:
                 answers=None if data.get("answers") is None else AnswerCounts.from_dict(data["answers"]),
                 labels=None if data.get("labels") is None else int(data["labels"]),
                 drift=DriftAlarm.from_dict(data.get("drift"), data["max_loss"], data["alpha"], len(data["sequence"])),
+                label_noise=float(data.get("label_noise", 0.0)),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise SchemaError(f"the trial of a decision file does not read: {error!r}") from None
         n = len(trial.candidates)
         bets = (trial.below, trial.above)
         shapes = {len(trial.totals.losses), *(len(bet.log_highest) for bet in bets)}
-        agreed = {(trial.max_loss, trial.totals.n)} == {(bet.bound, bet.n) for bet in bets}
+        bound = bound_by_labels(trial.max_loss, trial.label_noise)
+        agreed = {(bound, trial.totals.n)} == {(bet.bound, bet.n) for bet in bets}
         shared = (
             len(trial.shares) == len(trial.sequence)
             and min(trial.shares, default=0) >= 0
@@ -455,7 +468,7 @@ class Trial:
         ):
             raise SchemaError(
                 f"the trial of a decision file contradicts itself: {n} candidates, evidence of {sorted(shapes)}, "
-                f"max_loss {trial.max_loss} after {trial.totals.n} questions, bets on {[(bet.bound, bet.n) for bet in bets]}, "
+                f"max_loss {trial.max_loss}, label_noise {trial.label_noise}, after {trial.totals.n} questions, bets on {[(bet.bound, bet.n) for bet in bets]}, "
                 f"sequence {trial.sequence} with shares {trial.shares}, cost {trial.cost!r}"
             )
         return trial

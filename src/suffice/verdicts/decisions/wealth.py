@@ -243,3 +243,15 @@ class Wealth:
         if not (wealth.shares > 0).all() or not np.allclose(wealth.shares.sum(axis=-1), 1, rtol=0, atol=1e-9):
             raise SchemaError("the evidence of a decision file has shares of the capital that do not add up to 1")
         return wealth
+
+
+def bound_by_labels(max_loss: float, noise: float) -> float:
+    """Return the mean loss that labels show on average where the true one is `max_loss`.
+
+    If a share of the labels is wrong at random, the answers of a question that differ in truth differ by its label in
+    ``1 - noise`` of the cases, and the other way round in the rest.
+
+    >>> bound_by_labels(0.02, 0.0), round(bound_by_labels(0.02, 0.1), 9)
+    (0.02, 0.016)
+    """
+    return max_loss * (1 - 2 * noise)

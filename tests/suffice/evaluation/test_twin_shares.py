@@ -47,7 +47,7 @@ def twin_of(recording: Recording, rule: str = RULE):
     return prepared, run, stopped, random_stop(prepared, policy, stopped)
 
 
-def test_the_influence_is_the_derivative_of_the_twins_mean_by_a_questions_weight():
+def test_the_influence_is_the_derivative_by_the_weight_of_a_question():
     prepared, _, stopped, twin = twin_of(recording_of(30))
     scores, lengths = prepared.metrics["score"], prepared.recording.seen.sum(axis=1)
 

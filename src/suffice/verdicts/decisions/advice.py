@@ -26,6 +26,7 @@ from suffice.verdicts.decisions.figures import (
     candidate_figures,
     twin_table,
 )
+from suffice.verdicts.decisions.rivals import dominating_label, rivals_text
 from suffice.verdicts.decisions.trial import AdviceKind, Trial
 from suffice.verdicts.losses import IF_INDEPENDENT, failed_text, open_text
 
@@ -218,10 +219,11 @@ class Advice(Result):
                 "unjudged": self.trial.unjudged,
                 "rounds_text": self.rounds_text,
                 "policy": None if policy is None else policy.to_dict(),
-                "dominated_by": None if self.trial.rival is None else trial.candidates[self.trial.rival].label,
+                "dominated_by": dominating_label(trial),
                 "candidates": [figures.to_dict(trial.metric) for figures in self.figures],
                 "notes": list(self.notes),
                 "trial": trial.to_dict(),
+                **({} if trial.mixture is None else {"mixture": trial.mixture}),
                 **({"where": list(self.where)} if self.where else {}),
                 **({} if trial.labels is None else {"labels": {"used": trial.labels, "to_label": len(self.to_label)}}),
             }
@@ -292,7 +294,7 @@ def _verdict_text(trial: Trial) -> str:
         )
     change = change_text(trial.candidates[place], None if trial.against else trial.loop.highest)
     saved, changed = _saved_text(trial, place), f"{_change_text(trial, place)} points{trial.against}"
-    rivals = _rivals_text(trial, place)
+    rivals = rivals_text(trial, place)
     if trial.verdict == "do it":
         return (
             f"{change[0].upper()}{change[1:]}: {_taken_text(trial, place, 'with ', ' ')}it saves {saved} and changes {trial.metric} by "
@@ -365,34 +367,6 @@ def _change_text(trial: Trial, place: int) -> str:
     mean, low, high = trial.totals.interval()
     # A change is a loss with its sign turned, and so are the ends of its interval.
     return figure((0.0 - mean[place], 0.0 - high[place], 0.0 - low[place]), "+.1f", 100)
-
-
-def _rivals_text(trial: Trial, place: int) -> str:
-    """Return a sentence on the signal-free policies that do as well as a candidate; empty if there are none."""
-    text = "" if trial.rival is None else f" {_rival_text(trial, place, trial.rival)}"
-    gain = tuple(float(ends[place]) for ends in trial.totals.gain_interval())
-    if place in trial.twinned and trial.labels is None and not gain[1] > 0:
-        text += f" It is not shown to beat stopping at random as often: {figure(gain, '+.1f', 100)} points."
-    return text
-
-
-def _rival_text(trial: Trial, place: int, rival: int) -> str:
-    """Return a rival's figures on these questions, and how much evidence is missing to prove it."""
-    costs = trial.totals.costs[trial.cost]
-    better = trial.totals.values[rival] > trial.totals.values[place]
-    cheaper = costs[rival] < costs[place]
-    needed = trial.questions_needed(rival) if rival in trial.sequence else None
-    proof = "but that is not proved yet" + (f" (about {needed:,} more)" if needed else "")
-    if trial.proved[rival]:
-        proof = "and a larger loss by it is ruled out, too"
-    elif rival not in trial.sequence:
-        proof = "but it is not tested: on the tune questions a cheaper candidate seemed to lose no more"
-    policy = trial.candidates[rival]
-    budget = counted(policy.max_rounds, "sample") if is_vote(policy) else f"a cap of {policy.max_rounds}"
-    return (
-        f"In these questions {budget} scored {'better' if better else 'as well'} and "
-        f"{'is cheaper' if cheaper else 'costs no more'}, {proof}."
-    )
 
 
 def _percent(share: float) -> str:

@@ -11,12 +11,14 @@ import numpy as np
 
 from suffice.common.tables import counted
 from suffice.errors import SchemaError
+from suffice.evaluation.replay.front import Mixture
 from suffice.policy.rounds import Floats, Mask
 from suffice.policy.seen import Seen
 from suffice.policy.session import Policy
 from suffice.verdicts.decisions.answer_counts import AnswerCounts, why_blind
 from suffice.verdicts.decisions.candidates import is_fixed_budget
 from suffice.verdicts.decisions.losses import SAVABLE, SLACK, Measured, Totals, means_note
+from suffice.verdicts.decisions.rivals import mixture_of, rival_of
 from suffice.verdicts.decisions.same_loop import LoopStops
 from suffice.verdicts.decisions.wealth import Wealth
 
@@ -315,22 +317,12 @@ class Trial:
 
         A budget does not count if unknown outcomes allow a loss of more than `max_loss`.
         """
-        me = self.chosen
-        if me is None:
-            return None
-        values, costs = self.totals.values, self.totals.costs[self.cost]
-        most = self.max_loss * self.totals.n
-        others = [
-            place
-            for place, policy in enumerate(self.candidates)
-            if place != me
-            and is_fixed_budget(policy)
-            and self.totals.losses[place] <= most
-            and values[place] >= values[me]
-            and costs[place] <= costs[me]
-            and (values[place], -costs[place]) != (values[me], -costs[me])
-        ]
-        return min(others, key=lambda place: costs[place]) if others else None
+        return rival_of(self)
+
+    @cached_property
+    def mixture(self) -> Mixture | None:
+        """The coin between two fixed budgets that scored more than the chosen candidate for as much; see `mixture_of`."""
+        return mixture_of(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""

@@ -39,35 +39,45 @@ def recording_of(n: int, *, seed: int = 0, signal: float = 0.0, copies: int = 0,
     return Recording(build_table(rows, {"score": "metric", **({"judge": "signal"} if judged else {})}))
 
 
-def twin_of(recording: Recording, rule: str = RULE):
+def twin_of(recording: Recording, selector: str = "last"):
     """Return prepared questions, and a rule's run, stops and twin."""
     prepared = PreparedRecording.of(recording, ["score"])
-    policy = policy_for(recording, rule)
+    policy = policy_for(recording, RULE, selector=selector)
     run, stopped = run_policy(prepared, policy)
     return prepared, run, stopped, random_stop(prepared, policy, stopped)
 
 
-def test_the_influence_is_the_derivative_by_the_weight_of_a_question():
-    prepared, _, stopped, twin = twin_of(recording_of(30))
-    scores, lengths = prepared.metrics["score"], prepared.recording.seen.sum(axis=1)
+@pytest.mark.parametrize("cut", [False, True])
+def test_the_influence_is_the_derivative_by_the_weight_of_a_question(cut):
+    recording = recording_of(30)
+    if cut:  # a rule ended every fifth question after a round
+        rows = [row for row in recording.table.to_pylist() if int(row["question_id"][1:]) % 5 or row["round"] == 1]
+        ended = [{**row, "end": row["end"] if int(row["question_id"][1:]) % 5 else "rule"} for row in rows]
+        recording = Recording(build_table(ended, {"score": "metric"}))
+    prepared, run, stopped, twin = twin_of(recording)
+    assert run.unrun.any() == cut
+    scores, width = prepared.metrics["score"], recording.seen.shape[1]
+    lengths = np.where(prepared.cut, width, recording.seen.sum(axis=1))
 
     def mean(weights):
-        """Deal out the stops of weighted questions to weighted questions, in plain loops."""
+        """Deal out the stops of weighted questions to weighted questions, in plain loops; what never ran counts as 1."""
         total = 0.0
         for length in set(lengths.tolist()):
             alike = np.flatnonzero(lengths == length)
-            for k in range(length):
-                stopping = sum(weights[q] for q in alike if stopped.position[q] == k)
-                total += stopping * sum(weights[q] * scores[q, k] for q in alike) / weights[alike].sum()
+            for other in alike:
+                for q in alike:
+                    k = stopped.position[other]
+                    given = 1.0 if run.unrun[other] or np.isnan(scores[q, k]) else scores[q, k]
+                    total += weights[other] * weights[q] * given / weights[alike].sum()
         return total
 
     n, step = len(lengths), 1e-6
     even = np.full(n, 1 / n)
-    np.testing.assert_allclose(mean(even), twin.values["score"].mean())
+    np.testing.assert_allclose(mean(even), twin.best["score"].mean())
     for q in range(n):
         more, less = ((1 - h) * even + h * (np.arange(n) == q) for h in (step, -step))
         slope = (mean(more) - mean(less)) / (2 * step)
-        ours = twin.values["score"][q] + twin.estimated.influence("score")[q] - twin.values["score"].mean()
+        ours = twin.best["score"][q] + twin.estimated.influence("score")[q] - twin.best["score"].mean()
         assert slope == pytest.approx(ours, abs=1e-8)
 
 
@@ -80,8 +90,8 @@ def test_the_influences_of_all_questions_add_up_to_zero():
 
 
 def test_what_stops_cost_by_round_is_what_the_twin_is_charged():
-    rule = f"({RULE}) & (judge > 0.3)"  # the judge is called on demand
-    prepared, _, _, twin = twin_of(recording_of(60, judged=True), rule)
+    prepared, _, _, twin = twin_of(recording_of(60, judged=True), "max_judge")  # the judge is called on demand
+    assert twin.ledger.costs["judge:judge"]["output_tokens"].sum() > 0
     for name in ("calls", "tokens"):
         sums = twin.estimated.sums[name]
         shares = {g: twin.estimated.stops[twin.estimated.group == g].mean(axis=0) for g in sums}
@@ -183,6 +193,32 @@ def test_gains_in_a_decision_vary_by_unit_whatever_the_sizes_of_units():
     squares = sum((np.mean(gains[name]) - varying[name] * 55 / 61) ** 2 for name in gains)
     assert totals.gains[0] == pytest.approx(sum(np.mean(each) for each in gains.values()))
     assert totals.squared_gains[0] == pytest.approx(squares * 61 / 60)
+
+
+def test_unknown_outcomes_vary_at_the_least_gain():
+    rows = recording_of(40, signal=1.0).table.to_pylist()
+    unknown = [
+        {**row, "score": None} if int(row["question_id"][1:]) % 5 == 0 and row["round"] == 2 else row for row in rows
+    ]
+    recording = Recording(build_table(unknown, {"score": "metric"}))
+    totals = measure_candidates(recording, [policy_for(recording, RULE)], "recorded", "score", with_twins=[0]).totals
+    prepared, run, stopped, _ = twin_of(recording)
+    scores, lengths = prepared.metrics["score"], recording.seen.sum(axis=1)
+    gains, varying = [], []
+    for length in (2, 3, 4):
+        alike = np.flatnonzero(lengths == length)
+        at = {int(q): int(stopped.position[q]) for q in alike}
+        most = {
+            q: scores[q, :length] if not np.isnan(scores[q, [*set(at.values())]]).any() else np.ones(length) for q in at
+        }
+        mean = [np.mean([most[q][k] if k in at.values() else 0.0 for q in at]) for k in range(length)]
+        dealt = np.mean([mean[k] for k in at.values()])
+        for q, k in at.items():
+            gains.append(np.nan_to_num(run.worst["score"][q]) - np.mean([most[q][other] for other in at.values()]))
+            varying.append(gains[-1] - (mean[k] - dealt))
+    assert any(np.isnan(scores[q, stopped.position[q]]) for q in range(40))
+    assert totals.gains[0] == pytest.approx(sum(gains))
+    assert totals.squared_gains[0] == pytest.approx(sum(each**2 for each in varying) * 40 / 39)
 
 
 def test_a_single_question_gains_nothing_over_its_twin():

@@ -25,12 +25,13 @@ from suffice.verdicts.decisions.figures import (
     candidate_columns,
     candidate_figures,
     change_of,
-    range_text,
     twin_table,
 )
 from suffice.verdicts.decisions.notes import taken_back_text
+from suffice.verdicts.decisions.rivals import dominating_label, rivals_text
 from suffice.verdicts.decisions.trial import AdviceKind, Trial
-from suffice.verdicts.losses import IF_INDEPENDENT, failed_text, open_text
+from suffice.verdicts.decisions.trial_file import trial_from_dict, trial_to_dict
+from suffice.verdicts.losses import IF_INDEPENDENT, failed_text, open_text, range_text
 
 if TYPE_CHECKING:
     from suffice.common.display import Chart
@@ -231,10 +232,11 @@ class Advice(Result):
                 "unjudged": self.trial.unjudged,
                 "rounds_text": self.rounds_text,
                 "policy": None if policy is None else policy.to_dict(),
-                "dominated_by": None if self.trial.rival is None else trial.candidates[self.trial.rival].label,
+                "dominated_by": dominating_label(trial),
                 "candidates": [figures.to_dict(trial.metric) for figures in self.figures],
                 "notes": list(self.notes),
-                "trial": trial.to_dict(),
+                "trial": trial_to_dict(trial),
+                **({} if trial.mixture is None else {"mixture": trial.mixture}),
                 **({"where": list(self.where)} if self.where else {}),
                 **({} if trial.labels is None else {"labels": {"used": trial.labels, "to_label": len(self.to_label)}}),
             }
@@ -255,7 +257,7 @@ class Advice(Result):
                 f"decision version {data.get('version')!r} is not readable; this release reads {', '.join(map(str, _READ))}"
             )
         try:
-            trial = Trial.from_dict(data["trial"])
+            trial = trial_from_dict(data["trial"])
             notes = dict.fromkeys([*map(str, data["notes"]), *trial.notes])
             where = tuple(map(str, data.get("where", ())))
             return cls(trial=trial, rounds_text=str(data["rounds_text"]), notes=tuple(notes), where=where)
@@ -301,7 +303,7 @@ def _verdict_text(trial: Trial) -> str:
     change = change_text(trial.candidates[place], None if trial.against else trial.loop.highest)
     effect = change_of(trial, place)
     saved, changed = _saved_text(trial, place), f"{figure(effect, '+.1f', 100)} points{trial.against}"
-    rivals = _rivals_text(trial, place)
+    rivals = rivals_text(trial, place)
     noise = f" and {100 * trial.label_noise:g} % of the labels are wrong at random" if trial.label_noise else ""
     if trial.verdict == "do it":
         return (
@@ -382,34 +384,6 @@ def _saved_text(trial: Trial, place: int) -> str:
         more.append(f"USD {1000 * (spent[-1] - spent[place]) / trial.totals.n_recorded:,.2f} per 1,000 questions")
     text = f"{_percent(float(trial.totals.saving(trial.cost)[place]))} of the {trial.cost}"
     return f"{text} ({', '.join(more)})" if more else text
-
-
-def _rivals_text(trial: Trial, place: int) -> str:
-    """Return a sentence on the signal-free policies that do as well as a candidate; empty if there are none."""
-    text = "" if trial.rival is None else f" {_rival_text(trial, place, trial.rival)}"
-    gain = tuple(float(ends[place]) for ends in trial.totals.gain_interval())
-    if place in trial.twinned and trial.labels is None and not gain[1] > 0:
-        text += f" It is not shown to beat stopping at random as often: {figure(gain, '+.1f', 100)} points."
-    return text
-
-
-def _rival_text(trial: Trial, place: int, rival: int) -> str:
-    """Return a rival's figures on these questions, and how much evidence is missing to prove it."""
-    costs = trial.totals.costs[trial.cost]
-    better = trial.totals.values[rival] > trial.totals.values[place]
-    cheaper = costs[rival] < costs[place]
-    needed = trial.questions_needed(rival) if rival in trial.sequence else None
-    proof = "but that is not proved yet" + (f" (about {range_text(needed)} more)" if needed else "")
-    if trial.proved[rival]:
-        proof = "and a larger loss by it is ruled out, too"
-    elif rival not in trial.sequence:
-        proof = "but it is not tested: on the tune questions a cheaper candidate seemed to lose no more"
-    policy = trial.candidates[rival]
-    budget = counted(policy.max_rounds, "sample") if is_vote(policy) else f"a cap of {policy.max_rounds}"
-    return (
-        f"In these questions {budget} scored {'better' if better else 'as well'} and "
-        f"{'is cheaper' if cheaper else 'costs no more'}, {proof}."
-    )
 
 
 def _percent(share: float) -> str:

@@ -167,16 +167,6 @@ def candidate_columns(trial: Trial) -> tuple[Column, ...]:
     )
 
 
-def range_text(numbers: tuple[int, int]) -> str:
-    """Return two numbers as a range, or one if they are equal.
-
-    >>> range_text((900, 1900)), range_text((40, 40))
-    ('900 to 1,900', '40')
-    """
-    first, last = (f"{number:,}" for number in numbers)
-    return first if first == last else f"{first} to {last}"
-
-
 def bar_heading(max_loss: float) -> str:
     """Return the heading of the column with `interval_bar`; a page that has the chart leaves the column out."""
     return f"{-100 * max_loss:g} and 0 are |"

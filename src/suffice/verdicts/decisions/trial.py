@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from suffice.common.tables import counted
-from suffice.errors import SchemaError
+from suffice.evaluation.replay.front import Mixture
 from suffice.policy.rounds import Floats, Mask
 from suffice.policy.seen import Seen
 from suffice.policy.session import Policy
@@ -19,15 +19,14 @@ from suffice.verdicts.decisions.candidates import is_fixed_budget
 from suffice.verdicts.decisions.drift import DriftAlarm
 from suffice.verdicts.decisions.fallback import CandidateTest, fallback, fewest, risk_shares
 from suffice.verdicts.decisions.loss_counts import LossCounts
-from suffice.verdicts.decisions.losses import SAVABLE, SLACK, Measured, Totals, means_note
+from suffice.verdicts.decisions.losses import SLACK, Measured, Totals
+from suffice.verdicts.decisions.rivals import mixture_of, rival_of
 from suffice.verdicts.decisions.same_loop import LoopStops
 from suffice.verdicts.decisions.wealth import FOUR_OF_FIVE, Wealth, bound_by_labels
 
 AdviceKind = Literal["do it", "not enough data", "keep what you have", "cannot be judged"]
 
 _ONE_SIDED_Z = 1.644854
-_PLAIN = ("metric", "max_loss", "alpha", "cost", "baseline", "leave_out_failed", "prices")
-"""Attributes of a trial that are stored in JSON unchanged."""
 
 
 @dataclass(frozen=True, slots=False, kw_only=True)
@@ -375,103 +374,12 @@ class Trial:
 
         A budget does not count if unknown outcomes allow a loss of more than `max_loss`.
         """
-        me = self.chosen
-        if me is None:
-            return None
-        values, costs = self.totals.values, self.totals.costs[self.cost]
-        most = self.bound * self.totals.n
-        others = [
-            place
-            for place, policy in enumerate(self.candidates)
-            if place != me
-            and is_fixed_budget(policy)
-            and self.totals.losses[place] <= most
-            and values[place] >= values[me]
-            and costs[place] <= costs[me]
-            and (values[place], -costs[place]) != (values[me], -costs[me])
-        ]
-        return min(others, key=lambda place: costs[place]) if others else None
+        return rival_of(self)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values."""
-        return {
-            **{name: getattr(self, name) for name in _PLAIN},
-            "orders": self.orders,
-            "loop": self.loop.to_dict(),
-            "notes": list(self.notes),
-            "candidates": [policy.to_dict() for policy in self.candidates],
-            "sequence": list(self.sequence),
-            "shares": list(self.shares),
-            "tune": self.tune.to_dict(),
-            "counted": self.counted.to_dict(),
-            "marks": dict(self.marks),
-            "below": self.below.to_dict(),
-            "above": self.above.to_dict(),
-            "totals": self.totals.to_dict(),
-            "answers": None if self.answers is None else self.answers.to_dict(),
-            "losses": None if self.losses is None else self.losses.to_dict(),
-            **({} if self.labels is None else {"labels": self.labels, "label_noise": self.label_noise}),
-            **({} if self.drift is None else {"drift": self.drift.to_dict()}),
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Trial:
-        """Return the trial that `to_dict` wrote.
-
-        Raises:
-            SchemaError: Fields are missing, of another kind, or contradict each other.
-            RuleSyntaxError: A candidate's rule does not parse.
-        """
-        try:
-            sequence = tuple(int(place) for place in data["sequence"])
-            # Files from before there were shares began with a fixed sequence of tests: all of the risk is on the first.
-            shares = data.get("shares", [1.0, *[0.0] * (len(sequence) - 1)][: len(sequence)])
-            totals, losses = Totals.from_dict(data["totals"]), data.get("losses")
-            trial = cls(
-                **{name: data[name] for name in _PLAIN},
-                shares=tuple(float(share) for share in shares),
-                losses=None if losses is None else LossCounts.from_dict(losses, len(sequence), totals.n),
-                orders=int(data.get("orders", 1)),
-                loop=LoopStops.from_dict(data["loop"]),
-                notes=(*map(str, data["notes"]), *means_note(data["totals"])),
-                candidates=tuple(Policy.from_dict(item) for item in data["candidates"]),
-                sequence=sequence,
-                tune=Seen.from_dict(data["tune"]) or Seen(),
-                counted=Seen.from_dict(data["counted"]) or Seen(),
-                marks={str(name): str(mark) for name, mark in data["marks"].items()},
-                below=Wealth.from_dict(data["below"]),
-                above=Wealth.from_dict(data["above"]),
-                totals=totals,
-                answers=None if data.get("answers") is None else AnswerCounts.from_dict(data["answers"]),
-                labels=None if data.get("labels") is None else int(data["labels"]),
-                drift=DriftAlarm.from_dict(data.get("drift"), data["max_loss"], data["alpha"], len(data["sequence"])),
-                label_noise=float(data.get("label_noise", 0.0)),
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise SchemaError(f"the trial of a decision file does not read: {error!r}") from None
-        n = len(trial.candidates)
-        bets = (trial.below, trial.above)
-        shapes = {len(trial.totals.losses), *(len(bet.log_highest) for bet in bets)}
-        bound = bound_by_labels(trial.max_loss, trial.label_noise)
-        agreed = {(bound, trial.totals.n)} == {(bet.bound, bet.n) for bet in bets}
-        shared = (
-            len(trial.shares) == len(trial.sequence)
-            and min(trial.shares, default=0) >= 0
-            and sum(trial.shares) <= 1 + SLACK
-        )
-        if (
-            shapes != {n}
-            or not agreed
-            or not shared
-            or not set(trial.sequence) <= set(range(n))
-            or trial.cost not in SAVABLE
-        ):
-            raise SchemaError(
-                f"the trial of a decision file contradicts itself: {n} candidates, evidence of {sorted(shapes)}, "
-                f"max_loss {trial.max_loss}, label_noise {trial.label_noise}, after {trial.totals.n} questions, bets on {[(bet.bound, bet.n) for bet in bets]}, "
-                f"sequence {trial.sequence} with shares {trial.shares}, cost {trial.cost!r}"
-            )
-        return trial
+    @cached_property
+    def mixture(self) -> Mixture | None:
+        """The coin between two fixed budgets that scored more than the chosen candidate for as much; see `mixture_of`."""
+        return mixture_of(self)
 
 
 def frontier(losses: Floats, costs: Floats, baseline: float) -> tuple[int, ...]:

@@ -33,25 +33,31 @@ class EstimatedShares:
     sums: Mapping[str, Mapping[int, Floats]]
 
     @classmethod
-    def of(cls, group: Positions, place: Positions, figures: Mapping[str, Floats]) -> EstimatedShares:
+    def of(
+        cls, group: Positions, place: Positions, *, metrics: Mapping[str, Floats], costs: Mapping[str, Floats]
+    ) -> EstimatedShares:
         """Return the stops and sums of some questions.
 
         Args:
             group: See the class.
             place: The position of each stop, order by order, shape ``(n_orders * n_questions,)``; `n_rounds` where that
                 round never ran.
-            figures: What each question gives or costs for a stop at each place, by name, shape
-                ``(n_orders * n_questions, n_rounds + 1)``.
+            metrics: The metrics of a stop at each round, by name, shape ``(n_orders * n_questions, n_rounds)``.
+            costs: The costs of a stop at each round, by name, same shape.
         """
-        n, width = len(group), next(iter(figures.values())).shape[1]
+        n, width = len(group), next(iter(costs.values())).shape[1] + 1
         cells = np.tile(np.arange(n), len(place) // n) * width + place
         rows = {int(g): np.flatnonzero(np.tile(group == g, len(place) // n)) for g in np.unique(group)}
         return cls(
             group=group,
             stops=np.bincount(cells, minlength=n * width).reshape(n, width),
             sums={
-                name: {g: (table if len(some) == len(table) else table[some]).sum(axis=0) for g, some in rows.items()}
-                for name, table in figures.items()
+                name: {
+                    g: np.append((table if len(some) == len(table) else table[some]).sum(axis=0), beyond * len(some))
+                    for g, some in rows.items()
+                }
+                for tables, beyond in ((metrics, 1.0), (costs, 0.0))
+                for name, table in tables.items()
             },
         )
 

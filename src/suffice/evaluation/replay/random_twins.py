@@ -167,17 +167,15 @@ def random_stop(prepared: PreparedRecording, policy: Policy, stopped: Stops, dea
         estimated=EstimatedShares.of(
             np.where(cut, len(view), length)[: prepared.n // prepared.n_orders],
             np.where(stopped.unrun(ends, policy.max_rounds), len(view), np.maximum(stopped.position, 0)),
-            {
-                **{name: _most(values[:, : len(view)], known, ran) for name, values in outcomes.items()},
-                **{name: np.pad(table, ((0, 0), (0, 1))) for name, table in (("calls", calls), ("tokens", tokens))},
-            },
+            metrics={name: _most(values[:, : len(view)], known, ran) for name, values in outcomes.items()},
+            costs={"calls": calls, "tokens": tokens},
         ),
         notes=twin_notes(every.sizes, cut=every.cut),
     )
 
 
 def _most(values: Floats, known: Floats, ran: Mask) -> Floats:
-    """Return the largest possible metric of a stop at each round, and in a last column at a round that never ran.
+    """Return the largest possible metric of a stop at each round, shape ``(n_questions, n_rounds)``.
 
     A question with an unknown metric where it may stop counts as 1 wherever it stops.
 
@@ -187,7 +185,7 @@ def _most(values: Floats, known: Floats, ran: Mask) -> Floats:
         ran: Mask of the rounds that ran, same shape.
     """
     unknown = (np.isnan(values) & (known > 0)).any(axis=1, keepdims=True)
-    return np.pad(np.where(ran & ~unknown, values, 1.0), ((0, 0), (0, 1)), constant_values=1.0)
+    return values if ran.all() and not unknown.any() else np.where(ran & ~unknown, values, 1.0)
 
 
 def _dealt_shares(view: Rounds, known: Floats) -> dict[int, float]:

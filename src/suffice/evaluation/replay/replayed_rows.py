@@ -153,8 +153,11 @@ class Row:
         return f"{column.text(self.at_least(self.costs[cost]))} {unit}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values; NaN becomes None."""
-        return {**jsonable(asdict(self)), "censored": self.censored}
+        """Return JSON-ready values; NaN becomes None, and only rules have a `mixture`."""
+        values = {**jsonable(asdict(self)), "censored": self.censored}
+        if self.kind != "rule":
+            del values["mixture"]
+        return values
 
 
 class Replayed(Protocol):

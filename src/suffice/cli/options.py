@@ -195,7 +195,7 @@ class TuneQuestions:
 
     tune: Annotated[
         RecordingPath | None,
-        Option("--tune", help="A recording of tune questions; without it the questions are split by a hash of their texts or ids."),
+        Option("--tune", help="A recording of tune questions; else the questions are split by hash."),
     ] = None
     tune_share: Annotated[
         float | None,

@@ -153,7 +153,7 @@ def test_intervals_contain_the_mean_loss_at_every_look_mostly():
     assert missed <= 24  # 10 % are 15, and three standard deviations more
 
 
-def test_the_interval_of_a_proved_candidate_ends_at_the_accepted_loss_or_above():
+def test_a_proved_interval_ends_at_the_accepted_loss_or_above():
     advice = decide(log_of(400, converged_at_2), metric="quality")
     by_name = {figures.policy: figures for figures in advice.figures}
     assert by_name["fixed_k(2)"].selected_here

@@ -29,7 +29,7 @@ def blocked_advice(n: int, early: float = 0.018) -> Advice:
     return decide(log, metric="quality", tune=tune)
 
 
-def test_a_proof_that_needs_more_than_its_share_of_the_risk_says_so():
+def test_a_proof_that_lacks_its_share_of_the_risk_says_so():
     advice = blocked_advice(300)
     assert [advice.trial.candidates[place].label for place in advice.trial.sequence] == ["fixed_k(2)", "fixed_k(1)"]
     assert advice.verdict == "not enough data"

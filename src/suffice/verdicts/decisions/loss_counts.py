@@ -1,4 +1,4 @@
-"""How often each loss occurred: enough to bound a candidate's mean loss at any time, at any level."""
+"""Counts of each loss: enough to bound a candidate's mean loss at any time, at any level."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ def means_note(totals: Mapping[str, Any]) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class UnitParts:
-    """What each unit adds to `Totals`, beside losses.
+    """Sums that each unit adds to `Totals`, beside its losses.
 
     Attributes:
         costs: Costs by name, shape ``(n_candidates + 1, n_units)``; NaN where unknown, 0 where all rows failed.

@@ -180,10 +180,14 @@ def power(populations: int = POPULATIONS) -> Table:
         ("net", "no change in 95 %, else half gain half lose 1: mean 0", 0.05, 500, _even),
         ("net", "the same", 0.02, 500, _even),
         ("net", "the same", 0.02, 1000, _even),
+        ("harm", "every question loses a little: mean 0.01", 0.02, 450, _little),
+        ("harm", "4 in 100 questions lose a part: mean 0.01", 0.02, 600, _parts),
         ("harm", "1 in 100 questions loses 1: mean 0.01", 0.05, 300, _one_in_hundred),
         ("harm, binary", "the same", 0.05, 300, _one_in_hundred),
         ("harm", "the same", 0.02, 1000, _one_in_hundred),
-        ("harm", "nothing is ever lost", 0.02, 150, _nothing),
+        ("harm, binary", "the same", 0.02, 1000, _one_in_hundred),
+        ("harm", "nothing is ever lost", 0.02, 153, _nothing),
+        ("harm, binary", "nothing is ever lost", 0.02, 149, _nothing),
         ("net", "nothing is ever lost", 0.02, 160, _nothing),
     )
     rows = []
@@ -214,6 +218,14 @@ def _one_in_hundred(rng, shape):
     return (rng.random(shape) < 0.01).astype(np.float64)
 
 
+def _parts(rng, shape):
+    return np.where(rng.random(shape) < 0.04, rng.beta(1, 3, shape), 0.0)
+
+
+def _little(rng, shape):
+    return rng.beta(0.2, 19.8, shape)
+
+
 def _nothing(rng, shape):
     del rng
     return np.zeros(shape)
@@ -228,12 +240,13 @@ def page(tables: tuple[Table, ...]) -> str:
         f"{np.__version__}.\n\n"
         "A certificate says that the expected loss is at most epsilon. Here the true expected loss is *exactly* epsilon, the\n"
         "hardest case; a test with confidence 95 % may certify at most 5 % of such populations, whatever their shape. `net` is\n"
-        "tested by betting, `harm` by Hoeffding-Bentkus, with its exact binomial tail where a loss can only be 0 or 1\n"
+        "tested by betting, and so is `harm`, but for metrics of 0 and 1, where the exact binomial tail is used\n"
         "([what the methods are](../how-to/certify.md)). The t-test stands beside them for comparison: on rare and large\n"
         "losses it certifies whatever it has not seen fail.\n\n"
         + render(tables, "md")
         + "\nThe price of a promise that holds for every distribution and every n is power. Hoeffding-Bentkus on (L + 1) / 2,\n"
         "the reference for net losses, hardly ever certifies at these sizes: it cannot use that most differences are zero.\n"
+        "For `harm` of a graded metric betting is far better where losses are parts, and worse where each is the whole score.\n"
     )
 
 

@@ -25,12 +25,7 @@ COMMAND = "python -m benchmarks.referee"
 SEED = 42
 ATTACKS = (*deciding.ATTACKS, *certifying.ATTACKS, *watching.ATTACKS, *measuring.ATTACKS)
 
-KNOWN = {
-    "twin": (
-        "the interval is too wide, not too narrow. The twin deals out stops with the frequencies that the rule had here, and the "
-        "interval does not use that these follow from the same questions; a difference must be larger than needed to be seen"
-    ),
-}
+KNOWN: dict[str, str] = {}
 """Attacks that succeed, with what is to be done about each."""
 
 

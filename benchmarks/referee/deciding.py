@@ -51,6 +51,23 @@ def visits(rng) -> Shot:
     return Shot(advice.verdict == "do it", said=advice.sentence)
 
 
+def drift(loss: float, rng) -> Shot | None:
+    """Given advice after 300 questions that lose next to nothing, come back ten times with questions that lose `loss`.
+
+    At the bound, the alarm must not ring; below it, the advice must not be taken back for any reason.
+    """
+    bound = 0.05
+    advice = decide(made(rng, one_cap(rng, 300, 0.005)), metric="score", max_loss=bound)
+    if advice.verdict != "do it":
+        return None
+    for _ in range(10):
+        advice = decide(made(rng, one_cap(rng, 150, loss)), metric="score", previous=advice)
+        wrong = advice.trial.rung.any() if loss >= bound else advice.verdict != "do it"
+        if wrong:
+            return Shot(false=True, said=advice.sentence)
+    return Shot(false=False, said=advice.sentence)
+
+
 def margins(rng) -> Shot:
     """Accept the smallest of five losses that passes; all caps lose 5 points."""
     recording = made(rng, three_caps(rng, 400, 0.05, 0.1))
@@ -154,8 +171,8 @@ def selected(rng) -> Shot | None:
         return None
     place = advice.chosen
     assert place is not None
-    (_, low, high) = (float(end[place]) for end in advice.trial.totals.interval())
-    true = lose[advice.trial.candidates[place].max_rounds - 1] - gain
+    _, low, high = advice.figures[place].change
+    true = gain - lose[advice.trial.candidates[place].max_rounds - 1]
     return Shot(not low <= true <= high, said=advice.sentence)
 
 
@@ -166,7 +183,7 @@ def as_many_more(n: int, rng) -> Shot | None:
         return nested_caps(rng, many, 0.01, (0.01, 0.01, 0.01))
 
     advice = decide(made(rng, draw(n)), metric="score", max_loss=0.02)
-    number = re.search(r"Record about ([\d,]+)", advice.sentence)
+    number = re.search(r"Record about (?:[\d,]+ to )?([\d,]+)", advice.sentence)
     more = 0 if number is None else int(number[1].replace(",", ""))
     if not 0 < more <= MOST:
         return None
@@ -201,17 +218,23 @@ def labels(rng) -> Shot:
         given |= dict.fromkeys(advice.to_label[:10], ("1.0",))  # the answers are the scores
 
 
-def culprit(rng) -> Shot | None:
-    """Given complete evidence for a cap behind an unproved neighbour, ask whether more questions are asked for it."""
-    n = 700
-    right = np.ones(n)
-    caps = [np.where(rng.random(n) < 0.01, 0.0, right) for _ in range(6)]
-    advice = decide(made(rng, np.stack([*caps, right], axis=1)), metric="score", max_loss=0.03)
-    trial = advice.trial
-    if not trial.waiting_for:
-        return None
-    asked = any(trial.questions_needed(place) is not None for place in trial.waiting_for)
-    return Shot(asked, said=advice.sentence)
+def blocked(rng) -> Shot:
+    """Put a cap that loses nothing behind one that loses 3 points and seemed safe; ask whether it goes without a proof."""
+    tune = made(rng, np.stack([rng.random(200) >= 0.02, np.ones(200), np.ones(200)], axis=1).astype(float))
+    scores = np.stack([np.ones(700), rng.random(700) >= 0.03, np.ones(700)], axis=1).astype(float)
+    advice = decide(made(rng, scores), metric="score", max_loss=0.02, tune=tune)
+    return Shot(advice.verdict != "do it", said=advice.sentence)
+
+
+def neighbours(rng) -> Shot:
+    """Put a bad cap between good ones, each of which passes its share of the risk on; ask whether it is advised."""
+    n = 400
+    scores = np.stack(
+        [rng.random(n) >= 0.05, np.ones(n), rng.random(n) >= 0.05, np.ones(n), np.ones(n)], axis=1
+    ).astype(float)
+    advice = decide(made(rng, scores), metric="score", max_loss=0.05)
+    bad = [place for place, policy in enumerate(advice.trial.candidates) if policy.max_rounds in (1, 3)]
+    return Shot(bool(advice.trial.proved[bad].any()), said=advice.sentence)
 
 
 ATTACKS = (
@@ -233,6 +256,20 @@ ATTACKS = (
         nominal=0.05,
         repetitions=25,
         run=visits,
+    ),
+    *(
+        Attack(
+            name=f"advice-drift-{name}",
+            item="decide",
+            claim=claim,
+            nominal=0.05,
+            repetitions=60,
+            run=partial(drift, loss),
+        )
+        for name, claim, loss in (
+            ("bound", "the alarm after advice rings, the loss rises to what is accepted", 0.05),
+            ("half", "advice is taken back, the loss rises to half of what is accepted", 0.025),
+        )
     ),
     Attack(
         name="advice-margins",
@@ -326,7 +363,6 @@ ATTACKS = (
         nominal=0.05,
         repetitions=400,
         run=selected,
-        warning="selected here",
     ),
     *(
         Attack(
@@ -356,11 +392,19 @@ ATTACKS = (
         run=needless_golds,
     ),
     Attack(
-        name="culprit",
+        name="blocked",
         item="decide",
-        claim="more questions are asked for a cap whose evidence is complete",
-        nominal=0.0,
-        repetitions=150,
-        run=culprit,
+        claim="a cap that loses nothing is not advised, behind one that loses 3 points",
+        nominal=0.2,
+        repetitions=60,
+        run=blocked,
+    ),
+    Attack(
+        name="neighbours",
+        item="decide",
+        claim="false advice on a bad cap between good ones, whose shares of the risk it may get",
+        nominal=0.05,
+        repetitions=100,
+        run=neighbours,
     ),
 )

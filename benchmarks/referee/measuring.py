@@ -10,9 +10,11 @@ from scipy.stats import norm
 from benchmarks.referee.attack import Attack, Shot
 from benchmarks.referee.made import made, names
 from suffice import replay
+from suffice.evaluation.replay import policy_for
 from suffice.evaluation.statistics import Resampling, area_under_roc
 from suffice.policy.calibration import calibration_report
 from suffice.policy.rounds import Floats
+from suffice.verdicts.decisions.losses import Totals, measure_candidates
 
 MARGIN = 0.02
 
@@ -84,6 +86,18 @@ def twin(signal: float, rng) -> Shot:
     )
     delta = next(row for row in result.rows if row.label.startswith("answer")).deltas["score"]
     return Shot(not delta.low <= 0 <= delta.high)
+
+
+def twin_in_files(n: int, rng) -> Shot:
+    """Compare a rule with its random twin as `decide` does, with files of `n` questions one after another, 100 in all."""
+    totals = Totals.start(1)
+    for _ in range(100 // n):
+        scores = (rng.random((n, 1)) < np.array([0.2, 0.5, 0.7, 0.8])).astype(float)
+        recording = made(rng, scores, of_rounds={"answer_margin": rng.normal(size=scores.shape)})
+        policies = [policy_for(recording, "answer_margin > 0.7", max_rounds=4)]
+        totals += measure_candidates(recording, policies, "recorded", "score", with_twins=[0]).totals
+    _, low, high = totals.gain_interval()
+    return Shot(not low[0] <= 0 <= high[0])
 
 
 def hull(rng) -> Shot:
@@ -160,6 +174,18 @@ ATTACKS = (
         repetitions=300,
         run=partial(twin, 0.0),
         exact=True,
+    ),
+    *(
+        Attack(
+            name=f"twin-files-{n}",
+            item="decide",
+            claim=f"interval of the gain over the random twin misses 0, 100 questions in files of {n}, the signal says nothing",
+            nominal=0.05,
+            repetitions=repetitions,
+            run=partial(twin_in_files, n),
+            exact=True,
+        )
+        for n, repetitions in ((100, 400), (10, 200))
     ),
     Attack(
         name="hull",

@@ -89,6 +89,21 @@ def at_the_bound(rng) -> Shot:
     return Shot(bool(Alarm.start(BOUND, ALPHA, low=0.0).observe((rng.random(20_000) < BOUND).astype(float)).rings))
 
 
+def changes(rng, n_policies: int = 8, each: int = 500) -> Shot:
+    """Deploy eight policies one after another, each with a loss at the bound, and watch each in the log of all."""
+    n = n_policies * each
+    policies = [Policy(rule=f"round >= 1 | round >= {9 + place}", max_rounds=2) for place in range(n_policies)]
+    of_all = log(rng.random(n) < BOUND, np.ones(n, dtype=bool), 1.0, START + 60.0 * np.arange(n))
+    at = of_all.table.column_names.index("policy_digest")
+    digests = [policies[place // each].digest for place in of_all.row_question.tolist()]
+    recording = Recording(of_all.table.set_column(at, "policy_digest", pa.array(digests)), {})
+    for policy in policies:
+        result = watch(recording, policy, metric="em", max_loss=BOUND, now=START + 90 * DAY)
+        if result.rang:
+            return Shot(false=True, said=result.sentence)
+    return Shot(false=False, said=result.sentence)
+
+
 def season(rng) -> Shot:
     """Let the loss be 1 point for three quarters of a year and 4.8 for one, twice: a mean of 1.95."""
     n = 12_000
@@ -133,6 +148,14 @@ ATTACKS = (
         nominal=ALPHA,
         repetitions=300,
         run=at_the_bound,
+    ),
+    Attack(
+        name="alarm-policies",
+        item="watch",
+        claim="false alarm for any of eight policies of one log, each at the bound",
+        nominal=ALPHA,
+        repetitions=60,
+        run=changes,
     ),
     Attack(
         name="alarm-season",

@@ -356,6 +356,18 @@ def test_the_log_is_watched_and_prometheus_sees_it(folder, monkeypatch):
         Service(service.policies, service.store).watched("stable")
 
 
+def test_policies_under_one_name_share_the_risk_of_false_alarms(folder):
+    service = served(folder, ALL)
+    opened(service, "Oslo", "Oslo", name="q1")
+    assert service.watched("stable")["risk"] == pytest.approx(0.0205, abs=1e-4)
+    (folder / "log" / f"stable-{'0' * 16}").mkdir()  # of a policy without a request
+    later = Policy(rule="answer_stable", max_rounds=3)
+    later.save(folder / "policies" / "stable.json")
+    service = served(folder, ALL)
+    opened(service, "Oslo", "Oslo", name="q2")
+    assert service.watched(later.digest)["risk"] == pytest.approx(0.0057, abs=1e-4)
+
+
 @pytest.mark.whole
 def test_servers_that_are_killed_and_clients_that_misbehave_lose_nothing(tmp_path):
     counts = soak(tmp_path, seconds=2, every=0.5, clients=2, rate=0.3, seed=1)

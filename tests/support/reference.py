@@ -189,6 +189,17 @@ def dominated(point: tuple[float, float], rivals: dict[str, tuple[float, float]]
     }
 
 
+def best_mixture(budgets: dict[str, tuple[float, float]], most: float) -> float:
+    """The largest quality of a coin between any two budgets (quality, calls) whose mean cost is at most `most`; -inf without."""
+    best = -math.inf
+    for cheap in budgets.values():
+        for dear in budgets.values():
+            if cheap[1] <= most:
+                share = min(1.0, (most - cheap[1]) / (dear[1] - cheap[1])) if dear[1] > cheap[1] else 0.0
+                best = max(best, (1 - share) * cheap[0] + share * dear[0])
+    return best
+
+
 def mean(values: list[float]) -> float:
     return fmean(values)
 

@@ -206,6 +206,8 @@ def _next_step(advice: Advice, path: Path, target: Path, ask: Path | None) -> st
     filters = where_words(advice.where)
     if advice.verdict == "do it":
         return f"suffice deploy {quoted(target)}{' -o OTHER.json' * options.POLICY.exists()}"
+    if advice.trial.taken_back:
+        return f"suffice decide FRESH.parquet -o OTHER.json{filters}"
     if advice.verdict != "not enough data":
         return f"suffice diagnose {quoted(path)}"
     if ask is None:

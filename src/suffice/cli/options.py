@@ -195,7 +195,7 @@ class TuneQuestions:
 
     tune: Annotated[
         RecordingPath | None,
-        Option("--tune", help="A recording of tune questions; without it the questions are split by id hash."),
+        Option("--tune", help="A recording of tune questions; else the questions are split by hash."),
     ] = None
     tune_share: Annotated[
         float | None,

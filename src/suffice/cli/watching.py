@@ -35,6 +35,7 @@ from suffice.verdicts.watches import (
     watch,
 )
 from suffice.verdicts.watches.losses import USER_SIGNAL, decided_loss
+from suffice.verdicts.watches.policies import policy_number
 
 EXIT_CODES = {
     "keep": 0,
@@ -95,7 +96,21 @@ class _Judged:
         str | None, Option("--since", help="Leave out requests before this time: 2026-05-01T12:00:00Z.")
     ] = None
     window: Annotated[int, Setting("watch", "window", min=1, help="Requests of a window.")] = 500
-    risk: Annotated[float, Setting("watch", "risk", help="The risk of ever raising a false alarm.")] = 0.05
+    risk: Annotated[
+        float,
+        Setting(
+            "watch", "risk", help="The risk of ever raising a false alarm, over all policies that the loop ever has."
+        ),
+    ] = 0.05
+    policy_number: Annotated[
+        int | None,
+        Setting(
+            "watch",
+            "policy-number",
+            min=1,
+            help="The number of this policy among those that the loop had. Default: counted from the log.",
+        ),
+    ] = None
 
 
 def _plot_path(path: Path | None) -> Path | None:
@@ -185,7 +200,8 @@ def watch_command(
     deadline = None if judged.deadline is None else _duration_in_seconds(judged.deadline)
     since = None if judged.since is None else seconds_of(judged.since)
     with status("watching", quiet=output.as_json):
-        log = chosen_loop(read_recording(path), where)
+        whole = read_recording(path)
+        log = chosen_loop(whole, where)
         signal = None
         if judged.signal is not None:
             signal = by_request(record.values for record in records_of(judged.signal))
@@ -201,6 +217,8 @@ def watch_command(
             since=since,
             window=judged.window,
             alpha=judged.risk,
+            # A part of the log may lack earlier policies.
+            number=judged.policy_number or (policy_number(whole, policy) if where else None),
         )
         export_metrics(result)
     files = written.files(result, log, policy, since)
@@ -266,6 +284,7 @@ def _same_watch(path: Path, policy_path: Path, tune: Path | None, judged: _Judge
         "deadline": judged.deadline,
         "gold-deadline": judged.gold_deadline,
         "risk": None if judged.risk == _Judged.risk else judged.risk,
+        "policy-number": judged.policy_number,
         "window": None if judged.window == _Judged.window else judged.window,
     }
     words = [f"{name} {quoted(str(value))}" for name, value in given.items() if value is not None]

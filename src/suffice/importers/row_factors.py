@@ -70,7 +70,9 @@ def ask_about_factors(table: TableColumns, key: str, used: Collection[str], lead
     stages = [own for name in words if (own := doubtful_stages(table, name, several, is_timed=timed))]
     for name, values, is_even in [*_of_loops(table, several, free, counting, are_items=bool(lead))][:1]:
         doubt = f"every question has rows of the same {len(values)} values of {name!r} ({', '.join(values[:_SHOWN])}): they may be other loops"
-        choices |= _columns("run", name, f"each value of {name!r} is a loop of its own")
+        choices |= _columns(
+            "run", name, f"the rows of each {name!r} are a loop of their own, with its own rounds and verdict"
+        )
         for value in [] if is_even else values[:_SHOWN]:
             choices[f"--where {quoted(f'{name}={value}')}"] = (
                 {"where": {name: value}},

@@ -230,7 +230,10 @@ class _Rows:
                 "--column round=": ({"round": ""}, "nothing is missing: count the rows of each question in their order")
             }
             if theirs.lower().endswith("depth"):
-                loops = {"run": theirs, "round": ""}, f"each value of {theirs!r} is a loop of its own"
+                loops = (
+                    {"run": theirs, "round": ""},
+                    f"the rows of each {theirs!r} are a loop of their own, with its own rounds and verdict",
+                )
                 choices[f"--column {quoted(f'run={theirs}')} --column round="] = loops
             raise UnsettledError(
                 f"{self._where}: question {ids[q]!r} has the rounds {own!r:.80}; expected 0, 1, 2, ... or 1, 2, ... without gaps. If "

@@ -98,7 +98,7 @@ def chosen_normalizer(golds: Iterable[str], answers: Iterable[str] = (), pairs: 
     >>> chosen_normalizer(["18.0", "1,200"])
     Comparison(normalizer='number', why='which reads all gold answers')
     >>> chosen_normalizer(["Oslo", "7"], pairs=[("7", "7.0"), ("-7", "7")]).why
-    'since signs, decimal points or brackets tell 1 of 2 pairs apart that are the same in question answering'
+    "since 1 of 2 pairs differ in a sign, a decimal point or a bracket alone, which 'qa' would ignore"
 
     Expressions in LaTeX are `math` where the extra of that name is installed, and compared as they are written elsewhere.
 
@@ -249,7 +249,7 @@ def _code_or_words(texts: Collection[str], pairs: Pairs, why: str) -> Comparison
         differing = f"{merged:,} of {n:,} pairs"
         return Comparison(
             "mixed",
-            f"since signs, decimal points or brackets tell {differing} apart that are the same in question answering",
+            f"since {differing} differ in a sign, a decimal point or a bracket alone, which {DEFAULT_NORMALIZER!r} would ignore",
         )
     return Comparison(DEFAULT_NORMALIZER, why)
 

@@ -81,6 +81,9 @@ def _difference_text(result: ReplayResult, row: Row, metric: str) -> list[str]:
 
 
 def _rival_text(result: ReplayResult, row: Row, name: str) -> str:
+    if (mixture := row.dominating_mixture) is not None:
+        quality = figure(mixture.quality, ".1f", 100)
+        return f"it is dominated by {row.dominated_by}, which reaches {quality} for as much ({result.cost})"
     if row.dominated_by is not None:
         other = result.row(row.dominated_by)
         quality = _quality_text(other, result.metrics[0])

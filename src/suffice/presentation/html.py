@@ -23,6 +23,7 @@ from suffice.evaluation.replay.replay_tables import (
     costs_table,
     differences_table,
     margin_tests_table,
+    mixtures_table,
     outcomes_table,
     replay_notes,
     stops_table,
@@ -112,6 +113,7 @@ def _shown_cell(cell: ReportCell, sliders: list[dict[str, Any]]) -> dict[str, An
         "costs": [costs_table(result), stops_table(result)],
         "tests": [
             differences_table(result),
+            mixtures_table(result),
             *([margin_tests_table(result)] if any(row.margins for row in rules) else []),
         ],
         "reliability": cell.reliability_tables(),

@@ -225,6 +225,16 @@ def two_digits(n: int) -> int:
     return math.ceil(n / unit) * unit
 
 
+def range_text(numbers: tuple[int, int]) -> str:
+    """Return two numbers as a range, or one if they are equal.
+
+    >>> range_text((900, 1900)), range_text((40, 40))
+    ('900 to 1,900', '40')
+    """
+    first, last = (f"{number:,}" for number in numbers)
+    return first if first == last else f"{first} to {last}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyLoss:
     """Losses of one policy on the rows that did not fail; arrays have shape ``(n_recorded,)``, in [-1, 1].

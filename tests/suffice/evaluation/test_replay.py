@@ -17,7 +17,7 @@ from suffice.evaluation.replay.baselines import oracle_best, oracle_earliest, ru
 from suffice.evaluation.replay.outcomes import answers_by_stop, values_by_stop
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.replay.random_twins import random_stop
-from suffice.evaluation.replay.replay_tables import outcomes_table
+from suffice.evaluation.replay.replay_tables import mixtures_table, outcomes_table
 from suffice.evaluation.replay.replayer import Replayer
 from suffice.evaluation.statistics import Resampling
 from suffice.policy.rounds import Cost, Round, Rounds
@@ -25,6 +25,7 @@ from suffice.policy.rules import Never, fixed_k, parse_rule, parse_selector, sig
 from suffice.policy.seen import id_hash
 from suffice.policy.session import Policy, Session, stops
 from suffice.policy.signals import AnswerPosition
+from suffice.presentation.headline import headline
 from suffice.recordings import bundled_recording
 from suffice.recordings.recording import Recording
 from suffice.recordings.schema import build_table
@@ -189,10 +190,21 @@ def test_the_dominated_verdict_equals_a_plain_comparison(data):
     policy = data.draw(policies(drawn.recording, replayable=True))
     result = replay(drawn.recording, [policy], resampling=Resampling(n_resamples=20))
     points = {row.label: (row.metrics["f1"], row.calls.mean) for row in result.rows if row.kind in ("fixed", "random")}
+    budgets = {row.label: points[row.label] for row in result.rows if row.kind == "fixed"}
     for row in result.rows:
         rivals = {label: point for label, point in points.items() if label != row.label}
         expected = reference.dominated((row.metrics["f1"], row.calls.mean), rivals)
-        assert (row.dominated_by in expected) if expected else row.dominated_by is None
+        mixed = reference.best_mixture(budgets, row.calls.mean + 1e-12)
+        beaten = row.kind == "rule" and mixed > row.metrics["f1"] + 1e-9
+        if expected:
+            assert row.dominated_by in expected
+        elif abs(mixed - row.metrics["f1"]) > 1e-9:  # rounding may decide ties
+            assert (row.dominated_by is not None) == beaten
+            assert (row.dominating_mixture is not None) == beaten
+        if row.kind == "rule" and math.isfinite(mixed):
+            assert row.mixture.quality == pytest.approx(mixed, abs=1e-9)
+        else:
+            assert row.mixture is None
         good = [label for label, (quality, _) in rivals.items() if quality >= row.metrics["f1"] - 1e-12]
         assert (row.cheapest_match in good) if good else row.cheapest_match is None
         if good and row.cheapest_match is not None:
@@ -286,7 +298,15 @@ def test_a_note_names_the_mixture_of_budgets_that_beats_a_rule():
     row = result.row("own > 0.5")
     costs = [result.row(f"fixed_k({k})").metrics["em"] for k in (1, 2, 3)]
     assert row.calls.mean == pytest.approx(2.0)
-    assert row.dominated_by is None
+    assert row.dominated_by == row.verdict.removeprefix("dominated by ") == "a mixture of fixed_k(1) and fixed_k(3)"
+    assert (row.mixture.share, row.mixture.quality) == pytest.approx((0.5, (costs[0] + costs[2]) / 2))
+    assert result.headline(row.label).endswith("dominated by a mixture of fixed_k(1) and fixed_k(3)")
+    said = headline(result, row.label).sentence
+    assert said.endswith(f"it is dominated by {row.dominated_by}, which reaches 55.0 for as much (calls).")
+    shown = mixtures_table(result).texts()
+    assert shown == [["own > 0.5", "2.00", "30.0", "fixed_k(1) and fixed_k(3)", "50%", "55.0", "-25.0"]]
+    alone = mixtures_table(replay(recording_of(right), ["round >= 3"], metrics=("em",)))
+    assert alone.rows[0][3:] == ("fixed_k(3)", None, costs[2], 0.0)
     mixed = 100 * (costs[0] + costs[2]) / 2
     said = f"a mixture of fixed_k(1) and fixed_k(3) costs as much (calls) and scores {mixed:.1f} against {100 * row.metrics['em']:.1f}"
     assert any(said in note for note in row.notes)

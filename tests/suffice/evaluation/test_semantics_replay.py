@@ -142,6 +142,17 @@ def test_a_verdict_that_depends_on_what_never_ran_is_unknown():
     assert lost.row("all").dominated_by == "fixed_k(1)"  # in the worst case and in the best
 
 
+def test_a_mixture_with_a_budget_that_never_ran_leaves_the_verdict_unknown():
+    answers = [["a"], *[["b", "b", "a"]] * 4]
+    enough = [[1.0], [0.0, 0.0, 1.0], [0.0, 1.0, 1.0], [1.0] * 3, [1.0] * 3]
+    recording = recording_of(answers, end=["rule", *["max_rounds"] * 4], enough=enough)
+    row = rows_of(recording, policy("enough >= 1"), baseline=None).rows[0]
+    # It scores .4 in 1.6 calls.  fixed_k(1) scores .2 in 1, fixed_k(3) .8 to 1 in 2.6 or more: a mixture scores up to .5.
+    assert (row.metrics["em"], row.calls.mean) == pytest.approx((0.4, 1.6))
+    assert (row.mixture.cheap, row.mixture.share, row.dominated_by) == ("fixed_k(1)", 0.0, None)
+    assert (row.undecided, row.verdict) == (("cheapest_match", "dominated_by"), "unknown†")
+
+
 def test_a_baseline_that_never_ran_is_refused():
     recording = recording_of([["b"], ["b", "b", "a"]], end=["rule", "max_rounds"])
     with pytest.raises(CensoredError, match=r"'fixed_k\(2\)'"):

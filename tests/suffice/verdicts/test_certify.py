@@ -13,7 +13,7 @@ from suffice import Policy, calibrate, parse_rule
 from suffice.errors import CensoredError, ConfigMismatchError, DataError, NotFittedError, RuleSyntaxError, SchemaError
 from suffice.evaluation.replay import replay, tuned_on
 from suffice.evaluation.replay.outcomes import outcome
-from suffice.evaluation.statistics import Resampling
+from suffice.evaluation.statistics import Resampling, betting_p_value, hoeffding_bentkus_p_value
 from suffice.policy.rules import parse_selector
 from suffice.policy.seen import id_hash
 from suffice.policy.session import stops
@@ -182,11 +182,14 @@ def test_losses_equal_plain_loops(fresh, policy):
     assert (found["net"].losses < 0).any()
 
 
-def test_harm_is_never_below_net_and_its_p_value_is_hoeffding_bentkus(fresh, policy):
+def test_harm_is_never_below_net_and_graded_harm_is_tested_by_betting(fresh, policy):
     family = listed([policy], policy)
     net, harm = (certify(fresh, family, Claim(epsilon=0.05, loss=kind)) for kind in ("net", "harm"))
     assert (harm.measured.losses >= net.measured.losses).all()
-    assert harm.p_values.tolist() == harm.reference.tolist()
+    ordered = harm.measured.losses
+    assert harm.p_values.tolist() == betting_p_value(ordered, 0.05, level=harm.level).tolist()
+    binary = certify(fresh, family, Claim(epsilon=0.05, loss="harm", metric="em"))
+    assert binary.p_values.tolist() == binary.reference.tolist()
     assert net.p_values[0] < net.reference[0]
 
 
@@ -358,7 +361,8 @@ def test_only_metrics_that_are_binary_by_definition_get_the_exact_tail(metric, b
     assert claim.binary == binary
     losses = np.zeros((1, 40))
     losses[0, 0] = 1.0
-    assert (claim.p_values(losses, 0.05) < Claim(epsilon=0.1, loss="harm").p_values(losses, 0.05)).all() == binary
+    expected = hoeffding_bentkus_p_value(1 / 40, 40, 0.1, binary=True) if binary else betting_p_value(losses, 0.1)
+    assert claim.p_values(losses, 0.05).item() == pytest.approx(np.asarray(expected).item())
 
 
 def test_a_column_that_borrows_the_name_of_a_binary_metric_is_refused(fresh, policy):
@@ -533,9 +537,9 @@ def test_one_question_is_not_enough_and_says_how_many_would_do(policy):
     found = certify(planted(1, seed=6, prefix="one"), listed([policy], policy), Claim(epsilon=0.02, loss="harm"))
     assert found.policy is None
     assert found.certificate is None
-    assert found.need.questions == 149
+    assert found.need.questions == 153
     assert "not certifiable with n = 1 at eps = 0.02" in found.headline
-    assert "about 149 questions needed" in found.headline
+    assert "about 153 questions needed" in found.headline
 
 
 @pytest.mark.parametrize("hopeless", [0.0, 1.0])

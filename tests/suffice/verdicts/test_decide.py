@@ -35,6 +35,7 @@ from suffice.recordings.schema import build_table
 from suffice.verdicts.decisions import Advice, Wealth, decide
 from suffice.verdicts.decisions.losses import measure_candidates
 from suffice.verdicts.decisions.trial import frontier
+from suffice.verdicts.decisions.trial_file import trial_to_dict
 
 LOSSES = st.lists(st.floats(-1, 1), min_size=1, max_size=40)
 
@@ -475,7 +476,7 @@ def test_coming_back_with_the_same_questions_changes_no_evidence():
     log = log_of(100, converged_at_2)
     first = decide(log, metric="quality")
     again = decide(log, metric="quality", previous=first)
-    assert again.trial.to_dict() == first.trial.to_dict()
+    assert trial_to_dict(again.trial) == trial_to_dict(first.trial)
     assert again.sentence == first.sentence
 
 
@@ -485,7 +486,7 @@ def test_coming_back_adds_what_is_new_in_its_order():
     both = log_of(150, converged_at_2)
     second, same = decide(more, previous=first), decide(both, previous=first)
     assert second.n == same.n == first.n + 50  # all new questions judge, none is a tune question
-    assert second.trial.to_dict() == same.trial.to_dict()
+    assert trial_to_dict(second.trial) == trial_to_dict(same.trial)
     losses = measure_candidates(more, first.trial.candidates, "recorded", "quality").worst
     np.testing.assert_allclose(second.trial.below.log_capital, first.trial.below.bet(losses).log_capital)
 
@@ -572,13 +573,14 @@ def test_the_table_has_at_most_five_rows_and_fits_100_columns():
     assert "now: cap 5" in render([advice.table()], "md")
 
 
-def test_one_question_has_a_mean_and_no_interval():
+def test_one_question_excludes_next_to_nothing():
     advice = decide(log_of(41, converged_at_2), metric="quality", tune=log_of(40, converged_at_2))
     assert advice.n == 1
-    row = advice.table().rows[1]
-    assert row[4][0] == 0
-    assert math.isnan(row[4][1])
-    assert row[-1] == ""
+    rows = {row[0]: row for row in advice.table().rows}
+    mean, low, high = rows["fixed_k(2)"][4]
+    assert (mean, low, high) == (0, pytest.approx(-1, abs=0.05), pytest.approx(1, abs=0.05))
+    assert rows["fixed_k(3)"][4] == 0  # not tested: no interval
+    assert rows["fixed_k(3)"][-1] == ""
 
 
 @pytest.mark.parametrize("n", [2, 3, 6])
@@ -586,7 +588,7 @@ def test_the_chart_of_few_questions_leaves_unknown_intervals_out(n):
     advice = decide(log_of(n, converged_at_2), metric="quality")
     points = advice.plot().spec["data"]["values"][1:]
     assert json.dumps(points, allow_nan=False)
-    assert {point["low"] is None for point in points} == {advice.n < 2}
+    assert [point["low"] is None for point in points] == [not figures.tested for figures in advice.figures]
 
 
 def test_the_chart_shows_every_candidate_what_you_have_and_the_accepted_loss():
@@ -631,7 +633,9 @@ def test_a_metric_that_is_not_there_is_refused():
         lambda data: data["trial"].update(sequence=[99]),
         lambda data: data["trial"].update(max_loss=0.5),
         lambda data: data["trial"]["totals"].update(n=9),
-        lambda data: data.update(version=3),
+        lambda data: data.update(version=4),
+        lambda data: data["trial"].update(shares=[1.0, 0.5]),
+        lambda data: data["trial"]["losses"].update(worst=[{"0": 1}]),
         lambda data: data.update(format="policy"),
     ],
 )

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+
+import numpy as np
+import pytest
 
 from suffice.verdicts.decisions import Advice, decide
 from tests.suffice.verdicts.test_decide import converged_at_2, log_of
@@ -18,46 +22,49 @@ def losing(*shares: float) -> Callable[[int, int], float]:
     return value
 
 
-def blocked_advice(early: float = 0.018) -> Advice:
+def blocked_advice(n: int, early: float = 0.018) -> Advice:
     """Return advice on two caps: 2 is nearly safe on tune questions and loses here; 1 loses nothing here."""
     tune = log_of(300, losing(0.03, 0.0), rounds=3)
-    log = log_of(700, losing(0.0, early), first=300, rounds=3)
+    log = log_of(n, losing(0.0, early), first=300, rounds=3)
     return decide(log, metric="quality", tune=tune)
 
 
-def test_a_finished_proof_behind_another_candidate_asks_for_no_questions():
-    advice = blocked_advice()
+def test_a_proof_that_lacks_its_share_of_the_risk_says_so():
+    advice = blocked_advice(300)
     assert [advice.trial.candidates[place].label for place in advice.trial.sequence] == ["fixed_k(2)", "fixed_k(1)"]
     assert advice.verdict == "not enough data"
     assert (
-        "its proof does not count yet: 700 questions rule out a loss of 2 points by fixed_k(1) alone" in advice.sentence
-    )
-    assert "fixed_k(1) is tested after fixed_k(2), which is not proved" in advice.sentence
-    assert advice.sentence.endswith("Record more questions.")
-    assert "about" not in advice.sentence
+        "300 questions rule out a loss of 2 points by fixed_k(1) only at a risk of 5 %, which 2 candidates share: 1 % is left "
+        "for fixed_k(1) until fixed_k(2) is proved, too. Record about "
+    ) in advice.sentence
     figures = {item.policy: item for item in advice.figures}
-    assert figures["fixed_k(1)"].needed is None
+    half, most = figures["fixed_k(1)"].needed
+    assert 0 < half < most
     assert figures["fixed_k(1)"].waits_for == "fixed_k(2)"
     assert {item["policy"]: item["waits_for"] for item in advice.to_dict()["candidates"]} == {
         "fixed_k(1)": "fixed_k(2)",
         "fixed_k(2)": None,
     }
-    assert "waits for fixed_k(2)" in {row[5] for row in advice.table().rows}
+    assert f"waits for fixed_k(2), about {most:,} more" in {row[5] for row in advice.table().rows}
 
 
-def test_a_proof_behind_a_losing_candidate_gets_a_new_decision():
-    advice = blocked_advice(0.03)
+@pytest.mark.parametrize("early", [0.018, 0.03])
+def test_an_open_or_losing_neighbour_does_not_block_a_proof(early):
+    advice = blocked_advice(700, early)
+    assert advice.verdict == "do it"
+    assert advice.policy.label == "fixed_k(1)"
+    assert advice.trial.proved.tolist() == [policy.label == "fixed_k(1)" for policy in advice.trial.candidates]
+
+
+def test_a_decision_of_an_older_file_keeps_its_fixed_sequence():
+    data = json.loads(json.dumps(blocked_advice(700).to_dict()))
+    del data["trial"]["shares"], data["trial"]["losses"]
+    advice = Advice.from_dict(data | {"version": 2})
+    assert advice.trial.shares == (1.0, 0.0)
     assert advice.verdict == "not enough data"
-    assert (
-        "Here fixed_k(2) lost more than that, so put new questions to a new decision (-o OTHER.json)."
-        in advice.sentence
-    )
-
-
-def test_a_candidate_counts_only_when_all_before_it_are_proved():
-    advice = blocked_advice()
-    assert not advice.trial.proved.any()
-    assert advice.policy is None
+    assert "0 % is left for fixed_k(1) until fixed_k(2) is proved, too" in advice.sentence
+    assert np.isnan([figures.change[1] for figures in advice.figures]).all()
+    assert Advice.from_dict(json.loads(json.dumps(advice.to_dict()))).trial.shares == (1.0, 0.0)
 
 
 def test_the_effect_of_advice_says_that_it_was_selected_here():
@@ -88,8 +95,9 @@ def test_a_budget_that_scored_equally_is_named_with_its_distance():
 
     advice = decide(log_of(400, values, first=200), metric="quality", tune=log_of(200, values))
     assert advice.sentence.startswith("Lower the cap from 5 to 3")
-    needed = next(item for item in advice.figures if item.policy == "fixed_k(2)").needed
-    rival = f"In these questions a cap of 2 scored as well and is cheaper, but that is not proved yet (about {needed:,} more)."
+    half, most = next(item for item in advice.figures if item.policy == "fixed_k(2)").needed
+    distance = f"(about {half:,} to {most:,} more)"
+    rival = f"In these questions a cap of 2 scored as well and is cheaper, but that is not proved yet {distance}."
     assert rival in advice.sentence
 
 

@@ -244,6 +244,15 @@ def test_a_missing_answer_is_no_pair_to_judge():
     assert every.trial.totals.losses[cap_place(every, 1)] == every.n  # at its worst
 
 
+def test_pairs_that_are_all_equally_good_lose_nothing():
+    recording, _ = log(changed=0.9)
+    whole = preferred(recording, recording.question_ids).preferences
+    equal = {name: tuple(Preference(answers=one.answers, better=0) for one in own) for name, own in whole.items()}
+    advice = decided(recording, Labels(preferences=equal))
+    assert (advice.verdict, advice.policy.label) == ("do it", "fixed_k(1)")
+    assert not advice.trial.totals.losses.any()
+
+
 def test_failed_questions_are_lost_and_not_asked():
     recording, _ = log()
     ends = pa.array(["failed" if place // 4 % 7 == 0 else "max_rounds" for place in range(recording.table.num_rows)])

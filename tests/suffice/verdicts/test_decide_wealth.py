@@ -147,7 +147,7 @@ def test_a_decision_of_an_older_file_keeps_its_shares(prior):
     first = decide(log_of(60, converged_at_2), metric="quality")
     data = json.loads(json.dumps(first.to_dict()))
     assert data["trial"]["below"]["prior"] == data["trial"]["above"]["prior"] == "tune"
-    assert data["version"] == 2  # a release that knows even shares alone must not go on with these
+    assert data["version"] == 3  # a release that knows even shares alone must not go on with these
     for side in ("below", "above"):
         del data["trial"][side]["shares"]
         data["trial"][side]["prior"] = prior

@@ -15,6 +15,7 @@ from suffice.policy.seen import id_hash
 from suffice.recordings import Recording, write_recording
 from suffice.verdicts.decisions import Advice, Labels, Wealth, write_sheet
 from suffice.verdicts.decisions.label_matches import judged_by, wrong_share
+from suffice.verdicts.decisions.trial_file import trial_to_dict
 from suffice.verdicts.decisions.wealth import bound_by_labels
 from tests.suffice.verdicts.test_decide_labels import OTHER, RIGHT, WRONG, labelled, log, recorded
 from tests.support.cli_tools import cli
@@ -109,7 +110,7 @@ def test_equal_labels_of_one_question_count_once():
     once = labelled(recording, golds, recording.question_ids)
     twice = Labels(right=once.right, further={name: (once.right[name],) for name in recording.question_ids[::2]})
     single, double = (decide(recording, labels=labels) for labels in (once, twice))
-    assert json.dumps(double.trial.to_dict()) == json.dumps(single.trial.to_dict())
+    assert json.dumps(trial_to_dict(double.trial)) == json.dumps(trial_to_dict(single.trial))
     assert [note for note in double.notes if note not in single.notes] == [
         note for note in double.notes if "two labels, which differ in 0" in note
     ]

@@ -116,7 +116,7 @@ def test_what_has_moved_exits_with_3_and_prints_the_commands(folder, tmp_path):
 def test_the_next_command_asks_the_same_again(folder, tmp_path):
     policy = tmp_path / "policy.json"
     Policy.load(folder / "policy.json").save(policy)
-    text = "--metric agreement --max-loss 0.05 --since 2026-01-01 --set deadline=2h --set risk=0.04 --set window=400"
+    text = "--metric agreement --max-loss 0.05 --since 2026-01-01 --set deadline=2h --set risk=0.2 --set window=400"
     given = text.split()
     shown = cli("watch", folder / "broken.parquet", "--policy", policy, *given, "--json").json
     words = shown["next"].split()

@@ -11,6 +11,7 @@ import numpy as np
 from suffice.common.tables import counted
 from suffice.evaluation.replay.by_stop import looked_up
 from suffice.evaluation.replay.costs import Ledger
+from suffice.evaluation.replay.estimated_shares import EstimatedShares
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.replay.recorded import run_notes
 from suffice.policy.rounds import Floats, Mask, Positions, Rounds
@@ -46,6 +47,7 @@ class Run:
         answer_rounds: The round of each returned answer, -1 without one; None if a question has no single
             answer, as for `random`.
         n_selected: Number of questions that the policy was fitted or selected on; 0 if this was not checked.
+        estimated: For `random`, the stops from which its shares were estimated, by which its differences vary; else None.
         notes: Notes for the reader.
     """
 
@@ -64,6 +66,7 @@ class Run:
     rounds: Positions | Floats | None = None
     answer_rounds: Positions | None = None
     n_selected: int = 0
+    estimated: EstimatedShares | None = None
     notes: tuple[str, ...] = ()
 
     @property

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
-from suffice.evaluation.replay.costs import CostTable, Ledger
+from suffice.evaluation.replay.costs import TOKEN_KINDS, CostTable, Ledger
 from suffice.evaluation.replay.outcomes import expected_by_stop
 from suffice.policy.rounds import Floats, Mask, Positions, Rounds
 from suffice.policy.rules import Selector
@@ -58,6 +59,7 @@ class CostsByStop:
         self._visited: Floats = table.seen[:, self._first :].cumsum(axis=1).astype(np.float64)
         self._sums: dict[tuple[str, str], Floats | None] = {}
         self._calls: dict[tuple[str, ...], Floats] = {}
+        self._tokens: dict[tuple[str, ...], Floats] = {}
 
     def ledger(self, of: Callable[[Floats], Floats], masks: Mapping[str, Mask] | Mapping[str, Floats]) -> Ledger:
         """Return the ledger of a policy.
@@ -95,6 +97,19 @@ class CostsByStop:
             total = sum((self._until(name, "calls", column) for name, column in zip(names, columns, strict=True)), 0.0)
             self._calls[names] = np.broadcast_to(total, self._visited.shape)
         return self._calls[names]
+
+    def tokens(self, masks: Mapping[str, Mask] | Mapping[str, Floats] = {}) -> Floats:
+        """Return the tokens up to each round, without those of the components in `masks`; NaN where unknown."""
+        names = tuple(name for name in self._table.loop if name in self._table.columns and name not in masks)
+        if names not in self._tokens:
+            total = np.zeros(self._visited.shape)
+            for name, kind in product(names, TOKEN_KINDS):
+                if self._table.is_unknown(name, kind):
+                    total = np.where(self._visited > 0, np.nan, total)
+                elif (sums := self._summed(name, kind)) is not None:
+                    total = total + sums
+            self._tokens[names] = total
+        return self._tokens[names]
 
     def _until(self, component: str, kind: str, column: Floats) -> Floats:
         until = self._table.until(self._table.index, self._highest)

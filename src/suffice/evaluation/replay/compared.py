@@ -102,6 +102,7 @@ def row_of(
         oracle_seen=run.oracle_seen or {},
         cheapest_match=rival.match,
         dominated_by=rival.dominating,
+        mixture=rival.mixture,
         undecided=rival.undecided,
         selected_here=run.n_selected > 0,
         n_selected=run.n_selected,

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from suffice.evaluation.replay.baselines import Run
 from suffice.evaluation.statistics import Draws, MarginTest, PairedResult, Units
+from suffice.evaluation.statistics.hypotheses import sign_flip_test
+from suffice.evaluation.statistics.paired import FEW_NONZERO, few_warning
 from suffice.evaluation.statistics.rounding import difference
 from suffice.policy.rounds import Floats
 
@@ -30,7 +33,7 @@ def paired_differences(
         tests: Whether metrics are tested.
     """
     deltas: list[dict[str, PairedResult]] = [{} for _ in runs]
-    own, base = [_quantities(run) for run in runs], [_quantities(run) for run in references]
+    own, base = [_varying(run) for run in runs], [_varying(run) for run in references]
     policies = {k for k in range(n_policies) if runs[k] is not references[k]}
     differences = {
         name: {k: difference(mine[name], other[name]) for k, (mine, other) in enumerate(zip(own, base, strict=True))}
@@ -42,7 +45,31 @@ def paired_differences(
         family = policies if tests and name in references[0].worst else None
         for k, result in draws.compare(rows, family=family).items():
             deltas[k][name] = result
+    twins = [k for k, both in enumerate(zip(runs, references, strict=True)) if any(one.estimated for one in both)]
+    for k in twins:
+        mine, other = _figures(runs[k]), _figures(references[k])
+        deltas[k] = {
+            name: _of_pairs(result, difference(mine[name], other[name]), draws.units)
+            for name, result in deltas[k].items()
+        }
     return deltas
+
+
+def _of_pairs(result: PairedResult, differences: Floats, units: Units) -> PairedResult:
+    """Return the mean and the number of units that differ without what they add to a twin through its shares.
+
+    That adds up to 0, but it is seldom exactly 0 in any of them.
+    """
+    sums = units.sums(differences)
+    nonzero = int(np.count_nonzero(sums))
+    few = nonzero < FEW_NONZERO
+    return replace(
+        result,
+        delta=float(differences.mean()),
+        n_nonzero=nonzero,
+        p_exact=sign_flip_test(sums) if few else math.nan,
+        warning=few_warning(nonzero, result.n_clusters) if few else "",
+    )
 
 
 def mean_differences(
@@ -50,7 +77,7 @@ def mean_differences(
 ) -> list[dict[str, PairedResult]]:
     """Return the paired differences that are known, without intervals and tests."""
     deltas = []
-    for own, base in ((_quantities(run), _quantities(other)) for run, other in zip(runs, references, strict=True)):
+    for own, base in ((_figures(run), _figures(other)) for run, other in zip(runs, references, strict=True)):
         rows = {name: difference(values, base[name]) for name, values in own.items()}
         deltas.append(
             {name: _mean_difference(delta, units, level) for name, delta in rows.items() if not np.isnan(delta).any()}
@@ -101,7 +128,15 @@ def difference_bounds(run: Run, reference: Run) -> dict[str, tuple[float, float]
     return {name: bounds for name, bounds in {**metrics, **costs}.items() if not math.isnan(bounds[0])}
 
 
-def _quantities(run: Run) -> dict[str, Floats]:
+def _varying(run: Run) -> dict[str, Floats]:
+    """Return `_figures` as they vary from question to question: a twin's shares of stops vary with its questions, too."""
+    figures = _figures(run)
+    if run.estimated is None:
+        return figures
+    return {name: values + run.estimated.influence(name) for name, values in figures.items()}
+
+
+def _figures(run: Run) -> dict[str, Floats]:
     """Return the metrics and costs to compare, by name; NaN where unknown, as for rounds that never ran."""
     costs = {name: run.ledger.spent(name) for name in _INTERVAL_COSTS}
     return {**run.values, **{name: np.where(run.unrun, np.nan, values) for name, values in costs.items()}}

@@ -1,10 +1,96 @@
-"""The Pareto front of quality against cost."""
+"""The Pareto front of quality against cost, and the upper convex hull, which mixtures of two points reach."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 
+from suffice.evaluation.statistics import ROUNDING
 from suffice.policy.rounds import Floats, Mask
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mixture:
+    """A choice between two policies for each question by a throw of a coin, which needs no signal.
+
+    Attributes:
+        cheap: The cheaper policy.
+        dear: The other one; the same if there is no need for a coin.
+        share: Share of the questions that get `dear`.
+        quality: Mean quality.
+    """
+
+    cheap: str
+    dear: str
+    share: float
+    quality: float
+
+    @property
+    def label(self) -> str:
+        """Its name in tables.
+
+        >>> Mixture(cheap="fixed_k(1)", dear="fixed_k(3)", share=0.25, quality=0.5).label
+        'a mixture of fixed_k(1) and fixed_k(3)'
+        """
+        return self.cheap if self.cheap == self.dear else f"a mixture of {self.cheap} and {self.dear}"
+
+
+def best_mixture(labels: Sequence[str], quality: Floats, cost: Floats, budget: float) -> Mixture | None:
+    """Return the mixture of at most two points with the highest quality whose mean cost is within a budget.
+
+    >>> mixture = best_mixture("abc", np.array([0.2, 0.3, 0.8]), np.array([1.0, 2.0, 3.0]), 2.0)
+    >>> mixture.cheap, mixture.dear, mixture.share, mixture.quality
+    ('a', 'c', 0.5, 0.5)
+
+    Args:
+        labels: The names of the points.
+        quality: Shape ``(n_points,)``, no NaN.
+        cost: Same shape, no NaN.
+        budget: The largest mean cost, up to rounding.
+
+    Returns:
+        The mixture; None if every point costs more.
+    """
+    hull = upper_hull(quality, cost)
+    slack = ROUNDING * max(1.0, abs(budget))
+    within = sum(cost[place] <= budget + slack for place in hull)
+    if not within:
+        return None
+    cheap = dear = hull[within - 1]
+    share, left = 0.0, budget - cost[cheap]
+    if within < len(hull) and left > slack:
+        dear = hull[within]
+        share = float(left / (cost[dear] - cost[cheap]))
+    mixed = float((1 - share) * quality[cheap] + share * quality[dear])
+    return Mixture(cheap=labels[cheap], dear=labels[dear], share=share, quality=mixed)
+
+
+def upper_hull(quality: Floats, cost: Floats) -> tuple[int, ...]:
+    """Return the positions of the points that no other point and no mixture of two dominates, from cheap to expensive.
+
+    >>> upper_hull(np.array([0.2, 0.3, 0.8, 0.8]), np.array([1.0, 2.0, 3.0, 4.0]))
+    (0, 2)
+
+    Args:
+        quality: Shape ``(n_points,)``, no NaN.
+        cost: Same shape, no NaN.
+    """
+    hull: list[int] = []
+    for place in np.lexsort((-quality, cost)).tolist():
+        if hull and quality[place] <= quality[hull[-1]]:
+            continue
+        while len(hull) > 1 and _is_below(hull[-2], hull[-1], place, quality, cost):
+            hull.pop()
+        hull.append(place)
+    return tuple(hull)
+
+
+def _is_below(left: int, middle: int, right: int, quality: Floats, cost: Floats) -> bool:
+    """Return whether the middle one of three points, from cheap to expensive, lies on or below the line of the others."""
+    rise, run = quality[right] - quality[left], cost[right] - cost[left]
+    return bool((quality[middle] - quality[left]) * run <= rise * (cost[middle] - cost[left]))
 
 
 def pareto_front(quality: Floats, cost: Floats) -> Mask:

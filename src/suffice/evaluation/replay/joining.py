@@ -11,6 +11,7 @@ import numpy as np
 
 from suffice.evaluation.replay.baselines import Run, missing_note
 from suffice.evaluation.replay.costs import Ledger
+from suffice.evaluation.replay.estimated_shares import EstimatedShares
 from suffice.evaluation.replay.recorded import run_notes
 from suffice.policy.rounds import COST_KINDS, Floats
 
@@ -75,6 +76,7 @@ def joined_run(parts: Sequence[Run]) -> Run:
         oracle_seen=None if parts[0].oracle_seen is None else _mean([part.oracle_seen or {} for part in parts], sizes),
         rounds=_rounds(parts),
         n_selected=sum(part.n_selected for part in parts),
+        estimated=_estimated(parts),
     )
     return replace(joined, notes=_notes(joined))
 
@@ -102,6 +104,11 @@ def _values_with_weights(parts: Sequence[Run]) -> tuple[Floats, Floats]:
 def _rounds(parts: Sequence[Run]) -> Any:
     columns = [part.rounds for part in parts if part.rounds is not None]
     return np.concatenate(columns) if len(columns) == len(parts) else None
+
+
+def _estimated(parts: Sequence[Run]) -> EstimatedShares | None:
+    known = [part.estimated for part in parts if part.estimated is not None]
+    return EstimatedShares.joined(known) if known else None
 
 
 def _notes(run: Run) -> tuple[str, ...]:

@@ -324,6 +324,7 @@ def _with_run(total: Run, run: Run) -> Run:
         ledger=total.ledger.plus(run.ledger),
         calls=_distribution(values, weights),
         stop_rounds=_sums(total.stop_rounds, run.stop_rounds),
+        estimated=None if total.estimated is None or run.estimated is None else total.estimated + run.estimated,
         reasons=_sums(total.reasons, run.reasons),
         oracle_seen=_sums(total.oracle_seen, run.oracle_seen),
         rounds=None

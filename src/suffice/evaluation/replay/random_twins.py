@@ -10,9 +10,10 @@ import numpy as np
 from suffice.common.tables import counted
 from suffice.evaluation.replay.baselines import Run, stop_shares
 from suffice.evaluation.replay.costs import over_rounds
+from suffice.evaluation.replay.estimated_shares import EstimatedShares
 from suffice.evaluation.replay.outcomes import answers_by_stop
 from suffice.evaluation.replay.prepared import PreparedRecording
-from suffice.policy.rounds import Floats, Positions, Rounds
+from suffice.policy.rounds import Floats, Mask, Positions, Rounds
 from suffice.policy.session import Policy, Stops
 
 
@@ -141,10 +142,11 @@ def random_stop(prepared: PreparedRecording, policy: Policy, stopped: Stops, dea
     missing = every.shares(every.unrun, code) + np.where(ran, 0.0, shared).sum(axis=1)
     outcomes = prepared.outcomes_by_stop(policy).values
     worst = {name: over_rounds(known, values[:, : len(view)]) for name, values in outcomes.items()}
-    masks, extra = _blind_masks(prepared, policy, view, paid)
+    masks, calls, tokens = _blind_masks(prepared, policy, view, paid)
     by_stop = prepared.costs_by_stop(policy)
     ledger = by_stop.ledger(lambda sums: over_rounds(paid, sums[:, : len(view)]), masks)
-    calls = by_stop.calls(masks)[:, : len(view)] + extra
+    calls = by_stop.calls(masks)[:, : len(view)] + calls
+    tokens = by_stop.tokens(masks)[:, : len(view)] + tokens
     some = np.flatnonzero(paid.any(axis=0))
     return Run(
         label=f"random({policy.label})",
@@ -162,8 +164,28 @@ def random_stop(prepared: PreparedRecording, policy: Policy, stopped: Stops, dea
         reasons={},
         selector=str(policy.selector),
         rounds=every.shares(every.rounds, code),
+        estimated=EstimatedShares.of(
+            np.where(cut, len(view), length)[: prepared.n // prepared.n_orders],
+            np.where(stopped.unrun(ends, policy.max_rounds), len(view), np.maximum(stopped.position, 0)),
+            metrics={name: _most(values[:, : len(view)], known, ran) for name, values in outcomes.items()},
+            costs={"calls": calls, "tokens": tokens},
+        ),
         notes=twin_notes(every.sizes, cut=every.cut),
     )
+
+
+def _most(values: Floats, known: Floats, ran: Mask) -> Floats:
+    """Return the largest possible metric of a stop at each round, shape ``(n_questions, n_rounds)``.
+
+    A question with an unknown metric where it may stop counts as 1 wherever it stops.
+
+    Args:
+        values: The metric of a stop at each round, shape ``(n_questions, n_rounds)``; NaN where unknown.
+        known: Probability of a stop at each round that ran, same shape.
+        ran: Mask of the rounds that ran, same shape.
+    """
+    unknown = (np.isnan(values) & (known > 0)).any(axis=1, keepdims=True)
+    return values if ran.all() and not unknown.any() else np.where(ran & ~unknown, values, 1.0)
 
 
 def _dealt_shares(view: Rounds, known: Floats) -> dict[int, float]:
@@ -194,7 +216,7 @@ def twin_notes(sizes: Positions, *, cut: bool) -> tuple[str, ...]:
 
 def _blind_masks(
     prepared: PreparedRecording, policy: Policy, view: Rounds, paid: Floats
-) -> tuple[dict[str, Floats], Floats]:
+) -> tuple[dict[str, Floats], Floats, Floats]:
     """Return the expected rounds with calls on demand, for stops that only read the selector's signals.
 
     Args:
@@ -204,13 +226,13 @@ def _blind_masks(
         paid: Probability of a stop at each round, shape ``(n_questions, n_rounds)``.
 
     Returns:
-        The probability that each round is paid, by component; and the calls of these components up to a stop at each
-        round.
+        The probability that each round is paid, by component; and the calls and tokens of these components up to a stop
+        at each round.
     """
     blind = Policy(selector=policy.selector, start_round=int(view.index[0]))
     last, answers = view.seen.sum(axis=-1) - 1, None
     masks: dict[str, Floats] = {}
-    calls = np.zeros(paid.shape)
+    calls, tokens = np.zeros((2, *paid.shape))
     # A question without rounds is charged nothing, wherever the others stop.
     for k in np.flatnonzero(paid.any(axis=0)).tolist():
         stop = np.minimum(k, last)
@@ -223,4 +245,5 @@ def _blind_masks(
             masks[component] = masks.get(component, 0.0) + paid[:, k, None] * mask
         if demanded:
             calls[:, k] = prepared.costs.calls(demanded, policy.max_rounds)
-    return masks, calls
+            tokens[:, k] = prepared.costs.charge(demanded, policy.max_rounds).total("tokens")
+    return masks, calls, tokens

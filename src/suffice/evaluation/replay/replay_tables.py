@@ -1,10 +1,11 @@
-"""The tables of a replay: outcomes with intervals, costs and stops, and tests of margins."""
+"""The tables of a replay: outcomes with intervals, mixtures of budgets, costs and stops, and tests of margins."""
 
 from __future__ import annotations
 
 import math
 
 from suffice.common.tables import Column, Table, counted
+from suffice.evaluation.replay.front import Mixture
 from suffice.evaluation.replay.replayed_rows import Replayed
 
 _CENSORED = (
@@ -15,6 +16,10 @@ _SELECTED = "* selected here: fitted or chosen on some of these questions, so th
 _SHOWN = (
     "shown: by betting, which is exact for every distribution of losses; the bounds of t and bootstrap hold for many questions "
     "that differ, and decide nothing here"
+)
+_MIXTURE = (
+    "a mixture gives each question one of two budgets by a throw of a coin, so anyone can have it; these questions chose the two, "
+    "so the difference describes them and proves nothing about others"
 )
 _TESTS = {
     "mcnemar": "McNemar, exact",
@@ -38,10 +43,10 @@ _COST_COLUMNS = {
 
 
 def replay_tables(result: Replayed) -> list[Table]:
-    """Return the tables of a replay that have rows: outcomes, tests, costs, stops, and margins."""
+    """Return the tables of a replay that have rows: outcomes, tests, mixtures, costs, stops, and margins."""
     tables = [outcomes_table(result), costs_table(result), stops_table(result)]
     if result.metrics:
-        tables = [tables[0], differences_table(result), *tables[1:], margin_tests_table(result)]
+        tables = [tables[0], differences_table(result), mixtures_table(result), *tables[1:], margin_tests_table(result)]
     return [table for table in tables if table.rows]
 
 
@@ -110,6 +115,42 @@ def differences_table(result: Replayed) -> Table:
         ),
         notes=tuple(dict.fromkeys(f"{row.marked}, {name}: {d.warning}" for row, name, d in lines if d.warning)),
     )
+
+
+def mixtures_table(result: Replayed) -> Table:
+    """Return the table of rules beside the best mixture of two fixed budgets that costs no more."""
+    metric = result.metrics[0]
+    rules = [row for row in result.rows if row.kind == "rule"]
+    return Table(
+        title=f"Rules beside the best mixture of two fixed budgets that costs no more ({result.cost})",
+        columns=(
+            Column("policy"),
+            Column(result.cost, ",.6f" if result.cost == "money" else ",.2f"),
+            Column(metric.upper(), ".1f", scale=100),
+            Column("mixture"),
+            Column("of the second", ".0%"),
+            Column("its " + metric.upper(), ".1f", scale=100),
+            Column("difference", "+.1f", scale=100),
+        ),
+        rows=tuple(
+            (
+                row.marked,
+                row.at_least(row.costs[result.cost]),
+                row.quality(metric),
+                *(
+                    ("every budget costs more", None, None, None)
+                    if (mixed := row.mixture) is None
+                    else (_mixture_text(mixed), mixed.share or None, mixed.quality, row.metrics[metric] - mixed.quality)
+                ),
+            )
+            for row in rules
+        ),
+        notes=(_MIXTURE,) if rules else (),
+    )
+
+
+def _mixture_text(mixture: Mixture) -> str:
+    return mixture.cheap if mixture.cheap == mixture.dear else f"{mixture.cheap} and {mixture.dear}"
 
 
 def costs_table(result: Replayed) -> Table:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from suffice.common.results import jsonable
 from suffice.common.tables import Column
+from suffice.evaluation.replay.front import Mixture
 from suffice.evaluation.statistics import MarginTest, PairedResult, Resampling
 
 _SPENT = {
@@ -71,7 +72,9 @@ class Row:
             recording; its answer to these is unknown.
         oracle_seen: Means by metric if the best seen round were returned, as by a perfect selector.
         cheapest_match: The cheapest fixed_k or random policy with at least the same quality (first metric).
-        dominated_by: The policy of `cheapest_match` if it is also strictly better in quality or cost; None otherwise.
+        dominated_by: The policy of `cheapest_match` if it is also strictly better in quality or cost; for a rule otherwise
+            the label of `mixture`, if that scores more; else None.
+        mixture: For a rule, the best mixture of two fixed budgets that costs no more; None if every budget costs more.
         undecided: Which of `cheapest_match` and `dominated_by` could differ, depending on rounds that never ran.
         selected_here: Whether the policy was fitted or selected on some of these questions.
         n_selected: Number of these questions that it was fitted or selected on.
@@ -100,6 +103,7 @@ class Row:
     oracle_seen: Mapping[str, float]
     cheapest_match: str | None
     dominated_by: str | None
+    mixture: Mixture | None
     undecided: tuple[str, ...]
     selected_here: bool
     n_selected: int
@@ -109,6 +113,12 @@ class Row:
     def censored(self) -> bool:
         """True if the policy needed rounds that were not recorded for some questions."""
         return self.n_censored > 0
+
+    @property
+    def dominating_mixture(self) -> Mixture | None:
+        """The mixture of two fixed budgets that dominates the row; None if a single policy does, or none."""
+        mixture = self.mixture
+        return mixture if mixture is not None and mixture.share and mixture.label == self.dominated_by else None
 
     @property
     def marked(self) -> str:
@@ -143,8 +153,11 @@ class Row:
         return f"{column.text(self.at_least(self.costs[cost]))} {unit}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values; NaN becomes None."""
-        return {**jsonable(asdict(self)), "censored": self.censored}
+        """Return JSON-ready values; NaN becomes None, and only rules have a `mixture`."""
+        values = {**jsonable(asdict(self)), "censored": self.censored}
+        if self.kind != "rule":
+            del values["mixture"]
+        return values
 
 
 class Replayed(Protocol):
@@ -161,6 +174,10 @@ class Replayed(Protocol):
     @property
     def against(self) -> str:
         """The baseline, in words."""
+
+    @property
+    def cost(self) -> str:
+        """The cost that "cheapest" and "dominated" compare."""
 
     @property
     def resampling(self) -> Resampling:

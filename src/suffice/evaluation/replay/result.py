@@ -85,7 +85,7 @@ class ReplayResult(Evaluation):
         return f"cheapest fixed or random policy of at least this {self.metrics[0]}: {cheapest}"
 
     def tables(self) -> list[Table]:
-        """Return the tables of outcomes, tests, costs, stops and margins."""
+        """Return the tables of outcomes, tests, mixtures, costs, stops and margins."""
         from suffice.evaluation.replay.replay_tables import replay_tables
 
         return replay_tables(self)

@@ -1,4 +1,4 @@
-"""Rivals: fixed budgets or random stopping with at least the same quality for less, even if some rounds never ran."""
+"""Rivals: fixed budgets, mixtures of two, or random stopping with at least the same quality for less, even if some rounds never ran."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from suffice.common.tables import figure
 from suffice.errors import DataError, NotFoundError
 from suffice.evaluation.replay.baselines import Run
 from suffice.evaluation.replay.costs import COSTS
+from suffice.evaluation.replay.front import Mixture, best_mixture
 from suffice.evaluation.statistics import ROUNDING
+from suffice.policy.rounds import Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,13 +22,14 @@ class Rival:
     """The cheapest fixed_k or random run of at least the same quality; fields as in `suffice.evaluation.replay.Row`.
 
     Attributes:
-        mixed: A note if no single run dominates a rule, and a mixture of two fixed budgets does: each question takes one of
-            them by a throw of a coin.  It needs no signal, so anyone can have it.
+        mixture: For a rule, the best mixture of two fixed budgets that costs no more; None if every budget costs more.
+        mixed: A note if no single run dominates a rule, and this mixture does; `dominating` is then its label.
     """
 
     match: str | None = None
     dominating: str | None = None
     undecided: tuple[str, ...] = ()
+    mixture: Mixture | None = None
     mixed: str = ""
 
 
@@ -76,32 +79,61 @@ def find_rivals(those: Sequence[Run], runs: Sequence[Run], metrics: Sequence[str
         return [Rival() for _ in those]
     blind = [other for other in runs if other.kind in ("fixed", "random")]
     rivals = [_Point.of(other, metrics[0], cost) for other in blind]
-    fixed = [point for point, other in zip(rivals, blind, strict=True) if other.kind == "fixed"]
+    budgets = _Budgets.of([point for point, other in zip(rivals, blind, strict=True) if other.kind == "fixed"])
     found = []
     for run in those:
         mine = _Point.of(run, metrics[0], cost)
         rival = _rival_among(mine, rivals)
-        if run.kind == "rule" and rival.dominating is None:
-            rival = replace(rival, mixed=_mixed(mine, fixed, cost))
-        found.append(rival)
+        found.append(budgets.beside(rival, mine, cost) if run.kind == "rule" else rival)
     return found
 
 
-def _mixed(mine: _Point, fixed: Sequence[_Point], cost: str) -> str:
-    """Return a note if the best mixture of two fixed budgets that costs no more surely scores more; else an empty text."""
-    known = [point for point in fixed if math.isfinite(point.most)]
-    best, names = mine.best + ROUNDING, ("", "")
-    for cheap in known:
-        for dear in known:
-            if cheap.most <= mine.least < dear.most:
-                share = (mine.least - cheap.most) / (dear.most - cheap.most)
-                quality = (1 - share) * cheap.worst + share * dear.worst
-                if quality > best:
-                    best, names = quality, (cheap.label, dear.label)
-    if not names[0]:
-        return ""
-    scores = " against ".join(figure(quality, ".1f", 100) for quality in (best, mine.best))
-    return f"a mixture of {names[0]} and {names[1]} costs as much ({cost}) and scores {scores} on these questions"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Budgets:
+    """The fixed budgets whose mixtures stand beside every rule.
+
+    Attributes:
+        labels: Their labels.
+        worst, best: Bounds of their quality, shape ``(n_budgets,)``.
+        least, most: Bounds of their cost, same shape.
+    """
+
+    labels: tuple[str, ...]
+    worst: Floats
+    best: Floats
+    least: Floats
+    most: Floats
+
+    @classmethod
+    def of(cls, points: Sequence[_Point]) -> _Budgets:
+        bounds = {
+            name: np.array([getattr(point, name) for point in points], dtype=np.float64)
+            for name in ("worst", "best", "least", "most")
+        }
+        return cls(labels=tuple(point.label for point in points), **bounds)
+
+    def beside(self, rival: Rival, mine: _Point, cost: str) -> Rival:
+        """Add the best mixture to the rival of a rule; it dominates if no single run does and it surely scores more."""
+        mixture = self._best(self.worst, self.most, mine.least)
+        possible = self._best(self.best, self.least, mine.most)
+        rival = replace(rival, mixture=mixture)
+        if rival.dominating is not None:
+            return rival
+        if mixture is not None and mixture.quality > mine.best + ROUNDING:
+            scores = " against ".join(figure(quality, ".1f", 100) for quality in (mixture.quality, mine.best))
+            return replace(
+                rival,
+                dominating=mixture.label,
+                undecided=tuple(name for name in rival.undecided if name != "dominated_by"),
+                mixed=f"{mixture.label} costs as much ({cost}) and scores {scores} on these questions",
+            )
+        if possible is not None and possible.quality > mine.worst + ROUNDING:
+            return replace(rival, undecided=tuple(dict.fromkeys([*rival.undecided, "dominated_by"])))
+        return rival
+
+    def _best(self, quality: Floats, cost: Floats, budget: float) -> Mixture | None:
+        known = np.flatnonzero(np.isfinite(cost) & np.isfinite(quality))
+        return best_mixture([self.labels[place] for place in known], quality[known], cost[known], budget)
 
 
 def _rival_among(mine: _Point, points: Sequence[_Point]) -> Rival:

@@ -25,7 +25,7 @@ from suffice.evaluation.replay.panels import best_single_note
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.replay.references import baseline_policy, selectors_in_use
 from suffice.evaluation.replay.rivals import Rival, find_rival
-from suffice.evaluation.statistics import hoeffding_bentkus_p_value, net_p_value
+from suffice.evaluation.statistics import betting_p_value, hoeffding_bentkus_p_value, net_p_value
 from suffice.policy.rounds import Floats
 from suffice.policy.seen import id_hash
 from suffice.policy.session import Policy
@@ -118,7 +118,7 @@ class Claim:
         return self.orders is None and not self.repeated and (self.metric in BINARY_METRICS or ">" in self.metric)
 
     def reference_p_values(self, losses: Floats) -> Floats:
-        """Return the Hoeffding-Bentkus p-value of each row: the test itself for `harm`, only a comparison for `net`."""
+        """Return the Hoeffding-Bentkus p-value of each row: the test itself for binary harm, else only a comparison."""
         mean, n = losses.mean(axis=-1), losses.shape[-1]
         if self.loss == "net":  # shifted to [0, 1]
             return hoeffding_bentkus_p_value((mean + 1) / 2, n, (self.epsilon + 1) / 2)
@@ -127,9 +127,9 @@ class Claim:
     @property
     def method(self) -> str:
         """The test behind the p-values."""
-        if self.loss == "net":
-            return "betting (Waudby-Smith and Ramdas 2024)"
-        return f"Hoeffding-Bentkus{', binary' if self.binary else ''} (Angelopoulos et al. 2021)"
+        if self.loss == "harm" and self.binary:
+            return "Hoeffding-Bentkus, binary (Angelopoulos et al. 2021)"
+        return "betting (Waudby-Smith and Ramdas 2024)"
 
     def p_values(self, losses: Floats, level: float) -> Floats:
         """Return the p-value of each row of losses, which the test bets on in the given order.
@@ -138,7 +138,9 @@ class Claim:
         """
         if self.loss == "net":
             return net_p_value(losses, self.epsilon, level=level)
-        return self.reference_p_values(losses)
+        if self.binary:  # for a binomial number of losses the exact tail is the best test that there is
+            return self.reference_p_values(losses)
+        return betting_p_value(losses, self.epsilon, level=level)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

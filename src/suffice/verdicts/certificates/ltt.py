@@ -67,7 +67,7 @@ def questions_needed(losses: Floats, claim: Claim, level: float, *, rng: int = 0
     found by doubling and bisection.  This is a rough guide, because the observed losses are only a sample.
 
     >>> import numpy as np
-    >>> questions_needed(np.zeros(50), Claim(epsilon=0.02, loss="harm"), 0.05)  # 0.98 ** 149 < 0.05
+    >>> questions_needed(np.zeros(50), Claim(epsilon=0.02, metric="em", loss="harm"), 0.05)  # 0.98 ** 149 < 0.05
     149
 
     Args:

@@ -63,7 +63,7 @@ class Certification(Result):
         level: The largest p-value that still certifies a policy.
         p_values: The p-value of each policy, shape ``(n_policies,)``.
         reference: Hoeffding-Bentkus p-values. For net losses they are computed on (L + 1) / 2 and serve as a comparison
-            only; for harm they equal `p_values`.
+            only; for binary harm they equal `p_values`.
         certified: Mask of the certified policies, same shape.
         measured: Losses, values and calls on the certification set.
         policy: The cheapest certified policy with its certificate; None if there is none.
@@ -147,7 +147,7 @@ class Certification(Result):
 
     @property
     def dominated_by(self) -> str | None:
-        """The fixed_k or random policy that dominates the chosen one on these questions; None if none does."""
+        """The fixed_k or random policy, or mixture of two fixed_k, that dominates the chosen one here; None if none does."""
         return None if self.certificate is None else self.measured.rivals[self.certificate.position].dominating
 
     def _rival_text(self, place: int) -> str:
@@ -157,10 +157,7 @@ class Certification(Result):
         if rival.undecided:
             does = "dominates it" if "dominated_by" in rival.undecided else f"has this {self.claim.metric} for less"
             return f"whether a fixed or random policy {does} here is unknown, because some rounds never ran"
-        mixed = f"; {rival.mixed}" if rival.mixed else ""
-        return (
-            f"cheapest fixed or random policy of at least this {self.claim.metric} here: {rival.match or 'none'}{mixed}"
-        )
+        return f"cheapest fixed or random policy of at least this {self.claim.metric} here: {rival.match or 'none'}"
 
     @property
     def missing(self) -> str:

@@ -24,18 +24,26 @@ from suffice.verdicts.decisions.figures import (
     CandidateFigures,
     candidate_columns,
     candidate_figures,
+    change_of,
     twin_table,
 )
+from suffice.verdicts.decisions.notes import taken_back_text
+from suffice.verdicts.decisions.rivals import dominating_label, rivals_text
 from suffice.verdicts.decisions.trial import AdviceKind, Trial
-from suffice.verdicts.losses import IF_INDEPENDENT, PREFERENCE, failed_text, open_text
+from suffice.verdicts.decisions.trial_file import trial_from_dict, trial_to_dict
+from suffice.verdicts.losses import IF_INDEPENDENT, PREFERENCE, failed_text, open_text, range_text
 
 if TYPE_CHECKING:
     from suffice.common.display import Chart
 
 FORMAT = "suffice-decision"
-VERSION = 2
-"""The version that is written.  In files of version 1 the bets share their capital evenly; an older release would wrongly assume the same of this one."""
-_READ = (1, VERSION)
+VERSION = 3
+"""The version that is written.
+
+In files of version 1 the bets share their capital evenly, and up to 2 the candidates are tested in a fixed sequence; an older
+release would wrongly assume the same of this one.
+"""
+_READ = (1, 2, VERSION)
 
 _MOST_ROWS = 5
 
@@ -110,7 +118,8 @@ class Advice(Result):
         )
         if trial.verdict == "cannot be judged":
             return said
-        missing = [failed_text(trial.totals.failed, left_out=False)]
+        missing = [taken_back_text(trial) if trial.verdict == "do it" else ""]
+        missing += [failed_text(trial.totals.failed, left_out=False)]
         if trial.totals.unexplained:
             missing.append(
                 f"{trial.unexplained}, so they count at their worst; if your loop stopped there by itself, import with --ended rule"
@@ -146,12 +155,12 @@ class Advice(Result):
         needed = trial.questions_needed(self.asks_for) if self.n else None
         if self.verdict == "do it":
             return [*texts, f"To test {asked}, too, label the next of {counted(n, 'question')}"]
-        if needed is None or needed >= self.n_left:
+        if needed is None or needed[1] >= self.n_left:
             return [
                 *texts,
                 f"For {asked}, answers differ in {counted(n, 'further question')}: label them, the first ones first",
             ]
-        first = max(1, round(n * needed / self.n_left))
+        first = max(1, round(n * needed[1] / self.n_left))
         return [
             *texts,
             f"For {asked}, answers differ in {counted(n, 'further question')}: labels of about the first {first:,} should do",
@@ -229,10 +238,11 @@ class Advice(Result):
                 "unjudged": self.trial.unjudged,
                 "rounds_text": self.rounds_text,
                 "policy": None if policy is None else policy.to_dict(),
-                "dominated_by": None if self.trial.rival is None else trial.candidates[self.trial.rival].label,
+                "dominated_by": dominating_label(trial),
                 "candidates": [figures.to_dict(trial.metric) for figures in self.figures],
                 "notes": list(self.notes),
-                "trial": trial.to_dict(),
+                "trial": trial_to_dict(trial),
+                **({} if trial.mixture is None else {"mixture": trial.mixture}),
                 **({"where": list(self.where)} if self.where else {}),
                 **({} if trial.labels is None else {"labels": {"used": trial.labels, "to_label": len(self.to_label)}}),
             }
@@ -253,7 +263,7 @@ class Advice(Result):
                 f"decision version {data.get('version')!r} is not readable; this release reads {', '.join(map(str, _READ))}"
             )
         try:
-            trial = Trial.from_dict(data["trial"])
+            trial = trial_from_dict(data["trial"])
             notes = dict.fromkeys([*map(str, data["notes"]), *trial.notes])
             where = tuple(map(str, data.get("where", ())))
             return cls(trial=trial, rounds_text=str(data["rounds_text"]), notes=tuple(notes), where=where)
@@ -288,13 +298,8 @@ def _verdict_text(trial: Trial) -> str:
     do, show, rule = ("does", "shows", "rules") if totals.n == 1 else ("do", "show", "rule")
     if trial.verdict == "cannot be judged":
         return f"This cannot be judged yet: {trial.unjudged}"
-    if trial.verdict == "keep what you have" and not trial.saves.any():
-        return f"Keep what you have: nothing here would save {trial.cost}, as {judges} {show}."
     if trial.verdict == "keep what you have":
-        return (
-            f"Keep what you have: everything that would save {trial.cost} loses more than {points} of {trial.metric}, "
-            f"as {judges} {show}."
-        )
+        return _keep_text(trial, f"as {judges} {show}")
     if place is None:
         return (
             f"Not enough data: nothing that saved {trial.cost} on tune questions seems to stay within {points} of "
@@ -302,8 +307,9 @@ def _verdict_text(trial: Trial) -> str:
             f"{judges} {do} not rule it out either. Record more questions."
         )
     change = change_text(trial.candidates[place], None if trial.against else trial.loop.highest)
-    saved, changed = _saved_text(trial, place), f"{_change_text(trial, place)} points{trial.against}"
-    rivals = _rivals_text(trial, place)
+    effect = change_of(trial, place)
+    saved, changed = _saved_text(trial, place), f"{figure(effect, '+.1f', 100)} points{trial.against}"
+    rivals = rivals_text(trial, place)
     noise = f" and {100 * trial.label_noise:g} % of the labels are wrong at random" if trial.label_noise else ""
     if trial.verdict == "do it":
         return (
@@ -313,39 +319,53 @@ def _verdict_text(trial: Trial) -> str:
         )
     needed = trial.questions_needed(place)
     if place in trial.waiting_for:
-        rest = _waiting_text(trial, place, f"{judges} {rule} out a loss of {points}")
+        rest = f"{_waiting_text(trial, place, f'{judges} {rule} out a loss of {points}')} {_more_text(needed)}"
     else:
         more = "" if trial.labels is not None else f" {_more_text(needed)}"
-        rest = f"{judges} {do} not rule out a loss of {points}.{more}"
+        excluded = -effect[1] * trial.max_loss / trial.bound  # labels show a part of the true loss
+        shown = f", only of {100 * excluded:.1f}" if 0 < excluded < 1 else ""
+        rest = f"{judges} {do} not rule out a loss of {points}{shown}.{more}"
     return (
         f"Not enough data: to {change} would {_taken_text(trial, place, 'take ', ', ')}save {saved} and change {trial.metric} by "
         f"{changed}, but {rest}{rivals}"
     )
 
 
-def _more_text(needed: int | None) -> str:
+def _keep_text(trial: Trial, source: str) -> str:
+    """Return the advice to change nothing, or to undo an earlier change.
+
+    Args:
+        trial: The trial.
+        source: The questions that show it, in words.
+    """
+    if taken_back := taken_back_text(trial):
+        return f"Go back to what you had: {taken_back}."
+    if not trial.saves.any():
+        return f"Keep what you have: nothing here would save {trial.cost}, {source}."
+    points = f"{100 * trial.max_loss:g} points of {trial.metric}"
+    return f"Keep what you have: everything that would save {trial.cost} loses more than {points}, {source}."
+
+
+def _more_text(needed: tuple[int, int] | None) -> str:
     if needed:
-        return f"Record about {needed:,} more questions."
+        return f"Record about {range_text(needed)} more questions."
     return "Record more questions; how many more cannot be said yet."
 
 
 def _waiting_text(trial: Trial, place: int, shown: str) -> str:
-    """Explain why a candidate's complete evidence does not count yet, and what to do about it.
+    """Explain why a candidate's evidence is not enough yet, though it would do for a test of this candidate alone.
 
     Args:
         trial: The trial.
         place: The candidate.
         shown: What the questions show of the candidate alone.
     """
-    before = trial.waiting_for[place]
-    first, one = trial.candidates[before].label, trial.candidates[place].label
-    text = (
-        f"its proof does not count yet: {shown} by {one} alone, but {one} is tested after {first}, which is not proved, and "
-        f"the risk of {100 * trial.alpha:g} % holds only if the tests stop there. "
+    first, one = trial.candidates[trial.waiting_for[place]].label, trial.candidates[place].label
+    level = next(test.level for test in trial.tests if test.place == place)
+    return (
+        f"{shown} by {one} only at a risk of {100 * trial.alpha:g} %, which {len(trial.sequence)} candidates share: {100 * level:.2g} % is "
+        f"left for {one} until {first} is proved, too."
     )
-    if trial.totals.losses[before] < trial.totals.n * trial.max_loss:
-        return f"{text}Record more questions."
-    return f"{text}Here {first} lost more than that, so put new questions to a new decision (-o OTHER.json)."
 
 
 def _taken_text(trial: Trial, place: int, before: str, after: str) -> str:
@@ -370,41 +390,6 @@ def _saved_text(trial: Trial, place: int) -> str:
         more.append(f"USD {1000 * (spent[-1] - spent[place]) / trial.totals.n_recorded:,.2f} per 1,000 questions")
     text = f"{_percent(float(trial.totals.saving(trial.cost)[place]))} of the {trial.cost}"
     return f"{text} ({', '.join(more)})" if more else text
-
-
-def _change_text(trial: Trial, place: int) -> str:
-    """Return the change of the metric under a candidate, with its interval, in points."""
-    mean, low, high = trial.totals.interval()
-    # A change is a loss with its sign turned, and so are the ends of its interval.
-    return figure((0.0 - mean[place], 0.0 - high[place], 0.0 - low[place]), "+.1f", 100)
-
-
-def _rivals_text(trial: Trial, place: int) -> str:
-    """Return a sentence on the signal-free policies that do as well as a candidate; empty if there are none."""
-    text = "" if trial.rival is None else f" {_rival_text(trial, place, trial.rival)}"
-    gain = tuple(float(ends[place]) for ends in trial.totals.gain_interval())
-    if place in trial.twinned and trial.labels is None and not gain[1] > 0:
-        text += f" It is not shown to beat stopping at random as often: {figure(gain, '+.1f', 100)} points."
-    return text
-
-
-def _rival_text(trial: Trial, place: int, rival: int) -> str:
-    """Return a rival's figures on these questions, and how much evidence is missing to prove it."""
-    costs = trial.totals.costs[trial.cost]
-    better = trial.totals.values[rival] > trial.totals.values[place]
-    cheaper = costs[rival] < costs[place]
-    needed = trial.questions_needed(rival) if rival in trial.sequence else None
-    proof = "but that is not proved yet" + (f" (about {needed:,} more)" if needed else "")
-    if trial.proved[rival]:
-        proof = "and a larger loss by it is ruled out, too"
-    elif rival not in trial.sequence:
-        proof = "but it is not tested: on the tune questions a cheaper candidate seemed to lose no more"
-    policy = trial.candidates[rival]
-    budget = counted(policy.max_rounds, "sample") if is_vote(policy) else f"a cap of {policy.max_rounds}"
-    return (
-        f"In these questions {budget} scored {'better' if better else 'as well'} and "
-        f"{'is cheaper' if cheaper else 'costs no more'}, {proof}."
-    )
 
 
 def _percent(share: float) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from suffice.common.display import Chart
 from suffice.evaluation.replay.charts import (
@@ -12,14 +13,17 @@ from suffice.evaluation.replay.charts import (
     bound_layer,
     by_state,
     chart_of,
+    legend_entry,
     point_layer,
 )
 from suffice.verdicts.decisions.figures import CandidateFigures
+from suffice.verdicts.decisions.rivals import budgets_hull
 from suffice.verdicts.decisions.trial import Trial
 
 _COLOURS = {
     "advised": "var(--accent)",
     "proved": "var(--good)",
+    "taken back": "var(--text)",
     "open": "var(--muted)",
     "not tested": "var(--muted)",
     "loses more": "var(--text)",
@@ -28,7 +32,7 @@ _COLOURS = {
 
 
 def advice_chart(figures: Iterable[CandidateFigures], trial: Trial, now: str) -> Chart:
-    """Chart mean change of the metric, with intervals, against mean cost, with a line at the largest accepted loss.
+    """Chart mean change of the metric, with intervals, against mean cost, with lines at the largest accepted loss and at coins between two budgets.
 
     Args:
         figures: The figures of all candidates.
@@ -48,6 +52,8 @@ def advice_chart(figures: Iterable[CandidateFigures], trial: Trial, now: str) ->
     )
     colours = {"now": "var(--text)", **_COLOURS}
     colour, legend = by_state("state", colours, points)
+    hull = _mixtures(trial)
+    legend += [legend_entry("coins between two budgets", "var(--muted)", "line")] if hull else []
     tooltip = [
         {"field": "policy"},
         {"field": "state"},
@@ -56,6 +62,7 @@ def advice_chart(figures: Iterable[CandidateFigures], trial: Trial, now: str) ->
     ]
     layers = [
         bound_layer("y", "change", -100 * trial.bound, f"a loss of {100 * trial.max_loss:g} points"),
+        *([_mixtures_layer(hull, x, y)] if hull else []),
         {
             "mark": {"type": "rule", "strokeWidth": 1.5, "opacity": 0.6},
             "encoding": {"x": x, "y": axis_of("low", None), "y2": {"field": "high"}, "color": colour},
@@ -67,3 +74,18 @@ def advice_chart(figures: Iterable[CandidateFigures], trial: Trial, now: str) ->
         },
     ]
     return Chart(chart_of(points, layers, 320, f"Change of {trial.metric} against {trial.cost}", legend))
+
+
+def _mixtures(trial: Trial) -> list[dict[str, float]]:
+    """Return the ends of the line of best mixtures of two budgets; empty if there are fewer than two."""
+    hull = [{"cost": cost, "change": 100 * change} for cost, change in budgets_hull(trial)]
+    return hull if len(hull) > 1 else []
+
+
+def _mixtures_layer(hull: list[dict[str, float]], x: Mapping[str, Any], y: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the line on which the best mixtures of two budgets are."""
+    return {
+        "data": {"values": hull},
+        "mark": {"type": "line", "color": "var(--muted)", "strokeWidth": 1},
+        "encoding": {"x": x, "y": y, "order": {"field": "cost", "type": "quantitative"}},
+    }

@@ -22,17 +22,17 @@ class CandidateFigures:
 
     Attributes:
         policy: The candidate's label.
-        state: `advised`, `proved`, `open`, `loses more`, or `not tested` (on tune questions another candidate loses no
-            more and costs less).
+        state: `advised`, `proved`, `taken back` (proved, and contradicted since), `open`, `loses more`, or `not tested`
+            (on tune questions another candidate loses no more and costs less).
         value: The mean of the metric.
-        change: Mean change of the metric against the baseline, and the ends of its interval.
+        change: Mean change of the metric against the baseline, and the ends of its interval, see `change_of`.
         spent: Mean costs by name; NaN where unknown.
         saving: Share of the cost to save that the candidate saves; NaN where unknown.
         tested: Whether it is in the sequence of tests.
-        needed: Approximate number of further questions that would prove the candidate; None if no more are needed, or
-            the number is unknown.
-        waits_for: The earlier candidate that is still open and delays this one, whose own evidence is complete; empty
-            if there is none.
+        needed: Approximate numbers of further questions that would prove the candidate in one of two cases and in four of
+            five; None if no more are needed, or the number is unknown.
+        waits_for: The earlier candidate that is still open and delays this one, which has only a share of the risk until
+            then, though its evidence would do for all of it; empty if there is none.
         evidence: The highest wealth so far of the bet that the candidate loses less than the largest accepted loss.
         twin: The metric of the random twin, which stops at random, as often at each round as the candidate; NaN unless
             the candidate is a tested rule.
@@ -46,7 +46,7 @@ class CandidateFigures:
     spent: dict[str, float]
     saving: float
     tested: bool
-    needed: int | None
+    needed: tuple[int, int] | None
     evidence: float
     twin: float
     gain: tuple[float, float, float]
@@ -62,9 +62,10 @@ class CandidateFigures:
         bar = interval_bar(self.change, max_loss)
         state = "advised, selected here" if self.selected_here else self.state
         if self.state == "open":
-            more = f", about {self.needed:,} more" if self.needed else ""
-            state = f"waits for {self.waits_for}" if self.waits_for else f"not proved yet{more}"
-        return (self.policy, self.spent[cost], self.saving, self.value, self.change, state, bar)
+            more = f", about {self.needed[1]:,} more" if self.needed else ""
+            state = f"{f'waits for {self.waits_for}' if self.waits_for else 'not proved yet'}{more}"
+        change = self.change if self.tested else self.change[0]
+        return (self.policy, self.spent[cost], self.saving, self.value, change, state, bar)
 
     def to_dict(self, metric: str) -> dict[str, Any]:
         """Return JSON-ready values; a loss is a change with the opposite sign."""
@@ -81,7 +82,8 @@ class CandidateFigures:
             "selected_here": self.selected_here,
             "waits_for": self.waits_for or None,
             "loses_more": self.state == "loses more",
-            "needed": self.needed,
+            "needed": None if self.needed is None else self.needed[1],
+            "needed_in_half": None if self.needed is None else self.needed[0],
             "evidence": self.evidence,
             "random_twin": None
             if np.isnan(self.twin)
@@ -93,10 +95,10 @@ def candidate_figures(trial: Trial) -> list[CandidateFigures]:
     """Return the figures of all candidates, in their order."""
     totals = trial.totals
     n = max(totals.n_recorded, 1)
-    mean, low, high = totals.interval()
     gain, least, most = totals.gain_interval()
     saving, proved, hopeless = totals.saving(trial.cost), trial.proved, trial.hopeless
     waiting, advised = trial.waiting_for, trial.chosen if trial.verdict == "do it" else None
+    taken_back = trial.taken_back
     return [
         CandidateFigures(
             policy=policy.label,
@@ -104,13 +106,15 @@ def candidate_figures(trial: Trial) -> list[CandidateFigures]:
             if place == advised
             else "proved"
             if proved[place]
+            else "taken back"
+            if place in taken_back
             else "loses more"
             if hopeless[place]
             else "open"
             if place in trial.sequence
             else "not tested",
             value=float(totals.values[place] / n),
-            change=(float(0.0 - mean[place]), float(0.0 - high[place]), float(0.0 - low[place])),
+            change=change_of(trial, place),
             spent={
                 name: float(sums[place] / n)
                 for name, sums in totals.costs.items()
@@ -118,7 +122,7 @@ def candidate_figures(trial: Trial) -> list[CandidateFigures]:
             },
             saving=float(saving[place]),
             tested=place in trial.sequence,
-            needed=trial.questions_needed(place) if place in trial.sequence else None,
+            needed=trial.questions_needed(place) if place in trial.sequence and place not in taken_back else None,
             evidence=float(np.exp(min(trial.below.log_highest[place], 700.0))),
             twin=float(totals.twins[place] / n) if trial.totals.n else np.nan,
             gain=(float(gain[place]), float(least[place]), float(most[place])),
@@ -126,6 +130,28 @@ def candidate_figures(trial: Trial) -> list[CandidateFigures]:
         )
         for place, policy in enumerate(trial.candidates)
     ]
+
+
+def change_of(trial: Trial, place: int) -> tuple[float, float, float]:
+    """Return a candidate's mean change of the metric and the ends of its interval, NaN for one that is not tested.
+
+    The interval is a confidence sequence: its ends hold for all tested candidates at once and however often one looks, with
+    a risk of `alpha`.  Its lower end is not below what the tests show with the risk of theirs: -`bound` of a proved
+    candidate, and of an open one what its share of the risk excludes.  These are the simultaneous bounds that belong to such
+    tests (Strassburger and Bretz 2008, "Compatible simultaneous lower confidence bounds for the Holm procedure and other
+    Bonferroni-based closed tests").
+    """
+    mean = float(trial.totals.losses[place] / trial.totals.n) if trial.totals.n else np.nan
+    if trial.losses is None or not trial.totals.n or place not in trial.sequence:
+        return 0.0 - mean, np.nan, np.nan
+    at = trial.sequence.index(place)
+    shares, test, level = trial.below.shares[place], trial.tests[at], trial.alpha / (2 * len(trial.sequence))
+    shown = trial.bound
+    if not test.passed:
+        shown = max(shown, trial.losses.most(at, shares, test.level))
+    most = min(shown, trial.losses.most(at, shares, level))
+    least = trial.losses.least(at, trial.above.shares[place], level)
+    return 0.0 - mean, 0.0 - max(most, mean), 0.0 - min(least, mean)
 
 
 def candidate_columns(trial: Trial) -> tuple[Column, ...]:

@@ -104,16 +104,19 @@ class Labelling:
         on it end at the first question that lacks a label.  What lacks one for a later candidate counts there at its worst,
         which can only delay its proof.
         """
-        order, n_bet, asking = self.losses.order, 0, None
+        order, n_bet, asking, level = self.losses.order, 0, None, 0.0
         worst, best = self.losses.worst[:, order], self.losses.best[:, order]
-        for place in trial.sequence:
+        for place, share in zip(trial.sequence, trial.shares, strict=True):
             needed = self.needed(place)
             n_bet = max(n_bet, int(needed[0]) if len(needed) else len(order))
             bets = ((trial.below, worst), (trial.above, best))
             below, above = (wealth.begun_anew().of(place).bet(losses[[place], :n_bet]) for wealth, losses in bets)
-            if not (below.shown(trial.alpha) | above.shown(trial.alpha)).any() and len(needed):
+            level = min(level + trial.alpha * share, trial.alpha)
+            proved = level > 0 and below.shown(level).any()
+            if not (proved or above.shown(trial.alpha).any()) and len(needed):
                 asking = place
                 break
+            level = level if proved else 0.0
         settled = np.zeros(len(order), dtype=np.bool_)
         settled[order[:n_bet]] = True
         return settled, asking

@@ -54,7 +54,7 @@ class Totals:
         costs: Sums by name in `SAVABLE`, same shape; NaN where some were unknown.
         twins: Sum of the metric of the random twins, shape ``(n_candidates,)``; NaN where there are none.
         gains: Sum of the smallest possible gains over the random twins, same shape.
-        squared_gains: Sum of the squares of these gains, same shape.
+        squared_gains: Sum of the squares by which these gains vary, see `_gain_sums`; same shape.
         squared: Sum of the squares of the baseline's metric.
         unknown: Units in which an outcome is unknown under some candidate.
         failed: Units in which a recording failed.
@@ -120,16 +120,8 @@ class Totals:
         spent = self.costs[cost]
         return 1 - spent[:-1] / spent[-1] if spent[-1] else np.full(len(spent) - 1, np.nan)
 
-    def interval(self) -> tuple[Floats, Floats, Floats]:
-        """Return mean losses and the ends of their normal 95 % intervals, NaN for fewer than two units.
-
-        They are only for information: valid in large samples whose size was fixed beforehand.  The verdict rests on the
-            wealth.
-        """
-        return _normal_interval(self.losses, self.squares, self.n)
-
     def gain_interval(self) -> tuple[Floats, Floats, Floats]:
-        """Return mean gains over the random twins with interval ends, computed as in `interval`; NaN without a twin."""
+        """Return mean gains over the random twins and the ends of normal 95 % intervals; NaN without a twin, or for one unit."""
         return _normal_interval(self.gains, self.squared_gains, self.n_recorded)
 
     def to_dict(self) -> dict[str, Any]:
@@ -176,7 +168,7 @@ def means_note(totals: Mapping[str, Any]) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class UnitParts:
-    """The parts of `Totals` beside losses that each unit adds.
+    """Sums that each unit adds to `Totals`, beside its losses.
 
     Attributes:
         costs: Costs by name, shape ``(n_candidates + 1, n_units)``; NaN where unknown, 0 where all rows failed.
@@ -335,8 +327,7 @@ def measure_candidates(
         if loss.twin is not None:
             twins[place] = recorded.means(np.nan_to_num(loss.twin.worst[metric]), failed=np.nan).sum()
             least = np.nan_to_num(loss.run.worst[metric]) - np.nan_to_num(loss.twin.best[metric], nan=1.0)
-            gain = recorded.means(least, failed=np.nan)
-            gains[place], squared_gains[place] = gain.sum(), (gain**2).sum()
+            gains[place], squared_gains[place] = _gain_sums(recorded, least, loss.twin, metric)
         del loss  # of a million rounds one is large
     squared = float((add(n_candidates, account.baseline) ** 2).sum())
     order = questions.order(_ORDER_SALT)
@@ -362,6 +353,27 @@ def _sums_of(worst: Floats, best: Floats) -> dict[str, Any]:
     """Return sums of losses, given in the order of bets, so that not even their last digit depends on that of the file."""
     open_ = (worst * (worst != best)).sum(axis=-1)
     return {"losses": worst.sum(axis=-1), "open": open_, "squares": (worst**2).sum(axis=-1)}
+
+
+def _gain_sums(recorded: Questions, rows: Floats, twin: Run, metric: str) -> tuple[float, float]:
+    """Return the sum of the gains of units over a random twin, and the sum of squares by which the sum varies.
+
+    The twin's shares of stops come from the same questions, which changes how a gain varies, see `EstimatedShares`.
+    Since the shares fit these n questions best, the squares are (n - 1) / n of what they are for other questions.
+    They are corrected for that, so that sums over many small batches, each with shares of its own, are right, too.
+
+    Args:
+        recorded: The units of the rows that did not fail.
+        rows: The smallest possible gain of each of these rows, shape ``(n_recorded,)``.
+        twin: The random twin on these rows.
+        metric: The metric.
+    """
+    gain, units = recorded.means(rows, failed=np.nan), recorded.units
+    if twin.estimated is None:
+        raise TypeError("a random twin must come with the stops from which its shares were estimated")
+    n = len(rows)
+    varying = gain - units.sums(twin.estimated.influence(metric)) * units.n_units / n
+    return float(gain.sum()), float((varying**2).sum()) * n / max(n - 1, 1)
 
 
 def _spent(run: Run, cost: str, *, of_retrieval: bool) -> Floats:

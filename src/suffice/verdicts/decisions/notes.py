@@ -17,7 +17,7 @@ from suffice.recordings.recording import Recording
 from suffice.verdicts.copies import copies_note, unit_names
 from suffice.verdicts.decisions.gates import unnamed_columns
 from suffice.verdicts.decisions.trial import Trial
-from suffice.verdicts.losses import PREFERENCE, base_name, unknown_text
+from suffice.verdicts.losses import IF_INDEPENDENT, PREFERENCE, base_name, unknown_text
 
 _NAMED = 5
 """The most columns that a note names."""
@@ -61,6 +61,50 @@ def name_notes(recording: Recording) -> list[str]:
     return notes + copies_note(recording)
 
 
+def _contradiction_notes(trial: Trial) -> list[str]:
+    """Return notes on what was shown earlier and is contradicted by later questions."""
+    alarmed = trial.below.shown(trial.alpha) & trial.rung & ~trial.lost_more
+    no_longer = trial.above.shown(trial.alpha) & ~trial.hopeless
+    notes = []
+    for places, start, before, now in (
+        (trial.lost_more, "not advised any more: ", "less", "which lost more on all questions so far"),
+        (alarmed, "not advised any more: ", "less", "until the alarm on later questions rang"),
+        (no_longer, "", "more", "which lost less on all questions so far"),
+    ):
+        labels = [trial.candidates[place].label for place in np.flatnonzero(places).tolist()]
+        if labels:
+            notes.append(
+                f"{start}{', '.join(labels)}, shown earlier to lose {before} than {100 * trial.max_loss:g} points, {now}. "
+                "The loop, or what it is asked, may have changed"
+            )
+    return notes
+
+
+def taken_back_text(trial: Trial) -> str:
+    """Return sentences on the cheapest candidate whose proof is contradicted; empty if there is none.
+
+    They name the question since which it seems to lose more, in the order of bets: that of the visits, and of a hash within one.
+    """
+    if not trial.taken_back:
+        return ""
+    place = min(trial.taken_back, key=lambda place: float(trial.totals.costs[trial.cost][place]))
+    n, drift, where = trial.totals.n, trial.drift, trial.sequence.index(place)
+    text = f"{trial.candidates[place].label}, proved earlier to lose less than {100 * trial.max_loss:g} points of {trial.metric}, "
+    rang = 0
+    if drift is not None and drift.n > drift.began[where]:
+        first = n - drift.n  # questions before the alarm was set up
+        rang, last = int(drift.alarm.rang_at[where]), int(drift.n - drift.began[where])
+        text += f"seems to lose {100 * drift.since[where]:.1f} since about question {n - last + 1:,} of {n:,}"
+    if rang:
+        text += f"; the alarm rang at question {first + rang:,} (risk {100 * trial.alpha:g} % {IF_INDEPENDENT})"
+    else:
+        lost = trial.totals.losses[place] - (0 if trial.labels is None else trial.totals.open[place])
+        text += (
+            f"{', and ' if drift is not None else ''}lost {100 * lost / n:.1f} on all {counted(n, 'question')} together"
+        )
+    return f"{text}. The loop, or what it is asked, may have changed: put the questions from now on to a new decision (-o OTHER.json)"
+
+
 def unit_notes(recording: Recording, trial: Trial) -> list[str]:
     """Return notes on the questions that judged: how they were measured, what is unknown, and what they contradict."""
     notes = []
@@ -78,17 +122,7 @@ def unit_notes(recording: Recording, trial: Trial) -> list[str]:
             f"{agreement_note(recording)}. {bound if bounds else 'For'} rules on stability the comparison is circular"
         )
     notes += choice_notes(recording, [trial.metric]) + best_single_note(recording, trial.metric)
-    no_longer = trial.above.shown(trial.alpha) & ~trial.hopeless
-    for places, start, less, more in (
-        (trial.contradicted, "not advised any more: ", "less", "more"),
-        (no_longer, "", "more", "less"),
-    ):
-        labels = [trial.candidates[place].label for place in np.flatnonzero(places).tolist()]
-        if labels:
-            notes.append(
-                f"{start}{', '.join(labels)}, shown earlier to lose {less} than {100 * trial.max_loss:g} points, which lost {more} "
-                "on all questions so far. The loop, or what it is asked, may have changed"
-            )
+    notes += _contradiction_notes(trial)
     totals = trial.totals
     if totals.failed:
         notes.append(f"{counted(totals.failed, 'question')} failed while recording, and count as lost")

@@ -10,21 +10,23 @@ from typing import Any, Literal
 import numpy as np
 
 from suffice.common.tables import counted
-from suffice.errors import SchemaError
+from suffice.evaluation.replay.front import Mixture
 from suffice.policy.rounds import Floats, Mask
 from suffice.policy.seen import Seen
 from suffice.policy.session import Policy
 from suffice.verdicts.decisions.answer_counts import AnswerCounts, why_blind
 from suffice.verdicts.decisions.candidates import is_fixed_budget
-from suffice.verdicts.decisions.losses import SAVABLE, SLACK, Measured, Totals, means_note
+from suffice.verdicts.decisions.drift import DriftAlarm
+from suffice.verdicts.decisions.fallback import CandidateTest, fallback, fewest, risk_shares
+from suffice.verdicts.decisions.loss_counts import LossCounts
+from suffice.verdicts.decisions.losses import SLACK, Measured, Totals
+from suffice.verdicts.decisions.rivals import mixture_of, rival_of
 from suffice.verdicts.decisions.same_loop import LoopStops
-from suffice.verdicts.decisions.wealth import Wealth, bound_by_labels
+from suffice.verdicts.decisions.wealth import FOUR_OF_FIVE, Wealth, bound_by_labels
 
 AdviceKind = Literal["do it", "not enough data", "keep what you have", "cannot be judged"]
 
 _ONE_SIDED_Z = 1.644854
-_PLAIN = ("metric", "max_loss", "alpha", "cost", "baseline", "leave_out_failed", "prices")
-"""Attributes of a trial that are stored in JSON unchanged."""
 
 
 @dataclass(frozen=True, slots=False, kw_only=True)
@@ -41,6 +43,7 @@ class Trial:
         candidates: All policies that may be advised.
         sequence: Positions of the tested candidates, from conservative to cheap, in the order that tune questions
             determine.
+        shares: Their shares of `alpha`, see `suffice.verdicts.decisions.fallback`.
         tune: The questions that fixed candidates and sequence; the verdict never counts them.
         counted: The questions whose evidence was used; each counts once, however often it is recorded again.
         marks: Hashes of the answers and scores of the `tune` and `counted` questions, see `fingerprints`.
@@ -51,7 +54,11 @@ class Trial:
         prices: The prices of tokens as text, see `prices_text`; empty if unknown.
         orders: Number of random orders of independent samples over which a loss is averaged; 1 is the stored order.
         answers: Counts of the answers behind the metric; None in a file from a release that did not count them.
+        losses: Counts of the losses of the tested candidates; None as for `answers`.
         labels: Number of labels by hand that the evidence used; None if golds or a column judged.
+        drift: The alarm on the tested candidates, from the second visit on: within a visit questions are in the order of a
+            hash, which no drift can follow.  None before it; where labels judge, the questions of the first visit are judged
+            anew each time, so there is no second one.
         label_noise: The declared share of labels that are wrong at random, in [0, 0.5).
         notes: Notes on the declaration.
     """
@@ -64,6 +71,7 @@ class Trial:
     loop: LoopStops
     candidates: tuple[Policy, ...]
     sequence: tuple[int, ...]
+    shares: tuple[float, ...]
     tune: Seen
     below: Wealth
     above: Wealth
@@ -75,7 +83,9 @@ class Trial:
     orders: int = 1
     notes: tuple[str, ...] = ()
     answers: AnswerCounts | None = None
+    losses: LossCounts | None = None
     labels: int | None = None
+    drift: DriftAlarm | None = None
     label_noise: float = 0.0
 
     @classmethod
@@ -105,9 +115,12 @@ class Trial:
         losses = on_tune.worst
         bound = bound_by_labels(max_loss, label_noise)
         may_lose = losses.mean(axis=-1) + _ONE_SIDED_Z * losses.std(axis=-1) / np.sqrt(on_tune.n)
+        sequence = frontier(may_lose, spent[:-1], float(spent[-1]))
         return cls(
             candidates=tuple(candidates),
-            sequence=frontier(may_lose, spent[:-1], float(spent[-1])),
+            sequence=sequence,
+            shares=risk_shares(len(sequence)),
+            losses=LossCounts.start(len(sequence)),
             max_loss=max_loss,
             cost=cost,
             label_noise=label_noise,
@@ -140,16 +153,27 @@ class Trial:
         answers: AnswerCounts | None = None,
     ) -> Trial:
         """Add the evidence of further units; the trial bets on them in the order `units.order`."""
-        both = [counts for counts in (self.answers, answers) if counts is not None]
+        both, tested = [counts for counts in (self.answers, answers) if counts is not None], list(self.sequence)
         return replace(
             self,
             below=self.below.bet(units.worst[:, units.order]),
             above=self.above.bet(units.best[:, units.order]),
             totals=self.totals + units.totals,
+            losses=None
+            if self.losses is None
+            else self.losses + LossCounts.of(units.worst[tested], units.best[tested]),
             counted=self.counted | counted,
             marks={**self.marks, **(marks or {})},
             answers=sum(both[1:], both[0]) if both else None,
+            drift=self._drift_after(units),
         )
+
+    def _drift_after(self, units: Measured) -> DriftAlarm | None:
+        """Return the alarm after further units."""
+        if not self.totals.n:
+            return None
+        drift = self.drift or DriftAlarm.start(self.max_loss, self.alpha, len(self.sequence))
+        return drift.observe(units.best[list(self.sequence)][:, units.order])
 
     def begun_anew(self) -> Trial:
         """Return the same declaration without evidence."""
@@ -160,59 +184,79 @@ class Trial:
             totals=Totals.start(len(self.candidates)),
             counted=Seen(),
             answers=None,
+            losses=LossCounts.start(len(self.sequence)),
+            drift=None,
         )
 
     @property
     def proved(self) -> Mask:
         """Mask of the candidates that are shown to lose less than `max_loss`, shape ``(n_candidates,)``.
 
-        Candidates are tested in order, up to the first without complete evidence.  A false proof requires a false proof
-        of the first bad candidate, so the risk of any is alpha (fixed-sequence testing; "Learn then test", section 4.1,
-        with evidence that is valid at any time).  Candidates that later questions contradict are excluded, see
-        `contradicted`.
+        The risk that any of them loses more is at most `alpha`, see `suffice.verdicts.decisions.fallback`.
+        Candidates that later questions contradict are excluded, see `contradicted`.
         """
-        return self._before_the_first_failure(self.below.shown(self.alpha) & ~self.contradicted)
+        return self._passed(self.tests)
 
     @property
     def proved_once(self) -> Mask:
         """Mask of the candidates that were proved to lose less than `max_loss` at some earlier time, same shape."""
-        return self._before_the_first_failure(self.below.shown(self.alpha))
+        return self._passed(self._tested(np.zeros(len(self.candidates), dtype=np.bool_)))
 
-    def _before_the_first_failure(self, shown: Mask) -> Mask:
+    @cached_property
+    def tests(self) -> list[CandidateTest]:
+        """The tests of the candidates, in their order; evidence that later questions contradict does not count."""
+        return self._tested(self.contradicted)
+
+    def _tested(self, excluded: Mask) -> list[CandidateTest]:
+        def is_shown(place: int, level: float) -> bool:
+            return level > 0 and bool(self.below.shown(level)[place] and not excluded[place])
+
+        return fallback(self.sequence, self.shares, self.alpha, is_shown)
+
+    def _passed(self, done: Sequence[CandidateTest]) -> Mask:
         proved = np.zeros(len(self.candidates), dtype=np.bool_)
-        for place in self.sequence:
-            if not shown[place]:
-                break
-            proved[place] = True
+        proved[[test.place for test in done if test.passed]] = True
         return proved
 
     @property
     def waiting_for(self) -> dict[int, int]:
-        """Map the position of each candidate with complete evidence to the first open candidate before it.
+        """Map the position of each open candidate that has evidence for a risk of `alpha` to the first open one before it.
 
-        Their proof does not count until the earlier candidate is proved, too: the risk of any false advice is at most
-        `alpha` only if the tests stop at the first candidate that is not proved.
+        Its share of the risk is smaller than `alpha` until those before it are proved, too.
         """
-        shown = self.below.shown(self.alpha) & ~self.contradicted
-        first = next((place for place in self.sequence if not shown[place]), None)
-        if first is None:
-            return {}
-        later = self.sequence[self.sequence.index(first) + 1 :]
-        return {place: first for place in later if shown[place]}
+        alone = self.below.shown(self.alpha) & ~self.contradicted
+        still_open = [test.place for test in self.tests if not test.passed]
+        return {place: still_open[0] for place in still_open if alone[place] and place != self.sequence[0]}
 
     @property
     def contradicted(self) -> Mask:
-        """Mask of the candidates that were proved to lose less than `max_loss` but lose more by now.
+        """Mask of the candidates that lose more than `max_loss` by now, whatever was proved, shape ``(n_candidates,)``.
 
-        Shape ``(n_candidates,)``.
-
-        Evidence remains valid if the loss does not change over time; here it seems to have changed.
+        Evidence remains valid if the loss does not change over time.  Here it seems to have changed: all questions together
+        contradict a proof, or the alarm has rung.
         """
+        return self.lost_more | self.rung
+
+    @property
+    def lost_more(self) -> Mask:
+        """Mask of the candidates that were shown to lose less than `max_loss` but lost more on all questions, same shape."""
         losses = self.totals.losses
         if self.labels is not None:  # what has no label yet contradicts nothing
             losses = losses - self.totals.open
         losing: Mask = losses >= self.totals.n * self.bound
         return self.below.shown(self.alpha) & losing
+
+    @property
+    def rung(self) -> Mask:
+        """Mask of the candidates whose alarm has rung, shape ``(n_candidates,)``."""
+        places = [] if self.drift is None else [*np.array(self.sequence)[self.drift.rings]]
+        return np.isin(np.arange(len(self.candidates)), places)
+
+    @property
+    def taken_back(self) -> tuple[int, ...]:
+        """Positions of the candidates that save, were proved, and are contradicted now, in the order of tests."""
+        places = self.proved_once & self.contradicted & self.saves
+        return tuple(place for place in self.sequence if places[place])
 
     @property
     def hopeless(self) -> Mask:
@@ -236,11 +280,11 @@ class Trial:
         proved = [place for place in tested if self.proved[place]]
         if proved:
             return min(proved, key=lambda place: costs[place])
-        hopeful = [place for place in tested if loss[place] < self.bound]
+        hopeful = [place for place in tested if loss[place] < self.bound and not self.contradicted[place]]
         waiting = self.waiting_for
         return min(
             hopeful,
-            key=lambda place: (self._needed_in_order(place) or np.inf, place not in waiting, costs[place]),
+            key=lambda place: ((self.questions_needed(place) or (0, np.inf))[1], place not in waiting, costs[place]),
             default=None,
         )
 
@@ -257,6 +301,8 @@ class Trial:
             return "cannot be judged"
         if (self.proved & self.saves).any():
             return "do it"
+        if self.taken_back:
+            return "keep what you have"
         if self.totals.n and self.hopeless[self.saves].all():  # also if no candidate saves
             return "keep what you have"
         return "not enough data"
@@ -270,8 +316,9 @@ class Trial:
         totals, n = self.totals, self.totals.n
         if self.answers is not None and (reason := self.answers.unreadable(self.metric)):
             return reason
-        if reason := why_blind(self.answers, self.metric, totals.constant, totals.never_varied, n):
-            return reason
+        blind = why_blind(self.answers, self.metric, totals.constant, totals.never_varied, n)
+        if self.labels is None and blind:  # labels judge answers one by one, so that they can show a loss
+            return blind
         blocked = totals.blocked(self.max_loss) & ~self.hopeless & self.saves
         # Where labels judge, more of them settle what is unknown.
         if self.labels is not None or not blocked.any() or not (blocked | self.hopeless)[self.saves].all():
@@ -303,20 +350,22 @@ class Trial:
         """The baseline in words; empty if it is the logged loop itself."""
         return "" if self.baseline == "recorded" else f" against {self.baseline}"
 
-    def questions_needed(self, place: int) -> int | None:
-        """Return the approximate number of further questions that would prove a tested candidate; None if its own evidence is complete."""
-        return None if place in self.waiting_for else self._needed_in_order(place)
+    def questions_needed(self, place: int) -> tuple[int, int] | None:
+        """Return the approximate numbers of further questions that would prove a tested candidate.
 
-    def _needed_in_order(self, place: int) -> int | None:
-        """Return the largest number of questions that this or an earlier candidate needs.
-
-        The sequence of tests ends at the first failure, so earlier candidates must be proved first.
+        The first number is enough in one of two cases, the second in four of five; None if the candidate is proved, or no
+        number can be said.
         """
-        upto = self.sequence[: self.sequence.index(place) + 1]
-        shown = self.below.shown(self.alpha) & ~self.contradicted
-        numbers = [self.below.more_losses(self.alpha, before) for before in upto if not shown[before]]
-        known = [number for number in numbers if number is not None]
-        return max(known) if known and len(known) == len(numbers) else None
+        done = self.tests
+
+        def needed(z: float) -> int | None:
+            def more(one: int, level: float) -> int | None:
+                return None if self.contradicted[one] or not level else self.below.more_losses(level, one, z)
+
+            return fewest(done, self.shares, self.alpha, place, more)
+
+        half, most = needed(0.0), needed(FOUR_OF_FIVE)
+        return None if half is None or most is None else (half, most)
 
     @cached_property
     def rival(self) -> int | None:
@@ -326,82 +375,12 @@ class Trial:
 
         A budget does not count if unknown outcomes allow a loss of more than `max_loss`.
         """
-        me = self.chosen
-        if me is None:
-            return None
-        values, costs = self.totals.values, self.totals.costs[self.cost]
-        most = self.bound * self.totals.n
-        others = [
-            place
-            for place, policy in enumerate(self.candidates)
-            if place != me
-            and is_fixed_budget(policy)
-            and self.totals.losses[place] <= most
-            and values[place] >= values[me]
-            and costs[place] <= costs[me]
-            and (values[place], -costs[place]) != (values[me], -costs[me])
-        ]
-        return min(others, key=lambda place: costs[place]) if others else None
+        return rival_of(self)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values."""
-        return {
-            **{name: getattr(self, name) for name in _PLAIN},
-            "orders": self.orders,
-            "loop": self.loop.to_dict(),
-            "notes": list(self.notes),
-            "candidates": [policy.to_dict() for policy in self.candidates],
-            "sequence": list(self.sequence),
-            "tune": self.tune.to_dict(),
-            "counted": self.counted.to_dict(),
-            "marks": dict(self.marks),
-            "below": self.below.to_dict(),
-            "above": self.above.to_dict(),
-            "totals": self.totals.to_dict(),
-            "answers": None if self.answers is None else self.answers.to_dict(),
-            **({} if self.labels is None else {"labels": self.labels, "label_noise": self.label_noise}),
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Trial:
-        """Return the trial that `to_dict` wrote.
-
-        Raises:
-            SchemaError: Fields are missing, of another kind, or contradict each other.
-            RuleSyntaxError: A candidate's rule does not parse.
-        """
-        try:
-            trial = cls(
-                **{name: data[name] for name in _PLAIN},
-                orders=int(data.get("orders", 1)),
-                loop=LoopStops.from_dict(data["loop"]),
-                notes=(*map(str, data["notes"]), *means_note(data["totals"])),
-                candidates=tuple(Policy.from_dict(item) for item in data["candidates"]),
-                sequence=tuple(int(place) for place in data["sequence"]),
-                tune=Seen.from_dict(data["tune"]) or Seen(),
-                counted=Seen.from_dict(data["counted"]) or Seen(),
-                marks={str(name): str(mark) for name, mark in data["marks"].items()},
-                below=Wealth.from_dict(data["below"]),
-                above=Wealth.from_dict(data["above"]),
-                totals=Totals.from_dict(data["totals"]),
-                answers=None if data.get("answers") is None else AnswerCounts.from_dict(data["answers"]),
-                labels=None if data.get("labels") is None else int(data["labels"]),
-                label_noise=float(data.get("label_noise", 0.0)),
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise SchemaError(f"the trial of a decision file does not read: {error!r}") from None
-        n = len(trial.candidates)
-        bets = (trial.below, trial.above)
-        shapes = {len(trial.totals.losses), *(len(bet.log_highest) for bet in bets)}
-        bound = bound_by_labels(trial.max_loss, trial.label_noise)
-        agreed = {(bound, trial.totals.n)} == {(bet.bound, bet.n) for bet in bets}
-        if shapes != {n} or not agreed or not set(trial.sequence) <= set(range(n)) or trial.cost not in SAVABLE:
-            raise SchemaError(
-                f"the trial of a decision file contradicts itself: {n} candidates, evidence of {sorted(shapes)}, "
-                f"max_loss {trial.max_loss}, label_noise {trial.label_noise}, after {trial.totals.n} questions, bets on {[(bet.bound, bet.n) for bet in bets]}, "
-                f"sequence {trial.sequence}, cost {trial.cost!r}"
-            )
-        return trial
+    @cached_property
+    def mixture(self) -> Mixture | None:
+        """The coin between two fixed budgets that scored more than the chosen candidate for as much; see `mixture_of`."""
+        return mixture_of(self)
 
 
 def frontier(losses: Floats, costs: Floats, baseline: float) -> tuple[int, ...]:

@@ -19,7 +19,8 @@ _LARGEST = 0.99
 _SMALLEST = 0.01
 """The smallest stake, as a share of the largest: enough for losses that vary most and bounds below one point."""
 _BLOCK = 4096  # losses at once, a bound on memory
-_POWER_Z = 0.841621  # four times in five
+FOUR_OF_FIVE = 0.841621
+"""The quantile of a normal distribution below which four fifths of it lie."""
 _MOST_LOSSES = 1_000_000
 
 BetSide = Literal["below", "above"]
@@ -31,6 +32,13 @@ Prior = Literal["tune", "by stake", "even"]
 
 _POWERS: Mapping[str, float] = {"tune": 0.6, "by stake": 1.0, "even": 0.0}
 """The power of the stakes that the shares are in proportion to, before any tune question; by prior."""
+
+
+def stakes_at(bound: float, side: BetSide) -> Floats:
+    """Return the share of the remaining capital that each gambler stakes per unit of loss, for a bound in (-1, 1)."""
+    worst = 1 - bound if side == "below" else 1 + bound  # what a bet can lose
+    stakes: Floats = _LARGEST / worst * np.geomspace(_SMALLEST, 1.0, N_STAKES)
+    return stakes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,9 +138,7 @@ class Wealth:
     @property
     def stakes(self) -> Floats:
         """The share that each gambler stakes, per unit of loss."""
-        worst = 1 - self.bound if self.side == "below" else 1 + self.bound  # what a bet can lose
-        stakes: Floats = _LARGEST / worst * np.geomspace(_SMALLEST, 1.0, N_STAKES)
-        return stakes
+        return stakes_at(self.bound, self.side)
 
     def bet(self, losses: Floats) -> Wealth:
         """Return the wealth after further losses.
@@ -160,8 +166,8 @@ class Wealth:
         n = self.n + losses.shape[-1]
         return replace(self, log_capital=capital, log_highest=highest, squares=squares, n=n)
 
-    def more_losses(self, alpha: float, place: int) -> int | None:
-        """Estimate how many further losses would make the bet on a candidate succeed in four of five cases.
+    def more_losses(self, alpha: float, place: int, z: float = FOUR_OF_FIVE) -> int | None:
+        """Estimate how many further losses would make the bet on a candidate succeed, by default in four of five cases.
 
         If losses stay distributed as they were, the capital of a constant stake grows by a normal number of known mean
         and variance; the best stake counts.  A small set of losses often lacks the rare large ones, so the number is
@@ -170,6 +176,7 @@ class Wealth:
         Args:
             alpha: The risk of a false proof.
             place: The candidate.
+            z: The quantile of a normal distribution: 0 for one of two cases.
 
         Returns:
             The number; None if no number is enough (with that extra loss the mean is on the wrong side of the bound),
@@ -183,9 +190,7 @@ class Wealth:
         # Assume that one gambler of many has all of the wealth.
         lacking = -np.log(alpha) - np.log(self.shares[place]) - worse.log_capital[place]
         with np.errstate(divide="ignore", invalid="ignore"):
-            root = (_POWER_Z * spread + np.sqrt((_POWER_Z * spread) ** 2 + 4 * mean * np.maximum(lacking, 0))) / (
-                2 * mean
-            )
+            root = (z * spread + np.sqrt((z * spread) ** 2 + 4 * mean * np.maximum(lacking, 0))) / (2 * mean)
         number = float(np.where(mean > 0, root**2, np.inf).min())
         return None if number > _MOST_LOSSES else two_digits(math.ceil(number))
 

@@ -17,6 +17,7 @@ from suffice.verdicts.watches.charts import WatchPoint, watch_chart
 from suffice.verdicts.watches.drift import Drifts, Movement
 from suffice.verdicts.watches.evidence import LossAlarm, LossWindow
 from suffice.verdicts.watches.losses import USER_SIGNAL, LossClaim
+from suffice.verdicts.watches.policies import risk_text, share_of_risk
 from suffice.verdicts.watches.requests import moment
 from suffice.verdicts.watches.shadows import ShadowFigures, shadows_table
 
@@ -85,7 +86,8 @@ class WatchResult(Result):
         noticed: Approximate number of latest audits during which a loss of `rise` above the bound would have rung the
             alarm in at least four of five cases; None if there are too few audits, or audit rates vary.
         rise: The size of a rise above the bound that must be noticed.
-        alpha: The risk of a false alarm, and of an interval that misses.
+        number: The number of the policy among those of its loop, from 1.
+        alpha: The risk of a false alarm over all policies of the loop, and of an interval that misses.
         drifts: Numbers compared for drift.
         reliability: The fit of calibrated signals.
         changes: New model ids and fingerprints.
@@ -96,7 +98,7 @@ class WatchResult(Result):
         notes: Notes for the reader.
     """
 
-    json_first: ClassVar[tuple[str, ...]] = ("status", "sentence", "rang_at")
+    json_first: ClassVar[tuple[str, ...]] = ("status", "sentence", "rang_at", "risk")
 
     policy: str
     digest: str
@@ -120,6 +122,7 @@ class WatchResult(Result):
     needed: int
     noticed: int | None
     rise: float
+    number: int
     alpha: float
     drifts: Drifts
     reliability: tuple[SignalFit, ...]
@@ -129,6 +132,11 @@ class WatchResult(Result):
     certified: bool
     points: tuple[WatchPoint, ...]
     notes: tuple[str, ...] = ()
+
+    @property
+    def risk(self) -> float:
+        """The risk of a false alarm of this policy: its share of `alpha`."""
+        return share_of_risk(self.alpha, self.number)
 
     @property
     def rang(self) -> bool:
@@ -225,7 +233,7 @@ class WatchResult(Result):
         since = f", and about {figure(after.mean, '.1f', 100)} on the {after.n_audited:,} since {self.place_text(after.first)}"
         return (
             f"Fall back to full width: the {self.question.text} was above {self._bound} for a while. The alarm rang at "
-            f"{self.place_text(self.alarm.rang)} (risk {100 * self.alpha:g} %); the mean since deployment is {self._loss_text()}{since}."
+            f"{self.place_text(self.alarm.rang)} (risk {risk_text(self.alpha, self.number)}); the mean since deployment is {self._loss_text()}{since}."
             f"{self._causes()}"
         )
 
@@ -301,7 +309,7 @@ class WatchResult(Result):
         assert self.alarm is not None
         return (
             f"Keep the policy: the {self.question.text} is {self._loss_text()}, and nothing shows that it has passed {self._bound} "
-            f"(evidence {figure(self.alarm.e_value, ',.2g')}; {1 / self.alpha:g} would ring). {self._noticed_text()}"
+            f"(evidence {figure(self.alarm.e_value, ',.2g')}; {1 / self.risk:,.3g} would ring). {self._noticed_text()}"
         )
 
     def _noticed_text(self) -> str:
@@ -371,8 +379,9 @@ class WatchResult(Result):
             "bound": f"{self._bound} ({self.question.source})" if self._bound else "none",
         }
         if self.alarm is not None:
+            facts["risk of a false alarm"] = f"{risk_text(self.alpha, self.number)}; this is number {self.number:,}"
             facts["evidence"] = (
-                f"{self.alarm.e_value:.3g} now, {self.alarm.highest:.3g} at most; the alarm rings at {1 / self.alpha:g}"
+                f"{self.alarm.e_value:.3g} now, {self.alarm.highest:.3g} at most; the alarm rings at {1 / self.risk:,.3g}"
             )
         return facts_table("The log", facts)
 

@@ -31,6 +31,7 @@ from suffice.verdicts.watches.charts import WatchPoint
 from suffice.verdicts.watches.drift import drifts_of
 from suffice.verdicts.watches.evidence import audits_to_notice, loss_alarm, loss_windows, sequence_of, whole_log
 from suffice.verdicts.watches.losses import USER_SIGNAL, AuditedBounds, LossClaim, Losses, audited_losses
+from suffice.verdicts.watches.policies import policy_number, risk_note, share_of_risk
 from suffice.verdicts.watches.requests import Requests, others_text
 from suffice.verdicts.watches.result import SignalFit, WatchResult
 from suffice.verdicts.watches.shadows import shadow_figures
@@ -57,6 +58,7 @@ def watch(
     since: float | None = None,
     window: int = 500,
     alpha: float = 0.05,
+    number: int | None = None,
     rise: float = 0.05,
     effect: float = 0.1,
 ) -> WatchResult:
@@ -80,7 +82,10 @@ def watch(
         now: The time, seconds since 1970; None = the clock's.
         since: Leave out requests before this time.
         window: Number of requests in a window.
-        alpha: The risk that a false alarm ever rings, and the risk that an interval misses the true value.
+        alpha: The risk that a false alarm ever rings, over all policies of the loop, and the risk that an interval misses the
+            true value.
+        number: The number of the policy among those that the loop had, from 1, which gives its share of the risk; None = by
+            the first requests of the policies of the log.
         rise: The rise of the loss above its bound that must be noticed; it determines how many audits are enough.
         effect: The smallest distance between distribution functions that counts as drift.
 
@@ -89,10 +94,7 @@ def watch(
         UnsettledError: The policy decided requests of several models, prompts or systems: `log.where(model=...)` chooses
             one, and `since` what came after a change.
     """
-    if window < 1:
-        raise DataError(f"a window has at least one request, not {window!r}")
-    if not gold_deadline >= 0:  # also where it is undefined
-        raise DataError(f"gold_deadline is in seconds, 0 or more, not {gold_deadline!r}: 7 * 86400 is a week")
+    _check_options(window, gold_deadline)
     requests = Requests.of(log, policy, since=since)
     refuse_several_loops(requests.recording)
     certificate, void = _valid_certificate(policy)
@@ -100,19 +102,18 @@ def watch(
     moment = time.time() if now is None else now
     if signal is None:
         question = LossClaim.of(requests, certificate, metric=metric, max_loss=max_loss)
-        audits = _AUDIT_DEADLINE if deadline is None else deadline
-        losses, waiting = _due_losses(requests, question, audits=audits, golds=gold_deadline, now=moment)
+        losses, waiting = _due_losses(requests, question, audits=deadline, golds=gold_deadline, now=moment)
         notes += [*waiting, *losses.notes, *_draw_notes(requests)]
         shadows = tuple(shadow_figures(requests, question))
-    elif metric is not None:
-        raise DataError("a user signal is judged instead of a metric: give one of them")
     else:
-        question = LossClaim(metric=USER_SIGNAL, kind="harm", bound=max_loss, source="max_loss" if max_loss else "")
+        question = _claim_of_signal(metric, max_loss)
         losses = signalled_losses(requests, signal, deadline=deadline or 0.0, now=moment, names=_names_of(log))
         notes, shadows = [*notes, *losses.notes], ()
+    place = policy_number(log, policy) if number is None else number
+    notes += [risk_note(alpha, place, counted=number is None)] * (question.bound is not None)
     return WatchResult(
         **_counts_of(requests, losses),
-        **_evidence_of(requests, losses, question, window=window, alpha=alpha, rise=rise),
+        **_evidence_of(requests, losses, question, window=window, alpha=alpha, number=place, rise=rise),
         question=question,
         gold_deadline=gold_deadline,
         rise=rise,
@@ -123,6 +124,20 @@ def watch(
         shadows=shadows,
         notes=tuple(dict.fromkeys(notes)),
     )
+
+
+def _check_options(window: int, gold_deadline: float) -> None:
+    if window < 1:
+        raise DataError(f"a window has at least one request, not {window!r}")
+    if not gold_deadline >= 0:  # also where it is undefined
+        raise DataError(f"gold_deadline is in seconds, 0 or more, not {gold_deadline!r}: 7 * 86400 is a week")
+
+
+def _claim_of_signal(metric: str | None, max_loss: float | None) -> LossClaim:
+    """Return the claim that user signals are judged by."""
+    if metric is not None:
+        raise DataError("a user signal is judged instead of a metric: give one of them")
+    return LossClaim(metric=USER_SIGNAL, kind="harm", bound=max_loss, source="max_loss" if max_loss else "")
 
 
 def _names_of(log: Recording) -> set[str]:
@@ -139,12 +154,12 @@ def _valid_certificate(policy: Policy) -> tuple[Certificate | None, list[str]]:
 
 
 def _due_losses(
-    requests: Requests, question: LossClaim, *, audits: float, golds: float, now: float
+    requests: Requests, question: LossClaim, *, audits: float | None, golds: float, now: float
 ) -> tuple[Losses, list[str]]:
     """Return the losses of audited requests before the first pending one, and a note on it; see `_first_pending`."""
     bounds = AuditedBounds.of(requests, question)
     golds = -math.inf if is_agreement(question.metric) else golds
-    until, why = _first_pending(requests, bounds, audits, golds, now)
+    until, why = _first_pending(requests, bounds, _AUDIT_DEADLINE if audits is None else audits, golds, now)
     waiting = int(requests.drawn[until:].sum())
     notes = [f"{counted(waiting, 'audited request')} not used yet: {why}, and requests count in their order"]
     return audited_losses(requests, question, until=until, bounds=bounds), notes if waiting else []
@@ -173,18 +188,23 @@ def _counts_of(requests: Requests, losses: Losses) -> dict[str, Any]:
 
 
 def _evidence_of(
-    requests: Requests, losses: Losses, question: LossClaim, *, window: int, alpha: float, rise: float
+    requests: Requests, losses: Losses, question: LossClaim, *, window: int, alpha: float, number: int, rise: float
 ) -> dict[str, Any]:
-    """Return the fields of the result about the loss: intervals, the alarm, and the audits needed to notice a rise."""
+    """Return the fields of the result about the loss: intervals, the alarm, and the audits needed to notice a rise.
+
+    Intervals miss with a risk of `alpha`; the alarm rings falsely with this policy's share of it.
+    """
+    risk = share_of_risk(alpha, number)
     alarm, path = (None, np.array([]))
     whole = whole_log(requests, losses, alpha)
     needed, noticed = 0, None
     if question.bound is not None:
         if losses.n_audited:
-            alarm, path = loss_alarm(losses, question.bound, len(requests), alpha=alpha)
-        enough, noticed = audits_to_notice(losses, question.bound, alpha=alpha, rise=rise)
+            alarm, path = loss_alarm(losses, question.bound, len(requests), alpha=risk)
+        enough, noticed = audits_to_notice(losses, question.bound, alpha=risk, rise=rise)
         needed = 0 if whole.high <= question.bound else max(0, enough - losses.n_audited)
     return {
+        "number": number,
         "whole": whole,
         "windows": tuple(reversed(loss_windows(requests, losses, window=window, alpha=alpha))),
         "alarm": alarm,

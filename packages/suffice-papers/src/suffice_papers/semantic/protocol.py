@@ -108,6 +108,9 @@ class SemanticProtocol(Evaluation):
 
     def _verdict(self, row: Row) -> str:
         name = row.cheapest_match
+        if (mixture := row.dominating_mixture) is not None:
+            reached = figure(mixture.quality, ".2f", 100)
+            return f"DOMINATED: {row.dominated_by} reaches {reached} for the {self._spent(row)} that this policy pays."
         if name is None:
             return f"Not dominated: no fixed number of rounds and no random stopping reaches as much {self.drafts.metric} here."
         reached = f"{name} reaches {self.points(name)} with {self._spent(self.result.row(name))}"

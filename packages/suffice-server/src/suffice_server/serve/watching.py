@@ -6,12 +6,15 @@ import logging
 import math
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 from suffice.common.json_text import number_or_none
 from suffice.errors import NotFoundError, SufficeError
-from suffice.recordings import read_recording
+from suffice.recordings import Recording, read_recording
 from suffice.verdicts.watches import WatchResult, watch
+from suffice.verdicts.watches.policies import number_by_begin
+from suffice.verdicts.watches.requests import times_of
 from suffice_server.serve.log import DecisionLog
 from suffice_server.serve.policies import NamedPolicy
 
@@ -30,6 +33,7 @@ class LogWatch:
     def __init__(self, log: DecisionLog, seconds: float, *, deadline: float) -> None:
         self.log, self.seconds, self.deadline = log, seconds, deadline
         self._latest: dict[str, tuple[float, WatchResult]] = {}
+        self._numbers: dict[str, int] = {}
         self._lock = threading.Lock()
 
     def results(self) -> list[WatchResult]:
@@ -56,6 +60,7 @@ class LogWatch:
             "bound": result.question.bound,
             "e_value": None if result.alarm is None else _finite_or_none(result.alarm.e_value),
             "alarm": result.rang,
+            "risk": result.risk,
             "seconds_ago": round(max(0.0, time.monotonic() - moment), 3),
         }
 
@@ -77,9 +82,25 @@ class LogWatch:
             path = self.log.path(named)
             if not path.is_dir():
                 raise NotFoundError(f"the log has no question of policy {named.name!r} ({named.digest}) yet")
-            moment = time.monotonic()
-            self._latest[named.digest] = moment, watch(read_recording(path), named.policy, deadline=self.deadline)
+            moment, recording = time.monotonic(), read_recording(path)
+            number = self._numbers.get(named.digest) or self._number(named, recording)
+            result = watch(recording, named.policy, deadline=self.deadline, number=number)
+            self._latest[named.digest], self._numbers[named.digest] = (moment, result), number
             return self._latest[named.digest]
+
+    def _number(self, named: NamedPolicy, recording: Recording) -> int:
+        """Return the number of a policy among those that were served under its name; each has a recording of its own."""
+        begins = {named.digest: _begin(recording)}
+        for path in self.log.path(named).parent.iterdir():
+            name, _, digest = path.name.rpartition("-")
+            if name == named.name and digest != named.digest and path.is_dir():
+                with suppress(NotFoundError):  # nothing is committed yet
+                    begins[digest] = _begin(read_recording(path))
+        return number_by_begin(begins, named.policy)
+
+
+def _begin(recording: Recording) -> float:
+    return float(times_of(recording).min())
 
 
 def _finite_or_none(number: float) -> float | None:

@@ -139,6 +139,11 @@ def _advice_shown(view: View, item: Item, options: list[str], path: Path) -> dic
         "do it": "suffice deploy decision.json",
         "not enough data": "suffice decide FRESH.parquet --continue decision.json",
     }
+    after = (
+        "suffice decide FRESH.parquet -o OTHER.json"
+        if advice.trial.taken_back
+        else f"suffice diagnose {quoted(item.path)}"
+    )
     html = render_page(
         "decided.html",
         view=view,
@@ -146,7 +151,7 @@ def _advice_shown(view: View, item: Item, options: list[str], path: Path) -> dic
         advice=advice,
         tables=[_without_column(table, bar_heading(advice.trial.bound)) for table in advice.tables()],
         command=command,
-        then=then.get(advice.verdict, f"suffice diagnose {quoted(item.path)}"),
+        then=then.get(advice.verdict, after),
         policy=advice.policy,
     )
     return {"html": html, "chart": advice.plot().spec, "sentence": advice.sentence}

@@ -1,0 +1,95 @@
+"""The part of a random twin's uncertainty that is due to its shares of stops, which come from the same questions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from suffice.policy.rounds import Floats, Positions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EstimatedShares:
+    """The stops of each question, and the sums of what a stop at each round gives and costs, behind a random twin.
+
+    A twin gives a question the mean over rounds k of its metric ``m[k]``, weighted by the shares ``p[k]`` with which the rule stops
+    there.  These shares are estimated from the same questions: with another question, not only its own metric comes in,
+    but all others get other shares.  To first order, a question that stops at k adds ``mean(m[k]) - sum(p * mean(m))``
+    to the twin in this way (the influence function of ``sum(p * mean(m))``).  The sum of these over questions is 0.
+
+    Attributes:
+        group: Number of recorded rounds of each question, shape ``(n_questions,)``; only questions of one group
+            exchange their stops.
+        stops: Number of orders in which each question stops at each round, shape ``(n_questions, n_rounds + 1)``; the
+            last column counts stops at rounds that never ran.
+        sums: By figure and group, the sum over the group's questions and orders for a stop at each round, shape
+            ``(n_rounds + 1,)``; what is unknown counts as 1.
+    """
+
+    group: Positions
+    stops: Positions
+    sums: Mapping[str, Mapping[int, Floats]]
+
+    @classmethod
+    def of(
+        cls, group: Positions, place: Positions, *, metrics: Mapping[str, Floats], costs: Mapping[str, Floats]
+    ) -> EstimatedShares:
+        """Return the stops and sums of some questions.
+
+        Args:
+            group: See the class.
+            place: The position of each stop, order by order, shape ``(n_orders * n_questions,)``; `n_rounds` where that
+                round never ran.
+            metrics: The metrics of a stop at each round, by name, shape ``(n_orders * n_questions, n_rounds)``.
+            costs: The costs of a stop at each round, by name, same shape.
+        """
+        n, width = len(group), next(iter(costs.values())).shape[1] + 1
+        cells = np.tile(np.arange(n), len(place) // n) * width + place
+        rows = {int(g): np.flatnonzero(np.tile(group == g, len(place) // n)) for g in np.unique(group)}
+        return cls(
+            group=group,
+            stops=np.bincount(cells, minlength=n * width).reshape(n, width),
+            sums={
+                name: {
+                    g: np.append((table if len(some) == len(table) else table[some]).sum(axis=0), beyond * len(some))
+                    for g, some in rows.items()
+                }
+                for tables, beyond in ((metrics, 1.0), (costs, 0.0))
+                for name, table in tables.items()
+            },
+        )
+
+    def __add__(self, other: EstimatedShares) -> EstimatedShares:
+        """Return the sums over the orders of both, of the same questions."""
+        return replace(self, stops=self.stops + other.stops, sums=_added([self.sums, other.sums]))
+
+    @classmethod
+    def joined(cls, parts: Sequence[EstimatedShares]) -> EstimatedShares:
+        """Return the stops and sums of all questions, in the order of the parts."""
+        return cls(
+            group=np.concatenate([part.group for part in parts]),
+            stops=np.concatenate([part.stops for part in parts]),
+            sums=_added([part.sums for part in parts]),
+        )
+
+    def influence(self, name: str) -> Floats:
+        """Return what each question adds to the mean of a figure through the shares, shape ``(n_questions,)``; the sum is 0."""
+        added = np.zeros(len(self.group))
+        for g, sums in self.sums[name].items():
+            rows = np.flatnonzero(self.group == g)
+            stops = self.stops[rows]
+            total = stops.sum(axis=0)
+            mean = np.where(total > 0, sums / total.sum(), 0.0)  # what never occurs may be unknown
+            added[rows] = (stops / stops.sum(axis=1, keepdims=True) - total / total.sum()) @ mean
+        return added
+
+
+def _added(sums: Sequence[Mapping[str, Mapping[int, Floats]]]) -> dict[str, dict[int, Floats]]:
+    """Add sums by figure and group; a part may lack a group."""
+    groups = {name: sorted({g for part in sums for g in part[name]}) for name in sums[0]}
+    return {
+        name: {g: np.sum([part[name][g] for part in sums if g in part[name]], axis=0) for g in known}
+        for name, known in groups.items()
+    }

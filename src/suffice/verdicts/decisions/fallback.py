@@ -1,0 +1,97 @@
+"""The fallback procedure: tested candidates share the risk of false advice, and a proved one passes its share on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+_FIRST = 0.8
+"""The first candidate's share of the risk; see docs/results/procedures.md."""
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateTest:
+    """The test of one candidate.
+
+    Attributes:
+        place: The candidate's position.
+        level: The risk at which it is tested.
+        passed: Whether its evidence is enough at this level.
+    """
+
+    place: int
+    level: float
+    passed: bool
+
+
+def risk_shares(n: int) -> tuple[float, ...]:
+    """Divide the risk among n candidates in the order of their tests: four fifths to the first, the rest evenly.
+
+    >>> risk_shares(1), risk_shares(3)
+    ((1.0,), (0.8, 0.1, 0.1))
+    """
+    others = 1 if n == 1 else n - 1
+    return (1.0 if n == 1 else _FIRST, *[round((1 - _FIRST) / others, 12)] * (n - 1))[:n]
+
+
+def fallback(
+    sequence: Sequence[int], shares: Sequence[float], alpha: float, is_shown: Callable[[int, float], bool]
+) -> list[CandidateTest]:
+    """Test candidates in their order, each with its own share of the risk and what the candidate before it passes on.
+
+    A proved candidate passes everything on, any other nothing.  A false proof of some candidate requires evidence against
+    the first bad one of a stretch of proved ones at the sum of the shares of that stretch, and all stretches together have
+    a risk of `alpha`: the probability of any false proof is at most `alpha`, whatever the dependence (Wiens 2003,
+    "A fixed sequence Bonferroni procedure for testing multiple endpoints"; Wiens and Dmitrienko 2005).  With all of the
+    risk on the first candidate this is the fixed sequence, which one open candidate blocks for good.
+
+    >>> shown = {7: 0.01, 4: 0.2, 5: 0.001}
+    >>> [(test.place, round(test.level, 4), test.passed) for test in fallback([7, 4, 5], risk_shares(3), 0.05, lambda place, level: shown[place] <= level)]
+    [(7, 0.04, True), (4, 0.045, False), (5, 0.005, True)]
+
+    Args:
+        sequence: Positions of the candidates, in the order of their tests.
+        shares: Their shares of the risk; these add up to at most 1.
+        alpha: The risk of any false proof.
+        is_shown: A function that tells whether the evidence on a candidate is enough at a level, which may be 0.
+    """
+    done, passed_on = [], 0.0
+    for place, share in zip(sequence, shares, strict=True):
+        level = min(alpha * share + passed_on, alpha)
+        test = CandidateTest(place, level, is_shown(place, level))
+        passed_on = level if test.passed else 0.0
+        done.append(test)
+    return done
+
+
+def fewest(
+    done: Sequence[CandidateTest],
+    shares: Sequence[float],
+    alpha: float,
+    place: int,
+    more: Callable[[int, float], int | None],
+) -> int | None:
+    """Return the fewest further questions that prove a candidate, alone or together with some just before it.
+
+    Args:
+        done: The tests of now.
+        shares: See `fallback`.
+        alpha: See `fallback`.
+        place: The candidate.
+        more: A function that estimates how many further questions prove a candidate at a level; None if none do.
+    """
+    at = next(number for number, test in enumerate(done) if test.place == place)
+    if done[at].passed:
+        return None
+    numbers: list[int] = []
+    for first in range(at + 1):
+        level, most = (done[first - 1].level if first and done[first - 1].passed else 0.0), 0
+        for test, share in zip(done[first : at + 1], shares[first : at + 1], strict=True):
+            level = min(level + alpha * share, alpha)
+            needed = 0 if test.passed else more(test.place, level)
+            if needed is None:
+                break
+            most = max(most, needed)
+        else:
+            numbers.append(most)
+    return min(numbers, default=None)

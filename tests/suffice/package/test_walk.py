@@ -7,7 +7,7 @@ from scripts.walk import by_room, walked
 
 import suffice.verdicts.decisions
 
-MOST = {"modules": 130, "files": 70, "functions": 485}
+MOST = {"modules": 142, "files": 76, "functions": 520}
 
 
 @pytest.mark.whole  # in a process of its own

@@ -101,7 +101,10 @@ def _mean_difference(delta: Floats, units: Units, level: float) -> PairedResult:
 def margin_tests(
     run: Run, reference: Run, metrics: Sequence[str], margins: Sequence[float], draws: Draws
 ) -> tuple[MarginTest, ...]:
-    """Return non-inferiority and equivalence of the first metric at each margin; empty if the metric is unknown."""
+    """Return non-inferiority and equivalence of the first metric at each margin; empty if the metric is unknown.
+
+    A random twin counts here with its shares of stops as they are: bets need differences in [-1, 1].
+    """
     if not metrics or run is reference:
         return ()
     delta = difference(run.values[metrics[0]], reference.values[metrics[0]])

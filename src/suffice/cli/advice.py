@@ -69,7 +69,9 @@ class _Declared:
     label_noise: Annotated[
         float | None,
         Setting(
-            "statistics", "label-noise", help="With --ask: the share of labels that are wrong at random; default: 0."
+            "statistics",
+            "label-noise",
+            help="With --ask: the largest share of labels that are wrong at random; default: 0.",
         ),
     ] = None
 

@@ -42,7 +42,7 @@ def test_bets_are_made_against_the_loss_that_labels_show():
     assert noisy.totals.losses.tolist() == plain.totals.losses.tolist()
     declared = decide(recording, labels=labels, max_loss=0.8 * 0.05).trial
     assert noisy.below.log_highest.tolist() == declared.below.log_highest.tolist()
-    assert noisy.above.log_highest.tolist() == declared.above.log_highest.tolist()
+    assert noisy.above.log_highest.tolist() == plain.above.log_highest.tolist()  # a loss only looks smaller
     assert (noisy.below.log_highest <= plain.below.log_highest).all()
 
 
@@ -72,9 +72,9 @@ def test_a_declared_share_stays_and_is_said(tmp_path):
     recording, golds = log()
     labels = labelled(recording, golds, recording.question_ids)
     advice = decide(recording, labels=labels, max_loss=0.1, label_noise=0.1)
-    assert "if the questions are independent and 10 % of the labels are wrong at random" in advice.sentence
+    assert "if the questions are independent and at most 10 % of the labels are wrong at random" in advice.sentence
     assert "they show 80 % of a change" in advice.sentence
-    assert "a loss of 8 points by these labels" in advice.sentence
+    assert "a loss of 8 points by these labels must be ruled out" in advice.sentence
     advice.save(tmp_path / "decision.json")
     again = Advice.load(tmp_path / "decision.json")
     assert again.trial.label_noise == 0.1
@@ -183,8 +183,8 @@ def test_two_labels_measure_the_share_of_wrong_ones():
     differing = 2 * most * (1 - most)
     tail = sum(math.comb(n, k) * differing**k * (1 - differing) ** (n - k) for k in range(n_differ + 1))
     assert tail == pytest.approx(0.05, abs=0.002)
-    assert "declared before" in text
-    assert "declared before" not in " ".join(doubles.notes(0.2))
+    assert "takes a new decision" in text
+    assert "takes a new decision" not in " ".join(doubles.notes(0.2))
     assert wrong_share(2 * 0.3 * 0.7) == pytest.approx(0.3)
 
 

@@ -146,7 +146,7 @@ class Advice(Result):
         if trial.label_noise:
             texts.append(
                 f"If {100 * trial.label_noise:g} % of the labels are wrong at random, they show {100 * (1 - 2 * trial.label_noise):g} % of a change, so "
-                f"that the bets are against a loss of {100 * trial.bound:.3g} points by these labels"
+                f"that a loss of {100 * trial.bound:.3g} points by these labels must be ruled out"
             )
         if self.asks_for is None:
             needed = None if self.chosen is None else trial.questions_needed(self.chosen)
@@ -310,7 +310,7 @@ def _verdict_text(trial: Trial) -> str:
     effect = change_of(trial, place)
     saved, changed = _saved_text(trial, place), f"{figure(effect, '+.1f', 100)} points{trial.against}"
     rivals = rivals_text(trial, place)
-    noise = f" and {100 * trial.label_noise:g} % of the labels are wrong at random" if trial.label_noise else ""
+    noise = f" and at most {100 * trial.label_noise:g} % of the labels are wrong at random" if trial.label_noise else ""
     if trial.verdict == "do it":
         return (
             f"{change[0].upper()}{change[1:]}: {_taken_text(trial, place, 'with ', ' ')}it saves {saved} and changes {trial.metric} by "

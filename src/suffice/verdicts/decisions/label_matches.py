@@ -57,7 +57,7 @@ class DoubleLabels:
         if self.n:
             seen, most = wrong_share(self.n_differ / self.n), wrong_share(_most_differing(self.n_differ, self.n))
             advice = (
-                "" if most <= noise else ". A larger one is declared before the first label (--set label-noise=SHARE)"
+                "" if most <= noise else ". A larger one takes a new decision (--set label-noise=SHARE -o OTHER.json)"
             )
             notes.append(
                 f"{counted(self.n, 'question')} {'has' if self.n == 1 else 'have'} two labels, which differ in {self.n_differ:,}: if labels are "

@@ -116,9 +116,9 @@ def decide(
         previous: An earlier advice on the same loop.  Its declaration holds, and new questions add to its evidence.
         orders: Number of random orders of samples to average over; None = 100, or 1 (as recorded) if a rule stopped some.
         signals: Columns that are a confidence in the answer of round 0, so that the loop may skip retrieval.
-        labels: Labels by hand, see `Labels.read`; `Labels()` for none yet.  The metric is `match`, and the advice lists in `to_label`
+        labels: Labels by hand, see `Labels.read`; `Labels()` for none yet.  The metric is `match` (or `preference`), and the advice lists in `to_label`
             the questions in which a label can matter.
-        label_noise: The share of labels that are wrong at random, in [0, 0.5), declared before the first label; None = 0.
+        label_noise: The largest share of labels that are wrong at random, in [0, 0.5), declared before the first label; None = 0.
 
     Raises:
         DataError: There is nothing to decide, a metric or cost is unknown, or an option is outside its range.

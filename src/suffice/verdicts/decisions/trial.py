@@ -59,7 +59,7 @@ class Trial:
         drift: The alarm on the tested candidates, from the second visit on: within a visit questions are in the order of a
             hash, which no drift can follow.  None before it; where labels judge, the questions of the first visit are judged
             anew each time, so there is no second one.
-        label_noise: The declared share of labels that are wrong at random, in [0, 0.5).
+        label_noise: The declared largest share of labels that are wrong at random, in [0, 0.5).
         notes: Notes on the declaration.
     """
 
@@ -125,7 +125,7 @@ class Trial:
             cost=cost,
             label_noise=label_noise,
             below=Wealth.start(bound, "below", len(candidates), on_tune.worst),
-            above=Wealth.start(bound, "above", len(candidates), on_tune.best),
+            above=Wealth.start(max_loss, "above", len(candidates), on_tune.best),
             totals=Totals.start(len(candidates)),
             **fields,
         )
@@ -262,9 +262,10 @@ class Trial:
     def hopeless(self) -> Mask:
         """Mask of the candidates that are shown to lose more than `max_loss`, each at alpha, shape ``(n_candidates,)``.
 
-        As for `proved`, candidates that lost less on all questions so far are excluded.
+        As for `proved`, candidates that lost less on all questions so far are excluded.  Wrong labels make a loss look smaller, never
+        larger, so what is declared of them does not help here.
         """
-        losing: Mask = self.totals.losses > self.totals.n * self.bound
+        losing: Mask = self.totals.losses > self.totals.n * self.above.bound
         return self.above.shown(self.alpha) & losing
 
     @cached_property

@@ -85,8 +85,8 @@ def _refuse_contradictions(trial: Trial) -> None:
     n = len(trial.candidates)
     bets = (trial.below, trial.above)
     shapes = {len(trial.totals.losses), *(len(bet.log_highest) for bet in bets)}
-    bound = bound_by_labels(trial.max_loss, trial.label_noise)
-    agreed = {(bound, trial.totals.n)} == {(bet.bound, bet.n) for bet in bets}
+    bounds = (bound_by_labels(trial.max_loss, trial.label_noise), trial.max_loss)
+    agreed = [(bound, trial.totals.n) for bound in bounds] == [(bet.bound, bet.n) for bet in bets]
     shared = (
         len(trial.shares) == len(trial.sequence)
         and min(trial.shares, default=0) >= 0

@@ -182,7 +182,7 @@ def _written_sheet(ask: Path | None, recording: Recording, advice: Advice, label
     """Write the sheet with what is to be labelled next; return its name for the screen."""
     if ask is None or labels is None or not (advice.to_label or ask.exists()):
         return {}
-    write_sheet(ask, recording, advice.to_label, labels)
+    write_sheet(ask, recording, advice.to_label, labels, advice.pairs)
     return {"labels": ask}
 
 

@@ -32,6 +32,9 @@ from suffice.verdicts.copies import asked_names, unit_names
 IF_INDEPENDENT = "if the questions are independent"
 """The assumption that no log can show: copies and shared sources that nobody declared, and that texts do not tell."""
 
+PREFERENCE = "preference"
+"""The metric of judgements of pairs: 1 where the baseline's answer is better, -1 where the candidate's is; only labels give it."""
+
 Baseline = Policy | Callable[[PreparedRecording], Run]
 """A policy, or a function that replays another kind of baseline on any order of the rounds."""
 

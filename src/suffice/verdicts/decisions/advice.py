@@ -31,7 +31,7 @@ from suffice.verdicts.decisions.notes import taken_back_text
 from suffice.verdicts.decisions.rivals import dominating_label, rivals_text
 from suffice.verdicts.decisions.trial import AdviceKind, Trial
 from suffice.verdicts.decisions.trial_file import trial_from_dict, trial_to_dict
-from suffice.verdicts.losses import IF_INDEPENDENT, failed_text, open_text, range_text
+from suffice.verdicts.losses import IF_INDEPENDENT, PREFERENCE, failed_text, open_text, range_text
 
 if TYPE_CHECKING:
     from suffice.common.display import Chart
@@ -61,6 +61,7 @@ class Advice(Result):
         where: Filters that chose the loop from a recording of several, such as ``model=gpt-4o``.
         to_label: Ids of the questions in which a label can matter, in the order of asking; see `decide`.
         asks_for: The position of the candidate that these labels are asked for; None without any.
+        pairs: The two answers of each of these questions, if `metric` is `preference`.
         n_left: Questions that wait for these labels, whether or not they need one of their own.
     """
 
@@ -70,6 +71,7 @@ class Advice(Result):
     where: tuple[str, ...] = ()
     to_label: tuple[str, ...] = ()
     asks_for: int | None = None
+    pairs: tuple[tuple[str, str], ...] = ()
     n_left: int = 0
 
     @property
@@ -137,6 +139,10 @@ class Advice(Result):
         nothing = "No label so far" if self.to_label else "No label was needed"
         used = nothing if not trial.labels else f"{counted(trial.labels, 'label')} judged"
         texts = [f"{used}: where answers equal those of the full run, nothing is lost"] if self.n else []
+        if trial.metric == PREFERENCE:
+            texts.append(
+                "A loss is here the share of questions in which the full run's answer is better, less the share in which it is worse"
+            )
         if trial.label_noise:
             texts.append(
                 f"If {100 * trial.label_noise:g} % of the labels are wrong at random, they show {100 * (1 - 2 * trial.label_noise):g} % of a change, so "

@@ -8,7 +8,7 @@ the first label; bets stop at the first question that still needs one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,9 +24,10 @@ from suffice.recordings.recording import Recording
 from suffice.verdicts.decisions.labels import Labels, normalizer_in
 from suffice.verdicts.decisions.losses import Measured, account_of, measure_candidates
 from suffice.verdicts.decisions.trial import Trial
-from suffice.verdicts.losses import Questions, at_rounds
+from suffice.verdicts.losses import PREFERENCE, Questions, at_rounds
 
 if TYPE_CHECKING:
+    from suffice.verdicts.decisions.advice import Advice
     from suffice.verdicts.decisions.label_matches import DoubleLabels
 
 _BASELINES = ("recorded", "full")
@@ -44,8 +45,9 @@ class Labelling:
         questions: Its questions; copies are one.
         differing: See `differing_answers`.
         losses: The losses of the candidates; what has no label counts at its worst.
-        lacking: Mask of the rows with different answers that have neither label nor gold, shape ``(n_rows,)``.
+        lacking: Mask of the rows with different answers that have neither label nor gold, shape ``(n_candidates, n_rows)``.
         doubles: Labels of one question compared with each other.
+        pairs: The answers of a candidate and the baseline that lack a judgement, by candidate and row, if pairs are judged.
     """
 
     recording: Recording
@@ -54,6 +56,7 @@ class Labelling:
     losses: Measured
     lacking: Mask
     doubles: DoubleLabels
+    pairs: Mapping[tuple[int, int], tuple[str, str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, recording: Recording, trial: Trial, labels: Labels, prices: Prices = None) -> Labelling:
@@ -65,6 +68,10 @@ class Labelling:
             labels: The labels that were given.
             prices: Prices, to compute money; None = unknown.
         """
+        if trial.metric == PREFERENCE:
+            from suffice.verdicts.decisions.preferences import labelling_of_pairs
+
+            return labelling_of_pairs(recording, trial, labels, prices)
         from suffice.verdicts.decisions.label_matches import judged_by
 
         (labelled, doubles), differing = (
@@ -81,13 +88,13 @@ class Labelling:
             questions=Questions.of(recording),
             differing=differing,
             losses=losses,
-            lacking=lacking,
+            lacking=np.broadcast_to(lacking, (len(trial.candidates), len(lacking))),
             doubles=doubles,
         )
 
     def needed(self, place: int) -> npt.NDArray[np.int64]:
         """Return the questions that need a label for a candidate, as places in the order of bets."""
-        lacking = self.questions.units.sums(self.lacking.astype(np.float64)) > 0
+        lacking = self.questions.units.sums(self.lacking[place].astype(np.float64)) > 0
         return np.flatnonzero((lacking & (self.differing[place] > 0))[self.losses.order])
 
     def settled(self, trial: Trial) -> tuple[Mask, int | None]:
@@ -118,13 +125,21 @@ class Labelling:
         """Return the recorded rows of some questions."""
         return self.recording.select(settled[_unit_of_row(self.questions)])
 
-    def ids(self, place: int) -> tuple[str, ...]:
-        """Return the ids of the rows to label for a candidate, in the order of bets."""
+    def to_label(self, place: int) -> list[int]:
+        """Return the rows to label for a candidate, in the order of bets."""
         index, names = _unit_of_row(self.questions), self.recording.question_ids
-        rows: dict[int, list[str]] = {}
-        for row in np.flatnonzero(self.lacking).tolist():
-            rows.setdefault(int(index[row]), []).append(names[row])
-        return tuple(name for unit in self.losses.order[self.needed(place)].tolist() for name in sorted(rows[unit]))
+        rows: dict[int, list[int]] = {}
+        for row in np.flatnonzero(self.lacking[place]).tolist():
+            rows.setdefault(int(index[row]), []).append(row)
+        units = self.losses.order[self.needed(place)].tolist()
+        return [row for unit in units for row in sorted(rows[unit], key=lambda row: names[row])]
+
+    def asked(self, place: int | None) -> dict[str, Any]:
+        """Return the fields of the advice that say what to label for a candidate; none if none needs a label."""
+        rows = [] if place is None else self.to_label(place)
+        pairs = [self.pairs[place, row] for row in rows] if self.pairs and place is not None else []
+        ids = tuple(self.recording.question_ids[row] for row in rows)
+        return {"to_label": ids, "asks_for": place, "pairs": tuple(pairs)}
 
 
 def _unit_of_row(questions: Questions) -> npt.NDArray[np.int64]:
@@ -143,25 +158,51 @@ def differing_answers(recording: Recording, trial: Trial) -> Floats:
         # Of tied samples the baseline may return any: which of them is right makes a difference even where votes agree.
         tied = Questions.of(recording).units.sums(_tied(recording).astype(np.float64)) > 0
         return np.where(tied, 1.0, np.maximum(units.worst, 0.0))
-    start_round = trial.loop.start_round
-    account = account_of(
-        recording, trial.candidates, trial.baseline, _AGREEMENT, prices=None, orders=1, start_round=start_round
-    )
-    compared, questions = account.prepared.recording, Questions.of(recording)
-    ids = compared.answer_ids(normalizer_in(compared))
+    questions, returned = Questions.of(recording), ReturnedAnswers.of(recording, trial)
+    differing = (returned.numbers != returned.of_baseline) | returned.unsure
+    return np.stack([questions.means(row, failed=1.0) for row in differing])
 
-    def answered(run: Run) -> Floats:
-        """Return the number of each answer that a run returns; -1 where it has none, or one that cannot be read: it is never right."""
-        rounds = np.full(len(ids), -1) if run.answer_rounds is None else run.answer_rounds
-        numbers: Floats = np.nan_to_num(at_rounds(compared, ids, rounds), nan=-1.0)
-        return numbers
 
-    known, full = account.baseline.answer_rounds is not None, answered(account.baseline)
-    differing = [
-        questions.means((answered(loss.run) != full) | loss.run.unrun | account.open_ends | (not known), failed=1.0)
-        for loss in account.losses(trial.candidates)
-    ]
-    return np.stack(differing)
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ReturnedAnswers:
+    """The answers that candidates and the baseline return in the rows that did not fail.
+
+    Attributes:
+        recording: These rows.
+        numbers: The number of each candidate's answer among those of its row, shape ``(n_candidates, n_rows)``; -1 where it has none,
+            or one that cannot be read: it is never right.
+        of_baseline: The same of the baseline, shape ``(n_rows,)``.
+        unsure: Mask of the answers that are not known, or whose baseline's answer is not, shape of `numbers`.
+    """
+
+    recording: Recording
+    numbers: Floats
+    of_baseline: Floats
+    unsure: Mask
+
+    @classmethod
+    def of(cls, recording: Recording, trial: Trial) -> ReturnedAnswers:
+        """Replay candidates and baseline, with samples in their stored order."""
+        start_round = trial.loop.start_round
+        account = account_of(
+            recording, trial.candidates, trial.baseline, _AGREEMENT, prices=None, orders=1, start_round=start_round
+        )
+        compared = account.prepared.recording
+        ids = compared.answer_ids(normalizer_in(compared))
+
+        def answered(run: Run) -> Floats:
+            rounds = np.full(len(ids), -1) if run.answer_rounds is None else run.answer_rounds
+            numbers: Floats = np.nan_to_num(at_rounds(compared, ids, rounds), nan=-1.0)
+            return numbers
+
+        unknown = account.open_ends | (account.baseline.answer_rounds is None)
+        runs = [(answered(loss.run), loss.run.unrun) for loss in account.losses(trial.candidates)]
+        return cls(
+            recording=compared,
+            numbers=np.stack([numbers for numbers, _ in runs]),
+            of_baseline=answered(account.baseline),
+            unsure=np.stack([unrun | unknown for _, unrun in runs]),
+        )
 
 
 def measured(
@@ -203,8 +244,35 @@ def of_units(losses: Measured, chosen: Mask) -> Measured:
     return some.within(np.ones_like(some.worst))
 
 
-def check_asking(selector: str, baseline: str, *, samples: bool) -> None:
+def metric_of_labels(metric: str | None, labels: Labels, previous: Advice | None) -> str:
+    """Return the metric that labels give: `match`, or `preference` if they are judgements of pairs.
+
+    Raises:
+        DataError: Labels do not give the metric, or the sheet has those of the other one.
+    """
+    name = metric or (MATCH if previous is None else previous.trial.metric)
+    if name not in (MATCH, PREFERENCE):
+        raise DataError(
+            f"labels say which answers are right ({MATCH}) or which of two is better ({PREFERENCE}), and the metric is {name!r}: leave "
+            "--metric out, or judge by golds without --ask"
+        )
+    if labels.right if name == PREFERENCE else labels.preferences:
+        kinds = ("which answers are right", "which of two answers is better")
+        said, wanted = kinds if name == PREFERENCE else kinds[::-1]
+        raise DataError(
+            f"the sheet says {said}, and the metric {name} is about {wanted}. They are never mixed: name another sheet and decision "
+            "(--ask OTHER.jsonl -o OTHER.json), or the other metric (--metric)"
+        )
+    return name
+
+
+def check_asking(selector: str, baseline: str, metric: str, *, samples: bool) -> None:
     """Raise a `DataError` if the answers of a selector and baseline cannot be compared with those of the full run."""
+    if samples and metric == PREFERENCE:
+        raise DataError(
+            f"{PREFERENCE} judges one answer against another, and the vote of samples returns another one in each order: leave --metric "
+            f"out, so that labels say which answers are right ({MATCH})"
+        )
     needed = "majority_of_samples" if samples else "last"
     if selector != needed or baseline not in _BASELINES:
         raise DataError(

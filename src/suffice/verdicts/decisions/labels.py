@@ -25,12 +25,32 @@ CANNOT_TELL = "?"
 """The label of a question whose answers cannot be judged; it counts at its worst."""
 NONE_RIGHT = "none"
 _SHOWN_SALT = "decide, shown answers:"
-_HEADS = ("id", "question", "answers", "right", "gold")
+EQUAL = "equal"
+"""The label of two answers that are equally good."""
+_HEADS = ("id", "question", "answers", "right", "gold", "better")
 _LETTERS = re.compile(r"[A-Z]{1,2}")
 _LARGEST_CELL = 1 << 30
 _NAMED = 3
 
 Right = tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preference:
+    """A judgement of two answers.
+
+    Attributes:
+        answers: Their texts.
+        better: 1 if the first is better, -1 if the second is, 0 if they are equally good; None if somebody could not tell.
+    """
+
+    answers: tuple[str, str]
+    better: int | None
+
+    def __str__(self) -> str:
+        if self.better is None:
+            return CANNOT_TELL
+        return repr(self.answers[0 if self.better > 0 else 1]) if self.better else EQUAL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,11 +61,13 @@ class Labels:
         right: The answers that are right, as texts: those that were marked, and golds; None where somebody could not tell.
             An empty tuple says that no answer is right.
         further: The second and later labels of questions that have several, in the order of the file; see `judged_by`.
+        preferences: Judgements of pairs of answers; none beside labels of other kinds.
         sheet: The rows of the file that they came from, in their order, so that it can be written again.
     """
 
     right: Mapping[str, Right] = field(default_factory=dict)
     further: Mapping[str, tuple[Right, ...]] = field(default_factory=dict)
+    preferences: Mapping[str, tuple[Preference, ...]] = field(default_factory=dict)
     sheet: tuple[Mapping[str, Any], ...] = ()
 
     @classmethod
@@ -55,7 +77,8 @@ class Labels:
         Args:
             path: A JSON lines or CSV file that `write_sheet` wrote.  In each row, `right` has the letters of the right answers
                 (``A``, ``A C``), ``none``, or ``?`` if one cannot tell; or `gold` has the right answer itself.  A row without both
-                has no label yet.  Several rows of one question are several labels of it.
+                has no label yet.  Several rows of one question are several labels of it.  In a sheet of pairs, `better` has the letter
+                of the better answer, ``equal``, or ``?``.
 
         Raises:
             DataError: The file cannot be read or is no labelling sheet, a row has no id, or a label is none of the above; the
@@ -67,24 +90,37 @@ class Labels:
         right: dict[str, Right] = {}
         rows: list[Mapping[str, Any]] = []
         further: dict[str, tuple[Right, ...]] = {}
+        preferences: dict[str, tuple[Preference, ...]] = {}
         for where, row in _csv_rows(Path(path)) if suffix == ".csv" else _json_rows(Path(path)):
             name = row.get("id")
             if not isinstance(name, str) or not name:
                 raise DataError(f"{where}: the row has no 'id', the id of its question in the log")
-            if not {"right", "gold"} & row.keys():
+            if not {"right", "gold", "better"} & row.keys():
                 raise DataError(
-                    f"{where}: the row has neither 'right' nor 'gold', so this is no labelling sheet. Name another file (--ask OTHER.jsonl); "
+                    f"{where}: the row has neither 'right', 'gold' nor 'better', so this is no labelling sheet. Name another file (--ask OTHER.jsonl); "
                     "gold answers that you have stand in 'gold'"
                 )
             rows.append(row)
             letters, golds = _marks(where, row.get("right")), _marks(where, row.get("gold"), split=False)
-            if letters or golds:
+            if marks := _marks(where, row.get("better")):
+                if letters or golds:
+                    raise DataError(
+                        f"{where}: the row has 'better' beside 'right' or 'gold', two kinds of labels: keep one"
+                    )
+                judged = _preference_of(where, marks, answers_in(row, where))
+                preferences[name] = (*preferences.get(name, ()), judged)
+            elif letters or golds:
                 label = _label_of(where, letters, golds, answers_in(row, where))
                 if name in right:
                     further[name] = (*further.get(name, ()), label)
                 else:
                     right[name] = label
-        return cls(right=right, further=further, sheet=tuple(rows))
+        return cls(right=right, further=further, preferences=preferences, sheet=tuple(rows))
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The ids of the questions that have a label."""
+        return frozenset((*self.right, *self.preferences))
 
     def note(self, recording: Recording) -> list[str]:
         """Return a note if labels name no question of a recording.
@@ -93,11 +129,12 @@ class Labels:
             ConfigMismatchError: No label names one.
         """
         known = set(recording.question_ids)
-        unknown = [name for name in self.right if name not in known]
+        names = [*self.right, *self.preferences]
+        unknown = [name for name in names if name not in known]
         if not unknown:
             return []
-        said = f"{counted(len(unknown), 'label')} of {len(self.right)} name no question of this log ({', '.join(unknown[:_NAMED])})"
-        if len(unknown) == len(self.right):
+        said = f"{counted(len(unknown), 'label')} of {len(names)} name no question of this log ({', '.join(unknown[:_NAMED])})"
+        if len(unknown) == len(names):
             raise ConfigMismatchError(f"{said}: the sheet belongs to another log, or a spreadsheet changed the ids")
         return [said]
 
@@ -107,7 +144,13 @@ def normalizer_in(recording: Recording) -> str:
     return str(recording.metadata.get("normalizer") or DEFAULT_NORMALIZER)
 
 
-def write_sheet(path: str | Path, recording: Recording, ids: Sequence[str], labels: Labels) -> None:
+def write_sheet(
+    path: str | Path,
+    recording: Recording,
+    ids: Sequence[str],
+    labels: Labels,
+    pairs: Sequence[tuple[str, str]] = (),
+) -> None:
     """Write the rows that have a label, then those that need one, in the order of asking.
 
     The answers of a question are shown once each, in an order that does not tell which round gave them.  Further columns of rows that
@@ -118,24 +161,23 @@ def write_sheet(path: str | Path, recording: Recording, ids: Sequence[str], labe
         recording: Recorded rounds.
         ids: The questions that need a label.
         labels: The labels so far.
+        pairs: For a sheet of pairs, the two answers of each question in `ids`; see `Advice.pairs`.
 
     Raises:
         DataError: The name ends in something else.
     """
     suffix = _suffix(path)
     places = {name: q for q, name in enumerate(recording.question_ids)}
-    before = {row["id"]: row for row in labels.sheet}
     texts = recording.texts
-    rows: list[dict[str, Any]] = [dict(row) for row in labels.sheet if row["id"] in labels.right]
-    for name in ids:
+    labelled = [row["id"] in labels.right or bool(_marks("", row.get("better"))) for row in labels.sheet]
+    rows: list[dict[str, Any]] = [dict(row) for row, done in zip(labels.sheet, labelled, strict=True) if done]
+    # A judged pair keeps its row, and another pair of the question gets one of its own.
+    before = {row["id"]: row for row, done in zip(labels.sheet, labelled, strict=True) if not (done and pairs)}
+    for at, name in enumerate(ids):
+        shown = _by_letter(name, pairs[at]) if pairs else _shown(recording, places[name])
         question = None if texts is None else texts[places[name]]
-        own = {
-            "id": name,
-            "question": question,
-            "answers": _shown(recording, places[name]),
-            "right": None,
-            "gold": None,
-        }
+        marks = ("better",) if pairs else ("right", "gold")
+        own = {"id": name, "question": question, "answers": shown, **dict.fromkeys(marks)}
         rows.append({**before.get(name, {}), **own})
     if suffix == ".csv":
         write_file(path, _csv_of(rows))
@@ -156,8 +198,11 @@ def _shown(recording: Recording, q: int) -> dict[str, str]:
     """Return a question's different answers by letter."""
     ids = recording.answer_ids(normalizer_in(recording))[q]
     first = {own: str(text) for own, text in reversed([*zip(ids.tolist(), recording.answers[q].tolist(), strict=True)])}
-    texts = [text for own, text in first.items() if not np.isnan(own)]
-    question = recording.question_ids[q]
+    return _by_letter(recording.question_ids[q], [text for own, text in first.items() if not np.isnan(own)])
+
+
+def _by_letter(question: str, texts: Sequence[str]) -> dict[str, str]:
+    """Return texts by letter, in an order that does not tell where they come from."""
     order = hash_order([f"{question}: {text}" for text in texts], salt=_SHOWN_SALT)
     return {_letters(place): texts[at] for place, at in enumerate(order.tolist())}
 
@@ -208,10 +253,11 @@ def _csv_of(rows: Sequence[Mapping[str, Any]]) -> str:
     others = [*dict.fromkeys(name for row in rows for name in row if name not in _HEADS)]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["id", "question", *letters, "right", "gold", *others])
+    marks = ("better",) if any("better" in row for row in rows) else ("right", "gold")
+    writer.writerow(["id", "question", *letters, *marks, *others])
     for row in rows:
         answers = [(row.get("answers") or {}).get(letter, "") for letter in letters]
-        cells = [_text(row.get(name)) for name in ("right", "gold", *others)]
+        cells = [_text(row.get(name)) for name in (*marks, *others)]
         writer.writerow([row["id"], row.get("question") or "", *answers, *cells])
     return out.getvalue()
 
@@ -238,6 +284,24 @@ def _marks(where: str, cell: Any, *, split: bool = True) -> list[str]:
             f"{where}: 'right' must be letters of answers, {NONE_RIGHT!r} or {CANNOT_TELL!r}, and 'gold' a text or a list of texts"
         )
     return [part.strip() for part in parts if part.strip()]
+
+
+def _preference_of(where: str, marks: Sequence[str], answers: Mapping[str, str]) -> Preference:
+    """Return the judgement of a labelled row of two answers."""
+    letters = [*answers]
+    values = {
+        EQUAL: 0,
+        CANNOT_TELL: None,
+        **dict(zip([letter.casefold() for letter in letters], (1, -1), strict=False)),
+    }
+    mark = marks[0].casefold()
+    if len(letters) != 2 or len(marks) != 1 or mark not in values:  # noqa: PLR2004 - a pair
+        raise DataError(
+            f"{where}: 'better' says {' '.join(marks)!r:.60}, and the answers are {', '.join(letters) or 'missing'}. Of two answers write the "
+            f"letter of the better one, {EQUAL!r}, or {CANNOT_TELL!r} if you cannot tell"
+        )
+    first, second = answers.values()
+    return Preference(answers=(first, second), better=values[mark])
 
 
 def _label_of(where: str, letters: Sequence[str], golds: Sequence[str], answers: Mapping[str, str]) -> Right:

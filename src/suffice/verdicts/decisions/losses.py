@@ -233,7 +233,10 @@ class Measured:
         Args:
             differing: The largest possible loss of each candidate in each unit, whatever its metric, shape of `worst`.
         """
-        worst, best = np.minimum(self.worst, differing), np.maximum(self.best, -differing)
+        return self.with_losses(np.minimum(self.worst, differing), np.maximum(self.best, -differing))
+
+    def with_losses(self, worst: Floats, best: Floats) -> Measured:
+        """Return other losses with the same costs; quality and random twins become undefined."""
         nothing = np.full(len(worst), np.nan)
         totals = replace(
             self.totals,

@@ -17,7 +17,7 @@ from suffice.recordings.recording import Recording
 from suffice.verdicts.copies import copies_note, unit_names
 from suffice.verdicts.decisions.gates import unnamed_columns
 from suffice.verdicts.decisions.trial import Trial
-from suffice.verdicts.losses import IF_INDEPENDENT, base_name, unknown_text
+from suffice.verdicts.losses import IF_INDEPENDENT, PREFERENCE, base_name, unknown_text
 
 _NAMED = 5
 """The most columns that a note names."""
@@ -29,7 +29,7 @@ def metric_notes(recording: Recording, metric: str, selector: Selector, *, state
     notes = []
     if name in selector.signals:
         notes.append(f"the selector reads {name}, which also judges: a live loop must measure it in every round")
-    if name in METRICS or name == MATCH or is_agreement(name):
+    if name in METRICS or name in (MATCH, PREFERENCE) or is_agreement(name):
         return notes
     notes.append(f"a higher {name} counts as better")
     others = [other for other in recording.names("metric") if other != name]

@@ -23,7 +23,6 @@ from suffice.evaluation.replay.outcomes import (
 from suffice.evaluation.replay.prices import Price
 from suffice.evaluation.statistics import hash_places
 from suffice.policy.metrics import METRICS
-from suffice.policy.normalizers import MATCH
 from suffice.policy.rounds import Mask
 from suffice.policy.rules import Selector, parse_selector
 from suffice.policy.seen import id_hash
@@ -34,7 +33,14 @@ from suffice.verdicts.decisions.advice import Advice
 from suffice.verdicts.decisions.answer_counts import AnswerCounts
 from suffice.verdicts.decisions.candidates import candidates
 from suffice.verdicts.decisions.gates import RETRIEVALS, is_whether_to_retrieve
-from suffice.verdicts.decisions.labelling import Labelling, Prices, check_asking, checked_noise, of_units
+from suffice.verdicts.decisions.labelling import (
+    Labelling,
+    Prices,
+    check_asking,
+    checked_noise,
+    metric_of_labels,
+    of_units,
+)
 from suffice.verdicts.decisions.labels import Labels
 from suffice.verdicts.decisions.losses import SAVABLE, measure_candidates, prices_text
 from suffice.verdicts.decisions.notes import gate_notes, metric_notes, name_notes, unit_notes
@@ -129,7 +135,7 @@ def decide(
     recording, tune = one_loop(recording, tune, baseline if previous is None else previous.trial.baseline)
     previous = _same_parts(previous, labels, of_tune=tune is not None or tune_share is not None)
     if labels is not None:
-        given["metric"], notes = _metric_of_labels(metric), [*notes, *labels.note(recording)]
+        given["metric"], notes = metric_of_labels(metric, labels, previous), [*notes, *labels.note(recording)]
     if previous is None:
         parts: Any = {"prices": prices, "signals": signals, "notes": notes, "of_labels": labels is not None}
         trial, fresh = _begun(recording, given, tune, tune_share, **parts)
@@ -149,8 +155,8 @@ def _advised(fresh: Recording, trial: Trial, prices: Prices, notes: list[str], l
     if labels is None:
         trial = _judged(fresh, trial, prices, notes)
     else:
-        trial, place, ids = _judged_by_labels(fresh, trial, prices, notes, labels)
-        asking = {"to_label": ids, "asks_for": place, "n_left": len(set(unit_names(fresh))) - trial.totals.n}
+        trial, asking = _judged_by_labels(fresh, trial, prices, notes, labels)
+        asking["n_left"] = len(set(unit_names(fresh))) - trial.totals.n
     notes = [*trial.notes, *notes, *unit_notes(fresh, trial)]
     return Advice(trial=trial, notes=tuple(dict.fromkeys(notes)), **asking)
 
@@ -188,7 +194,7 @@ def _begun(
         loop.refuse_other_cap(LoopStops.of(tune))
     selector = parse_selector(declared.pop("selector"))
     if of_labels:
-        check_asking(str(selector), baseline, samples=loop.samples)
+        check_asking(str(selector), baseline, metric, samples=loop.samples)
     highest = int(max(first.index[-1], logged.index[-1]))
     # Tune questions need no labels: how often answers differ orders the candidates nearly as well.
     by = AGREEMENT[0] if of_labels else metric
@@ -268,8 +274,8 @@ def _judged(fresh: Recording, trial: Trial, prices: Prices, notes: list[str]) ->
 
 def _judged_by_labels(
     fresh: Recording, trial: Trial, prices: Prices, notes: list[str], labels: Labels
-) -> tuple[Trial, int | None, tuple[str, ...]]:
-    """Bet on all questions before the first that needs a label; also return the candidate that needs some, and their ids."""
+) -> tuple[Trial, dict[str, Any]]:
+    """Bet on all questions before the first that needs a label; also return what the advice says of the labels to come."""
     given, asked = {id_hash(name) for name in fresh.question_ids}, trial.marks.keys() - trial.tune.ids
     if asked and asked != given:
         raise ConfigMismatchError(
@@ -280,16 +286,15 @@ def _judged_by_labels(
     labelling = Labelling.of(fresh, trial, labels, prices)
     notes += labelling.doubles.notes(trial.label_noise)
     chosen, asking = labelling.settled(trial)
-    to_label = () if asking is None else labelling.ids(asking)
     if not chosen.any():
-        return trial, asking, to_label
+        return trial, labelling.asked(asking)
     settled, by = labelling.rows(chosen), AGREEMENT[0]
     notes += _candidate_notes(settled, trial)
     units = of_units(labelling.losses, chosen)
     units.require_cost(trial.cost)
     judged = trial.extended(units, seen_from(settled), fingerprints(settled, by), AnswerCounts.of(settled, by))
-    n_used = sum(name in labels.right for name in settled.question_ids)
-    return replace(judged, labels=n_used), asking, to_label
+    n_used = sum(name in labels.names for name in settled.question_ids)
+    return replace(judged, labels=n_used), labelling.asked(asking)
 
 
 def _same_parts(previous: Advice | None, labels: Labels | None, *, of_tune: bool) -> Advice | None:
@@ -309,16 +314,6 @@ def _same_parts(previous: Advice | None, labels: Labels | None, *, of_tune: bool
     if previous.trial.labels is not None and labels is None:
         raise ConfigMismatchError("the earlier decision was judged by labels: give their file again (--ask FILE)")
     return previous if labels is None else replace(previous, trial=previous.trial.begun_anew())
-
-
-def _metric_of_labels(metric: str | None) -> str:
-    """Return `match`, the only metric that labels give."""
-    if metric not in (None, MATCH):
-        raise DataError(
-            f"labels say which answers are right, which is the metric {MATCH}, not {metric!r}: leave --metric out, or judge by "
-            "golds without --ask"
-        )
-    return MATCH
 
 
 def _logged(recording: Recording, baseline: str, leave_out_failed: bool, notes: list[str]) -> Recording:

@@ -316,8 +316,9 @@ class Trial:
         totals, n = self.totals, self.totals.n
         if self.answers is not None and (reason := self.answers.unreadable(self.metric)):
             return reason
-        if reason := why_blind(self.answers, self.metric, totals.constant, totals.never_varied, n):
-            return reason
+        blind = why_blind(self.answers, self.metric, totals.constant, totals.never_varied, n)
+        if self.labels is None and blind:  # labels judge answers one by one, so that they can show a loss
+            return blind
         blocked = totals.blocked(self.max_loss) & ~self.hopeless & self.saves
         # Where labels judge, more of them settle what is unknown.
         if self.labels is not None or not blocked.any() or not (blocked | self.hopeless)[self.saves].all():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from playwright.sync_api import expect
 
@@ -291,3 +293,23 @@ def test_everything_is_reached_by_keys_alone_and_the_focus_is_seen(visit):
     expect(page.locator("h1.question")).to_have_text("Where is tower 1?")
     press(page, "f")
     expect(page.locator(".thing").first).to_be_visible()
+
+
+def test_a_sheet_is_labelled_by_keys_alone(browser, tmp_path):
+    rows = [
+        {"id": f"q{n}", "question": f"{n} + {n}?", "answers": {"A": "3", "B": str(2 * n)}, "right": None, "gold": None}
+        for n in (4, 5, 6)
+    ]
+    sheet = tmp_path / "golds.jsonl"
+    sheet.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    with opened_studio(tmp_path) as address:
+        one = Visit(browser, address)
+        page = one.open("golds.jsonl")
+        press(page, "a", "b", "a", "Enter")  # the first mark is taken back
+        press(page, "0")
+        expect(page.locator("h1")).to_have_text("2 of 3 labelled")
+        press(page, "-")
+        expect(page.locator(".headline")).to_contain_text("Every row has a label")
+        press(page, "ArrowLeft")
+        assert one.problems == []
+    assert [row["right"] for row in map(json.loads, sheet.read_text("utf-8").splitlines())] == ["B", "none", "?"]

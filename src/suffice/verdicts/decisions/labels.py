@@ -166,10 +166,9 @@ def write_sheet(
     Raises:
         DataError: The name ends in something else.
     """
-    suffix = _suffix(path)
     places = {name: q for q, name in enumerate(recording.question_ids)}
     texts = recording.texts
-    labelled = [row["id"] in labels.right or bool(_marks("", row.get("better"))) for row in labels.sheet]
+    labelled = [is_labelled(row) for row in labels.sheet]
     rows: list[dict[str, Any]] = [dict(row) for row, done in zip(labels.sheet, labelled, strict=True) if done]
     # A judged pair keeps its row, and another pair of the question gets one of its own.
     before = {row["id"]: row for row, done in zip(labels.sheet, labelled, strict=True) if not (done and pairs)}
@@ -179,10 +178,26 @@ def write_sheet(
         marks = ("better",) if pairs else ("right", "gold")
         own = {"id": name, "question": question, "answers": shown, **dict.fromkeys(marks)}
         rows.append({**before.get(name, {}), **own})
-    if suffix == ".csv":
-        write_file(path, _csv_of(rows))
-        return
-    write_file(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    write_rows(path, rows)
+
+
+def write_rows(path: str | Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write the rows of a labelling sheet, whole or not at all.
+
+    Args:
+        path: A file that ends in ``.csv``, or else JSON lines.
+        rows: Rows as `Labels.sheet` has them.
+
+    Raises:
+        DataError: The name ends in something else.
+    """
+    json_rows = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    write_file(path, _csv_of(rows) if _suffix(path) == ".csv" else "".join(json_rows))
+
+
+def is_labelled(row: Mapping[str, Any]) -> bool:
+    """Return whether a row of a labelling sheet has a label."""
+    return any(_marks("", row.get(name), split=name != "gold") for name in ("right", "gold", "better"))
 
 
 def _suffix(path: str | Path) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
@@ -20,6 +22,7 @@ from suffice_server.studio.views import (
     CONTENTS_VIEW,
     DECIDING_VIEW,
     EXPORTS_VIEW,
+    LABELLING_VIEW,
     LOG_VIEW,
     POLICY_VIEW,
     QUESTIONS_VIEW,
@@ -27,7 +30,17 @@ from suffice_server.studio.views import (
     TRYING_VIEW,
 )
 
-VIEWS = (CONTENTS_VIEW, LOG_VIEW, RECORDING_VIEW, QUESTIONS_VIEW, POLICY_VIEW, EXPORTS_VIEW, DECIDING_VIEW, TRYING_VIEW)
+VIEWS = (
+    CONTENTS_VIEW,
+    LOG_VIEW,
+    RECORDING_VIEW,
+    QUESTIONS_VIEW,
+    POLICY_VIEW,
+    EXPORTS_VIEW,
+    DECIDING_VIEW,
+    LABELLING_VIEW,
+    TRYING_VIEW,
+)
 """All views; the order is that of their routes."""
 
 
@@ -44,7 +57,7 @@ def studio_app(folder: str | Path, *, token: str, once: str | None = None) -> Gu
     """
     routes = [Route("/static/{name}", _static), Route("/favicon.ico", _icon)]
     for view in VIEWS:
-        routes += [Route(path, _endpoint(page), methods=[method]) for method, path, page in view.pages]
+        routes += [Route(path, _ENDPOINTS[method](page), methods=[method]) for method, path, page in view.pages]
     app = Starlette(routes=routes, exception_handlers={SufficeError: _failed, 404: _missing, 500: _broken})
     app.state.folder = Folder(folder)
     app.state.tabs = sorted((tab for view in VIEWS for tab in view.tabs), key=lambda tab: tab.place)
@@ -59,6 +72,21 @@ def _endpoint(page: Any) -> Any:
         return response
 
     return endpoint
+
+
+def _form_endpoint(page: Any) -> Any:
+    """Wrap a page function as an endpoint that takes the fields of a form."""
+
+    async def endpoint(request: Request) -> Response:
+        text = (await request.body()).decode("utf-8", "replace")
+        form = parse_qs(text, keep_blank_values=True)
+        response: Response = await run_in_threadpool(page, View(request, form))
+        return response
+
+    return endpoint
+
+
+_ENDPOINTS = {"GET": _endpoint, "POST": _form_endpoint}
 
 
 def _static(request: Request) -> Response:

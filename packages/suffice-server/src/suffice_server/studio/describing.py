@@ -30,14 +30,16 @@ from suffice.recordings.parts import part_paths
 from suffice.recordings.round_journal import RoundJournal
 from suffice.recordings.schema import META_KEY
 from suffice.verdicts.certificates import Certificate, metric_of
-from suffice.verdicts.decisions import Advice
+from suffice.verdicts.decisions import Advice, Labels
 from suffice.verdicts.decisions.advice import FORMAT as DECISION_FORMAT
+from suffice.verdicts.decisions.labels import is_labelled
 
 ITEM_KINDS = {
     "log": ("Logs of deployed policies", "log", "logs"),
     "recording": ("Recordings", "recording", "recordings"),
     "policy": ("Policies", "policy", "policies"),
     "decision": ("Decisions", "decision", "decisions"),
+    "labels": ("Labelling sheets", "labelling sheet", "labelling sheets"),
     "questions": ("Questions to record", "set of questions", "sets of questions"),
     "import": ("Rounds to import", "file to import", "files to import"),
     "report": ("Reports", "report", "reports"),
@@ -157,7 +159,10 @@ def _data_file(path: Path) -> Description | None:
         return _damaged_text(path) if is_data else None
     if form != "tabular":
         return _to_import(path, f"rounds in the format {form}")
-    columns = {plain_name(name) for name in _column_names(head)} if is_data else set()
+    names = set(_column_names(head)) if is_data else set()
+    if {"id", "question"} <= names and ({"right", "gold"} <= names or "better" in names):
+        return _labelling_sheet(path)
+    columns = {plain_name(name) for name in names}
     if "question" in columns and not any(map(is_round_name, columns)):
         with suppress(SufficeError):
             n = len(load_questions(str(path)))
@@ -167,6 +172,16 @@ def _data_file(path: Path) -> Description | None:
             return Description(kind="questions", line=counted(n, "question"), next=then)
     is_log = columns & _ASKED and columns & _REPLIED
     return _to_import(path, "rounds as a table") if is_log else None
+
+
+def _labelling_sheet(path: Path) -> Description:
+    rows = Labels.read(path).sheet
+    done = sum(map(is_labelled, rows))
+    pairs = " --metric preference" if any("better" in row for row in rows) else ""
+    then = f"suffice decide RECORDING.parquet{pairs} --ask {quoted(path)}"
+    return Description(
+        kind="labels", line=f"{done:,} of {counted(len(rows), 'row')} labelled", next=then, page="labels"
+    )
 
 
 def _damaged_text(path: Path) -> Description | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
@@ -32,14 +32,17 @@ class View:
 
     Args:
         request: The request.
+        form: The fields of a form that was sent, each with its values; None = none was.
 
     Attributes:
         request: The request.
+        form: The fields of the form.
         folder: The folder that the studio shows.
     """
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, form: Mapping[str, Sequence[str]] | None = None) -> None:
         self.request = request
+        self.form = form or {}
         self.folder: Folder = request.app.state.folder
 
     @cached_property

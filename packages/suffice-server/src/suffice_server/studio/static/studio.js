@@ -22,7 +22,7 @@ function step(move) {
 
 addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
-  const inField = event.target.closest("input, select, textarea, [contenteditable], dialog");
+  const inField = event.target.closest("input:not([type=checkbox]), select, textarea, [contenteditable], dialog");
   if (inField) {
     if (event.key === "Escape" && !inField.matches("dialog")) inField.blur();
     return;

@@ -8,6 +8,7 @@ the block `scripts`.
 from suffice_server.studio.views.contents import CONTENTS_VIEW
 from suffice_server.studio.views.deciding import DECIDING_VIEW
 from suffice_server.studio.views.exports import EXPORTS_VIEW
+from suffice_server.studio.views.labelling import LABELLING_VIEW
 from suffice_server.studio.views.logs import LOG_VIEW
 from suffice_server.studio.views.policies import POLICY_VIEW
 from suffice_server.studio.views.questions import QUESTIONS_VIEW
@@ -18,6 +19,7 @@ __all__ = [
     "CONTENTS_VIEW",
     "DECIDING_VIEW",
     "EXPORTS_VIEW",
+    "LABELLING_VIEW",
     "LOG_VIEW",
     "POLICY_VIEW",
     "QUESTIONS_VIEW",

@@ -295,7 +295,7 @@ def sentence(found: dict[str, Any], label: str) -> str:
         f"`{found['baseline']}`: {_delta(row, 'f1', 100, 1)}{unsure}."
     )
     if row["dominated_by"]:
-        return f"{text} **Dominated**: `{row['dominated_by']}` is at least as good for no more calls."
+        return f"{text} **Dominated**: {_named(row['dominated_by'])} is at least as good for no more calls."
     if row["cheapest_match"]:
         return f"{text} Not dominated; the cheapest fixed or random policy of at least this F1 is `{row['cheapest_match']}`."
     return f"{text} Not dominated: no fixed or random policy reaches this F1."
@@ -388,7 +388,7 @@ def readme_part(results: dict[str, dict[str, Any]]) -> str:
                     f"{100 * row['metrics']['f1']:.1f}",
                     _calls(row),
                     _delta(row, "f1", 100, 1),
-                    "none reaches its F1" if rival is None else _rival(row, rival),
+                    _rival(row, rival),
                 ]
             )
     first = next(iter(results.values()))
@@ -407,7 +407,14 @@ def readme_part(results: dict[str, dict[str, Any]]) -> str:
     )
 
 
-def _rival(row: dict[str, Any], rival: dict[str, Any]) -> str:
+def _named(label: str) -> str:
+    """Return a policy as code, and a mixture of two in words."""
+    return label if label.startswith("a mixture of ") else f"`{label}`"
+
+
+def _rival(row: dict[str, Any], rival: dict[str, Any] | None) -> str:
+    if rival is None:
+        return f"{row['dominated_by']}, **dominates it**" if row["dominated_by"] else "none reaches its F1"
     text = f"`{rival['label']}`: {100 * rival['metrics']['f1']:.1f} at {_calls(rival)} calls"
     return f"{text}, **dominates it**" if row["dominated_by"] else text
 
@@ -422,7 +429,7 @@ def findings(results: dict[str, dict[str, Any]]) -> str:
             row["label"]: 100 * (row["metrics"]["f1"] - rows[f"random({row['label']})"]["metrics"]["f1"])
             for row in rules
         }
-        dominated = [f"`{row['label']}` by `{row['dominated_by']}`" for row in rules if row["dominated_by"]]
+        dominated = [f"`{row['label']}` by {_named(row['dominated_by'])}" for row in rules if row["dominated_by"]]
         blind = [f"`{label}` ({gain:+.1f} F1)" for label, gain in gains.items() if gain <= 0]
         wide = [f"`{row['label']}`" for row in rules if row["deltas"]["f1"]["low"] <= 0 <= row["deltas"]["f1"]["high"]]
         lines.append(

@@ -153,6 +153,29 @@ def test_losses_after_the_alarm_move_no_beginning():
     assert state.observe(np.full((1, 500), -1.0)).began.tolist() == state.began.tolist() == [50]
 
 
+def test_a_decision_that_tests_nothing_goes_on_from_its_file(tmp_path):
+    def spent(q, r):
+        return float(r == 1)  # later rounds are free, so that no cap saves
+
+    advice = decide(log_of(60, converged_at_2, **{"cost.generator.calls": spent}), metric="quality")
+    for visit in (1, 2):
+        advice = decide(
+            log_of(60, converged_at_2, first=60 * visit, **{"cost.generator.calls": spent}), previous=advice
+        )
+        advice.save(tmp_path / "decision.json")
+        advice = Advice.load(tmp_path / "decision.json")
+    assert advice.trial.sequence == ()
+    assert advice.sentence.startswith("Keep what you have: nothing here would save calls")
+
+
+def test_candidates_that_were_never_proved_are_not_taken_back():
+    first = decide(log_of(1500, converged_at_2), metric="quality")
+    back = continued(first, losing(0.1), first=1500, n=600)[-1]
+    untested = {"fixed_k(3)", "fixed_k(4)"}
+    assert untested <= {item.policy for item in back.figures if not item.tested}
+    assert not any(name in note for note in back.notes for name in untested)
+
+
 def test_other_candidates_stay_advised_and_the_sentence_says_both():
     def earlier(q: int, r: int) -> float:
         return float((q % 200 > 0 or r >= 3) and r >= 2)

@@ -63,11 +63,12 @@ def name_notes(recording: Recording) -> list[str]:
 
 def _contradiction_notes(trial: Trial) -> list[str]:
     """Return notes on what was shown earlier and is contradicted by later questions."""
-    alarmed = trial.below.shown(trial.alpha) & trial.rung & ~trial.lost_more
+    once = trial.proved_once
+    alarmed = once & trial.rung & ~trial.lost_more
     no_longer = trial.above.shown(trial.alpha) & ~trial.hopeless
     notes = []
     for places, start, before, now in (
-        (trial.lost_more, "not advised any more: ", "less", "which lost more on all questions so far"),
+        (once & trial.lost_more, "not advised any more: ", "less", "which lost more on all questions so far"),
         (alarmed, "not advised any more: ", "less", "until the alarm on later questions rang"),
         (no_longer, "", "more", "which lost less on all questions so far"),
     ):
@@ -99,9 +100,7 @@ def taken_back_text(trial: Trial) -> str:
         text += f"; the alarm rang at question {first + rang:,} (risk {100 * trial.alpha:g} % {IF_INDEPENDENT})"
     else:
         lost = trial.totals.losses[place] - (0 if trial.labels is None else trial.totals.open[place])
-        text += (
-            f"{', and ' if drift is not None else ''}lost {100 * lost / n:.1f} on all {counted(n, 'question')} together"
-        )
+        text += f"{', and ' if drift is not None else ''}lost {100 * lost / (n * trial.by_labels):.1f} on all {counted(n, 'question')} together"
     return f"{text}. The loop, or what it is asked, may have changed: put the questions from now on to a new decision (-o OTHER.json)"
 
 

@@ -135,6 +135,8 @@ def decide_command(
     given = declared.given()
     if earlier is not None and is_from_file(context, "max_loss"):
         given["max_loss"] = None  # the declared value holds, even if suffice.toml has another one now
+    if is_from_file(context, "label_noise") and (ask is None or earlier is not None):
+        given["label_noise"] = None  # the file declares it for decisions by labels
     of_tune = tune.given()
     if "tune" in of_tune:
         of_tune["tune"] = tune_of_loop(of_tune["tune"], where)
@@ -161,7 +163,7 @@ def decide_command(
     screen = Screen(
         sentences=[f"{again}{advice.sentence}"],
         tables=advice.tables(),
-        aside={bar_heading(advice.trial.bound)},
+        aside={bar_heading(advice.trial.max_loss)},
         files=files,
         then=_next_step(advice, path, target, ask),
     )

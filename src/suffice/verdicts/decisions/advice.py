@@ -139,11 +139,13 @@ class Advice(Result):
         texts = [f"{used}: where answers equal those of the full run, nothing is lost"] if self.n else []
         if trial.label_noise:
             texts.append(
-                f"If {100 * trial.label_noise:g} % of the labels are wrong at random, they show {100 * (1 - 2 * trial.label_noise):g} % of a change, so "
-                f"that the bets are against a loss of {100 * trial.bound:.3g} points by these labels"
+                f"If {100 * trial.label_noise:g} % of the labels are wrong at random, they show {100 * (1 - 2 * trial.label_noise):g} % of a change: it "
+                f"is scaled to the whole, and the bets are against a loss of {100 * trial.bound:.3g} points by these labels"
             )
         if self.asks_for is None:
-            needed = None if self.chosen is None else trial.questions_needed(self.chosen)
+            if self.chosen is None:  # the verdict says already that more questions are needed
+                return texts
+            needed = trial.questions_needed(self.chosen)
             return texts + [_more_text(needed).removesuffix(".")] * (self.verdict == "not enough data")
         asked = trial.candidates[self.asks_for].label
         needed = trial.questions_needed(self.asks_for) if self.n else None
@@ -210,7 +212,7 @@ class Advice(Result):
         trial, n, figures = self.trial, max(self.trial.totals.n_recorded, 1), self.figures
         spent, value = float(trial.totals.costs[trial.cost][-1] / n), float(trial.totals.values[-1] / n)
         have = (self.now, spent, None, value, None, "advised" if self.verdict == "keep what you have" else "", "")
-        rows = (have, *(figures[place].row(trial.cost, trial.bound) for place in places))
+        rows = (have, *(figures[place].row(trial.cost, trial.max_loss) for place in places))
         heading = f"{title}, on the {counted(self.n, 'question')} that judge"
         columns = candidate_columns(trial)
         if trial.labels is not None:  # labels tell how much is lost, and not how good the answers are
@@ -316,7 +318,7 @@ def _verdict_text(trial: Trial) -> str:
         rest = f"{_waiting_text(trial, place, f'{judges} {rule} out a loss of {points}')} {_more_text(needed)}"
     else:
         more = "" if trial.labels is not None else f" {_more_text(needed)}"
-        excluded = -effect[1] * trial.max_loss / trial.bound  # labels show a part of the true loss
+        excluded = -effect[1]
         shown = f", only of {100 * excluded:.1f}" if 0 < excluded < 1 else ""
         rest = f"{judges} {do} not rule out a loss of {points}{shown}.{more}"
     return (

@@ -136,11 +136,19 @@ def change_of(trial: Trial, place: int) -> tuple[float, float, float]:
     """Return a candidate's mean change of the metric and the ends of its interval, NaN for one that is not tested.
 
     The interval is a confidence sequence: its ends hold for all tested candidates at once and however often one looks, with
-    a risk of `alpha`.  Its lower end is not below what the tests show with the risk of theirs: -`bound` of a proved
+    a risk of `alpha`.  Its lower end is not below what the tests show with the risk of theirs: -`max_loss` of a proved
     candidate, and of an open one what its share of the risk excludes.  These are the simultaneous bounds that belong to such
     tests (Strassburger and Bretz 2008, "Compatible simultaneous lower confidence bounds for the Holm procedure and other
     Bonferroni-based closed tests").
+
+    Where a share of the labels is declared wrong, they show a part of each change, and the figures are those of the whole.
     """
+    mean, low, high = (float(np.clip(end / trial.by_labels, -1.0, 1.0)) for end in _change_by_labels(trial, place))
+    return mean, low, high
+
+
+def _change_by_labels(trial: Trial, place: int) -> tuple[float, float, float]:
+    """Return the mean change that the labels or golds show, and the ends of its interval."""
     mean = float(trial.totals.losses[place] / trial.totals.n) if trial.totals.n else np.nan
     if trial.losses is None or not trial.totals.n or place not in trial.sequence:
         return 0.0 - mean, np.nan, np.nan
@@ -163,7 +171,7 @@ def candidate_columns(trial: Trial) -> tuple[Column, ...]:
         Column(trial.metric, ".1f", scale=100),
         Column("change", "+.1f", scale=100, interval=True),
         Column("verdict"),
-        Column(bar_heading(trial.bound)),
+        Column(bar_heading(trial.max_loss)),
     )
 
 

@@ -136,6 +136,11 @@ class Trial:
         return self.below.bound
 
     @property
+    def by_labels(self) -> float:
+        """The share of a true change that labels show; 1 where none are declared wrong."""
+        return self.bound / self.max_loss
+
+    @property
     def twinned(self) -> frozenset[int]:
         """Positions of the tested candidates that do more than lower the cap; these must beat stopping at random."""
         return frozenset(place for place in self.sequence if not is_fixed_budget(self.candidates[place]))

@@ -176,6 +176,24 @@ def test_candidates_that_were_never_proved_are_not_taken_back():
     assert not any(name in note for note in back.notes for name in untested)
 
 
+def test_a_proof_that_used_the_share_of_another_falls_with_it():
+    def good(q, r):  # cap 1 loses a little, cap 2 nothing
+        return float(r > 1 or q % 150 > 0)
+
+    def bad(q, r):  # only cap 2 loses
+        return float(r != 2 or q % 2 > 0)
+
+    tune, log = log_of(300, good, rounds=3), log_of(700, good, first=300, rounds=3)
+    first = decide(log, metric="quality", tune=tune)
+    assert first.policy.label == "fixed_k(1)"
+    assert np.exp(first.trial.below.log_highest[0]) < 100  # which its own share needs
+    back = decide(log_of(90, bad, first=1000, rounds=3), previous=first)
+    assert back.sentence.startswith("Go back to what you had: fixed_k(2)")
+    states = {item.policy: (item.state, item.waits_for) for item in back.figures}
+    assert states == {"fixed_k(1)": ("open", ""), "fixed_k(2)": ("taken back", "")}
+    assert any(note.startswith("not advised any more: fixed_k(1), proved earlier with") for note in back.notes)
+
+
 def test_other_candidates_stay_advised_and_the_sentence_says_both():
     def earlier(q: int, r: int) -> float:
         return float((q % 200 > 0 or r >= 3) and r >= 2)

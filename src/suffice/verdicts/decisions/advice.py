@@ -356,11 +356,11 @@ def _waiting_text(trial: Trial, place: int, shown: str) -> str:
         place: The candidate.
         shown: What the questions show of the candidate alone.
     """
-    first, one = trial.candidates[trial.waiting_for[place]].label, trial.candidates[place].label
+    one, before = trial.candidates[place].label, [trial.candidates[other].label for other in trial.waiting_for[place]]
     level = next(test.level for test in trial.tests if test.place == place)
     return (
         f"{shown} by {one} only at a risk of {100 * trial.alpha:g} %, which {len(trial.sequence)} candidates share: {100 * level:.2g} % is "
-        f"left for {one} until {first} is proved, too."
+        f"left for {one} until {' and '.join(before)} {'is' if len(before) == 1 else 'are'} proved, too."
     )
 
 

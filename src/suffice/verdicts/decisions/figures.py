@@ -31,7 +31,7 @@ class CandidateFigures:
         tested: Whether it is in the sequence of tests.
         needed: Approximate numbers of further questions that would prove the candidate in one of two cases and in four of
             five; None if no more are needed, or the number is unknown.
-        waits_for: The earlier candidate that is still open and delays this one, which has only a share of the risk until
+        waits_for: The first of the earlier candidates that are still open and delay this one, which has only a share of the risk until
             then, though its evidence would do for all of it; empty if there is none.
         evidence: The highest wealth so far of the bet that the candidate loses less than the largest accepted loss.
         twin: The metric of the random twin, which stops at random, as often at each round as the candidate; NaN unless
@@ -126,7 +126,7 @@ def candidate_figures(trial: Trial) -> list[CandidateFigures]:
             evidence=float(np.exp(min(trial.below.log_highest[place], 700.0))),
             twin=float(totals.twins[place] / n) if trial.totals.n else np.nan,
             gain=(float(gain[place]), float(least[place]), float(most[place])),
-            waits_for=trial.candidates[waiting[place]].label if place in waiting else "",
+            waits_for=trial.candidates[waiting[place][0]].label if place in waiting else "",
         )
         for place, policy in enumerate(trial.candidates)
     ]

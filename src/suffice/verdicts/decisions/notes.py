@@ -78,6 +78,11 @@ def _contradiction_notes(trial: Trial) -> list[str]:
                 f"{start}{', '.join(labels)}, shown earlier to lose {before} than {100 * trial.max_loss:g} points, {now}. "
                 "The loop, or what it is asked, may have changed"
             )
+    lacking = once & ~trial.proved & ~trial.contradicted
+    if labels := [trial.candidates[place].label for place in np.flatnonzero(lacking).tolist()]:
+        notes.append(
+            f"not advised any more: {', '.join(labels)}, proved earlier with the share of the risk of a candidate whose own proof is taken back"
+        )
     return notes
 
 

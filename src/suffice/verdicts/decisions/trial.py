@@ -224,14 +224,20 @@ class Trial:
         return proved
 
     @property
-    def waiting_for(self) -> dict[int, int]:
-        """Map the position of each open candidate that has evidence for a risk of `alpha` to the first open one before it.
+    def waiting_for(self) -> dict[int, tuple[int, ...]]:
+        """Map the position of each open candidate that has evidence for a risk of `alpha` to the open ones before it.
 
-        Its share of the risk is smaller than `alpha` until those before it are proved, too.
+        Its share of the risk is smaller than `alpha` until all of them are proved, too.  A contradicted one never will be, so
+        that a candidate after it waits for none before that.
         """
         alone = self.below.shown(self.alpha) & ~self.contradicted
-        still_open = [test.place for test in self.tests if not test.passed]
-        return {place: still_open[0] for place in still_open if alone[place] and place != self.sequence[0]}
+        waiting: dict[int, tuple[int, ...]] = {}
+        before: tuple[int, ...] = ()
+        for test in self.tests:
+            if alone[test.place] and not test.passed and before:
+                waiting[test.place] = before
+            before = () if self.contradicted[test.place] else (*before, *[test.place] * (not test.passed))
+        return waiting
 
     @property
     def contradicted(self) -> Mask:

@@ -119,6 +119,12 @@ def test_that_more_questions_are_needed_is_said_once():
     advice = decide(recording, labels=Labels(right=dict.fromkeys(recording.question_ids)))
     assert advice.chosen is None
     assert advice.sentence.count("Record more questions") == 1
+    recording, golds = log()
+    advice = decide(recording, labels=labelled(recording, golds, recording.question_ids), max_loss=0.03)
+    assert advice.verdict == "not enough data"
+    assert not advice.to_label
+    assert "Record" not in advice.sentence  # later questions are no part of this decision
+    assert "A decision of its own, on about " in advice.sentence
 
 
 def test_a_decision_file_without_a_share_has_none():

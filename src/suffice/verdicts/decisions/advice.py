@@ -146,7 +146,8 @@ class Advice(Result):
             if self.chosen is None:  # the verdict says already that more questions are needed
                 return texts
             needed = trial.questions_needed(self.chosen)
-            return texts + [_more_text(needed).removesuffix(".")] * (self.verdict == "not enough data")
+            many = f", on about {range_text(needed)} more questions than these, should do" if needed else " may do"
+            return texts + [f"A decision of its own{many}"] * (self.verdict == "not enough data")
         asked = trial.candidates[self.asks_for].label
         needed = trial.questions_needed(self.asks_for) if self.n else None
         if self.verdict == "do it":
@@ -313,11 +314,10 @@ def _verdict_text(trial: Trial) -> str:
             f"{changed} (selected here: these questions also chose it); {judges} {rule} out a loss of {points} or more (risk "
             f"{100 * trial.alpha:g} % {IF_INDEPENDENT}{noise}).{rivals}"
         )
-    needed = trial.questions_needed(place)
+    more = "" if trial.labels is not None else f" {_more_text(trial.questions_needed(place))}"
     if place in trial.waiting_for:
-        rest = f"{_waiting_text(trial, place, f'{judges} {rule} out a loss of {points}')} {_more_text(needed)}"
+        rest = f"{_waiting_text(trial, place, f'{judges} {rule} out a loss of {points}')}{more}"
     else:
-        more = "" if trial.labels is not None else f" {_more_text(needed)}"
         excluded = -effect[1]
         shown = f", only of {100 * excluded:.1f}" if 0 < excluded < 1 else ""
         rest = f"{judges} {do} not rule out a loss of {points}{shown}.{more}"

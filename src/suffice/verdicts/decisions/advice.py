@@ -123,7 +123,8 @@ class Advice(Result):
                 f"{trial.unexplained}, so they count at their worst; if your loop stopped there by itself, import with --ended rule"
             )
         if trial.chosen is not None:
-            text = open_text(float(trial.totals.open[trial.chosen] / max(self.n, 1)))
+            unknown = float(trial.totals.open[trial.chosen]) / (max(self.n, 1) * trial.by_labels)
+            text = open_text(unknown)
             missing.append(f"In all, {text.replace('that', 'the', 1)}" if text else "")
         if trial.labels is not None and self.n:
             missing += self._labels_texts()

@@ -383,7 +383,7 @@ class Trial:
 
         The rival is the cheapest other fixed budget whose metric is at least as high and whose cost is no higher.
 
-        A budget does not count if unknown outcomes allow a loss of more than `max_loss`.
+        A budget does not count if unknown outcomes allow a loss of more than `max_loss`, or than the candidate's.
         """
         return rival_of(self)
 

@@ -240,6 +240,24 @@ def test_missing_scores_of_later_questions_ring_no_alarm():
     assert (unknown.rung.any(), lost.rung.any()) == (False, True)
 
 
+def test_a_mean_above_the_bound_is_said_without_a_beginning():
+    def partly(q, r):  # too few losses for the alarm, and some scores that are missing
+        return 1.0 if r == 5 else None if q % 40 == 0 else float(q % 25 > 0)
+
+    back = decide(log_of(500, converged_at_2), metric="quality")
+    for first in (500, 700):
+        back = decide(log_of(200, partly, first=first), previous=back)
+        trial = back.trial
+        assert not trial.rung.any()
+        place = trial.taken_back[0]
+        lost, unknown = (100 * sums[place] / trial.totals.n for sums in (trial.totals.losses, trial.totals.open))
+        assert unknown > 0
+        assert (
+            f"points of quality, lost {lost:.1f} on all {trial.totals.n:,} questions together, of which {unknown:.1f} are unknown"
+        ) in back.sentence
+        assert "since about question" not in back.sentence
+
+
 def test_where_labels_judge_no_alarm_is_kept():
     log = log_of(60, converged_at_2)
     bare = type(log)(log.table.drop_columns(["quality"]), log.metadata)

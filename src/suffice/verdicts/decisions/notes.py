@@ -96,16 +96,21 @@ def taken_back_text(trial: Trial) -> str:
     place = min(trial.taken_back, key=lambda place: float(trial.totals.costs[trial.cost][place]))
     n, drift, where = trial.totals.n, trial.drift, trial.sequence.index(place)
     text = f"{trial.candidates[place].label}, proved earlier to lose less than {100 * trial.max_loss:g} points of {trial.metric}, "
-    rang = 0
-    if drift is not None and drift.n > drift.began[where]:
-        first = n - drift.n  # questions before the alarm was set up
-        rang, last = int(drift.alarm.rang_at[where]), int(drift.n - drift.began[where])
-        text += f"seems to lose {100 * drift.since[where]:.1f} since about question {n - last + 1:,} of {n:,}"
-    if rang:
-        text += f"; the alarm rang at question {first + rang:,} (risk {100 * trial.alpha:g} % {IF_INDEPENDENT})"
+    rang = 0 if drift is None else int(drift.alarm.rang_at[where])
+    if drift is not None and rang:
+        first, last = (
+            n - drift.n,
+            int(drift.n - drift.began[where]),
+        )  # `first` questions came before the alarm was set up
+        text += f"seems to lose {100 * drift.since[where]:.1f} since about question {n - last + 1:,} of {n:,}; "
+        text += f"the alarm rang at question {first + rang:,} (risk {100 * trial.alpha:g} % {IF_INDEPENDENT})"
     else:
-        lost = trial.totals.losses[place] - (0 if trial.labels is None else trial.totals.open[place])
-        text += f"{', and ' if drift is not None else ''}lost {100 * lost / (n * trial.by_labels):.1f} on all {counted(n, 'question')} together"
+        lost, unknown = trial.totals.losses[place], trial.totals.open[place]
+        if trial.labels is not None:  # what has no label yet contradicts nothing
+            lost, unknown = lost - unknown, 0.0
+        lost, unknown = (100 * part / (n * trial.by_labels) for part in (lost, unknown))
+        text += f"lost {lost:.1f} on all {counted(n, 'question')} together"
+        text += f", of which {unknown:.1f} are unknown outcomes that count at their worst" if unknown > 0 else ""
     return f"{text}. The loop, or what it is asked, may have changed: put the questions from now on to a new decision (-o OTHER.json)"
 
 

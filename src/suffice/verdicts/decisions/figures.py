@@ -22,8 +22,8 @@ class CandidateFigures:
 
     Attributes:
         policy: The candidate's label.
-        state: `advised`, `proved`, `taken back` (proved, and contradicted since), `open`, `loses more`, or `not tested`
-            (on tune questions another candidate loses no more and costs less).
+        state: `advised`, `proved`, `taken back` (proved, and contradicted since), `open` (also where nothing can be judged),
+            `loses more`, or `not tested` (on tune questions another candidate loses no more and costs less).
         value: The mean of the metric.
         change: Mean change of the metric against the baseline, and the ends of its interval, see `change_of`.
         spent: Mean costs by name; NaN where unknown.
@@ -96,8 +96,9 @@ def candidate_figures(trial: Trial) -> list[CandidateFigures]:
     totals = trial.totals
     n = max(totals.n_recorded, 1)
     gain, least, most = totals.gain_interval()
-    saving, proved, hopeless = totals.saving(trial.cost), trial.proved, trial.hopeless
-    waiting, advised = trial.waiting_for, trial.chosen if trial.verdict == "do it" else None
+    saving, hopeless, unjudged = totals.saving(trial.cost), trial.hopeless, bool(trial.unjudged)
+    proved = trial.proved & (not unjudged)
+    waiting, advised = {} if unjudged else trial.waiting_for, trial.chosen if trial.verdict == "do it" else None
     taken_back = trial.taken_back
     return [
         CandidateFigures(
@@ -122,7 +123,9 @@ def candidate_figures(trial: Trial) -> list[CandidateFigures]:
             },
             saving=float(saving[place]),
             tested=place in trial.sequence,
-            needed=trial.questions_needed(place) if place in trial.sequence and place not in taken_back else None,
+            needed=trial.questions_needed(place)
+            if place in trial.sequence and place not in taken_back and not unjudged
+            else None,
             evidence=float(np.exp(min(trial.below.log_highest[place], 700.0))),
             twin=float(totals.twins[place] / n) if trial.totals.n else np.nan,
             gain=(float(gain[place]), float(least[place]), float(most[place])),

@@ -73,6 +73,7 @@ def test_a_decision_of_an_older_file_keeps_its_fixed_sequence():
     assert advice.trial.shares == (1.0, 0.0)
     assert advice.verdict == "not enough data"
     assert "0 % is left for fixed_k(1) until fixed_k(2) is proved, too" in advice.sentence
+    assert "n/a" not in advice.sentence
     assert np.isnan([figures.change[1] for figures in advice.figures]).all()
     assert Advice.from_dict(json.loads(json.dumps(advice.to_dict()))).trial.shares == (1.0, 0.0)
 

@@ -306,7 +306,8 @@ def _verdict_text(trial: Trial) -> str:
         )
     change = change_text(trial.candidates[place], None if trial.against else trial.loop.highest)
     effect = change_of(trial, place)
-    saved, changed = _saved_text(trial, place), f"{figure(effect, '+.1f', 100)} points{trial.against}"
+    shown: float | tuple[float, ...] = effect if np.isfinite(effect).all() else effect[0]  # old files have no interval
+    saved, changed = _saved_text(trial, place), f"{figure(shown, '+.1f', 100)} points{trial.against}"
     rivals = rivals_text(trial, place)
     noise = f" and {100 * trial.label_noise:g} % of the labels are wrong at random" if trial.label_noise else ""
     if trial.verdict == "do it":
@@ -320,8 +321,8 @@ def _verdict_text(trial: Trial) -> str:
         rest = f"{_waiting_text(trial, place, f'{judges} {rule} out a loss of {points}')}{more}"
     else:
         excluded = -effect[1]
-        shown = f", only of {100 * excluded:.1f}" if 0 < excluded < 1 else ""
-        rest = f"{judges} {do} not rule out a loss of {points}{shown}.{more}"
+        so_far = f", only of {100 * excluded:.1f}" if 0 < excluded < 1 else ""
+        rest = f"{judges} {do} not rule out a loss of {points}{so_far}.{more}"
     return (
         f"Not enough data: to {change} would {_taken_text(trial, place, 'take ', ', ')}save {saved} and change {trial.metric} by "
         f"{changed}, but {rest}{rivals}"

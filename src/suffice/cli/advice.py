@@ -134,9 +134,7 @@ def decide_command(
     labels = _labels_of(ask, path, target)
     recording = chosen_loop(read_recording(path), where)
     earlier = _earlier(previous, target, recording, path)
-    given = declared.given()
-    if earlier is not None and is_from_file(context, "max_loss"):
-        given["max_loss"] = None  # the declared value holds, even if suffice.toml has another one now
+    given = _given(context, declared, of_labels=ask is not None, is_later=earlier is not None)
     of_tune = tune.given()
     if "tune" in of_tune:
         of_tune["tune"] = tune_of_loop(of_tune["tune"], where)
@@ -163,11 +161,21 @@ def decide_command(
     screen = Screen(
         sentences=[f"{again}{advice.sentence}"],
         tables=advice.tables(),
-        aside={bar_heading(advice.trial.bound)},
+        aside={bar_heading(advice.trial.max_loss)},
         files=files,
         then=_next_step(advice, path, target, ask),
     )
     output.show({**advice.to_dict(), "file": str(target)}, screen)
+
+
+def _given(context: typer.Context, declared: _Declared, *, of_labels: bool, is_later: bool) -> dict[str, Any]:
+    """Return what is declared; what suffice.toml says holds for a first decision alone, and label noise for labels."""
+    given = declared.given()
+    if is_later and is_from_file(context, "max_loss"):
+        given["max_loss"] = None
+    if (is_later or not of_labels) and is_from_file(context, "label_noise"):
+        given["label_noise"] = None
+    return given
 
 
 def _labels_of(ask: Path | None, path: Path, target: Path) -> Labels | None:

@@ -8,8 +8,11 @@ from collections.abc import Sequence
 from itertools import chain
 from weakref import WeakKeyDictionary
 
+import numpy as np
+
 from suffice.evaluation.replay import dividing_names
 from suffice.policy.metrics import normalize_answer
+from suffice.policy.rounds import Mask
 from suffice.policy.seen import id_hash, one_name_per_text, text_hash
 from suffice.recordings.recording import Recording
 
@@ -37,6 +40,15 @@ def unit_names(recording: Recording) -> list[str]:
             names = one_name_per_text(names, _same_passages(recording))
         _KNOWN[recording] = names
     return _KNOWN[recording]
+
+
+def with_copies(recording: Recording, chosen: Mask) -> Mask:
+    """Return a mask of the rows whose unit has a chosen row, shape ``(n_questions,)``."""
+    if not chosen.any() or chosen.all():
+        return chosen
+    names = np.array(unit_names(recording))
+    rows: Mask = np.isin(names, names[chosen])
+    return rows
 
 
 def asked_names(recording: Recording, names: Sequence[str]) -> list[str]:

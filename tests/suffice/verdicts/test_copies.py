@@ -7,6 +7,7 @@ import pytest
 from benchmarks.referee.made import made, sentences, three_caps
 
 from suffice import Claim, certify, decide
+from suffice.recordings import Recording
 from suffice.verdicts.copies import near_texts, unit_names
 
 N, SIZE = 200, 10
@@ -43,6 +44,31 @@ def test_copies_bring_no_false_advice(way):
         recording = copied(way, np.random.default_rng(seed))
         wrong += decide(recording, metric="score", max_loss=0.05).verdict == "do it"
     assert wrong <= 3  # 13 to 15 when each copy counted by itself
+
+
+def part(recording: Recording, mask) -> Recording:
+    return recording.select(np.asarray(mask, dtype=np.bool_))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_copies_of_counted_questions_are_not_new(way):
+    recording = copied(way, np.random.default_rng(0))
+    n_copy = np.arange(N) % SIZE
+    first = decide(part(recording, n_copy < 2), metric="score", max_loss=0.05)
+    later = decide(recording, previous=first)
+    assert later.n == first.n
+    assert any("none is new" in note for note in later.notes)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_copies_of_tune_questions_do_not_judge(way):
+    recording = copied(way, np.random.default_rng(0))
+    place = np.arange(N)
+    tune, rest = part(recording, place < SIZE * 5), part(recording, place >= 1)
+    assert decide(rest, tune=tune, metric="score", max_loss=0.05).n == N // SIZE - 5
+    near = part(recording, place % SIZE > 0)
+    some = part(recording, (place < SIZE * 5) & (place % SIZE < 2))
+    assert decide(near, tune=some, metric="score", max_loss=0.05).n == N // SIZE - 5
 
 
 def test_equal_outcomes_join_no_questions():

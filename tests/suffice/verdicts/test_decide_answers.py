@@ -51,6 +51,13 @@ def reply(q: int, r: int) -> str:
     )
 
 
+def test_nothing_is_called_proved_where_nothing_can_be_judged():
+    advice = decide(asked(600, reply), metric="em", max_loss=0.1)
+    assert advice.trial.proved.any()  # every loss is 0 by a metric that sees none
+    assert not {item.state for item in advice.figures} & {"proved", "advised"}
+    assert not any(item["proved"] or item["needed"] for item in advice.to_dict()["candidates"])
+
+
 @pytest.mark.parametrize("metric", ["em", "f1", "f1 > 0.9", None])
 def test_whole_replies_that_contain_the_gold_answer_are_not_judged_by_words(metric):
     log = asked(600, reply)

@@ -153,6 +153,47 @@ def test_losses_after_the_alarm_move_no_beginning():
     assert state.observe(np.full((1, 500), -1.0)).began.tolist() == state.began.tolist() == [50]
 
 
+def test_a_decision_that_tests_nothing_goes_on_from_its_file(tmp_path):
+    def spent(q, r):
+        return float(r == 1)  # later rounds are free, so that no cap saves
+
+    advice = decide(log_of(60, converged_at_2, **{"cost.generator.calls": spent}), metric="quality")
+    for visit in (1, 2):
+        advice = decide(
+            log_of(60, converged_at_2, first=60 * visit, **{"cost.generator.calls": spent}), previous=advice
+        )
+        advice.save(tmp_path / "decision.json")
+        advice = Advice.load(tmp_path / "decision.json")
+    assert advice.trial.sequence == ()
+    assert advice.sentence.startswith("Keep what you have: nothing here would save calls")
+
+
+def test_candidates_that_were_never_proved_are_not_taken_back():
+    first = decide(log_of(1500, converged_at_2), metric="quality")
+    back = continued(first, losing(0.1), first=1500, n=600)[-1]
+    untested = {"fixed_k(3)", "fixed_k(4)"}
+    assert untested <= {item.policy for item in back.figures if not item.tested}
+    assert not any(name in note for note in back.notes for name in untested)
+
+
+def test_a_proof_that_used_the_share_of_another_falls_with_it():
+    def good(q, r):  # cap 1 loses a little, cap 2 nothing
+        return float(r > 1 or q % 150 > 0)
+
+    def bad(q, r):  # only cap 2 loses
+        return float(r != 2 or q % 2 > 0)
+
+    tune, log = log_of(300, good, rounds=3), log_of(700, good, first=300, rounds=3)
+    first = decide(log, metric="quality", tune=tune)
+    assert first.policy.label == "fixed_k(1)"
+    assert np.exp(first.trial.below.log_highest[0]) < 100  # which its own share needs
+    back = decide(log_of(90, bad, first=1000, rounds=3), previous=first)
+    assert back.sentence.startswith("Go back to what you had: fixed_k(2)")
+    states = {item.policy: (item.state, item.waits_for) for item in back.figures}
+    assert states == {"fixed_k(1)": ("open", ""), "fixed_k(2)": ("taken back", "")}
+    assert any(note.startswith("not advised any more: fixed_k(1), proved earlier with") for note in back.notes)
+
+
 def test_other_candidates_stay_advised_and_the_sentence_says_both():
     def earlier(q: int, r: int) -> float:
         return float((q % 200 > 0 or r >= 3) and r >= 2)
@@ -197,6 +238,24 @@ def test_missing_scores_of_later_questions_ring_no_alarm():
         unknown.totals.losses[list(unknown.sequence)], lost.totals.losses[list(lost.sequence)]
     )
     assert (unknown.rung.any(), lost.rung.any()) == (False, True)
+
+
+def test_a_mean_above_the_bound_is_said_without_a_beginning():
+    def partly(q, r):  # too few losses for the alarm, and some scores that are missing
+        return 1.0 if r == 5 else None if q % 40 == 0 else float(q % 25 > 0)
+
+    back = decide(log_of(500, converged_at_2), metric="quality")
+    for first in (500, 700):
+        back = decide(log_of(200, partly, first=first), previous=back)
+        trial = back.trial
+        assert not trial.rung.any()
+        place = trial.taken_back[0]
+        lost, unknown = (100 * sums[place] / trial.totals.n for sums in (trial.totals.losses, trial.totals.open))
+        assert unknown > 0
+        assert (
+            f"points of quality, lost {lost:.1f} on all {trial.totals.n:,} questions together, of which {unknown:.1f} are unknown"
+        ) in back.sentence
+        assert "since about question" not in back.sentence
 
 
 def test_where_labels_judge_no_alarm_is_kept():

@@ -174,6 +174,12 @@ def test_votes_that_always_agree_need_no_label_and_ties_need_one():
     assert len(tied.to_label) > 80
 
 
+def test_heads_of_a_spreadsheet_may_be_in_capitals(tmp_path):
+    path = tmp_path / "golds.csv"
+    path.write_text("ID,QUESTION,A,B,RIGHT,GOLD\nq1,where,Lisbon,Porto,B,\n")
+    assert Labels.read(path).right == {"q1": ("Porto",)}
+
+
 @pytest.mark.parametrize("suffix", [".jsonl", ".csv"])
 def test_a_sheet_is_read_as_it_was_filled_in(tmp_path, suffix):
     recording, _ = log()

@@ -48,6 +48,16 @@ def test_a_proof_that_lacks_its_share_of_the_risk_says_so():
     assert f"waits for fixed_k(2), about {most:,} more" in {row[5] for row in advice.table().rows}
 
 
+def test_all_open_candidates_before_one_must_be_proved_first():
+    tune = log_of(300, losing(0.06, 0.03, 0.0), rounds=4)
+    advice = decide(log_of(300, losing(0.0, 0.018, 0.018), first=300, rounds=4), metric="quality", tune=tune)
+    assert [advice.trial.candidates[place].label for place in advice.trial.sequence] == [
+        f"fixed_k({cap})" for cap in (3, 2, 1)
+    ]
+    assert "0.5 % is left for fixed_k(1) until fixed_k(3) and fixed_k(2) are proved, too." in advice.sentence
+    assert {item.policy: item.waits_for for item in advice.figures}["fixed_k(1)"] == "fixed_k(3)"
+
+
 @pytest.mark.parametrize("early", [0.018, 0.03])
 def test_an_open_or_losing_neighbour_does_not_block_a_proof(early):
     advice = blocked_advice(700, early)
@@ -63,6 +73,7 @@ def test_a_decision_of_an_older_file_keeps_its_fixed_sequence():
     assert advice.trial.shares == (1.0, 0.0)
     assert advice.verdict == "not enough data"
     assert "0 % is left for fixed_k(1) until fixed_k(2) is proved, too" in advice.sentence
+    assert "n/a" not in advice.sentence
     assert np.isnan([figures.change[1] for figures in advice.figures]).all()
     assert Advice.from_dict(json.loads(json.dumps(advice.to_dict()))).trial.shares == (1.0, 0.0)
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from suffice.evaluation.replay.front import Mixture
 from suffice.policy.rules import fixed_k
 from suffice.policy.session import Policy
+from suffice.recordings import Recording
 from suffice.verdicts.decisions import Advice, Trial, decide
 from suffice.verdicts.decisions.rivals import budgets_hull, mixture_of, rivals_text
 from tests.suffice.verdicts.test_decide import converged_at_2, log_of
@@ -78,7 +79,8 @@ def test_a_decision_without_a_better_coin_says_nothing_of_coins():
 @given(st.lists(st.tuples(st.integers(0, 10), st.integers(1, 12)), min_size=3, max_size=6))
 def test_the_coin_is_the_best_of_all_pairs_of_budgets(advice, points):
     values, costs = np.array([quality / 10 for quality, _ in points]), np.array([float(cost) for _, cost in points])
-    trial = with_sums(advice.trial, values, costs, losses=np.full(len(points) - 1, -1.0))
+    any_loss = replace(advice.trial, below=replace(advice.trial.below, bound=0.9999))
+    trial = with_sums(any_loss, values, costs)
     me = len(points) - 2
     budgets = {str(place): (values[place], costs[place]) for place in range(len(points)) if place != me}
     best = reference.best_mixture(budgets, costs[me])
@@ -114,8 +116,32 @@ def test_a_single_budget_that_does_as_well_needs_no_coin(advice):
 
 def test_a_coin_that_may_lose_too_much_is_not_named(advice):
     values, costs = [0.2, 0.8, 0.45, 0.9], [1.0, 3.0, 2.0, 5.0]
-    assert with_sums(advice.trial, values, costs, [0.93, 0.0, 0.4]).mixture is not None
-    assert with_sums(advice.trial, values, costs, [0.95, 0.0, 0.4]).mixture is None  # 0.475 for half of each
+    assert with_sums(advice.trial, values, costs, [0.93, 0.0, 0.5]).mixture is not None
+    assert with_sums(advice.trial, values, costs, [0.95, 0.0, 0.5]).mixture is None  # 0.475 for half of each
+    assert with_sums(advice.trial, values, costs, [0.93, 0.0, 0.4]).mixture is None  # its metric is unknown in part
+
+
+def test_scores_that_are_missing_make_no_rival_better():
+    def values(
+        q, r
+    ):  # cap 1 loses a little; some scores of cap 2, whose answers are those of the last round, are missing
+        return float(r > 1 or q * 7919 % 1000 >= 14)
+
+    def scored(q, r):
+        return None if r == 2 and q * 7919 % 1000 >= 960 else values(q, r)
+
+    tune, log, answered = (
+        log_of(n, scores, first=first, rounds=4).table.rename_columns({"quality": "match"})
+        for n, scores, first in ((300, values, 0), (500, scored, 300), (500, values, 300))
+    )
+    at = log.schema.get_field_index("answer")
+    log = log.set_column(at, log.schema.field(at), answered.column("answer"))
+    advice = decide(Recording(log, {}), metric="match", tune=Recording(tune, {}))
+    assert advice.policy.label == "fixed_k(2)"
+    value = {item.policy: item.value for item in advice.figures}
+    assert value["fixed_k(2)"] < value["fixed_k(1)"], "what is missing counts as 0 in the metric"
+    assert advice.trial.rival is None
+    assert "scored better" not in advice.sentence
 
 
 def test_a_baseline_that_is_a_rule_is_no_budget(advice):

@@ -86,6 +86,47 @@ def test_a_declared_share_stays_and_is_said(tmp_path):
             decide(recording, labels=labels, previous=again, label_noise=other)
 
 
+def test_figures_are_those_of_the_true_change_where_labels_are_wrong():
+    recording, golds = log()
+    labels = labelled(recording, golds, recording.question_ids)
+    shown, told = (
+        decide(recording, labels=labels, max_loss=loss, label_noise=noise) for loss, noise in ((0.08, 0), (0.1, 0.1))
+    )
+    for less, more in zip(shown.figures, told.figures, strict=True):
+        assert more.change == pytest.approx([end / 0.8 for end in less.change], nan_ok=True)
+    advised = told.figures[told.chosen]
+    assert advised.change[1] >= -0.1
+    assert f"{100 * advised.change[0]:+.1f} [" in told.sentence
+    assert told.table().columns[-1].name == "-10 and 0 are |"
+
+
+def test_the_interval_holds_for_the_true_change_where_labels_are_wrong():
+    rng, noise, n, missed = np.random.default_rng(4), 0.2, 1500, []
+    for _ in range(20):
+        differs, loses = rng.random(n) < 0.4, rng.random(n) < 0.9  # a loss of 32 points, of which labels show 19
+        answers = np.where(differs & ~loses, WRONG, RIGHT)[:, None].repeat(2, axis=1)
+        answers[differs, 0] = np.where(loses, WRONG, RIGHT)[differs]
+        recording = recorded([f"q{place}" for place in range(n)], answers)
+        wrong = rng.random(n) < noise
+        right = {f"q{place}": (WRONG if own else RIGHT,) for place, own in enumerate(wrong.tolist())}
+        [item] = decide(recording, labels=Labels(right=right), label_noise=noise).figures
+        missed.append(not item.change[1] <= -0.32 <= item.change[2])
+    assert sum(missed) <= 3
+
+
+def test_that_more_questions_are_needed_is_said_once():
+    recording, _ = log(changed=0.5)
+    advice = decide(recording, labels=Labels(right=dict.fromkeys(recording.question_ids)))
+    assert advice.chosen is None
+    assert advice.sentence.count("Record more questions") == 1
+    recording, golds = log()
+    advice = decide(recording, labels=labelled(recording, golds, recording.question_ids), max_loss=0.03)
+    assert advice.verdict == "not enough data"
+    assert not advice.to_label
+    assert "Record" not in advice.sentence  # later questions are no part of this decision
+    assert "A decision of its own, on about " in advice.sentence
+
+
 def test_a_decision_file_without_a_share_has_none():
     recording, golds = log()
     data = decide(recording, labels=labelled(recording, golds, recording.question_ids)).to_dict()
@@ -227,3 +268,16 @@ def test_the_command_declares_a_share_of_wrong_labels(tmp_path, monkeypatch):
     assert "of the labels are wrong" in first.json["sentence"]
     assert "0.1, not 0.2" in cli(*[word.replace("noise=0.1", "noise=0.2") for word in words]).error
     assert "no labels judge" in cli("decide", "log.parquet", "--set", "label-noise=0.1").error
+
+
+def test_a_share_in_the_settings_file_is_for_labels_alone(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    recording, _ = log()
+    write_recording("log.parquet", recording.table, {})
+    settings = tmp_path / "suffice.toml"
+    settings.write_text("[statistics]\nlabel-noise = 0.1\n")
+    assert cli("decide", "log.parquet", "--metric", "agreement").code == 0
+    asked = ("decide", "log.parquet", "--ask", "golds.jsonl", "--json")
+    assert cli(*asked).json["trial"]["label_noise"] == 0.1
+    settings.write_text("[statistics]\nlabel-noise = 0.2\n")
+    assert cli(*asked).json["trial"]["label_noise"] == 0.1

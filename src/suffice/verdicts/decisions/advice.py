@@ -125,7 +125,8 @@ class Advice(Result):
                 f"{trial.unexplained}, so they count at their worst; if your loop stopped there by itself, import with --ended rule"
             )
         if trial.chosen is not None:
-            text = open_text(float(trial.totals.open[trial.chosen] / max(self.n, 1)))
+            unknown = float(trial.totals.open[trial.chosen]) / (max(self.n, 1) * trial.by_labels)
+            text = open_text(unknown)
             missing.append(f"In all, {text.replace('that', 'the', 1)}" if text else "")
         if trial.labels is not None and self.n:
             missing += self._labels_texts()
@@ -145,12 +146,15 @@ class Advice(Result):
             )
         if trial.label_noise:
             texts.append(
-                f"If {100 * trial.label_noise:g} % of the labels are wrong at random, they show {100 * (1 - 2 * trial.label_noise):g} % of a change, so "
-                f"that a loss of {100 * trial.bound:.3g} points by these labels must be ruled out"
+                f"If {100 * trial.label_noise:g} % of the labels are wrong at random, they show {100 * (1 - 2 * trial.label_noise):g} % of a change: it "
+                f"is scaled to the whole, and the bets are against a loss of {100 * trial.bound:.3g} points by these labels"
             )
         if self.asks_for is None:
-            needed = None if self.chosen is None else trial.questions_needed(self.chosen)
-            return texts + [_more_text(needed).removesuffix(".")] * (self.verdict == "not enough data")
+            if self.chosen is None:  # the verdict says already that more questions are needed
+                return texts
+            needed = trial.questions_needed(self.chosen)
+            many = f", on about {range_text(needed)} more questions than these, should do" if needed else " may do"
+            return texts + [f"A decision of its own{many}"] * (self.verdict == "not enough data")
         asked = trial.candidates[self.asks_for].label
         needed = trial.questions_needed(self.asks_for) if self.n else None
         if self.verdict == "do it":
@@ -216,7 +220,7 @@ class Advice(Result):
         trial, n, figures = self.trial, max(self.trial.totals.n_recorded, 1), self.figures
         spent, value = float(trial.totals.costs[trial.cost][-1] / n), float(trial.totals.values[-1] / n)
         have = (self.now, spent, None, value, None, "advised" if self.verdict == "keep what you have" else "", "")
-        rows = (have, *(figures[place].row(trial.cost, trial.bound) for place in places))
+        rows = (have, *(figures[place].row(trial.cost, trial.max_loss) for place in places))
         heading = f"{title}, on the {counted(self.n, 'question')} that judge"
         columns = candidate_columns(trial)
         if trial.labels is not None:  # labels tell how much is lost, and not how good the answers are
@@ -308,7 +312,8 @@ def _verdict_text(trial: Trial) -> str:
         )
     change = change_text(trial.candidates[place], None if trial.against else trial.loop.highest)
     effect = change_of(trial, place)
-    saved, changed = _saved_text(trial, place), f"{figure(effect, '+.1f', 100)} points{trial.against}"
+    shown: float | tuple[float, ...] = effect if np.isfinite(effect).all() else effect[0]  # old files have no interval
+    saved, changed = _saved_text(trial, place), f"{figure(shown, '+.1f', 100)} points{trial.against}"
     rivals = rivals_text(trial, place)
     noise = f" and at most {100 * trial.label_noise:g} % of the labels are wrong at random" if trial.label_noise else ""
     if trial.verdict == "do it":
@@ -317,14 +322,13 @@ def _verdict_text(trial: Trial) -> str:
             f"{changed} (selected here: these questions also chose it); {judges} {rule} out a loss of {points} or more (risk "
             f"{100 * trial.alpha:g} % {IF_INDEPENDENT}{noise}).{rivals}"
         )
-    needed = trial.questions_needed(place)
+    more = "" if trial.labels is not None else f" {_more_text(trial.questions_needed(place))}"
     if place in trial.waiting_for:
-        rest = f"{_waiting_text(trial, place, f'{judges} {rule} out a loss of {points}')} {_more_text(needed)}"
+        rest = f"{_waiting_text(trial, place, f'{judges} {rule} out a loss of {points}')}{more}"
     else:
-        more = "" if trial.labels is not None else f" {_more_text(needed)}"
-        excluded = -effect[1] * trial.max_loss / trial.bound  # labels show a part of the true loss
-        shown = f", only of {100 * excluded:.1f}" if 0 < excluded < 1 else ""
-        rest = f"{judges} {do} not rule out a loss of {points}{shown}.{more}"
+        excluded = -effect[1]
+        so_far = f", only of {100 * excluded:.1f}" if 0 < excluded < 1 else ""
+        rest = f"{judges} {do} not rule out a loss of {points}{so_far}.{more}"
     return (
         f"Not enough data: to {change} would {_taken_text(trial, place, 'take ', ', ')}save {saved} and change {trial.metric} by "
         f"{changed}, but {rest}{rivals}"
@@ -360,11 +364,11 @@ def _waiting_text(trial: Trial, place: int, shown: str) -> str:
         place: The candidate.
         shown: What the questions show of the candidate alone.
     """
-    first, one = trial.candidates[trial.waiting_for[place]].label, trial.candidates[place].label
+    one, before = trial.candidates[place].label, [trial.candidates[other].label for other in trial.waiting_for[place]]
     level = next(test.level for test in trial.tests if test.place == place)
     return (
         f"{shown} by {one} only at a risk of {100 * trial.alpha:g} %, which {len(trial.sequence)} candidates share: {100 * level:.2g} % is "
-        f"left for {one} until {first} is proved, too."
+        f"left for {one} until {' and '.join(before)} {'is' if len(before) == 1 else 'are'} proved, too."
     )
 
 

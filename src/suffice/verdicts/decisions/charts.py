@@ -61,7 +61,7 @@ def advice_chart(figures: Iterable[CandidateFigures], trial: Trial, now: str) ->
         {"field": "change", "format": "+.1f"},
     ]
     layers = [
-        bound_layer("y", "change", -100 * trial.bound, f"a loss of {100 * trial.max_loss:g} points"),
+        bound_layer("y", "change", -100 * trial.max_loss, f"a loss of {100 * trial.max_loss:g} points"),
         *([_mixtures_layer(hull, x, y)] if hull else []),
         {
             "mark": {"type": "rule", "strokeWidth": 1.5, "opacity": 0.6},
@@ -78,7 +78,7 @@ def advice_chart(figures: Iterable[CandidateFigures], trial: Trial, now: str) ->
 
 def _mixtures(trial: Trial) -> list[dict[str, float]]:
     """Return the ends of the line of best mixtures of two budgets; empty if there are fewer than two."""
-    hull = [{"cost": cost, "change": 100 * change} for cost, change in budgets_hull(trial)]
+    hull = [{"cost": cost, "change": 100 * change / trial.by_labels} for cost, change in budgets_hull(trial)]
     return hull if len(hull) > 1 else []
 
 

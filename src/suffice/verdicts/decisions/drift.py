@@ -115,6 +115,8 @@ class DriftAlarm:
 
         def stored(name: str, like: npt.NDArray[Any]) -> npt.NDArray[Any]:
             values = np.asarray(data[name], dtype=like.dtype)
+            if not like.size and not values.size:  # no candidate is tested, and an empty list has no second axis
+                return like
             if values.shape != like.shape or not np.isfinite(values).all():
                 raise SchemaError(f"the alarm of a decision file has another shape, or is undefined: {name}")
             return values

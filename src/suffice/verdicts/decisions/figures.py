@@ -22,8 +22,8 @@ class CandidateFigures:
 
     Attributes:
         policy: The candidate's label.
-        state: `advised`, `proved`, `taken back` (proved, and contradicted since), `open`, `loses more`, or `not tested`
-            (on tune questions another candidate loses no more and costs less).
+        state: `advised`, `proved`, `taken back` (proved, and contradicted since), `open` (also where nothing can be judged),
+            `loses more`, or `not tested` (on tune questions another candidate loses no more and costs less).
         value: The mean of the metric.
         change: Mean change of the metric against the baseline, and the ends of its interval, see `change_of`.
         spent: Mean costs by name; NaN where unknown.
@@ -31,7 +31,7 @@ class CandidateFigures:
         tested: Whether it is in the sequence of tests.
         needed: Approximate numbers of further questions that would prove the candidate in one of two cases and in four of
             five; None if no more are needed, or the number is unknown.
-        waits_for: The earlier candidate that is still open and delays this one, which has only a share of the risk until
+        waits_for: The first of the earlier candidates that are still open and delay this one, which has only a share of the risk until
             then, though its evidence would do for all of it; empty if there is none.
         evidence: The highest wealth so far of the bet that the candidate loses less than the largest accepted loss.
         twin: The metric of the random twin, which stops at random, as often at each round as the candidate; NaN unless
@@ -96,8 +96,9 @@ def candidate_figures(trial: Trial) -> list[CandidateFigures]:
     totals = trial.totals
     n = max(totals.n_recorded, 1)
     gain, least, most = totals.gain_interval()
-    saving, proved, hopeless = totals.saving(trial.cost), trial.proved, trial.hopeless
-    waiting, advised = trial.waiting_for, trial.chosen if trial.verdict == "do it" else None
+    saving, hopeless, unjudged = totals.saving(trial.cost), trial.hopeless, bool(trial.unjudged)
+    proved = trial.proved & (not unjudged)
+    waiting, advised = {} if unjudged else trial.waiting_for, trial.chosen if trial.verdict == "do it" else None
     taken_back = trial.taken_back
     return [
         CandidateFigures(
@@ -122,11 +123,13 @@ def candidate_figures(trial: Trial) -> list[CandidateFigures]:
             },
             saving=float(saving[place]),
             tested=place in trial.sequence,
-            needed=trial.questions_needed(place) if place in trial.sequence and place not in taken_back else None,
+            needed=trial.questions_needed(place)
+            if place in trial.sequence and place not in taken_back and not unjudged
+            else None,
             evidence=float(np.exp(min(trial.below.log_highest[place], 700.0))),
             twin=float(totals.twins[place] / n) if trial.totals.n else np.nan,
             gain=(float(gain[place]), float(least[place]), float(most[place])),
-            waits_for=trial.candidates[waiting[place]].label if place in waiting else "",
+            waits_for=trial.candidates[waiting[place][0]].label if place in waiting else "",
         )
         for place, policy in enumerate(trial.candidates)
     ]
@@ -136,11 +139,19 @@ def change_of(trial: Trial, place: int) -> tuple[float, float, float]:
     """Return a candidate's mean change of the metric and the ends of its interval, NaN for one that is not tested.
 
     The interval is a confidence sequence: its ends hold for all tested candidates at once and however often one looks, with
-    a risk of `alpha`.  Its lower end is not below what the tests show with the risk of theirs: -`bound` of a proved
+    a risk of `alpha`.  Its lower end is not below what the tests show with the risk of theirs: -`max_loss` of a proved
     candidate, and of an open one what its share of the risk excludes.  These are the simultaneous bounds that belong to such
     tests (Strassburger and Bretz 2008, "Compatible simultaneous lower confidence bounds for the Holm procedure and other
     Bonferroni-based closed tests").
+
+    Where a share of the labels is declared wrong, they show a part of each change, and the figures are those of the whole.
     """
+    mean, low, high = (float(np.clip(end / trial.by_labels, -1.0, 1.0)) for end in _change_by_labels(trial, place))
+    return mean, low, high
+
+
+def _change_by_labels(trial: Trial, place: int) -> tuple[float, float, float]:
+    """Return the mean change that the labels or golds show, and the ends of its interval."""
     mean = float(trial.totals.losses[place] / trial.totals.n) if trial.totals.n else np.nan
     if trial.losses is None or not trial.totals.n or place not in trial.sequence:
         return 0.0 - mean, np.nan, np.nan
@@ -163,7 +174,7 @@ def candidate_columns(trial: Trial) -> tuple[Column, ...]:
         Column(trial.metric, ".1f", scale=100),
         Column("change", "+.1f", scale=100, interval=True),
         Column("verdict"),
-        Column(bar_heading(trial.bound)),
+        Column(bar_heading(trial.max_loss)),
     )
 
 

@@ -247,8 +247,11 @@ def _csv_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     limit = csv.field_size_limit(_LARGEST_CELL)
     try:
         for number, cells in enumerate(csv.DictReader(io.StringIO(text, newline=""), delimiter=separator), start=2):
-            answers = {name: own for name, own in cells.items() if name and _LETTERS.fullmatch(name) and own}
-            others = {_head(name): own or None for name, own in cells.items() if name and not _LETTERS.fullmatch(name)}
+            of_answers = [
+                name for name in cells if name and _LETTERS.fullmatch(name) and (name != "ID" or "id" in cells)
+            ]
+            answers = {name: cells[name] for name in of_answers if cells[name]}
+            others = {_head(name): own or None for name, own in cells.items() if name and name not in of_answers}
             yield f"{path}, row {number}", {**others, "answers": answers}
     except csv.Error as error:
         raise DataError(f"the labels {str(path)!r} are no CSV file: {error}") from None

@@ -63,11 +63,12 @@ def name_notes(recording: Recording) -> list[str]:
 
 def _contradiction_notes(trial: Trial) -> list[str]:
     """Return notes on what was shown earlier and is contradicted by later questions."""
-    alarmed = trial.below.shown(trial.alpha) & trial.rung & ~trial.lost_more
+    once = trial.proved_once
+    alarmed = once & trial.rung & ~trial.lost_more
     no_longer = trial.above.shown(trial.alpha) & ~trial.hopeless
     notes = []
     for places, start, before, now in (
-        (trial.lost_more, "not advised any more: ", "less", "which lost more on all questions so far"),
+        (once & trial.lost_more, "not advised any more: ", "less", "which lost more on all questions so far"),
         (alarmed, "not advised any more: ", "less", "until the alarm on later questions rang"),
         (no_longer, "", "more", "which lost less on all questions so far"),
     ):
@@ -77,6 +78,11 @@ def _contradiction_notes(trial: Trial) -> list[str]:
                 f"{start}{', '.join(labels)}, shown earlier to lose {before} than {100 * trial.max_loss:g} points, {now}. "
                 "The loop, or what it is asked, may have changed"
             )
+    lacking = once & ~trial.proved & ~trial.contradicted
+    if labels := [trial.candidates[place].label for place in np.flatnonzero(lacking).tolist()]:
+        notes.append(
+            f"not advised any more: {', '.join(labels)}, proved earlier with the share of the risk of a candidate whose own proof is taken back"
+        )
     return notes
 
 
@@ -90,18 +96,21 @@ def taken_back_text(trial: Trial) -> str:
     place = min(trial.taken_back, key=lambda place: float(trial.totals.costs[trial.cost][place]))
     n, drift, where = trial.totals.n, trial.drift, trial.sequence.index(place)
     text = f"{trial.candidates[place].label}, proved earlier to lose less than {100 * trial.max_loss:g} points of {trial.metric}, "
-    rang = 0
-    if drift is not None and drift.n > drift.began[where]:
-        first = n - drift.n  # questions before the alarm was set up
-        rang, last = int(drift.alarm.rang_at[where]), int(drift.n - drift.began[where])
-        text += f"seems to lose {100 * drift.since[where]:.1f} since about question {n - last + 1:,} of {n:,}"
-    if rang:
-        text += f"; the alarm rang at question {first + rang:,} (risk {100 * trial.alpha:g} % {IF_INDEPENDENT})"
+    rang = 0 if drift is None else int(drift.alarm.rang_at[where])
+    if drift is not None and rang:
+        first, last = (
+            n - drift.n,
+            int(drift.n - drift.began[where]),
+        )  # `first` questions came before the alarm was set up
+        text += f"seems to lose {100 * drift.since[where]:.1f} since about question {n - last + 1:,} of {n:,}; "
+        text += f"the alarm rang at question {first + rang:,} (risk {100 * trial.alpha:g} % {IF_INDEPENDENT})"
     else:
-        lost = trial.totals.losses[place] - (0 if trial.labels is None else trial.totals.open[place])
-        text += (
-            f"{', and ' if drift is not None else ''}lost {100 * lost / n:.1f} on all {counted(n, 'question')} together"
-        )
+        lost, unknown = trial.totals.losses[place], trial.totals.open[place]
+        if trial.labels is not None:  # what has no label yet contradicts nothing
+            lost, unknown = lost - unknown, 0.0
+        lost, unknown = (100 * part / (n * trial.by_labels) for part in (lost, unknown))
+        text += f"lost {lost:.1f} on all {counted(n, 'question')} together"
+        text += f", of which {unknown:.1f} are unknown outcomes that count at their worst" if unknown > 0 else ""
     return f"{text}. The loop, or what it is asked, may have changed: put the questions from now on to a new decision (-o OTHER.json)"
 
 

@@ -28,7 +28,7 @@ from suffice.policy.rules import Selector, parse_selector
 from suffice.policy.seen import id_hash
 from suffice.recordings.audits import uncut
 from suffice.recordings.recording import Recording
-from suffice.verdicts.copies import asked_names, unit_names
+from suffice.verdicts.copies import asked_names, unit_names, with_copies
 from suffice.verdicts.decisions.advice import Advice
 from suffice.verdicts.decisions.answer_counts import AnswerCounts
 from suffice.verdicts.decisions.candidates import candidates
@@ -407,7 +407,7 @@ def _check_options(max_loss: float, alpha: float, cost: str, tune_share: float) 
 def _divided(recording: Recording, tune: Recording | float, baseline: str, notes: list[str]) -> tuple[Recording, Mask]:
     """Choose the tune questions; return them and a mask of all other questions, shape ``(n_questions,)``."""
     if isinstance(tune, Recording):
-        shared = seen_in(recording, seen_from(tune))
+        shared = with_copies(recording, seen_in(recording, seen_from(tune)))
         if shared.any():
             notes.append(
                 f"{int(shared.sum())} questions are among the tune questions, and do not count for the verdict"
@@ -423,7 +423,7 @@ def _divided(recording: Recording, tune: Recording | float, baseline: str, notes
 
 def _new_questions(recording: Recording, trial: Trial, notes: list[str]) -> Mask:
     """Return a mask of the questions that an earlier trial has not seen, shape ``(n_questions,)``."""
-    known = seen_in(recording, trial.tune | trial.counted)
+    known = with_copies(recording, seen_in(recording, trial.tune | trial.counted))
     if known.any() and trial.labels is None:  # where labels judge, each run judges all questions
         said = f"{counted(int(known.sum()), 'question')} counted before, or used to choose the candidates, by id, text or cluster"
         notes.append(f"{said}: {'none is new' if known.all() else 'the others are added'}")

@@ -25,7 +25,7 @@ def rival_of(trial: Trial) -> int | None:
     if me is None:
         return None
     values, costs = trial.totals.values, trial.totals.costs[trial.cost]
-    most = trial.bound * trial.totals.n
+    most = _most_lost(trial, me)
     others = [
         place
         for place, policy in enumerate(trial.candidates)
@@ -62,7 +62,12 @@ def mixture_of(trial: Trial) -> Mixture | None:
     losses = np.append(totals.losses, 0.0)
     cheap, dear = (losses[budgets[labels.index(label)]] for label in (mixture.cheap, mixture.dear))
     may_lose = (1 - mixture.share) * cheap + mixture.share * dear
-    return mixture if may_lose <= trial.bound * totals.n else None
+    return mixture if may_lose <= _most_lost(trial, me) else None
+
+
+def _most_lost(trial: Trial, place: int) -> float:
+    """Return the largest sum of losses of what does as well as a candidate: an unknown score may be a part of a lower metric alone."""
+    return min(trial.bound * trial.totals.n, float(trial.totals.losses[place]) + SLACK * trial.totals.n)
 
 
 def budgets_hull(trial: Trial) -> list[tuple[float, float]]:
@@ -134,7 +139,7 @@ def _budget_text(trial: Trial, policy: Policy | None) -> str:
 def _rival_text(trial: Trial, place: int, rival: int) -> str:
     """Return a rival's figures on these questions, and how much evidence is missing to prove it."""
     costs = trial.totals.costs[trial.cost]
-    better = trial.totals.values[rival] > trial.totals.values[place]
+    better = trial.totals.losses[rival] < trial.totals.losses[place] - SLACK * trial.totals.n
     cheaper = costs[rival] < costs[place]
     needed = trial.questions_needed(rival) if rival in trial.sequence else None
     proof = "but that is not proved yet" + (f" (about {range_text(needed)} more)" if needed else "")

@@ -136,6 +136,11 @@ class Trial:
         return self.below.bound
 
     @property
+    def by_labels(self) -> float:
+        """The share of a true change that labels show; 1 where none are declared wrong."""
+        return self.bound / self.max_loss
+
+    @property
     def twinned(self) -> frozenset[int]:
         """Positions of the tested candidates that do more than lower the cap; these must beat stopping at random."""
         return frozenset(place for place in self.sequence if not is_fixed_budget(self.candidates[place]))
@@ -219,14 +224,20 @@ class Trial:
         return proved
 
     @property
-    def waiting_for(self) -> dict[int, int]:
-        """Map the position of each open candidate that has evidence for a risk of `alpha` to the first open one before it.
+    def waiting_for(self) -> dict[int, tuple[int, ...]]:
+        """Map the position of each open candidate that has evidence for a risk of `alpha` to the open ones before it.
 
-        Its share of the risk is smaller than `alpha` until those before it are proved, too.
+        Its share of the risk is smaller than `alpha` until all of them are proved, too.  A contradicted one never will be, so
+        that a candidate after it waits for none before that.
         """
         alone = self.below.shown(self.alpha) & ~self.contradicted
-        still_open = [test.place for test in self.tests if not test.passed]
-        return {place: still_open[0] for place in still_open if alone[place] and place != self.sequence[0]}
+        waiting: dict[int, tuple[int, ...]] = {}
+        before: tuple[int, ...] = ()
+        for test in self.tests:
+            if alone[test.place] and not test.passed and before:
+                waiting[test.place] = before
+            before = () if self.contradicted[test.place] else (*before, *[test.place] * (not test.passed))
+        return waiting
 
     @property
     def contradicted(self) -> Mask:
@@ -374,7 +385,7 @@ class Trial:
 
         The rival is the cheapest other fixed budget whose metric is at least as high and whose cost is no higher.
 
-        A budget does not count if unknown outcomes allow a loss of more than `max_loss`.
+        A budget does not count if unknown outcomes allow a loss of more than `max_loss`, or than the candidate's.
         """
         return rival_of(self)
 

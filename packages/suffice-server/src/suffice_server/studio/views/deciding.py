@@ -149,7 +149,7 @@ def _advice_shown(view: View, item: Item, options: list[str], path: Path) -> dic
         view=view,
         item=item,
         advice=advice,
-        tables=[_without_column(table, bar_heading(advice.trial.bound)) for table in advice.tables()],
+        tables=[_without_column(table, bar_heading(advice.trial.max_loss)) for table in advice.tables()],
         command=command,
         then=then.get(advice.verdict, after),
         policy=advice.policy,

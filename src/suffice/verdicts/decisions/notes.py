@@ -134,7 +134,8 @@ def unit_notes(recording: Recording, trial: Trial) -> list[str]:
     notes += _contradiction_notes(trial)
     totals = trial.totals
     if totals.failed:
-        notes.append(f"{counted(totals.failed, 'question')} failed while recording, and count as lost")
+        count = "counts" if totals.failed == 1 else "count"
+        notes.append(f"{counted(totals.failed, 'question')} failed while recording, and {count} as lost")
     notes += filter(None, [unknown_text(totals.unknown, totals.n)])
     equal = trial.answers is not None and trial.answers.all_equal
     if totals.constant is not None and equal and not is_agreement(trial.metric):

@@ -98,10 +98,8 @@ def taken_back_text(trial: Trial) -> str:
     text = f"{trial.candidates[place].label}, proved earlier to lose less than {100 * trial.max_loss:g} points of {trial.metric}, "
     rang = 0 if drift is None else int(drift.alarm.rang_at[where])
     if drift is not None and rang:
-        first, last = (
-            n - drift.n,
-            int(drift.n - drift.began[where]),
-        )  # `first` questions came before the alarm was set up
+        first = n - drift.n  # questions before the alarm was set up
+        last = int(drift.n - drift.began[where])
         text += f"seems to lose {100 * drift.since[where]:.1f} since about question {n - last + 1:,} of {n:,}; "
         text += f"the alarm rang at question {first + rang:,} (risk {100 * trial.alpha:g} % {IF_INDEPENDENT})"
     else:
@@ -111,7 +109,10 @@ def taken_back_text(trial: Trial) -> str:
         lost, unknown = (100 * part / (n * trial.by_labels) for part in (lost, unknown))
         text += f"lost {lost:.1f} on all {counted(n, 'question')} together"
         text += f", of which {unknown:.1f} are unknown outcomes that count at their worst" if unknown > 0 else ""
-    return f"{text}. The loop, or what it is asked, may have changed: put the questions from now on to a new decision (-o OTHER.json)"
+    then = "put the questions from now on to a new decision (-o OTHER.json)"
+    if trial.verdict == "do it":
+        then = "where it is deployed, put what is advised in its place"
+    return f"{text}. The loop, or what it is asked, may have changed: {then}"
 
 
 def unit_notes(recording: Recording, trial: Trial) -> list[str]:

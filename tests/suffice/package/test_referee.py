@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from benchmarks.referee.__main__ import ATTACKS, KNOWN, page, results
@@ -56,3 +59,16 @@ def test_no_quick_attack_succeeds_unexplained():
     succeeded = {one.attack.name for one in ended if one.verdict == FAILS} - set(KNOWN)
     assert not succeeded
     assert page(ended).count("\n| ") >= len(names)
+
+
+def test_the_rates_in_the_explanation_are_those_of_the_page():
+    docs = Path(__file__).resolve().parents[3] / "docs"
+    rows = [line.split("|") for line in (docs / "results" / "referee.md").read_text("utf-8").splitlines()]
+    known = {row[4].strip() for row in rows if len(row) > 8}
+    table = (
+        (docs / "explanation" / "statistics.md").read_text("utf-8").partition("| measured |")[2].partition("\n\n")[0]
+    )
+    cells = " ".join(line.split("|")[-2] for line in table.splitlines()[2:])
+    rates = re.findall(r"\d+\.\d", cells)
+    assert len(rates) >= 15
+    assert set(rates) <= known

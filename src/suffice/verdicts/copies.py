@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
 from itertools import chain
 from weakref import WeakKeyDictionary
 
@@ -93,6 +95,48 @@ def near_texts(texts: Sequence[str | None]) -> list[str | None]:
     root = _near_roots(distinct)
     label = {key: id_hash(distinct[root[place]]) for place, key in enumerate(distinct)}
     return [label.get(key) for key in keys]
+
+
+def wordings_of(texts: Iterable[str | None] | None) -> frozenset[str]:
+    """Return each text as hashes of its words, by which near copies of it are found elsewhere without the text itself.
+
+    Args:
+        texts: Texts of questions, None where missing; None = all are unknown.
+    """
+    return frozenset(filter(None, map(_wording, texts or ())))
+
+
+def near_known(texts: Sequence[str | None], known: Collection[str]) -> Mask:
+    """Return a mask of the texts that are nearly equal to a known one, shape of `texts`; see `near_texts`.
+
+    >>> shared = "which of the two rivers that meet in Koblenz rises further south and passes more large towns before it flows north"
+    >>> near_known([f"{shared} then", "who sang it", None], wordings_of([f"{shared} again", "who wrote it"])).tolist()
+    [True, False, False]
+
+    Args:
+        texts: Texts of questions, None where missing.
+        known: The wordings of other questions.
+    """
+    if not known:
+        return np.zeros(len(texts), dtype=np.bool_)
+    own = [*map(_wording, texts)]
+    distinct = sorted({*own, *known} - {""})
+    root = _near_roots(distinct)
+    group = dict(zip(distinct, root, strict=True))
+    groups = {group[wording] for wording in known}
+    return np.array([group.get(wording, -1) in groups for wording in own], dtype=np.bool_)
+
+
+def _wording(text: str | None) -> str:
+    return " ".join(map(_word_hash, normalize_answer(text or "").split()))
+
+
+@lru_cache(maxsize=1 << 16)
+def _word_hash(word: str) -> str:
+    """Return a hash of a word in letters; one with digits begins with a digit, so that `_near_roots` takes it for a number."""
+    number = int.from_bytes(hashlib.sha256(word.encode()).digest()[:8])
+    letters = "".join(chr(ord("a") + number // 26**place % 26) for place in range(4))
+    return "0" * any(sign.isdigit() for sign in word) + letters
 
 
 def _near_roots(distinct: Sequence[str]) -> list[int]:

@@ -5,12 +5,22 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from benchmarks.referee.made import made, sentences, three_caps
+from hypothesis import given
+from hypothesis import strategies as st
 
 from suffice import Claim, certify, decide
 from suffice.recordings import Recording
-from suffice.verdicts.copies import near_texts, unit_names
+from suffice.verdicts.copies import near_known, near_texts, unit_names, wordings_of
+from suffice.verdicts.decisions import Advice
 
 N, SIZE = 200, 10
+SHARED = (
+    "which of the two rivers that meet in Koblenz rises further south and passes more large towns before it flows north"
+)
+SOME_TEXTS = [
+    *(f"{SHARED} {end}" for end in ("again", "then", "now, in 1984", "now, in 1985")),
+    *("2 plus 3", "2 plus 4", "who sang it", "who wrote it", "Who wrote it?", "", None),
+]
 WAYS = ["near texts", "passages"]
 
 
@@ -58,6 +68,26 @@ def test_copies_of_counted_questions_are_not_new(way):
     later = decide(recording, previous=first)
     assert later.n == first.n
     assert any("none is new" in note for note in later.notes)
+
+
+def test_near_copies_in_another_file_are_not_new(tmp_path):
+    recording = copied("near texts", np.random.default_rng(0))
+    n_copy = np.arange(N) % SIZE
+    decide(part(recording, n_copy < 2), metric="score", max_loss=0.05).save(tmp_path / "decision.json")
+    first = Advice.load(tmp_path / "decision.json")
+    later = decide(part(recording, n_copy >= 2), previous=first)  # no question of the first file is there
+    assert later.n == first.n
+    assert any("none is new" in note for note in later.notes)
+    words = " ".join(str(text) for text in recording.texts).split()
+    assert not any(len(word) > 4 and word in (tmp_path / "decision.json").read_text("utf-8") for word in words)
+
+
+@given(st.lists(st.sampled_from(SOME_TEXTS), min_size=1, max_size=12), st.integers(1, 11))
+def test_copies_in_two_files_are_those_in_one(texts, cut):
+    known, new = texts[:cut], texts[cut:]
+    labels = near_texts(texts)
+    expected = [label is not None and label in labels[:cut] for label in labels[cut:]]
+    assert near_known(new, wordings_of(known)).tolist() == expected
 
 
 @pytest.mark.parametrize("way", WAYS)

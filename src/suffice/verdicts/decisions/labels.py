@@ -168,7 +168,7 @@ def write_sheet(
     """
     places = {name: q for q, name in enumerate(recording.question_ids)}
     texts = recording.texts
-    labelled = [is_labelled(row) for row in labels.sheet]
+    labelled = [row["id"] in labels.right or is_labelled(row) for row in labels.sheet]
     rows: list[dict[str, Any]] = [dict(row) for row, done in zip(labels.sheet, labelled, strict=True) if done]
     # A judged pair keeps its row, and another pair of the question gets one of its own.
     before = {row["id"]: row for row, done in zip(labels.sheet, labelled, strict=True) if not (done and pairs)}

@@ -25,10 +25,10 @@ from suffice.evaluation.statistics import hash_places
 from suffice.policy.metrics import METRICS
 from suffice.policy.rounds import Mask
 from suffice.policy.rules import Selector, parse_selector
-from suffice.policy.seen import id_hash
+from suffice.policy.seen import Seen, id_hash
 from suffice.recordings.audits import uncut
 from suffice.recordings.recording import Recording
-from suffice.verdicts.copies import asked_names, unit_names, with_copies
+from suffice.verdicts.copies import asked_names, near_known, unit_names, with_copies, wordings_of
 from suffice.verdicts.decisions.advice import Advice
 from suffice.verdicts.decisions.answer_counts import AnswerCounts
 from suffice.verdicts.decisions.candidates import candidates
@@ -210,6 +210,7 @@ def _begun(
         loop=loop,
         prices=prices_text(prices),
         tune=seen_from(first),
+        wordings=wordings_of(first.texts),
         marks=fingerprints(first, by),
         labels=0 if of_labels else None,
         notes=(
@@ -269,6 +270,7 @@ def _judged(fresh: Recording, trial: Trial, prices: Prices, notes: list[str]) ->
     )
     units.require_cost(trial.cost)
     by = trial.metric
+    trial = replace(trial, wordings=trial.wordings | wordings_of(fresh.texts))
     return trial.extended(units, seen_from(fresh), fingerprints(fresh, by), AnswerCounts.of(fresh, by))
 
 
@@ -407,7 +409,7 @@ def _check_options(max_loss: float, alpha: float, cost: str, tune_share: float) 
 def _divided(recording: Recording, tune: Recording | float, baseline: str, notes: list[str]) -> tuple[Recording, Mask]:
     """Choose the tune questions; return them and a mask of all other questions, shape ``(n_questions,)``."""
     if isinstance(tune, Recording):
-        shared = with_copies(recording, seen_in(recording, seen_from(tune)))
+        shared = _known_in(recording, seen_from(tune), wordings_of(tune.texts))
         if shared.any():
             notes.append(
                 f"{int(shared.sum())} questions are among the tune questions, and do not count for the verdict"
@@ -423,8 +425,16 @@ def _divided(recording: Recording, tune: Recording | float, baseline: str, notes
 
 def _new_questions(recording: Recording, trial: Trial, notes: list[str]) -> Mask:
     """Return a mask of the questions that an earlier trial has not seen, shape ``(n_questions,)``."""
-    known = with_copies(recording, seen_in(recording, trial.tune | trial.counted))
+    known = _known_in(recording, trial.tune | trial.counted, trial.wordings)
     if known.any() and trial.labels is None:  # where labels judge, each run judges all questions
-        said = f"{counted(int(known.sum()), 'question')} counted before, or used to choose the candidates, by id, text or cluster"
+        said = f"{counted(int(known.sum()), 'question')} counted before, or used to choose the candidates, by id, nearly equal text or cluster"
         notes.append(f"{said}: {'none is new' if known.all() else 'the others are added'}")
     return ~known
+
+
+def _known_in(recording: Recording, seen: Seen, wordings: frozenset[str]) -> Mask:
+    """Return a mask of the questions that are known from elsewhere, or copies of such ones, shape ``(n_questions,)``."""
+    known = seen_in(recording, seen)
+    if recording.texts is not None:
+        known = known | near_known(recording.texts, wordings)
+    return with_copies(recording, known)

@@ -47,6 +47,7 @@ class Trial:
         tune: The questions that fixed candidates and sequence; the verdict never counts them.
         counted: The questions whose evidence was used; each counts once, however often it is recorded again.
         marks: Hashes of the answers and scores of the `tune` and `counted` questions, see `fingerprints`.
+        wordings: Hashes of the words of their texts, see `suffice.verdicts.copies.near_known`.
         below: The evidence that a candidate loses less than `max_loss`.
         above: The evidence that it loses more.
         totals: Sums behind the figures.
@@ -78,6 +79,7 @@ class Trial:
     totals: Totals
     counted: Seen = field(default_factory=Seen)
     marks: Mapping[str, str] = field(default_factory=dict)
+    wordings: frozenset[str] = frozenset()
     leave_out_failed: bool = False
     prices: str = ""
     orders: int = 1

@@ -145,9 +145,11 @@ def change_of(trial: Trial, place: int) -> tuple[float, float, float]:
     Bonferroni-based closed tests").
 
     Where a share of the labels is declared wrong, they show a part of each change, and the figures are those of the whole.
+    Fewer of them may be wrong than declared: then the ends are between those that labels show and those that are scaled.
     """
-    mean, low, high = (float(np.clip(end / trial.by_labels, -1.0, 1.0)) for end in _change_by_labels(trial, place))
-    return mean, low, high
+    by_labels = np.array(_change_by_labels(trial, place))
+    mean, low, high = np.clip(by_labels / trial.by_labels, -1.0, 1.0).tolist()
+    return mean, float(np.minimum(low, by_labels[1])), float(np.maximum(high, by_labels[2]))
 
 
 def _change_by_labels(trial: Trial, place: int) -> tuple[float, float, float]:

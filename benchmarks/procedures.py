@@ -202,7 +202,7 @@ wealth of now over sets of candidates; *Bonferroni* divides evenly. `suffice dec
 {shares}
 
 All questions of a log count here, those of the tune part included; no advice saves nothing (20 runs, without replacement). Fewer tune questions leave more for the proof, and choose
-worse stakes and candidates: between a tenth and three tenths neither wins, and `--set tune-share` stays at 0.3. To choose with every question, each part of
+worse stakes and candidates: between a tenth and three tenths neither wins (a tenth on the drafts, three tenths on the panel of CRUXEval), and `--set tune-share` stays at 0.3. To choose with every question, each part of
 the questions would have to judge what the others chose. The wealth of such parts cannot be multiplied, because each would depend on outcomes that the
 others bet on; it can only be averaged, which needs about as many questions in each part as otherwise in all.
 """

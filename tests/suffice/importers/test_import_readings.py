@@ -325,7 +325,7 @@ def test_signs_and_points_among_words_change_the_comparison(tmp_path):
     summary = import_recording(source, out=out)
     recording = read_recording(out)
     assert recording.metadata["normalizer"] == "mixed"
-    assert recording.metadata["normalizer_why"].startswith("since signs")
+    assert recording.metadata["normalizer_why"].startswith("since 2 of 12 pairs differ in a sign")
     np.testing.assert_array_equal(recording.column("match"), [[1, 1], [0, 1], [0, 1], [1, 1]])
     np.testing.assert_array_equal(recording.column("em"), [[1, 1], [1, 0], [1, 0], [1, 1]])
     assert policy_for(recording, "answer_stable").normalizer == "mixed"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -56,6 +57,17 @@ def test_all_open_candidates_before_one_must_be_proved_first():
     ]
     assert "0.5 % is left for fixed_k(1) until fixed_k(3) and fixed_k(2) are proved, too." in advice.sentence
     assert {item.policy: item.waits_for for item in advice.figures}["fixed_k(1)"] == "fixed_k(3)"
+
+
+def test_evidence_for_all_of_the_risk_waits_for_the_others_alone():
+    trial = blocked_advice(320, 0.004).trial
+    first, last = trial.sequence
+    capital, highest = trial.below.log_capital.copy(), trial.below.log_highest.copy()
+    capital[last], highest[last] = -5.0, np.log(25)  # enough for 5 % at an earlier time; later losses took it
+    trial = replace(trial, below=replace(trial.below, log_capital=capital, log_highest=highest))
+    assert trial.below.more_losses(0.05, last) is None
+    assert trial.waiting_for == {last: (first,)}
+    assert trial.questions_needed(last) == trial.questions_needed(first) is not None
 
 
 @pytest.mark.parametrize("early", [0.018, 0.03])

@@ -50,9 +50,6 @@ class DriftAlarm:
         zeros, none = np.zeros(n_tested), np.zeros(n_tested, dtype=np.int64)
         return cls(alarm=Alarm.start(bound, alpha, shape=(n_tested,)), excess=zeros, least=zeros, began=none)
 
-    def __len__(self) -> int:
-        return len(self.excess)
-
     @property
     def n(self) -> int:
         """Number of losses so far."""

@@ -78,7 +78,8 @@ def fewest(
         shares: See `fallback`.
         alpha: See `fallback`.
         place: The candidate.
-        more: A function that estimates how many further questions prove a candidate at a level; None if none do.
+        more: A function that estimates how many further questions prove a candidate at a level: 0 if its evidence is enough
+            at this level, which it may not have now; None if none do.
     """
     at = next(number for number, test in enumerate(done) if test.place == place)
     if done[at].passed:

@@ -179,7 +179,9 @@ class Trial:
         """Return the alarm after further units."""
         if not self.totals.n:
             return None
-        drift = self.drift or DriftAlarm.start(self.max_loss, self.alpha, len(self.sequence))
+        drift = self.drift
+        if drift is None:
+            drift = DriftAlarm.start(self.max_loss, self.alpha, len(self.sequence))
         return drift.observe(units.best[list(self.sequence)][:, units.order])
 
     def begun_anew(self) -> Trial:
@@ -370,11 +372,13 @@ class Trial:
         The first number is enough in one of two cases, the second in four of five; None if the candidate is proved, or no
         number can be said.
         """
-        done = self.tests
+        done, contradicted = self.tests, self.contradicted
 
         def needed(z: float) -> int | None:
             def more(one: int, level: float) -> int | None:
-                return None if self.contradicted[one] or not level else self.below.more_losses(level, one, z)
+                if contradicted[one] or not level:
+                    return None
+                return 0 if self.below.shown(level)[one] else self.below.more_losses(level, one, z)
 
             return fewest(done, self.shares, self.alpha, place, more)
 

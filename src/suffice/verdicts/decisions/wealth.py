@@ -18,6 +18,7 @@ _LARGEST = 0.99
 """Share of the stake that a single worst loss would ruin."""
 _SMALLEST = 0.01
 """The smallest stake, as a share of the largest: enough for losses that vary most and bounds below one point."""
+_PARTS = np.geomspace(_SMALLEST, 1.0, N_STAKES)
 _BLOCK = 4096  # losses at once, a bound on memory
 FOUR_OF_FIVE = 0.841621
 """The quantile of a normal distribution below which four fifths of it lie."""
@@ -37,7 +38,7 @@ _POWERS: Mapping[str, float] = {"tune": 0.6, "by stake": 1.0, "even": 0.0}
 def stakes_at(bound: float, side: BetSide) -> Floats:
     """Return the share of the remaining capital that each gambler stakes per unit of loss, for a bound in (-1, 1)."""
     worst = 1 - bound if side == "below" else 1 + bound  # what a bet can lose
-    stakes: Floats = _LARGEST / worst * np.geomspace(_SMALLEST, 1.0, N_STAKES)
+    stakes: Floats = _LARGEST / worst * _PARTS
     return stakes
 
 
@@ -184,11 +185,11 @@ class Wealth:
         """
         if not self.n:
             return None
-        worse = self.bet(np.full((len(self.log_highest), 1), 1.0 if self.side == "below" else -1.0))
-        mean = worse.log_capital[place] / worse.n
-        spread = np.sqrt(np.maximum(worse.squares[place] / worse.n - mean**2, 0.0))
+        worse = self.of(place).bet(np.array([[1.0 if self.side == "below" else -1.0]]))
+        mean = worse.log_capital[0] / worse.n
+        spread = np.sqrt(np.maximum(worse.squares[0] / worse.n - mean**2, 0.0))
         # Assume that one gambler of many has all of the wealth.
-        lacking = -np.log(alpha) - np.log(self.shares[place]) - worse.log_capital[place]
+        lacking = -np.log(alpha) - np.log(worse.shares[0]) - worse.log_capital[0]
         with np.errstate(divide="ignore", invalid="ignore"):
             root = (z * spread + np.sqrt((z * spread) ** 2 + 4 * mean * np.maximum(lacking, 0))) / (2 * mean)
         number = float(np.where(mean > 0, root**2, np.inf).min())

@@ -2,14 +2,17 @@
 
 `python -m benchmarks.asked_labels [--page]` hides the gold answers of the bundled recordings, decides by the labels that
 `suffice decide --ask` asks for, ten at a time until the first advice, and then all that are asked for each candidate.  The
-labels are the gold answers.  `--page` also writes docs/results/asked-labels.md.
+labels are the gold answers.  A second table draws the questions in other orders and says how many labels and how many questions
+the first advice needs in half and in four fifths of them, beside what it needs with a gold answer of every question.  `--page` also
+writes docs/results/asked-labels.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +30,7 @@ from suffice.verdicts.decisions import Labels
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "asked-labels.md"
 COMMAND = "python -m benchmarks.asked_labels --page"
 ORDERS, BATCH = 20, 10
+DRAWS, SEED, STEP, DRAWN_ORDERS = 15, 42, 10, 5
 CASES = (
     ("panel_gsm8k", 0.02),
     ("panel_gsm8k", 0.01),
@@ -116,6 +120,99 @@ def table(cases: Sequence[tuple[str, float]] = CASES, **options: Any) -> Table:
     return Table(title="Labels of bundled recordings", columns=columns, rows=tuple(rows))
 
 
+def drawn(recording: Recording, n: int, draw: int) -> Recording:
+    """Return n questions under new names, so that a hash of them orders and splits them anew.
+
+    The text of a question, from which the order comes where there is one, is left out.  A longer list begins with the shorter one.
+    """
+    rng = np.random.default_rng([SEED, draw])
+    names = list(dict.fromkeys(recording.question_ids))
+    order = {names[place]: f"{draw}-{number}" for number, place in enumerate(rng.permutation(len(names))[:n])}
+    kept = recording.select(np.array([name in order for name in recording.question_ids]))
+    renamed = [order[name] for name in kept.table["question_id"].to_pylist()]
+    place = kept.table.column_names.index("question_id")
+    table = kept.table.set_column(place, "question_id", [renamed])
+    return Recording(table.drop([name for name in ("question",) if name in table.column_names]), kept.metadata)
+
+
+def fewest(is_enough: Callable[[int], bool], most: int) -> float:
+    """Return the fewest questions that are enough, in steps of ten; infinite if `most` are not.
+
+    By bisection, so it is the fewest where more questions never undo a proof.
+    """
+    low, high = 0, -(-most // STEP)
+    if not is_enough(most):
+        return float("inf")
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_enough(middle * STEP) else (middle, high)
+    return float(min(high * STEP, most))
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """Numbers until the first advice, the tune part included; infinite if all questions do not suffice.
+
+    Attributes:
+        golds: Questions if each has a gold answer.
+        questions: Questions if labels are asked.
+        labels: Labels of these questions.
+    """
+
+    golds: float
+    questions: float
+    labels: float
+
+
+def needed(recording: Recording, max_loss: float, draw: int) -> Needed:
+    """Return how many questions and labels the first advice needs if the questions come in this order."""
+    options: dict[str, Any] = {"max_loss": max_loss, **({"orders": DRAWN_ORDERS} if recording.exchangeable else {})}
+    most = len(set(recording.question_ids))
+
+    def by_golds(n: int) -> bool:
+        return decide(drawn(recording, n, draw), metric=MATCH, **options).verdict == "do it"
+
+    def by_labels(n: int) -> bool:
+        some = drawn(recording, n, draw)
+        return decide(without_golds(some), labels=Labels(right=right_answers(some)), **options).verdict == "do it"
+
+    golds, questions = fewest(by_golds, most), fewest(by_labels, most)
+    if np.isinf(questions):
+        return Needed(golds, questions, questions)
+    some = drawn(recording, int(questions), draw)
+    bare, truth = without_golds(some), right_answers(some)
+    given: list[str] = []
+    while (
+        advice := decide(bare, labels=Labels(right={name: truth[name] for name in given}), **options)
+    ).verdict != "do it":
+        given += advice.to_label[:BATCH]
+    return Needed(golds, questions, float(len(given)))
+
+
+def quantiles(cases: Sequence[tuple[str, float]] = CASES, draws: int = DRAWS) -> Table:
+    """Return how much the first advice needs in half and in four fifths of the orders."""
+    rows = []
+    for name, max_loss in cases:
+        every = [needed(bundled_recording(name), max_loss, draw) for draw in range(draws)]
+        cells = []
+        for field in ("golds", "questions", "labels"):
+            values = [float(getattr(one, field)) for one in every]
+            cells += [np.quantile(values, share, method="higher") for share in (0.5, 0.8)]
+        rows.append((name, 100 * max_loss, *cells))
+    columns = (
+        Column("recording"),
+        Column("largest loss, points", "g"),
+        *(
+            Column(f"{what}, {share}", ",.0f")
+            for what in ("questions with golds", "questions with labels", "labels")
+            for share in ("half", "80 %")
+        ),
+    )
+    return Table(
+        title=f"Until the first advice, in {draws} random orders of the questions", columns=columns, rows=tuple(rows)
+    )
+
+
 TEXT = """\
 # Labels that a verdict needs
 
@@ -129,6 +226,13 @@ tune questions, which choose and need no label. With samples, losses are means o
 *With all golds* is the verdict of the same questions if every question has a gold answer, the tune part included, and a policy's name means that it is
 advised. 0 labels say that answers differ so seldom that agreement alone rules the loss out. A verdict by labels can differ from that with golds: tune
 questions without golds choose the order of candidates by how often answers differ.
+
+{quantiles}
+
+Half of the orders need at most the first number, and four fifths at most the second; *inf* says that all questions do not suffice. All numbers of
+questions include the tune part, and every candidate is tested. *With golds*, each of these questions has a gold answer: compare *questions with golds*,
+which is then the number of labels, too, with *labels*. Found by bisection in steps of ten questions, seed {seed}, means over {drawn_orders} random orders
+of samples.
 """
 
 
@@ -138,8 +242,9 @@ def main() -> None:
     parser.add_argument("--page", action="store_true", help="write docs/results/asked-labels.md, too")
     options = parser.parse_args()
     began = time.perf_counter()
-    made = table()
+    made, numbers = table(), quantiles()
     print_table(made)
+    print_table(numbers)
     if options.page:
         seconds = time.perf_counter() - began
         text = TEXT.format(
@@ -149,6 +254,9 @@ def main() -> None:
             batch=BATCH,
             orders=ORDERS,
             table=render([made], "md").strip(),
+            quantiles=render([numbers], "md").strip(),
+            seed=SEED,
+            drawn_orders=DRAWN_ORDERS,
         )
         PAGE.write_text(text, encoding="utf-8")
 

@@ -17,6 +17,7 @@ from suffice.evaluation.replay.baselines import recorded_run
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.policy.rules import fixed_k
 from suffice.policy.session import Policy
+from suffice.verdicts.certificates import Claim, measure_losses
 from suffice.verdicts.losses import LossAccount, Questions, loss_bounds, same_texts
 from tests.support.shared import recording_of
 
@@ -78,6 +79,20 @@ def test_rows_of_one_question_are_one_unit_with_their_mean():
     left = Questions.of(recording, leave_out_failed=True)
     assert (left.recorded.all(), len(left.names), left.n_failed) == (True, 3, 1)
     assert questions.first_ids == [recording.question_ids[0], recording.question_ids[1]]
+
+
+def test_ids_of_questions_are_listed_once_for_a_certificate(monkeypatch):
+    """Listing them for each question made a certificate of 50,000 questions take minutes."""
+    listed = []
+
+    def first_ids(self):
+        listed.append(1)
+        return [*dict.fromkeys(self.ids)]
+
+    monkeypatch.setattr(Questions, "first_ids", property(first_ids))
+    recording = recording_of([["a", "b"]] * 4, em=[[1.0, 1.0]] * 4)
+    measured = measure_losses(recording, [ONE], Claim(epsilon=0.1, confidence=0.95, metric="em"))
+    assert (len(listed), len(measured.question_ids)) == (1, 4)
 
 
 def test_a_baseline_past_what_was_recorded_is_refused():

@@ -232,7 +232,7 @@ def measure_losses(
     runs = [*(loss.run for loss in measured), account.baseline]
     _check_binary(runs, claim)
     questions = Questions.of(recording, leave_out_failed=claim.leave_out_failed)
-    order, recorded = questions.order(_ORDER_SALT), questions.of_recorded()
+    order, first_ids, recorded = questions.order(_ORDER_SALT), questions.first_ids, questions.of_recorded()
     order_of_recorded = recorded.order(_ORDER_SALT)
 
     def in_order(rows: Sequence[Floats]) -> Floats:
@@ -254,7 +254,7 @@ def measure_losses(
         baseline_values=values[-1],
         baseline_costs={name: rows[-1] for name, rows in costs.items()},
         baseline=account.baseline.label,
-        question_ids=tuple(id_hash(questions.first_ids[place]) for place in order.tolist()),
+        question_ids=tuple(id_hash(first_ids[place]) for place in order.tolist()),
         n_failed=questions.n_failed,
         notes=tuple(dict.fromkeys([*_repeated_notes(questions), *copies_note(recording), *notes])),
         rivals=tuple(

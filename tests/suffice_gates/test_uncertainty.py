@@ -14,7 +14,7 @@ from suffice.policy.rounds import Round, Token
 from suffice.policy.signals import SIGNALS
 from suffice.policy.signals.margins import HIGHEST_LOGPROB, LOWEST_LOGPROB
 from suffice.policy.signals.uncertainty import sequence_logprob, token_entropy
-from suffice_gates.models.rind import rind
+from suffice_gates.models.rind import query_words, rind
 from suffice_gates.models.sampled import clusters, gram_uncertainty, semantic_entropy
 from suffice_gates.models.uncertainty import contrast_directions
 
@@ -136,15 +136,37 @@ def test_samples_that_agree_are_less_uncertain():
         gram_uncertainty(one[0])
 
 
-@given(st.integers(0, 50), st.integers(1, 5), st.integers(0, 1))
-def test_rind_is_entropy_times_the_strongest_later_attention(seed, n, n_end):
+@given(st.integers(0, 50), st.integers(1, 9), st.integers(1, 3))
+def test_rind_is_entropy_times_the_share_of_attention(seed, n, n_heads):
+    """Computed word by word: of one sentence the mean is the entropy weighted by attention, whatever its length."""
     rng = np.random.default_rng(seed)
-    entropies, attention, content = rng.random(n), rng.random((n + n_end, n)), rng.random(n) < 0.7
+    entropies, attention = rng.random(n), rng.random((n_heads, n, n))
+    words = np.cumsum(np.r_[0, rng.integers(0, 2, n - 1)])
+    n_words = words[-1] + 1
+    sentences, content = np.cumsum(np.r_[0, rng.integers(0, 2, n_words - 1)]), rng.random(n_words) < 0.7
     expected = []
-    for i in range(n):
-        later = [attention[j, i] for j in range(i + 1, n + n_end)]
-        expected.append(entropies[i] * max(later, default=0.0) * content[i])
-    assert rind(entropies, attention, content) == pytest.approx(expected)
+    for word in range(n_words):
+        mates = [i for i in range(n_words) if sentences[i] == sentences[word]]
+        paid = [sum(max(head[:, i]) for head in attention) / n_heads for i in range(n)]
+        total = sum(paid[i] for i in range(n) if words[i] in mates)
+        own = [i for i in range(n) if words[i] == word]
+        share = sum(paid[i] for i in own) / total
+        expected.append(share * sum(entropies[i] for i in own) / len(own) * len(mates) * content[word])
+    assert rind(entropies, attention, words, sentences, content) == pytest.approx(expected)
+
+
+def test_a_word_of_average_attention_has_its_entropy():
+    even = rind(np.array([1.0, 2.0]), np.ones((1, 2, 2)), np.arange(2), np.zeros(2, dtype=int), np.ones(2, dtype=bool))
+    assert even.tolist() == [1.0, 2.0]
+
+
+def test_words_of_a_query_are_those_with_most_attention():
+    attention = np.array([[1.0, 0, 0, 0], [0.3, 0.7, 0, 0], [0.1, 0.2, 0.7, 0], [0.25] * 4])
+    words, content = np.arange(4), np.array([True, True, True, True])
+    assert query_words(attention, words, np.array([3]), content, 1) == [2]  # token 2 wrote the hit, and pays 2 most
+    assert query_words(attention, words, np.array([3]), content, 2) == [1, 2]
+    assert query_words(attention, words, np.array([2, 3]), content, 3) == [0, 1]  # a hit is never in a query
+    assert query_words(attention, words, np.array([3]), ~content, 3) == []
 
 
 def test_contrasts_find_the_planted_direction_and_its_sign():

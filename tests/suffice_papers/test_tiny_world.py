@@ -185,7 +185,7 @@ def test_baselines_score_knowledge_and_tell_their_cost(tiny_model, local):
     assert found["semantic entropy"].cost.calls == 5
     assert found["semantic entropy"].cost.uncached_tokens == 5 * length
     assert found["seakr"].cost.calls == 10
-    assert found["dragin"].cost.calls == 2
+    assert found["dragin"].cost.calls == 3
     assert found["ctrla, honesty"].cost.output_tokens == 0
     assert found["ctrla, honesty"].offline.calls == 16
     again = known_scores(local, texts, n_samples=5, rng=np.random.default_rng(0))
@@ -205,10 +205,11 @@ def test_exact_entropies_and_attentions_are_those_of_a_plain_pass(tiny_model, lo
         p = torch.softmax(local.loaded.network(torch.tensor([ids])).logits[0].double(), dim=-1).numpy()
     place = len(local._ids(question, ())) - 1
     assert read.entropies[0] == pytest.approx(-sum(x * np.log(x) for x in p[place] if x > 0), abs=1e-4)
-    assert read.attention.shape == (len(reply.tokens) + 1, len(reply.tokens))
+    assert read.attention.shape[1:] == (len(reply.tokens), len(reply.tokens))
     assert local.loaded.network.config._attn_implementation != "eager"
-    values, _ = dragin_scores(local, question, reply)
-    assert values[0] == pytest.approx(read.entropies[0] * read.attention[1, 0])
+    values, cost = dragin_scores(local, question, reply)
+    assert (values.shape, cost.calls) == ((len(read.words),), 2)
+    assert values == pytest.approx(read.rind)
 
 
 def test_baselines_refuse_nothing_to_score(local):

@@ -39,6 +39,7 @@ from suffice_retrieval.methods import (
     parse_method,
 )
 from suffice_retrieval.methods.chains import answer_of_chain
+from suffice_retrieval.methods.flare import masked_text
 from tests.support.cli_tools import cli, corpus, dataset
 from tests.support.endpoint import Endpoint, prompt_of
 
@@ -281,13 +282,19 @@ def test_flare_asks_a_question_for_each_uncertain_span_and_interleaves_their_pas
     assert (second.costs["query"].calls, second.costs["retrieval"].calls, second.signals["queries"]) == (2, 2, 2)
 
 
-def test_flare_whose_sentence_is_all_masked_asks_with_the_question():
+def test_flare_whose_sentence_is_all_masked_retrieves_nothing_new():
     made = flare_loop(Flare(theta=0.99, beta=0.95), policy=Policy(max_rounds=2))
-    made.run(Q, POOL)
-    assert made.retriever.queries == [(Q, 3), (Q, 3)]
+    first, second = made.run(Q, POOL).rounds
+    assert made.retriever.queries == [(Q, 2)]
+    assert (second.signals["queries"], second.passages) == (0.0, first.passages)
     without = flare_loop(Flare(theta=0.99, beta=0.05, ask=True), policy=Policy(max_rounds=2))
     without.run(Q, POOL)
-    assert without.retriever.queries[1] == ("The home of Bolgat is Nowhere.", 3)
+    assert without.retriever.queries[1] == ("The home of Bolgat is Nowhere.", 2)
+
+
+def test_a_masked_query_has_at_most_the_last_64_tokens():
+    tokens = [Token(f" w{place}", -0.01 if place % 2 else -5.0) for place in range(200)]
+    assert masked_text(tokens, 0.4).split() == [f"w{place}" for place in range(73, 200, 2)]
 
 
 def test_flare_refuses_a_model_without_log_probabilities_before_the_first_call():
@@ -476,7 +483,7 @@ def test_a_policy_of_chains_is_refused_by_a_loop_without_one():
 
 @pytest.mark.parametrize("name", CHAIN_METHODS)
 def test_a_method_is_its_text(name):
-    method = parse_method("dragin(theta=0.4)" if name == "dragin" else name)  # it has no default threshold
+    method = parse_method(name)
     assert parse_method(str(method)) == method
     assert method.name == name
 
@@ -494,8 +501,7 @@ def test_a_method_is_its_text(name):
         ("flare(theta=", DataError, "a method"),
         ("flare(theta=__import__('os'))", DataError, "a method"),
         ("dragin(theta=0.4, n=0)", DataError, "n must be"),
-        ("dragin", DataError, r"dragin\(theta=0.4\)"),
-        ("dragin(n=5)", DataError, "its threshold"),
+        ("dragin(theta=-1.0)", DataError, "n must be"),
     ],
 )
 def test_a_method_that_does_not_exist_is_refused(text, error, message):
@@ -546,72 +552,119 @@ def local(tiny_model):
     return TransformersModel(tiny_model, prompt=PROMPTS["prefilled"], max_tokens=6)
 
 
-def plain_dragin(model, messages, reply, texts, n):
-    """Return RIND of each token and the query at each of them, by loops over one plain pass."""
+def plain_pass(model, ids):
+    """Return the probabilities of the next token and the last layer's attentions of one pass."""
     import torch
 
-    prompt = model.prompt_ids(messages)
-    content = [int(i) for i in model.loaded.tokenizer.convert_tokens_to_ids([token.text for token in reply.tokens])]
-    end = [model.loaded.tokenizer.eos_token_id] if reply.finish_reason == "stop" else []
     model.loaded.network.set_attn_implementation("eager")
     with torch.inference_mode():
-        output = model.loaded.network(torch.tensor([[*prompt, *content, *end]]), output_attentions=True)
+        output = model.loaded.network(torch.tensor([ids]), output_attentions=True)
     model.loaded.network.set_attn_implementation("sdpa")
     p = torch.softmax(output.logits[0].double(), dim=-1).numpy()
-    attention = output.attentions[-1][0].double().numpy().mean(axis=0)
-    tokens = model.loaded.tokenizer.convert_ids_to_tokens([*prompt, *content])
-    plain = [token.replace("\u0120", " ").replace("\u010a", "\n") for token in tokens]
-    whole, first = "".join(plain), len(prompt)
-    scores, queries = [], []
-    for i in range(len(content)):
-        at = first + i
-        entropy = -sum(x * math.log(x) for x in p[at - 1] if x > 0)
-        strongest = max((attention[j, at] for j in range(at + 1, first + len(content) + len(end))), default=0.0)
-        word = plain[at].strip().lower()
-        carries = any(map(str.isalnum, word)) and word.strip(string.punctuation) not in NO_CONTENT_WORDS
-        scores.append(entropy * strongest * (carries and not word.startswith("'")))
-        allowed, begin = [], 0
-        for place in range(at):
-            middle = begin + len(plain[place]) - len(plain[place].lstrip())
-            inside = place >= first
-            for text in texts:
-                start = whole[: len("".join(plain[:first]))].rfind(text) if text else -1
-                inside = inside or (start >= 0 and start <= middle < start + len(text))
-            if inside and plain[place].strip():
-                allowed.append((attention[at, place], -place, middle))
-            begin += len(plain[place])
-        best = sorted(allowed, reverse=True)[:n]
-        spans = {}
-        for _, _, middle in best:
-            left = middle
-            while left > 0 and not whole[left - 1].isspace():
-                left -= 1
-            spans[left] = whole[left:].split(maxsplit=1)[0] if whole[left:].strip() else ""
-        seen = "".join(plain[:at])  # a word that the token itself would continue is cut there
-        queries.append(" ".join(word[: len(seen) - left] for left, word in sorted(spans.items())))
-    return scores, queries
+    return p, output.attentions[-1][0].double().numpy()
+
+
+def plain_words(model, ids):
+    """Return words as lists of positions of tokens, and the text of each token."""
+    texts = [token.replace("\u0120", " ").replace("\u010a", "\n") for token in model.loaded.tokenizer.convert_ids_to_tokens(ids)]
+    words = []
+    for place, text in enumerate(texts):
+        if place == 0 or text[0].isspace():
+            words.append([])
+        words[-1].append(place)
+    return words, texts
+
+
+def plain_carries(word):
+    text = word.strip().lower()
+    return (
+        any(map(str.isalnum, text))
+        and text.strip(string.punctuation) not in NO_CONTENT_WORDS
+        and not text.startswith("'")
+    )
+
+
+def plain_dragin(model, messages, reply, texts, n):
+    """Return RIND of each word, its sentence, the text before it, and the query of each sentence for any hits, by loops."""
+    prompt = model.prompt_ids(messages)
+    content = [int(i) for i in model.loaded.tokenizer.convert_tokens_to_ids([token.text for token in reply.tokens])]
+    p, _ = plain_pass(model, [*prompt, *content])
+    _, attention = plain_pass(model, content)
+    words, pieces = plain_words(model, content)
+    sentence, of_word, text = 0, [], ""
+    for word in words:
+        of_word.append(sentence)
+        text += "".join(pieces[i] for i in word)
+        sentence += text.rstrip().endswith((".", "?", "!"))
+    paid = [sum(max(head[j][i] for j in range(len(content))) for head in attention) / len(attention) for i in range(len(content))]
+    scores = []
+    for number, word in enumerate(words):
+        mates = [i for i, one in enumerate(of_word) if one == of_word[number]]
+        total = sum(paid[i] for mate in mates for i in words[mate])
+        entropy = sum(-sum(x * math.log(x) for x in p[len(prompt) + i - 1] if x > 0) for i in word) / len(word)
+        carries = plain_carries("".join(pieces[i] for i in word))
+        scores.append(sum(paid[i] for i in word) / total * entropy * len(mates) * carries)
+    spelled = ["".join(pieces[i] for i in word).strip() for word in words]
+
+    def query(theta):
+        first = next(i for i, score in enumerate(scores) if score > theta)
+        mates = [i for i, one in enumerate(of_word) if one == of_word[first]]
+        kept = "".join(pieces[: words[mates[0]][0]])
+        whole = " ".join([*(text for text in (*texts, kept.strip()) if text), *(spelled[i] for i in mates)])
+        ids = model.loaded.tokenizer(whole)["input_ids"]
+        _, heads = plain_pass(model, ids)
+        again, shown = plain_words(model, ids)
+        mean = [[sum(head[i][j] for head in heads) / len(heads) for j in range(len(ids))] for i in range(len(ids))]
+        offset, pull = len(again) - len(mates), [0.0] * len(again)
+        hits = [offset + k for k, i in enumerate(mates) if scores[i] > theta]
+        for hit in hits:
+            start = again[hit][0]
+            for token in again[hit]:
+                if token == 0:
+                    continue
+                total = sum(mean[token - 1][:start])
+                for k, word in enumerate(again[:hit]):
+                    pull[k] += sum(mean[token - 1][j] for j in word) / total / len(again[hit])
+        said = ["".join(shown[j] for j in word).strip() for word in again]
+        allowed = [k for k in range(len(again)) if plain_carries(said[k]) and k not in hits]
+        best = sorted(allowed, key=lambda k: (-pull[k], k))[:n]
+        return " ".join(said[k] for k in sorted(best)), kept
+
+    return scores, query
 
 
 @pytest.mark.parametrize("n", [2, 5, 25])
-def test_dragin_asks_for_what_its_first_needy_token_attends_to(tiny_model, local, n):
+def test_dragin_asks_for_what_its_needy_words_attend_to(tiny_model, local, n):
     for question in load_questions(tiny_model / "eval.jsonl", limit=3):
         messages = CHAIN_OF_THOUGHT.continuing(question.question, (), "It is old.")
         completion = local.complete(messages)
         reply = Reply(text=completion.text, tokens=completion.tokens, finish_reason=completion.finish_reason)
         texts = (question.question, "It is old.")
-        scores, queries = plain_dragin(local, messages, reply, texts, n)
+        scores, query = plain_dragin(local, messages, reply, texts, n)
         distinct = [value for value in sorted({0.0, *scores}) if value > 1e-6]
         between = [(low + high) / 2 for low, high in pairwise([0.0, *distinct])]
         for theta in (*between, max(scores) + 1):
             reading = dragin_query(local, messages, reply, texts, theta=theta, n=n)
-            above = [i for i, score in enumerate(scores) if score > theta]
             assert reading.signals["rind"] == pytest.approx(max(scores), abs=1e-6)
-            assert reading.costs["query"].calls == 1
-            if not above:
+            if max(scores) <= theta:
                 assert (reading.answer, reading.text) == (None, reply.text)
+                assert reading.costs["query"].calls == 2
                 continue
-            assert reading.answer == queries[above[0]]
-            assert reading.text == "".join(token.text for token in reply.tokens[: above[0]]).replace("\u0120", " ")
+            assert (reading.answer, reading.text) == query(theta)
+            assert reading.costs["query"].calls == 3
+
+
+def test_a_sentence_is_dropped_where_one_of_its_words_needs_evidence(local):
+    """Two sentences of which the second needs evidence: the first stays, and no hit is in the query."""
+    tokens = tuple(Token(text) for text in local.loaded.tokenizer.tokenize("Zorbek lives here. Who made it old ?"))
+    reply = Reply(text="", tokens=tokens, finish_reason="stop")
+    messages = CHAIN_OF_THOUGHT.continuing("Where is it ?", (), "")
+    from suffice_gates.models.attention import read_reply
+
+    scores = read_reply(local, "Where is it ?", reply).rind
+    assert len(scores) == len("Zorbek lives here. Who made it old ?".split())
+    reading = dragin_query(local, messages, reply, ("Where is it ?", ""), theta=-1.0, n=25)
+    assert reading.text == ""  # each word is above: the first sentence is it
 
 
 @pytest.mark.parametrize("theta", [0.0, 99.0])
@@ -625,7 +678,7 @@ def test_dragin_retrieves_where_rind_is_above_theta(tiny_model, local, theta, tm
     retrieved = [r.signals["queries"] for r in outcome.rounds]
     assert retrieved == [float(r.signals["rind"] > theta) for r in outcome.rounds]
     assert len(made.retriever.queries) == sum(retrieved)
-    assert all(r.costs["query"].calls == 1 for r in outcome.rounds)
+    assert all(r.costs["query"].calls == 2 + retrieval for r, retrieval in zip(outcome.rounds, retrieved, strict=True))
     record([question], made, tmp_path / "r.parquet")
     recording = read_recording(tmp_path / "r.parquet")
     live = [r.signals["rind"] for r in outcome.rounds]

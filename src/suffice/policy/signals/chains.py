@@ -41,7 +41,7 @@ declare(
 )
 declare(
     "rind",
-    "The largest need for retrieval over the tokens written before retrieving; DRAGIN retrieves above theta.",
+    "The largest need for retrieval over the words written before retrieving; DRAGIN retrieves above theta.",
     "score",
     (0.0, math.inf),
     CHAIN,

@@ -1,68 +1,137 @@
-"""DRAGIN on a local model: attention and entropy of a reply's tokens, and a query at the first uncertain token."""
+"""DRAGIN on a local model: entropy and attention of a reply's words, and a query for the first sentence that needs one."""
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError, ModelError
-from suffice.loops.models.sentences import text_of
+from suffice.loops.models.sentences import sentence_end, text_of
 from suffice.policy.rounds import Cost, Passage, Reply, Token
-from suffice.policy.signals.alignment import token_bytes
 from suffice_gates.models._transformers_loading import LoadedModel
-from suffice_gates.models.rind import NO_CONTENT_WORDS, attended, rind
+from suffice_gates.models.rind import is_content, query_words, rind
 from suffice_gates.models.transformers_model import TransformersModel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyReading:
-    """One reply, read again in one pass.
+    """One reply, read again: after its prompt for the entropies, and alone for the attentions.
 
     Attributes:
         entropies: Entropy of each token's distribution over the vocabulary, nats, shape ``(n,)``.
-        attention_to_all: Attention of the last layer from reply tokens and the end token to prompt and reply, mean over
-            heads, shape ``(n + 1, m + n)``; ``(n, m + n)`` if the reply was cut off.
-        cost: Cost of the pass.
+        attention: Attention of the last layer between the tokens of the reply, shape ``(n_heads, n, n)``.
+        words: The words of the reply, without white space.
+        word_of: The word of each token, shape ``(n,)``.
+        sentence_of: The sentence of each word, shape ``(n_words,)``.
+        cost: Cost of both passes.
     """
 
     entropies: npt.NDArray[np.float64]
-    attention_to_all: npt.NDArray[np.float64]
+    attention: npt.NDArray[np.float64]
+    words: tuple[str, ...]
+    word_of: npt.NDArray[np.int64]
+    sentence_of: npt.NDArray[np.int64]
     cost: Cost
 
     @property
-    def attention(self) -> npt.NDArray[np.float64]:
-        """The attention between tokens of the reply, shape ``(n + 1, n)``, or ``(n, n)`` if it was cut off."""
-        n = len(self.entropies)
-        return self.attention_to_all[:, self.attention_to_all.shape[1] - n :]
+    def rind(self) -> npt.NDArray[np.float64]:
+        """The need for retrieval at each word, shape ``(n_words,)``; see `suffice_gates.models.rind.rind`."""
+        return rind(self.entropies, self.attention, self.word_of, self.sentence_of, _content(self.words))
 
 
 def read_reply(model: TransformersModel, question: str, reply: Reply, passages: Sequence[Passage] = ()) -> ReplyReading:
     """Read a reply again for its exact entropies and attentions.
 
-    A system that generates with attentions gets them for free; here they take another pass.
+    A system that generates with entropies gets them for free; here they take a pass, and attentions another.
 
     Raises:
         ModelError: The model returns no attentions.
     """
-    return _pass_over(model, *reply_ids(model, question, reply, passages))
+    prompt, content, _ = reply_ids(model, question, reply, passages)
+    return _read(model, prompt, content, reply.tokens or ())
 
 
-def _pass_over(
-    model: TransformersModel, prompt: Sequence[int], content: Sequence[int], end: Sequence[int]
+def _read(
+    model: TransformersModel, prompt: Sequence[int], content: Sequence[int], tokens: Sequence[Token]
 ) -> ReplyReading:
-    """Read the tokens of a prompt, its reply and the end of the reply in one pass."""
+    entropies, cost = _entropies(model, prompt, content)
+    attention, alone = _attention(model, content)
+    words, word_of, begins = _words(tokens)
+    ends = np.cumsum(_lengths("".join(text_of([token]) for token in tokens)), dtype=np.int64)
+    return ReplyReading(
+        entropies=entropies,
+        attention=attention,
+        words=tuple(words),
+        word_of=word_of,
+        sentence_of=np.minimum(np.searchsorted(ends, begins, side="right"), len(ends) - 1),
+        cost=cost + alone,
+    )
+
+
+def _lengths(text: str) -> list[int]:
+    """Return the number of characters of each sentence, with the white space before it."""
+    lengths = []
+    while text:
+        end = sentence_end(text) or len(text)
+        lengths.append(end)
+        text = text[end:]
+    return lengths
+
+
+def _words(
+    tokens: Sequence[Token], special: Collection[int] = ()
+) -> tuple[list[str], npt.NDArray[np.int64], list[int]]:
+    """Return the words of tokens, the word of each token, and where each word begins in the text.
+
+    A word begins at the first token and at each that begins with white space; a special token is a word of its own.
+    """
+    words: list[str] = []
+    word_of, begins, length = [], [], 0
+    for place, token in enumerate(tokens):
+        piece = text_of([token])
+        if not words or place in special or place - 1 in special or piece[:1].isspace():
+            words.append("")
+            begins.append(length + len(piece) - len(piece.lstrip()))
+        words[-1] += piece
+        word_of.append(len(words) - 1)
+        length += len(piece)
+    return [word.strip() for word in words], np.array(word_of, dtype=np.int64), begins
+
+
+def _content(words: Sequence[str]) -> npt.NDArray[np.bool_]:
+    return np.array([is_content(word) for word in words], dtype=np.bool_)
+
+
+def _entropies(
+    model: TransformersModel, prompt: Sequence[int], content: Sequence[int]
+) -> tuple[npt.NDArray[np.float64], Cost]:
+    """Return the entropy of each token of a reply after its prompt, and the cost of the pass."""
     import torch
 
     began = time.perf_counter()
-    tokens = torch.tensor([[*prompt, *content, *end]], device=model.loaded.network.device)
+    tokens = torch.tensor([[*prompt, *content]], device=model.loaded.network.device)
+    with torch.inference_mode(), model.loaded.lock:
+        output = model.loaded.network(input_ids=tokens, use_cache=False)
+    # The logits at position i predict token i + 1, so those of the reply start at the last prompt token.
+    logprobs = torch.log_softmax(output.logits[0, len(prompt) - 1 : -1].double(), dim=-1)
+    # A probability of 0 has log-probability -inf; the bound makes its term 0 instead of NaN.
+    entropies = -(logprobs.exp() * logprobs.clamp(min=-1e4)).sum(-1)
+    cost = Cost(calls=1.0, uncached_tokens=float(tokens.shape[1]), seconds=time.perf_counter() - began)
+    return entropies.cpu().numpy(), cost
+
+
+def _attention(model: TransformersModel, ids: Sequence[int]) -> tuple[npt.NDArray[np.float64], Cost]:
+    """Return the attention of the last layer between tokens that the model reads alone, and the cost of the pass."""
+    import torch
+
+    began = time.perf_counter()
+    tokens = torch.tensor([list(ids)], device=model.loaded.network.device)
     with torch.inference_mode(), model.loaded.lock, _eager(model.loaded):
         output = model.loaded.network(input_ids=tokens, output_attentions=True, use_cache=False)
     if not output.attentions or output.attentions[-1] is None:
@@ -70,35 +139,16 @@ def _pass_over(
             f"{model.id!r} returns no attentions: load it with options={{'attn_implementation': 'eager'}}, or leave "
             "DRAGIN out"
         )
-    n, first = len(content), len(prompt)
-    # The logits at position i predict token i + 1, so those of the reply start at the last prompt token.
-    logprobs = torch.log_softmax(output.logits[0, first - 1 : first - 1 + n].double(), dim=-1)
-    # A probability of 0 has log-probability -inf; the bound makes its term 0 instead of NaN.
-    entropies = -(logprobs.exp() * logprobs.clamp(min=-1e4)).sum(-1)
-    attention = output.attentions[-1][0].double().mean(0)[first:, : first + n]
     cost = Cost(calls=1.0, uncached_tokens=float(tokens.shape[1]), seconds=time.perf_counter() - began)
-    return ReplyReading(entropies=entropies.cpu().numpy(), attention_to_all=attention.cpu().numpy(), cost=cost)
+    return output.attentions[-1][0].double().cpu().numpy(), cost
 
 
 def dragin_scores(
     model: TransformersModel, question: str, reply: Reply, passages: Sequence[Passage] = ()
 ) -> tuple[npt.NDArray[np.float64], Cost]:
-    """Return RIND of each token of a reply, shape ``(n_tokens,)``, and the cost of the pass; see `rind`."""
+    """Return RIND of each word of a reply, shape ``(n_words,)``, and the cost of reading it again; see `rind`."""
     reading = read_reply(model, question, reply, passages)
-    return _rind_of(reading, reply.tokens or ()), reading.cost
-
-
-def _rind_of(reading: ReplyReading, tokens: Sequence[Token]) -> npt.NDArray[np.float64]:
-    is_content = np.array([_is_content(text_of([token])) for token in tokens], dtype=np.bool_)
-    return rind(reading.entropies, reading.attention, is_content)
-
-
-def _is_content(text: str) -> bool:
-    """Return whether a token's text carries content: not just punctuation, an ending such as "'s", or a stop word."""
-    word = text.strip().lower()
-    if not any(map(str.isalnum, word)) or word.startswith(("'", "\u2019")):
-        return False
-    return re.sub(r"\A[^\w]+|[^\w]+\Z", "", word) not in NO_CONTENT_WORDS
+    return reading.rind, reading.cost
 
 
 def dragin_query(
@@ -110,20 +160,20 @@ def dragin_query(
     theta: float,
     n: int,
 ) -> Reply:
-    """Return the query at the first token of a reply whose RIND is above theta.
+    """Return the query of the first sentence of a reply with a word whose RIND is above theta.
 
     Args:
         model: The model that wrote the reply.
         messages: The messages of the prompt.
         reply: Its reply, with tokens.
-        texts: Parts of the messages whose words a query may use, in addition to the reply's: question and chain, but
-            neither instructions nor passages.
+        texts: Texts whose words a query may use, in addition to the reply's: question and chain, in this order, but neither
+            instructions nor passages.
         theta: Threshold of RIND.
-        n: Number of tokens in a query.
+        n: Number of words in a query.
 
     Returns:
-        A reply whose answer is the query, or None if no token is above theta; its text is the reply before that token, or
-        all of it; its signal `rind` is the largest value, and its cost that of the pass.
+        A reply whose answer is the query, or None if no word is above theta; its text is the reply before that sentence, or all of
+        it; its signal `rind` is the largest value, and its cost that of the passes.
 
     Raises:
         ModelError: The model returns no attentions.
@@ -131,47 +181,35 @@ def dragin_query(
     tokens = reply.tokens or ()
     if not tokens:
         return Reply(text=reply.text, signals={"rind": 0.0})
-    prompt = model.prompt_ids(messages)
-    reading = _pass_over(model, prompt, *_content_ids(model, reply))
-    scores = _rind_of(reading, tokens)
-    costs, signals = {"query": reading.cost}, {"rind": float(scores.max())}
+    reading = _read(model, model.prompt_ids(messages), _content_ids(model, reply)[0], tokens)
+    scores, cost = reading.rind, reading.cost
+    signals = {"rind": float(scores.max())}
     above = np.flatnonzero(scores > theta)
     if not above.size:
-        return Reply(text=reply.text, signals=signals, costs=costs)
-    place = int(above[0])
-    read = [Token(str(text)) for text in model.loaded.tokenizer.convert_ids_to_tokens(prompt)]
-    words, numbers = _words_of_tokens([*read, *tokens[:place]], len(read), texts)
-    chosen = attended(reading.attention_to_all[place, : len(read) + place], numbers, n)
-    query = " ".join(words[number] for number in chosen)
-    return Reply(answer=query, text=text_of(tokens[:place]), signals=signals, costs=costs)
+        return Reply(text=reply.text, signals=signals, costs={"query": cost})
+    sentence = np.flatnonzero(reading.sentence_of == reading.sentence_of[above[0]])
+    kept = text_of(tokens[: int(np.searchsorted(reading.word_of, sentence[0]))])
+    spelled = [place for place in sentence if reading.words[place]]
+    hits = np.flatnonzero(scores[spelled] > theta)
+    query, more = _query(model, [*texts, kept], [reading.words[place] for place in spelled], hits, n)
+    return Reply(answer=query, text=kept, signals=signals, costs={"query": cost + more})
 
 
-def _words_of_tokens(
-    tokens: Sequence[Token], n_prompt: int, texts: Sequence[str]
-) -> tuple[list[str], npt.NDArray[np.int64]]:
-    """Return the words that tokens spell, and the index of each token's word; -1 outside `texts` and the reply.
-
-    Args:
-        tokens: The tokens of the prompt, followed by those of the reply.
-        n_prompt: Number of tokens of the prompt.
-        texts: The parts of the prompt that count; of repeated ones, the last occurrence.
-    """
-    pieces = [token_bytes(token) for token in tokens]
-    whole = b"".join(pieces)
-    bounds = np.cumsum([0, *map(len, pieces)])
-    spans = [(int(bounds[n_prompt]), len(whole))]
-    for text in texts:
-        begin = whole[: bounds[n_prompt]].rfind(text.strip().encode("utf-8", "replace"))
-        if begin >= 0 and text.strip():
-            spans.append((begin, begin + len(text.strip().encode("utf-8", "replace"))))
-    matches = list(re.finditer(rb"\S+", whole))
-    numbers = np.full(len(tokens), -1, dtype=np.int64)
-    for place, (begin, end) in enumerate(pairwise(bounds)):
-        inside = any(begin < last and end > first for first, last in spans)
-        touched = [number for number, match in enumerate(matches) if match.start() < end and match.end() > begin]
-        if inside and touched:
-            numbers[place] = touched[0]
-    return [match[0].decode("utf-8", "replace") for match in matches], numbers
+def _query(
+    model: TransformersModel, texts: Sequence[str], sentence: Sequence[str], hits: npt.NDArray[np.int64], n: int
+) -> tuple[str, Cost]:
+    """Read texts and a sentence after them, alone; return the words that the sentence's hits attend to, and the cost."""
+    tokenizer: Any = model.loaded.tokenizer
+    text = " ".join([*filter(None, (text.strip() for text in texts)), *sentence])
+    ids = [int(one) for one in tokenizer(text)["input_ids"]]
+    special = {place for place, one in enumerate(ids) if one in tokenizer.all_special_ids}
+    words, word_of, _ = _words([Token(str(text)) for text in tokenizer.convert_ids_to_tokens(ids)], special)
+    content = _content(words)
+    content[[int(word_of[place]) for place in special]] = False
+    first = len(words) - len(sentence) - (len(ids) - 1 in special)
+    attention, cost = _attention(model, ids)
+    chosen = query_words(attention.mean(axis=0), word_of, hits + first, content, n)
+    return " ".join(words[place] for place in chosen), cost
 
 
 @contextmanager

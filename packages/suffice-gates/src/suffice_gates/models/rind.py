@@ -1,56 +1,109 @@
-"""Decide whether a text in progress needs evidence, and build the query: DRAGIN's RIND and QFS."""
+"""Decide whether a reply needs evidence, and build the query: DRAGIN's RIND and QFS, as in the authors' program.
+
+Where paper and program differ, the program is followed, since its thresholds belong to it: attention within the reply alone, a
+token's attention to itself counted, the largest value of each head before the mean over heads, and all per word and sentence.
+"""
 
 from __future__ import annotations
+
+import re
 
 import numpy as np
 import numpy.typing as npt
 
 _NO_CONTENT_WORDS = """
-a an the of in on at to for from by with as and or but not no is are was were be been being it its this that these those
-he she they his her their them him i you we my your our who whom which what when where how there here do does did has
-have had will would can could may might shall should also then than so such
+a an the of in on at to for from by with as into onto about after before between during over under through against within without
+and or but nor if because although though while since until whether not no is are was were be been being am it its itself this that
+these those he she they his her hers their theirs them him himself herself themselves i me mine myself you yours your we us ours my our
+who whom whose which what when where why how there here do does did has have had having will would can could may might must shall
+should also then than so such very too just only even still already yet ever never both either neither each every any all some
 """
 NO_CONTENT_WORDS = frozenset(_NO_CONTENT_WORDS.split())
-"""Words without content: like punctuation, their tokens never trigger retrieval."""
+"""Words without content: like punctuation, they never trigger retrieval, and no query has them."""
+
+
+def is_content(word: str) -> bool:
+    """Return whether a word carries content: no stop word, no bare punctuation, no ending such as "'s".
+
+    The authors' program keeps nouns, adjectives, verbs, proper nouns and numbers, by a part-of-speech tagger; this list of words
+    leaves out about the same without a model.
+
+    >>> [is_content(word) for word in ("Davis.", "the", "--", "(1988),", "Whose")]
+    [True, False, False, True, False]
+    """
+    text = word.strip().lower()
+    if not any(map(str.isalnum, text)) or text.startswith(("'", "\u2019")):
+        return False
+    return re.sub(r"\A[^\w]+|[^\w]+\Z", "", text) not in NO_CONTENT_WORDS
 
 
 def rind(
-    entropies: npt.NDArray[np.floating], attention: npt.NDArray[np.floating], is_content: npt.NDArray[np.bool_]
+    entropies: npt.NDArray[np.floating],
+    attention: npt.NDArray[np.floating],
+    words: npt.NDArray[np.integer],
+    sentences: npt.NDArray[np.integer],
+    content: npt.NDArray[np.bool_],
 ) -> npt.NDArray[np.float64]:
-    """Return the need for retrieval at each generated token: ``entropy * strongest later attention * content``.
+    """Return the need for retrieval at each word of a reply.
 
-    Retrieval is triggered at the first token whose value is above a threshold.  Source: DRAGIN (Su et al., 2024,
-    section 3.1, equations 1 to 4: RIND).
+    That is the mean entropy of its tokens, times its share of the attention in its sentence, times the number of words in that
+    sentence; 0 for words without content.  The attention of a token is the largest that any token of the reply pays to it in the last
+    layer, averaged over heads; that of a word is the sum over its tokens.  A word of average attention so has its entropy.
+
+    Source: DRAGIN (Su et al., 2024, section 3.1: RIND), in the form of the authors' program.
 
     Args:
-        entropies: Entropies of the tokens' distributions, nats, shape ``(n,)``.
-        attention: Attention of token j (row) to token i (column), averaged over heads; shape ``(m, n)`` with ``m >= n``,
-            since tokens at the end of a reply attend, too.
-        is_content: False for stop words and punctuation, shape ``(n,)``.
+        entropies: Entropies of the tokens' distributions, nats, shape ``(n_tokens,)``.
+        attention: Attention of the last layer when the model reads the reply alone, of token j (row) to token i (column); shape
+            ``(n_heads, n_tokens, n_tokens)``.
+        words: The word of each token, from 0 to ``n_words - 1``, never decreasing, shape ``(n_tokens,)``.
+        sentences: The sentence of each word, shape ``(n_words,)``.
+        content: False for words that never trigger retrieval, shape ``(n_words,)``.
 
     Returns:
-        Shape ``(n,)``; 0 for the last token.
+        Shape ``(n_words,)``.
     """
-    n = len(entropies)
-    # Below the diagonal: only later tokens count, not a token's attention to itself.
-    later = np.tril(np.asarray(attention, dtype=np.float64), k=-1)[:, :n]
-    strongest = later.max(axis=0) if len(later) else np.zeros(n)
-    scores: npt.NDArray[np.float64] = np.asarray(entropies, dtype=np.float64) * strongest * np.asarray(is_content)
-    return scores
+    n = len(sentences)
+    strongest = np.asarray(attention, dtype=np.float64).max(axis=1, initial=0.0).mean(axis=0)
+    of_word = np.bincount(words, strongest, minlength=n)
+    entropy = np.bincount(words, entropies, minlength=n) / np.maximum(np.bincount(words, minlength=n), 1)
+    in_sentence = np.bincount(sentences, of_word)[sentences]
+    share = of_word / np.where(in_sentence > 0, in_sentence, 1.0)
+    return np.asarray(share * entropy * np.bincount(sentences)[sentences] * content, dtype=np.float64)
 
 
-def attended(attention: npt.NDArray[np.floating], words: npt.NDArray[np.integer], n: int) -> list[int]:
-    """Return the words of the n tokens with most attention, each once, in the order of the text.
+def query_words(
+    attention: npt.NDArray[np.floating],
+    words: npt.NDArray[np.integer],
+    hits: npt.NDArray[np.integer],
+    content: npt.NDArray[np.bool_],
+    n: int,
+) -> list[int]:
+    """Return the words to which the words that need evidence pay most attention, in the order of the text.
 
-    Source: DRAGIN (Su et al., 2024, section 3.2: QFS).
+    The attention of a token is that of the token before it, which wrote it, to all words before the token's own, as shares; that of
+    a word is the mean over its tokens, and the mean over all hits ranks the words.
 
-    >>> attended(np.array([0.1, 0.5, 0.3, 0.1]), np.array([0, 2, 1, -1]), 2)
-    [1, 2]
+    Source: DRAGIN (Su et al., 2024, section 3.2: QFS), in the form of the authors' program.
 
     Args:
-        attention: Attention of the token that needs evidence to each earlier one, shape ``(m,)``.
-        words: The word that each token belongs to, shape ``(m,)``; -1 for tokens that a query leaves out.
-        n: Number of tokens to take; among ties, earlier tokens first.
+        attention: Attention of the last layer, averaged over heads, of token j (row) to token i (column), when the model reads
+            question, chain and sentence alone; shape ``(n_tokens, n_tokens)``.
+        words: The word of each token, from 0 to ``n_words - 1``, never decreasing, shape ``(n_tokens,)``.
+        hits: The words that need evidence; a query never has them.
+        content: False for words that no query has, shape ``(n_words,)``.
+        n: Number of words to take; among ties, earlier words first.
     """
-    order = [place for place in np.argsort(-np.asarray(attention), kind="stable") if words[place] >= 0]
-    return sorted({int(words[place]) for place in order[:n]})
+    n_words = len(content)
+    mean = np.zeros(n_words)
+    for hit in hits:
+        own = np.flatnonzero(words == hit)
+        first = int(own[0])
+        for token in own[own > 0]:
+            before = np.asarray(attention, dtype=np.float64)[token - 1, :first]
+            total = before.sum()
+            mean += np.bincount(words[:first], before, minlength=n_words) / (total if total > 0 else 1.0) / len(own)
+    allowed = np.array(content, dtype=np.bool_)
+    allowed[hits] = False
+    order = [place for place in np.argsort(-mean, kind="stable") if allowed[place]]
+    return sorted(int(place) for place in order[:n])

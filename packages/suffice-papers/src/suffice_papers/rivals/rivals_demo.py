@@ -32,7 +32,7 @@ _KS = (1, 3)
 
 _FIXED = (0, 1, 2, 3, 4, 5, 6, 10)
 _OWN_RULE = "answer_stable"
-_DRAGINS = ((0.1, 25), (0.3, 25), (0.1, 5), (0.3, 5))
+_DRAGINS = ((0.3, 25), (1.2, 25), (0.3, 5), (1.2, 5))
 """Thresholds and query lengths to choose from on tune questions, because the paper's are for other models."""
 
 _CAVEAT = (

@@ -78,7 +78,7 @@ class Reread:
         reply: The text of the reply.
         texts: The parts of the messages whose words a query may use.
         theta: Threshold of RIND.
-        n: Number of tokens in a query.
+        n: Number of words in a query.
     """
 
     messages: tuple[Message, ...]
@@ -203,6 +203,7 @@ class IRCoT(ChainMethod):
 
     name: ClassVar[str] = "ircot"
     reads_chain: ClassVar[bool] = False
+    k: int = 6
     most: int = 15
 
     def __post_init__(self) -> None:
@@ -227,7 +228,8 @@ class Flare(ChainMethod):
     The first sentence is written from passages for the question.  Each further one is first written without passages.
     If all its tokens have probabilities of at least theta, it stays.  Otherwise the query is the sentence without its
     tokens of probability below beta (`ask=False`), or the model asks a question for each run of such tokens, and the
-    passages for these are interleaved (`ask=True`).  Then the sentence is written again from the passages.
+    passages for these are interleaved (`ask=True`).  Then the sentence is written again from the passages; from the earlier ones if
+    all tokens are below beta, which leaves no query.
 
     Attributes:
         theta: Retrieve if a token has a lower probability.
@@ -238,6 +240,7 @@ class Flare(ChainMethod):
     name: ClassVar[str] = "flare"
     needs: ClassVar[frozenset[str]] = frozenset({"token_logprobs"})
     measures: ClassVar[frozenset[str]] = frozenset({"lowest_probability"})
+    k: int = 2
     theta: float = 0.8
     beta: float = 0.4
     ask: bool = False
@@ -260,7 +263,7 @@ class Flare(ChainMethod):
             if flare_trigger(tokens, self.theta) is None:
                 chain, signals = _extended(state.chain, sentence), {"lowest_probability": lowest}
                 return Step(chain=chain, passages=state.passages, ended=_is_last(sentence), signals=signals)
-            queries = (masked_text(tokens, self.beta),)
+            queries = tuple(filter(None, (masked_text(tokens, self.beta),)))
             if self.ask:
                 spans = uncertain_spans(tokens, self.beta)
                 questions = []
@@ -269,7 +272,7 @@ class Flare(ChainMethod):
                     written: Reply = yield Ask(messages, "query")
                     questions.append(_without_thinking(written.text).strip())
                 queries = tuple(filter(None, questions)) or (sentence,)
-        passages = yield Lookup(queries)
+        passages = (yield Lookup(queries)) if queries else state.passages
         sentence = yield from self._sentence(state, state.chain, passages)
         return Step(
             chain=_extended(state.chain, sentence),
@@ -282,41 +285,34 @@ class Flare(ChainMethod):
 
 @dataclass(frozen=True, kw_only=True)
 class Dragin(ChainMethod):
-    """DRAGIN: retrieve at the first token that is uncertain and matters (Su et al., 2024, section 3).
+    """DRAGIN: retrieve for the first sentence with a word that is uncertain and matters (Su et al., 2024, section 3).
 
-    The model continues the chain without passages.  At the first token whose RIND is above theta the text is cut; the query
-    consists of the `n` tokens of question and chain that this token attends to most, as words in their order; and the model
-    continues from there with passages, for one sentence.  Without such a token the whole reply stays.
+    The model continues the chain without passages.  The first sentence with a word whose RIND is above theta is dropped; the
+    query consists of the `n` words of question, chain and sentence that these words attend to most, in their order; and the
+    model writes one sentence with passages in its place.  Without such a word the whole reply stays.
 
     Attributes:
-        theta: Threshold of RIND.  It has no default, because this measure has another scale than the published
-            thresholds; choose it on tune questions, see docs/how-to/rivals.md.
-        n: Number of tokens in a query.
+        theta: Threshold of RIND.  The authors use 0.9 to 1.4, by model and data; see docs/how-to/rivals.md.
+        n: Number of words in a query; 25 to 40 in the authors' configurations.
     """
 
     name: ClassVar[str] = "dragin"
     needs: ClassVar[frozenset[str]] = frozenset({"attentions"})
     measures: ClassVar[frozenset[str]] = frozenset({"rind"})
-    theta: float = math.nan  # NaN = not given; a float, since `parse_method` takes the type from the default
+    theta: float = 1.2
     n: int = 25
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if math.isnan(self.theta):
-            raise DataError(
-                "dragin needs its threshold, for example 'dragin(theta=0.4)': the measure here is on a scale of its own, "
-                "on which the published thresholds do not fit. Record tune questions with 'dragin(theta=1e9)', which never "
-                "retrieves, and take a quantile of their signal rind (docs/how-to/rivals.md)"
-            )
         if self.n < 1 or not self.theta >= 0:
             raise DataError(f"dragin: n must be at least 1 and theta at least 0, got {self.n!r} and {self.theta!r}")
 
     def step(self, state: ChainState) -> StepSteps:
-        """Continue without passages; cut the text where it needs evidence, retrieve, and continue from there."""
+        """Continue without passages; cut before the sentence that needs evidence, retrieve, and write one sentence."""
         messages = self.prompt.continuing(state.question, (), state.chain)
         reply: Reply = yield Ask(messages)
         reading: Reply = yield Reread(messages, reply, (state.question, state.chain), self.theta, self.n)
-        if reading.answer is None:
+        if reading.answer is None or "answer is" in reading.text.lower():
             text = _without_thinking(reply.text)
             chain = _extended(state.chain, text)
             return Step(chain=chain, passages=state.passages, ended=_is_last(text), signals=reading.signals)

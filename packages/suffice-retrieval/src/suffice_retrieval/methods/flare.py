@@ -10,6 +10,9 @@ from suffice.errors import DataError
 from suffice.loops.models.sentences import first_sentence, text_of
 from suffice.policy.rounds import Token
 
+LONGEST_QUERY = 64
+"""The tokens of an implicit query, at most."""
+
 
 def _probability(token: Token) -> float:
     if math.isnan(token.logprob):
@@ -47,9 +50,9 @@ def flare_trigger(tokens: Sequence[Token], theta: float) -> int | None:
 
 
 def masked_text(tokens: Sequence[Token], beta: float) -> str:
-    """Return a sentence without its tokens of probability below beta: FLARE's implicit query.
+    """Return a sentence without its tokens of probability below beta: FLARE's implicit query, empty if all are.
 
-    Source: FLARE (Jiang et al., 2023, section 3.2, equation 4).
+    At most its last 64 tokens, as in the authors' configuration.  Source: FLARE (Jiang et al., 2023, section 3.2, equation 4).
 
     >>> tokens = [Token("He", -0.01), Token(" left", -0.01), Token(" Oslo", -5.0), Token(".", -0.01)]
     >>> masked_text(tokens, 0.4)
@@ -62,7 +65,8 @@ def masked_text(tokens: Sequence[Token], beta: float) -> str:
     Raises:
         DataError: A log-probability is missing.
     """
-    return " ".join(text_of([token for token in tokens if _probability(token) >= beta]).split())
+    kept = [token for token in tokens if _probability(token) >= beta]
+    return " ".join(text_of(kept[-LONGEST_QUERY:]).split())
 
 
 def uncertain_spans(tokens: Sequence[Token], beta: float) -> list[str]:

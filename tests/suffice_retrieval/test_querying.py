@@ -566,7 +566,10 @@ def plain_pass(model, ids):
 
 def plain_words(model, ids):
     """Return words as lists of positions of tokens, and the text of each token."""
-    texts = [token.replace("\u0120", " ").replace("\u010a", "\n") for token in model.loaded.tokenizer.convert_ids_to_tokens(ids)]
+    texts = [
+        token.replace("\u0120", " ").replace("\u010a", "\n")
+        for token in model.loaded.tokenizer.convert_ids_to_tokens(ids)
+    ]
     words = []
     for place, text in enumerate(texts):
         if place == 0 or text[0].isspace():
@@ -596,7 +599,10 @@ def plain_dragin(model, messages, reply, texts, n):
         of_word.append(sentence)
         text += "".join(pieces[i] for i in word)
         sentence += text.rstrip().endswith((".", "?", "!"))
-    paid = [sum(max(head[j][i] for j in range(len(content))) for head in attention) / len(attention) for i in range(len(content))]
+    paid = [
+        sum(max(head[j][i] for j in range(len(content))) for head in attention) / len(attention)
+        for i in range(len(content))
+    ]
     scores = []
     for number, word in enumerate(words):
         mates = [i for i, one in enumerate(of_word) if one == of_word[number]]
@@ -654,17 +660,14 @@ def test_dragin_asks_for_what_its_needy_words_attend_to(tiny_model, local, n):
             assert reading.costs["query"].calls == 3
 
 
-def test_a_sentence_is_dropped_where_one_of_its_words_needs_evidence(local):
-    """Two sentences of which the second needs evidence: the first stays, and no hit is in the query."""
-    tokens = tuple(Token(text) for text in local.loaded.tokenizer.tokenize("Zorbek lives here. Who made it old ?"))
-    reply = Reply(text="", tokens=tokens, finish_reason="stop")
-    messages = CHAIN_OF_THOUGHT.continuing("Where is it ?", (), "")
-    from suffice_gates.models.attention import read_reply
-
-    scores = read_reply(local, "Where is it ?", reply).rind
-    assert len(scores) == len("Zorbek lives here. Who made it old ?".split())
-    reading = dragin_query(local, messages, reply, ("Where is it ?", ""), theta=-1.0, n=25)
-    assert reading.text == ""  # each word is above: the first sentence is it
+@pytest.mark.parametrize("said", ["Zorbek lives here. Who made it old", "It is old. Zorbek lives here. Name the home"])
+def test_the_first_sentence_with_a_needy_word_is_dropped(local, said):
+    tokens = tuple(Token(text) for text in local.loaded.tokenizer.tokenize(said))
+    reply, messages = Reply(text=said, tokens=tokens), CHAIN_OF_THOUGHT.continuing("Where is it ?", (), "")
+    scores, query = plain_dragin(local, messages, reply, ("Where is it ?",), 4)
+    for theta in (0.0, *sorted(scores)[:-1]):
+        reading = dragin_query(local, messages, reply, ("Where is it ?",), theta=theta + 1e-9, n=4)
+        assert (reading.answer, reading.text) == query(theta + 1e-9)
 
 
 @pytest.mark.parametrize("theta", [0.0, 99.0])

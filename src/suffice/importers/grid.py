@@ -124,7 +124,7 @@ def signal_cell(value: Any, name: str, theirs: str, where: str, *, strict: bool)
         raise DataError(f"{error}{hint}") from None
     if strict and signal is not None and not signal.clip and math.isfinite(number):
         low, high = signal.range
-        if not low <= number <= high:
+        if not signal.allows(number):
             raise DataError(
                 f"{where}: {name} is {number!r} (column {theirs!r}), and it lies in [{low:g}, {high:g}]: scale the column, or "
                 f"rename it to a signal of your own, --column my_{name}={theirs}"

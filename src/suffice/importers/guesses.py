@@ -416,8 +416,8 @@ class _Guess:
                 continue
             in_unit = all(0 <= value <= 1 for value in values)
             if ours in SIGNALS and ours not in OUTCOME_NAMES:
-                low, high = SIGNALS[ours].range
-                if SIGNALS[ours].clip or all(low <= value <= high for value in values if math.isfinite(value)):
+                signal = SIGNALS[ours]
+                if signal.clip or all(signal.allows(value) for value in values if math.isfinite(value)):
                     self.read(ours, name)
             elif ours in METRICS:
                 if in_unit:

@@ -18,7 +18,7 @@ from suffice.policy.embedding import DraftEmbedder
 from suffice.policy.rounds import Cost, Passage, Reply
 from suffice.policy.rules.named import converged, critic_only, semantic_full
 from suffice.policy.session import stops
-from suffice.policy.signals import JUDGE, compute_signals
+from suffice.policy.signals import JUDGE, SIGNALS, clean_column, compute_signals
 from suffice.recordings import read_recording
 
 NAN = math.nan
@@ -110,6 +110,40 @@ def test_identical_drafts_have_converged():
 def test_a_critic_approves_by_its_first_word(said, approved):
     rounds = [Round(index=1, answer="a"), Round(index=2, answer="b", feedback=said)]
     assert value("critic_approved", rounds) == approved
+
+
+@pytest.mark.parametrize("before", ["\u00a0", "\u2003\n", "\x0b", "<think>Is it good? NOT yet.</think>", "> **"])
+@pytest.mark.parametrize(
+    ("said", "approved"),
+    [
+        ("APPROVED", 1),
+        ("Approved, with no changes.", 1),
+        ("APPROVED. If you like, add a date.", 1),
+        ("APPROVED. However, shorten it.", 0),
+        ("APPROVED if the year is right", 0),
+        ("APPROVED with changes: name the year", 0),
+        ("Approved with some minor revisions", 0),
+        ("Approved? No.", 0),
+        ("APPROVED, but shorten it", 0),
+        ("Approved once the year is right", 0),
+        ("APPROVED without changes", 1),
+        ("APPROVEDLY", 0),
+    ],
+)
+def test_an_approval_is_not_a_question_or_a_condition(before, said, approved):
+    rounds = [Round(index=1, answer="a"), Round(index=2, answer="b", feedback=before + said)]
+    assert value("critic_approved", rounds) == approved
+
+
+def test_a_thought_without_a_reply_is_no_approval():
+    rounds = [Round(index=1, answer="a"), Round(index=2, answer="b", feedback="<think>APPROVED")]
+    assert value("critic_approved", rounds) == 0
+
+
+@pytest.mark.parametrize(("given", "read"), [(-3.6e-7, 0.0), (2.0000005, 2.0), (-2e-6, NAN), (0.3, 0.3)])
+def test_a_distance_out_of_range_by_rounding_is_its_bound(given, read):
+    assert SIGNALS["semantic_distance"].clean(given) == pytest.approx(read, abs=0, nan_ok=True)
+    assert clean_column("semantic_distance", np.array([[given]]))[0, 0] == pytest.approx(read, abs=0, nan_ok=True)
 
 
 def test_approval_needs_feedback_and_ignores_the_first_draft():

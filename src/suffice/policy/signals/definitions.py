@@ -84,10 +84,10 @@ class Signal:
         return r >= self.first_round and (self.last_round is None or r <= self.last_round)
 
     def clean(self, value: object) -> float:
-        """Return `value` if it is a number in range, else NaN; clip it if `clip` is set.
+        """Return `value` if it is a number in range, else NaN; clip it if `clip` is set, or if it is out of range by rounding.
 
-        >>> SIGNALS["answer_margin"].clean(float("inf")), SIGNALS["p_correct"].clean(1.5)
-        (30.0, nan)
+        >>> SIGNALS["answer_margin"].clean(float("inf")), SIGNALS["p_correct"].clean(1.5), SIGNALS["p_correct"].clean(1 + 1e-7)
+        (30.0, nan, 1.0)
         """
         numeric = as_number(value)
         low, high = self.range
@@ -95,8 +95,18 @@ class Signal:
             return numeric
         if self.clip and not math.isnan(numeric):
             return min(max(numeric, low), high)
-        return math.nan
+        return min(max(numeric, low), high) if self.allows(numeric) else math.nan
 
+    def allows(self, number: float) -> bool:
+        """Return whether a finite number is in range, but for rounding.
+
+        One minus a cosine in single precision can be -4e-7.
+        """
+        return math.isfinite(number) and self.range[0] - ROUNDING <= number <= self.range[1] + ROUNDING
+
+
+ROUNDING = 1e-6
+"""A value that is out of a signal's range by no more is at its end."""
 
 _REGISTRY: dict[str, Signal] = {}
 
@@ -263,7 +273,10 @@ def clean_column(name: str, column: Floats, *, index: npt.NDArray[np.int64] | No
             min(high, _LARGEST_FLOAT),
         )  # so that infinite values are out of range as well
         outside = (column < low) | (column > high)
-        cleaned = np.where(outside, np.nan, column) if outside.any() else column
+        cleaned = column
+        if outside.any():
+            by_rounding = (column >= low - ROUNDING) & (column <= high + ROUNDING)
+            cleaned = np.where(outside, np.where(by_rounding, np.clip(column, low, high), np.nan), column)
     if index is None:
         return cleaned
     if signal.last_round is not None:

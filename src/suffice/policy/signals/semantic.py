@@ -6,6 +6,7 @@ Definition: Semantic Early-Stopping, d_t = 1 - cos(e_t, e_{t-1}), in [0, 2], bet
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from functools import partial
 
@@ -20,6 +21,7 @@ from suffice.policy.rounds import Round
 from suffice.policy.rules.selectors_of_drafts import DISTANCES
 from suffice.policy.signals.definitions import SIGNALS, declare, register_signal
 from suffice.policy.signals.from_policy import CRITIC, WRITERS
+from suffice.policy.signals.text import strip_thinking
 
 EMBEDDER = "embedder"
 """The component that embeds drafts."""
@@ -28,7 +30,17 @@ JUDGE = "judge:information_score"
 """The component that marks drafts, with all marks of the information score."""
 
 _FROM = 2  # the first round with an earlier one
-_APPROVED = "approved"
+_CHANGES = r"change|revision|edit|modif|correction|amend|fix|improve|suggest|condition|reservation|caveat"
+_DEPENDS = (
+    r"\?|(?:if|once|after|when|until|provided|providing|assuming|pending|subject\s+to|except|unless|only|conditional)\b"
+    rf"|with\b(?!\s+no\b)[\w\s,-]{{0,40}}?\b(?:{_CHANGES})"
+)
+_APPROVAL = re.compile(
+    r"[\s*_#>`\"']*approved(?![^\W_])"
+    rf"(?![^\S\n]*[*_`\"',;:()\u2013\u2014-]*[^\S\n]*(?:{_DEPENDS}))"  # in the same sentence
+    r"(?!\W*(?:but|however)\b)",
+    re.IGNORECASE,
+)
 _SEMANTIC_SOURCE = "Semantic Early-Stopping"
 
 
@@ -144,17 +156,16 @@ for _back, _name in enumerate(DISTANCES[1:], 2):
 def critic_approved(rounds: Sequence[Round]) -> float:
     """The critic's reply begins with APPROVED.
 
-    1.0 or 0.0, in upper or lower case; NaN without a reply.  White space and markup before the word do not count, and it
-    must end there: "APPROVED, with a note" approves, "approvedly" and "NOT APPROVED" do not.
+    1.0 or 0.0, in upper or lower case; NaN without a reply.  A thinking block, white space and markup before the word do not
+    count, and the word must end there.  "APPROVED, with a note" approves; "NOT APPROVED", "Approved?", and approval that depends
+    on changes, as in "APPROVED with changes" or "Approved, but ...", do not.
 
-    >>> [critic_approved([Round(index=2, feedback=said)]) for said in ("Approved.", "**APPROVED**", "Not approved", "")]
-    [1.0, 1.0, 0.0, 0.0]
+    >>> said = ("Approved.", "**APPROVED** - no changes", "Not approved", "Approved? No.", "APPROVED with minor edits: ...")
+    >>> [critic_approved([Round(index=2, feedback=text)]) for text in said]
+    [1.0, 1.0, 0.0, 0.0, 0.0]
     """
     feedback = rounds[-1].feedback
-    if feedback is None:
-        return math.nan
-    opening = feedback.lstrip(" \t\r\n*_#>`\"'")[: len(_APPROVED) + 1].lower()
-    return float(opening.startswith(_APPROVED) and not opening[len(_APPROVED) :].isalnum())
+    return math.nan if feedback is None else float(_APPROVAL.match(strip_thinking(feedback)[1]) is not None)
 
 
 _MARKS = frozenset(f"signals.{name}" for name in ("information_score", *EQUAL_WEIGHTS))

@@ -451,6 +451,7 @@ def test_a_session_goes_on_in_another_process_that_shares_its_file(folder, tmp_p
     assert not ask("POST", f"{session}/rounds", {"answer": "Oslo", "index": 2}, status=200)["stop"]
     decided = other("POST", f"{session}/rounds", {"answer": "Oslo", "index": 3}, status=200)
     assert (decided["stop_round"], other("GET", session)["question_id"]) == (3, "q")
+    assert {path.stat().st_mode & 0o77 for path in tmp_path.glob("s.sqlite*")} == {0}  # for the owner alone
     late = service.store.get(session.rpartition("/")[2])
     with pytest.raises(RefusedError, match="same time"):
         service.store.put(session.rpartition("/")[2], late.version - 1, {})

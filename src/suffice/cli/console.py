@@ -30,8 +30,8 @@ _TEXT_WIDTH = 28
 
 _DELETE = 0x7F
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
-"""Control characters, except line feed and tab, and characters that a terminal cannot show."""
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
+"""Control characters, except line feed and tab; those that reorder a line; and characters that a terminal cannot show."""
 
 
 def printable(text: str) -> str:
@@ -45,6 +45,8 @@ def printable(text: str) -> str:
 
 def _sign(control: re.Match[str]) -> str:
     code = ord(control[0])
+    if 0x2000 < code < 0x20FF:  # noqa: PLR2004 - the block of the reordering characters
+        return f"<U+{code:04X}>"
     return chr(0x2400 + code) if code < ord(" ") else "\u2421" if code == _DELETE else "\ufffd"
 
 

@@ -130,9 +130,15 @@ def quoted(path: str | Path) -> str:
     return shlex.quote(str(path))
 
 
+PRIVATE = 0o600
+"""The mode of files with questions and answers of people: the owner alone reads and writes them."""
+
+
 @contextmanager
-def replacing(path: str | Path) -> Iterator[Path]:
+def replacing(path: str | Path, *, private: bool = False) -> Iterator[Path]:
     """Yield a temporary path beside `path`; the file written there replaces `path` in one step if the block succeeds.
+
+    A private file can be read and written by its owner alone.
 
     The bytes reach the disk before the rename, so neither a crash nor a power cut leaves half a file.  A file for a URL
     is written to a temporary folder of this machine, then uploaded whole.
@@ -152,6 +158,8 @@ def replacing(path: str | Path) -> Iterator[Path]:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
+            if private:
+                os.close(os.open(temporary, os.O_CREAT | os.O_WRONLY, PRIVATE))
             yield temporary
             _sync(temporary)
             temporary.replace(target)

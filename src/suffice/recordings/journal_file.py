@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple, Self
 from weakref import WeakSet
 
-from suffice.common.files import disk_fault, is_url, make_folder, replacing, sync_folder
+from suffice.common.files import PRIVATE, disk_fault, is_url, make_folder, replacing, sync_folder
 from suffice.common.json_text import load_json
 from suffice.errors import BusyError, SchemaError
 from suffice.recordings.file_locks import try_lock, unlock
@@ -357,7 +357,7 @@ class LockedJournal:
         for value in values:
             record, seal = encoded(value, seal)
             pieces.append(record)
-        with replacing(self.path) as temporary:
+        with replacing(self.path, private=True) as temporary:
             temporary.write_bytes(b"".join(pieces))
         self.close()
 
@@ -395,7 +395,7 @@ def _opened(path: Path, busy: str, wait_s: float, *, create: bool) -> io.FileIO:
     deadline, pause = time.monotonic() + wait_s, _FIRST_PAUSE_S
     flags = os.O_RDWR | (os.O_CREAT if create else 0) | getattr(os, "O_BINARY", 0)
     while True:
-        file = io.FileIO(os.open(path, flags, 0o666), "r+")
+        file = io.FileIO(os.open(path, flags, PRIVATE), "r+")
         try:
             is_locked = try_lock(file)
             if is_locked and _is_at(file, path):

@@ -328,10 +328,15 @@ def write_recording(
 
 
 def write_tables(
-    path: str | Path, schema: pa.Schema, tables: Iterable[pa.Table], metadata: Mapping[str, Any] | None = None
+    path: str | Path,
+    schema: pa.Schema,
+    tables: Iterable[pa.Table],
+    metadata: Mapping[str, Any] | None = None,
+    *,
+    private: bool = False,
 ) -> None:
-    """Write a recording in pieces, atomically."""
-    with replacing(path) as temporary:
+    """Write a recording in pieces, atomically; a private one can be read by its owner alone."""
+    with replacing(path, private=private) as temporary:
         _write(temporary, schema, tables, metadata)
 
 

@@ -157,6 +157,6 @@ def _join(folder: Path, paths: Sequence[Path]) -> None:
     out = folder / f"part-{moment}-{name[2].removesuffix('.parquet')}{_MERGED_SUFFIX}"
     with OpenFolder(folder, [open_part(path) for path in paths]) as opened:
         metadata = {**opened.metadata, MERGED: [{"file": path.name} for path in paths]}
-        write_tables(out, opened.schema, opened.tables(_JOINED_ROWS), metadata)
+        write_tables(out, opened.schema, opened.tables(_JOINED_ROWS), metadata, private=True)
     for path in paths:
         path.unlink(missing_ok=True)

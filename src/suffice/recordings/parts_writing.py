@@ -23,7 +23,7 @@ from suffice.common.files import check_file, is_url, make_folder, place, remove_
 from suffice.common.processes import can_start_python, start_python
 from suffice.errors import ConfigMismatchError, DataError, SchemaError, SufficeError
 from suffice.recordings.journal import differences
-from suffice.recordings.opened import OpenFile, with_journal, write_recording
+from suffice.recordings.opened import OpenFile, with_journal, write_tables
 from suffice.recordings.parts import common_state, part_paths
 from suffice.recordings.round_journal import Changes, JournalContent, RoundJournal, SealedError
 
@@ -240,7 +240,7 @@ def move_ended(path: Path, journal: RoundJournal, *, unfinished: bool = False) -
             return None
         remove_leftovers(path)
         table, metadata = with_journal(path, JournalContent(metadata=content.metadata, questions=ended))
-        write_recording(path, table, metadata)
+        write_tables(path, table.schema, [table], metadata, private=True)
         return int(table.num_rows)
 
     with suppress(SealedError):

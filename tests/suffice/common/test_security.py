@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import csv
 import json
+import os
+import stat
 import threading
 import time
 import zlib
@@ -13,12 +15,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from suffice import ChatModel
+from suffice import ChatModel, Policy, Recorder
+from suffice.cli.console import printable
 from suffice.common.tables import Column, Table, render
 from suffice.errors import DataError, ModelError
 from suffice.loops.models import EndpointEmbedder
 from suffice.loops.models.sentence_transformers import load_encoder
 from suffice.recordings import write_recording
+from suffice.recordings.parts_compaction import compact_recording
 from suffice_gates.models import load_model
 from suffice_gates.rerank import load_cross_encoder
 from tests.support import local_models
@@ -259,3 +263,25 @@ def test_a_cell_is_neither_a_formula_nor_html():
     markdown = render([table], "md")
     assert "<img" not in markdown
     assert "a < 1" in markdown
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
+def test_logs_and_their_parts_can_be_read_by_their_owner_alone(tmp_path):
+    policy = Policy(rule="answer_stable", max_rounds=3)
+    log = tmp_path / "log"
+    for turn in range(2):
+        with Recorder(log, policy=policy) as recorder:
+            for number in range(3):
+                with recorder.question(f"Where is tower {turn} of {number}?") as asked:
+                    asked.observe("Oslo")
+                    asked.observe("Oslo")
+                    modes = {stat.S_IMODE(path.stat().st_mode) for path in log.rglob("*") if path.suffix}
+                    assert modes == {0o600}
+    compact_recording(log, idle_s=0)
+    written = [path for path in log.rglob("*") if path.suffix == ".parquet"]
+    assert len(written) == 1
+    assert {stat.S_IMODE(path.stat().st_mode) for path in written} == {0o600}
+
+
+def test_characters_that_reorder_a_line_are_shown():
+    assert printable("a\u202egnp.exe\u2069 \u05d0") == "a<U+202E>gnp.exe<U+2069> \u05d0"

@@ -10,6 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from suffice.evaluation.replay.front import Mixture
+from suffice.evaluation.replay.rivals import _cheapest, _Point
 from suffice.policy.rules import fixed_k
 from suffice.policy.session import Policy
 from suffice.recordings import Recording
@@ -188,3 +189,15 @@ def test_the_chart_draws_the_best_coins_as_a_line(advice):
     assert "coins between two budgets" in [entry["name"] for entry in spec["usermeta"]["legend"]]
     flat = decide(log_of(100, lambda q, r: float(q % 2)), metric="quality")
     assert "coins between two budgets" not in [entry["name"] for entry in flat.plot().spec["usermeta"]["legend"]]
+
+
+def test_costs_that_differ_by_rounding_alone_are_equal():
+    """Otherwise parts and one file, which add in another order, would name different baselines."""
+    fixed, random = _Point("fixed_k(2)", 0.5, 0.5, 0.3, 0.3), _Point("random", 0.5, 0.5, 0.1 + 0.2, 0.1 + 0.2)
+    cheaper = _Point("fixed_k(1)", 0.4, 0.4, 0.3 - 1e-9, 0.3 - 1e-9)
+    better = _Point("fixed_k(3)", 0.6, 0.6, 0.1 + 0.2, 0.1 + 0.2)
+    assert _cheapest([fixed, random]) is fixed
+    assert _cheapest([random, fixed]) is random
+    assert _cheapest([fixed, better]) is better
+    assert _cheapest([better, cheaper]) is cheaper
+    assert _cheapest([]) is None

@@ -160,7 +160,13 @@ def _rival_among(mine: _Point, points: Sequence[_Point]) -> Rival:
 
 
 def _cheapest(points: Sequence[_Point]) -> _Point | None:
-    return min(points, key=lambda point: (point.least, -point.worst), default=None)
+    """Return the point of least cost, then of most quality, then the first; costs that differ by rounding alone are equal."""
+    if not points:
+        return None
+    least = min(point.least for point in points)
+    cheap = [point for point in points if point.least <= least + ROUNDING * max(1.0, abs(least))]
+    most = max(point.worst for point in cheap)
+    return next(point for point in cheap if point.worst >= most - ROUNDING)
 
 
 def check_cost(runs: Sequence[Run], cost: str) -> None:

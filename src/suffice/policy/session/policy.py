@@ -15,6 +15,7 @@ from suffice.common.display import Displayed, facts_table
 from suffice.common.files import write_file
 from suffice.common.identities import aligned
 from suffice.common.json_text import refuse_constant
+from suffice.common.sealed_json import sealed_text, unsealed, was_edited
 from suffice.common.tables import Table
 from suffice.errors import (
     ConfigMismatchError,
@@ -359,12 +360,11 @@ class Policy(Derivation, Displayed):
         """
         _check_text(self.rule, parse_rule, "register_rule")
         _check_text(self.selector, parse_selector, "register_selector")
-        text = json.dumps(self.to_dict(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-        write_file(path, text)
+        write_file(path, sealed_text(self.to_dict()))
 
     @classmethod
     def load(cls, path: str | Path) -> Policy:
-        """Read a policy file; warn if its certificate is suspended.
+        """Read a policy file; warn if somebody edited it, which suspends its certificate, or if that is suspended.
 
         Raises:
             SchemaError: The file is not a policy that this release reads.
@@ -381,7 +381,12 @@ class Policy(Derivation, Displayed):
             ) from None
         except (ValueError, RecursionError) as error:
             raise SchemaError(f"the policy {str(path)!r} is not JSON: {error}") from None
-        policy = cls.from_dict(data)
+        policy = cls.from_dict(unsealed(data))
+        if was_edited(data):
+            warnings.warn(
+                f"{str(path)!r} was edited after it was written: save it again if that is meant", stacklevel=2
+            )
+            policy = policy if policy.certificate is None else policy.suspended_because("its file was edited")
         if policy.suspended:
             warnings.warn(
                 f"the certificate of {str(path)!r} is suspended: {policy.suspended}. Certify the policy again",

@@ -14,6 +14,7 @@ from suffice._version import __version__
 from suffice.common.files import write_file
 from suffice.common.json_text import refuse_constant
 from suffice.common.results import Result, jsonable
+from suffice.common.sealed_json import sealed_text, unsealed, was_edited
 from suffice.common.tables import Table, counted, figure
 from suffice.errors import NotFoundError, SchemaError
 from suffice.policy.seen import id_hash
@@ -276,7 +277,7 @@ class Advice(Result):
 
     def save(self, path: str | Path) -> None:
         """Write the decision as JSON, whole or not at all."""
-        write_file(path, json.dumps(self.to_dict(), indent=2, allow_nan=False, ensure_ascii=False) + "\n")
+        write_file(path, sealed_text(self.to_dict()))
 
     @classmethod
     def load(cls, path: str | Path) -> Advice:
@@ -284,7 +285,7 @@ class Advice(Result):
 
         Raises:
             NotFoundError: There is no such file.
-            SchemaError: The file is not a decision that this release reads.
+            SchemaError: The file is not a decision that this release reads, or somebody edited it.
         """
         try:
             data = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=refuse_constant)
@@ -292,7 +293,12 @@ class Advice(Result):
             raise NotFoundError(f"the decision {str(path)!r} cannot be read: {error.strerror or error}") from None
         except (ValueError, RecursionError) as error:
             raise SchemaError(f"the decision {str(path)!r} is not JSON: {error}") from None
-        return cls.from_dict(data)
+        if was_edited(data):
+            raise SchemaError(
+                f"the decision {str(path)!r} was edited after it was written (its sha256 is not that of its content), so it is no "
+                "evidence: restore it, or decide anew into another file"
+            )
+        return cls.from_dict(unsealed(data))
 
 
 def _verdict_text(trial: Trial) -> str:

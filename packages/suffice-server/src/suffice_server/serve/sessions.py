@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sqlite3
 import threading
 import time
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from suffice.common.files import PRIVATE
 from suffice.errors import DataError
 from suffice_server.serve.answers import RefusedError
 from suffice_server.serve.guard import Limits
@@ -68,6 +70,10 @@ class SessionStore:
         self.limits = limits
         self._lock = threading.Lock()
         try:
+            if path is not None:
+                os.close(
+                    os.open(path, os.O_CREAT | os.O_RDWR, PRIVATE)
+                )  # sqlite gives the files beside it the same mode
             self._database = sqlite3.connect(
                 ":memory:" if path is None else path, timeout=_LOCK_S, isolation_level=None, check_same_thread=False
             )
@@ -78,7 +84,7 @@ class SessionStore:
             except sqlite3.Error:
                 self._database.close()
                 raise
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             raise DataError(
                 f"sessions cannot be kept in {str(path)!r}: {error}. Give another file (the setting sessions)"
             ) from None

@@ -457,6 +457,15 @@ def test_a_session_goes_on_in_another_process_that_shares_its_file(folder, tmp_p
         service.store.put(session.rpartition("/")[2], late.version - 1, {})
 
 
+def test_a_session_that_grows_too_large_is_refused_and_stays_as_it_was(folder):
+    ask, _ = serving(folder, limits=Limits(session=20_000))
+    session = f"/v1/sessions/{ask('POST', '/v1/sessions', {'policy': 'stable', 'question_id': 'q'})['id']}"
+    ask("POST", f"{session}/rounds", {"answer": "Bergen", "index": 1}, status=200)
+    refused = ask("POST", f"{session}/rounds", {"answer": "B" * 30_000, "index": 2}, status=413)
+    assert "max-session-bytes" in json.dumps(refused)
+    assert ask("POST", f"{session}/rounds", {"answer": "Bergen", "index": 2}, status=200)["stop_round"] == 2
+
+
 def test_many_requests_for_one_session_at_a_time_count_each_round_once(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(
         "suffice_server.serve.sessions._LOCK_S", 600.0

@@ -1,6 +1,7 @@
 """Who may ask a server of ours what: token, host, origin, limits, and clients that are slow."""
 
 import asyncio
+import contextlib
 import socket
 import threading
 
@@ -13,7 +14,7 @@ from starlette.routing import Route
 from suffice.errors import DataError, NotFoundError
 from suffice_server.serve.answers import RefusedError, json_response, responding
 from suffice_server.serve.guard import LOCAL_HOSTS, Guard, Limits, bearer_token, read_body, read_token, same_token
-from suffice_server.serve.running import PatientProtocol, bind, url_of
+from suffice_server.serve.running import PatientProtocol, allowed_connections, bind, url_of
 from tests.support.serving import raw, running
 
 TOKEN = "0123456789abcdef0123456789abcdef"
@@ -193,6 +194,37 @@ def test_a_slow_body_and_a_slow_head_are_given_up():
         assert raw(url) == b""
         protocol.head_s = 600.0
         assert raw(url, head + b"connection: close\r\ncontent-length: 2\r\n\r\n12").endswith(b'{"size":2}')
+
+
+def test_half_open_connections_keep_nobody_out():
+    protocol = type("Small", (PatientProtocol,), {"head_s": 600.0, "most": 5})
+    with running(application(), protocol=protocol) as url:
+        host, port = url.removeprefix("http://").split(":")
+        idle = [socket.create_connection((host, int(port))) for _ in range(40)]
+        try:
+            with httpx.Client(base_url=url, timeout=600) as client:
+                for _ in range(3):
+                    assert client.get("/health").status_code == 200
+            for early in idle[:30]:
+                early.settimeout(600)
+                with contextlib.suppress(ConnectionResetError):
+                    assert early.recv(1) == b""  # closed by the server
+        finally:
+            for one in idle:
+                one.close()
+
+
+def test_the_limit_of_files_is_raised_and_leaves_room_for_files():
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
+        most = allowed_connections()
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        assert soft == (65_536 if hard == resource.RLIM_INFINITY else min(hard, 65_536))
+        assert 0 < most < soft
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def test_a_token_comes_from_file_or_environment_and_is_long_enough(tmp_path, monkeypatch):

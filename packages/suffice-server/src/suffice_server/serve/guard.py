@@ -32,6 +32,7 @@ class Limits:
         requests: Largest number of concurrent requests.
         rounds: Largest number of rounds in one request.
         sessions: Largest number of open sessions.
+        session: Largest size of a stored session, bytes.
         ttl: Time that a session is kept after its last request, seconds.
     """
 
@@ -40,6 +41,7 @@ class Limits:
     requests: int = 256
     rounds: int = 1000
     sessions: int = 10_000
+    session: int = 16 << 20
     ttl: float = 3600.0
 
     def __post_init__(self) -> None:

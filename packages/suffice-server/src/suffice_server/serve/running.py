@@ -7,8 +7,8 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -26,16 +26,33 @@ _END_S = 10
 """Time that requests in flight get when the server ends, seconds."""
 
 
+_SPARE = 128
+"""File descriptors that are left for files when connections take the others."""
+
+_WANTED = 65_536
+
+
 class PatientProtocol(H11Protocol):
-    """Closes a connection whose request head takes too long, such as one with a byte per minute."""
+    """Closes a connection whose request head takes too long, such as one with a byte per minute.
+
+    Where there are more connections than `most`, the one that has been idle or without a whole head for longest is closed at once,
+    so that half-open connections cannot keep others out.
+    """
 
     head_s = _HEAD_S
+    most = 1000
     _timer: TimerHandle | None = None
+    _waiting: ClassVar[dict[PatientProtocol, None]] = {}
+    """Connections that are idle or without a whole head, the oldest first."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the time limit of the first request."""
         super().connection_made(transport)
         self._wait()
+        if len(self.connections) > self.most:
+            oldest = next(iter(self._waiting))
+            del self._waiting[oldest]  # its end is told later, and the next connection needs another place
+            oldest.transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """Parse data; stop the time limit once the head of the request is complete."""
@@ -53,15 +70,33 @@ class PatientProtocol(H11Protocol):
     def on_response_complete(self) -> None:
         """Leave an idle connection to uvicorn's own time limit, which ends with the next byte."""
         self._wait_no_more()
+        self._waiting[self] = None
         super().on_response_complete()
 
     def _wait(self) -> None:
         self._timer = self.loop.call_later(self.head_s, self.transport.close)
+        self._waiting[self] = None
 
     def _wait_no_more(self) -> None:
+        self._waiting.pop(self, None)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def allowed_connections() -> int:
+    """Raise this process's soft limit of open files as far as the system allows, and return how many connections that leaves."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return PatientProtocol.most
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _WANTED if hard == resource.RLIM_INFINITY else min(hard, _WANTED)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            soft = wanted
+    return max(_WANTED if soft == resource.RLIM_INFINITY else soft - _SPARE, 1)
 
 
 class _Server(uvicorn.Server):
@@ -123,6 +158,7 @@ def run_app(app: ASGIApp, listener: socket.socket, *, ready: Callable[[], Any] =
         listener: The socket from `bind`.
         ready: Called once the server accepts requests.
     """
+    PatientProtocol.most = allowed_connections()
     config = uvicorn.Config(
         app,
         http=PatientProtocol,

@@ -134,7 +134,7 @@ class SessionStore:
         Raises:
             RefusedError: Too many sessions are open.
         """
-        text, now = json.dumps(state), time.time()
+        text, now = self._text(state), time.time()
         with self._writing() as database:
             database.execute("DELETE FROM sessions WHERE expires <= ? AND NOT pending", (now,))
             n, earliest = database.execute("SELECT count(*), min(expires) FROM sessions").fetchone()
@@ -186,11 +186,21 @@ class SessionStore:
         query = """UPDATE sessions SET version = ?, expires = ?, pending = ?, over = ?, state = ?
             WHERE id = ? AND version = ?"""
         expires = time.time() + self.limits.ttl
-        values = (version + 1, expires, pending, over, json.dumps(state), name, version)
+        values = (version + 1, expires, pending, over, self._text(state), name, version)
         with self._writing() as database:
             if not database.execute(query, values).rowcount:
                 raise RefusedError(409, "another request changed this session at the same time: send yours again")
         return expires
+
+    def _text(self, state: Mapping[str, Any]) -> str:
+        text = json.dumps(state)
+        if len(text) > self.limits.session:
+            raise RefusedError(
+                413,
+                f"the session would have {len(text):,} bytes, and at most {self.limits.session:,} are kept: send shorter texts, end it, or "
+                "raise the setting max-session-bytes",
+            )
+        return text
 
     def pending(self) -> list[str]:
         """Return the names of sessions that stopped a while ago and are still not logged."""

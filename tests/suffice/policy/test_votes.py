@@ -265,7 +265,7 @@ answers = st.lists(st.sampled_from(["18", "-18", "$18.00", "20", "no idea", "", 
 @given(
     answers,
     st.sampled_from([*NAMED, "posterior_plurality >= 0.7", "vote_entropy <= 0.2", "answer_stable >= 1", "never()"]),
-    st.sampled_from(["majority_of_samples", "majority_of_samples(7)", "majority", "last"]),
+    st.sampled_from(["majority_of_samples", "majority_of_samples(7)", "esc(2)", "esc(3, 7)", "majority", "last"]),
     st.sampled_from(["qa", "number", "exact"]),
 )
 def test_a_live_session_decides_as_the_replay(texts, rule, selector, normalizer):
@@ -641,11 +641,49 @@ def test_the_text_of_votes_parses_back():
     for text in ("esc(5)", "lead(3)", "settled(40)", "adaptive_consistency(0.9)", "adaptive_consistency"):
         rule = parse_rule(text)
         assert parse_rule(str(rule)) == rule
-    for text in ("majority_of_samples", "majority_of_samples(7)", "weighted_majority_of_samples"):
+    for text in (
+        "majority_of_samples",
+        "majority_of_samples(7)",
+        "weighted_majority_of_samples",
+        "esc(5)",
+        "esc(2, 7)",
+    ):
         assert str(parse_selector(text)) == text
     for text in ("esc(1)", "esc(11)", "esc(2.5)", "esc()"):
-        with pytest.raises(RuleSyntaxError):
-            parse_rule(text)
+        for parse in (parse_rule, parse_selector):
+            with pytest.raises(RuleSyntaxError):
+                parse(text)
+
+
+def plain_esc(texts, size):
+    """The authors' program: windows of samples until one agrees, whose answer is returned, else the most frequent answers."""
+    for end in range(size, len(texts) + 1, size):
+        window = texts[end - size : end]
+        if len(set(window)) == 1:
+            return end, {window[0]}
+    most = max(map(texts.count, texts))
+    return len(texts), {text for text in texts if texts.count(text) == most}
+
+
+@given(st.lists(st.sampled_from("aabc"), min_size=1, max_size=12), st.integers(2, 5))
+def test_esc_returns_the_answer_of_the_window_that_agrees(texts, size):
+    end, answers = plain_esc(texts, size)
+    decides = policy(f"esc({size})", selector=f"esc({size})", width=len(texts))
+    decision = Session(decides).observe_all(Round(index=r, answer=text) for r, text in enumerate(texts, 1))
+    assert (decision.stop_round, decision.answer in answers) == (end, True)
+    run = replay(sampled([texts]), decides, metrics=["right"], orders=1).rows[0]
+    assert run.metrics["right"] == pytest.approx(("a" in answers) / len(answers))
+
+
+def test_the_answer_of_a_window_can_differ_from_the_votes():
+    rounds = [Round(index=r, answer=text) for r, text in enumerate("acacacbb", 1)]
+    decided = {
+        name: Session(policy("esc(2)", selector=name, width=8)).observe_all(rounds)
+        for name in ("esc(2)", "majority_of_samples")
+    }
+    assert {one.stop_round for one in decided.values()} == {8}
+    assert decided["esc(2)"].answer == "b"
+    assert decided["majority_of_samples"].answer in {"a", "c"}
 
 
 def test_a_selector_of_ones_own_is_certain_by_default():

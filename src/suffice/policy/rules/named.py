@@ -138,8 +138,8 @@ def adaptive_consistency(confidence: float = 0.95) -> Rule:
 def esc(window: float) -> Rule:
     """Return early-stopping self-consistency: stop if all answers in a window are the same (Li et al., 2024).
 
-    Windows do not overlap.  The paper samples a whole window at once, and its answer is the most frequent of all samples so
-    far (selector `majority_of_samples`).
+    Windows do not overlap.  The paper samples a whole window at once.  The authors' program returns the answer on which the
+    window agrees (the selector ``esc(window)``), which is mostly that of `majority_of_samples`.
 
     >>> print(esc(5))
     window_agreement_5 >= 1

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from suffice.policy.normalizers import ANSWER_ID
 from suffice.policy.rounds import Floats, Mask, Positions, Rounds
+from suffice.policy.rules.named import esc
 from suffice.policy.rules.parse import register_selector
 from suffice.policy.rules.selectors import Selector, answered, last_of
 
@@ -106,6 +107,50 @@ class MajorityOfSamples(Selector):
         return f"{name}({arguments})" if arguments else name
 
 
+@dataclass(frozen=True, slots=True)
+class EscAnswer(MajorityOfSamples):
+    """The selector of early-stopping self-consistency (ESC): the answer of a unanimous window, else the most frequent one.
+
+    The authors' program returns the answer on which the last window agrees, even if another one has more votes so far.
+
+    Attributes:
+        window: Number of answers in a window.
+    """
+
+    window: int = 5
+
+    @property
+    def _agreement(self) -> str:
+        return f"window_agreement_{self.window}"
+
+    def _agreed(self, rounds: Rounds, candidates: Mask) -> tuple[Positions, Mask]:
+        """Return the last answered round, and whether a unanimous window ends there."""
+        last = last_of(candidates)
+        agreement = np.broadcast_to(rounds[self._agreement], candidates.shape)
+        at = np.take_along_axis(agreement, np.maximum(last, 0)[..., None], axis=-1)[..., 0]
+        return last, (last >= 0) & (at >= 1)
+
+    def among(self, rounds: Rounds, candidates: Mask) -> Positions:
+        last, agreed = self._agreed(rounds, candidates)
+        return np.where(agreed, last, MajorityOfSamples.among(self, rounds, candidates))
+
+    def shares(self, rounds: Rounds, stop: Positions) -> Floats:
+        last, agreed = self._agreed(rounds, answered(rounds) & (np.arange(len(rounds)) <= np.asarray(stop)[..., None]))
+        alone = np.arange(len(rounds)) == last[..., None]
+        return np.where(agreed[..., None], alone, MajorityOfSamples.shares(self, rounds, stop))
+
+    def means_by_stop(self, rounds: Rounds, values: Floats, otherwise: Callable[[], Floats]) -> Floats:
+        voted = MajorityOfSamples.means_by_stop(self, rounds, values, otherwise)
+        return np.where(np.broadcast_to(rounds[self._agreement], voted.shape) >= 1, values, voted)
+
+    @property
+    def signals(self) -> frozenset[str]:
+        return frozenset({ANSWER_ID, self._agreement})
+
+    def __str__(self) -> str:
+        return f"esc({self.window}, {self.seed})" if self.seed else f"esc({self.window})"
+
+
 def _hash(ids: Floats, seed: int) -> npt.NDArray[np.uint64]:
     """Return a hash of a seed and each question's votes, shape ``(...)``; rounds without a vote are ignored.
 
@@ -139,3 +184,21 @@ def weighted_majority_of_samples(weight: str | int = _USUAL_WEIGHT, seed: int = 
     if isinstance(weight, str):
         return MajorityOfSamples(weight, seed)
     return MajorityOfSamples(_USUAL_WEIGHT, weight)
+
+
+@register_selector("esc")
+def esc_answer(window: int, seed: int = 0) -> EscAnswer:
+    """Return the selector of early-stopping self-consistency, for the rule ``esc(window)`` of the same window.
+
+    >>> print(esc_answer(5))
+    esc(5)
+
+    Args:
+        window: Number of answers in a window, 2 to 10.
+        seed: Seed of the choice among ties.
+
+    Raises:
+        RuleSyntaxError: The window has another size.
+    """
+    esc(window)  # refuses other sizes
+    return EscAnswer(None, seed, int(window))

@@ -272,3 +272,55 @@ def percentages_without_fractions(draw: Draw) -> Log:
         made += [{"id": asked.number, "round": r, "answer": t, "gold": asked.gold} for r, t in enumerate(answers, 1)]
         read.append(asked.loop(answers=answers))
     return Log(made, read)
+
+
+@shape("traces.jsonl")
+def equal_times_of_newest_first(draw: Draw) -> Log:
+    """Times to the second, the newest row first: two rounds of a question have the same time."""
+    questions = draw.asked(60)
+    made = [
+        {
+            "id": a.number,
+            "created_at": f"2025-03-01T09:{a.number:02d}:{r // 2:02d}",
+            "output": a.answers[r],
+            "gold": a.gold,
+        }
+        for a in reversed(questions)
+        for r in (3, 2, 1, 0)
+    ]
+    return Log(made, loops(questions))
+
+
+@shape("answers.csv", metric="score")
+def scores_that_count_from_zero(draw: Draw) -> Log:
+    """Answers count from 1 and their scores from 0."""
+    questions = draw.asked(60, 3)
+    made = [
+        {
+            "id": a.number,
+            **{f"answer_{r + 1}": text for r, text in enumerate(a.answers)},
+            **{f"score_{r}": int(good) for r, good in enumerate(a.right)},
+        }
+        for a in questions
+    ]
+    return Log(made, [a.loop(golds=()) for a in questions])
+
+
+@shape("rows.jsonl")
+def labels_of_each_round(draw: Draw) -> Log:
+    """A label of 0 and 1 says whether the answer of the round is right; it is no gold answer."""
+    questions = draw.asked(60)
+    made = [
+        {"id": a.number, "round": r, "output": text, "label": int(a.right[r - 1])}
+        for a in questions
+        for r, text in enumerate(a.answers, start=1)
+    ]
+    return Log(made, [a.loop(golds=(), scores=None) for a in questions])
+
+
+@shape("samples.jsonl", samples=True)
+def responses_in_no_order(draw: Draw) -> Log:
+    """Eight responses to each question, drawn independently under a name that does not say so."""
+    questions = draw.asked(60, 8, right=(0.6, 0.6))
+    made = [{"id": a.number, "question": a.question, "gold": a.gold, "responses": [*a.answers]} for a in questions]
+    return Log(made, loops(questions))

@@ -21,7 +21,7 @@ from suffice.importers.answer_or_gold import ACTION_INPUTS, FEW, answer_readings
 from suffice.importers.gold_alarms import SCORES
 from suffice.importers.names import MOST_SPEAKERS, last_name
 from suffice.importers.reading import Facts
-from suffice.importers.shapes import ROUNDS
+from suffice.importers.shapes import ROUNDS, names_order
 from suffice.policy.normalizers import MATCH
 
 _ENOUGH = 20
@@ -324,21 +324,26 @@ def _in_tables(check: Callable[[Read], Iterator[Doubt]], *, tables: bool) -> Cal
 
 
 def _sample_list(read: Read) -> Iterator[Doubt]:
-    """The rounds are the items of a list, or are counted by a column, whose name says that they are independent samples."""
+    """The rounds are the items of a list, or are counted by a column, whose name says that they are samples, or says neither."""
     column = read.columns.get("round", "")
-    lead = column.removeprefix("order in ").strip("'")
-    ours = ROUNDS if last_name(lead) in _SAMPLES else "round"
-    is_called = ours == ROUNDS or _SAMPLE_NUMBER.fullmatch(last_name(lead))
+    is_list, is_wide = column.startswith("order in "), column.startswith("number in ")
+    lead = column.removeprefix("order in ").removeprefix("number in ").strip("'")
+    is_called = last_name(lead) in _SAMPLES if is_list else bool(_SAMPLE_NUMBER.fullmatch(last_name(lead)))
+    is_unnamed = is_wide or (is_list and not names_order(lead))
     is_said = read.samples or not {ROUNDS, "round"}.isdisjoint(read.options.get("columns") or {})
-    if is_called and not is_said and read.facts.several:
-        what = "the items of" if ours == ROUNDS else "the rows that are counted by"
-        yield (
-            f"{what} {lead!r} may be rounds that follow one another, or independent samples that vote",
-            {
-                "--samples": ({"samples": True}, "they are independent samples"),
-                f"--column {quoted(f'{ours}={lead}')}": ({"columns": {ours: lead}}, "each follows the one before"),
-            },
-        )
+    if is_said or not read.facts.several or not (is_called or (is_unnamed and not read.facts.order.are_clear)):
+        return
+    what = "the rows that are counted by" if not (is_list or is_wide) else "the columns" if is_wide else "the items of"
+    why = "" if is_called else ", and neither their name nor their order shows which"
+    choices: dict[str, tuple[dict[str, Any], str]] = {"--samples": ({"samples": True}, "they are independent samples")}
+    if not is_wide:
+        ours = ROUNDS if is_list else "round"
+        own: dict[str, Any] = {"columns": {ours: lead}}
+        choices[f"--column {quoted(f'{ours}={lead}')}"] = own, "each follows the one before"
+    yield (
+        f"{what} {column.removeprefix('number in ') if is_wide else repr(lead)} may be rounds that follow one another, or independent samples that vote{why}",
+        choices,
+    )
 
 
 def _stopped_when_right(read: Read) -> Iterator[Doubt]:

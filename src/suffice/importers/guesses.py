@@ -147,7 +147,8 @@ def guess_columns(
     guess.scores()
     guess.ask_for_an_unread_answer()
     used = {*result.columns.values(), *result.metrics.values(), *result.labels.values(), *columns}
-    result.notes += unread_notes(table, result.columns, shape, used, _COSTS)
+    is_judged = bool(result.metrics) or not result.columns.keys().isdisjoint({"golds", *METRICS})
+    result.notes += unread_notes(table, result.columns, shape, used, _COSTS, is_judged=is_judged)
     return result
 
 
@@ -223,7 +224,7 @@ class _Guess:
         """Find answers, gold answers, questions and models."""
         ids = self._ids_of_rows()
         if self.lacks("golds"):
-            for name in self.free(GOLDS)[:1]:
+            for name in [name for name in self.free(GOLDS) if not self.table.judges_rounds(name, ids, doubts.FEW)][:1]:
                 self.read("golds", name)
         self._ask_for_the_answer(ids)
         if self.lacks("answer"):

@@ -278,15 +278,15 @@ def _rows_of_items(records: Sequence[Record], names: Sequence[str]) -> Shape:
         },
         skipped=_without_rounds(pairs),
         outer=_outer_names(rows, own),
-        is_ordered=_names_order(lead),
+        is_ordered=names_order(lead),
         read=read,
     )
 
 
-def _names_order(lead: str) -> bool:
+def names_order(lead: str) -> bool:
     """Return whether a list's name implies an order of rounds, unlike names of answers or samples.
 
-    >>> _names_order("attempts"), _names_order("samples"), _names_order("responses")
+    >>> names_order("attempts"), names_order("samples"), names_order("responses")
     (True, False, False)
     """
     plain = plain_name(lead.rpartition(".")[2])
@@ -394,7 +394,13 @@ def _rows_of_families(
 ) -> Shape:
     """Return a row for each number of the columns of the family `lead`, with those of the other families."""
     numbers = list(families[lead])
-    parts = {stem: family for stem, family in families.items() if set(family) <= set(numbers)}
+    moved = {stem: family for stem, family in families.items() if len(family) == len(numbers) and [*family] != numbers}
+    parts = {
+        stem: dict(zip(numbers, family.values(), strict=True)) if stem in moved else family
+        for stem, family in families.items()
+        if stem in moved or set(family) <= set(numbers)
+    }
+    beside = "".join(f"; {_first_to_last(family)} belong to them in this order" for family in moved.values())
     used = {name for family in parts.values() for name in family.values()}
     own = {"round", *(stem or "answer" for stem in parts)}
 
@@ -415,7 +421,7 @@ def _rows_of_families(
     ends = f"{families[lead][numbers[0]]!r} to {families[lead][numbers[-1]]!r}"
     return Shape(
         rows=rows,
-        how=f"each record is a question, and the columns {ends} are its rounds",
+        how=f"each record is a question, and the columns {ends} are its rounds{beside}",
         columns={
             "round": f"number in {ends}",
             **{stem or "answer": _first_to_last(family) for stem, family in parts.items()},

@@ -92,6 +92,10 @@ class TableColumns:
         known = [number for number in numbers if not math.isnan(number)]
         return known or None
 
+    def judges_rounds(self, name: str, ids: Sequence[Any], but_for: float = 0.0) -> bool:
+        """Return whether a column has 0 and 1 alone, and several values for more than a share of ids: a gold answer has one."""
+        return {*(self.numbers(name) or ())} == {0.0, 1.0} and not self.constant_in(name, ids, but_for=but_for)
+
     def changing_in(self, name: str, ids: Sequence[Any]) -> int:
         """Return the number of ids for which a column has several values, ignoring missing ones."""
         first: dict[str, Any] = {}

@@ -23,6 +23,7 @@ from suffice.importers.records import Record, records_of
 from suffice.importers.reply_answers import position_note, read_at, with_position
 from suffice.importers.round_columns import RoundColumns
 from suffice.importers.row_factors import ask_about_factors, refuse_passes
+from suffice.importers.row_times import tied_note
 from suffice.importers.running_totals import running_totals, subtract_totals, totals_note
 from suffice.importers.runs import (
     RUN,
@@ -355,6 +356,8 @@ def in_order(
         return rows, None
     rows, time = order.numbered(rows)
     order = replace(order, time=time)
+    if time:
+        plan.notes += tied_note(rows, [run_id(row, (order.key, *order.runs)) for row in rows], time)
     if "round" not in plan.columns:
         how = f"order of {time!r}" if time else "order of the rows"
         plan.read(

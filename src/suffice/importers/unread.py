@@ -46,9 +46,15 @@ _TOKENS = {"uncached_tokens": "input", "output_tokens": "output"}
 
 
 def unread_notes(
-    table: TableColumns, columns: Mapping[str, str], shape: Shape, used: Collection[str], costs: Collection[str]
+    table: TableColumns,
+    columns: Mapping[str, str],
+    shape: Shape,
+    used: Collection[str],
+    costs: Collection[str],
+    *,
+    is_judged: bool,
 ) -> list[str]:
-    """Return a note for each column whose values do not fit its usual name."""
+    """Return a note for each column whose values do not fit its usual name, or which may be a score if nothing `is_judged`."""
     speakers = [] if shape.how else [*_speakers(table, columns)]
     unused = [name for name in table.names if name not in used and table.filled(name)]
     drafts = [name for name in unused if name in shape.outer and _FIRST_DRAFT.fullmatch(plain_name(name))]
@@ -61,7 +67,19 @@ def unread_notes(
         *_uncounted_rounds(table, columns, unused),
         *_costs(table, columns, [name for name in unused if name not in shape.outer], costs),
         *_outcomes(table, columns, shape, unused),
+        *([] if is_judged else _flags(table, columns, [name for name in unused if name not in shape.outer])),
     ]
+
+
+def _flags(table: TableColumns, columns: Mapping[str, str], unused: Collection[str]) -> Iterator[str]:
+    """Note a column of 0 and 1 that differs between rounds, if nothing else judges answers."""
+    ids = table.column(columns.get("question_id", ""))
+    for name in [name for name in unused if table.judges_rounds(name, ids)][:1]:
+        ours = re.sub(r"\W", "_", plain_name(name))
+        yield (
+            f"nothing says which answers are right: if {name!r} does, which is 0 or 1 in each round, judge by it with --metric-column "
+            f"{quoted(f'{ours}={name}')}"
+        )
 
 
 def _called(names: Collection[str], usual: Collection[str]) -> list[str]:

@@ -19,6 +19,7 @@ from suffice.policy.rounds import Floats, Mask, Rounds
 from suffice.policy.rules import Rule
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
+from suffice.recordings.stored_loops import refuse_loops_of
 
 
 def replay(
@@ -84,8 +85,10 @@ def replay(
         NotFittedError: A policy lacks fitted state.
         RuleSyntaxError: A text is not a rule.
         SchemaError: The file is not a recording.
+        UnsettledError: The recording holds loops of several models, prompts or systems.
         WorkerDiedError: A process was killed.
     """
+    refuse_loops_of(recording.path if isinstance(recording, Source) else recording)
     replayer = Replayer(
         recording,
         metrics=metrics,

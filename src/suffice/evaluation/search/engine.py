@@ -18,6 +18,7 @@ from suffice.evaluation.replay.outcomes import agreement_text, default_metrics, 
 from suffice.evaluation.search.choosing import (
     Goal,
     chosen_policy,
+    compared_labels,
     empty_notes,
     left_out_notes,
     on_demand_notes,
@@ -66,6 +67,7 @@ from suffice.policy.session import Policy
 from suffice.policy.signals import SIGNALS
 from suffice.recordings.opened import run_starts
 from suffice.recordings.recording import Recording
+from suffice.recordings.stored_loops import refuse_loops_of
 
 _ORDERS = 10
 _DECIMALS = 12
@@ -133,8 +135,10 @@ def search(
         UnknownSignalError: The recording lacks columns that the space reads.
         ConfigMismatchError: Tune questions are among those searched, or a prompt was not recorded.
         RuleSyntaxError: The baseline is not a rule.
+        UnsettledError: The recording holds loops of several models, prompts or systems that the space does not compare.
     """
     check_streamed(resampling)
+    refuse_loops_of(recording, tune, apart=compared_labels(space))
     recordings = tuple(source_of(each) for each in (recording, tune) if each is not None)
     is_on_disk = all(each.is_on_disk for each in recordings)
     check_jobs(recordings, jobs)

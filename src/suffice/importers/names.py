@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -311,15 +312,42 @@ def rounds_in_order(value: Mapping[str, Any]) -> list[Any] | None:
     return [*ordered.values()] if [*ordered] == [*range(min(numbers), min(numbers) + len(value))] else None
 
 
+_TRANSLATED = {
+    "question": "frage pregunta domanda pergunta 问题 問題 質問 题目",
+    "answer": "antwort réponse reponse respuesta risposta resposta 答案 回答",
+    "round": "runde ronda rodada 轮次 轮 回合 ラウンド",
+    "step": "schritt étape etape paso passo 步骤 ステップ",
+    "turn": "tour turno",
+    "attempt": "versuch essai intento tentativo tentativa 尝试",
+    "output": "ausgabe sortie salida saída saida 输出 出力",
+    "prediction": "vorhersage prédiction predicción predizione 预测",
+    "model_answer": "modellantwort réponse_modèle réponse_du_modèle respuesta_modelo respuesta_del_modelo 模型回答 模型答案",
+    "reference": "referenz référence referencia riferimento referência gabarito 参考",
+    "gold_answer": "lösung loesung musterlösung richtige_antwort korrekte_antwort solution_attendue réponse_attendue réponse_correcte "
+    "bonne_réponse respuesta_correcta respuesta_esperada risposta_corretta resposta_correta 参考答案 标准答案 正确答案 正解",
+    "correct": "richtig korrekt correcto correcta corretto correto 正确 是否正确",
+    "question_id": "frage_id frage_nr fragen_id id_pregunta pregunta_id id_question 编号 问题编号 题号",
+}
+"""Usual names in German, French, Spanish, Italian, Portuguese, Chinese and Japanese, by the English ones."""
+
+_ENGLISH = {name: ours for ours, names in _TRANSLATED.items() for name in names.split()}
+
+
 @lru_cache(maxsize=1024)
 def plain_name(name: str) -> str:
-    """Return a name in lower case with underscores.
+    """Return a name in lower case with underscores; one of a few usual names in other languages in English.
 
     >>> plain_name("finalAnswer"), plain_name("Final-Answer "), plain_name("Turn #"), plain_name("Latency (ms)")
     ('final_answer', 'final_answer', 'turn', 'latency_ms')
+    >>> plain_name("Frage-Nr"), plain_name("rondas.respuesta")
+    ('question_id', 'rondas.answer')
     """
-    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", re.sub(r"[#($%)\[\]:?]+", " ", name).strip())
-    return re.sub(r"[\s\-]+", "_", spaced).lower()
+    spaced = re.sub(
+        r"(?<=[a-z0-9])(?=[A-Z])", "_", re.sub(r"[#($%)\[\]:?]+", " ", unicodedata.normalize("NFC", name)).strip()
+    )
+    plain = re.sub(r"[\s\-]+", "_", spaced).lower()
+    path, point, last = plain.rpartition(".")
+    return f"{path}{point}{_ENGLISH.get(last, last)}"
 
 
 def ends_with_round(name: str) -> bool:

@@ -37,6 +37,9 @@ ROUNDS = "rounds"
 
 _UNORDERED = frozenset({"samples", "generations", "candidates", "choices"})
 
+OPTION_LISTS = frozenset({"choices", "options", "answer_choices", "answer_options", "endings", "alternatives"})
+"""Names of lists of the options of a multiple choice; `choices` may also be samples."""
+
 _NOT_ROUNDS = frozenset(
     {"request", "input", "inputs", "prompt", "prompts", "context", "contexts", "metadata", "examples"}
 )
@@ -219,11 +222,14 @@ def _parallel(records: Sequence[Record], lists: Sequence[str]) -> list[str]:
     scalar = [name for name in lists if _items_are(records, name, (str, int, float, bool))]
     leads = sorted(
         (name for name in scalar if names_rounds(name)),
-        key=lambda name: single_name(last_name(name)) not in ANSWERS and last_name(name) not in ROUND_LISTS,
+        key=lambda name: (
+            last_name(name) in OPTION_LISTS,
+            single_name(last_name(name)) not in ANSWERS and last_name(name) not in ROUND_LISTS,
+        ),
     )
     if not leads:
         return []
-    return [leads[0], *_alike(records, leads[0], lists)]
+    return [leads[0], *_alike(records, leads[0], [name for name in lists if last_name(name) not in OPTION_LISTS])]
 
 
 def _alike(records: Sequence[Record], lead: str, lists: Sequence[str]) -> list[str]:

@@ -19,6 +19,7 @@ from suffice.importers.golds import ask_about_gold_lists, gold_form
 from suffice.importers.grid import Grid, are_texts, gold_texts
 from suffice.importers.guesses import ColumnMap, guess_columns, is_long
 from suffice.importers.names import is_round_name, last_name
+from suffice.importers.options import golds_as_answers
 from suffice.importers.records import Record, records_of
 from suffice.importers.reply_answers import position_note, read_at, with_position
 from suffice.importers.round_columns import RoundColumns
@@ -131,6 +132,7 @@ class TableSource(ABC):
             self.plan = guess_columns(columns, options.metrics, options.labels, shape=self.shape)
         except UnsettledError as error:
             raise error if options.answer_position else with_position(error, self.shape.rows) from None
+        self._read_options()
         if options.columns.get(RUN) == self.plan.columns.get("question_id", "") and not (self._again or shape.how):
             self._again = self._key
             self._guess(shape)
@@ -143,6 +145,19 @@ class TableSource(ABC):
         )
         self._drop_repeated_calls()
         self.grid = grid_of(self._path, self._rows, self.plan, options)
+
+    def _read_options(self) -> None:
+        """Read gold answers that are numbers, letters or texts of options in the form of the answers."""
+        readings = {item.ours: item for item in self.plan.readings}
+        if "golds" in readings and "answer" in self.plan.columns:
+            theirs, own = self.plan.columns["golds"], readings["golds"]
+            self.shape, name, form, wanted = golds_as_answers(self.shape, theirs, self.plan.columns["answer"])
+            if wanted:
+                self.plan.drop("golds")
+                self.plan.read("golds", name, own.how, f"{own.theirs} as {wanted}")
+                self.plan.notes.append(
+                    f"the gold answers in {theirs!r} are {form} of options, and answers are {wanted}: they are read as {wanted}"
+                )
 
     def _drop_repeated_calls(self) -> None:
         kept = self._without_repeated_calls(self._rows)

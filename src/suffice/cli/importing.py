@@ -17,7 +17,7 @@ from suffice.cli.groups import RecordingPath
 from suffice.cli.local import DeviceName
 from suffice.cli.output import Output, Screen
 from suffice.cli.parameters import Setting
-from suffice.cli.runs import where_pairs, where_words
+from suffice.cli.runs import ASK, where_pairs, where_words
 from suffice.common.files import quoted
 from suffice.common.tables import counted
 from suffice.errors import DataError, UnsettledError
@@ -307,5 +307,6 @@ def _next_step(summary: ImportSummary) -> str:
     if summary.rounds <= 1:
         return ""
     if summary.clusters >= ENOUGH:
-        return f"suffice decide {quoted(summary.path)}{where_words(summary.loops[:1])}"
+        is_judged = any(means.scored or means.scores for means in summary.by_round)
+        return f"suffice decide {quoted(summary.path)}{'' if is_judged else ASK}{where_words(summary.loops[:1])}"
     return options.replay_step(summary.path, read_recording(summary.path))

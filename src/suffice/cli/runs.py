@@ -18,6 +18,10 @@ Where = Annotated[
 ]
 
 
+ASK = " --ask golds.jsonl"
+"""What a printed `suffice decide` has where nothing says which answers are right."""
+
+
 def where_pairs(given: Sequence[str] | None) -> dict[str, str]:
     """Parse `--where COLUMN=VALUE` to values by column."""
     pairs = [item.partition("=") for item in given or ()]

@@ -369,3 +369,16 @@ def test_the_rounds_show_the_metric_that_compares_answers(tmp_path):
     header = next(line for line in shown.splitlines() if "answered %" in line)
     assert "match" in header
     assert "EM" not in header, "it would call -1.5 and 1.5 equal"
+
+
+def test_a_log_without_golds_is_led_to_labels(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    log(tmp_path / "log.jsonl", n=60)
+    columns = ("--column", "question_id=qid", "--column", "answer=said", "--column", "golds=")
+    printed = cli("import", "log.jsonl", *columns, "--yes")
+    then = "decide log.parquet --ask golds.jsonl"
+    assert f"next: suffice {then}\n" in printed.out
+    assert f"next: suffice {then}\n" in cli("decide", "log.parquet").out
+    assert "--ask" not in cli("decide", "log.parquet", "--metric", "agreement", "-o", "other.json").out
+    assert cli(*then.split()).code == 0
+    assert (tmp_path / "golds.jsonl").exists()

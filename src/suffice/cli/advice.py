@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -163,6 +164,7 @@ def decide_command(
         sentences=[f"{again}{advice.sentence}"],
         tables=advice.tables(),
         aside={bar_heading(advice.trial.max_loss)},
+        quiet=re.compile("rules whose signals"),
         files=files,
         then=_next_step(
             advice, path, target, ask, unjudged=not given.get("metric") and is_agreement(advice.trial.metric)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,6 +37,12 @@ _ENDS = {
     "exhausted": "ran out of evidence",
     "failed": "failed",
 }
+
+_PLAIN = {"its own name", "usual name", "usual names", "shape", "option", "usual name, all in [0, 1]"}
+"""Reasons for a reading that the names of the two columns show."""
+
+_QUIET = re.compile(r"columns that are kept|every question has \d+ rounds|policies fitted on")
+"""Notes that nobody needs before a first decision."""
 
 _OPTIONS = {"columns": "--column", "metrics": "--metric-column", "labels": "--label"}
 
@@ -289,15 +296,17 @@ def _import_screen(summary: ImportSummary) -> Screen:
         what, whole = "sample", summary.ends.get("max_rounds", 0)
         fewer = sum(summary.ends.values()) - whole
         ends = f"{whole:,} have {summary.rounds:,}" + (f", {fewer:,} fewer" if fewer else "")
-    sentence = (
-        f"{summary.path}: {counted(summary.clusters, 'question')}{runs}, up to {counted(summary.rounds, what)}: {ends}"
-    )
+    questions = f"{summary.path}: {counted(summary.clusters, 'question')}{runs}"
+    is_even = len({means.n for means in summary.by_round}) == 1 and {*summary.ends} == {"max_rounds"}
+    each = f"{counted(summary.rounds, what)} each" if is_even else f"up to {counted(summary.rounds, what)}: {ends}"
     return Screen(
-        sentences=[sentence],
+        sentences=[f"{questions}, {each}"],
         tables=summary.tables()[1:],
         shown=len(summary.tables()) - 2,
+        aside={"by"} if {item.how for item in summary.readings} <= _PLAIN else (),
         notes=[*summary.notes, *nulled],
-        files={"mapping": summary.mapping},
+        quiet=_QUIET,
+        files={"choices": summary.mapping},
         then=_next_step(summary),
     )
 

@@ -42,7 +42,7 @@ _OWN_TEXTS = frozenset({"literal", "math", "exact"})
 """Normalizers for answers that may be long and still be compared."""
 
 _SHOWN = 5
-_SAMPLE_NUMBER = re.compile("(?:sample|generation|completion|candidate)(?:_(?:id|idx|index|no|nr|num|number))?")
+_SAMPLE_NUMBER = re.compile("(?:sample|generation|completion|candidate)(?:_(?:id|idx|index|no|nr|num|number))?|epoch")
 _SAMPLES = frozenset({"samples", "generations", "completions", "candidates", "resps", "filtered_resps"})
 """Names of lists whose items are independent samples as often as rounds."""
 

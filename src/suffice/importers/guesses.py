@@ -43,7 +43,7 @@ from suffice.importers.round_scores import is_score_name, refuse_single_scores
 from suffice.importers.shapes import Shape
 from suffice.importers.table_columns import TableColumns
 from suffice.importers.trajectories import ColumnReading
-from suffice.importers.unread import unread_notes
+from suffice.importers.unread import is_of_runs, unread_notes
 from suffice.policy.metrics import METRICS
 from suffice.policy.signals import SIGNALS
 
@@ -200,19 +200,18 @@ class _Guess:
     def _ids(self, *, one_per_record: bool) -> None:
         ids = self.free(IDS)
         top = [name for name in ids if "." not in name] or ids
-        repeated = [name for name in top if self.table.repeats(name)]
+        asked = dict.fromkeys([*self.table.by_name(("question",)), *self.free(QUESTIONS)])
+        questions = [name for name in asked if self.table.repeats(name)]
+        repeated = [name for name in top if self.table.repeats(name) and not is_of_runs(self.table, name, questions)]
         if repeated:
             self.read("question_id", repeated[0])
-        elif top:
+        elif top and not (questions and not one_per_record and "round" in self.result.columns):
             self.read("question_id", top[0])
         elif one_per_record:
             self.result.formulas["question_id"] = lambda row: row.number
             self.result.read("question_id", "question_id", "no column has an id", "number of the record")
-        else:
-            texts = dict.fromkeys([*self.table.by_name(("question",)), *self.free(QUESTIONS)])
-            questions = [name for name in texts if self.table.repeats(name)]
-            if questions:
-                self.result.read("question_id", questions[0], "text of the question, as no column has its id")
+        elif questions:
+            self.result.read("question_id", questions[0], "text of the question, as no column has its id")
 
     def _ids_of_rows(self) -> Sequence[Any]:
         make = self.result.formulas.get("question_id")

@@ -29,7 +29,7 @@ ORDER_WORDS = (*(word for word in ROUND_WORDS if word not in ("sample", "trial",
 
 _ROUND_NAME = re.compile(
     rf"(?:{'|'.join(ROUND_WORDS)}|loop|depth)(?:_(?:index|idx|number|num|no|nr|id|count|i))?|n_(?:{'|'.join(ROUND_WORDS)})"
-    "|(?:completion|candidate)_(?:index|idx|id)"
+    "|(?:completion|candidate)_(?:index|idx|id)|epoch"
 )
 
 IDS = (
@@ -91,6 +91,7 @@ QUESTIONS = (
     "input",
     "request",
     "goal",
+    "inputs",
 )
 GOLDS = (
     "golds",
@@ -176,6 +177,7 @@ REPLIES = (
     "llm_output",
     "llm_response",
     "resp",
+    "outputs",
 )
 WEAK_REPLIES = ("result", "content", "text", "raw_output", "raw_response")
 """Names that also have other meanings."""
@@ -227,6 +229,7 @@ OUTCOME_NAMES = (
     "f1",
     "exact_match",
     "f1_score",
+    "tests_outcome",
 )
 """Names of outcomes (correct or not, or how well): metrics if all values lie in [0, 1]."""
 

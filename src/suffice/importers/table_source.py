@@ -47,7 +47,7 @@ from suffice.importers.stages import ordered_stages
 from suffice.importers.table_columns import TableColumns
 from suffice.importers.table_rounds import read_rows
 from suffice.importers.tally import Tally
-from suffice.importers.unread import refuse_unread_rounds
+from suffice.importers.unread import refuse_unique_ids, refuse_unread_rounds
 from suffice.policy.rounds import End
 from suffice.policy.seen import one_name_per_text
 from suffice.policy.signals.position import AnswerPosition
@@ -301,6 +301,8 @@ def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, options: TableO
     if not {"round", "question_id"} <= plan.columns.keys():
         refuse_unread_rounds(rows, plan.columns)
     if "round" not in plan.columns and "question_id" in plan.columns:
+        if any(item.ours == "question_id" and item.how == "usual name" for item in plan.readings):
+            refuse_unique_ids(rows, plan.columns)
         raise SchemaError(
             f"{path}: there is one row for each {plan.columns['question_id']!r:.60}, and no list or numbered columns with several "
             f"rounds; {_columns_there(rows)}. If rows are rounds of one question, --column question_id=COLUMN "

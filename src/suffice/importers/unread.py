@@ -191,6 +191,29 @@ def refuse_unread_rounds(rows: Sequence[Record], columns: Mapping[str, str]) -> 
         )
 
 
+def is_of_runs(table: TableColumns, name: str, questions: Sequence[str]) -> bool:
+    """Return whether a column has ids of runs within which the text of the question differs, while each text has several rows."""
+    texts = table.column(questions[0]) if questions and last_name(name) == "run_id" else []
+    return 0 < 2 * len({*map(str, texts)}) <= len(texts) and not table.constant_in(questions[0], table.column(name))
+
+
+def refuse_unique_ids(rows: Sequence[Record], columns: Mapping[str, str]) -> None:
+    """Raise if each row has an id of its own, while another column may name the questions."""
+    ids = _may_be_ids(TableColumns(rows), {ours: theirs for ours, theirs in columns.items() if ours != "question"})
+    if ids:
+        raise UnsettledError(
+            f"each row has another {columns['question_id']!r:.60}, so that no question has several rounds: which column names the question?",
+            "columns",
+            {
+                f"--column {quoted(f'question_id={name}')}": (
+                    {"question_id": name},
+                    f"{name!r} names the question of each row",
+                )
+                for name in ids[:_OFFERED]
+            },
+        )
+
+
 def _may_be_ids(table: TableColumns, columns: Mapping[str, str]) -> list[str]:
     """Return the columns that may name the questions of rows: each value has some rows, with the same gold answer."""
     names = []
@@ -220,7 +243,7 @@ def _may_list_rounds(values: Sequence[Any]) -> bool:
 def _alike_columns(table: TableColumns, names: Sequence[str], golds: str) -> list[str]:
     """Return the columns whose texts equal a gold answer, or a text of another one, in at least a tenth of the rows."""
     texts = {name: [*map(_answer_key, table.column(name))] for name in names if table.is_text(name)}
-    texts = {name: own for name, own in texts.items() if len({*own}) > 1}
+    texts = {name: own for name, own in texts.items() if len({*own}) > 1 and [*texts.values()].count(own) == 1}
     right = [{*map(_answer_key, value if isinstance(value, list) else [value])} - {""} for value in table.column(golds)]
 
     def agrees(name: str) -> bool:

@@ -19,7 +19,7 @@ from suffice.importers import gold_alarms
 from suffice.importers.alarm import Alarm, Doubt, Read
 from suffice.importers.answer_or_gold import ACTION_INPUTS, FEW, answer_readings
 from suffice.importers.gold_alarms import SCORES
-from suffice.importers.names import MOST_SPEAKERS, last_name
+from suffice.importers.names import MOST_SPEAKERS, REPEATS, last_name
 from suffice.importers.reading import Facts
 from suffice.importers.shapes import ROUNDS, names_order
 from suffice.policy.normalizers import MATCH
@@ -329,9 +329,10 @@ def _sample_list(read: Read) -> Iterator[Doubt]:
     is_list, is_wide = column.startswith("order in "), column.startswith("number in ")
     lead = column.removeprefix("order in ").removeprefix("number in ").strip("'")
     is_called = last_name(lead) in _SAMPLES if is_list else bool(_SAMPLE_NUMBER.fullmatch(last_name(lead)))
-    is_unnamed = is_wide or (is_list and not names_order(lead))
+    is_unnamed = is_wide or (not names_order(lead) if is_list else last_name(lead).startswith(REPEATS))
     is_said = read.samples or not {ROUNDS, "round"}.isdisjoint(read.options.get("columns") or {})
-    if is_said or not read.facts.several or not (is_called or (is_unnamed and not read.facts.order.are_clear)):
+    is_of_several = read.facts.several or not read.facts.answers
+    if is_said or not is_of_several or not (is_called or (is_unnamed and not read.facts.order.are_clear)):
         return
     what = "the rows that are counted by" if not (is_list or is_wide) else "the columns" if is_wide else "the items of"
     why = "" if is_called else ", and neither their name nor their order shows which"
@@ -395,5 +396,11 @@ _MORE_SPECIFIC = {
 }
 """For a caution, the alarms that name the same cause more precisely: they are shown instead of it."""
 
-_DOUBTED = {"never-right": "golds", "unread-golds": "golds", "code-golds": "", "one-question": "question"}
+_DOUBTED = {
+    "sample-list": "",
+    "never-right": "golds",
+    "unread-golds": "golds",
+    "code-golds": "",
+    "one-question": "question",
+}
 """The column that a stop doubts, if it is not that of the answers; "" for a stop even if the user named the column."""

@@ -25,6 +25,7 @@ from suffice.importers.names import (
     GOLDS,
     IDS,
     MODELS,
+    NO_ANSWERS,
     OUTCOME_NAMES,
     OWN_SIGNALS,
     PARSED_ANSWERS,
@@ -46,13 +47,6 @@ from suffice.importers.trajectories import ColumnReading
 from suffice.importers.unread import is_of_runs, unread_notes
 from suffice.policy.metrics import METRICS
 from suffice.policy.signals import SIGNALS
-
-_NO_ANSWERS = frozenset(
-    {"tokens", "usage", "cost", "costs", "latency", "timing", "timings", "input", "inputs", "prompt", "request"}
-    | {"context", "contexts", "passage", "document", "retrieved", "observation", "example", "reference", "doc"}
-    | {"metadata", "token_usage"}
-)
-"""Objects whose `output`, `text` or `answer` is not the model's answer."""
 
 _NUMBER_NAMES = frozenset({"calls", "seconds", "tokens"})  # costs: signals of these names are computed, and are sums
 WITHIN = "no column has them"
@@ -314,7 +308,7 @@ class _Guess:
             names = [name for name in self.free(usual, of_rounds=True) if self.table.is_text(name)]
             if usual is WEAK_REPLIES and self.lacks("golds"):
                 doubts.refuse_unnamed_pair(self.table, self._ids_of_rows(), self._unread())
-            names = [name for name in names if _NO_ANSWERS.isdisjoint(plain_name(name).split(".")[:-1])]
+            names = [name for name in names if NO_ANSWERS.isdisjoint(plain_name(name).split(".")[:-1])]
             top = [name for name in names if "." not in name] or names
             distinct = [name for i, name in enumerate(top) if not any(self._same(name, other) for other in top[:i])]
             if len(distinct) > 1:

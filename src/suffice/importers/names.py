@@ -27,6 +27,9 @@ ROUND_WORDS = (
 ORDER_WORDS = (*(word for word in ROUND_WORDS if word not in ("sample", "trial", "try")), "loop", "depth")
 """Words in file names that mean rounds; samples and trials are left out, since they may also be runs."""
 
+REPEATS = ("trial", "sample", "try", "repeat")
+"""First words of the names of columns that count independent runs as often as rounds."""
+
 _ROUND_NAME = re.compile(
     rf"(?:{'|'.join(ROUND_WORDS)}|loop|depth)(?:_(?:index|idx|number|num|no|nr|id|count|i))?|n_(?:{'|'.join(ROUND_WORDS)})"
     "|(?:completion|candidate)_(?:index|idx|id)|epoch"
@@ -42,6 +45,7 @@ IDS = (
     "instance_id",
     "query_id",
     "item_id",
+    "dataset_item_id",
     "id",
     "_id",
     "sample_id",
@@ -185,6 +189,13 @@ WEAK_REPLIES = ("result", "content", "text", "raw_output", "raw_response")
 ANSWERS = (*PARSED_ANSWERS, *REPLIES)
 FEEDBACK = ("feedback", "critique", "critic", "reflection")
 MODELS = ("model", "model_name", "model_id", "llm")
+
+NO_ANSWERS = frozenset(
+    {"tokens", "usage", "cost", "costs", "latency", "timing", "timings", "input", "inputs", "prompt", "request"}
+    | {"context", "contexts", "passage", "document", "retrieved", "observation", "example", "reference", "doc"}
+    | {"metadata", "token_usage"}
+)
+"""Objects whose `output`, `text` or `answer` is not the model's answer."""
 
 SPEAKERS = (
     "role",

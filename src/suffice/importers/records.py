@@ -64,6 +64,7 @@ ROUND_LISTS = (
     "choices",
     "trajectory",
     "history",
+    "chat_history",
     "messages",
     "conversation",
     "conversations",

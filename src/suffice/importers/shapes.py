@@ -246,7 +246,9 @@ def _is_panel(records: Sequence[Record], name: str) -> bool:
     """Return whether a field has answers of several systems, by their names."""
     values = [item.values.get(name) for item in records]
     return single_name(plain_name(name)) in ANSWERS and all(
-        isinstance(value, dict) and len(value) > 1 and not any(isinstance(item, dict | list) for item in value.values())
+        isinstance(value, dict)
+        and len(value) > 1
+        and not any(isinstance(item, dict | list) or plain_name(key) in ANSWERS for key, item in value.items())
         for value in values
     )
 

@@ -18,7 +18,7 @@ from suffice.importers.failed_calls import refuse_failed_calls, without_repeated
 from suffice.importers.golds import ask_about_gold_lists, gold_form
 from suffice.importers.grid import Grid, are_texts, gold_texts
 from suffice.importers.guesses import ColumnMap, guess_columns, is_long
-from suffice.importers.names import is_round_name, last_name
+from suffice.importers.names import REPEATS, is_round_name, last_name
 from suffice.importers.options import golds_as_answers
 from suffice.importers.records import Record, records_of
 from suffice.importers.reply_answers import position_note, read_at, with_position
@@ -391,8 +391,6 @@ def with_ids(rows: Sequence[Record], plan: ColumnMap) -> list[Record]:
 
 
 _IF_SAMPLES = "if they are independent samples, import them with --samples"
-_REPEATS = ("trial", "sample", "try", "repeat")
-"""First words of the names of columns that count independent runs as often as rounds."""
 
 
 def order_notes(order: RowOrder | None, plan: ColumnMap, shape: Shape, *, samples: bool) -> list[str]:
@@ -402,7 +400,7 @@ def order_notes(order: RowOrder | None, plan: ColumnMap, shape: Shape, *, sample
         if name in shape.columns and not shape.is_ordered and not samples:
             items = shape.columns[name].replace("order in", "the items of").replace("number in", "the columns")
             return [f"{items} are read as rounds that follow one another; {_IF_SAMPLES}"]
-        if samples or not last_name(name).startswith(_REPEATS):
+        if samples or not last_name(name).startswith(REPEATS):
             return []
         return [f"{name!r} counts rounds that follow one another; {_IF_SAMPLES}"]
     if order.head:

@@ -14,6 +14,7 @@ from suffice.importers.families import numbered_families
 from suffice.importers.names import (
     MONEY,
     MOST_SPEAKERS,
+    NO_ANSWERS,
     OUTCOME_NAMES,
     OWN_SIGNALS,
     SPEAKERS,
@@ -169,7 +170,8 @@ def refuse_unread_rounds(rows: Sequence[Record], columns: Mapping[str, str]) -> 
         f"--column {quoted(f'rounds={name}')}": ({"rounds": name}, f"each item of {name!r} is a round")
         for name in lists[:_OFFERED]
     }
-    alike = _alike_columns(table, [name for name in free if is_model_text(name)], columns.get("golds", ""))
+    said = [name for name in free if is_model_text(name) and NO_ANSWERS.isdisjoint(plain_name(name).split(".")[:-1])]
+    alike = _alike_columns(table, said, columns.get("golds", ""))
     ids = [] if "question_id" in columns else [name for name in _may_be_ids(table, columns) if name not in alike]
     # a column that is the same in all rows of a question is a gold answer
     answers = [name for name in alike if not any(table.constant_in(name, table.column(own)) for own in ids)]

@@ -124,3 +124,23 @@ def test_a_stored_recording_of_models_is_refused(tmp_path):
     rows = [{"id": q, "model": m, "round": r, "answer": "Oslo"} for q in range(9) for m in "ab" for r in (1, 2)]
     with pytest.raises(UnsettledError, match="judge one at"):
         replay(imported(written(tmp_path, rows)).path, ["round >= 2"], metrics=["agreement"])
+
+
+@pytest.mark.parametrize("share", [(0.5, 0.5, 0.5, 0.5), (0.1, 0.4, 0.7, 0.9)])
+def test_trials_are_asked_about_unless_scores_rise(tmp_path, share):
+    chance = random.Random(3)
+    rows = [
+        {"task_id": q, "trial": r, "reward": float(chance.random() < share[r])} for q in range(60) for r in range(4)
+    ]
+    path = written(tmp_path, rows)
+    if len({*share}) == 1:
+        assert [*choices(path).choices][:2] == ["--samples", "--column round=trial"]
+    else:
+        assert imported(path).by_round[-1].scores["reward"] > 0.7
+
+
+def test_samples_are_asked_about_though_the_answer_is_named(tmp_path):
+    records = [
+        {"id": q, "gold": gold, "solutions": said, "rewards": [1] * 4} for q, gold, said in drawn(shares=(0.6,) * 4)
+    ]
+    assert "--samples" in choices(written(tmp_path, records), columns={"answer": "solution"}).choices

@@ -84,3 +84,32 @@ def test_golds_in_objects_are_refused_with_a_way(tmp_path):
     made = rows(qid=lambda q, r: q, round=lambda q, r: r, references=lambda q, r: [{"text": "Oslo"}])
     with pytest.raises(DataError, match="--golds FILE"):
         imported(written(tmp_path, made))
+
+
+def test_a_chat_history_is_a_dialogue(tmp_path):
+    said = [
+        {
+            "question": f"Where is {q}?",
+            "gold": CITIES[q % 4],
+            "chat_history": [
+                {"role": role, "content": text}
+                for r in (1, 2)
+                for role, text in (("user", f"Again: where is {q}?"), ("assistant", CITIES[(q + 2 - r) % 4]))
+            ],
+        }
+        for q in range(30)
+    ]
+    assert by_round(written(tmp_path, said)) == [0.0, 1.0]
+
+
+def test_a_prediction_with_reasoning_is_no_panel(tmp_path):
+    made = [
+        {
+            "example": {"question": f"Where is {q}?", "answer": CITIES[q % 4]},
+            "prediction": {"reasoning": "x", "answer": CITIES[(q + q % 3) % 4]},
+        }
+        for q in range(30)
+    ]
+    with pytest.raises(DataError) as error:
+        imported(written(tmp_path, made))
+    assert "rounds=example" not in str(error.value)

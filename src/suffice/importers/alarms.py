@@ -21,7 +21,7 @@ from suffice.importers.answer_or_gold import ACTION_INPUTS, FEW, answer_readings
 from suffice.importers.gold_alarms import SCORES
 from suffice.importers.names import MOST_SPEAKERS, REPEATS, last_name
 from suffice.importers.reading import Facts
-from suffice.importers.shapes import ROUNDS, names_order
+from suffice.importers.shapes import ROUNDS
 from suffice.policy.normalizers import MATCH
 
 _ENOUGH = 20
@@ -45,6 +45,11 @@ _SHOWN = 5
 _SAMPLE_NUMBER = re.compile("(?:sample|generation|completion|candidate)(?:_(?:id|idx|index|no|nr|num|number))?|epoch")
 _SAMPLES = frozenset({"samples", "generations", "completions", "candidates", "resps", "filtered_resps"})
 """Names of lists whose items are independent samples as often as rounds."""
+
+_SAMPLES_OR_ROUNDS = frozenset(
+    {"pred", "preds", "predictions", "responses", "outputs", "replies", "solutions", "rewards"}
+)
+"""Names of lists whose items may be either, as their values show."""
 
 
 def check_expected(names: Iterable[str]) -> list[str]:
@@ -326,25 +331,23 @@ def _in_tables(check: Callable[[Read], Iterator[Doubt]], *, tables: bool) -> Cal
 def _sample_list(read: Read) -> Iterator[Doubt]:
     """The rounds are the items of a list, or are counted by a column, whose name says that they are samples, or says neither."""
     column = read.columns.get("round", "")
-    is_list, is_wide = column.startswith("order in "), column.startswith("number in ")
-    lead = column.removeprefix("order in ").removeprefix("number in ").strip("'")
-    is_called = last_name(lead) in _SAMPLES if is_list else bool(_SAMPLE_NUMBER.fullmatch(last_name(lead)))
-    is_unnamed = is_wide or (not names_order(lead) if is_list else last_name(lead).startswith(REPEATS))
+    is_list, lead = column.startswith("order in "), column.removeprefix("order in ").strip("'")
+    name, facts = last_name(lead), read.facts
+    ours = ROUNDS if is_list else "round"
+    is_called = name in _SAMPLES if is_list else bool(_SAMPLE_NUMBER.fullmatch(name))
+    may_be = name in _SAMPLES_OR_ROUNDS if is_list else name.startswith(REPEATS)
+    may_be = may_be and facts.trajectories >= _ENOUGH and not facts.order.are_clear
     is_said = read.samples or not {ROUNDS, "round"}.isdisjoint(read.options.get("columns") or {})
-    is_of_several = read.facts.several or not read.facts.answers
-    if is_said or not is_of_several or not (is_called or (is_unnamed and not read.facts.order.are_clear)):
-        return
-    what = "the rows that are counted by" if not (is_list or is_wide) else "the columns" if is_wide else "the items of"
-    why = "" if is_called else ", and neither their name nor their order shows which"
-    choices: dict[str, tuple[dict[str, Any], str]] = {"--samples": ({"samples": True}, "they are independent samples")}
-    if not is_wide:
-        ours = ROUNDS if is_list else "round"
-        own: dict[str, Any] = {"columns": {ours: lead}}
-        choices[f"--column {quoted(f'{ours}={lead}')}"] = own, "each follows the one before"
-    yield (
-        f"{what} {column.removeprefix('number in ') if is_wide else repr(lead)} may be rounds that follow one another, or independent samples that vote{why}",
-        choices,
-    )
+    if (is_called or may_be) and not is_said and (facts.several or not facts.answers):
+        what = "the items of" if is_list else "the rows that are counted by"
+        why = "" if is_called else ", and neither their name nor their order shows which"
+        yield (
+            f"{what} {lead!r} may be rounds that follow one another, or independent samples that vote{why}",
+            {
+                "--samples": ({"samples": True}, "they are independent samples"),
+                f"--column {quoted(f'{ours}={lead}')}": ({"columns": {ours: lead}}, "each follows the one before"),
+            },
+        )
 
 
 def _stopped_when_right(read: Read) -> Iterator[Doubt]:

@@ -52,9 +52,8 @@ def history_fields(values: Mapping[str, Any]) -> Mapping[str, Any]:
     outputs, messages = values.get("outputs"), values.get("messages")
     if "kwargs" not in values or not isinstance(outputs, list) or len(outputs) != 1:
         return values
-    asked = next((item for item in reversed(messages or []) if item.get("role") == "user"), {}).get(
-        "content"
-    ) or values.get("prompt")
+    last: Mapping[str, Any] = next((item for item in reversed(messages or []) if item.get("role") == "user"), {})
+    asked = last.get("content") or values.get("prompt")
     said = outputs[0].get("text") if isinstance(outputs[0], dict) else outputs[0]
     result = {name: value for name, value in values.items() if name not in _OF_HISTORY}
     return {**result, "question": _asked_in(asked) if isinstance(asked, str) else None, "output": said}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
 
 from suffice.policy.rounds import Floats
 
@@ -12,15 +13,18 @@ _SURE = 3.0
 """Standard errors of a sign from which on it is one; of samples, one log in a hundred has that."""
 
 
+@dataclass(slots=True)
 class OrderSigns:
     """Three signs that would be 0 on average if the answers of a question were exchangeable.
 
     They are the agreement of neighbours less that of all pairs, the agreement of the last two answers less that of the first two,
     and the score of the last answer less that of the first.
+
+    Attributes:
+        sums: The number, the sum and the sum of squares of each sign over questions.
     """
 
-    def __init__(self) -> None:
-        self._sums = [[0.0, 0.0, 0.0] for _ in range(3)]
+    sums: list[list[float]] = field(default_factory=lambda: [[0.0, 0.0, 0.0] for _ in range(3)])
 
     def add(self, keys: Sequence[Hashable], scores: Floats | None) -> None:
         """Count the answers of a question, and their scores."""
@@ -35,12 +39,12 @@ class OrderSigns:
     def _count(self, sign: int, value: float) -> None:
         if not math.isnan(value):
             for power in range(3):
-                self._sums[sign][power] += value**power
+                self.sums[sign][power] += value**power
 
     @property
     def are_clear(self) -> bool:
         """True if at least one sign is too far from 0 for exchangeable answers."""
-        return any(_is_clear(*own) for own in self._sums)
+        return any(_is_clear(*own) for own in self.sums)
 
 
 def _is_clear(n: float, total: float, squares: float) -> bool:

@@ -30,47 +30,17 @@ _PROSE = (
 )
 _DELIMITERS = ",\t;|"
 _CONTAINERS = (
-    "records",
-    "data",
-    "results",
-    "rows",
-    "items",
-    "entries",
-    "questions",
-    "examples",
-    "trajectories",
-    "runs",
-    "logs",
+    *("records", "data", "results", "rows", "items", "entries", "questions", "examples", "trajectories"),
+    *("runs", "logs"),
 )
 
 _MOST_ROUNDS = 20
 """Longer lists under plural names, such as `preds` and `golds`, are columns of questions, and not the rounds of one."""
 
 ROUND_LISTS = (
-    "rounds",
-    "steps",
-    "iterations",
-    "attempts",
-    "trials",
-    "drafts",
-    "turns",
-    "samples",
-    "tries",
-    "hops",
-    "revisions",
-    "refinements",
-    "generations",
-    "candidates",
-    "choices",
-    "trajectory",
-    "history",
-    "chat_history",
-    "messages",
-    "conversation",
-    "conversations",
-    "chat",
-    "dialog",
-    "dialogue",
+    *("rounds", "steps", "iterations", "attempts", "trials", "drafts", "turns", "samples", "tries", "hops"),
+    *("revisions", "refinements", "generations", "candidates", "choices", "trajectory", "history"),
+    *("chat_history", "messages", "conversation", "conversations", "chat", "dialog", "dialogue"),
 )
 """Usual names of fields that contain the rounds of a question as a list, the clearest first."""
 

@@ -286,15 +286,15 @@ def _rows_of_items(records: Sequence[Record], names: Sequence[str]) -> Shape:
         },
         skipped=_without_rounds(pairs),
         outer=_outer_names(rows, own),
-        is_ordered=names_order(lead),
+        is_ordered=_names_order(lead),
         read=read,
     )
 
 
-def names_order(lead: str) -> bool:
+def _names_order(lead: str) -> bool:
     """Return whether a list's name implies an order of rounds, unlike names of answers or samples.
 
-    >>> names_order("attempts"), names_order("samples"), names_order("responses")
+    >>> _names_order("attempts"), _names_order("samples"), _names_order("responses")
     (True, False, False)
     """
     plain = plain_name(lead.rpartition(".")[2])

@@ -78,7 +78,7 @@ TREE = {
     "import": Place(
         "Turn rounds recorded elsewhere into a recording.", "suffice.cli.importing:import_command", "Start"
     ),
-    "merge": Place("Join recordings: shards, or prompts.", "suffice.cli.merging:merge_command", "Start"),
+    "merge": Place("Join recordings of several machines or prompts.", "suffice.cli.merging:merge_command", "Start"),
     "draft": Place(
         "Answer and record by drafts and critiques.",
         panel="Start",
@@ -178,7 +178,7 @@ TREE = {
         "Look at a folder of recordings, policies and logs.", panel="Deploy and inspect", distribution="suffice-server"
     ),
     "data": Place(
-        "Show policies, signals, selectors, prices and costs.",
+        "Show policies, prices and costs, and what rules can read.",
         panel="Deploy and inspect",
         example="suffice data show policy.json",
     ),

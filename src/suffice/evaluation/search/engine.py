@@ -122,8 +122,7 @@ def search(
         budget: The largest mean number of calls of a locked threshold, and of the selected rule.
         baseline: The baseline of differences: a rule's text or `full`.
         target: The outcome that calibrators predict; None = `em`, or `metric` if that needs no gold answers.
-        resampling: Settings of the intervals; with 0 resamples there are no intervals and no estimate of optimism.  Its
-            seed draws folds and split.
+        resampling: Settings of intervals; 0 resamples = none, and no estimate of optimism.  Its seed draws folds and split.
         folds: Number of folds of the cross-fitted estimate.
         progress: Called with parts done and parts in all, in each pass over them.
         orders: Number of random orders of each question's independent samples, as rows of one cluster; None = 10.

@@ -18,6 +18,7 @@ from suffice.errors import DataError, did_you_mean
 from suffice.importers import gold_alarms
 from suffice.importers.alarm import Alarm, Doubt, Read
 from suffice.importers.answer_or_gold import ACTION_INPUTS, FEW, answer_readings
+from suffice.importers.fields import single_name
 from suffice.importers.gold_alarms import SCORES
 from suffice.importers.names import MOST_SPEAKERS, REPEATS, last_name
 from suffice.importers.reading import Facts
@@ -46,10 +47,8 @@ _SAMPLE_NUMBER = re.compile("(?:sample|generation|completion|candidate)(?:_(?:id
 _SAMPLES = frozenset({"samples", "generations", "completions", "candidates", "resps", "filtered_resps"})
 """Names of lists whose items are independent samples as often as rounds."""
 
-_SAMPLES_OR_ROUNDS = frozenset(
-    {"pred", "preds", "predictions", "responses", "outputs", "replies", "solutions", "rewards"}
-)
-"""Names of lists whose items may be either, as their values show."""
+_SAMPLES_OR_ROUNDS = frozenset({"pred", "prediction", "response", "output", "reply", "solution", "reward", "rollout"})
+"""Singular names of lists whose items may be either, as their values show."""
 
 
 def check_expected(names: Iterable[str]) -> list[str]:
@@ -335,7 +334,7 @@ def _sample_list(read: Read) -> Iterator[Doubt]:
     name, facts = last_name(lead), read.facts
     ours = ROUNDS if is_list else "round"
     is_called = name in _SAMPLES if is_list else bool(_SAMPLE_NUMBER.fullmatch(name))
-    may_be = name in _SAMPLES_OR_ROUNDS if is_list else name.startswith(REPEATS)
+    may_be = single_name(name) in _SAMPLES_OR_ROUNDS if is_list else name.startswith(REPEATS)
     may_be = may_be and facts.trajectories >= _ENOUGH and not facts.order.are_clear
     is_said = read.samples or not {ROUNDS, "round"}.isdisjoint(read.options.get("columns") or {})
     if (is_called or may_be) and not is_said and (facts.several or not facts.answers):

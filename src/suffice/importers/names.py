@@ -72,7 +72,7 @@ MODELS = ("model", "model_name", "model_id", "llm")
 NO_ANSWERS = frozenset(
     {"tokens", "usage", "cost", "costs", "latency", "timing", "timings", "input", "inputs", "prompt", "request"}
     | {"context", "contexts", "passage", "document", "retrieved", "observation", "example", "reference", "doc"}
-    | {"metadata", "token_usage"}
+    | {"metadata", "token_usage", "token_count", "token_counts"}
 )
 """Objects whose `output`, `text` or `answer` is not the model's answer."""
 

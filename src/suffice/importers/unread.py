@@ -10,6 +10,7 @@ from typing import Any
 from suffice.common.files import quoted
 from suffice.errors import DataError, UnsettledError
 from suffice.importers.answer_or_gold import is_model_text
+from suffice.importers.dialogues import are_prompts, is_dialogue_list
 from suffice.importers.families import numbered_families
 from suffice.importers.names import (
     MONEY,
@@ -161,15 +162,7 @@ def refuse_unread_rounds(rows: Sequence[Record], columns: Mapping[str, str]) -> 
     table = TableColumns(rows)
     free = [name for name in table.names if name not in columns.values() or name == columns.get("answer")]
     free = [] if "round" in columns else free
-    lists = [
-        name
-        for name in free
-        if (is_model_text(name) or last_name(name) == "trace") and _may_list_rounds(table.column(name))
-    ]
-    choices: dict[str, tuple[Any, str]] = {
-        f"--column {quoted(f'rounds={name}')}": ({"rounds": name}, f"each item of {name!r} is a round")
-        for name in lists[:_OFFERED]
-    }
+    choices: dict[str, tuple[Any, str]] = _lists_of_rounds(table, free)
     said = [name for name in free if is_model_text(name) and NO_ANSWERS.isdisjoint(plain_name(name).split(".")[:-1])]
     alike = _alike_columns(table, said, columns.get("golds", ""))
     ids = [] if "question_id" in columns else [name for name in _may_be_ids(table, columns) if name not in alike]
@@ -200,20 +193,41 @@ def is_of_runs(table: TableColumns, name: str, questions: Sequence[str]) -> bool
 
 
 def refuse_unique_ids(rows: Sequence[Record], columns: Mapping[str, str]) -> None:
-    """Raise if each row has an id of its own, while another column may name the questions."""
-    ids = _may_be_ids(TableColumns(rows), {ours: theirs for ours, theirs in columns.items() if ours != "question"})
-    if ids:
-        raise UnsettledError(
-            f"each row has another {columns['question_id']!r:.60}, so that no question has several rounds: which column names the question?",
-            "columns",
-            {
-                f"--column {quoted(f'question_id={name}')}": (
-                    {"question_id": name},
-                    f"{name!r} names the question of each row",
-                )
-                for name in ids[:_OFFERED]
-            },
+    """Raise if each row has an id of its own, while another column may name the questions, or list their rounds."""
+    table = TableColumns(rows)
+    choices = _lists_of_rounds(table, [name for name in table.names if name not in columns.values()])
+    for name in _may_be_ids(table, {ours: theirs for ours, theirs in columns.items() if ours != "question"})[:_OFFERED]:
+        choices[f"--column {quoted(f'question_id={name}')}"] = (
+            {"question_id": name},
+            f"{name!r} names the question of each row",
         )
+    if choices:
+        raise UnsettledError(
+            f"each row has another {columns['question_id']!r:.60}, and nothing is called like several rounds of a question",
+            "columns",
+            choices,
+        )
+
+
+def _lists_of_rounds(table: TableColumns, names: Sequence[str]) -> dict[str, tuple[Any, str]]:
+    """Return the options that read fields which may list rounds: dialogues, and lists of what the model said."""
+    lists = [
+        name
+        for name in names
+        if _is_dialogue(table.column(name))
+        or ((is_model_text(name) or last_name(name) == "trace") and _may_list_rounds(table.column(name)))
+    ]
+    return {
+        f"--column {quoted(f'rounds={name}')}": ({"rounds": name}, f"each item of {name!r} is a round")
+        for name in lists[:_OFFERED]
+    }
+
+
+def _is_dialogue(values: Sequence[Any]) -> bool:
+    conversations = [
+        value for value in values if isinstance(value, list) and all(isinstance(own, dict) for own in value)
+    ]
+    return len(conversations) == len(values) and is_dialogue_list(conversations) and not are_prompts(conversations)
 
 
 def _may_be_ids(table: TableColumns, columns: Mapping[str, str]) -> list[str]:

@@ -113,3 +113,27 @@ def test_a_prediction_with_reasoning_is_no_panel(tmp_path):
     with pytest.raises(DataError) as error:
         imported(written(tmp_path, made))
     assert "rounds=example" not in str(error.value)
+
+
+def test_dialogues_and_lists_under_other_names_are_offered(tmp_path):
+    def chat(q):
+        said = [
+            ("user", f"Where is {q}?"),
+            ("assistant", CITIES[(q + 1) % 4]),
+            ("user", "Sure?"),
+            ("assistant", CITIES[q % 4]),
+        ]
+        return [{"role": role, "content": text} for role, text in said]
+
+    path = written(tmp_path, [{"prompt_id": f"p{q}", "convo": chat(q), "gold": CITIES[q % 4]} for q in range(30)])
+    assert [*choices(path).choices] == ["--column rounds=convo"]
+    assert by_round(path, columns={"rounds": "convo"}) == [0.0, 1.0]
+    path = written(tmp_path, [{"question_id": q, "output_list": [f"print({q})", f"print({q + 1})"]} for q in range(30)])
+    assert [*choices(path).choices] == ["--column rounds=output_list"]
+
+
+def test_counts_of_tokens_are_no_answers(tmp_path):
+    made = rows(qid=lambda q, r: q, step=lambda q, r: r, **{"llm.token_count.completion": lambda q, r: r})
+    for row in made:
+        row["attributes.output.value"] = row.pop("output")
+    assert next(iter(choices(table(tmp_path, made)).choices)) == "--column answer=attributes.output.value"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from benchmarks.readings import harnesses, items, loops, misled, misled_again, plain
+from benchmarks.readings import harnesses, items, loops, misled, misled_again, plain, platforms
 from benchmarks.readings.cases import CASES
 
-__all__ = ["CASES", "KNOWN", "NOT_READ", "harnesses", "items", "loops", "misled", "misled_again", "plain"]
+__all__ = ["CASES", "KNOWN", "NOT_READ", "harnesses", "items", "loops", "misled", "misled_again", "plain", "platforms"]
 
 KNOWN: dict[str, str] = {}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from benchmarks.readings.cases import Draw, Log, shape
+from benchmarks.readings.cases import CITIES, Draw, Log, shape
 from benchmarks.readings.plain import loops
 
 STAGES = ("final", "initial", "revised")
@@ -272,3 +272,139 @@ def percentages_without_fractions(draw: Draw) -> Log:
         made += [{"id": asked.number, "round": r, "answer": t, "gold": asked.gold} for r, t in enumerate(answers, 1)]
         read.append(asked.loop(answers=answers))
     return Log(made, read)
+
+
+@shape("traces.jsonl")
+def equal_times_of_newest_first(draw: Draw) -> Log:
+    """Times to the second, the newest row first: two rounds of a question have the same time."""
+    questions = draw.asked(60)
+    made = [
+        {
+            "id": a.number,
+            "created_at": f"2025-03-01T09:{a.number:02d}:{r // 2:02d}",
+            "output": a.answers[r],
+            "gold": a.gold,
+        }
+        for a in reversed(questions)
+        for r in (3, 2, 1, 0)
+    ]
+    return Log(made, loops(questions))
+
+
+@shape("answers.csv", metric="score")
+def scores_that_count_from_zero(draw: Draw) -> Log:
+    """Answers count from 1 and their scores from 0."""
+    questions = draw.asked(60, 3)
+    made = [
+        {
+            "id": a.number,
+            **{f"answer_{r + 1}": text for r, text in enumerate(a.answers)},
+            **{f"score_{r}": int(good) for r, good in enumerate(a.right)},
+        }
+        for a in questions
+    ]
+    return Log(made, [a.loop(golds=()) for a in questions])
+
+
+@shape("rows.jsonl")
+def labels_of_each_round(draw: Draw) -> Log:
+    """A label of 0 and 1 says whether the answer of the round is right; it is no gold answer."""
+    questions = draw.asked(60)
+    made = [
+        {"id": a.number, "round": r, "output": text, "label": int(a.right[r - 1])}
+        for a in questions
+        for r, text in enumerate(a.answers, start=1)
+    ]
+    return Log(made, [a.loop(golds=(), scores=None) for a in questions])
+
+
+@shape("samples.jsonl", samples=True)
+def responses_in_no_order(draw: Draw) -> Log:
+    """Eight responses to each question, drawn independently under a name that does not say so."""
+    questions = draw.asked(60, 8, right=(0.6, 0.6))
+    made = [{"id": a.number, "question": a.question, "gold": a.gold, "responses": [*a.answers]} for a in questions]
+    return Log(made, loops(questions))
+
+
+def chosen(draw: Draw, n: int = 60) -> list[tuple[Any, list[str], int, list[int]]]:
+    """Return questions, the texts of their options, the place of the right one, and the places that were chosen."""
+    result = []
+    for asked in draw.asked(n, 3, "letter"):
+        texts = draw.random.sample(CITIES, 5)
+        result.append((asked, texts, "ABCDE".index(asked.gold), ["ABCDE".index(own) for own in asked.answers]))
+    return result
+
+
+@shape("mmlu.jsonl", metric="match")
+def numbers_of_options_beside_letters(draw: Draw) -> Log:
+    """The gold answer is the number of an option from 0, answers are letters."""
+    made, read = [], []
+    for asked, texts, gold, places in chosen(draw):
+        row = {"id": asked.number, "question": asked.question, "choices": texts, "label": gold}
+        made += [{**row, "round": r, "pred": "ABCDE"[own]} for r, own in enumerate(places, start=1)]
+        read.append(asked.loop())
+    return Log(made, read)
+
+
+@shape("arc.jsonl", metric="em")
+def letters_beside_texts_of_options(draw: Draw) -> Log:
+    """The gold answer is the letter of an option, answers are texts of options."""
+    made, read = [], []
+    for asked, texts, gold, places in chosen(draw):
+        choices = {"text": texts, "label": list("ABCDE")}
+        row = {"id": asked.number, "question": asked.question, "choices": choices, "answerKey": "ABCDE"[gold]}
+        made += [{**row, "round": r, "output": texts[own]} for r, own in enumerate(places, start=1)]
+        read.append(asked.loop(answers=tuple(texts[own] for own in places), golds=(texts[gold],)))
+    return Log(made, read)
+
+
+@shape("history.json", "stanfordnlp/dspy: dspy/clients/base_lm.py")
+def calls_in_a_history(draw: Draw) -> Log:
+    """Calls of a module that answers again, in the order of their times; the question is a field of what the user says."""
+    questions = draw.asked(60)
+    made = []
+    for a in questions:
+        for r, text in enumerate(a.answers):
+            asked = f"[[ ## question ## ]]\n{a.question}\n\nRespond with the corresponding output fields, starting with `[[ ## answer ## ]]`."
+            reply = f"[[ ## reasoning ## ]]\n{draw.prose(6)}\n\n[[ ## answer ## ]]\n{text}\n\n[[ ## completed ## ]]"
+            made.append(
+                {
+                    "prompt": None,
+                    "messages": [{"role": "system", "content": draw.prose(4)}, {"role": "user", "content": asked}],
+                    "kwargs": {"temperature": 0.7},
+                    "response": "ModelResponse(id='chatcmpl-1')",
+                    "outputs": [reply],
+                    "usage": {"prompt_tokens": draw.tokens(), "completion_tokens": draw.tokens()},
+                    "cost": 0.0001,
+                    "timestamp": f"2025-05-01T10:{a.number:02d}:{r:02d}.123456",
+                    "uuid": f"{a.number}-{r}",
+                    "model": "openai/gpt-4o-mini",
+                    "response_model": "gpt-4o-mini-2024-07-18",
+                    "model_type": "chat",
+                }
+            )
+    return Log(made, [a.loop(golds=(), scores=None) for a in questions])
+
+
+@shape("protokoll.csv")
+def names_in_german(draw: Draw) -> Log:
+    """All columns have German names."""
+    questions = draw.asked(60)
+    made = [
+        {"Frage-ID": a.number, "Frage": a.question, "Runde": r, "Antwort": text, "Referenz": a.gold}
+        for a in questions
+        for r, text in enumerate(a.answers, start=1)
+    ]
+    return Log(made, loops(questions))
+
+
+@shape("rizhi.jsonl")
+def names_in_chinese(draw: Draw) -> Log:
+    """All columns have Chinese names; the model's answer has the name that the gold answer has elsewhere."""
+    questions = draw.asked(60)
+    made = [
+        {"编号": a.number, "问题": a.question, "轮次": r, "答案": text, "参考答案": a.gold}
+        for a in questions
+        for r, text in enumerate(a.answers, start=1)
+    ]
+    return Log(made, loops(questions))

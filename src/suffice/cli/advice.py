@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -12,9 +13,10 @@ from suffice.cli import options
 from suffice.cli.console import status
 from suffice.cli.output import Output, Screen
 from suffice.cli.parameters import Setting, is_from_file
-from suffice.cli.runs import Where, chosen_loop, tune_of_loop, where_words
+from suffice.cli.runs import ASK, Where, chosen_loop, tune_of_loop, where_words
 from suffice.common.files import quoted
 from suffice.errors import DataError
+from suffice.evaluation.replay.outcomes import is_agreement
 from suffice.recordings import Recording, read_recording
 from suffice.verdicts.decisions import SAVABLE, Advice, Labels, decide, write_sheet
 from suffice.verdicts.decisions.figures import bar_heading
@@ -162,8 +164,11 @@ def decide_command(
         sentences=[f"{again}{advice.sentence}"],
         tables=advice.tables(),
         aside={bar_heading(advice.trial.max_loss)},
+        quiet=re.compile("rules whose signals"),
         files=files,
-        then=_next_step(advice, path, target, ask),
+        then=_next_step(
+            advice, path, target, ask, unjudged=not given.get("metric") and is_agreement(advice.trial.metric)
+        ),
     )
     output.show({**advice.to_dict(), "file": str(target)}, screen)
 
@@ -211,8 +216,8 @@ def _earlier(previous: Path | None, target: Path, recording: Recording, path: Pa
     return earlier
 
 
-def _next_step(advice: Advice, path: Path, target: Path, ask: Path | None) -> str:
-    """Return the command that follows from the verdict."""
+def _next_step(advice: Advice, path: Path, target: Path, ask: Path | None, *, unjudged: bool) -> str:
+    """Return the command that follows from the verdict; `unjudged` is a log by whose agreement alone a verdict can be."""
     filters = where_words(advice.where)
     if advice.verdict == "do it":
         return f"suffice deploy {quoted(target)}{' -o OTHER.json' * options.POLICY.exists()}"
@@ -221,7 +226,8 @@ def _next_step(advice: Advice, path: Path, target: Path, ask: Path | None) -> st
     if advice.verdict != "not enough data":
         return f"suffice diagnose {quoted(path)}"
     if ask is None:
-        return f"suffice decide FRESH.parquet --continue {quoted(target)}{filters}"
+        further = f"FRESH.parquet --continue {quoted(target)}"
+        return f"suffice decide {f'{quoted(path)}{ASK}' if unjudged else further}{filters}"
     if advice.to_label:
         return f"suffice decide {quoted(path)} --ask {quoted(ask)}{filters}"
     return f"suffice decide FRESH.parquet --ask {quoted(ask.with_stem('OTHER'))} -o OTHER.json"

@@ -13,7 +13,7 @@ from suffice.cli.console import status
 from suffice.cli.groups import RecordingPath
 from suffice.cli.output import Output, Screen
 from suffice.cli.parameters import Setting
-from suffice.cli.runs import Where, tune_of_loop, where_words, whole_loop
+from suffice.cli.runs import Where, chosen_loop, tune_of_loop, where_words
 from suffice.common.files import quoted
 from suffice.evaluation.replay.outcomes import needed_metric, outcome
 from suffice.recordings import read_recording
@@ -58,7 +58,7 @@ def diagnose_command(
     """
     if policy is not None and rule is not None:
         raise typer.BadParameter("give a policy file or a rule, not both", param_hint="--rule")
-    recording = whole_loop(path, where)
+    recording = chosen_loop(read_recording(path), where)
     if metric is not None:  # if only the default is missing, a note says so
         outcome(recording, metric)
     with status("diagnosing", quiet=output.as_json):
@@ -67,7 +67,7 @@ def diagnose_command(
             policy=rule if policy is None else options.load_policy(policy),
             tune=None if tune is None else tune_of_loop(read_recording(tune), where),
             cells={
-                name: whole_loop(file, None) for name, file in zip(_cell_names(cells or []), cells or (), strict=True)
+                name: read_recording(file) for name, file in zip(_cell_names(cells or []), cells or (), strict=True)
             },
             metric=metric or "em",
             quality=quality,

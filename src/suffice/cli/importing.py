@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from suffice.cli.groups import RecordingPath
 from suffice.cli.local import DeviceName
 from suffice.cli.output import Output, Screen
 from suffice.cli.parameters import Setting
-from suffice.cli.runs import where_pairs, where_words
+from suffice.cli.runs import ASK, where_pairs, where_words
 from suffice.common.files import quoted
 from suffice.common.tables import counted
 from suffice.errors import DataError, UnsettledError
@@ -36,6 +37,12 @@ _ENDS = {
     "exhausted": "ran out of evidence",
     "failed": "failed",
 }
+
+_PLAIN = {"its own name", "usual name", "usual names", "shape", "option", "usual name, all in [0, 1]"}
+"""Reasons for a reading that the names of the two columns show."""
+
+_QUIET = re.compile(r"columns that are kept|every question has \d+ rounds|policies fitted on")
+"""Notes that nobody needs before a first decision."""
 
 _OPTIONS = {"columns": "--column", "metrics": "--metric-column", "labels": "--label"}
 
@@ -289,15 +296,17 @@ def _import_screen(summary: ImportSummary) -> Screen:
         what, whole = "sample", summary.ends.get("max_rounds", 0)
         fewer = sum(summary.ends.values()) - whole
         ends = f"{whole:,} have {summary.rounds:,}" + (f", {fewer:,} fewer" if fewer else "")
-    sentence = (
-        f"{summary.path}: {counted(summary.clusters, 'question')}{runs}, up to {counted(summary.rounds, what)}: {ends}"
-    )
+    questions = f"{summary.path}: {counted(summary.clusters, 'question')}{runs}"
+    is_even = len({means.n for means in summary.by_round}) == 1 and {*summary.ends} == {"max_rounds"}
+    each = f"{counted(summary.rounds, what)} each" if is_even else f"up to {counted(summary.rounds, what)}: {ends}"
     return Screen(
-        sentences=[sentence],
+        sentences=[f"{questions}, {each}"],
         tables=summary.tables()[1:],
         shown=len(summary.tables()) - 2,
+        aside={"by"} if {item.how for item in summary.readings} <= _PLAIN else (),
         notes=[*summary.notes, *nulled],
-        files={"mapping": summary.mapping},
+        quiet=_QUIET,
+        files={"choices": summary.mapping},
         then=_next_step(summary),
     )
 
@@ -307,5 +316,6 @@ def _next_step(summary: ImportSummary) -> str:
     if summary.rounds <= 1:
         return ""
     if summary.clusters >= ENOUGH:
-        return f"suffice decide {quoted(summary.path)}{where_words(summary.loops[:1])}"
+        is_judged = any(means.scored or means.scores for means in summary.by_round)
+        return f"suffice decide {quoted(summary.path)}{'' if is_judged else ASK}{where_words(summary.loops[:1])}"
     return options.replay_step(summary.path, read_recording(summary.path))

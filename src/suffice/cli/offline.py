@@ -15,7 +15,7 @@ from suffice.cli.console import progress_bar
 from suffice.cli.groups import RecordingPath
 from suffice.cli.output import Output, Screen
 from suffice.cli.parameters import Setting, given_fields
-from suffice.cli.runs import Where, one_loop, where_words
+from suffice.cli.runs import Where, chosen_questions, where_words
 from suffice.common.files import quoted
 from suffice.evaluation.replay import (
     LEDGERS,
@@ -231,7 +231,7 @@ def replay_command(
 
 def _source(path: Path, where: Sequence[str] | None, *, in_blocks: bool) -> Recording | Source:
     """Return the questions of one loop, in memory or opened to be read in blocks."""
-    chosen = one_loop(path, where)
+    chosen = chosen_questions(path, where)
     return chosen if isinstance(chosen, Recording) else opened(chosen, in_blocks=in_blocks)
 
 

@@ -45,6 +45,7 @@ class Screen:
         notes: Caveats, in addition to the notes of the tables.
         shown: Number of tables on one screen.
         aside: Columns of the first table that are shown only with `--details`.
+        quiet: A pattern of the beginnings of notes that are shown only with `--details`.
         files: Files that were written, by a description of each.
         then: The next command.
     """
@@ -54,6 +55,7 @@ class Screen:
     notes: Sequence[str] = ()
     shown: int = 1
     aside: Collection[str] = ()
+    quiet: re.Pattern[str] = re.compile(r"\Z.")
     files: Mapping[str, Path | str | None] = field(default_factory=dict)
     then: str = ""
 
@@ -94,7 +96,7 @@ class Screen:
         head = _wrapped(self.sentences[:1], width)
         for line in head:
             say(line)
-        notes = _brief_notes(every_note)
+        notes = _brief_notes(note for note in every_note if not self.quiet.match(note))
         needed = sum(_NEEDED.search(note) is not None for note in notes)
         texts = [_wrapped([f"note: {note}"], width) for note in notes[: needed + _OTHER_NOTES]]
         room = lines - len(head) - 1  # one line says what is left out
@@ -110,7 +112,7 @@ class Screen:
             texts.pop()
         for line in chain.from_iterable(texts):
             say(line)
-        hidden["note"] = len(notes) - len(texts)
+        hidden["note"] = len(notes) - len(texts) + sum(self.quiet.match(note) is not None for note in every_note)
         rest = [counted(n, what) for what, n in hidden.items() if n]
         if rest or set(notes) != set(every_note):
             say(f"more with --details: {', '.join(rest) or 'the notes in full'}")

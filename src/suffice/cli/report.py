@@ -16,7 +16,7 @@ from suffice.cli.console import print_text, status
 from suffice.cli.groups import RecordingPath, command_line
 from suffice.cli.offline import TEXT_RULES
 from suffice.cli.output import Output, Screen
-from suffice.cli.runs import Where, tune_of_loop, where_words, whole_loop
+from suffice.cli.runs import Where, chosen_loop, tune_of_loop, where_words
 from suffice.common.files import check_file, quoted, write_file
 from suffice.common.tables import FORMATS, render
 from suffice.evaluation.replay import calibrate, policy_for, prices_of
@@ -133,7 +133,7 @@ def _recordings_of(paths: Sequence[Path], where: Sequence[str] | None) -> dict[s
     recordings: dict[str, Recording] = {}
     for path in paths:
         same = sum(name.partition(" #")[0] == path.stem for name in recordings)
-        recordings[path.stem if same == 0 else f"{path.stem} #{same + 1}"] = whole_loop(path, where)
+        recordings[path.stem if same == 0 else f"{path.stem} #{same + 1}"] = chosen_loop(read_recording(path), where)
     return recordings
 
 

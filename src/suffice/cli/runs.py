@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -10,13 +10,16 @@ from typer import BadParameter, Option
 
 from suffice.common.files import quoted
 from suffice.recordings import Recording, read_recording
-from suffice.recordings.runs import loop_labels, refuse_several_loops
-from suffice.recordings.stored_loops import read_labels
+from suffice.recordings.runs import loop_labels
 
 Where = Annotated[
     list[str] | None,
     Option("--where", metavar="COLUMN=VALUE", help="Only the questions of this model, prompt or system; repeatable."),
 ]
+
+
+ASK = " --ask golds.jsonl"
+"""What a printed `suffice decide` has where nothing says which answers are right."""
 
 
 def where_pairs(given: Sequence[str] | None) -> dict[str, str]:
@@ -38,23 +41,9 @@ def chosen_loop(recording: Recording, given: Sequence[str] | None) -> Recording:
     return recording.where(**wanted) if wanted else recording
 
 
-def one_loop(path: Path, given: Sequence[str] | None, *, apart: Collection[str] = ()) -> Recording | Path:
-    """Return the questions of a stored recording that `--where` chooses, or its path if it is not given; see `refuse_several_loops`.
-
-    Raises:
-        UnsettledError: They come from loops of several models, prompts or systems: a mean over them says nothing of any.
-    """
-    chosen = chosen_loop(read_recording(path), given) if given else None
-    labels = read_labels(path) if chosen is None else chosen
-    if labels is not None:
-        refuse_several_loops(labels, apart=apart)
-    return path if chosen is None else chosen
-
-
-def whole_loop(path: Path, given: Sequence[str] | None, *, apart: Collection[str] = ()) -> Recording:
-    """Return the questions of one loop, in memory; see `one_loop`."""
-    part = one_loop(path, given, apart=apart)
-    return part if isinstance(part, Recording) else read_recording(part)
+def chosen_questions(path: Path, given: Sequence[str] | None) -> Recording | Path:
+    """Return the questions of a stored recording that `--where` chooses, or its path if it is not given."""
+    return chosen_loop(read_recording(path), given) if given else path
 
 
 def tune_of_loop(tune: Recording | None, given: Sequence[str] | None) -> Recording | None:

@@ -14,10 +14,11 @@ from suffice.cli.console import progress_bar
 from suffice.cli.groups import RecordingPath, command_line
 from suffice.cli.output import Output, Screen
 from suffice.cli.parameters import Setting
-from suffice.cli.runs import Where, one_loop, whole_loop
+from suffice.cli.runs import Where, chosen_loop, chosen_questions
 from suffice.common.files import quoted
 from suffice.errors import DataError
 from suffice.evaluation.search import PRESETS, Chosen, SearchResult, read_space, search, write_rules
+from suffice.recordings import read_recording
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,11 +50,6 @@ class _Tried:
     target: Annotated[
         str | None, typer.Option("--target", help="The outcome that calibrators predict; default: em.")
     ] = None
-
-    def compared(self) -> tuple[str, ...]:
-        """Return the label whose values the space compares: the prompt, if it has rules for several prompts."""
-        space = read_space(self.space) if self.space.endswith(".toml") else PRESETS.get(self.space)
-        return ("prompt_id",) if space is not None and any(block.prompt for block in space.blocks) else ()
 
     def given(self) -> dict[str, Any]:
         """Return what was given, as arguments of the search."""
@@ -111,7 +107,7 @@ def search_command(
     jobs = context.with_resource(cluster.parts(jobs))  # open while printing: intervals read the parts again
     with progress_bar("parts", quiet=output.as_json) as progress:
         result = search(
-            (one_loop if jobs else whole_loop)(path, where, apart=tried.compared()),
+            chosen_questions(path, where) if jobs else chosen_loop(read_recording(path), where),
             **tried.given(),
             **(tune.given_paths() if jobs else tune.given()),
             metric=metric,

@@ -78,7 +78,7 @@ TREE = {
     "import": Place(
         "Turn rounds recorded elsewhere into a recording.", "suffice.cli.importing:import_command", "Start"
     ),
-    "merge": Place("Join recordings: shards, or prompts.", "suffice.cli.merging:merge_command", "Start"),
+    "merge": Place("Join recordings of several machines or prompts.", "suffice.cli.merging:merge_command", "Start"),
     "draft": Place(
         "Answer and record by drafts and critiques.",
         panel="Start",
@@ -103,10 +103,10 @@ TREE = {
         "Put the models of a panel in an order, by accuracy or price.", "suffice.cli.ordering:order_command"
     ),
     "replay": Place(
-        "Evaluate policies on recorded rounds, beside every baseline.", "suffice.cli.offline:replay_command", "Measure"
+        "Say what stopping earlier would have saved and lost.", "suffice.cli.offline:replay_command", "Measure"
     ),
     "diagnose": Place(
-        "Examine the signals, calibrators and stops of a recording.", "suffice.cli.diagnose:diagnose_command", "Measure"
+        "Show where and why a rule stops too early or too late.", "suffice.cli.diagnose:diagnose_command", "Measure"
     ),
     "report": Place(
         "Write one HTML page about recordings and policies.", "suffice.cli.report:report_command", "Measure"
@@ -128,16 +128,16 @@ TREE = {
         "Say whether to keep a loop, lower its cap, or stop by a rule.", "suffice.cli.advice:decide_command", "Decide"
     ),
     "calibrate": Place(
-        "Fit what a rule needs on tune questions; write the policy.", "suffice.cli.offline:calibrate_command", "Decide"
+        "Fit a rule to recorded questions, and write the policy.", "suffice.cli.offline:calibrate_command", "Decide"
     ),
     "search": Place(
-        "Try every rule of a space; select one on tune questions.", "suffice.cli.search:search_command", "Decide"
+        "Try many rules, and choose one within a budget of calls.", "suffice.cli.search:search_command", "Decide"
     ),
     "certify": Place(
         "Certify the cheapest policy whose loss is small enough.", "suffice.cli.certify:certify_command", "Decide"
     ),
     "gate": Place(
-        "Train and compare gates, which may skip retrieval.",
+        "Train and compare models that may skip retrieval.",
         panel="Decide",
         example="suffice gate states hotpotqa_tune -o tune.states --encoder minilm",
         distribution="suffice-gates",
@@ -178,7 +178,7 @@ TREE = {
         "Look at a folder of recordings, policies and logs.", panel="Deploy and inspect", distribution="suffice-server"
     ),
     "data": Place(
-        "Show policies, signals, selectors, prices and costs.",
+        "Show policies, prices and costs, and what rules can read.",
         panel="Deploy and inspect",
         example="suffice data show policy.json",
     ),

@@ -18,8 +18,9 @@ from suffice.errors import DataError, did_you_mean
 from suffice.importers import gold_alarms
 from suffice.importers.alarm import Alarm, Doubt, Read
 from suffice.importers.answer_or_gold import ACTION_INPUTS, FEW, answer_readings
+from suffice.importers.fields import single_name
 from suffice.importers.gold_alarms import SCORES
-from suffice.importers.names import MOST_SPEAKERS, last_name
+from suffice.importers.names import MOST_SPEAKERS, REPEATS, last_name
 from suffice.importers.reading import Facts
 from suffice.importers.shapes import ROUNDS
 from suffice.policy.normalizers import MATCH
@@ -42,9 +43,12 @@ _OWN_TEXTS = frozenset({"literal", "math", "exact"})
 """Normalizers for answers that may be long and still be compared."""
 
 _SHOWN = 5
-_SAMPLE_NUMBER = re.compile("(?:sample|generation|completion|candidate)(?:_(?:id|idx|index|no|nr|num|number))?")
+_SAMPLE_NUMBER = re.compile("(?:sample|generation|completion|candidate)(?:_(?:id|idx|index|no|nr|num|number))?|epoch")
 _SAMPLES = frozenset({"samples", "generations", "completions", "candidates", "resps", "filtered_resps"})
 """Names of lists whose items are independent samples as often as rounds."""
+
+_SAMPLES_OR_ROUNDS = frozenset({"pred", "prediction", "response", "output", "reply", "solution", "reward", "rollout"})
+"""Singular names of lists whose items may be either, as their values show."""
 
 
 def check_expected(names: Iterable[str]) -> list[str]:
@@ -324,16 +328,20 @@ def _in_tables(check: Callable[[Read], Iterator[Doubt]], *, tables: bool) -> Cal
 
 
 def _sample_list(read: Read) -> Iterator[Doubt]:
-    """The rounds are the items of a list, or are counted by a column, whose name says that they are independent samples."""
+    """The rounds are the items of a list, or are counted by a column, whose name says that they are samples, or says neither."""
     column = read.columns.get("round", "")
-    lead = column.removeprefix("order in ").strip("'")
-    ours = ROUNDS if last_name(lead) in _SAMPLES else "round"
-    is_called = ours == ROUNDS or _SAMPLE_NUMBER.fullmatch(last_name(lead))
+    is_list, lead = column.startswith("order in "), column.removeprefix("order in ").strip("'")
+    name, facts = last_name(lead), read.facts
+    ours = ROUNDS if is_list else "round"
+    is_called = name in _SAMPLES if is_list else bool(_SAMPLE_NUMBER.fullmatch(name))
+    may_be = single_name(name) in _SAMPLES_OR_ROUNDS if is_list else name.startswith(REPEATS)
+    may_be = may_be and facts.trajectories >= _ENOUGH and not facts.order.are_clear
     is_said = read.samples or not {ROUNDS, "round"}.isdisjoint(read.options.get("columns") or {})
-    if is_called and not is_said and read.facts.several:
-        what = "the items of" if ours == ROUNDS else "the rows that are counted by"
+    if (is_called or may_be) and not is_said and (facts.several or not facts.answers):
+        what = "the items of" if is_list else "the rows that are counted by"
+        why = "" if is_called else ", and neither their name nor their order shows which"
         yield (
-            f"{what} {lead!r} may be rounds that follow one another, or independent samples that vote",
+            f"{what} {lead!r} may be rounds that follow one another, or independent samples that vote{why}",
             {
                 "--samples": ({"samples": True}, "they are independent samples"),
                 f"--column {quoted(f'{ours}={lead}')}": ({"columns": {ours: lead}}, "each follows the one before"),
@@ -390,5 +398,11 @@ _MORE_SPECIFIC = {
 }
 """For a caution, the alarms that name the same cause more precisely: they are shown instead of it."""
 
-_DOUBTED = {"never-right": "golds", "unread-golds": "golds", "code-golds": "", "one-question": "question"}
+_DOUBTED = {
+    "sample-list": "",
+    "never-right": "golds",
+    "unread-golds": "golds",
+    "code-golds": "",
+    "one-question": "question",
+}
 """The column that a stop doubts, if it is not that of the answers; "" for a stop even if the user named the column."""

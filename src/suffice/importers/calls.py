@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
+from suffice.importers.names import QUESTIONS, plain_name
 from suffice.importers.traces.files import unwrapped
 from suffice.importers.traces.payloads import messages_of
 
@@ -12,6 +14,10 @@ _REQUESTS = ("request", "request_body", "req")
 _REPLIES = ("response", "response_body", "resp", "reply")
 _ASKED = frozenset({"messages", "input", "prompt", "contents"})
 _LOGGED = frozenset((*_REQUESTS, *_REPLIES))
+_OF_HISTORY = frozenset({"prompt", "messages", "outputs", "response", "uuid", "response_model", "model_type"})
+_FIELD = re.compile(
+    r"^\[\[ ## (\w+) ## \]\][ \t]*\n(.*?)(?=^\[\[ ## |^Respond with the corresponding|\Z)", re.MULTILINE | re.DOTALL
+)
 
 
 def call_fields(values: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -34,6 +40,29 @@ def call_fields(values: Mapping[str, Any]) -> Mapping[str, Any]:
         others.setdefault("system", said["system"])
     result = {**values, asked: others, replied: reply}
     return {**result, "question": said["user"]} if said["user"] and "question" not in values else result
+
+
+def history_fields(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    r"""If an object is a call in a history of DSPy, return it with its question and its output; other objects unchanged.
+
+    >>> asked = [{"role": "user", "content": "[[ ## question ## ]]\nWhere?\n\nRespond with the corresponding output fields."}]
+    >>> history_fields({"messages": asked, "kwargs": {}, "outputs": [{"text": "Oslo"}], "response": "...", "uuid": "u1"})
+    {'kwargs': {}, 'question': 'Where?', 'output': 'Oslo'}
+    """
+    outputs, messages = values.get("outputs"), values.get("messages")
+    if "kwargs" not in values or not isinstance(outputs, list) or len(outputs) != 1:
+        return values
+    last: Mapping[str, Any] = next((item for item in reversed(messages or []) if item.get("role") == "user"), {})
+    asked = last.get("content") or values.get("prompt")
+    said = outputs[0].get("text") if isinstance(outputs[0], dict) else outputs[0]
+    result = {name: value for name, value in values.items() if name not in _OF_HISTORY}
+    return {**result, "question": _asked_in(asked) if isinstance(asked, str) else None, "output": said}
+
+
+def _asked_in(text: str) -> str:
+    """Return the question in a user's message, which may have fields under headers."""
+    fields = {plain_name(match[1]): match[2].strip() for match in _FIELD.finditer(text)}
+    return next((fields[name] for name in QUESTIONS if name in fields), text)
 
 
 def _body(value: Any) -> dict[str, Any] | None:

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from suffice.common.syntax import literal_of
-from suffice.importers.calls import call_fields
+from suffice.importers.calls import call_fields, history_fields
 from suffice.importers.names import (
     ANSWERS,
     GOLDS,
@@ -45,7 +45,7 @@ def flat(values: Mapping[str, Any], depth: int = _DEPTH) -> Mapping[str, Any]:
     >>> flat({"id": 1, "usage": {"input": {"cached": 3}}})
     {'id': 1, 'usage.input.cached': 3}
     """
-    values = call_fields(_reply_fields(values))
+    values = call_fields(_reply_fields(history_fields(values)))
     if dict not in map(type, values.values()):
         return values
     result: dict[str, Any] = {}
@@ -69,7 +69,7 @@ def one_run_each(records: Iterable[Record], first: int = 1, lists: Collection[st
     names = lists_as_text(records) if lists is None else lists
     result = []
     for read in records:
-        values = _straight(_with_lists(read.values, names))
+        values = _straight(_with_lists(history_fields(read.values), names))
         item = read if values is read.values else replace(read, values=values)
         name = next((name for name in _run_lists(tuple(values)) if _are_lists(values[name])), None)
         if name is None:

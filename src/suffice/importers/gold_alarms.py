@@ -17,6 +17,9 @@ _ENOUGH, _FEW = 20, 5
 """The least number of answers about which a share says something, and of different gold answers."""
 
 _FAR, _OFTEN, _NEARLY_ALL = 0.2, 0.3, 0.98
+_PLACES = {*map(str, range(10)), *"ABCDEFGHabcdefgh"}
+"""Numbers and letters of options, while answers may be their texts."""
+
 _SHORT = 40
 """Characters on average of answers that are names, numbers and the like, of which some are right."""
 
@@ -68,7 +71,7 @@ def never_right(read: Read) -> Iterator[Doubt]:
     quality = facts.spans.get(MATCH, facts.spans.get("em", (0, 0)))
     is_wrong = facts.spans.get("f1") == (0, 0) or facts.characters <= _SHORT * facts.answers
     is_known = has_own_score(facts) or "golds" in read.options or "answer_position" in read.options
-    are_places = facts.golds <= {*map(str, range(10))}  # of options, while answers are their letters or texts
+    are_places = facts.golds <= _PLACES
     if (
         (are_places or (len(facts.golds) == _FEW and is_wrong))
         and facts.scored >= _ENOUGH

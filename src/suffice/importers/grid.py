@@ -244,5 +244,8 @@ def gold_texts(value: Any, where: str, *, listed: bool = True, as_one: bool = Fa
         return ()
     golds = value if isinstance(value, list) else [value]
     if not are_texts(golds):
-        raise DataError(f"{where}: golds is {value!r:.80}; expected a text, or a JSON list of texts")
+        raise DataError(
+            f"{where}: golds is {value!r:.80}; expected a text, or a JSON list of texts. --column golds=FIELD names another field, and "
+            "--golds FILE has gold answers by the question's id or text"
+        )
     return tuple(str(item) for item in golds)

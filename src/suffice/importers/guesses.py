@@ -25,6 +25,7 @@ from suffice.importers.names import (
     GOLDS,
     IDS,
     MODELS,
+    NO_ANSWERS,
     OUTCOME_NAMES,
     OWN_SIGNALS,
     PARSED_ANSWERS,
@@ -43,16 +44,9 @@ from suffice.importers.round_scores import is_score_name, refuse_single_scores
 from suffice.importers.shapes import Shape
 from suffice.importers.table_columns import TableColumns
 from suffice.importers.trajectories import ColumnReading
-from suffice.importers.unread import unread_notes
+from suffice.importers.unread import is_of_runs, unread_notes
 from suffice.policy.metrics import METRICS
 from suffice.policy.signals import SIGNALS
-
-_NO_ANSWERS = frozenset(
-    {"tokens", "usage", "cost", "costs", "latency", "timing", "timings", "input", "inputs", "prompt", "request"}
-    | {"context", "contexts", "passage", "document", "retrieved", "observation", "example", "reference", "doc"}
-    | {"metadata", "token_usage"}
-)
-"""Objects whose `output`, `text` or `answer` is not the model's answer."""
 
 _NUMBER_NAMES = frozenset({"calls", "seconds", "tokens"})  # costs: signals of these names are computed, and are sums
 WITHIN = "no column has them"
@@ -147,7 +141,8 @@ def guess_columns(
     guess.scores()
     guess.ask_for_an_unread_answer()
     used = {*result.columns.values(), *result.metrics.values(), *result.labels.values(), *columns}
-    result.notes += unread_notes(table, result.columns, shape, used, _COSTS)
+    is_judged = bool(result.metrics) or not result.columns.keys().isdisjoint({"golds", *METRICS})
+    result.notes += unread_notes(table, result.columns, shape, used, _COSTS, is_judged=is_judged)
     return result
 
 
@@ -199,19 +194,18 @@ class _Guess:
     def _ids(self, *, one_per_record: bool) -> None:
         ids = self.free(IDS)
         top = [name for name in ids if "." not in name] or ids
-        repeated = [name for name in top if self.table.repeats(name)]
+        asked = dict.fromkeys([*self.table.by_name(("question",)), *self.free(QUESTIONS)])
+        questions = [name for name in asked if self.table.repeats(name)]
+        repeated = [name for name in top if self.table.repeats(name) and not is_of_runs(self.table, name, questions)]
         if repeated:
             self.read("question_id", repeated[0])
-        elif top:
+        elif top and not (questions and not one_per_record and "round" in self.result.columns):
             self.read("question_id", top[0])
         elif one_per_record:
             self.result.formulas["question_id"] = lambda row: row.number
             self.result.read("question_id", "question_id", "no column has an id", "number of the record")
-        else:
-            texts = dict.fromkeys([*self.table.by_name(("question",)), *self.free(QUESTIONS)])
-            questions = [name for name in texts if self.table.repeats(name)]
-            if questions:
-                self.result.read("question_id", questions[0], "text of the question, as no column has its id")
+        elif questions:
+            self.result.read("question_id", questions[0], "text of the question, as no column has its id")
 
     def _ids_of_rows(self) -> Sequence[Any]:
         make = self.result.formulas.get("question_id")
@@ -223,7 +217,7 @@ class _Guess:
         """Find answers, gold answers, questions and models."""
         ids = self._ids_of_rows()
         if self.lacks("golds"):
-            for name in self.free(GOLDS)[:1]:
+            for name in [name for name in self.free(GOLDS) if not self.table.judges_rounds(name, ids, doubts.FEW)][:1]:
                 self.read("golds", name)
         self._ask_for_the_answer(ids)
         if self.lacks("answer"):
@@ -314,7 +308,7 @@ class _Guess:
             names = [name for name in self.free(usual, of_rounds=True) if self.table.is_text(name)]
             if usual is WEAK_REPLIES and self.lacks("golds"):
                 doubts.refuse_unnamed_pair(self.table, self._ids_of_rows(), self._unread())
-            names = [name for name in names if _NO_ANSWERS.isdisjoint(plain_name(name).split(".")[:-1])]
+            names = [name for name in names if NO_ANSWERS.isdisjoint(plain_name(name).split(".")[:-1])]
             top = [name for name in names if "." not in name] or names
             distinct = [name for i, name in enumerate(top) if not any(self._same(name, other) for other in top[:i])]
             if len(distinct) > 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -10,171 +11,56 @@ from typing import Any
 from suffice.recordings.runs import LOOP_NAMES
 
 ROUND_WORDS = (
-    "round",
-    "step",
-    "iteration",
-    "iter",
-    "turn",
-    "attempt",
-    "trial",
-    "try",
-    "draft",
-    "hop",
-    "sample",
-    "revision",
+    *("round", "step", "iteration", "iter", "turn", "attempt", "trial", "try", "draft", "hop", "sample"),
+    *("revision",),
 )
 ORDER_WORDS = (*(word for word in ROUND_WORDS if word not in ("sample", "trial", "try")), "loop", "depth")
 """Words in file names that mean rounds; samples and trials are left out, since they may also be runs."""
 
+REPEATS = ("trial", "sample", "try", "repeat")
+"""First words of the names of columns that count independent runs as often as rounds."""
+
 _ROUND_NAME = re.compile(
     rf"(?:{'|'.join(ROUND_WORDS)}|loop|depth)(?:_(?:index|idx|number|num|no|nr|id|count|i))?|n_(?:{'|'.join(ROUND_WORDS)})"
-    "|(?:completion|candidate)_(?:index|idx|id)"
+    "|(?:completion|candidate)_(?:index|idx|id)|epoch"
 )
 
 IDS = (
-    "question_id",
-    "qid",
-    "question_idx",
-    "task_id",
-    "problem_id",
-    "example_id",
-    "instance_id",
-    "query_id",
-    "item_id",
-    "id",
-    "_id",
-    "sample_id",
-    "record_id",
-    "conversation_id",
-    "thread_id",
-    "session_id",
-    "trace_id",
-    "trace",
-    "trajectory_id",
-    "run_id",
-    "uid",
-    "uuid",
-    "idx",
-    "index",
-    "key",
+    *("question_id", "qid", "question_idx", "task_id", "problem_id", "example_id", "instance_id", "query_id"),
+    *("item_id", "dataset_item_id", "id", "_id", "sample_id", "record_id", "conversation_id", "thread_id"),
+    *("session_id", "trace_id", "trace", "trajectory_id", "run_id", "uid", "uuid", "idx", "index", "key"),
 )
 RUNS = (
     *sorted(LOOP_NAMES),
-    "run_id",
-    "run",
-    "seed",
-    "agent_id",
-    "agent",
-    "member",
-    "generator",
-    "trial",
-    "attempt",
-    "repeat",
-    "conversation_id",
-    "session_id",
-    "trace_id",
+    *("run_id", "run", "seed", "agent_id", "agent", "member", "generator", "trial", "attempt", "repeat"),
+    *("conversation_id", "session_id", "trace_id"),
 )
 """Columns that tell several runs of one question apart."""
 
 QUESTIONS = (
-    "question",
-    "question_text",
-    "query",
-    "query_str",
-    "user_query",
-    "user_input",
-    "problem",
-    "prompt",
-    "task",
-    "instruction",
-    "input",
-    "request",
-    "goal",
+    *("question", "question_text", "query", "query_str", "user_query", "user_input", "problem", "prompt"),
+    *("task", "instruction", "input", "request", "goal", "inputs"),
 )
 GOLDS = (
-    "golds",
-    "gold",
-    "gold_answers",
-    "gold_answer",
-    "golden_answers",
-    "golden_answer",
-    "ground_truths",
-    "ground_truth",
-    "reference_answers",
-    "reference_answer",
-    "references",
-    "reference",
-    "expected_answer",
-    "expected_output",
-    "expected",
-    "correct_answer",
-    "correct_answers",
-    "correct_option",
-    "correct_choice",
-    "gt",
-    "gts",
-    "gt_answer",
-    "gt_answers",
-    "groundtruth",
-    "ground_truth_answer",
-    "ground_truth_answers",
-    "gold_label",
-    "gold_ans",
-    "true_answer",
-    "right_answer",
-    "answer_key",
-    "answer_gold",
-    "ideal",
-    "ref",
-    "refs",
-    "ref_answer",
-    "targets",
-    "target",
-    "labels",
-    "label",
+    *("golds", "gold", "gold_answers", "gold_answer", "golden_answers", "golden_answer", "ground_truths"),
+    *("ground_truth", "reference_answers", "reference_answer", "references", "reference", "expected_answer"),
+    *("expected_output", "expected", "correct_answer", "correct_answers", "correct_option", "correct_choice"),
+    *("gt", "gts", "gt_answer", "gt_answers", "groundtruth", "ground_truth_answer", "ground_truth_answers"),
+    *("gold_label", "gold_ans", "true_answer", "right_answer", "answer_key", "answer_gold", "ideal", "ref"),
+    *("refs", "ref_answer", "targets", "target", "labels", "label"),
 )
 PARSED_ANSWERS = (
-    "answer",
-    "final_answer",
-    "predicted_answer",
-    "model_answer",
-    "parsed_answer",
-    "extracted_answer",
-    "prediction",
-    "predicted",
-    "pred",
-    "predicted_ans",
-    "pred_answer",
-    "pred_ans",
-    "model_prediction",
-    "llm_answer",
-    "generated_answer",
-    "agent_answer",
-    "student_answer",
-    "answer_text",
-    "ans",
-    "picked",
-    "filtered_resp",
+    *("answer", "final_answer", "predicted_answer", "model_answer", "parsed_answer", "extracted_answer"),
+    *("prediction", "predicted", "pred", "predicted_ans", "pred_answer", "pred_ans", "model_prediction"),
+    *("llm_answer", "generated_answer", "agent_answer", "student_answer", "answer_text", "ans", "picked"),
+    *("filtered_resp",),
 )
 """Names of answers parsed from a reply; beside them, a reply is read as the text."""
 
 REPLIES = (
-    "response",
-    "output",
-    "completion",
-    "generation",
-    "generated_text",
-    "model_output",
-    "actual_output",
-    "model_response",
-    "reply",
-    "draft",
-    "generated",
-    "output_text",
-    "response_text",
-    "llm_output",
-    "llm_response",
-    "resp",
+    *("response", "output", "completion", "generation", "generated_text", "model_output", "actual_output"),
+    *("model_response", "reply", "draft", "generated", "output_text", "response_text", "llm_output"),
+    *("llm_response", "resp", "outputs"),
 )
 WEAK_REPLIES = ("result", "content", "text", "raw_output", "raw_response")
 """Names that also have other meanings."""
@@ -183,22 +69,16 @@ ANSWERS = (*PARSED_ANSWERS, *REPLIES)
 FEEDBACK = ("feedback", "critique", "critic", "reflection")
 MODELS = ("model", "model_name", "model_id", "llm")
 
+NO_ANSWERS = frozenset(
+    {"tokens", "usage", "cost", "costs", "latency", "timing", "timings", "input", "inputs", "prompt", "request"}
+    | {"context", "contexts", "passage", "document", "retrieved", "observation", "example", "reference", "doc"}
+    | {"metadata", "token_usage", "token_count", "token_counts"}
+)
+"""Objects whose `output`, `text` or `answer` is not the model's answer."""
+
 SPEAKERS = (
-    "role",
-    "node",
-    "event",
-    "event_type",
-    "speaker",
-    "sender",
-    "author",
-    "source",
-    "name",
-    "type",
-    "kind",
-    "step_type",
-    "span_type",
-    "span_name",
-    "component",
+    *("role", "node", "event", "event_type", "speaker", "sender", "author", "source", "name", "type", "kind"),
+    *("step_type", "span_type", "span_name", "component"),
 )
 """Names of who or what an item comes from, or of what it is."""
 
@@ -206,26 +86,9 @@ MOST_SPEAKERS = 12
 """More values of such a column name no speakers."""
 
 OUTCOME_NAMES = (
-    "correct",
-    "is_correct",
-    "correctness",
-    "answer_correctness",
-    "passed",
-    "passing",
-    "success",
-    "is_success",
-    "is_solved",
-    "solved",
-    "resolved",
-    "verdict",
-    "grade",
-    "reward",
-    "score",
-    "accuracy",
-    "em",
-    "f1",
-    "exact_match",
-    "f1_score",
+    *("correct", "is_correct", "correctness", "answer_correctness", "passed", "passing", "success"),
+    *("is_success", "is_solved", "solved", "resolved", "verdict", "grade", "reward", "score", "accuracy", "em"),
+    *("f1", "exact_match", "f1_score", "tests_outcome"),
 )
 """Names of outcomes (correct or not, or how well): metrics if all values lie in [0, 1]."""
 
@@ -242,20 +105,8 @@ SYNONYMS = {
 """Other names of this library's metrics and signals."""
 
 OWN_SIGNALS = (
-    "confidence",
-    "self_confidence",
-    "certainty",
-    "uncertainty",
-    "margin",
-    "logprob",
-    "log_probability",
-    "entropy",
-    "perplexity",
-    "similarity",
-    "quality",
-    "rating",
-    "critic_score",
-    "judge_score",
+    *("confidence", "self_confidence", "certainty", "uncertainty", "margin", "logprob", "log_probability"),
+    *("entropy", "perplexity", "similarity", "quality", "rating", "critic_score", "judge_score"),
 )
 """Names of numbers that a loop may know when it decides; each becomes a signal of the user's own."""
 
@@ -311,15 +162,42 @@ def rounds_in_order(value: Mapping[str, Any]) -> list[Any] | None:
     return [*ordered.values()] if [*ordered] == [*range(min(numbers), min(numbers) + len(value))] else None
 
 
+_TRANSLATED = {
+    "question": "frage pregunta domanda pergunta 问题 問題 質問 题目",
+    "answer": "antwort réponse reponse respuesta risposta resposta 答案 回答",
+    "round": "runde ronda rodada 轮次 轮 回合 ラウンド",
+    "step": "schritt étape etape paso passo 步骤 ステップ",
+    "turn": "tour turno",
+    "attempt": "versuch essai intento tentativo tentativa 尝试",
+    "output": "ausgabe sortie salida saída saida 输出 出力",
+    "prediction": "vorhersage prédiction predicción predizione 预测",
+    "model_answer": "modellantwort réponse_modèle réponse_du_modèle respuesta_modelo respuesta_del_modelo 模型回答 模型答案",
+    "reference": "referenz référence referencia riferimento referência gabarito 参考",
+    "gold_answer": "lösung loesung musterlösung richtige_antwort korrekte_antwort solution_attendue réponse_attendue réponse_correcte "
+    "bonne_réponse respuesta_correcta respuesta_esperada risposta_corretta resposta_correta 参考答案 标准答案 正确答案 正解",
+    "correct": "richtig korrekt correcto correcta corretto correto 正确 是否正确",
+    "question_id": "frage_id frage_nr fragen_id id_pregunta pregunta_id id_question 编号 问题编号 题号",
+}
+"""Usual names in German, French, Spanish, Italian, Portuguese, Chinese and Japanese, by the English ones."""
+
+_ENGLISH = {name: ours for ours, names in _TRANSLATED.items() for name in names.split()}
+
+
 @lru_cache(maxsize=1024)
 def plain_name(name: str) -> str:
-    """Return a name in lower case with underscores.
+    """Return a name in lower case with underscores; one of a few usual names in other languages in English.
 
     >>> plain_name("finalAnswer"), plain_name("Final-Answer "), plain_name("Turn #"), plain_name("Latency (ms)")
     ('final_answer', 'final_answer', 'turn', 'latency_ms')
+    >>> plain_name("Frage-Nr"), plain_name("rondas.respuesta")
+    ('question_id', 'rondas.answer')
     """
-    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", re.sub(r"[#($%)\[\]:?]+", " ", name).strip())
-    return re.sub(r"[\s\-]+", "_", spaced).lower()
+    spaced = re.sub(
+        r"(?<=[a-z0-9])(?=[A-Z])", "_", re.sub(r"[#($%)\[\]:?]+", " ", unicodedata.normalize("NFC", name)).strip()
+    )
+    plain = re.sub(r"[\s\-]+", "_", spaced).lower()
+    path, point, last = plain.rpartition(".")
+    return f"{path}{point}{_ENGLISH.get(last, last)}"
 
 
 def ends_with_round(name: str) -> bool:
@@ -346,16 +224,8 @@ TOTAL_TOKENS = ("tokens", "total_tokens", "n_tokens", "num_tokens", "token_count
 MONEY = ("cost", "cost_usd", "total_cost", "price", "usd", "cost_in_usd", "total_cost_usd", "cost_eur", "price_usd")
 
 TIMES = (
-    "timestamp",
-    "time",
-    "ts",
-    "datetime",
-    "created_at",
-    "created",
-    "start_time",
-    "started_at",
-    "logged_at",
-    "date",
+    *("timestamp", "time", "ts", "datetime", "created_at", "created", "start_time", "started_at", "logged_at"),
+    *("date",),
 )
 """Names of the time at which a row was written."""
 

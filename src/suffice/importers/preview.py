@@ -9,7 +9,7 @@ from typing import Any
 
 from suffice.common.tables import Column, Table
 from suffice.importers.summary import RoundMeans
-from suffice.policy.normalizers import MATCH
+from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH
 from suffice.policy.rounds import COST_KINDS
 
 _LONGEST = 80
@@ -78,7 +78,8 @@ class Preview:
             )
             for item in self.rounds
         ]
-        compared = f"answers are compared as {self.normalizer!r}, {self.why}"
+        is_usual = self.normalizer == DEFAULT_NORMALIZER
+        compared = f"answers are compared {'by their words' if is_usual else f'as {self.normalizer!r}, {self.why}'}"
         return Table(title=f"{'; '.join(facts)}; {compared}", columns=tuple(columns), rows=tuple(rows))
 
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 from suffice.importers.answer_or_gold import is_model_text
 from suffice.importers.literals import load_record
 from suffice.importers.names import SPEAKERS, last_name
+from suffice.importers.order_signs import OrderSigns
 from suffice.importers.preview import Preview, preview_of
 from suffice.importers.summary import RoundMeans
 from suffice.policy.normalizers import MATCH, normalizer_of
@@ -86,6 +87,7 @@ class Facts:
         known: Rounds in which a metric is known, by its name.
         apart: Rounds in which a metric of the log is 1 although the answer equals no gold answer, by its name.
         spans: The lowest and highest value of a metric, by its name.
+        order: Signs that answers follow one another.
     """
 
     normalizer: str
@@ -126,6 +128,7 @@ class Facts:
     known: Counter[str] = field(default_factory=Counter)
     apart: Counter[str] = field(default_factory=Counter)
     spans: dict[str, tuple[float, float]] = field(default_factory=dict)
+    order: OrderSigns = field(default_factory=OrderSigns)
 
 
 class Reading:
@@ -178,6 +181,7 @@ class Reading:
         }
         facts, keys, distinct = self.facts, self._keys(answers), np.zeros(len(answers))
         scores = metrics.get(MATCH, metrics.get("em"))
+        shown = next((metrics[name] for name in self._own if name in metrics), scores)
         for start, end, own in zip(starts.tolist(), ends.tolist(), golds, strict=True):
             seen: dict[Any, None] = {}
             for i in range(start, end):
@@ -188,6 +192,7 @@ class Reading:
                     facts.changes[int(rounds[i]), answers[i] != answers[i - 1]] += 1
             said = slice(start, end)
             self._count(answers[said], own or (), len(seen))
+            facts.order.add(keys[said], None if shown is None else shown[said])
             if scores is not None and end - start == len(seen) >= _REPEATING:
                 facts.right_once += float(scores[said].sum()) == 1
             if len(seen) == 1:

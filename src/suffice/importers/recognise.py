@@ -37,17 +37,8 @@ _SIDE_FILES = (
 _SIDE_NAMES = (
     *("license", "licence", "licenses", "licences", "notice", "readme", "changelog", "copying"),
     *(
-        "config",
-        "configuration",
-        "settings",
-        "args",
-        "hparams",
-        "metadata",
-        "gold",
-        "golds",
-        "gold_answers",
-        "ground_truth",
-        "references",
+        *("config", "configuration", "settings", "args", "hparams", "metadata", "gold", "golds"),
+        *("gold_answers", "ground_truth", "references"),
     ),
 )
 _DATA_FILES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet")

@@ -30,43 +30,17 @@ _PROSE = (
 )
 _DELIMITERS = ",\t;|"
 _CONTAINERS = (
-    "records",
-    "data",
-    "results",
-    "rows",
-    "items",
-    "entries",
-    "questions",
-    "examples",
-    "trajectories",
-    "runs",
-    "logs",
+    *("records", "data", "results", "rows", "items", "entries", "questions", "examples", "trajectories"),
+    *("runs", "logs"),
 )
 
+_MOST_ROUNDS = 20
+"""Longer lists under plural names, such as `preds` and `golds`, are columns of questions, and not the rounds of one."""
+
 ROUND_LISTS = (
-    "rounds",
-    "steps",
-    "iterations",
-    "attempts",
-    "trials",
-    "drafts",
-    "turns",
-    "samples",
-    "tries",
-    "hops",
-    "revisions",
-    "refinements",
-    "generations",
-    "candidates",
-    "choices",
-    "trajectory",
-    "history",
-    "messages",
-    "conversation",
-    "conversations",
-    "chat",
-    "dialog",
-    "dialogue",
+    *("rounds", "steps", "iterations", "attempts", "trials", "drafts", "turns", "samples", "tries", "hops"),
+    *("revisions", "refinements", "generations", "candidates", "choices", "trajectory", "history"),
+    *("chat_history", "messages", "conversation", "conversations", "chat", "dialog", "dialogue"),
 )
 """Usual names of fields that contain the rounds of a question as a list, the clearest first."""
 
@@ -347,7 +321,9 @@ def _data_frame(value: Mapping[str, Any]) -> list[Any] | None:
     names, cells = value.get("columns"), value.get("data")
     if isinstance(names, list) and isinstance(cells, list) and all(isinstance(row, list) for row in cells):
         return [dict(zip(map(str, names), row, strict=False)) for row in cells]
-    if not any(plain_name(name) in (*IDS, *ANSWERS) or is_round_name(name) for name in value):
+    plurals = sum(plain_name(name).removesuffix("s") in (*ANSWERS, *QUESTIONS, *GOLDS) for name in value)
+    is_plural = plurals > 1 and all(isinstance(item, list) and len(item) > _MOST_ROUNDS for item in value.values())
+    if not (is_plural or any(plain_name(name) in (*IDS, *ANSWERS) or is_round_name(name) for name in value)):
         return None
     columns = list(value.values())
     if len(columns) > 1 and all(isinstance(column, dict) for column in columns):

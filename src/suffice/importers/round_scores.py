@@ -11,34 +11,14 @@ from suffice.importers.shapes import Shape
 
 _RIGHT = frozenset(
     {
-        "acc",
-        "accuracy",
-        "correct",
-        "correctness",
-        "right",
-        "em",
-        "match",
-        "matches",
-        "pass",
-        "passed",
-        "solved",
-        "resolved",
+        *("acc", "accuracy", "correct", "correctness", "right", "em", "match", "matches", "pass", "passed"),
+        *("solved", "resolved"),
     }
 )
 _OF_OTHERS = frozenset(
     {
-        "self",
-        "judge",
-        "critic",
-        "predicted",
-        "pred",
-        "estimated",
-        "expected",
-        "prob",
-        "p",
-        "retrieval",
-        "retriever",
-        "tool",
+        *("self", "judge", "critic", "predicted", "pred", "estimated", "expected", "prob", "p", "retrieval"),
+        *("retriever", "tool"),
     }
     | {"format", "syntax", "parse", "cache", "not", "first", "final", "best"}
 )

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 
 from suffice.common.files import quoted
+from suffice.common.tables import counted
 from suffice.errors import DataError, UnsettledError
 from suffice.importers.names import TIMES, last_name
 from suffice.importers.records import Record
@@ -33,10 +36,12 @@ _Ids = Sequence[tuple[str, ...]]
 def order_by_time(rows: Sequence[Record], ids: _Ids, *, asks: bool = True) -> tuple[str, Sequence[int]]:
     """Return the column of times that orders the rows of each run, and the order; without one, "" and the file's order.
 
+    Rows of a run with the same time stay in the order of the file, or in reverse order if times fall along the file.
+
     Args:
         rows: The rows.
         ids: The run of each row.
-        asks: Whether to raise where the order is in doubt; else such a column is passed over.
+        asks: Whether to raise where the order is in doubt; else such a column, or one with equal times, is passed over.
 
     Raises:
         UnsettledError: Day and month may be exchanged, or times are in no known form.
@@ -46,16 +51,19 @@ def order_by_time(rows: Sequence[Record], ids: _Ids, *, asks: bool = True) -> tu
     for name in sorted(names, key=lambda name: last_name(name) not in TIMES):
         values = [row.values.get(name) for row in rows]
         is_distinct = None not in values and len({*zip(ids, map(str, values), strict=True)}) == len(rows)
+        may_tie = asks and not is_distinct and None not in values and last_name(name) in TIMES
         try:
-            readings = _readings(rows, name, values) if is_distinct else {}
+            readings = _readings(rows, name, values) if is_distinct or may_tie else {}
         except (DataError, ValueError):
             are_times = all(isinstance(value, str) and _TIME_OF_A_DAY.fullmatch(value) for value in values)
             unread = unread or (name if are_times else "")
             continue
+        if may_tie and ASCENDING in readings:
+            continue  # how long a row took, in all likelihood
         orders = {
-            how: sorted(range(len(rows)), key=known.__getitem__)
+            how: _in_order_of(known, ids)
             for how, known in readings.items()
-            if len({*zip(ids, known, strict=True)}) == len(rows)
+            if len(pairs := {*zip(ids, known, strict=True)}) == len(rows) or (may_tie and len(pairs) > len({*ids}))
         }
         seen = {str(_by_run(order, ids)) for order in orders.values()}
         if len(seen) > 1 or (ASCENDING in orders and seen != {str(_by_run(range(len(rows)), ids))}):
@@ -71,6 +79,29 @@ def order_by_time(rows: Sequence[Record], ids: _Ids, *, asks: bool = True) -> tu
             {"--column round=": ({"round": ""}, "the rows of a question are in the order of the file")},
         )
     return "", range(len(rows))
+
+
+def _in_order_of(times: Sequence[float], ids: _Ids) -> list[int]:
+    """Return the places of rows by time; equal times in the order of the file, in which the times of a run rise or fall."""
+    steps = [
+        later - earlier
+        for rows in _by_run(range(len(ids)), ids).values()
+        for earlier, later in pairwise(map(times.__getitem__, rows))
+    ]
+    sign = -1 if max(steps, default=0.0) <= 0 > min(steps, default=0.0) else 1
+    return sorted(range(len(times)), key=lambda place: (times[place], sign * place))
+
+
+def tied_note(rows: Sequence[Record], ids: _Ids, name: str) -> list[str]:
+    """Return a note if rows of a run have the same time, so that their order is a guess."""
+    counts = Counter((*own, str(row.values.get(name))) for own, row in zip(ids, rows, strict=True))
+    tied = dict.fromkeys(own[:-1] for own, n in counts.items() if n > 1)
+    if not tied:
+        return []
+    n = counted(len({*ids}), "trajectory", "trajectories")
+    return [
+        f"{name!r} is equal in rows of {len(tied):,} of {n} (such as {next(iter(tied))[0]!r:.20}): their order is guessed from the file"
+    ]
 
 
 def _by_run(order: Iterable[int], ids: _Ids) -> dict[tuple[str, ...], list[int]]:

@@ -37,6 +37,9 @@ ROUNDS = "rounds"
 
 _UNORDERED = frozenset({"samples", "generations", "candidates", "choices"})
 
+OPTION_LISTS = frozenset({"choices", "options", "answer_choices", "answer_options", "endings", "alternatives"})
+"""Names of lists of the options of a multiple choice; `choices` may also be samples."""
+
 _NOT_ROUNDS = frozenset(
     {"request", "input", "inputs", "prompt", "prompts", "context", "contexts", "metadata", "examples"}
 )
@@ -219,11 +222,14 @@ def _parallel(records: Sequence[Record], lists: Sequence[str]) -> list[str]:
     scalar = [name for name in lists if _items_are(records, name, (str, int, float, bool))]
     leads = sorted(
         (name for name in scalar if names_rounds(name)),
-        key=lambda name: single_name(last_name(name)) not in ANSWERS and last_name(name) not in ROUND_LISTS,
+        key=lambda name: (
+            last_name(name) in OPTION_LISTS,
+            single_name(last_name(name)) not in ANSWERS and last_name(name) not in ROUND_LISTS,
+        ),
     )
     if not leads:
         return []
-    return [leads[0], *_alike(records, leads[0], lists)]
+    return [leads[0], *_alike(records, leads[0], [name for name in lists if last_name(name) not in OPTION_LISTS])]
 
 
 def _alike(records: Sequence[Record], lead: str, lists: Sequence[str]) -> list[str]:
@@ -240,7 +246,9 @@ def _is_panel(records: Sequence[Record], name: str) -> bool:
     """Return whether a field has answers of several systems, by their names."""
     values = [item.values.get(name) for item in records]
     return single_name(plain_name(name)) in ANSWERS and all(
-        isinstance(value, dict) and len(value) > 1 and not any(isinstance(item, dict | list) for item in value.values())
+        isinstance(value, dict)
+        and len(value) > 1
+        and not any(isinstance(item, dict | list) or plain_name(key) in ANSWERS for key, item in value.items())
         for value in values
     )
 
@@ -394,7 +402,13 @@ def _rows_of_families(
 ) -> Shape:
     """Return a row for each number of the columns of the family `lead`, with those of the other families."""
     numbers = list(families[lead])
-    parts = {stem: family for stem, family in families.items() if set(family) <= set(numbers)}
+    moved = {stem: family for stem, family in families.items() if len(family) == len(numbers) and [*family] != numbers}
+    parts = {
+        stem: dict(zip(numbers, family.values(), strict=True)) if stem in moved else family
+        for stem, family in families.items()
+        if stem in moved or set(family) <= set(numbers)
+    }
+    beside = "".join(f"; {_first_to_last(family)} belong to them in this order" for family in moved.values())
     used = {name for family in parts.values() for name in family.values()}
     own = {"round", *(stem or "answer" for stem in parts)}
 
@@ -415,7 +429,7 @@ def _rows_of_families(
     ends = f"{families[lead][numbers[0]]!r} to {families[lead][numbers[-1]]!r}"
     return Shape(
         rows=rows,
-        how=f"each record is a question, and the columns {ends} are its rounds",
+        how=f"each record is a question, and the columns {ends} are its rounds{beside}",
         columns={
             "round": f"number in {ends}",
             **{stem or "answer": _first_to_last(family) for stem, family in parts.items()},

@@ -62,7 +62,7 @@ def ordered_stages(shape: Shape, columns: dict[str, str]) -> Shape:
             result.append(replace(row, values={**row.values, number: places[word]}))
         return result
 
-    return _read_by(shape, read, {number: f"{name} as {words}"})
+    return changed_by(shape, read, {number: f"{name} as {words}"})
 
 
 def _timed(shape: Shape, columns: dict[str, str], name: str, how: str) -> Shape:
@@ -73,17 +73,17 @@ def _timed(shape: Shape, columns: dict[str, str], name: str, how: str) -> Shape:
         times = times_as_said(rows, name, how)
         return [replace(row, values={**row.values, name: time}) for row, time in zip(rows, times, strict=True)]
 
-    return _read_by(shape, read, {})
+    return changed_by(shape, read, {})
 
 
-def _read_by(shape: Shape, read: Callable[[Sequence[Record]], list[Record]], columns: Mapping[str, str]) -> Shape:
-    """Return a shape whose rows are changed by `read`, those of further records as well, with further columns in words."""
+def changed_by(shape: Shape, change: Callable[[Sequence[Record]], list[Record]], columns: Mapping[str, str]) -> Shape:
+    """Return a shape whose rows are changed by a function, those of further records as well, with further columns in words."""
 
     def further(records: Sequence[Record]) -> tuple[list[Record], int]:
         rows, skipped = shape.read(records)
-        return read(rows), skipped
+        return change(rows), skipped
 
-    return replace(shape, rows=read(shape.rows), columns={**shape.columns, **columns}, read=further)
+    return replace(shape, rows=change(shape.rows), columns={**shape.columns, **columns}, read=further)
 
 
 def _ask_for_an_order(shape: Shape, name: str) -> None:

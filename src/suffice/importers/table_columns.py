@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -32,13 +33,18 @@ class TableColumns:
         return any(value is not None for value in self.column(name))
 
     def by_name(self, usual: Iterable[str]) -> list[str]:
-        """Return the columns with one of the usual names, the best first; names with dots come last."""
+        """Return the columns with one of the usual names, the best first; names with dots come last.
+
+        The only field of an object called like a gold answer is one, whatever its own name is.
+        """
         places = {name: place for place, name in reversed(list(enumerate(usual)))}
         plain = [(name, plain_name(name).rpartition(".")) for name in self.names]
+        alone = Counter(path for _, (path, _, _) in plain if path in GOLDS and path in places)
+        plain = [(name, (path, _, path if alone[path] == 1 else last)) for name, (path, _, last) in plain]
         candidates = [
             (bool(path), places[last], name)
             for name, (path, _, last) in plain
-            if last in places and path.rpartition(".")[2] not in ("record", "provider", *GOLDS)
+            if last in places and (path == last or path.rpartition(".")[2] not in ("record", "provider", *GOLDS))
         ]
         return [name for _, _, name in sorted(candidates, key=lambda item: item[:2]) if self.filled(name)]
 
@@ -91,6 +97,10 @@ class TableColumns:
             return None
         known = [number for number in numbers if not math.isnan(number)]
         return known or None
+
+    def judges_rounds(self, name: str, ids: Sequence[Any], but_for: float = 0.0) -> bool:
+        """Return whether a column has 0 and 1 alone, and several values for more than a share of ids: a gold answer has one."""
+        return {*(self.numbers(name) or ())} == {0.0, 1.0} and not self.constant_in(name, ids, but_for=but_for)
 
     def changing_in(self, name: str, ids: Sequence[Any]) -> int:
         """Return the number of ids for which a column has several values, ignoring missing ones."""

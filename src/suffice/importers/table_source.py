@@ -18,11 +18,13 @@ from suffice.importers.failed_calls import refuse_failed_calls, without_repeated
 from suffice.importers.golds import ask_about_gold_lists, gold_form
 from suffice.importers.grid import Grid, are_texts, gold_texts
 from suffice.importers.guesses import ColumnMap, guess_columns, is_long
-from suffice.importers.names import is_round_name, last_name
+from suffice.importers.names import REPEATS, is_round_name, last_name
+from suffice.importers.options import golds_as_answers
 from suffice.importers.records import Record, records_of
 from suffice.importers.reply_answers import position_note, read_at, with_position
 from suffice.importers.round_columns import RoundColumns
 from suffice.importers.row_factors import ask_about_factors, refuse_passes
+from suffice.importers.row_times import tied_note
 from suffice.importers.running_totals import running_totals, subtract_totals, totals_note
 from suffice.importers.runs import (
     RUN,
@@ -45,7 +47,7 @@ from suffice.importers.stages import ordered_stages
 from suffice.importers.table_columns import TableColumns
 from suffice.importers.table_rounds import read_rows
 from suffice.importers.tally import Tally
-from suffice.importers.unread import refuse_unread_rounds
+from suffice.importers.unread import refuse_unique_ids, refuse_unread_rounds
 from suffice.policy.rounds import End
 from suffice.policy.seen import one_name_per_text
 from suffice.policy.signals.position import AnswerPosition
@@ -130,6 +132,7 @@ class TableSource(ABC):
             self.plan = guess_columns(columns, options.metrics, options.labels, shape=self.shape)
         except UnsettledError as error:
             raise error if options.answer_position else with_position(error, self.shape.rows) from None
+        self._read_options()
         if options.columns.get(RUN) == self.plan.columns.get("question_id", "") and not (self._again or shape.how):
             self._again = self._key
             self._guess(shape)
@@ -142,6 +145,19 @@ class TableSource(ABC):
         )
         self._drop_repeated_calls()
         self.grid = grid_of(self._path, self._rows, self.plan, options)
+
+    def _read_options(self) -> None:
+        """Read gold answers that are numbers, letters or texts of options in the form of the answers."""
+        readings = {item.ours: item for item in self.plan.readings}
+        if "golds" in readings and "answer" in self.plan.columns:
+            theirs, own = self.plan.columns["golds"], readings["golds"]
+            self.shape, name, form, wanted = golds_as_answers(self.shape, theirs, self.plan.columns["answer"])
+            if wanted:
+                self.plan.drop("golds")
+                self.plan.read("golds", name, own.how, f"{own.theirs} as {wanted}")
+                self.plan.notes.append(
+                    f"the gold answers in {theirs!r} are {form} of options, and answers are {wanted}: they are read as {wanted}"
+                )
 
     def _drop_repeated_calls(self) -> None:
         kept = self._without_repeated_calls(self._rows)
@@ -285,6 +301,8 @@ def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, options: TableO
     if not {"round", "question_id"} <= plan.columns.keys():
         refuse_unread_rounds(rows, plan.columns)
     if "round" not in plan.columns and "question_id" in plan.columns:
+        if any(item.ours == "question_id" and item.how == "usual name" for item in plan.readings):
+            refuse_unique_ids(rows, plan.columns)
         raise SchemaError(
             f"{path}: there is one row for each {plan.columns['question_id']!r:.60}, and no list or numbered columns with several "
             f"rounds; {_columns_there(rows)}. If rows are rounds of one question, --column question_id=COLUMN "
@@ -355,6 +373,8 @@ def in_order(
         return rows, None
     rows, time = order.numbered(rows)
     order = replace(order, time=time)
+    if time:
+        plan.notes += tied_note(rows, [run_id(row, (order.key, *order.runs)) for row in rows], time)
     if "round" not in plan.columns:
         how = f"order of {time!r}" if time else "order of the rows"
         plan.read(
@@ -371,8 +391,6 @@ def with_ids(rows: Sequence[Record], plan: ColumnMap) -> list[Record]:
 
 
 _IF_SAMPLES = "if they are independent samples, import them with --samples"
-_REPEATS = ("trial", "sample", "try", "repeat")
-"""First words of the names of columns that count independent runs as often as rounds."""
 
 
 def order_notes(order: RowOrder | None, plan: ColumnMap, shape: Shape, *, samples: bool) -> list[str]:
@@ -382,7 +400,7 @@ def order_notes(order: RowOrder | None, plan: ColumnMap, shape: Shape, *, sample
         if name in shape.columns and not shape.is_ordered and not samples:
             items = shape.columns[name].replace("order in", "the items of").replace("number in", "the columns")
             return [f"{items} are read as rounds that follow one another; {_IF_SAMPLES}"]
-        if samples or not last_name(name).startswith(_REPEATS):
+        if samples or not last_name(name).startswith(REPEATS):
             return []
         return [f"{name!r} counts rounds that follow one another; {_IF_SAMPLES}"]
     if order.head:

@@ -10,10 +10,12 @@ from typing import Any
 from suffice.common.files import quoted
 from suffice.errors import DataError, UnsettledError
 from suffice.importers.answer_or_gold import is_model_text
+from suffice.importers.dialogues import are_prompts, is_dialogue_list
 from suffice.importers.families import numbered_families
 from suffice.importers.names import (
     MONEY,
     MOST_SPEAKERS,
+    NO_ANSWERS,
     OUTCOME_NAMES,
     OWN_SIGNALS,
     SPEAKERS,
@@ -46,9 +48,15 @@ _TOKENS = {"uncached_tokens": "input", "output_tokens": "output"}
 
 
 def unread_notes(
-    table: TableColumns, columns: Mapping[str, str], shape: Shape, used: Collection[str], costs: Collection[str]
+    table: TableColumns,
+    columns: Mapping[str, str],
+    shape: Shape,
+    used: Collection[str],
+    costs: Collection[str],
+    *,
+    is_judged: bool,
 ) -> list[str]:
-    """Return a note for each column whose values do not fit its usual name."""
+    """Return a note for each column whose values do not fit its usual name, or which may be a score if nothing `is_judged`."""
     speakers = [] if shape.how else [*_speakers(table, columns)]
     unused = [name for name in table.names if name not in used and table.filled(name)]
     drafts = [name for name in unused if name in shape.outer and _FIRST_DRAFT.fullmatch(plain_name(name))]
@@ -61,7 +69,19 @@ def unread_notes(
         *_uncounted_rounds(table, columns, unused),
         *_costs(table, columns, [name for name in unused if name not in shape.outer], costs),
         *_outcomes(table, columns, shape, unused),
+        *([] if is_judged else _flags(table, columns, [name for name in unused if name not in shape.outer])),
     ]
+
+
+def _flags(table: TableColumns, columns: Mapping[str, str], unused: Collection[str]) -> Iterator[str]:
+    """Note a column of 0 and 1 that differs between rounds, if nothing else judges answers."""
+    ids = table.column(columns.get("question_id", ""))
+    for name in [name for name in unused if table.judges_rounds(name, ids)][:1]:
+        ours = re.sub(r"\W", "_", plain_name(name))
+        yield (
+            f"nothing says which answers are right: if {name!r} does, which is 0 or 1 in each round, judge by it with --metric-column "
+            f"{quoted(f'{ours}={name}')}"
+        )
 
 
 def _called(names: Collection[str], usual: Collection[str]) -> list[str]:
@@ -142,16 +162,9 @@ def refuse_unread_rounds(rows: Sequence[Record], columns: Mapping[str, str]) -> 
     table = TableColumns(rows)
     free = [name for name in table.names if name not in columns.values() or name == columns.get("answer")]
     free = [] if "round" in columns else free
-    lists = [
-        name
-        for name in free
-        if (is_model_text(name) or last_name(name) == "trace") and _may_list_rounds(table.column(name))
-    ]
-    choices: dict[str, tuple[Any, str]] = {
-        f"--column {quoted(f'rounds={name}')}": ({"rounds": name}, f"each item of {name!r} is a round")
-        for name in lists[:_OFFERED]
-    }
-    alike = _alike_columns(table, [name for name in free if is_model_text(name)], columns.get("golds", ""))
+    choices: dict[str, tuple[Any, str]] = _lists_of_rounds(table, free)
+    said = [name for name in free if is_model_text(name) and NO_ANSWERS.isdisjoint(plain_name(name).split(".")[:-1])]
+    alike = _alike_columns(table, said, columns.get("golds", ""))
     ids = [] if "question_id" in columns else [name for name in _may_be_ids(table, columns) if name not in alike]
     # a column that is the same in all rows of a question is a gold answer
     answers = [name for name in alike if not any(table.constant_in(name, table.column(own)) for own in ids)]
@@ -171,6 +184,50 @@ def refuse_unread_rounds(rows: Sequence[Record], columns: Mapping[str, str]) -> 
             "columns",
             choices,
         )
+
+
+def is_of_runs(table: TableColumns, name: str, questions: Sequence[str]) -> bool:
+    """Return whether a column has ids of runs within which the text of the question differs, while each text has several rows."""
+    texts = table.column(questions[0]) if questions and last_name(name) == "run_id" else []
+    return 0 < 2 * len({*map(str, texts)}) <= len(texts) and not table.constant_in(questions[0], table.column(name))
+
+
+def refuse_unique_ids(rows: Sequence[Record], columns: Mapping[str, str]) -> None:
+    """Raise if each row has an id of its own, while another column may name the questions, or list their rounds."""
+    table = TableColumns(rows)
+    choices = _lists_of_rounds(table, [name for name in table.names if name not in columns.values()])
+    for name in _may_be_ids(table, {ours: theirs for ours, theirs in columns.items() if ours != "question"})[:_OFFERED]:
+        choices[f"--column {quoted(f'question_id={name}')}"] = (
+            {"question_id": name},
+            f"{name!r} names the question of each row",
+        )
+    if choices:
+        raise UnsettledError(
+            f"each row has another {columns['question_id']!r:.60}, and nothing is called like several rounds of a question",
+            "columns",
+            choices,
+        )
+
+
+def _lists_of_rounds(table: TableColumns, names: Sequence[str]) -> dict[str, tuple[Any, str]]:
+    """Return the options that read fields which may list rounds: dialogues, and lists of what the model said."""
+    lists = [
+        name
+        for name in names
+        if _is_dialogue(table.column(name))
+        or ((is_model_text(name) or last_name(name) == "trace") and _may_list_rounds(table.column(name)))
+    ]
+    return {
+        f"--column {quoted(f'rounds={name}')}": ({"rounds": name}, f"each item of {name!r} is a round")
+        for name in lists[:_OFFERED]
+    }
+
+
+def _is_dialogue(values: Sequence[Any]) -> bool:
+    conversations = [
+        value for value in values if isinstance(value, list) and all(isinstance(own, dict) for own in value)
+    ]
+    return len(conversations) == len(values) and is_dialogue_list(conversations) and not are_prompts(conversations)
 
 
 def _may_be_ids(table: TableColumns, columns: Mapping[str, str]) -> list[str]:
@@ -202,7 +259,7 @@ def _may_list_rounds(values: Sequence[Any]) -> bool:
 def _alike_columns(table: TableColumns, names: Sequence[str], golds: str) -> list[str]:
     """Return the columns whose texts equal a gold answer, or a text of another one, in at least a tenth of the rows."""
     texts = {name: [*map(_answer_key, table.column(name))] for name in names if table.is_text(name)}
-    texts = {name: own for name, own in texts.items() if len({*own}) > 1}
+    texts = {name: own for name, own in texts.items() if len({*own}) > 1 and [*texts.values()].count(own) == 1}
     right = [{*map(_answer_key, value if isinstance(value, list) else [value])} - {""} for value in table.column(golds)]
 
     def agrees(name: str) -> bool:

@@ -1,12 +1,14 @@
-"""The labels of a stored recording, by which loops are told apart, read without its other columns."""
+"""Refuse recordings of several loops; a stored one is read without its other columns."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from suffice.recordings.recorded_columns import RecordedColumns
 from suffice.recordings.recording import Recording, open_recording
-from suffice.recordings.runs import loop_labels
+from suffice.recordings.runs import loop_labels, refuse_several_loops
 
 
 def read_labels(path: str | Path) -> Recording | None:
@@ -23,3 +25,11 @@ def read_labels(path: str | Path) -> Recording | None:
             return None
         columns = [name for name in ("question_id", "round", "cluster", *names) if name in opened.schema.names]
         return Recording(pa.concat_tables(opened.tables(columns=columns)), opened.metadata)
+
+
+def refuse_loops_of(*sources: RecordedColumns | str | Path | None, apart: Collection[str] = ()) -> None:
+    """Raise if one of several recordings, in memory or stored, mixes loops; see `refuse_several_loops`."""
+    for source in sources:
+        labels = read_labels(source) if isinstance(source, (str, Path)) else source
+        if labels is not None:
+            refuse_several_loops(labels, apart=apart)

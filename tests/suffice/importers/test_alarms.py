@@ -404,7 +404,7 @@ def test_a_preview_shows_a_question_whose_answer_changes(tmp_path):
     shown = cli(
         "import", source, "-o", tmp_path / "r.parquet", "--yes", "--column", "answer=answer", "--column", "text=output"
     )
-    for text in ("'q1'", "gold: Lima", "more characters", "as 'qa'", "distinct"):
+    for text in ("'q1'", "gold: Lima", "more characters", "by their words", "distinct"):
         assert text in shown.words
 
 

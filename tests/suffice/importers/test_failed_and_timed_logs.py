@@ -49,11 +49,11 @@ def test_files_of_windows_name_their_conversion(tmp_path):
 
 def test_gold_answers_are_no_rounds_of_their_own(tmp_path):
     rows = [
-        {"Frage-Nr": f"F{q}", "Durchlauf": r, "Antwort": answer(q, r), "Lösung": CITIES[q % 4]}
+        {"Vraag-Nr": f"F{q}", "Beurt": r, "Antwoord": answer(q, r), "Oplossing": CITIES[q % 4]}
         for q in range(40)
         for r in (1, 2)
     ]
-    assert [*choices(written(tmp_path, rows)).choices] == ["--column question_id=Frage-Nr"]
+    assert [*choices(written(tmp_path, rows)).choices] == ["--column question_id=Vraag-Nr"]
 
 
 def timed(tmp_path, times, name="Time", order=(2, 0, 1)):

@@ -132,7 +132,8 @@ def test_own_labels_and_metrics_are_options_and_a_model_is_pinned(tmp_path):
         good=lambda q, r: r / 4,
         turn=lambda q, r: f"turn {r}",
     )
-    done = load(source, "--label", "model=llm", "--label", "topic=topic", "--metric-column", "helpful=good")
+    named = ("--label", "model=llm", "--label", "topic=topic", "--metric-column", "helpful=good")
+    done = load(source, *named, "--details")
     assert done.code == 0
     recording = read_recording(source.with_suffix(".parquet"))
     assert recording.metadata["depends"] == {"model": "small-8b"}
@@ -329,7 +330,7 @@ def test_questions_of_one_text_are_one_cluster_unless_the_table_names_clusters(t
     source = tmp_path / "log.jsonl"
     source.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     told = cli("import", source, "-o", tmp_path / "r.parquet")
-    assert f"r.parquet: {'1 question' if clusters else '2 questions'} in 4 runs, up to 2 rounds" in told.words
+    assert f"r.parquet: {'1 question' if clusters else '2 questions'} in 4 runs, 2 rounds each" in told.words
     named = read_recording(tmp_path / "r.parquet").clusters.tolist()
     assert named == (["c"] * 4 if clusters else ["q0", "q0", "q2", "q2"])
 
@@ -369,3 +370,28 @@ def test_the_rounds_show_the_metric_that_compares_answers(tmp_path):
     header = next(line for line in shown.splitlines() if "answered %" in line)
     assert "match" in header
     assert "EM" not in header, "it would call -1.5 and 1.5 equal"
+
+
+def test_a_log_without_golds_is_led_to_labels(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    log(tmp_path / "log.jsonl", n=60)
+    columns = ("--column", "question_id=qid", "--column", "answer=said", "--column", "golds=")
+    printed = cli("import", "log.jsonl", *columns, "--yes")
+    then = "decide log.parquet --ask golds.jsonl"
+    assert f"next: suffice {then}\n" in printed.out
+    assert f"next: suffice {then}\n" in cli("decide", "log.parquet").out
+    assert "--ask" not in cli("decide", "log.parquet", "--metric", "agreement", "-o", "other.json").out
+    assert cli(*then.split()).code == 0
+    assert (tmp_path / "golds.jsonl").exists()
+
+
+def test_what_needs_no_look_is_in_the_details(tmp_path):
+    source = log(tmp_path / "log.jsonl", n=60, extra=lambda q, r: "x", model=lambda q, r: "m")
+    shown, every = load(source, "--yes").words, load(source, "--yes", "--details").words
+    assert "60 questions, 3 rounds each" in shown
+    assert "3 notes" in shown
+    for part in ("kept as they are: extra", "read as the loop's cap", "policies fitted on", "usual name"):
+        assert part not in shown
+        assert part in every
+    single = log(tmp_path / "single.jsonl", n=60, rounds=1)
+    assert "nothing to stop earlier" in load(single, "--yes").words

@@ -237,7 +237,7 @@ def test_what_was_read_of_traces_is_shown_and_confirmed_as_of_tables(tmp_path):
         import_recording(source, out=out, confirm=lambda run: bool(asked.append([item.ours for item in run.readings])))
     assert asked == [["question_id", "round", "answer", "question", "cost.generator.*"]]
     assert not out.exists()
-    assert "question_id session.id usual name" in cli("import", source, "-o", out).words
+    assert "question_id session.id usual name" in cli("import", source, "-o", out, "--details").words
     keyed = importer("otlp")(source, key="session.id").readings[0]
     assert (keyed.theirs, keyed.how) == ("session.id", "option")
 
@@ -261,7 +261,7 @@ def test_spans_of_phoenix_in_a_data_frame_are_read(tmp_path):
 def test_three_commands_lead_from_traces_to_a_decision(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shown = cli("import", TRACES / "inspect_rounds.eval").words
-    assert "inspect_rounds.parquet: 24 questions, up to 4 rounds: 24 ran to the cap" in shown
+    assert "inspect_rounds.parquet: 24 questions, 4 rounds each" in shown
     assert "suffice decide inspect_rounds.parquet" in shown
     assert "now: cap 4" in cli("decide", "inspect_rounds.parquet").words
 

@@ -19,6 +19,7 @@ from suffice.policy.rounds import Floats, Mask, Rounds
 from suffice.policy.rules import Rule
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
+from suffice.recordings.stored_loops import refuse_loops_of
 
 
 def replay(
@@ -58,8 +59,7 @@ def replay(
         metrics: Columns in [0, 1], or `agreement`, see `outcome`; the first is the quality.  None = `f1` and
             `em`, for multiple choice `em` alone; empty for costs and stops alone.
         baseline: The baseline of differences: the label of a row (`fixed_k(3)`, `closed_book`,
-            `oracle_best`, `recorded`), `full`, a rule or a policy.  None = `fixed_k(3)`, or `recorded` if a rule ended
-            some recorded questions.
+            `oracle_best`, `recorded`), `full`, a rule or a policy.  None = `fixed_k(3)`, or `recorded` if a rule ended some.
         resampling: Settings of the intervals.
         prices: Prices of all language models, or by component; None = money is NaN.
         margins: Margins of the first metric for non-inferiority and equivalence.
@@ -71,21 +71,22 @@ def replay(
         wave: Number of samples requested at once, which decides costs and seconds, see `SamplingLoop`.  The last wave
             ends with the recording, even if a policy has a lower cap.  None = as recorded.
         block_rows: For a file, the number of rows that are decided at once.
-        jobs: For a file, the number of processes that read its parts, or ranges of row groups; with a number, even a
-            small file is read in blocks.  None = one for every `PIECE_ROWS` rows, at most one for each processor.
+        jobs: For a file, the processes that read its parts; with a number, even a small file is read in blocks.
+            None = one for every `PIECE_ROWS` rows, at most one for each processor.
         on_progress: Called with the number of pieces of a file that were read, and their total over all passes.
 
     Raises:
-        DataError: A metric is missing, there is nothing to compare, or a method of intervals, cost or ledger is
-            unknown; or the rows of a question in a large file do not follow each other.
+        DataError: A metric is missing, a setting is unknown, or rows of a question in a large file are apart.
         CensoredError: A policy stops where no answer was recorded, or the baseline needs rounds that were not recorded.
         ConfigMismatchError: A policy was made for another model, retriever or prompt.
         UnknownSignalError: A policy reads a signal that was not recorded.
         NotFittedError: A policy lacks fitted state.
         RuleSyntaxError: A text is not a rule.
         SchemaError: The file is not a recording.
+        UnsettledError: The recording holds loops of several models, prompts or systems.
         WorkerDiedError: A process was killed.
     """
+    refuse_loops_of(recording.path if isinstance(recording, Source) else recording)
     replayer = Replayer(
         recording,
         metrics=metrics,

@@ -10,7 +10,7 @@ from suffice.evaluation.replay import reads_round_0
 from suffice.evaluation.search.data import find_prompt
 from suffice.evaluation.search.fitting import Defined
 from suffice.evaluation.search.optimism import Trials
-from suffice.evaluation.search.presets import available, preset, votes
+from suffice.evaluation.search.presets import PRESETS, available, preset, votes
 from suffice.evaluation.search.space import Space
 from suffice.policy.rules import tasr
 from suffice.policy.seen import Seen
@@ -27,6 +27,12 @@ class Goal:
     metric: str
     budget: float
     baseline: str
+
+
+def compared_labels(space: Space | str) -> tuple[str, ...]:
+    """Return the label whose values a space compares: the prompt, if it has rules for several prompts."""
+    spec = space if isinstance(space, Space) else PRESETS.get(space)
+    return ("prompt_id",) if spec is not None and any(block.prompt for block in spec.blocks) else ()
 
 
 def space_of(

@@ -18,6 +18,7 @@ from suffice.evaluation.replay.outcomes import agreement_text, default_metrics, 
 from suffice.evaluation.search.choosing import (
     Goal,
     chosen_policy,
+    compared_labels,
     empty_notes,
     left_out_notes,
     on_demand_notes,
@@ -66,6 +67,7 @@ from suffice.policy.session import Policy
 from suffice.policy.signals import SIGNALS
 from suffice.recordings.opened import run_starts
 from suffice.recordings.recording import Recording
+from suffice.recordings.stored_loops import refuse_loops_of
 
 _ORDERS = 10
 _DECIMALS = 12
@@ -120,8 +122,7 @@ def search(
         budget: The largest mean number of calls of a locked threshold, and of the selected rule.
         baseline: The baseline of differences: a rule's text or `full`.
         target: The outcome that calibrators predict; None = `em`, or `metric` if that needs no gold answers.
-        resampling: Settings of the intervals; with 0 resamples there are no intervals and no estimate of optimism.  Its
-            seed draws folds and split.
+        resampling: Settings of intervals; 0 resamples = none, and no estimate of optimism.  Its seed draws folds and split.
         folds: Number of folds of the cross-fitted estimate.
         progress: Called with parts done and parts in all, in each pass over them.
         orders: Number of random orders of each question's independent samples, as rows of one cluster; None = 10.
@@ -133,8 +134,10 @@ def search(
         UnknownSignalError: The recording lacks columns that the space reads.
         ConfigMismatchError: Tune questions are among those searched, or a prompt was not recorded.
         RuleSyntaxError: The baseline is not a rule.
+        UnsettledError: The recording holds loops of several models, prompts or systems that the space does not compare.
     """
     check_streamed(resampling)
+    refuse_loops_of(recording, tune, apart=compared_labels(space))
     recordings = tuple(source_of(each) for each in (recording, tune) if each is not None)
     is_on_disk = all(each.is_on_disk for each in recordings)
     check_jobs(recordings, jobs)

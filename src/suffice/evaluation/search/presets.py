@@ -12,14 +12,8 @@ CONFIDENCE_PROMPT = "confidence_first"
 """The prompt of the second block of `tasr-381`: the confidence is asked for before the answer."""
 
 _WITHOUT_MARGIN = (
-    "answer_stable",
-    "calibrated_confidence",
-    "overlap",
-    "top_score_z_pool",
-    "score_gap",
-    "answer_in_evidence",
-    "rerank_score",
-    "judge_entailment",
+    *("answer_stable", "calibrated_confidence", "overlap", "top_score_z_pool", "score_gap"),
+    *("answer_in_evidence", "rerank_score", "judge_entailment"),
 )
 _WITH_MARGIN = ("p_correct", "answer_stable", "calibrated_confidence", "overlap", "top_score_z_pool", "score_gap")
 _AVAILABLE = tuple(dict.fromkeys((*_WITH_MARGIN[:4], "top_score_z", "score_gap", *_WITHOUT_MARGIN)))

@@ -24,6 +24,7 @@ from suffice.policy.rules import Rule, parse_rule, thresholds
 from suffice.policy.session import Policy
 from suffice.policy.signals import KNOWN
 from suffice.recordings.recording import Recording
+from suffice.recordings.stored_loops import refuse_loops_of
 from suffice.verdicts.diagnostics.calibration import judge_calibrators
 from suffice.verdicts.diagnostics.cells import compare_cells
 from suffice.verdicts.diagnostics.correlations import correlate
@@ -111,7 +112,9 @@ def diagnose(
         ConfigMismatchError: The policy belongs to another model, prompt or retriever.
         NotFittedError: The policy needs calibrators, has none, and there is no `tune`.
         UnknownSignalError: The policy reads a signal that was not recorded.
+        UnsettledError: A recording holds loops of several models, prompts or systems.
     """
+    refuse_loops_of(recording, tune, *(cells or {}).values())
     prepared = PreparedRecording.of(recording)
     complete = prepared.recording
     tune = None if tune is None else PreparedRecording.of(tune).recording

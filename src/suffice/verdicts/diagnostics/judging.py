@@ -263,16 +263,8 @@ def _once_each(calls: Counts, first: Positions) -> Counts:
 
 
 DRAFT_SELECTORS = (
-    "last",
-    "first",
-    "majority",
-    "centroid",
-    "min_semantic_distance",
-    "max_critic_praise",
-    "max_answer_length",
-    "min_answer_length",
-    "median_answer_length",
-    "max_lexical_support",
+    *("last", "first", "majority", "centroid", "min_semantic_distance", "max_critic_praise"),
+    *("max_answer_length", "min_answer_length", "median_answer_length", "max_lexical_support"),
 )
 """Selectors without a judge and without a threshold."""
 

@@ -1,0 +1,103 @@
+"""Logs in the shapes that platforms for evaluations export."""
+
+from __future__ import annotations
+
+from benchmarks.readings.cases import Draw, Log, shape
+from benchmarks.readings.plain import loops
+
+
+@shape("events.jsonl", "braintrustdata/braintrust-sdk: js/src/logger.ts", metric="em")
+def events_with_an_id_each(draw: Draw) -> Log:
+    """Each event has an id of its own, and counts attempts in its metadata; the input tells questions apart."""
+    questions = draw.asked(60, 3)
+    made = [
+        {
+            "id": f"event-{a.number}-{r}",
+            "root_span_id": f"root-{a.number}-{r}",
+            "input": a.question,
+            "output": text,
+            "expected": a.gold,
+            "scores": {"ExactMatch": float(a.right[r - 1])},
+            "metadata": {"attempt": r},
+            "metrics": {"prompt_tokens": draw.tokens(), "completion_tokens": draw.tokens()},
+        }
+        for a in questions
+        for r, text in enumerate(a.answers, start=1)
+    ]
+    return Log(made, loops(questions))
+
+
+@shape("compare.csv", "langchain-ai/langsmith-sdk: python/langsmith/evaluation/_runner.py")
+def references_in_an_object(draw: Draw) -> Log:
+    """A table of runs with dotted names; the gold answer is the only field of `reference`."""
+    questions = draw.asked(60, 3)
+    made = [
+        {
+            "inputs.question": a.question,
+            "outputs.answer": text,
+            "reference.answer": a.gold,
+            "feedback.correct": int(a.right[r]),
+            "example_id": f"example-{a.number}",
+            "id": f"run-{a.number}-{r}",
+            "start_time": f"2025-01-01T10:{a.number:02d}:{r:02d}",
+        }
+        for a in questions
+        for r, text in enumerate(a.answers)
+    ]
+    return Log(made, loops(questions))
+
+
+@shape("results.json", "promptfoo/promptfoo: src/types/index.ts")
+def results_by_test(draw: Draw) -> Log:
+    """Each result has an id; tests and prompts have numbers, and the prompts may be rounds."""
+    questions = draw.asked(60, 3)
+    made = [
+        {
+            "id": f"{a.number}-{r}",
+            "testIdx": a.number,
+            "promptIdx": r,
+            "provider": {"id": "openai:gpt-4o"},
+            "vars": {"question": a.question, "expected": a.gold},
+            "response": {"output": text, "tokenUsage": {"prompt": draw.tokens(), "completion": draw.tokens()}},
+            "success": a.right[r],
+        }
+        for a in questions
+        for r, text in enumerate(a.answers)
+    ]
+    return Log(
+        {"evalId": "eval-1", "results": {"version": 3, "results": made, "stats": {"successes": 90}}}, loops(questions)
+    )
+
+
+@shape("samples.jsonl", "UKGovernmentBEIS/inspect_ai: src/inspect_ai/log/_log.py", samples=True)
+def epochs_of_samples(draw: Draw) -> Log:
+    """Each sample is answered in several epochs, which are independent of each other."""
+    questions = draw.asked(60, 8, right=(0.6, 0.6))
+    made = [
+        {"id": a.number, "epoch": r, "input": a.question, "target": a.gold, "output": {"completion": text}}
+        for a in questions
+        for r, text in enumerate(a.answers, start=1)
+    ]
+    return Log(made, loops(questions))
+
+
+@shape("table.json", "mlflow/mlflow: mlflow/models/evaluation/default_evaluator.py")
+def table_of_inputs_and_outputs(draw: Draw) -> Log:
+    """A data frame whose columns are called inputs and outputs."""
+    questions = draw.asked(60, 3)
+    names = ["inputs", "ground_truth", "outputs", "attempt"]
+    cells = [[a.question, a.gold, text, r] for a in questions for r, text in enumerate(a.answers, start=1)]
+    return Log({"columns": names, "data": cells}, loops(questions))
+
+
+@shape("predictions.json", "AkariAsai/self-rag: retrieval_lm/run_short_form.py")
+def lists_of_last_answers(draw: Draw) -> Log:
+    """Columns with one last answer for each question: nothing can be stopped."""
+    questions = draw.asked(60, 1)
+    return Log(
+        {
+            "preds": [a.answers[0] for a in questions],
+            "prompts": [a.question for a in questions],
+            "golds": [[a.gold] for a in questions],
+        }
+    )

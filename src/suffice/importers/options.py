@@ -1,0 +1,139 @@
+"""Gold answers of multiple choice that are numbers, letters or texts of options, while answers have another of these forms."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from suffice.errors import DataError
+from suffice.importers.literals import load_record
+from suffice.importers.names import last_name
+from suffice.importers.records import Record
+from suffice.importers.shapes import OPTION_LISTS, Shape
+from suffice.importers.stages import changed_by
+from suffice.policy.metrics import normalize_answer
+
+_LABELS = "ABCDEFGHIJ"
+_OF_ONE = re.compile(r"(?:(?:option|choice|opt|ans)s?[._ ]?)?([A-Ja-j])")
+_LETTER, _TEXT, _FROM_0, _FROM_1 = "letters", "texts", "numbers from 0", "numbers from 1"
+_NEARLY_ALL, _OFTEN = 0.95, 0.5
+
+_Options = dict[str, str]
+"""The texts of a question's options by their letters."""
+
+
+def golds_as_answers(shape: Shape, golds: str, answer: str) -> tuple[Shape, str, str, str]:
+    """Return rows with their gold answers in the form of the answers, the column of them, and both forms in words; "" if nothing is to change.
+
+    Gold answers are read as numbers, letters or texts of options if all of them are that, and one of them is a number's first or last.
+    Replies that name letters count as letters.
+    """
+    read = _reader(shape.rows)
+    if read is None:
+        return shape, golds, "", ""
+    pairs = [(read(row), row.values.get(golds), row.values.get(answer)) for row in shape.rows]
+    known = [(options, _single(gold), said) for options, gold, said in pairs if gold not in (None, "") and options]
+    if not known or any(gold not in (None, "") and not options for options, gold, _ in pairs):
+        return shape, golds, "", ""
+    of_golds = _forms(((options, gold) for options, gold, _ in known), 1.0)
+    of_golds -= {_FROM_0, _FROM_1} if {_FROM_0, _FROM_1} <= of_golds else set()
+    said = [(options, own) for options, _, own in known if own not in (None, "")]
+    of_answers = _forms(said, _NEARLY_ALL)
+    if not of_answers and of_golds <= {_FROM_0, _FROM_1} and _name_letters(said):
+        of_answers = {_LETTER}
+    if not of_golds or not of_answers or of_golds & of_answers:
+        return shape, golds, "", ""
+    own, wanted = (
+        next(form for form in (_LETTER, _TEXT, _FROM_0, _FROM_1) if form in forms) for forms in (of_golds, of_answers)
+    )
+    name = f"{golds} (as {wanted})"
+
+    def converted(rows: Sequence[Record]) -> list[Record]:
+        return [
+            replace(row, values={**row.values, name: _converted(row, read(row), golds, own, wanted)}) for row in rows
+        ]
+
+    return changed_by(shape, converted, {}), name, own, wanted
+
+
+def _reader(rows: Sequence[Record]) -> Callable[[Record], _Options] | None:
+    """Return a function that reads the options of a row; None if the rows have none."""
+    names = dict.fromkeys(name for row in rows for name in row.values)
+    for name in names:
+        path, _, last = name.rpartition(".")
+        if last_name(path) in OPTION_LISTS and last == "text" and f"{path}.label" in names:
+            return lambda row: dict(zip(_texts(row, f"{path}.label"), _texts(row, name), strict=False))
+        if last_name(name) in OPTION_LISTS and any(_texts(row, name) for row in rows):
+            return lambda row: dict(zip(_LABELS, _texts(row, name), strict=False))
+    single = {match[1].upper(): name for name in names if (match := _OF_ONE.fullmatch(name.rpartition("options.")[2]))}
+    if {"A", "B"} <= single.keys():
+        return lambda row: {
+            label: str(row.values[name])
+            for label, name in sorted(single.items())
+            if row.values.get(name) not in (None, "")
+        }
+    return None
+
+
+def _texts(row: Record, name: str) -> list[str]:
+    """Return the items of a list, which may be written as text; none if it is something else."""
+    value = row.values.get(name)
+    if isinstance(value, str) and value.lstrip()[:1] == "[":
+        with suppress(ValueError):
+            value = load_record(value)
+    are_texts = isinstance(value, list) and all(isinstance(item, str | int | float) for item in value)
+    return [str(item) for item in value] if are_texts and value else []
+
+
+def _single(value: Any) -> Any:
+    return value[0] if isinstance(value, list) and len(value) == 1 else value
+
+
+def _forms(pairs: Iterable[tuple[_Options, Any]], share: float) -> set[str]:
+    """Return the forms that a share of values have."""
+    forms = [_forms_of(value, options) for options, value in pairs]
+    return {
+        form
+        for form in (_LETTER, _TEXT, _FROM_0, _FROM_1)
+        if forms and sum(form in own for own in forms) >= share * len(forms)
+    }
+
+
+def _forms_of(value: Any, options: _Options) -> dict[str, str]:
+    """Return the letter of the option that a value names, by the form in which it may do so."""
+    text = str(value).strip()
+    by_text = {normalize_answer(own): label for label, own in options.items()}
+    labels, result = [*options], {}
+    if (label := text.strip("().:[] ")).upper() in options:
+        result[_LETTER] = label.upper()
+    if normalize_answer(text) in by_text:
+        result[_TEXT] = by_text[normalize_answer(text)]
+    if re.fullmatch(r"\d{1,2}(?:\.0)?", text):
+        for form, place in ((_FROM_0, int(float(text))), (_FROM_1, int(float(text)) - 1)):
+            if 0 <= place < len(labels):
+                result[form] = labels[place]
+    return result
+
+
+def _name_letters(said: Sequence[tuple[_Options, Any]]) -> bool:
+    """Return whether most replies have the letter of an option as a word of its own, other than an article."""
+    found = [
+        any(re.search(rf"\b{re.escape(label)}\b(?! [a-z])", str(reply)) for label in options) for options, reply in said
+    ]
+    return sum(found) >= _OFTEN * len(found) > 0
+
+
+def _converted(row: Record, options: _Options, golds: str, own: str, wanted: str) -> str | None:
+    value = _single(row.values.get(golds))
+    if value in (None, ""):
+        return None
+    label = _forms_of(value, options).get(own)
+    if label is None:
+        raise DataError(
+            f"{row.where}: {golds} is {value!r:.60}, and gold answers are {own} of options: there are {len(options)} here"
+        )
+    number = [*options].index(label)
+    return {_LETTER: label, _TEXT: options[label], _FROM_0: str(number), _FROM_1: str(number + 1)}[wanted]

@@ -1,0 +1,139 @@
+"""Logs that platforms for evaluations export: ids of rows, objects with one gold answer, epochs, and lists of columns."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from suffice.errors import DataError
+from tests.suffice.importers.test_new_users import by_round, choices, imported, written
+from tests.suffice.importers.test_new_users_again import table
+from tests.support.cli_tools import CITIES
+
+
+def rows(**more):
+    return [
+        {
+            "question": f"Where is {q}?",
+            "output": CITIES[(q + 2 - r) % 4],
+            **{name: value(q, r) for name, value in more.items()},
+        }
+        for q in range(30)
+        for r in (1, 2)
+    ]
+
+
+def test_rows_with_ids_of_their_own_are_told_apart_by_texts(tmp_path):
+    made = rows(id=lambda q, r: f"{q}-{r}", attempt=lambda q, r: r, expected=lambda q, r: CITIES[q % 4])
+    summary = imported(written(tmp_path, made))
+    assert (summary.clusters, summary.by_round[-1].em) == (30, 1.0)
+    for row in made:
+        del row["attempt"]
+    assert "--column question_id=question" in choices(written(tmp_path, made)).choices
+
+
+def test_ids_of_runs_name_no_questions(tmp_path):
+    made = rows(run_id=lambda q, r: f"run{r}", round=lambda q, r: r, expected=lambda q, r: CITIES[q % 4])
+    assert imported(written(tmp_path, made)).clusters == 30
+    made = rows(run_id=lambda q, r: f"run{q}", round=lambda q, r: r, expected=lambda q, r: CITIES[q % 4])
+    assert {item.ours: item.theirs for item in imported(written(tmp_path, made)).readings}["question_id"] == "run_id"
+
+
+def test_the_only_field_of_a_reference_is_the_gold_answer(tmp_path):
+    made = rows(qid=lambda q, r: q, round=lambda q, r: r, **{"reference.text": lambda q, r: CITIES[q % 4]})
+    assert by_round(table(tmp_path, made)) == [0.0, 1.0]
+    made = [{**row, "reference.page": row["round"]} for row in made]
+    readings = imported(table(tmp_path, made)).readings
+    assert "golds" not in {item.ours for item in readings}
+
+
+def test_epochs_may_be_samples(tmp_path):
+    made = rows(id=lambda q, r: q, epoch=lambda q, r: r, target=lambda q, r: CITIES[(q + q % 3) % 4])
+    path = written(tmp_path, made)
+    assert [*choices(path).choices][:2] == ["--samples", "--column round=epoch"]
+    assert imported(path, samples=True).samples
+
+
+def test_long_lists_of_a_document_are_columns(tmp_path):
+    path = tmp_path / "log.json"
+    columns = {"preds": [*CITIES] * 10, "golds": [[city] for city in CITIES] * 10}
+    path.write_text(json.dumps(columns), "utf-8")
+    with pytest.raises(DataError, match="preds, golds"):
+        imported(path)
+    path.write_text(json.dumps({name: values[:4] for name, values in columns.items()}), "utf-8")
+    assert imported(path, columns={"golds": ""}, expected=["sample-list"]).rounds == 4
+
+
+def test_equal_columns_are_no_successive_answers(tmp_path):
+    made = [{"testdir": f"ex{q}", "testcase": f"ex{q}", "cost": q / 9} for q in range(30)]
+    with pytest.raises(DataError) as error:
+        imported(written(tmp_path, made))
+    assert "testdir,testcase" not in str(error.value)
+
+
+def test_outcomes_of_tests_are_rounds(tmp_path):
+    made = [{"testcase": f"ex{q}", "tests_outcomes": [q % 2 == 0, True]} for q in range(30)]
+    assert [item.scores for item in imported(written(tmp_path, made)).by_round] == [
+        {"tests_outcome": 0.5},
+        {"tests_outcome": 1.0},
+    ]
+
+
+def test_golds_in_objects_are_refused_with_a_way(tmp_path):
+    made = rows(qid=lambda q, r: q, round=lambda q, r: r, references=lambda q, r: [{"text": "Oslo"}])
+    with pytest.raises(DataError, match="--golds FILE"):
+        imported(written(tmp_path, made))
+
+
+def test_a_chat_history_is_a_dialogue(tmp_path):
+    said = [
+        {
+            "question": f"Where is {q}?",
+            "gold": CITIES[q % 4],
+            "chat_history": [
+                {"role": role, "content": text}
+                for r in (1, 2)
+                for role, text in (("user", f"Again: where is {q}?"), ("assistant", CITIES[(q + 2 - r) % 4]))
+            ],
+        }
+        for q in range(30)
+    ]
+    assert by_round(written(tmp_path, said)) == [0.0, 1.0]
+
+
+def test_a_prediction_with_reasoning_is_no_panel(tmp_path):
+    made = [
+        {
+            "example": {"question": f"Where is {q}?", "answer": CITIES[q % 4]},
+            "prediction": {"reasoning": "x", "answer": CITIES[(q + q % 3) % 4]},
+        }
+        for q in range(30)
+    ]
+    with pytest.raises(DataError) as error:
+        imported(written(tmp_path, made))
+    assert "rounds=example" not in str(error.value)
+
+
+def test_dialogues_and_lists_under_other_names_are_offered(tmp_path):
+    def chat(q):
+        said = [
+            ("user", f"Where is {q}?"),
+            ("assistant", CITIES[(q + 1) % 4]),
+            ("user", "Sure?"),
+            ("assistant", CITIES[q % 4]),
+        ]
+        return [{"role": role, "content": text} for role, text in said]
+
+    path = written(tmp_path, [{"prompt_id": f"p{q}", "convo": chat(q), "gold": CITIES[q % 4]} for q in range(30)])
+    assert [*choices(path).choices] == ["--column rounds=convo"]
+    assert by_round(path, columns={"rounds": "convo"}) == [0.0, 1.0]
+    path = written(tmp_path, [{"question_id": q, "output_list": [f"print({q})", f"print({q + 1})"]} for q in range(30)])
+    assert [*choices(path).choices] == ["--column rounds=output_list"]
+
+
+def test_counts_of_tokens_are_no_answers(tmp_path):
+    made = rows(qid=lambda q, r: q, step=lambda q, r: r, **{"llm.token_count.completion": lambda q, r: r})
+    for row in made:
+        row["attributes.output.value"] = row.pop("output")
+    assert next(iter(choices(table(tmp_path, made)).choices)) == "--column answer=attributes.output.value"

@@ -103,9 +103,7 @@ class Recording(Displayed):
 
     def names(self, kind: str) -> list[str]:
         """Return the columns of one kind: `signal`, `cost`, `metric`, `label`, `decision`, `identity`, `happened`, `provenance`."""
-        return [
-            name for name, stated in self._kinds.items() if (column_kind(name) if stated is None else stated) == kind
-        ]
+        return [name for name, stated in self._kinds.items() if kind == (stated or column_kind(name))]
 
     @cached_property
     def _kinds(self) -> dict[str, str | None]:

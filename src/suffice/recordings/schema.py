@@ -90,7 +90,7 @@ def column_kind(name: str, field: pa.Field | None = None) -> str:
 
     Columns written by this library have the kind in their metadata; for others it follows from the name.
     """
-    if field is not None and (stated := stated_kind(field)) is not None:
+    if field is not None and (stated := stated_kind(field)):
         return stated
     if name.startswith("cost.") and name.rsplit(".", 1)[-1] in COST_KINDS:
         return "cost"
@@ -101,8 +101,7 @@ def column_kind(name: str, field: pa.Field | None = None) -> str:
 
 def stated_kind(field: pa.Field) -> str | None:
     """Return the kind of a column from its metadata; None if it was not written by this library."""
-    kind = (field.metadata or {}).get(b"kind")
-    return None if kind is None else str(kind.decode())
+    return (field.metadata or {}).get(b"kind", b"").decode() or None
 
 
 def metric_field(name: str) -> pa.Field:

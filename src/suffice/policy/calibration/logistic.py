@@ -96,10 +96,7 @@ def fit_logistic(
 
 
 def _log_sums(logits: Floats) -> Floats:
-    """Return the logarithm of the sum of exponentials of each row, shape ``(n_rows, 1)``.
-
-    The operations are those of `scipy.special.logsumexp` on finite numbers, which takes three times as long.
-    """
+    """Return `scipy.special.logsumexp` of each row of finite numbers, shape ``(n_rows, 1)``, in a third of its time."""
     top = logits.max(axis=1, keepdims=True)
     is_top = logits == top
     ties = is_top.sum(axis=1, keepdims=True, dtype=np.float64)

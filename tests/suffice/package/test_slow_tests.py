@@ -14,12 +14,11 @@ ROOT = Path(__file__).resolve().parents[3]
 def measure(tmp_path, monkeypatch):
     """Return a function that measures tests in a folder of their own."""
     monkeypatch.setattr(slow_tests, "LISTED", tmp_path / "slow.txt")
-    (tmp_path / "pytest.ini").write_text("[pytest]")
 
     def run(text):
         path = tmp_path / f"{tmp_path.name}.py"  # a module that no other test has imported
         path.write_text(text)
-        return slow_tests.main([str(path), "-c", str(tmp_path / "pytest.ini"), f"--rootdir={tmp_path}"])
+        return slow_tests.main([str(path), "-c", "/dev/null", f"--rootdir={tmp_path}"])
 
     return run
 

@@ -6,7 +6,8 @@ TORCH ?= torch==2.13.0
 OUT ?= suffice-demo
 CHECKED ?= build/results
 PYTEST_ARGS ?=
-WORKERS ?= 2
+# More than a machine of two cores can run at once: some wait for a disk or a server, and the last file of one is long.
+WORKERS ?= 3
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 ROOM ?=
 MUTANTS_ARGS ?=
@@ -25,11 +26,12 @@ SOURCES := pyproject.toml $(shell find src packages -type f -not -name '*.pyc')
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check core coverage test test-browser test-frameworks test-crewai test-cloud stress mutants lint prove bench docs results results-check dev clean
+.PHONY: help demo check slow core coverage test test-browser test-frameworks test-crewai test-cloud stress mutants lint prove bench docs results results-check dev clean
 
 help:
 	@echo "make demo     record, calibrate, replay and deploy TASR on real questions, offline"
-	@echo "make check    run the laws and units: all tests that start no process and need no torch"
+	@echo "make check    run the laws and units: all tests but those that start a process, need torch or take long"
+	@echo "make slow     measure which tests take long, for make check"
 	@echo "make coverage run the tests of the numpy-only core, which must pass through every branch of it"
 	@echo "make test     run all tests, those in a browser where a chromium is installed"
 	@echo "make test-frameworks  run the adapters of agent frameworks with the frameworks; make test-crewai that of CrewAI"
@@ -66,8 +68,13 @@ dev: $(VENV)/.dev
 demo: $(VENV)/.installed
 	$(BIN)/suffice demo --out $(OUT)
 
+# Its tests wait for nothing, and each worker collects all tests.
+check: WORKERS = 2
 check: $(VENV)/.dev
-	$(PYTEST) -m "not whole" $(PYTEST_ARGS)
+	$(PYTEST) -m "not whole and not slow" $(PYTEST_ARGS)
+
+slow: $(VENV)/.dev
+	$(BIN)/python -m scripts.slow_tests $(PYTEST_ARGS)
 
 core:
 	@echo $(CORE)

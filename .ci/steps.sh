@@ -63,10 +63,9 @@ tests() { # tests TARGET PYTEST_ARGS: a skipped test is a test that did not pass
 }
 
 build_wheels() { # all distributions into $work/dist, and the main one into the environment $work/clean
-  local package
   "$python" -m venv "$work/clean"
-  for package in . packages/*/; do
-    "$work/clean/bin/python" -m pip wheel --quiet --no-deps --wheel-dir "$work/dist" "$package"
-  done
+  "$python" -m venv "$work/build" # what builds them, once for all six
+  "$work/build/bin/python" -m pip install --quiet 'hatchling>=1.24'
+  "$work/build/bin/python" -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir "$work/dist" . ./packages/*/
   "$work/clean/bin/python" -m pip install --quiet "$work"/dist/suffice-[0-9]*.whl
 }

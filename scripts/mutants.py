@@ -2,7 +2,7 @@
 
     python scripts/mutants.py [ROOM...] [--sample N --seed S] [--children N]
 
-Works in a copy of the tracked files, one change at a time, on the tests of that room that `make check` runs.  Messages of
+Works in a copy of the tracked files, one change at a time, on the tests of that room that are not marked `whole`.  Messages of
 errors are left alone.  With `--sample`, N changes of each room are drawn, and laws are tested with 10 examples: a few
 minutes a room instead of hours.  Prints a row for each room; the changes that no test noticed are in the file it names.
 """

@@ -18,8 +18,11 @@ from types import CodeType, FunctionType
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
+gc.disable()  # until all tests are collected: what is imported and collected stays
+
 import pytest  # noqa: E402
 from hypothesis import HealthCheck, Phase, settings  # noqa: E402
+from scripts.slow_tests import LISTED, function_of  # noqa: E402
 
 from suffice.recordings.recording import write_recording  # noqa: E402
 from tests.support import shared  # noqa: E402
@@ -46,7 +49,7 @@ _guarded = None
 
 
 def pytest_collection_modifyitems(items):
-    """Mark the tests that use what workers share or run a command, and put files into an order that keeps both workers busy.
+    """Mark slow tests and those that use what workers share or run a command; order files so that both workers stay busy.
 
     First, for each thing that is shared, one file that makes it; then the files with the most whole tests; then those
     that wait for what is shared; and last the short tests, which even out the workers.
@@ -54,7 +57,10 @@ def pytest_collection_modifyitems(items):
     Where `SUFFICE_TEST_ORDER` is a seed: shuffle files, and the tests of each; the same in every worker.
     """
     makers, waiting, keys = {}, set(), {}
+    slow = frozenset(LISTED.read_text("utf-8").split())
     for item in items:
+        if function_of(item.nodeid) in slow:
+            item.add_marker("slow")
         if "browser" in getattr(item, "fixturenames", ()) or _runs_a_command(item):
             item.add_marker("whole")
         for name in {*shared.__all__}.intersection(getattr(item, "fixturenames", ())):
@@ -99,10 +105,13 @@ def _names(code):
 def pytest_collection_finish():
     """Spare the garbage collector what was imported and collected: it stays to the end, and a million objects take long.
 
-    One test alone, of a function that collects garbage at each call, took 20 seconds for it.
+    One test alone, of a function that collects garbage at each call, took 20 seconds for it.  And a young generation of
+    Python's size is collected so often while a test parses all sources that it takes three times as long.
     """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000, 10, 10)
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -99,6 +99,8 @@ def jsonable(value: Any) -> Any:
     """
     if value is None or isinstance(value, str | int):
         return value  # most values
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
     if is_dataclass(value) and not isinstance(value, type):
         shown = (
             value.to_dict() if hasattr(value, "to_dict") else {f.name: getattr(value, f.name) for f in fields(value)}
@@ -108,7 +110,5 @@ def jsonable(value: Any) -> Any:
         return {str(key): jsonable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [jsonable(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
     # Any path: that of a URL is not a `Path`.
     return str(value) if isinstance(value, Path) or hasattr(value, "with_suffix") else value

@@ -24,7 +24,7 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _CLOSED = frozenset({"yes", "no", "noanswer"})
 
 
-@lru_cache(maxsize=256)  # cached, because each metric and signal of a round normalises the same few texts
+@lru_cache(maxsize=4096)  # each metric, signal and split normalises the same texts
 def normalize_answer(text: str) -> str:
     """Return `text` as the official HotpotQA scorer compares it.
 

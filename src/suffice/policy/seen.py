@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from suffice.policy.metrics import normalize_answer
 _SEEN_KEYS = ("tune_ids", "tune_texts")
 
 
+@lru_cache(maxsize=4096)  # splits, seen questions and draws hash the same ids
 def id_hash(question_id: str) -> str:
     """Return the first 16 hexadecimal digits of the SHA-256 of a question id, as stored in policies and splits.
 

@@ -25,7 +25,7 @@ from suffice.policy.signals import answer_ids, clean_column
 from suffice.recordings.computed import compute_column, is_computed
 from suffice.recordings.opened import OpenFile, OpenRecording, open_file, write_recording
 from suffice.recordings.runs import keep_where, single_labels
-from suffice.recordings.schema import ASSUMED_END, PINNED_LABELS, column_kind
+from suffice.recordings.schema import ASSUMED_END, PINNED_LABELS, column_kind, stated_kind
 
 __all__ = [
     "Recording",
@@ -103,7 +103,12 @@ class Recording(Displayed):
 
     def names(self, kind: str) -> list[str]:
         """Return the columns of one kind: `signal`, `cost`, `metric`, `label`, `decision`, `identity`, `happened`, `provenance`."""
-        return [field.name for field in self.table.schema if column_kind(field.name, field) == kind]
+        return [name for name, stated in self._kinds.items() if kind == (stated or column_kind(name))]
+
+    @cached_property
+    def _kinds(self) -> dict[str, str | None]:
+        """The kind of each column that is stated in the file; arrow builds its names anew whenever it is asked for them."""
+        return {field.name: stated_kind(field) for field in self.table.schema}
 
     def column(self, name: str) -> Floats:
         """Return a numeric column, NaN where undefined and past the end of a trajectory.
@@ -114,7 +119,7 @@ class Recording(Displayed):
             UnknownSignalError: The column is missing, and cannot be computed.
             DataError: The column contains text.
         """
-        if name not in self.table.column_names and is_computed(name):
+        if name not in self._kinds and is_computed(name):
             if name not in self._computed:
                 self._computed[name] = compute_column(self, name)
             return self._computed[name]
@@ -129,7 +134,7 @@ class Recording(Displayed):
 
     def gives(self, name: str) -> bool:
         """Return whether `column` can return a column of this name, stored or computed from the recorded rounds."""
-        return name in self.table.column_names or is_computed(name)
+        return name in self._kinds or is_computed(name)
 
     @cached_property
     def _computed(self) -> dict[str, Floats]:
@@ -154,7 +159,7 @@ class Recording(Displayed):
         return dense
 
     def _arrow(self, name: str) -> pa.ChunkedArray:
-        if name not in self.table.column_names:
+        if name not in self._kinds:
             raise UnknownSignalError(
                 f"the recording has no column {name!r}.{did_you_mean(name, self.table.column_names)} There are: "
                 f"{cut_list(sorted(self.table.column_names))}"
@@ -164,7 +169,7 @@ class Recording(Displayed):
     def per_question(self, name: str, default: Sequence[Any]) -> npt.NDArray[np.object_]:
         """Return a column's value at each question's first round, shape ``(n_questions,)``; else `default`."""
         out = np.empty(len(self.question_ids), dtype=object)
-        out[:] = self.objects(name)[:, 0].tolist() if name in self.table.column_names else list(default)
+        out[:] = self.objects(name)[:, 0].tolist() if name in self._kinds else list(default)
         return out
 
     @property

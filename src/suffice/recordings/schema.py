@@ -90,13 +90,18 @@ def column_kind(name: str, field: pa.Field | None = None) -> str:
 
     Columns written by this library have the kind in their metadata; for others it follows from the name.
     """
-    if field is not None and field.metadata and b"kind" in field.metadata:
-        return str(field.metadata[b"kind"].decode())
+    if field is not None and (stated := stated_kind(field)):
+        return stated
     if name.startswith("cost.") and name.rsplit(".", 1)[-1] in COST_KINDS:
         return "cost"
     if name.startswith(SHADOW):
         return "decision"
     return next((kind for kind, names in _COLUMN_KINDS.items() if name in names), "label")
+
+
+def stated_kind(field: pa.Field) -> str | None:
+    """Return the kind of a column from its metadata; None if it was not written by this library."""
+    return (field.metadata or {}).get(b"kind", b"").decode() or None
 
 
 def metric_field(name: str) -> pa.Field:

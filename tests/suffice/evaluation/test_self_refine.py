@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import importlib.util
 import json
@@ -19,7 +20,7 @@ from suffice.policy.session import Session, stops
 from suffice.recordings import BUNDLED_RECORDINGS, bundled_recording, read_recording
 from suffice.recordings.recording import Recording
 from suffice.recordings.schema import build_table
-from suffice_papers.semantic import read_self_refine
+from suffice_papers.semantic import demo, read_self_refine
 from suffice_papers.semantic.self_refine import sentiment_reached, sentiment_stated
 from suffice_reader.minilm import MiniLM
 from tests.support.cli_tools import cli
@@ -237,8 +238,16 @@ def test_a_policy_on_bundled_drafts_decides_live_as_replayed():
 # The demonstration
 
 
-def test_the_demonstration_says_that_two_drafts_win(tmp_path):
-    done = cli("demo", "semantic", "--out", tmp_path / "out", "--details")
+@pytest.fixture(scope="module")
+def out(tmp_path_factory):
+    """The folder of a demonstration that is computed once and shown in three ways."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(demo, "_run_model", functools.cache(demo._run_model))
+        yield tmp_path_factory.mktemp("demonstration")
+
+
+def test_the_demonstration_says_that_two_drafts_win(out):
+    done = cli("demo", "semantic", "--out", out, "--details")
     assert done.code == 0, done
     assert "fixed_k(1) to fixed_k(5): 55.8, 93.1, 81.8, 84.2, 74.9 % reach the target" in done.words
     assert "fixed_k(2), the best of them on dev, saves 60 % of the drafts" in done.words
@@ -246,16 +255,16 @@ def test_the_demonstration_says_that_two_drafts_win(tmp_path):
     assert "Distances rise on average" in done.words
     assert "the judge is the measure itself here" in done.words
     for name in BUNDLED_RECORDINGS:
-        page = (tmp_path / "out" / f"{name}.html").read_text(encoding="utf-8")
+        page = (out / f"{name}.html").read_text(encoding="utf-8")
         assert "In short" in page
         assert "Which draft to return" in page
-        test, dev = (read_recording(tmp_path / "out" / f"{name}_{part}.parquet") for part in ("test", "dev"))
+        test, dev = (read_recording(out / f"{name}_{part}.parquet") for part in ("test", "dev"))
         assert not set(test.question_ids) & set(dev.question_ids)
         assert test.metadata["depends"] == dev.metadata["depends"] != {}
 
 
-def test_the_demonstration_fits_one_screen(tmp_path):
-    lines = cli("demo", "semantic", "--out", tmp_path / "out").out.splitlines()
+def test_the_demonstration_fits_one_screen(out):
+    lines = cli("demo", "semantic", "--out", out).out.splitlines()
     assert lines[0].startswith("self_refine_gpt4: fixed_k(2), the best of them on dev, saves 60 % of the drafts")
     assert len(lines) <= 45
     assert max(len(line.rstrip()) for line in lines if line.startswith(("gpt4 ", "dv3 "))) <= 100
@@ -263,14 +272,11 @@ def test_the_demonstration_fits_one_screen(tmp_path):
     assert lines[-1].startswith("next: ")
 
 
-def test_the_demonstration_speaks_json(tmp_path):
-    done = cli("demo", "semantic", "--out", tmp_path / "out", "--json")
+def test_the_demonstration_speaks_json(out):
+    done = cli("demo", "semantic", "--out", out, "--json")
     data = json.loads(done.out)
     for name in BUNDLED_RECORDINGS:
         assert data[name]["protocol"]["dominated"]["judge_free"] == "fixed_k(2)"
         assert {row["name"] for row in data[name]["which_draft"]["rows"]} >= {"centroid", "judge_all", "halving(last)"}
-        assert (
-            data[name]["which_draft"]["data_hash"]
-            == read_recording(tmp_path / "out" / f"{name}_test.parquet").data_hash
-        )
+        assert data[name]["which_draft"]["data_hash"] == read_recording(out / f"{name}_test.parquet").data_hash
     assert data["seconds"] > 0

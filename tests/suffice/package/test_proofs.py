@@ -5,6 +5,7 @@ Bounds are smaller here than in `make prove`, which checks the same claims.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import operator
 import textwrap
@@ -16,6 +17,7 @@ from hypothesis import Phase, settings
 from proofs import rules, scores, sessions, solver, symbols
 from proofs.__main__ import CLAIMS, main, table
 from proofs.claims import Claim, Verdict, settle
+from proofs.terms import agreement
 
 from suffice.common.tables import render
 from suffice.policy import metrics
@@ -41,6 +43,8 @@ def _small_bounds(monkeypatch):
     ):
         assert bound <= getattr(module, name)
         monkeypatch.setattr(module, name, bound)
+    monkeypatch.setattr(rules, "INPUTS", 30_000)
+    monkeypatch.setattr(rules, "agreement", functools.partial(agreement, n_rules=60))
     quick = settings(sessions.EXAMPLES, max_examples=80, phases=[Phase.generate])
     monkeypatch.setattr(sessions, "EXAMPLES", quick)
     monkeypatch.setattr(scores, "EXAMPLES", quick)

@@ -235,6 +235,7 @@ def test_a_real_cross_encoder_loads_once_and_is_named_by_hash(tiny_cross_encoder
     assert len(before["revision"]) == 16
 
 
+@pytest.mark.whole
 def test_a_folder_without_a_cross_encoder_is_a_clear_error(tmp_path):
     with pytest.raises(ModelError, match="loaded"):
         measured(CrossEncoderScorer(tmp_path, device="cpu"))

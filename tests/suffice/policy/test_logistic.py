@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.special import logsumexp
 from sklearn.linear_model import LogisticRegression
 
-from suffice.policy.calibration.logistic import fit_logistic
+from suffice.policy.calibration.logistic import _log_sums, fit_logistic
 
 
 def planted(n: int, width: int, classes: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -42,3 +43,9 @@ def test_classes_keep_their_names_and_many_columns_are_fitted_too():
     ours = fit_logistic(rows, names, strength=0.1)
     assert ours.classes.tolist() == ["known", "unknown"]
     assert ours.weights == pytest.approx(theirs.coef_, rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("scale", [0.0, 1.0, 50.0, 1e5])
+def test_sums_of_exponentials_are_those_of_scipy(scale):
+    logits = scale * np.random.default_rng(7).normal(size=(200, 4)).round(1)
+    assert _log_sums(logits) == pytest.approx(logsumexp(logits, axis=1, keepdims=True), rel=1e-14)

@@ -107,7 +107,9 @@ def sequences():
     for row in rows:
         if row not in plain:
             plain[row] = plainly(list(row), WIDTH)
-    view = Rounds({}, np.arange(1, WIDTH + 1), np.ones(size, dtype=bool), texts)
+    shared = policy(NAMED[0])  # the numbers of answers, once for all rules, as a replay computes them
+    ids = answer_ids(texts, NORMALIZERS[shared.normalizer])
+    view = Rounds({shared.answer_column: ids}, np.arange(1, WIDTH + 1), np.ones(size, dtype=bool), texts)
     return view, {name: [plain[row][name] for row in rows] for name in NAMED}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
 from operator import or_
 from typing import Any
 
@@ -52,7 +52,7 @@ class Need:
     questions: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Certification(Result):
     """The result of a certification.
 
@@ -67,7 +67,6 @@ class Certification(Result):
         certified: Mask of the certified policies, same shape.
         measured: Losses, values and calls on the certification set.
         policy: The cheapest certified policy with its certificate; None if there is none.
-        need: The questions that the next policy would need; None if all are certified.
         cheapest: The cost by which the policy was chosen, one of `COST_NAMES`.
     """
 
@@ -80,8 +79,21 @@ class Certification(Result):
     certified: Mask
     measured: MeasuredLosses
     policy: Policy | None
-    need: Need | None
     cheapest: str = "calls"
+
+    @cached_property
+    def need(self) -> Need | None:
+        """The questions that the next policy would need, estimated when first read; None if all are certified."""
+        if self.certified.all():
+            return None
+        # In a fixed sequence the first that failed; without an order the one with the smallest p-value.
+        is_fixed = self.procedure == "fixed-sequence"
+        place = int(np.argmin(self.certified if is_fixed else np.where(self.certified, np.inf, self.p_values)))
+        member, losses = self.sequence[place], self.measured.losses[place]
+        return Need(
+            **{name: member[name] for name in ("rule", "p_value", "loss", "calls")},
+            questions=questions_needed(losses, self.claim, self.level),
+        )
 
     @property
     def certificate(self) -> Certificate | None:
@@ -312,12 +324,7 @@ def certify(
         measured=measured,
         policy=None,
         cheapest=cheapest,
-        need=None,
     )
-    if not certified.all():
-        # In a fixed sequence the first that failed; without an order the one with the smallest p-value.
-        next_best = certified if procedure == "fixed-sequence" else np.where(certified, np.inf, p)
-        result = replace(result, need=_need(result, int(np.argmin(next_best))))
     if not certified.any():
         return result
     position = int(np.argmin(np.where(certified, costs, np.inf)))
@@ -326,17 +333,6 @@ def certify(
     provenance = {**member.provenance, **(seen.to_dict() if seen else {})}
     certificate = _issue(result, position, recording)
     return replace(result, policy=replace(member, provenance=provenance, certificate=certificate.to_dict()))
-
-
-def _need(result: Certification, place: int) -> Need:
-    member, claim = result.sequence[place], result.claim
-    return Need(
-        rule=member["rule"],
-        p_value=member["p_value"],
-        loss=member["loss"],
-        calls=member["calls"],
-        questions=questions_needed(result.measured.losses[place], claim, result.level),
-    )
 
 
 def _issue(result: Certification, position: int, recording: Recording) -> Certificate:

@@ -295,7 +295,7 @@ def _judged_by_labels(
     units = of_units(labelling.losses, chosen)
     units.require_cost(trial.cost)
     judged = trial.extended(units, seen_from(settled), fingerprints(settled, by), AnswerCounts.of(settled, by))
-    n_used = sum(name in labels.names for name in settled.question_ids)
+    n_used = len(labels.names.intersection(settled.question_ids))
     return replace(judged, labels=n_used), labelling.asked(asking)
 
 

@@ -29,6 +29,12 @@ EXAMPLES = ROOT / "examples"
 LINE = re.compile(r"^# +suffice (convert .*?)(?: +#.*)?$", re.MULTILINE)
 
 
+@pytest.fixture(autouse=True)
+def offline(monkeypatch):
+    """Forbid requests to the hub, whose models are not here."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+
 def many(row, n, **numbered):
     """Copies of a row with a number in some of its texts."""
     return [row | {name: text.format(i) for name, text in numbered.items()} for i in range(n)]
@@ -100,12 +106,13 @@ def test_the_file_of_tasr_has_its_24_cells_beside_what_they_repeat(tasr):
         assert experiment.tune_cell(cell).data.name == ("2wiki" if cell.data.name == "2wiki" else "hotpotqa")
 
 
-def test_of_the_file_of_tasr_only_the_servers_are_missing(tasr, tmp_path):
+def test_of_the_file_of_tasr_only_servers_and_encoders_are_missing(tasr, tmp_path):
     problems = find_problems(read_experiment(tasr), tmp_path)
-    assert len(problems) == 3
-    assert all("cannot be reached at 'http://localhost:800" in problem for problem in problems)
+    servers = [problem for problem in problems if "cannot be reached at 'http://localhost:800" in problem]
+    encoders = [problem for problem in problems if "is not in the cache, and HF_HUB_OFFLINE is set" in problem]
+    assert (len(servers), len(encoders), len(problems)) == (3, 3, 6)
     result = cli("run", tasr, "-o", tmp_path, "--dry-run")
-    assert result.code == 1
+    assert result.code == 2
     calls = 3 * 6 * (2 * 30 + 6 * 20)
     assert f"{calls:,} calls" in result.words
 
@@ -169,7 +176,9 @@ def test_the_file_of_cbdr_has_the_papers_models_sets_and_settings(tmp_path):
     settings = experiment.cbdr.settings
     assert (settings.betas, settings.depths, settings.candidates) == ((0.90, 0.95, 0.98, 1.00), (1, 3), 8)
     assert experiment.cbdr.cross_encoder == "BAAI/bge-reranker-v2-m3"
-    assert find_problems(experiment, tmp_path / "out") == []
+    problems = find_problems(experiment, tmp_path / "out")
+    assert all("is not in the cache" in problem for problem in problems), problems
+    assert len(problems) == 3
 
 
 def test_the_rivals_file_asks_the_questions_of_the_tasr_file(tasr):
@@ -179,11 +188,12 @@ def test_the_rivals_file_asks_the_questions_of_the_tasr_file(tasr):
     assert {*commands} < {*LINE.findall(tasr.read_text("utf-8"))}
     (tasr.parent / "rivals.toml").write_text(text, encoding="utf-8")
     result = cli("run", tasr.parent / "rivals.toml", "--dry-run", "--json")
-    assert result.code == 0, result.err
+    assert result.code == 2, result.err
     assert {cell.rpartition("/")[0] for cell in (row["cell"] for row in result.json["cells"]) if "dragin" in cell} == {
         f"qwen/{name}/bm25/dragin/answer_first" for name in ("hotpotqa", "2wiki")
     }
-    assert result.json["problems"] == []
+    [problem] = result.json["problems"]
+    assert "'Qwen/Qwen2.5-7B-Instruct' is not in the cache" in problem
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning:torch.*")
@@ -193,7 +203,7 @@ def test_the_rivals_file_runs_every_method_on_a_local_model(tiny_model, tmp_path
         '"Qwen/Qwen2.5-7B-Instruct"': f'"{tiny_model}"',
         'dtype = "bfloat16"\n': "",
         "max-tokens = 128": "max-tokens = 6",
-        "max-rounds = 5": "max-rounds = 3\ntune-draws = 1\nprompts = ['prefilled']",
+        "max-rounds = 10": "max-rounds = 3\ntune-draws = 1\nprompts = ['prefilled']",
         "resamples = 1000": "resamples = 20",
     }
     for old, new in smaller.items():

@@ -125,6 +125,13 @@ class DataChoice:
         """The splits that have questions."""
         return tuple(split for split in SPLITS if getattr(self, split))
 
+    @property
+    def exists(self) -> bool:
+        """True if the files of its questions exist."""
+        return all(
+            getattr(self, split) in BUNDLED_QUESTIONS or Path(getattr(self, split)).is_file() for split in self.splits
+        )
+
     def questions(self, split: str, *, everything: bool = False) -> list[Question]:
         """Return the questions of a split, up to its limit unless `everything` is true."""
         return list(self._loaded(split)[0][: None if everything else getattr(self, f"{split}_limit")])

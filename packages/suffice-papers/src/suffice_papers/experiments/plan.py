@@ -101,6 +101,7 @@ class Experiment:
         signals: Signals of TASR that cost calls of their own: a judge, and a cross-encoder for `rerank_score`.
         semantic: Settings of the protocol of Semantic Early-Stopping.
         cbdr: Settings of CBDR's pipeline.
+        absent: A message for each file that does not exist, if the reader was told not to check them.
     """
 
     path: Path
@@ -126,6 +127,7 @@ class Experiment:
     signals: Signals = field(default_factory=Signals)
     semantic: SemanticChoice = field(default_factory=SemanticChoice)
     cbdr: CbdrChoice = field(default_factory=CbdrChoice)
+    absent: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         among(self.protocol, PROTOCOLS, f"{self.path}: protocol")
@@ -151,8 +153,7 @@ class Experiment:
         for place, theirs in self.published.items():
             among(place, known, f"{self.path}: published")
             among(theirs, published_tasr().cells, f"{self.path}: published: {place!r}")
-        assert self.resampling  # checks its values
-        assert self.claim
+        self.resampling, self.claim  # noqa: B018 - both check their values
 
     def _check_tables(self) -> None:
         for item in self.data:

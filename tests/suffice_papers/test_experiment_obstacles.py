@@ -77,7 +77,15 @@ def model_folder(folder, **config):
         (
             "tasr",
             [
-                *("hotpotqa.jsonl", "2wiki.jsonl", "nq.jsonl", "trivia.jsonl", "fullwiki.jsonl", "dpr.jsonl"),
+                *(
+                    "hotpotqa.jsonl",
+                    "2wiki.jsonl",
+                    "nq.jsonl",
+                    "trivia.jsonl",
+                    "fullwiki.jsonl",
+                    "nq-corpus.jsonl",
+                    "dpr.jsonl",
+                ),
                 *("'facebook/contriever-msmarco'", "'castorini/dkrr-dpr-tqa-retriever'"),
                 *("http://localhost:8000", "http://localhost:8001", "http://localhost:8002"),
             ],

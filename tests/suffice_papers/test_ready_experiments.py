@@ -6,6 +6,7 @@ that the files show.
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import shlex
@@ -21,7 +22,7 @@ from suffice_papers.cbdr.cbdr_tables import published_cbdr
 from suffice_papers.experiments import read_experiment
 from suffice_papers.experiments.checks import find_problems
 from suffice_papers.published import published_tasr
-from tests.suffice.importers.test_convert import TRIVIA, authors_rows, columns_of
+from tests.suffice.importers.test_convert import authors_rows, columns_of
 from tests.support.cli_tools import cli
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,11 +36,6 @@ def offline(monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
 
-def many(row, n, **numbered):
-    """Copies of a row with a number in some of its texts."""
-    return [row | {name: text.format(i) for name, text in numbered.items()} for i in range(n)]
-
-
 def stand_ins(folder):
     """What the hub has, in few rows, by id."""
     hotpot, wiki = (authors_rows(f"{name}_tune", 40) for name in ("hotpotqa", "2wiki"))
@@ -49,21 +45,22 @@ def stand_ins(folder):
         row["evidences"] = {"fact": ["a"], "relation": ["mother"], "entity": ["b"]}
     sets = {
         "hotpotqa/hotpot_qa/distractor/validation-00000-of-00001": [columns_of(row) for row in hotpot],
-        "ohjoonhee/2WikiMultihopQA/data/validation-00000-of-00001": content,
-        "google-research-datasets/nq_open/nq_open/validation-00000-of-00001": [
-            {"question": f"who made number {i}", "answer": ["Ada"]} for i in range(30)
-        ],
-        "mandarjoshi/trivia_qa/unfiltered.nocontext/validation-00000-of-00001": many(
-            TRIVIA, 30, question_id="tc_{}", question="Where is tower {}?"
-        ),
+        "voidful/2WikiMultihopQA/data/validation-00000-of-00001": content,
         "mteb/hotpotqa/corpus/corpus-00000-of-00001": [
             {"_id": str(i), "title": f"Tower {i}", "text": f"The tower {i}."} for i in range(9)
         ],
+        "mteb/nq/corpus/corpus-00000-of-00001": [{"_id": f"doc{i}", "title": "Ada", "text": "."} for i in range(9)],
     }
     for name, rows in sets.items():
         path = folder / f"{name}.parquet"
         path.parent.mkdir(parents=True)
         pq.write_table(pa.Table.from_pylist(rows), path)
+    for name in ("nq", "trivia"):
+        rows = [
+            {"question": f"{name} {i}?", "answers": ["Ada"], "positive_ctxs": [], "hard_negative_ctxs": []}
+            for i in range(30)
+        ]
+        (folder / f"biencoder-{name}-dev.json.gz").write_bytes(gzip.compress(json.dumps(rows).encode()))
     (folder / "psgs_w100.tsv").write_text("id\ttext\ttitle\n1\tA tower.\tTower\n", encoding="utf-8")
 
 
@@ -74,11 +71,11 @@ def tasr(tmp_path_factory):
     stand_ins(folder)
     text = (EXAMPLES / "tasr.toml").read_text("utf-8")
     commands = [shlex.split(line) for line in LINE.findall(text)]
-    assert len(commands) == 6
+    assert len(commands) == 7
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         for words in commands:
-            assert _HUB_ID.fullmatch(words[1]) or words[1] == "psgs_w100.tsv"
+            assert _HUB_ID.fullmatch(words[1]) or words[1].startswith(("psgs_w100.tsv", "biencoder-"))
             smaller = {"tune=100,eval=300": "tune=10,eval=20", "300": "20"}
             result = cli(*(smaller.get(word, word) for word in words))
             assert result.code == 0, result
@@ -133,7 +130,7 @@ def test_the_thinking_switch_is_a_model_of_its_own(tasr, tmp_path):
 def test_the_converted_questions_are_those_that_the_file_names(tasr):
     folder = tasr.parent / "data"
     assert {path.name for path in folder.glob("*.jsonl")} == {
-        *("hotpotqa.jsonl", "2wiki.jsonl", "nq.jsonl", "trivia.jsonl", "fullwiki.jsonl", "dpr.jsonl")
+        *("hotpotqa.jsonl", "2wiki.jsonl", "nq.jsonl", "trivia.jsonl", "fullwiki.jsonl", "nq-corpus.jsonl", "dpr.jsonl")
     }
     for name in ("hotpotqa", "2wiki"):
         assert [len(load_questions(folder / f"{name}.jsonl", split=split)) for split in ("tune", "eval")] == [10, 20]

@@ -158,11 +158,12 @@ def test_the_file_of_cbdr_has_the_papers_models_sets_and_settings(tmp_path):
         path.parent.mkdir(parents=True)
         pq.write_table(pa.Table.from_pylist(listed), path)
     text = (EXAMPLES / "cbdr.toml").read_text("utf-8")
-    (tmp_path / "cbdr.toml").write_text(text, encoding="utf-8")
+    smaller = text.replace("prefer-size = 7622", "prefer-size = 8").replace("test-size = 1216", "test-size = 4")
+    (tmp_path / "cbdr.toml").write_text(smaller, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path)
         for line in LINE.findall(text):
-            result = cli(*({"8000": "20"}.get(word, word) for word in shlex.split(line)))
+            result = cli(*({"12338": "20"}.get(word, word) for word in shlex.split(line)))
             assert result.code == 0, result
     experiment = read_experiment(tmp_path / "cbdr.toml")
     models = [cell.model.options.model.rpartition("/")[2] for cell in experiment.cells()]
@@ -172,6 +173,10 @@ def test_the_file_of_cbdr_has_the_papers_models_sets_and_settings(tmp_path):
     assert [cell.data.name for cell in experiment.cells()] == ["nq", "hotpotqa"] * 2
     settings = experiment.cbdr.settings
     assert (settings.betas, settings.depths, settings.candidates) == ((0.90, 0.95, 0.98, 1.00), (1, 3), 8)
+    assert {cell.prompt for cell in experiment.cells()} == {"cbdr"}
+    assert [[*experiment.aligned_before(cell)] for cell in experiment.cells()] == [[], *[["llama3-8b/nq"]] * 3]
+    assert "prefer-size = 7622" in text
+    assert "test-size = 1216" in text
     assert experiment.cbdr.cross_encoder == "BAAI/bge-reranker-v2-m3"
     problems = find_problems(experiment, tmp_path / "out")
     assert all("is not in the cache" in problem for problem in problems), problems

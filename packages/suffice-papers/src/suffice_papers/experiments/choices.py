@@ -224,11 +224,14 @@ class CbdrChoice:
     Attributes:
         cross_encoder: Id or folder of the reranker to align.
         others: Further cross-encoders to compare without training.
+        compare_aligned: Cells, as ``MODEL/DATA``, whose aligned reranker is also compared in the cells after them: with another
+            model, or on other data.
         layers: Layers of the probes: `middle`, `last`, or numbers as text.
         settings: Settings of the pipeline; its seed is that of the cell.
     """
 
     cross_encoder: str = "BAAI/bge-reranker-v2-m3"
     others: tuple[str, ...] = ()
+    compare_aligned: tuple[str, ...] = ()
     layers: tuple[str, ...] = ("middle", "last")
     settings: CbdrSettings = field(default_factory=CbdrSettings, metadata={"left_out": ("seed", "resampling")})

@@ -149,6 +149,9 @@ class Experiment:
         self._check_used({key: used and key != self.protocol for key, used in own.items()})
         if self.protocol != "tasr":
             self._check_plain()
+        pairs = [f"{model.name}/{data.name}" for model, data in product(self.models, self.data)]
+        for name in self.cbdr.compare_aligned:
+            among(name, pairs, f"{self.path}: cbdr: compare-aligned")
         known = {cell.configuration.rpartition("/")[0] for cell in self.cells() if cell.rival is None}
         for place, theirs in self.published.items():
             among(place, known, f"{self.path}: published")
@@ -273,6 +276,18 @@ class Experiment:
     def repeats(self, model: ModelChoice) -> bool:
         """Return whether a seed may change the cells of a model: at an endpoint, for a script, or in training."""
         return self.protocol == "cbdr" or bool(model.scripted) or model.is_remote
+
+    def aligned_before(self, cell: Cell) -> dict[str, Cell]:
+        """Return the cells before a cell of CBDR whose aligned rerankers it compares, by ``MODEL/DATA``."""
+        cells = self.cells()
+        before = cells[: cells.index(cell)]
+        return {
+            name: other
+            for name in self.cbdr.compare_aligned
+            for other in before
+            if name == f"{other.model.name}/{other.data.name}"
+            and (other.prompt, other.seed) == (cell.prompt, cell.seed)
+        }
 
     def tune_cell(self, cell: Cell) -> Cell:
         """Return the cell whose tune recording calibrates a cell: itself, unless its calibration is transferred."""

@@ -107,7 +107,7 @@ def test_a_dry_run_of_an_example_names_every_obstacle_at_once(name, names, tmp_p
     for part in names:
         assert any(part in problem for problem in result.json["problems"]), part
     assert all(len(problem) <= 600 for problem in result.json["problems"])
-    assert "left out: files of their questions do not exist" in result.json["notes"][0]
+    assert "left out: their questions cannot be loaded" in result.json["notes"][0]
     shown = cli("run", path, "--dry-run", "--details")
     assert all(part.strip("'") in "".join(shown.out.split()) for part in names)
 
@@ -128,12 +128,22 @@ def test_all_kinds_of_missing_files_are_named(tmp_path):
         + HEAD
         + DATA
         + '[[retriever]]\nname = "r"\ncorpus = "no-corpus.jsonl"\n'
-        + '[[rival]]\nname = "g"\ngate = "no-gate"\nrule = "p_known >= 0.5"\n'
+        + '[[rival]]\nname = "g"\ngate = "no-gate"\ngate-model = "nobody/reader"\nrule = "p_known >= 0.5"\n'
     )
     result = cli("run", written(tmp_path, text), "--dry-run", "--json")
     assert result.code == 2
     for name in ("no-prices.toml", "no-corpus.jsonl", "no-gate"):
         assert any(f"{name}' does not exist" in problem for problem in result.json["problems"]), name
+
+
+def test_questions_that_cannot_be_read_are_one_problem_of_several(tmp_path):
+    path = written(tmp_path, HEAD + DATA + ENCODERS)
+    (tmp_path / "eval.jsonl").write_text('{"id": "1", "question": ')
+    result = cli("run", path, "--dry-run", "--json")
+    assert result.code == 2
+    unread, encoder = result.json["problems"]
+    assert unread.startswith("data 'towers': ")
+    assert "'nobody/encoder'" in encoder
 
 
 def test_endpoints_and_keys_of_every_part_are_checked(tmp_path, monkeypatch):

@@ -86,7 +86,7 @@ class CrossEncoderScorer:
         self._encoder = encoder
         self._is_given = encoder is not None
         self._device = device
-        self._options = {} if dtype is None else {"dtype": dtype}
+        self._options: dict[str, Any] = {} if dtype is None else {"dtype": dtype}
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:

@@ -57,6 +57,7 @@ def find_obstacles(experiment: Experiment, out: Path) -> Obstacles:
     for looked_up in (at_hub, unreachable):  # what was missing an hour ago may be there now
         looked_up.cache_clear()
     shared, by_cell, open_cells = list(experiment.absent), dict[str, tuple[str, ...]](), []
+    shared += [f"data {item.name!r}: {item.problem}" for item in experiment.data if item.exists and item.problem]
     for cell in experiment.cells():
         folder = CellFolder(out, cell, experiment)
         is_open = True
@@ -79,9 +80,9 @@ def find_obstacles(experiment: Experiment, out: Path) -> Obstacles:
 
 
 def has_questions(cell: Cell, experiment: Experiment) -> bool:
-    """Return whether the files of a cell's questions exist, and those of the cell that calibrates it."""
+    """Return whether a cell's questions can be loaded, and those of the cell that calibrates it."""
     tune = cell.data if experiment.protocol == "cbdr" else experiment.tune_cell(cell).data
-    return cell.data.exists and tune.exists
+    return cell.data.problem is None and tune.problem is None
 
 
 def _recorded_problems(folder: CellFolder) -> Iterator[str]:

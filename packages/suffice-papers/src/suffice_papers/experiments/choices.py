@@ -17,6 +17,7 @@ from suffice.cli.models import Answering
 from suffice.cli.options import Retrieval
 from suffice.cli.panel import PanelOptions
 from suffice.cli.querying import LoopOptions
+from suffice.errors import SufficeError
 from suffice.loops.retrieval import BUNDLED_QUESTIONS, Question, bundled_path, dataset_hash, load_questions
 from suffice_papers.cbdr.plan import CbdrSettings
 
@@ -128,9 +129,20 @@ class DataChoice:
     @property
     def exists(self) -> bool:
         """True if the files of its questions exist."""
-        return all(
-            getattr(self, split) in BUNDLED_QUESTIONS or Path(getattr(self, split)).is_file() for split in self.splits
-        )
+        specs = [getattr(self, split) for split in self.splits]
+        return all(spec in BUNDLED_QUESTIONS or Path(spec).is_file() for spec in specs)
+
+    @property
+    def problem(self) -> str | None:
+        """The reason why its questions cannot be loaded; None if they can."""
+        if not self.exists:
+            return "a file of its questions does not exist"
+        try:
+            for split in self.splits:
+                self._loaded(split)
+        except SufficeError as error:
+            return str(error)
+        return None
 
     def questions(self, split: str, *, everything: bool = False) -> list[Question]:
         """Return the questions of a split, up to its limit unless `everything` is true."""

@@ -44,7 +44,7 @@ def run_command(
 
     Example: suffice run experiment.toml
     """
-    experiment = read_experiment(file, check_files=not dry_run)
+    experiment = read_experiment(file, check_files=not dry_run or pilot is not None)
     folder = out or (file.with_suffix("") if file.suffix else file.with_name(f"{file.name}-results"))
     again = f"suffice run {quoted(file)}" if out is None else f"suffice run {quoted(file)} --out {quoted(out)}"
     if dry_run and pilot is None:

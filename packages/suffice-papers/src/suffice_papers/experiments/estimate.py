@@ -140,7 +140,7 @@ def estimate_experiment(experiment: Experiment, out: str | Path) -> Estimate:
     cells = tuple(map(_pipeline_estimate if experiment.protocol == "cbdr" else _cell_estimate, folders))
     notes = _short_data(experiment)
     if apart := len(every) - len(folders):
-        notes.append(f"{counted(apart, 'cell is', 'cells are')} left out: files of their questions do not exist")
+        notes.append(f"{counted(apart, 'cell is', 'cells are')} left out: their questions cannot be loaded")
     once = [model.name for model in experiment.models if not experiment.repeats(model)]
     if once and len(experiment.seeds) > 1:
         notes.append(f"one run of {', '.join(once)}: no seed changes its answers")
@@ -180,7 +180,7 @@ def _short_data(experiment: Experiment) -> list[str]:
     """Return a note for each limit that is larger than its data."""
     notes = []
     for item in experiment.data:
-        for split in item.splits if item.exists else ():
+        for split in item.splits if item.problem is None else ():
             n, limit = len(item.questions(split)), getattr(item, f"{split}_limit")
             if limit is not None and n < limit:
                 notes.append(f"data {item.name!r}: {split}-limit is {limit:,}, and there are {counted(n, 'question')}")

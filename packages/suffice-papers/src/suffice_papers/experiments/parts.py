@@ -91,8 +91,8 @@ def model_parts(cell: Cell, experiment: Experiment) -> Iterator[ModelPart]:
     if experiment.protocol == "cbdr":
         chosen = experiment.cbdr
         yield ModelPart(where="cbdr: cross-encoder", name=chosen.cross_encoder, kind=_TRAINED, stage="training")
-        for name in chosen.others:
-            yield ModelPart(where="cbdr: others", name=name, kind=_ENCODER, stage=f"comparing {name}")
+        for other in chosen.others:
+            yield ModelPart(where="cbdr: others", name=other, kind=_ENCODER, stage=f"comparing {other}")
         return
     retrieval, where = cell.retriever.options, f"retriever {cell.retriever.name!r}"
     for key, name, dtype in (
@@ -107,10 +107,11 @@ def model_parts(cell: Cell, experiment: Experiment) -> Iterator[ModelPart]:
             where="signals: rerank-signal", name=experiment.signals.rerank_signal, kind=_ENCODER, device=device
         )
     if rival is not None and rival.gating.gate_model is not None and rival.gating.gate_base_url is None:
-        kind = _LANGUAGE if rival.gating.opens_model else _ENCODER
-        yield ModelPart(
-            where=f"rival {rival.name!r}: gate-model", name=rival.gating.gate_model, kind=kind, device=device
-        )
+        gate = rival.gating.gate
+        is_here = gate is not None and gate.exists()  # one that does not exist is a problem of its own
+        kind = _LANGUAGE if is_here and rival.gating.opens_model else _ENCODER
+        where = f"rival {rival.name!r}: gate-model"
+        yield ModelPart(where=where, name=rival.gating.gate_model, kind=kind, device=device)
 
 
 def endpoint_parts(cell: Cell, experiment: Experiment) -> Iterator[EndpointPart]:

@@ -157,7 +157,6 @@ def device_memory(device: str | None) -> tuple[str, int | None]:
             return wanted, int(torch.cuda.get_device_properties(number).total_memory)
         if wanted != "cpu":
             return wanted, None
-    pages = getattr(os, "sysconf", lambda _: None)
-    with suppress(ValueError, TypeError):
-        return "this machine", int(pages("SC_PAGE_SIZE") * pages("SC_PHYS_PAGES"))
+    with suppress(AttributeError, ValueError):  # not on every system
+        return "this machine", os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return "this machine", None

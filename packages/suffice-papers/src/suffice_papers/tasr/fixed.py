@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from suffice.common.tables import Column, Table
 from suffice.evaluation.replay.baselines import Run, fixed_budget
@@ -41,11 +42,11 @@ def fixed_table(cells: Sequence[CellRuns], published: Published, resampling: Res
         runs = fixed_runs(item.eval)
         notes.append(f"{item.cell.name}: {item.problem}")
         for label, run in runs.items():
-            figures, _ = cell_means(resampling, [item], lambda _, run=run, runs=runs: _figures(run, runs))
+            figures, _ = cell_means(resampling, [item], partial(_figures, run, runs))
             lines += layout.lines((item.cell.name, label), figures)
     return layout.table(lines, notes)
 
 
-def _figures(run: Run, runs: Mapping[str, Run]) -> dict[str, Floats]:
+def _figures(run: Run, runs: Mapping[str, Run], _: CellRuns) -> dict[str, Floats]:
     values = {"f1": run.values["f1"], "calls": run.ledger.calls}
     return {**values, "delta": run.values["f1"] - runs[_BASE].values["f1"]} if _BASE in runs else values

@@ -27,11 +27,13 @@ _PACKAGED = ("minilm", "none")
 _OF_ENDPOINT = "endpoint:"
 """The prefix of encoders at an endpoint."""
 
-_LANGUAGE, _ENCODER, _TRAINED = "language", "encoder", "trained"
+_LANGUAGE, _ENCODER, TRAINED = "language", "encoder", "trained"
+"""Kinds of models."""
+
 _LIBRARIES = {
     _LANGUAGE: (("torch", "transformers"), ("a local language model", "torch", "suffice-gates")),
     _ENCODER: (("sentence_transformers",), ("a sentence-transformers model", "dense")),
-    _TRAINED: (
+    TRAINED: (
         ("torch", "accelerate", "datasets", "sentence_transformers"),
         ("training a reranker", "torch", "suffice-gates"),
     ),
@@ -90,7 +92,7 @@ def model_parts(cell: Cell, experiment: Experiment) -> Iterator[ModelPart]:
         return
     if experiment.protocol == "cbdr":
         chosen = experiment.cbdr
-        yield ModelPart(where="cbdr: cross-encoder", name=chosen.cross_encoder, kind=_TRAINED, stage="training")
+        yield ModelPart(where="cbdr: cross-encoder", name=chosen.cross_encoder, kind=TRAINED, stage="training")
         for other in chosen.others:
             yield ModelPart(where="cbdr: others", name=other, kind=_ENCODER, stage=f"comparing {other}")
         return

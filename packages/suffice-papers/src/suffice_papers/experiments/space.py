@@ -11,22 +11,18 @@ from pathlib import Path
 
 from suffice.cli.local import hub_name
 from suffice.common.tables import counted
+from suffice_gates.training.memory import STATES_BYTES, device_memory
 from suffice_papers.experiments.hub import FoundModel, find_model
-from suffice_papers.experiments.parts import ModelPart, model_parts, place_of
+from suffice_papers.experiments.parts import TRAINED, ModelPart, model_parts, place_of
 from suffice_papers.experiments.plan import Cell, Experiment
 
 _START = 1 << 20
 _VECTOR_BYTES = 4
-_TRAINING_BYTES = 16
-"""Bytes of a trained weight: the weight, its gradient and two moments, each in single precision."""
-
 _SMALL = 1e9
 """Bytes that any device holds, so that torch need not be loaded to look at it."""
 
 _LINES = (".jsonl", ".ndjson", ".tsv", ".csv")
 """Endings of corpora with a passage in each line."""
-
-_TRAINED = "trained"
 
 
 def space_problems(cells: Iterable[Cell], experiment: Experiment, out: Path) -> Iterator[str]:
@@ -116,9 +112,9 @@ def _bytes_in_memory(part: ModelPart) -> float | None:
     model = _found(part)
     if model is None or model.problem:
         return None
-    if part.kind == _TRAINED:
+    if part.kind == TRAINED:
         n = model.parameters()
-        return None if n is None else n * _TRAINING_BYTES
+        return None if n is None else n * STATES_BYTES
     return model.in_memory(part.dtype)
 
 
@@ -140,23 +136,3 @@ def _memory_problems(model: str, stage: str, parts: list[tuple[ModelPart, float]
                 f"that has {total / 1e9:,.1f} GB (an estimate from parameters and number type): set dtype to bfloat16, or take a smaller "
                 "model or a larger device"
             )
-
-
-def device_memory(device: str | None) -> tuple[str, int | None]:
-    """Return the name of a device and its bytes; "" if it is not here, None bytes if they are unknown."""
-    with suppress(ImportError):
-        import torch
-
-        wanted = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        if wanted == "auto":
-            return "all devices", None
-        if wanted.startswith("cuda"):
-            number = int(wanted.partition(":")[2] or 0)
-            if number >= torch.cuda.device_count():
-                return "", None
-            return wanted, int(torch.cuda.get_device_properties(number).total_memory)
-        if wanted != "cpu":
-            return wanted, None
-    with suppress(AttributeError, ValueError):  # not on every system
-        return "this machine", os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return "this machine", None

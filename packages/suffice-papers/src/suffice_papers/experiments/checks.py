@@ -18,7 +18,7 @@ from suffice_papers.experiments.choices import DraftOptions
 from suffice_papers.experiments.hub import at_hub
 from suffice_papers.experiments.parts import part_problems, unreachable
 from suffice_papers.experiments.plan import Cell, Experiment
-from suffice_papers.experiments.space import space_problems
+from suffice_papers.experiments.space import space_notes, space_problems
 from suffice_papers.experiments.stages import CellFolder
 from suffice_papers.tasr.cells import TasrCell
 
@@ -31,11 +31,13 @@ class Obstacles:
         shared: Problems that end the whole run or leave its tables wrong.
         by_cell: Problems that end single cells: a model, an endpoint or a package that is not there.
         estimates: Estimated needs of disk and memory that exceed what there is; they do not keep a run from beginning.
+        notes: Estimated needs of disk.
     """
 
     shared: tuple[str, ...]
     by_cell: Mapping[str, tuple[str, ...]]
     estimates: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def listed(self) -> list[str]:
@@ -76,7 +78,8 @@ def find_obstacles(experiment: Experiment, out: Path) -> Obstacles:
     except MissingExtraError as error:
         shared.append(str(error))
     estimates = tuple(space_problems(open_cells, experiment, out))
-    return Obstacles(shared=tuple(dict.fromkeys(shared)), by_cell=by_cell, estimates=estimates)
+    notes = tuple(space_notes(open_cells, experiment))
+    return Obstacles(shared=tuple(dict.fromkeys(shared)), by_cell=by_cell, estimates=estimates, notes=notes)
 
 
 def has_questions(cell: Cell, experiment: Experiment) -> bool:

@@ -19,7 +19,7 @@ from suffice.policy.rounds import Floats
 from suffice.recordings import Recording, read_recording
 from suffice_papers.experiments.building import has_round_zero
 from suffice_papers.experiments.cbdr_cells import is_finished
-from suffice_papers.experiments.checks import cell_prices, find_problems, has_questions
+from suffice_papers.experiments.checks import cell_prices, find_obstacles, has_questions
 from suffice_papers.experiments.plan import Experiment
 from suffice_papers.experiments.stages import CellFolder
 from suffice_papers.experiments.variance import NOT_KNOWN
@@ -155,9 +155,9 @@ def estimate_experiment(experiment: Experiment, out: str | Path) -> Estimate:
             f"{counted(len(journals), 'recording was', 'recordings were')} interrupted: what a journal holds is not asked again, and is counted here "
             "all the same"
         )
-    return Estimate(
-        cells=cells, problems=tuple(find_problems(experiment, out)), notes=tuple(notes), level=experiment.level
-    )
+    obstacles = find_obstacles(experiment, out)
+    notes += obstacles.notes
+    return Estimate(cells=cells, problems=tuple(obstacles.listed), notes=tuple(notes), level=experiment.level)
 
 
 def _cost_notes(left: list[CellEstimate], experiment: Experiment) -> list[str]:

@@ -39,6 +39,22 @@ def space_problems(cells: Iterable[Cell], experiment: Experiment, out: Path) -> 
         yield from _memory_problems(model, stage, [*listed.values()])
 
 
+def space_notes(cells: Iterable[Cell], experiment: Experiment) -> list[str]:
+    """Return notes on the bytes that will be downloaded and written beside corpora, where they are known."""
+    cells = list(cells)
+    notes = []
+    for what, parts in (
+        ("downloads of models", _downloads(cells, experiment)),
+        ("indexes beside corpora", _indexes(cells)),
+    ):
+        if parts:
+            listed = ", ".join(f"{name} {size / 1e9:,.1f} GB" for name, size, _ in parts.values())
+            notes.append(
+                f"{what} take about {sum(size for _, size, _ in parts.values()) / 1e9:,.1f} GB of disk: {listed}"
+            )
+    return notes
+
+
 def _disk_problems(cells: list[Cell], experiment: Experiment, out: Path) -> Iterator[str]:
     place = place_of(out)
     if not os.access(place, os.W_OK):

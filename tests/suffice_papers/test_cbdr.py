@@ -94,6 +94,23 @@ def test_no_question_is_in_two_parts(questions):
     assert parts.probe.test == {q.question_id for q in parts.test}
 
 
+def test_parts_have_the_given_numbers_of_questions(questions):
+    few = list({question.question: question for question in questions}.values())
+    parts = divide(few, replace(SETTINGS, test_size=30, prefer_size=50))
+    assert (len(parts.test), len(parts.prefer)) == (30, 50)
+    probe = parts.probe.train | parts.probe.dev
+    assert len(probe) == len(few) - 80
+    assert not probe & {question.question_id for question in (*parts.test, *parts.prefer)}
+    twice = [*few, *(replace(question, question_id=f"again {question.question_id}") for question in few)]
+    parts = divide(twice, replace(SETTINGS, test_size=31, prefer_size=50))
+    texts = [{question.question for question in part} for part in (parts.test, parts.prefer)]
+    assert (len(parts.test), not texts[0] & texts[1]) == (32, True)
+    with pytest.raises(DataError, match="smaller sizes"):
+        divide(few, replace(SETTINGS, test_size=30, prefer_size=len(few)))
+    with pytest.raises(DataError, match="or neither"):
+        replace(SETTINGS, test_size=30)
+
+
 def test_a_question_keeps_its_part_when_others_are_added(questions):
     few, many = divide(questions[:250], SETTINGS), divide(questions, SETTINGS)
     for name in ("train", "dev", "test"):

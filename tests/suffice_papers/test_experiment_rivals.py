@@ -331,7 +331,7 @@ def test_a_model_unfit_for_a_rival_is_refused_before_calls(model, loop, why, tmp
         text = WAYS.replace('model = "m"\nbase-url = "URL"', model).replace("ircot(k=1)", loop)
         path = written(tmp_path, text.replace("URL", endpoint.url), n=2)
         result = cli("run", path, "--dry-run", "--json")
-        assert result.code == 1
+        assert result.code == 2
         assert any(why in problem for problem in result.json["problems"]), result.json["problems"]
         assert cli("run", path).code == 1
         assert endpoint.requests == []
@@ -349,3 +349,16 @@ def test_reflection_tokens_decide_for_a_model_that_runs_here_alone(tmp_path):
     text = WAYS.replace("URL", "http://127.0.0.1:1/v1").replace('loop = "ircot(k=1)"', gate)
     result = cli("run", written(tmp_path, text), "--dry-run", "--json")
     assert any("rival 'ircot' reads tokens of a model that runs here" in text for text in result.json["problems"])
+
+
+def test_a_rival_that_cannot_be_asked_leaves_the_others_their_line(tmp_path):
+    def refused(body):
+        return "401" if "Reasoning so far:" in prompt_of(body) else None
+
+    with Endpoint(chain, fault=refused) as endpoint:
+        result = cli("run", written(tmp_path, WAYS.replace("URL", endpoint.url)), "--json")
+    assert result.code == 1, result.err
+    assert {name.split("/")[3] for name in result.json["failed"]} == {"ircot", "stable"}
+    rows = {row["method"]: row["verdict"] for row in table_of(result.json, "Ways of asking")["rows"]}
+    assert rows["ircot"] == "not run: its cell failed"
+    assert "not run" not in rows["TASR"] + rows["twice"]

@@ -425,7 +425,7 @@ def test_an_incomparable_cell_is_a_problem_before_the_run(old, new, why, tmp_pat
     text = SMALL.replace("[[model]]", '[published]\n"plain/towers/bm25" = "qwen_hp"\n\n[[model]]', 1)
     path = written(tmp_path, text.replace(old, new), n=3)
     result = cli("run", path, "--dry-run", "--json")
-    assert result.code == 1
+    assert result.code == 2
     assert [
         "cannot be compared with 'qwen_hp'" in problem and why in problem for problem in result.json["problems"]
     ] == [True]
@@ -545,7 +545,7 @@ def test_a_dry_run_names_what_would_end_the_run(old, new, problem, tmp_path):
         tmp_path, ASKED.format(logprobs="true", n=6).replace(old, new).replace("URL", "http://127.0.0.1:1/v1"), n=6
     )
     result = cli("run", path, "--dry-run", "--json")
-    assert result.code == 1
+    assert result.code == 2
     assert any(problem in text for text in result.json["problems"]), result.json["problems"]
     assert result.json["problems"][0].split(":")[0] in cli("run", path).error  # the run itself does not begin
     assert not (tmp_path / "run").exists()

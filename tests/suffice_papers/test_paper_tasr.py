@@ -656,7 +656,7 @@ def entry(**changes):
         ("cell = [1]", "cell 1 is"),
         ("[[cells]]\nname = 'a'", "'cells'"),
         ("[[cell]\n", "not TOML"),
-        (entry(tune=None), "key 'tune'"),
+        (entry(eval=None), "key 'eval'"),
         (entry(name=None), "key 'name'"),
         (entry(prompts="x"), "'a'"),
         (entry(model=7), "model is 7"),

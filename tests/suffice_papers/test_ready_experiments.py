@@ -6,6 +6,7 @@ that the files show.
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import shlex
@@ -21,7 +22,7 @@ from suffice_papers.cbdr.cbdr_tables import published_cbdr
 from suffice_papers.experiments import read_experiment
 from suffice_papers.experiments.checks import find_problems
 from suffice_papers.published import published_tasr
-from tests.suffice.importers.test_convert import TRIVIA, authors_rows, columns_of
+from tests.suffice.importers.test_convert import authors_rows, columns_of
 from tests.support.cli_tools import cli
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,9 +30,10 @@ EXAMPLES = ROOT / "examples"
 LINE = re.compile(r"^# +suffice (convert .*?)(?: +#.*)?$", re.MULTILINE)
 
 
-def many(row, n, **numbered):
-    """Copies of a row with a number in some of its texts."""
-    return [row | {name: text.format(i) for name, text in numbered.items()} for i in range(n)]
+@pytest.fixture(autouse=True)
+def offline(monkeypatch):
+    """Forbid requests to the hub, whose models are not here."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
 
 def stand_ins(folder):
@@ -43,21 +45,22 @@ def stand_ins(folder):
         row["evidences"] = {"fact": ["a"], "relation": ["mother"], "entity": ["b"]}
     sets = {
         "hotpotqa/hotpot_qa/distractor/validation-00000-of-00001": [columns_of(row) for row in hotpot],
-        "ohjoonhee/2WikiMultihopQA/data/validation-00000-of-00001": content,
-        "google-research-datasets/nq_open/nq_open/validation-00000-of-00001": [
-            {"question": f"who made number {i}", "answer": ["Ada"]} for i in range(30)
-        ],
-        "mandarjoshi/trivia_qa/unfiltered.nocontext/validation-00000-of-00001": many(
-            TRIVIA, 30, question_id="tc_{}", question="Where is tower {}?"
-        ),
+        "voidful/2WikiMultihopQA/data/validation-00000-of-00001": content,
         "mteb/hotpotqa/corpus/corpus-00000-of-00001": [
             {"_id": str(i), "title": f"Tower {i}", "text": f"The tower {i}."} for i in range(9)
         ],
+        "mteb/nq/corpus/corpus-00000-of-00001": [{"_id": f"doc{i}", "title": "Ada", "text": "."} for i in range(9)],
     }
     for name, rows in sets.items():
         path = folder / f"{name}.parquet"
         path.parent.mkdir(parents=True)
         pq.write_table(pa.Table.from_pylist(rows), path)
+    for name in ("nq", "trivia"):
+        rows = [
+            {"question": f"{name} {i}?", "answers": ["Ada"], "positive_ctxs": [], "hard_negative_ctxs": []}
+            for i in range(30)
+        ]
+        (folder / f"biencoder-{name}-dev.json.gz").write_bytes(gzip.compress(json.dumps(rows).encode()))
     (folder / "psgs_w100.tsv").write_text("id\ttext\ttitle\n1\tA tower.\tTower\n", encoding="utf-8")
 
 
@@ -68,11 +71,11 @@ def tasr(tmp_path_factory):
     stand_ins(folder)
     text = (EXAMPLES / "tasr.toml").read_text("utf-8")
     commands = [shlex.split(line) for line in LINE.findall(text)]
-    assert len(commands) == 6
+    assert len(commands) == 7
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         for words in commands:
-            assert _HUB_ID.fullmatch(words[1]) or words[1] == "psgs_w100.tsv"
+            assert _HUB_ID.fullmatch(words[1]) or words[1].startswith(("psgs_w100.tsv", "biencoder-"))
             smaller = {"tune=100,eval=300": "tune=10,eval=20", "300": "20"}
             result = cli(*(smaller.get(word, word) for word in words))
             assert result.code == 0, result
@@ -100,12 +103,13 @@ def test_the_file_of_tasr_has_its_24_cells_beside_what_they_repeat(tasr):
         assert experiment.tune_cell(cell).data.name == ("2wiki" if cell.data.name == "2wiki" else "hotpotqa")
 
 
-def test_of_the_file_of_tasr_only_the_servers_are_missing(tasr, tmp_path):
+def test_of_the_file_of_tasr_only_servers_and_encoders_are_missing(tasr, tmp_path):
     problems = find_problems(read_experiment(tasr), tmp_path)
-    assert len(problems) == 3
-    assert all("cannot be reached at 'http://localhost:800" in problem for problem in problems)
+    servers = [problem for problem in problems if "cannot be reached at 'http://localhost:800" in problem]
+    encoders = [problem for problem in problems if "is not in the cache, and HF_HUB_OFFLINE is set" in problem]
+    assert (len(servers), len(encoders), len(problems)) == (3, 3, 6)
     result = cli("run", tasr, "-o", tmp_path, "--dry-run")
-    assert result.code == 1
+    assert result.code == 2
     calls = 3 * 6 * (2 * 30 + 6 * 20)
     assert f"{calls:,} calls" in result.words
 
@@ -126,7 +130,7 @@ def test_the_thinking_switch_is_a_model_of_its_own(tasr, tmp_path):
 def test_the_converted_questions_are_those_that_the_file_names(tasr):
     folder = tasr.parent / "data"
     assert {path.name for path in folder.glob("*.jsonl")} == {
-        *("hotpotqa.jsonl", "2wiki.jsonl", "nq.jsonl", "trivia.jsonl", "fullwiki.jsonl", "dpr.jsonl")
+        *("hotpotqa.jsonl", "2wiki.jsonl", "nq.jsonl", "trivia.jsonl", "fullwiki.jsonl", "nq-corpus.jsonl", "dpr.jsonl")
     }
     for name in ("hotpotqa", "2wiki"):
         assert [len(load_questions(folder / f"{name}.jsonl", split=split)) for split in ("tune", "eval")] == [10, 20]
@@ -154,11 +158,12 @@ def test_the_file_of_cbdr_has_the_papers_models_sets_and_settings(tmp_path):
         path.parent.mkdir(parents=True)
         pq.write_table(pa.Table.from_pylist(listed), path)
     text = (EXAMPLES / "cbdr.toml").read_text("utf-8")
-    (tmp_path / "cbdr.toml").write_text(text, encoding="utf-8")
+    smaller = text.replace("prefer-size = 7622", "prefer-size = 8").replace("test-size = 1216", "test-size = 4")
+    (tmp_path / "cbdr.toml").write_text(smaller, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path)
         for line in LINE.findall(text):
-            result = cli(*({"8000": "20"}.get(word, word) for word in shlex.split(line)))
+            result = cli(*({"12338": "20"}.get(word, word) for word in shlex.split(line)))
             assert result.code == 0, result
     experiment = read_experiment(tmp_path / "cbdr.toml")
     models = [cell.model.options.model.rpartition("/")[2] for cell in experiment.cells()]
@@ -168,8 +173,14 @@ def test_the_file_of_cbdr_has_the_papers_models_sets_and_settings(tmp_path):
     assert [cell.data.name for cell in experiment.cells()] == ["nq", "hotpotqa"] * 2
     settings = experiment.cbdr.settings
     assert (settings.betas, settings.depths, settings.candidates) == ((0.90, 0.95, 0.98, 1.00), (1, 3), 8)
+    assert {cell.prompt for cell in experiment.cells()} == {"cbdr"}
+    assert [[*experiment.aligned_before(cell)] for cell in experiment.cells()] == [[], *[["llama3-8b/nq"]] * 3]
+    assert "prefer-size = 7622" in text
+    assert "test-size = 1216" in text
     assert experiment.cbdr.cross_encoder == "BAAI/bge-reranker-v2-m3"
-    assert find_problems(experiment, tmp_path / "out") == []
+    problems = find_problems(experiment, tmp_path / "out")
+    assert all("is not in the cache" in problem for problem in problems), problems
+    assert len(problems) == 3
 
 
 def test_the_rivals_file_asks_the_questions_of_the_tasr_file(tasr):
@@ -179,11 +190,12 @@ def test_the_rivals_file_asks_the_questions_of_the_tasr_file(tasr):
     assert {*commands} < {*LINE.findall(tasr.read_text("utf-8"))}
     (tasr.parent / "rivals.toml").write_text(text, encoding="utf-8")
     result = cli("run", tasr.parent / "rivals.toml", "--dry-run", "--json")
-    assert result.code == 0, result.err
+    assert result.code == 2, result.err
     assert {cell.rpartition("/")[0] for cell in (row["cell"] for row in result.json["cells"]) if "dragin" in cell} == {
         f"qwen/{name}/bm25/dragin/answer_first" for name in ("hotpotqa", "2wiki")
     }
-    assert result.json["problems"] == []
+    [problem] = result.json["problems"]
+    assert "'Qwen/Qwen2.5-7B-Instruct' is not in the cache" in problem
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning:torch.*")
@@ -193,7 +205,7 @@ def test_the_rivals_file_runs_every_method_on_a_local_model(tiny_model, tmp_path
         '"Qwen/Qwen2.5-7B-Instruct"': f'"{tiny_model}"',
         'dtype = "bfloat16"\n': "",
         "max-tokens = 128": "max-tokens = 6",
-        "max-rounds = 5": "max-rounds = 3\ntune-draws = 1\nprompts = ['prefilled']",
+        "max-rounds = 10": "max-rounds = 3\ntune-draws = 1\nprompts = ['prefilled']",
         "resamples = 1000": "resamples = 20",
     }
     for old, new in smaller.items():

@@ -11,7 +11,7 @@ from suffice.cli.output import Output, Screen
 from suffice.common.files import quoted
 from suffice.common.provided import provided
 from suffice.common.tables import counted
-from suffice.importers.converting import Conversion, convert_questions
+from suffice.importers.converting import Conversion, Draw, convert_questions
 from suffice.importers.question_sets import CORPUS_FORM, OWN_FORM, check_form, form_of, open_source
 from suffice.loops.retrieval.forms import QUESTION_FORMS
 
@@ -35,6 +35,14 @@ def convert_command(
         str | None, Option("--splits", help="Draw disjoint splits, for instance tune=200,eval=500.")
     ] = None,
     seed: Annotated[int, Option("--seed", help="Seed of the draw.")] = 0,
+    draw: Annotated[
+        Draw,
+        Option(
+            "--draw",
+            help="hashed: by the texts, whatever their order; shuffled or sampled: the rows in their order, by Python's "
+            "random.Random(SEED), as published programs draw.",
+        ),
+    ] = "hashed",
     split: Annotated[str | None, Option("--split", help="The split of the source, where it has several.")] = None,
     config: Annotated[
         str | None, Option("--config", help="Its configuration: a folder, or a name on the hub; all takes all folders.")
@@ -67,6 +75,7 @@ def convert_command(
         sample=sample,
         splits=None if splits is None else split_sizes(splits),
         seed=seed,
+        draw=draw,
         passages=not without_passages,
     )
     output.show(conversion.to_dict(), _questions_screen(conversion, is_named=form is not None))

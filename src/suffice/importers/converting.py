@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, Literal, cast, get_args
 
 from suffice._version import __version__
 from suffice.common.files import check_file, replacing, write_file
@@ -31,6 +32,9 @@ _VALUE = re.compile(r" (?:is|contains|found) .*")
 
 _Units = Mapping[str, tuple[list[int], str]]
 """The rows and the type of each text, by the text's hash."""
+
+Draw = Literal["hashed", "shuffled", "sampled"]
+"""Ways to draw: by a hash of the texts, or as a program does with Python's generator over the rows in their order."""
 
 _REPEATED_ID = "the id was already used by an earlier row"
 _REPEATED_TEXT = "the text repeats an earlier row, and neither has an id"
@@ -109,6 +113,7 @@ def convert_questions(
     sample: int | None = None,
     splits: Mapping[str, int] | None = None,
     seed: int = 0,
+    draw: Draw = "hashed",
     split: str | None = None,
     config: str | None = None,
     revision: str | None = None,
@@ -128,6 +133,8 @@ def convert_questions(
         sample: Number of texts to draw; None for all.
         splits: Number of texts of each split by name, in the order in which they are drawn.
         seed: Seed of the draw.
+        draw: `hashed`, as above; `shuffled` or `sampled`, to repeat the draw of a program: the rows in the order of the source,
+            shuffled by ``random.Random(seed).shuffle``, of which the first are taken, or ``random.Random(seed).sample``.
         split: The split of the source to read.
         config: The configuration of the source.
         revision: The commit of a set on the hub.
@@ -143,6 +150,10 @@ def convert_questions(
     if not _QUESTION_FILE.search(path.name):
         raise DataError(f"{str(path)!r}: questions are written as JSON lines; end the name in .jsonl or .jsonl.gz")
     sizes = _draw_sizes(sample, splits)
+    if draw not in get_args(Draw):
+        raise DataError(f"draw is {draw!r}; allowed: {', '.join(get_args(Draw))}")
+    if draw != "hashed" and not sizes:
+        raise DataError(f"draw is {draw!r}, and nothing is drawn: give a sample or splits")
     if form is not None:
         check_form(form)
     origin = (
@@ -151,15 +162,17 @@ def convert_questions(
         else open_source(source, split=split, config=config, revision=revision)
     )
     origin.check_apart(path)
-    conversion = _converted(origin, form or form_of(origin), path, sizes, seed, passages=passages)
-    drawn = {"sample": sum(sizes.values()), "splits": sizes, "seed": seed} if sizes else {}
+    conversion = _converted(origin, form or form_of(origin), path, sizes, seed, draw=draw, passages=passages)
+    drawn: dict[str, Any] = {"sample": sum(sizes.values()), "splits": sizes, "seed": seed} if sizes else {}
+    if draw != "hashed":
+        drawn["draw"] = draw
     card = _card(conversion, origin, drawn, passages=passages)
     write_file(conversion.card, json.dumps(card, indent=1, ensure_ascii=False) + "\n")
     return conversion
 
 
 def _converted(
-    origin: QuestionSource, form: str, path: Path, sizes: Mapping[str, int], seed: int, *, passages: bool
+    origin: QuestionSource, form: str, path: Path, sizes: Mapping[str, int], seed: int, *, draw: Draw, passages: bool
 ) -> Conversion:
     """Read a source twice: first draw the questions, then write them."""
     if form == CORPUS_FORM:
@@ -168,13 +181,15 @@ def _converted(
         )
     reading = _SourceReading(origin, form)
     units = reading.units()
-    order, names = _draw(units, sizes, seed, origin.name) if sizes else ([], {})
+    order, names = _drawn_rows(units, sizes, seed, origin.name, draw=draw) if sizes else ([], {})
     writer = _LineWriter(names, with_passages=passages)
     with _packed_lines(path) as file:
         questions = reading.questions({i for unit in order for i in unit} if sizes else None)
         data_hash = dataset_hash(writer.write(file, _in_drawn_order(questions, order) if sizes else questions))
-    if sizes:
+    if sizes and draw == "hashed":
         writer.note_draw(sum(sizes.values()), has_types=any(kind for _, kind in units.values()))
+    elif sizes:
+        writer.note_python_draw(names, units, left_out=reading.n_left_out)
     known = QUESTION_FORMS.get(form)
     return Conversion(
         path=path,
@@ -260,6 +275,11 @@ class _SourceReading:
             if (wanted is None or i in wanted) and i not in self._left_out:
                 yield i, self._question(row, where, Counter())
 
+    @property
+    def n_left_out(self) -> int:
+        """Number of rows that are no question."""
+        return len(self._left_out)
+
     def unread(self) -> tuple[Unread, ...]:
         return tuple(sorted(self._reasons.values(), key=lambda item: -item.n))
 
@@ -280,17 +300,32 @@ class _SourceReading:
         self._reasons[kind] = Unread(reason=before.reason, n=before.n + 1, first=before.first)
 
 
-def _draw(units: _Units, sizes: Mapping[str, int], seed: int, source: str) -> tuple[list[list[int]], dict[int, str]]:
-    """Draw texts; return their rows in the order of the draw, and the split of each row.
+def _drawn_rows(
+    units: _Units, sizes: Mapping[str, int], seed: int, source: str, *, draw: Draw
+) -> tuple[list[list[int]], dict[int, str]]:
+    """Draw questions; return their rows in the order of the draw, and the split of each row."""
+    n, rows = sum(sizes.values()), sorted(i for listed, _ in units.values() for i in listed)
+    there, what = (len(units), " with different texts") if draw == "hashed" else (len(rows), "")
+    if n > there:
+        raise DataError(f"{source}: {n:,} questions were asked for, and there are {there:,}{what}; ask for fewer")
+    owners = [name for name, size in sizes.items() for _ in range(size)]
+    if draw == "hashed":
+        return _draw(units, owners, seed)
+    generator = random.Random(seed)  # noqa: S311 - to draw what another program drew
+    if draw == "shuffled":
+        generator.shuffle(rows)
+        chosen = rows[:n]
+    else:
+        chosen = generator.sample(rows, n)
+    return [[i] for i in chosen], dict(zip(chosen, owners, strict=True))
+
+
+def _draw(units: _Units, owners: Sequence[str], seed: int) -> tuple[list[list[int]], dict[int, str]]:
+    """Draw a text for each owner, its split; return their rows in the order of the draw, and the split of each row.
 
     The texts of each type are sorted by hash, and the k-th of n gets the place (k + 1/2) / n.  Sorted by place, any range of
     texts keeps the shares of the types.
     """
-    if sum(sizes.values()) > len(units):
-        raise DataError(
-            f"{source}: {sum(sizes.values()):,} questions were asked for, and there are {len(units):,} with different "
-            "texts; ask for fewer"
-        )
     keys = [*units]
     hashes = dict(zip(keys, hash_places(keys, salt=f"{seed}:").tolist(), strict=True))
     by_type: dict[str, list[str]] = {}
@@ -300,8 +335,7 @@ def _draw(units: _Units, sizes: Mapping[str, int], seed: int, source: str) -> tu
     for listed in by_type.values():
         for k, key in enumerate(sorted(listed, key=lambda key: (hashes[key], key))):
             places[key] = ((k + 0.5) / len(listed), hashes[key], key)
-    order = sorted(keys, key=places.__getitem__)[: sum(sizes.values())]
-    owners = [name for name, n in sizes.items() for _ in range(n)]
+    order = sorted(keys, key=places.__getitem__)[: len(owners)]
     names = {i: name for key, name in zip(order, owners, strict=True) for i in units[key][0]}
     return [units[key][0] for key in order], names
 
@@ -345,6 +379,15 @@ class _LineWriter:
             )
         if not has_types:
             self.notes.append("the questions have no types, so the sample is not stratified")
+
+    def note_python_draw(self, names: Mapping[int, str], units: _Units, *, left_out: int) -> None:
+        """Add notes where a draw by Python's generator is not that of another program, or splits share a text."""
+        if left_out:
+            rows = counted(left_out, "row was", "rows were")
+            self.notes.append(f"{rows} left out before the draw: another program may have drawn from them, too")
+        several = sum(len({names[i] for i in rows if i in names}) > 1 for rows, _ in units.values())
+        if several:
+            self.notes.append(f"{counted(several, 'text is', 'texts are')} in several splits: the draw is by rows")
 
     def all_notes(self) -> list[str]:
         """Return all caveats about the questions."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 from collections import Counter
 from itertools import chain
 
@@ -436,6 +437,29 @@ def test_splits_share_no_text_keep_type_shares_and_ignore_row_order(tmp_path):
     }
 
 
+def test_a_draw_by_rows_is_that_of_plain_python(tmp_path):
+    path, out = jsonl(tmp_path / "rows.jsonl", *plain(7405)), tmp_path / "q.jsonl"
+    ids = [row["id"] for row in plain(7405)]
+    random.seed(42)
+    indices = list(range(7405))
+    random.shuffle(indices)
+    result = cli("convert", path, "-o", out, "--draw", "shuffled", "--splits", "tune=100,eval=300", "--seed", 42)
+    assert result.code == 0, result.err
+    for split, drawn in (("tune", indices[:100]), ("eval", indices[100:400])):
+        assert [q.question_id for q in load_questions(out, split=split)] == [ids[i] for i in drawn]
+    conversion = convert_questions(path, out, sample=300, seed=42, draw="sampled")
+    assert [q.question_id for q in load_questions(out)] == random.Random(42).sample(ids, 300)
+    assert json.loads(conversion.card.read_text())["drawn"]["draw"] == "sampled"
+
+
+def test_a_draw_by_rows_says_where_it_may_differ(tmp_path):
+    twice = [row | {"question": "Who is it?"} for row in plain(2)]
+    path = jsonl(tmp_path / "rows.jsonl", *twice, {"id": "none"}, *plain(2, start=9))
+    conversion = convert_questions(path, tmp_path / "q.jsonl", splits={"a": 2, "b": 2}, seed=1, draw="shuffled")
+    assert any("1 row was left out before the draw" in note for note in conversion.notes)
+    assert any("1 text is in several splits" in note for note in conversion.notes)
+
+
 def test_the_first_lines_of_a_sample_are_a_smaller_sample(tmp_path):
     path = jsonl(tmp_path / "rows.jsonl", *plain(50))
     listed = []
@@ -468,6 +492,8 @@ def test_without_a_draw_rows_keep_their_order_and_split(tmp_path):
         (["--splits", "tune=2,tune=3"], "each name once"),
         (["--splits", "tune=0"], "need a size of at least 1"),
         (["--revision", "abc"], "a revision belongs to the id of a set on the hub"),
+        (["--draw", "shuffled"], "draw is 'shuffled', and nothing is drawn"),
+        (["--draw", "shuffled", "--sample", "11"], "11 questions were asked for, and there are 10; ask for fewer"),
         (["-o", "q.csv"], "end the name in .jsonl"),
     ],
 )

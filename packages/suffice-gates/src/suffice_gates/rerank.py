@@ -66,6 +66,7 @@ class CrossEncoderScorer:
         encoder: Cross-encoder to use instead of loading `model`.
         revision: Revision of the model; with `encoder`, any name of its version.
         device: A torch device; None for the default.
+        dtype: Number type of the loaded weights; `auto` for that of the stored ones, None for the default of transformers.
     """
 
     name = _RERANKER_COMPONENT
@@ -78,12 +79,14 @@ class CrossEncoderScorer:
         encoder: PairScorer | None = None,
         revision: str | None = None,
         device: str | None = None,
+        dtype: str | None = None,
     ) -> None:
         self.model = str(model)
         self.revision = revision
         self._encoder = encoder
         self._is_given = encoder is not None
         self._device = device
+        self._options: dict[str, Any] = {} if dtype is None else {"dtype": dtype}
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -140,7 +143,7 @@ class CrossEncoderScorer:
         pairs = [(question, passage_text(passage.title, passage.text)) for passage in passages]
         with self._lock:  # torch uses all cores for one call
             if self._encoder is None:
-                self._encoder = load_cross_encoder(self.model, self.revision, self._device)
+                self._encoder = load_cross_encoder(self.model, self.revision, self._device, **self._options)
             scores = np.asarray(self._encoder.predict(pairs), dtype=np.float64)
         if scores.size != len(pairs):
             raise ModelError(
@@ -266,7 +269,12 @@ class Reranked:
 
 
 def load_cross_encoder(
-    model: str, revision: str | None = None, device: str | None = None, *, new_head: bool = False
+    model: str,
+    revision: str | None = None,
+    device: str | None = None,
+    *,
+    new_head: bool = False,
+    dtype: str | None = None,
 ) -> Any:
     """Return a cross-encoder of sentence-transformers.
 
@@ -275,6 +283,7 @@ def load_cross_encoder(
         revision: Revision of an id.
         device: A torch device; None for the default.
         new_head: True to allow an encoder without a trained head; it gets a random one for training.
+        dtype: Number type of the weights; `auto` for that of the stored ones, None for the default of transformers.
 
     Raises:
         MissingExtraError: sentence-transformers is not installed.
@@ -285,7 +294,8 @@ def load_cross_encoder(
     except ImportError as error:
         raise MissingExtraError("scoring passages with a cross-encoder", "dense") from error
     try:
-        loaded = CrossEncoder(model, revision=revision, device=device, trust_remote_code=False)
+        more = {} if dtype is None else {"model_kwargs": {"dtype": dtype}}
+        loaded = CrossEncoder(model, revision=revision, device=device, trust_remote_code=False, **more)
     except Exception as error:  # the type of error depends on the hub client, the file format and torch
         raise ModelError(
             f"the cross-encoder {model!r} cannot be loaded ({type(error).__name__}: {error!s:.200}); give the id of one, "

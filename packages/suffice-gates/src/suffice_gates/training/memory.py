@@ -7,6 +7,8 @@ Counted are the tensors that PyTorch keeps for the backward pass of an encoder o
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +19,7 @@ GIB = 2**30
 MOST_OF = 0.9
 """The share of the memory that an estimate may fill; the rest is left for what the estimate omits."""
 
-_STATES_BYTES = 16
+STATES_BYTES = 16
 """Numbers in fp32 per weight: the weight, its gradient, and the two moments of AdamW."""
 
 _TWO_MATRICES = frozenset(
@@ -77,7 +79,7 @@ def training_memory(
     ends = 10 * width  # embeddings and head
     kept = 4 * width if checkpointing else layer
     return MemoryEstimate(
-        states=n_weights * (_STATES_BYTES + (size if half else 0)),
+        states=n_weights * (STATES_BYTES + (size if half else 0)),
         pair=tokens * (layers * kept + ends),
         whole_layer=tokens * layer if checkpointing else 0,
     )
@@ -102,3 +104,30 @@ def parts_of_batch(estimate: MemoryEstimate, rows: int, pairs: int, memory: floa
     divisors = [parts for parts in range(1, rows + 1) if rows % parts == 0]
     fits = (parts for parts in divisors if estimate.total(rows // parts * pairs) <= MOST_OF * memory * GIB)
     return next(fits, rows)
+
+
+def device_memory(device: str | None) -> tuple[str, int | None]:
+    """Return the name of a torch device and its bytes of memory.
+
+    Args:
+        device: The device; None = the first GPU, else the processor.
+
+    Returns:
+        "" as name if the device is not here; None as bytes if they are unknown.
+    """
+    with suppress(ImportError):
+        import torch
+
+        wanted = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        if wanted == "auto":
+            return "all devices", None
+        if wanted.startswith("cuda"):
+            number = int(wanted.partition(":")[2] or 0)
+            if number >= torch.cuda.device_count():
+                return "", None
+            return wanted, int(torch.cuda.get_device_properties(number).total_memory)
+        if wanted != "cpu":
+            return wanted, None
+    with suppress(AttributeError, ValueError):  # not on every system
+        return "this machine", os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return "this machine", None

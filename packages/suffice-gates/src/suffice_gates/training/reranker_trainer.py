@@ -126,7 +126,10 @@ def load_base(
     seed: int,
     new_head: bool = True,
 ) -> Any:
-    """Load the cross-encoder to train, with the length limits of the settings.
+    """Load the cross-encoder to train or to compare with, with the length limits of the settings.
+
+    One to train has weights in single precision; one that is only compared has those that are stored, in half the memory for
+    most large ones.
 
     Args:
         model: Id or folder.
@@ -134,7 +137,7 @@ def load_base(
         revision: Revision of the model at the hub.
         device: A torch device.
         seed: Seed of a new head.
-        new_head: True to allow a base without a trained head; False to use the base's own order.
+        new_head: True to train it, even without a trained head; False to use its own order.
 
     Raises:
         MissingExtraError: The extra `torch` is not fully installed.
@@ -147,13 +150,13 @@ def load_base(
     except ImportError as error:
         raise MissingExtraError("training a reranker", "torch", "suffice-gates") from error
     torch.manual_seed(seed)  # a base without a head gets a new one
-    encoder = load_cross_encoder(model, revision, device, new_head=new_head)
+    encoder = load_cross_encoder(model, revision, device, new_head=new_head, dtype=None if new_head else "auto")
     if encoder.num_labels != 1:
         raise ModelError(f"the cross-encoder {model!r} has {encoder.num_labels} labels; use one with a single label")
     special = encoder.tokenizer.num_special_tokens_to_add(pair=True)
     longest = settings.query_tokens + settings.passage_tokens + special
     encoder.max_seq_length = min(longest, encoder.max_seq_length or longest)
-    return encoder.float()  # half-precision weights would round steps of 6e-5 away
+    return encoder.float() if new_head else encoder  # half-precision weights would round steps of 6e-5 away
 
 
 def planned_memory(encoder: Any, settings: RerankerSettings, device: str | None) -> MemoryEstimate | None:

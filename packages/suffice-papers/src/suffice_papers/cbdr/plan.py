@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from suffice.errors import DataError
 from suffice.evaluation.statistics import Resampling
+from suffice.evaluation.statistics.folds import hash_places
 from suffice.loops.retrieval import Question
+from suffice.policy.seen import one_name_per_text
 from suffice_gates.training.examples import Split, sets_by_hash, split_by_hash
 from suffice_gates.training.probe import ProbeSettings
 from suffice_gates.training.reranker_trainer import RerankerSettings
@@ -29,6 +31,8 @@ class CbdrSettings:
         betas: Thresholds of the gate.
         test: Share of the questions on which all figures are measured.
         prefer: Share of the others used to train the reranker; the probe gets the rest.
+        test_size: Number of test questions, in place of the share; needs `prefer_size`.
+        prefer_size: Number of questions used to train the reranker, in place of the share; the probe gets the rest.
         shift: The largest number of test questions on which the probe is measured under both prompts; each is answered
             with a passage.
         seed: Seed of training, of contexts and of random signs.
@@ -46,6 +50,8 @@ class CbdrSettings:
     betas: tuple[float, ...] = (0.90, 0.95, 0.98, 1.00)
     test: float = 0.25
     prefer: float = 0.4
+    test_size: int | None = None
+    prefer_size: int | None = None
     shift: int = 1000
     seed: int = 0
     resampling: Resampling = Resampling(seed=0)
@@ -56,6 +62,11 @@ class CbdrSettings:
         if not (0 < self.test < 1 and 0 < self.prefer < 1):
             raise DataError(
                 f"test is {self.test!r} and prefer {self.prefer!r}; allowed: shares strictly between 0 and 1"
+            )
+        sizes = self.test_size, self.prefer_size
+        if sizes != (None, None) and any(size is None or size < 1 for size in sizes):
+            raise DataError(
+                f"test-size is {sizes[0]!r} and prefer-size {sizes[1]!r}; allowed: both at least 1, or neither"
             )
         if self.shift < 1:
             raise DataError(f"shift is {self.shift!r}; allowed: 1 or more")
@@ -86,17 +97,46 @@ class Parts:
 def divide(questions: Sequence[Question], settings: CbdrSettings) -> Parts:
     """Divide a question set by the hash of each id; questions with the same text stay together.
 
+    With sizes, the first questions by hash are the test questions and the next ones are the reranker's.
+
     Raises:
-        DataError: A part is empty, or an id occurs twice.
+        DataError: A part is empty, there are too few questions for the sizes, or an id occurs twice.
     """
     ids = [question.question_id for question in questions]
     if len(set(ids)) < len(ids):
         raise DataError("a question id occurs twice: give each question its own id")
     texts = {question.question_id: question.question for question in questions}
-    whole = split_by_hash(ids, dev=settings.prefer * (1 - settings.test), test=settings.test, salt="cbdr", texts=texts)
+    if settings.test_size is None or settings.prefer_size is None:
+        whole = split_by_hash(
+            ids, dev=settings.prefer * (1 - settings.test), test=settings.test, salt="cbdr", texts=texts
+        )
+    else:
+        whole = _by_size(ids, texts, settings.test_size, settings.prefer_size)
     probe = sets_by_hash(sorted(whole.train), dev=0.2, test=0.01, salt="cbdr probe", texts=texts)
     return Parts(
         probe=Split(train=probe["train"] | probe["test"], dev=probe["dev"], test=whole.test),
         prefer=tuple(q for q in questions if q.question_id in whole.dev),
         test=tuple(q for q in questions if q.question_id in whole.test),
     )
+
+
+def _by_size(ids: Sequence[str], texts: Mapping[str, str], test: int, prefer: int) -> Split:
+    """Return test questions and those of the reranker by number, the rest for the probe; a repeated text may add a few."""
+    if test + prefer >= len(ids):
+        raise DataError(
+            f"there are {len(ids):,} questions; test-size and prefer-size take {test:,} + {prefer:,}, and the probe needs more: convert more "
+            "questions, or give smaller sizes"
+        )
+    names = one_name_per_text(ids, [texts[q] for q in ids])
+    places = sorted(zip(hash_places(names, salt="cbdr").tolist(), names, ids, strict=True))
+    ends = [_end_of_text(places, test)]
+    ends.append(_end_of_text(places, ends[0] + prefer))
+    parts = [frozenset(q for _, _, q in part) for part in (places[: ends[0]], places[slice(*ends)], places[ends[1] :])]
+    return Split(test=parts[0], dev=parts[1], train=parts[2])
+
+
+def _end_of_text(places: Sequence[tuple[float, str, str]], end: int) -> int:
+    """Return the first place from `end` on that does not divide the questions of one text."""
+    while 0 < end < len(places) and places[end][1] == places[end - 1][1]:
+        end += 1
+    return end

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from suffice.cli.local import hub_name
-from suffice.cli.models import cross_encoder
 from suffice.errors import ConfigMismatchError
 from suffice.evaluation.statistics import Resampling
 from suffice.loops.retrieval import PoolBM25, Question, Retriever
@@ -33,7 +32,7 @@ from suffice_gates.models.transformers_model import TransformersModel
 from suffice_gates.probes import LabelRule, is_right
 from suffice_gates.probes.collect import StatePrompt, collect_states
 from suffice_gates.probes.confidence import ProbeConfidence
-from suffice_gates.rerank import Reranked
+from suffice_gates.rerank import CrossEncoderScorer, Reranked
 from suffice_gates.training.examples import Split
 from suffice_gates.training.preference_file import Preference, read_preferences
 from suffice_gates.training.preferences import PreferenceSummary, build_preferences
@@ -94,7 +93,7 @@ def run_cbdr(
     reranker: str | Path,
     out: str | Path,
     *,
-    others: Sequence[str] = (),
+    others: Sequence[str] | Mapping[str, str] = (),
     settings: CbdrSettings | None = None,
     device: str | None = None,
     on_progress: OnStage | None = None,
@@ -108,7 +107,7 @@ def run_cbdr(
         model: The target model; probes are trained on its layers.
         reranker: Id or folder of the cross-encoder to align.
         out: The output folder.
-        others: Further cross-encoders to compare without training.
+        others: Further cross-encoders to compare without training: ids and folders, or these by their name in the tables.
         settings: Default: those of the paper.
         device: A torch device for the rerankers; None for torch's default.
         on_progress: Called with a stage, the part of it that is done, and its total.
@@ -124,7 +123,7 @@ def run_cbdr(
         questions=questions,
         model=model,
         base=str(reranker),
-        others=tuple(others),
+        others=dict(others) if isinstance(others, Mapping) else {display_name(name): name for name in others},
         out=Path(out),
         settings=settings,
         device=device,
@@ -140,7 +139,7 @@ class _Pipeline:
     questions: Sequence[Question]
     model: TransformersModel
     base: str
-    others: tuple[str, ...]
+    others: Mapping[str, str]
     out: Path
     settings: CbdrSettings
     device: str | None
@@ -154,7 +153,7 @@ class _Pipeline:
     def run(self) -> CbdrRun:
         """Run all stages in their order."""
         parts = divide(self.questions, self.settings)
-        for name in (self.base, *self.others):  # if one cannot be loaded, fail before the costly stages
+        for name in (self.base, *self.others.values()):  # if one cannot be loaded, fail before the costly stages
             self._encoder(name)
         asked = parts.asked(self.questions)
         with self._stage("closed-book answers"):
@@ -175,7 +174,7 @@ class _Pipeline:
             prefer, summaries = self._preferences(parts, confidence, shift)
         with self._stage("reranker"):
             aligned = self._train(prefer["train"])
-        folders = {**{display_name(name): name for name in (self.base, *self.others)}, ALIGNED: str(aligned)}
+        folders = {display_name(self.base): self.base, **self.others, ALIGNED: str(aligned)}
         with self._stage("ranking"):
             ranking = {name: self._ranking(folder, prefer["test"]) for name, folder in folders.items()}
         with self._stage("answers with passages"):
@@ -343,7 +342,9 @@ class _Pipeline:
         return load_base(name, settings, revision=revision, device=self.device, seed=seed, new_head=False)
 
     def _reranked(self, folder: str) -> Retriever:
-        return Reranked(PoolBM25(), cross_encoder(folder, self.device), candidates=self.settings.candidates)
+        name, revision = hub_name(folder)
+        scorer = CrossEncoderScorer(name, revision=revision, device=self.device, dtype="auto")
+        return Reranked(PoolBM25(), scorer, candidates=self.settings.candidates)
 
     def _ordered_answers(
         self, name: str, ranked: Retriever, questions: Sequence[Question]

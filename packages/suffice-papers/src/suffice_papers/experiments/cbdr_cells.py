@@ -13,10 +13,12 @@ from suffice._version import __version__
 from suffice.common.files import write_file
 from suffice.common.results import jsonable
 from suffice.common.tables import Column, Table
+from suffice.errors import DataError
 from suffice.evaluation.statistics import Resampling
 from suffice.loops.models.prompts import prompt
 from suffice.loops.retrieval import Question
 from suffice_papers.cbdr.cbdr_tables import paper_cbdr
+from suffice_papers.cbdr.names import display_name
 from suffice_papers.cbdr.plan import CbdrSettings, divide
 from suffice_papers.cbdr.run import CbdrRun, run_cbdr
 from suffice_papers.experiments.building import content_of, stated_options
@@ -76,15 +78,38 @@ def check_cell(folder: CellFolder) -> None:
 def _settings(folder: CellFolder) -> dict[str, Any]:
     """Return all settings that the tables of a cell depend on, JSON-ready."""
     chosen = folder.experiment.cbdr
+    elsewhere = {name: _settings(other) for name, other in _aligned_before(folder).items()}
     return {
         "model": stated_options(folder.cell.model.options),
         "prompt": prompt(folder.cell.prompt).pin,
         "questions": [list(folder.cell.data.hashes(split).values()) for split in folder.cell.data.splits],
         "cross-encoders": [content_of(name) for name in (chosen.cross_encoder, *chosen.others)],
+        **({"aligned elsewhere": elsewhere} if elsewhere else {}),
         "layers": list(chosen.layers),
         "settings": asdict(_pipeline_settings(folder)),
         "suffice": __version__,
     }
+
+
+def _aligned_before(folder: CellFolder) -> dict[str, CellFolder]:
+    """Return the folders of earlier cells whose aligned rerankers a cell compares."""
+    cells = folder.experiment.aligned_before(folder.cell)
+    return {name: CellFolder(folder.out, cell, folder.experiment) for name, cell in cells.items()}
+
+
+def _rerankers(folder: CellFolder) -> dict[str, str]:
+    """Return the cross-encoders that a cell compares without training them, by their name in the tables.
+
+    Raises:
+        DataError: An earlier cell, whose reranker is one of them, has none.
+    """
+    named = {display_name(name): name for name in folder.experiment.cbdr.others}
+    for name, other in _aligned_before(folder).items():
+        path = other.file(_WORK) / "reranker"
+        if not path.is_dir():
+            raise DataError(f"the cell {other.cell.name} has no aligned reranker to compare, as it failed: run again")
+        named[f"aligned, {name}"] = str(path)
+    return named
 
 
 def _run_pipeline(folder: CellFolder, report: Callable[[str, int, int], None] | None) -> None:
@@ -96,7 +121,7 @@ def _run_pipeline(folder: CellFolder, report: Callable[[str, int, int], None] | 
         target,
         chosen.cross_encoder,
         folder.file(_WORK),
-        others=chosen.others,
+        others=_rerankers(folder),
         settings=_pipeline_settings(folder),
         on_progress=report,
     )

@@ -1,52 +1,106 @@
-"""Check an experiment before it costs anything."""
+"""Find all problems of an experiment before it costs anything."""
 
 from __future__ import annotations
 
-import os
-import socket
-from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
-from suffice.cli.models import api_key
+from suffice.common.display.svg import check_charts_extra
 from suffice.common.tables import counted
-from suffice.errors import DataError, SufficeError
+from suffice.errors import DataError, MissingExtraError, SufficeError
 from suffice.evaluation.replay import Price, component_prices
 from suffice.loops.models import EntailmentJudge
 from suffice.policy.signals import GATE, LOGPROB_NEEDS, QUERY
 from suffice.policy.signals.semantic import JUDGE
 from suffice_papers.experiments.cbdr_cells import check_cell, is_finished
-from suffice_papers.experiments.choices import DraftOptions, ModelChoice
+from suffice_papers.experiments.choices import DraftOptions
+from suffice_papers.experiments.hub import at_hub
+from suffice_papers.experiments.parts import part_problems, unreachable
 from suffice_papers.experiments.plan import Cell, Experiment
+from suffice_papers.experiments.space import space_notes, space_problems
 from suffice_papers.experiments.stages import CellFolder
 from suffice_papers.tasr.cells import TasrCell
 
-_PATIENCE_S = 5.0
-_PORTS = {"http": 80, "https": 443}
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Obstacles:
+    """Everything that would end a run, or keep some of its cells from being recorded.
+
+    Attributes:
+        shared: Problems that end the whole run or leave its tables wrong.
+        by_cell: Problems that end single cells: a model, an endpoint or a package that is not there.
+        estimates: Estimated needs of disk and memory that exceed what there is; they do not keep a run from beginning.
+        notes: Estimated needs of disk.
+    """
+
+    shared: tuple[str, ...]
+    by_cell: Mapping[str, tuple[str, ...]]
+    estimates: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def listed(self) -> list[str]:
+        """All problems, each once."""
+        of_cells = (problem for problems in self.by_cell.values() for problem in problems)
+        return list(dict.fromkeys([*self.shared, *of_cells, *self.estimates]))
 
 
 def find_problems(experiment: Experiment, out: Path) -> list[str]:
-    """Return all problems that would end the run or leave its tables empty, without a request to a model.
+    """Return all problems that would end the run or leave its tables empty, without a request to a model."""
+    return find_obstacles(experiment, out).listed
+
+
+def find_obstacles(experiment: Experiment, out: Path) -> Obstacles:
+    """Find all problems of an experiment, without a request to a model.
 
     A model is checked only if it still has to answer questions.
     """
-    problems: list[str] = []
-    unreachable = cache(_unreachable)  # cells share endpoints
+    for looked_up in (at_hub, unreachable):  # what was missing an hour ago may be there now
+        looked_up.cache_clear()
+    shared, by_cell, open_cells = list(experiment.absent), dict[str, tuple[str, ...]](), []
+    shared += [f"data {item.name!r}: {item.problem}" for item in experiment.data if item.exists and item.problem]
     for cell in experiment.cells():
         folder = CellFolder(out, cell, experiment)
-        try:
-            if experiment.protocol == "cbdr":  # it divides the questions itself, and checks its own journals
-                check_cell(folder)
-            else:
-                folder.check()
-                _check_apart(cell, experiment)
-            cell_prices(cell, experiment)
-            listed_cell(cell, experiment, Path(), Path())  # checks what it is compared with
-        except SufficeError as error:
-            problems.append(str(error))
-        problems += _cell_problems(folder, unreachable)
-    return list(dict.fromkeys(problems))
+        is_open = True
+        if has_questions(cell, experiment):
+            shared += _recorded_problems(folder)
+            shared += _question_problems(folder)
+            is_open = _is_open(folder)
+        if not is_open:
+            continue
+        open_cells.append(cell)
+        shared += _needs_problems(cell, experiment)
+        if problems := tuple(part_problems(cell, experiment)):
+            by_cell[cell.name] = problems
+    try:
+        check_charts_extra()  # the tables come with figures
+    except MissingExtraError as error:
+        shared.append(str(error))
+    estimates = tuple(space_problems(open_cells, experiment, out))
+    notes = tuple(space_notes(open_cells, experiment))
+    return Obstacles(shared=tuple(dict.fromkeys(shared)), by_cell=by_cell, estimates=estimates, notes=notes)
+
+
+def has_questions(cell: Cell, experiment: Experiment) -> bool:
+    """Return whether a cell's questions can be loaded, and those of the cell that calibrates it."""
+    tune = cell.data if experiment.protocol == "cbdr" else experiment.tune_cell(cell).data
+    return cell.data.problem is None and tune.problem is None
+
+
+def _recorded_problems(folder: CellFolder) -> Iterator[str]:
+    """Yield the first reason why a cell cannot be continued or compared."""
+    cell, experiment = folder.cell, folder.experiment
+    try:
+        if experiment.protocol == "cbdr":  # it divides the questions itself, and checks its own journals
+            check_cell(folder)
+        else:
+            folder.check()
+            _check_apart(cell, experiment)
+        cell_prices(cell, experiment)
+        listed_cell(cell, experiment, Path(), Path())  # checks what it is compared with
+    except SufficeError as error:
+        yield str(error)
 
 
 def _check_apart(cell: Cell, experiment: Experiment) -> None:
@@ -109,10 +163,11 @@ def cell_prices(cell: Cell, experiment: Experiment) -> dict[str, Price] | None:
         return {**dict.fromkeys(own, Price(uncached=0, cached=0, output=0)), **judges} if judges else {}
 
 
-def _cell_problems(folder: CellFolder, unreachable: Callable[[str], str | None]) -> Iterator[str]:
+def _question_problems(folder: CellFolder) -> Iterator[str]:
+    """Yield a problem if questions of a cell lack gold answers or passages."""
     cell = folder.cell
-    questions = {split: cell.data.questions(split) for split in cell.splits}
-    for split, listed in questions.items():
+    for split in cell.splits:
+        listed = cell.data.questions(split)
         bare = [question.question_id for question in listed if not question.answers]
         if bare:
             yield (
@@ -125,13 +180,13 @@ def _cell_problems(folder: CellFolder, unreachable: Callable[[str], str | None])
                 f"the cell {cell.configuration}: {len(lacking)} of {counted(len(listed), f'{split} question')} have no passages ({lacking[0]!r}), "
                 "and the retriever has no corpus"
             )
-    if (
-        not is_finished(folder)
-        if folder.experiment.protocol == "cbdr"
-        else any(folder.pending(split, listed) for split, listed in questions.items())
-    ):
-        yield from _model_problems(cell.model, unreachable)
-        yield from _needs_problems(cell, folder.experiment)
+
+
+def _is_open(folder: CellFolder) -> bool:
+    """Return whether a cell still has questions to ask."""
+    if folder.experiment.protocol == "cbdr":
+        return not is_finished(folder)
+    return folder.is_pending
 
 
 def _needs_problems(cell: Cell, experiment: Experiment) -> Iterator[str]:
@@ -154,35 +209,3 @@ def _needs_problems(cell: Cell, experiment: Experiment) -> Iterator[str]:
         yield f"{where} reads attentions, which an endpoint does not give: write local = true for model {model.name!r}"
     elif needs & LOGPROB_NEEDS and not options.logprobs:
         yield f"{where} needs log-probabilities: write logprobs = true for model {model.name!r}"
-
-
-def _model_problems(model: ModelChoice, unreachable: Callable[[str], str | None]) -> Sequence[str]:
-    options = model.options
-    if not model.is_remote:
-        path = Path(options.model)
-        if options.local and path.is_absolute() and not path.is_dir():
-            return [f"model {model.name!r}: the folder {options.model!r} does not exist"]
-        return []
-    try:
-        key = api_key(options.api_key_env)
-    except DataError as error:
-        return [f"model {model.name!r}: {error}"]
-    url = model.url
-    if url is None and key is None:
-        return [f"model {model.name!r}: give base-url, or put a key for OpenAI's endpoint into {options.api_key_env}"]
-    why = None if url is None else unreachable(url)
-    return [] if why is None else [f"model {model.name!r} cannot be reached at {url!r}: {why}"]
-
-
-def _unreachable(url: str) -> str | None:
-    """Try to connect to an endpoint; return the reason if that fails, else None."""
-    parts = urlsplit(url)
-    if parts.scheme not in _PORTS or parts.hostname is None:
-        return "expected http://HOST/... or https://HOST/..."
-    if any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY")):
-        return None  # a proxy connects, and only a request would show whether it can
-    try:
-        socket.create_connection((parts.hostname, parts.port or _PORTS[parts.scheme]), timeout=_PATIENCE_S).close()
-    except (OSError, ValueError) as error:
-        return str(error)
-    return None

@@ -17,6 +17,7 @@ from suffice.cli.models import Answering
 from suffice.cli.options import Retrieval
 from suffice.cli.panel import PanelOptions
 from suffice.cli.querying import LoopOptions
+from suffice.errors import SufficeError
 from suffice.loops.retrieval import BUNDLED_QUESTIONS, Question, bundled_path, dataset_hash, load_questions
 from suffice_papers.cbdr.plan import CbdrSettings
 
@@ -125,6 +126,24 @@ class DataChoice:
         """The splits that have questions."""
         return tuple(split for split in SPLITS if getattr(self, split))
 
+    @property
+    def exists(self) -> bool:
+        """True if the files of its questions exist."""
+        specs = [getattr(self, split) for split in self.splits]
+        return all(spec in BUNDLED_QUESTIONS or Path(spec).is_file() for spec in specs)
+
+    @property
+    def problem(self) -> str | None:
+        """The reason why its questions cannot be loaded; None if they can."""
+        if not self.exists:
+            return "a file of its questions does not exist"
+        try:
+            for split in self.splits:
+                self._loaded(split)
+        except SufficeError as error:
+            return str(error)
+        return None
+
     def questions(self, split: str, *, everything: bool = False) -> list[Question]:
         """Return the questions of a split, up to its limit unless `everything` is true."""
         return list(self._loaded(split)[0][: None if everything else getattr(self, f"{split}_limit")])
@@ -217,11 +236,14 @@ class CbdrChoice:
     Attributes:
         cross_encoder: Id or folder of the reranker to align.
         others: Further cross-encoders to compare without training.
+        compare_aligned: Cells, as ``MODEL/DATA``, whose aligned reranker is also compared in the cells after them: with another
+            model, or on other data.
         layers: Layers of the probes: `middle`, `last`, or numbers as text.
         settings: Settings of the pipeline; its seed is that of the cell.
     """
 
     cross_encoder: str = "BAAI/bge-reranker-v2-m3"
     others: tuple[str, ...] = ()
+    compare_aligned: tuple[str, ...] = ()
     layers: tuple[str, ...] = ("middle", "last")
     settings: CbdrSettings = field(default_factory=CbdrSettings, metadata={"left_out": ("seed", "resampling")})

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from suffice.cli.console import progress_bar
+from suffice.cli.console import progress_bar, warn
 from suffice.cli.groups import command_line
 from suffice.cli.output import Output, Screen
 from suffice.common.files import quoted
@@ -44,7 +44,7 @@ def run_command(
 
     Example: suffice run experiment.toml
     """
-    experiment = read_experiment(file)
+    experiment = read_experiment(file, check_files=not dry_run or pilot is not None)
     folder = out or (file.with_suffix("") if file.suffix else file.with_name(f"{file.name}-results"))
     again = f"suffice run {quoted(file)}" if out is None else f"suffice run {quoted(file)} --out {quoted(out)}"
     if dry_run and pilot is None:
@@ -63,15 +63,18 @@ def run_command(
             command=command_line(context, "out", "details", "as_json"),
             on_record=recorded,
             on_table=report,
+            on_failed=lambda cell, why: warn(f"the cell {cell} fails: {why}"),
         )
     if dry_run:
         _show_estimate(experiment, folder, output, again)
         return
     output.show(result.to_dict(), _screen(result, folder, again))
+    if result.failed:
+        raise typer.Exit(1)
 
 
 def _show_estimate(experiment: Experiment, folder: Path, output: Output, again: str) -> None:
-    """Show the remaining cost and the problems; exit with 1 if there are problems."""
+    """Show the remaining cost and the problems; exit with 2 if there are problems."""
     estimate = estimate_experiment(experiment, folder)
     can_try = estimate.needs_pilot and experiment.protocol != "cbdr"
     then = f"{again} --dry-run" if estimate.problems else f"{again} --pilot 5 --dry-run" if can_try else again
@@ -79,7 +82,7 @@ def _show_estimate(experiment: Experiment, folder: Path, output: Output, again: 
     screen = Screen(sentences=sentences, tables=estimate.tables(), notes=estimate.problems, then=then)
     output.show(estimate.to_dict(), screen)
     if estimate.problems:
-        raise typer.Exit(1)
+        raise typer.Exit(2)
 
 
 def _screen(result: ExperimentRun, folder: Path, again: str) -> Screen:

@@ -19,7 +19,7 @@ from suffice.policy.rounds import Floats
 from suffice.recordings import Recording, read_recording
 from suffice_papers.experiments.building import has_round_zero
 from suffice_papers.experiments.cbdr_cells import is_finished
-from suffice_papers.experiments.checks import cell_prices, find_problems
+from suffice_papers.experiments.checks import cell_prices, find_obstacles, has_questions
 from suffice_papers.experiments.plan import Experiment
 from suffice_papers.experiments.stages import CellFolder
 from suffice_papers.experiments.variance import NOT_KNOWN
@@ -86,7 +86,7 @@ class Estimate(Result):
     def table(self) -> Table:
         """Return the remaining questions and costs of each cell, and in total."""
         rows = [(c.cell, c.questions, c.recorded, *(c.left[name] for name in _COSTS)) for c in self.cells]
-        questions, recorded, *costs = list(zip(*rows, strict=True))[1:]
+        questions, recorded, *costs = list(zip(*rows, strict=True))[1:] if rows else [()] * (2 + len(_COSTS))
         totals = [_total(part) for part in costs]
         calls = replace(_LEFT[0], interval=any(isinstance(value, tuple) for value in (*costs[0], totals[0])))
         counts = (Column("cell"), Column("questions", ",.0f"), Column("recorded", ",.0f"))
@@ -135,9 +135,12 @@ def estimate_experiment(experiment: Experiment, out: str | Path) -> Estimate:
         out: The folder of its results.
     """
     out = Path(out)
-    folders = [CellFolder(out, cell, experiment) for cell in experiment.cells()]
+    every = experiment.cells()
+    folders = [CellFolder(out, cell, experiment) for cell in every if has_questions(cell, experiment)]
     cells = tuple(map(_pipeline_estimate if experiment.protocol == "cbdr" else _cell_estimate, folders))
     notes = _short_data(experiment)
+    if apart := len(every) - len(folders):
+        notes.append(f"{counted(apart, 'cell is', 'cells are')} left out: their questions cannot be loaded")
     once = [model.name for model in experiment.models if not experiment.repeats(model)]
     if once and len(experiment.seeds) > 1:
         notes.append(f"one run of {', '.join(once)}: no seed changes its answers")
@@ -152,9 +155,9 @@ def estimate_experiment(experiment: Experiment, out: str | Path) -> Estimate:
             f"{counted(len(journals), 'recording was', 'recordings were')} interrupted: what a journal holds is not asked again, and is counted here "
             "all the same"
         )
-    return Estimate(
-        cells=cells, problems=tuple(find_problems(experiment, out)), notes=tuple(notes), level=experiment.level
-    )
+    obstacles = find_obstacles(experiment, out)
+    notes += obstacles.notes
+    return Estimate(cells=cells, problems=tuple(obstacles.listed), notes=tuple(notes), level=experiment.level)
 
 
 def _cost_notes(left: list[CellEstimate], experiment: Experiment) -> list[str]:
@@ -177,7 +180,7 @@ def _short_data(experiment: Experiment) -> list[str]:
     """Return a note for each limit that is larger than its data."""
     notes = []
     for item in experiment.data:
-        for split in item.splits:
+        for split in item.splits if item.problem is None else ():
             n, limit = len(item.questions(split)), getattr(item, f"{split}_limit")
             if limit is not None and n < limit:
                 notes.append(f"data {item.name!r}: {split}-limit is {limit:,}, and there are {counted(n, 'question')}")

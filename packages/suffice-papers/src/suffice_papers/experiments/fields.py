@@ -63,6 +63,7 @@ def read_fields(
     folder: Path,
     left_out: Iterable[str] = (),
     base: T | None = None,
+    absent: list[str] | None = None,
     **given: Any,
 ) -> T:
     """Build a dataclass from a table of a TOML file; its keys are the fields, with hyphens, and nested tables are dataclasses.
@@ -74,6 +75,7 @@ def read_fields(
         folder: Paths are relative to it.
         left_out: Fields that the file cannot set; for a nested dataclass, the metadata of its field names them.
         base: Values of keys that are not given; None = the defaults of the fields.
+        absent: Collects a message for each file that does not exist; None = raise.
         given: Values of fields that come from elsewhere.
 
     Raises:
@@ -94,9 +96,11 @@ def read_fields(
         if is_dataclass(hint):
             inner = getattr(base, name) if base is not None else own[name].default_factory()
             hidden = own[name].metadata.get("left_out", ())
-            values[name] = read_fields(cast("Any", hint), value, place, folder=folder, left_out=hidden, base=inner)
+            values[name] = read_fields(
+                cast("Any", hint), value, place, folder=folder, left_out=hidden, base=inner, absent=absent
+            )
         else:
-            values[name] = _field_value(value, hint, name, place, folder)
+            values[name] = _field_value(value, hint, name, place, folder=folder, absent=absent)
             _check_least(values[name], options, place)
     if base is not None:
         return cast("T", replace(cast("Any", base), **values))
@@ -106,13 +110,13 @@ def read_fields(
     return group(**values)
 
 
-def _field_value(value: Any, hint: Any, name: str, where: str, folder: Path) -> Any:
+def _field_value(value: Any, hint: Any, name: str, where: str, *, folder: Path, absent: list[str] | None) -> Any:
     """Check a value against the type of its field, and return it in that type."""
     if get_origin(hint) in (tuple, list):
         if not isinstance(value, list):
             raise DataError(f"{where} is {value!r}; expected a list in brackets")
         inner = _plain_hint(get_args(hint)[0])[0]
-        return get_origin(hint)(_field_value(item, inner, name, where, folder) for item in value)
+        return get_origin(hint)(_field_value(item, inner, name, where, folder=folder, absent=absent) for item in value)
     if name in _JSON_OPTIONS and isinstance(value, dict):  # written as a table, which is easier to read
         return json.dumps(value, sort_keys=True)
     if get_origin(hint) is Literal:
@@ -124,7 +128,7 @@ def _field_value(value: Any, hint: Any, name: str, where: str, folder: Path) -> 
         raise DataError(f"{where} is {value!r}; expected {expected}")
     if name.endswith("api_key_env"):
         check_key_variable(str(value), where)
-    return _path(str(value), name, where, folder) if hint is Path else value
+    return _path(str(value), name, where, folder, absent) if hint is Path else value
 
 
 def _check_least(value: Any, options: tuple[Any, ...], where: str) -> None:
@@ -158,10 +162,17 @@ def _plain_hint(hint: Any) -> tuple[Any, tuple[Any, ...]]:
     return hint, options
 
 
-def _path(value: str, name: str, where: str, folder: Path) -> Path:
+def missing_file(message: str, absent: list[str] | None) -> None:
+    """Add a message about a file that does not exist to a list, or raise it if there is no list."""
+    if absent is None:
+        raise NotFoundError(message)
+    absent.append(message)
+
+
+def _path(value: str, name: str, where: str, folder: Path, absent: list[str] | None) -> Path:
     path = folder / value
     if value == _NAMES.get(name):
         return Path(value)
     if name not in _WRITTEN and not path.exists():
-        raise NotFoundError(f"{where}: {str(path)!r} does not exist; paths are relative to the file of the experiment")
+        missing_file(f"{where}: {str(path)!r} does not exist; paths are relative to the file of the experiment", absent)
     return path

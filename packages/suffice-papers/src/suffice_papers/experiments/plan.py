@@ -101,6 +101,7 @@ class Experiment:
         signals: Signals of TASR that cost calls of their own: a judge, and a cross-encoder for `rerank_score`.
         semantic: Settings of the protocol of Semantic Early-Stopping.
         cbdr: Settings of CBDR's pipeline.
+        absent: A message for each file that does not exist, if the reader was told not to check them.
     """
 
     path: Path
@@ -126,6 +127,7 @@ class Experiment:
     signals: Signals = field(default_factory=Signals)
     semantic: SemanticChoice = field(default_factory=SemanticChoice)
     cbdr: CbdrChoice = field(default_factory=CbdrChoice)
+    absent: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         among(self.protocol, PROTOCOLS, f"{self.path}: protocol")
@@ -147,12 +149,14 @@ class Experiment:
         self._check_used({key: used and key != self.protocol for key, used in own.items()})
         if self.protocol != "tasr":
             self._check_plain()
+        pairs = [f"{model.name}/{data.name}" for model, data in product(self.models, self.data)]
+        for name in self.cbdr.compare_aligned:
+            among(name, pairs, f"{self.path}: cbdr: compare-aligned")
         known = {cell.configuration.rpartition("/")[0] for cell in self.cells() if cell.rival is None}
         for place, theirs in self.published.items():
             among(place, known, f"{self.path}: published")
             among(theirs, published_tasr().cells, f"{self.path}: published: {place!r}")
-        assert self.resampling  # checks its values
-        assert self.claim
+        self.resampling, self.claim  # noqa: B018 - both check their values
 
     def _check_tables(self) -> None:
         for item in self.data:
@@ -272,6 +276,18 @@ class Experiment:
     def repeats(self, model: ModelChoice) -> bool:
         """Return whether a seed may change the cells of a model: at an endpoint, for a script, or in training."""
         return self.protocol == "cbdr" or bool(model.scripted) or model.is_remote
+
+    def aligned_before(self, cell: Cell) -> dict[str, Cell]:
+        """Return the cells before a cell of CBDR whose aligned rerankers it compares, by ``MODEL/DATA``."""
+        cells = self.cells()
+        before = cells[: cells.index(cell)]
+        return {
+            name: other
+            for name in self.cbdr.compare_aligned
+            for other in before
+            if name == f"{other.model.name}/{other.data.name}"
+            and (other.prompt, other.seed) == (cell.prompt, cell.seed)
+        }
 
     def tune_cell(self, cell: Cell) -> Cell:
         """Return the cell whose tune recording calibrates a cell: itself, unless its calibration is transferred."""

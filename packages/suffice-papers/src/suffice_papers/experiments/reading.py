@@ -23,7 +23,7 @@ from suffice_papers.experiments.choices import (
     RetrieverChoice,
     RivalChoice,
 )
-from suffice_papers.experiments.fields import among, check_keys, read_fields, toml_name
+from suffice_papers.experiments.fields import among, check_keys, missing_file, read_fields, toml_name
 from suffice_papers.experiments.plan import PROTOCOLS, Experiment
 from suffice_retrieval.commands.stores import is_engine
 from suffice_retrieval.indexes.corpus_forms import HUB
@@ -33,8 +33,12 @@ _TABLES_OF = {"model": "models", "data": "data", "retriever": "retrievers", "riv
 """Lists of tables in the file, and the fields of an experiment that hold them."""
 
 
-def read_experiment(path: str | Path) -> Experiment:
+def read_experiment(path: str | Path, *, check_files: bool = True) -> Experiment:
     """Read the file of an experiment; paths in it are relative to it.
+
+    Args:
+        path: The file.
+        check_files: Raise if a file that it names does not exist; False = note all of them in `Experiment.absent`.
 
     Raises:
         NotFoundError: The file, or one that it names, does not exist.
@@ -50,7 +54,7 @@ def read_experiment(path: str | Path) -> Experiment:
         raise NotFoundError(f"the experiment {str(path)!r} cannot be read: {error.strerror or error}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SchemaError(f"{path} is not TOML: {error}") from None
-    nested = ("path", *_TABLES_OF.values())
+    nested, absent = ("path", "absent", *_TABLES_OF.values()), None if check_files else list[str]()
     own = [toml_name(item.name) for item in fields(Experiment) if item.name not in nested]
     check_keys(data, [*own, *_TABLES_OF], str(path))
     lists = {key: _tables_at(data.pop(key, []), path, key) for key in _TABLES_OF}
@@ -61,17 +65,20 @@ def read_experiment(path: str | Path) -> Experiment:
     protocol = among(data.get("protocol", "tasr"), PROTOCOLS, f"{path}: protocol")
     given: dict[str, Any] = {
         "path": path,
-        "models": tuple(_read_model(entry, where, folder, MODEL_OPTIONS[protocol]) for entry, where in lists["model"]),
-        "data": tuple(_read_data(entry, where, path) for entry, where in lists["data"]),
-        "retrievers": tuple(_read_retriever(entry, where, folder) for entry, where in lists["retriever"])
+        "models": tuple(
+            _read_model(entry, where, folder, MODEL_OPTIONS[protocol], absent) for entry, where in lists["model"]
+        ),
+        "data": tuple(_read_data(entry, where, path, absent) for entry, where in lists["data"]),
+        "retrievers": tuple(_read_retriever(entry, where, folder, absent) for entry, where in lists["retriever"])
         or (RetrieverChoice(name="bm25"),),
-        "rivals": tuple(_read_rival(entry, where, folder) for entry, where in lists["rival"]),
+        "rivals": tuple(_read_rival(entry, where, folder, absent) for entry, where in lists["rival"]),
         "published": _texts(data.pop("published", {}), f"{path}: published"),
     }
-    experiment: Experiment = read_fields(Experiment, data, str(path), folder=folder, **given)
+    experiment: Experiment = read_fields(Experiment, data, str(path), folder=folder, absent=absent, **given)
     chosen = experiment.cbdr
     others = tuple(str(folder / name) if (folder / name).exists() else name for name in chosen.others)
     experiment = replace(experiment, signals=_located(experiment.signals, ("rerank_signal",), folder))
+    experiment = replace(experiment, absent=tuple(absent or ()))
     return replace(experiment, cbdr=_located(replace(chosen, others=others), ("cross_encoder",), folder))
 
 
@@ -91,7 +98,7 @@ def _tables_at(entries: Any, path: Path, key: str) -> list[tuple[dict[str, Any],
     return listed
 
 
-def _read_model(entry: dict[str, Any], where: str, folder: Path, group: Any) -> ModelChoice:
+def _read_model(entry: dict[str, Any], where: str, folder: Path, group: Any, absent: list[str] | None) -> ModelChoice:
     name, scripted = entry.pop("name"), entry.pop("scripted", None)
     if scripted is not None:
         if entry:
@@ -110,20 +117,20 @@ def _read_model(entry: dict[str, Any], where: str, folder: Path, group: Any) -> 
         raise DataError(
             f"{where}: the key 'model' is missing: 'span-reader', a model's name at base-url, or with local a folder or hub id"
         )
-    options = read_fields(group, entry, where, folder=folder, left_out=("prompt",))
+    options = read_fields(group, entry, where, folder=folder, left_out=("prompt",), absent=absent)
     if isinstance(options, ModelOptions) and not options.local:
         options.here.refuse_unused(f"write local = true ({where})", "device")
     return ModelChoice(name=name, options=_located(options, ("model",) if options.local else (), folder))
 
 
-def _read_data(entry: dict[str, Any], where: str, path: Path) -> DataChoice:
+def _read_data(entry: dict[str, Any], where: str, path: Path, absent: list[str] | None) -> DataChoice:
     folder = path.resolve().parent
     if "source" in entry:
         raise SchemaError(
             f"{where}: 'source' is no key of an experiment: write the questions to a file once, as in suffice convert {entry['source']} "
             "-o FILE --splits tune=100,eval=300, and give tune = FILE, tune-split, eval = FILE and eval-split"
         )
-    choice = read_fields(DataChoice, entry, where, folder=folder)
+    choice = read_fields(DataChoice, entry, where, folder=folder, absent=absent)
     files: dict[str, Any] = {}
     for split in SPLITS:
         spec = getattr(choice, split)
@@ -132,34 +139,37 @@ def _read_data(entry: dict[str, Any], where: str, path: Path) -> DataChoice:
         files[split] = str(folder / spec)
         if not Path(files[split]).is_file():
             near = did_you_mean(spec, BUNDLED_QUESTIONS)
-            raise NotFoundError(
-                f"{where}: {split} is {spec!r}, and there is no file {files[split]!r}.{near} Bundled sets: {', '.join(BUNDLED_QUESTIONS)}"
+            missing_file(
+                f"{where}: {split} is {spec!r}, and there is no file {files[split]!r}.{near} Bundled sets: {', '.join(BUNDLED_QUESTIONS)}. `suffice convert` writes a file of questions",
+                absent,
             )
     return replace(choice, **files, corpus=choice.corpus or choice.name)
 
 
-def _read_retriever(entry: dict[str, Any], where: str, folder: Path) -> RetrieverChoice:
+def _read_retriever(entry: dict[str, Any], where: str, folder: Path, absent: list[str] | None) -> RetrieverChoice:
     name = entry.pop("name")
-    options = read_fields(Retrieval, entry, where, folder=folder)
+    options = read_fields(Retrieval, entry, where, folder=folder, absent=absent)
     corpus = options.corpus
     if corpus is not None and not is_engine(corpus) and not corpus.startswith(HUB):
         path = folder / corpus
         if not path.exists():
-            raise NotFoundError(
-                f"{where}: {str(path)!r} does not exist; paths are relative to the file of the experiment"
+            missing_file(
+                f"{where}: {str(path)!r} does not exist; paths are relative to the file of the experiment", absent
             )
         options = replace(options, corpus=str(path.resolve()))
     return RetrieverChoice(name=name, options=_located(options, ("dense", "question_encoder", "reranker"), folder))
 
 
-def _read_rival(entry: dict[str, Any], where: str, folder: Path) -> RivalChoice:
+def _read_rival(entry: dict[str, Any], where: str, folder: Path, absent: list[str] | None) -> RivalChoice:
     groups: dict[str, Any] = {"looping": LoopOptions, "gating": GateOptions}
     keys = {name: [toml_name(item.name) for item in fields(group)] for name, group in groups.items()}
     check_keys(entry, ["name", "rule", "threshold-of", "models", *keys["looping"], *keys["gating"]], where)
     parts = {name: {key: entry.pop(key) for key in listed if key in entry} for name, listed in keys.items()}
-    given = {name: read_fields(group, parts[name], where, folder=folder) for name, group in groups.items()}
+    given = {
+        name: read_fields(group, parts[name], where, folder=folder, absent=absent) for name, group in groups.items()
+    }
     given["gating"] = _located(given["gating"], ("gate_model",), folder)
-    rival: RivalChoice = read_fields(RivalChoice, entry, where, folder=folder, **given)
+    rival: RivalChoice = read_fields(RivalChoice, entry, where, folder=folder, absent=absent, **given)
     return rival
 
 

@@ -108,10 +108,13 @@ class WaysOfAsking:
         recording = read_recording(plain.file("eval.parquet"))
         lines = [*fixed_lines(recording), self._line(_OURS, "rule", recording, _policy_of(plain))]
         for rival in self._experiment.rivals_of(plain.cell.model):
+            own = recording
             if rival.is_recorded:
-                own = read_recording(by_cell[replace(plain.cell, rival=rival).name].file("eval.parquet"))
-            else:
-                own = recording
+                folder = by_cell.get(replace(plain.cell, rival=rival).name)
+                if folder is None:
+                    lines.append(RivalLine.not_run(rival.name, rival.kind, "its cell failed"))
+                    continue
+                own = read_recording(folder.file("eval.parquet"))
             lines.append(self._line(rival.name, rival.kind, own, self._policy(rival, plain, own)))
         return lines
 

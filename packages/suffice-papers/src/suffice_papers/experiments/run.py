@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +11,18 @@ from suffice.common.display.svg import check_charts_extra
 from suffice.common.files import write_file
 from suffice.common.results import Result, jsonable
 from suffice.common.tables import Column, Table, counted, render
-from suffice.errors import ConfigMismatchError, DataError, ModelError
+from suffice.errors import ConfigMismatchError, DataError, ModelError, SufficeError
 from suffice.loops import LiveLoop, Progress
 from suffice_papers.experiments.building import Loaded, drafts_loop, retrieval_loop
 from suffice_papers.experiments.cbdr_cells import cbdr_paper, run_cbdr_cell
-from suffice_papers.experiments.checks import find_problems
+from suffice_papers.experiments.checks import Obstacles, find_obstacles
 from suffice_papers.experiments.plan import Cell, Experiment
 from suffice_papers.experiments.semantic_cells import semantic_paper
 from suffice_papers.experiments.stages import CellFolder, StageOutcome, record_cell
 from suffice_papers.experiments.stored_tables import write_paper
 from suffice_papers.experiments.tasr_cells import tasr_paper
 from suffice_papers.page import paper_page
-from suffice_papers.paper import Paper
+from suffice_papers.paper import NOT_MADE, Paper, not_made_table
 
 PAGE = "index.html"
 
@@ -35,11 +35,13 @@ class ExperimentRun(Result):
         out: The folder of the results.
         outcomes: The recordings, or pipelines, in order.
         paper: All tables; None after a pilot.
+        failed: The error of each cell that could not be recorded, by its name; the tables leave it out.
     """
 
     out: Path
     outcomes: tuple[StageOutcome, ...]
     paper: Paper | None
+    failed: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def calls(self) -> float:
@@ -48,8 +50,13 @@ class ExperimentRun(Result):
 
     @property
     def sentence(self) -> str:
-        """The number of calls, and the number of new recordings, in one sentence."""
-        is_pipeline = all(outcome.stage == "cbdr" for outcome in self.outcomes)
+        """The number of calls, new recordings and failed cells."""
+        left_out = f" {counted(len(self.failed), 'cell')} failed." if self.failed else ""
+        return f"{self._work}{left_out}"
+
+    @property
+    def _work(self) -> str:
+        is_pipeline = bool(self.outcomes) and all(outcome.stage == "cbdr" for outcome in self.outcomes)
         counts = counted(len(self.outcomes), "pipeline" if is_pipeline else "recording")
         done = sum(outcome.done for outcome in self.outcomes)
         if not done:
@@ -80,6 +87,7 @@ class ExperimentRun(Result):
             "sentence": self.sentence,
             "calls": self.calls,
             "stages": [jsonable(outcome) for outcome in self.outcomes],
+            "failed": dict(self.failed),
             **({} if self.paper is None else self.paper.to_dict()),
         }
 
@@ -92,6 +100,7 @@ _PAPERS: dict[str, Callable[..., Paper]] = {"tasr": tasr_paper, "semantic": sema
 
 OnTable = Callable[[str, int, int], None]
 OnCell = Callable[[str, Progress], None]
+OnFailed = Callable[[str, str], None]
 
 
 def run_experiment(
@@ -102,10 +111,12 @@ def run_experiment(
     command: str = "",
     on_record: OnCell | None = None,
     on_table: OnTable | None = None,
+    on_failed: OnFailed | None = None,
 ) -> ExperimentRun:
     """Record every cell, then calibrate, replay and certify each, and write the tables.
 
-    Recorded questions are not asked again; policies, certificates and tables are computed anew.
+    Recorded questions are not asked again; policies, certificates and tables are computed anew.  A cell whose model,
+    encoder or endpoint cannot be reached fails alone: the tables are those of the other cells, and name it.
 
     Args:
         experiment: Result of `read_experiment`.
@@ -114,52 +125,143 @@ def run_experiment(
         command: The command that was run, for the provenance.
         on_record: Called with the name of a recording and its progress.
         on_table: Called with the current table, the number of finished tables and their total.
+        on_failed: Called with the name of a cell and its error, as soon as it is known to fail.
 
     Raises:
-        ConfigMismatchError: `find_problems` reports a problem, such as a cell that was recorded with other settings.
+        ConfigMismatchError: `find_obstacles` reports a problem of the whole run, such as a cell that was recorded with other
+            settings, or one of every cell.
         MissingExtraError: The extra `charts`, which draws figures, is not installed.
-        ModelError: A model failed; recorded questions are kept, and the same call resumes.
+        ModelError: No cell could be recorded completely; recorded questions are kept, and the same call resumes.
     """
     out = Path(out)
     folders = [CellFolder(out, cell, experiment) for cell in experiment.cells()]
-    build = _LOOPS.get(experiment.protocol)
-    if pilot is not None and build is None:
+    if pilot is not None and experiment.protocol not in _LOOPS:
         raise DataError(f"the protocol {experiment.protocol!r} has no pilot: leave out --pilot")
-    if problems := find_problems(experiment, out):  # before the first call of the first cell
-        more = f" (and {counted(len(problems) - 1, 'more problem')}; --dry-run lists them)" if problems[1:] else ""
-        raise ConfigMismatchError(f"{problems[0]}{more}")
     if pilot is None:
         check_charts_extra()  # the tables come with figures
-    if build is None:
-        outcomes = [run_cbdr_cell(folder, on_table) for folder in folders]
-    else:
-        outcomes = _record_cells(folders, build, pilot, on_record)
-    failed = [(o.cell, o.stage, len(o.failed), next(iter(o.failed.values()))) for o in outcomes if o.failed]
-    if failed:
-        cell, stage, n, why = failed[0]
-        raise ModelError(
-            f"{cell}, {stage}: {counted(n, 'question')} failed, the first with: {why} ({counted(len(failed), 'recording')} with failures). "
-            "The tables need every question: run the same command again to ask for the missing ones"
-        )
+    failures = _Failures(find_obstacles(experiment, out), folders, on_failed)
+    outcomes = _record_cells(folders, failures, pilot, on_record=on_record, on_table=on_table)
+    usable = failures.usable(folders)
     if pilot is not None:
-        return ExperimentRun(out=out, outcomes=tuple(outcomes), paper=None)
-    paper = _PAPERS[experiment.protocol](folders, experiment, command=command, on_table=on_table)
+        return ExperimentRun(out=out, outcomes=tuple(outcomes), paper=None, failed=failures.messages)
+    paper = _PAPERS[experiment.protocol](usable, experiment, command=command, on_table=on_table)
+    paper = _naming(paper, failures.messages, len(folders))
     _write_tables(out, paper)
-    return ExperimentRun(out=out, outcomes=tuple(outcomes), paper=paper)
+    return ExperimentRun(out=out, outcomes=tuple(outcomes), paper=paper, failed=failures.messages)
+
+
+class _Failures:
+    """The errors of cells, which do not end the run of the others.
+
+    Args:
+        obstacles: What is known before the first call.
+        folders: All cells.
+        report: Called with each cell that fails.
+
+    Raises:
+        ConfigMismatchError: A problem ends the whole run, or there is one in every cell.
+    """
+
+    def __init__(self, obstacles: Obstacles, folders: Sequence[CellFolder], report: OnFailed | None) -> None:
+        problems = list(obstacles.shared)
+        if all(folder.cell.name in obstacles.by_cell for folder in folders):
+            problems = [problem for problem in obstacles.listed if problem not in obstacles.estimates]
+        if problems:
+            more = f" (and {counted(len(problems) - 1, 'more problem')}; --dry-run lists them)" if problems[1:] else ""
+            raise ConfigMismatchError(f"{problems[0]}{more}")
+        self._errors: dict[str, SufficeError] = {}
+        self._report = report or (lambda _cell, _why: None)
+        for cell, (first, *_) in obstacles.by_cell.items():
+            self.add(cell, ModelError(first))
+
+    @property
+    def messages(self) -> dict[str, str]:
+        """The message of each cell's error."""
+        return {cell: str(error) for cell, error in self._errors.items()}
+
+    def add(self, cell: str, error: SufficeError) -> None:
+        """Keep the error of a cell, and report it."""
+        self._errors[cell] = error
+        self._report(cell, str(error))
+
+    def has(self, cell: Cell) -> bool:
+        """Return whether a cell has failed."""
+        return cell.name in self._errors
+
+    def usable(self, folders: Sequence[CellFolder]) -> list[CellFolder]:
+        """Return the cells that the tables can use: recorded, as are those that they are calibrated and compared with.
+
+        Raises:
+            SufficeError: There are none; the error is that of the first cell that failed.
+        """
+        for folder in folders:
+            cell = folder.cell
+            needed = [cell.plain, folder.experiment.tune_cell(cell)] if folder.experiment.protocol == "tasr" else []
+            lacking = next((other.name for other in needed if self.has(other)), None)
+            if lacking is not None and not self.has(cell):
+                self.add(cell.name, DataError(f"it needs the cell {lacking}, which failed"))
+        usable = [folder for folder in folders if not self.has(folder.cell)]
+        if not usable:
+            raise next(iter(self._errors.values()))
+        return usable
 
 
 def _record_cells(
     folders: Sequence[CellFolder],
-    build: Callable[[Cell, Experiment, Loaded], LiveLoop],
+    failures: _Failures,
     pilot: int | None,
+    *,
     on_record: OnCell | None,
+    on_table: OnTable | None,
 ) -> list[StageOutcome]:
-    """Record the missing questions of every cell; models are released before anything is computed."""
-    loaded, outcomes = Loaded(), []
+    """Record the missing questions of every cell that can be; models are released before anything is computed."""
+    loaded, outcomes = Loaded(), list[StageOutcome]()
     for folder in sorted(folders, key=_loading_order):
+        if failures.has(folder.cell):
+            continue
         report = None if on_record is None else _reporting(on_record, folder.cell.name)
-        outcomes += record_cell(folder, build, loaded, first=pilot, on_progress=report)
+        build = _LOOPS.get(folder.experiment.protocol)
+        try:
+            if build is None:
+                own = [run_cbdr_cell(folder, on_table)]
+            else:
+                own = record_cell(folder, build, loaded, first=pilot, on_progress=report)
+            outcomes += own
+            _check_answered(own)
+        except SufficeError as error:
+            failures.add(folder.cell.name, error)
     return outcomes
+
+
+def _check_answered(outcomes: Sequence[StageOutcome]) -> None:
+    """Raise if questions of a cell failed.
+
+    Raises:
+        ModelError: There are some; the message has their number, and the first error.
+    """
+    failed = [(outcome.cell, outcome.stage, outcome.failed) for outcome in outcomes if outcome.failed]
+    if failed:
+        cell, stage, errors = failed[0]
+        raise ModelError(
+            f"{cell}, {stage}: {counted(len(errors), 'question')} failed, the first with: {next(iter(errors.values()))} "
+            f"({counted(len(failed), 'recording')} with failures). The tables need every question: run the same command again to ask "
+            "for the missing ones"
+        )
+
+
+def _naming(paper: Paper, failed: Mapping[str, str], n_cells: int) -> Paper:
+    """Return tables that name the cells that failed, in a note of the first table and of the summary."""
+    if not failed:
+        return paper
+    note = f"left out: {len(failed)} of {counted(n_cells, 'cell')}, which failed: see {NOT_MADE}"
+    not_made = {**paper.not_made, **{f"the cell {name}": why for name, why in failed.items()}}
+    first, *rest = (table for table in paper.parts if table.title != NOT_MADE)
+    return replace(
+        paper,
+        summary=replace(paper.summary, notes=(*paper.summary.notes, note)),
+        parts=(replace(first, notes=(note, *first.notes)), *rest, *not_made_table(not_made)),
+        not_made=not_made,
+    )
 
 
 def _loading_order(folder: CellFolder) -> tuple[int, int, int]:

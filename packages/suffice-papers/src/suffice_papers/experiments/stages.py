@@ -79,6 +79,11 @@ class CellFolder:
         ends = self.recorded(split)
         return [question for question in questions if ends.get(question.question_id, "failed") == "failed"]
 
+    @property
+    def is_pending(self) -> bool:
+        """True if some of the cell's questions remain."""
+        return any(self.pending(split, self.cell.data.questions(split)) for split in self.cell.splits)
+
     def check(self) -> None:
         """Raise if the cell was recorded with other settings or questions than those of the file.
 

@@ -73,7 +73,9 @@ def with_all_prompts(folder: CellFolder, split: str) -> Path:
         return path
     cell = experiment.tune_cell(folder.cell) if split == "tune" else folder.cell
     others = [CellFolder(folder.out, replace(cell, prompt=name), experiment) for name in experiment.prompts]
-    paths = [other.file(f"{split}.parquet") for other in others]
+    paths = [other.file(f"{split}.parquet") for other in others if not other.pending(split, cell.data.questions(split))]
+    if len(paths) == 1:  # the cells of other prompts failed
+        return path
     place = "-".join([cell.model.name, cell.data.name, cell.retriever.name, f"seed-{cell.seed}"])
     merged = folder.out / "prompts" / f"{place}-{split}.parquet"
     merged.parent.mkdir(parents=True, exist_ok=True)

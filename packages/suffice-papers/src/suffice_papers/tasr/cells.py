@@ -39,8 +39,8 @@ SETTINGS = {"distractor": "distractor", "open": "open-domain BM25", "dense": "op
 
 _PAPER_PROMPT = "answer_first"
 _FEWEST_ROUNDS = 3  # rounds: every difference is against fixed_k(3)
-_REQUIRED = ("name", "model", "retriever", "corpus", "setting", "tune", "eval")
-_OPTIONAL = ("prompt", "published")
+_REQUIRED = ("name", "model", "retriever", "corpus", "setting", "eval")
+_OPTIONAL = ("tune", "prompt", "published")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,8 @@ class TasrCell:
         retriever: The retriever of the passages.
         corpus: The source of the passages.
         setting: A key of `SETTINGS`.
-        tune: Recording for fitting calibrators; for a transferred calibration, the one of another cell.
+        tune: Recording for fitting calibrators; for a transferred calibration, the one of another cell.  None = no rule is
+            calibrated, and only fixed budgets are compared.
         eval: Recording for the tables, without questions of `tune`.
         prompt: Id of the prompt.  The tables use `answer_first`, or the first cell's prompt if no cell has it; figure 5 uses
             all prompts.
@@ -65,8 +66,8 @@ class TasrCell:
     retriever: str
     corpus: str
     setting: str
-    tune: Path
     eval: Path
+    tune: Path | None = None
     prompt: str = "answer_first"
     published: str = ""
 
@@ -140,7 +141,7 @@ def _parsed_cell(entry: Any, number: int, path: Path) -> TasrCell:
     for key, value in entry.items():
         if not isinstance(value, str) or not value.strip():
             raise DataError(f"{where}: {key} is {value!r}; expected text")
-    files = {key: path.parent / entry[key] for key in ("tune", "eval")}
+    files = {key: path.parent / entry[key] for key in ("tune", "eval") if key in entry}
     for key, file in files.items():
         if not file.is_file():
             raise NotFoundError(f"{where}: the {key} recording {str(file)!r} does not exist")
@@ -154,7 +155,7 @@ class CellRuns:
 
     Attributes:
         cell: The cell.
-        tune: Recorded tune questions with the cell's prompt, without failed ones.
+        tune: Recorded tune questions with the cell's prompt, without failed ones; those of `eval` if the cell has none.
         eval: Recorded eval questions with the cell's prompt, without failed ones.
         prompts: Tune and eval with all prompts in their files.
         policy: TASR with its calibrator fitted on `tune`; None if that is impossible.
@@ -193,6 +194,8 @@ def load_cell(cell: TasrCell, *, resampling: Resampling = Resampling()) -> CellR
     Raises:
         DataError: A recording cannot be read, has other prompts, or both contain the same question.
     """
+    if cell.tune is None:
+        return _without_rule(cell)
     prompts = _read_ordered(cell.tune), _read_ordered(cell.eval)
     tune, evaluation = (_with_prompt(recording, cell) for recording in prompts)
     common = sorted(_units(tune) & _units(evaluation))
@@ -228,6 +231,13 @@ def load_cell(cell: TasrCell, *, resampling: Resampling = Resampling()) -> CellR
         runs=runs,
         notes=tuple(notes),
     )
+
+
+def _without_rule(cell: TasrCell) -> CellRuns:
+    """Return a cell of which only fixed budgets can be compared."""
+    evaluation = _with_prompt(_read_ordered(cell.eval), cell)
+    problem = "the cell has no tune recording, on which the rule is calibrated: only fixed budgets are compared"
+    return CellRuns(cell=cell, tune=evaluation, eval=evaluation, prompts=(evaluation, evaluation), problem=problem)
 
 
 def _check_complete(runs: Mapping[str, Run]) -> None:

@@ -1,6 +1,6 @@
-"""TASR's recorded rounds: parquet files with one row for each question and round.
+"""TASR's recorded rounds: parquet files with one row for each question and round, or a folder of predictions by budget.
 
-The files contain metrics but no gold answers or passages, and one call of the model per round.  Two flaws of the
+The parquet files contain metrics but no gold answers or passages, and one call of the model per round.  Two flaws of the
 published pipeline are corrected here.  A missing margin had the calibrated value 0.5, which passes the published
 threshold of 0.25; it becomes undefined.  Files without `answer_token_margin` fall back on `first_token_margin`, with a
 note, because the first token of a reply is its answer only under certain prompts.
@@ -14,15 +14,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from suffice.errors import SchemaError
-from suffice.importers import ImportedRun, ImportedTrajectory, one_call, recognised_by
+from suffice.errors import DataError, SchemaError
+from suffice.importers import Head, ImportedRun, ImportedTrajectory, one_call, recognised_by
 from suffice.importers.grid import Grid
+from suffice.importers.recognise import head_of
 from suffice.importers.records import Record, parquet_rows
 from suffice.importers.round_columns import trajectories_of
 from suffice.importers.table_rounds import read_rows
 from suffice.policy.rounds import Round
 from suffice.policy.signals import SIGNALS
 from suffice_papers.importing import existing
+from suffice_papers.tasr.budgets import is_budget, read_budgets
 
 TASR_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "question_id": ("qid",),
@@ -55,22 +57,30 @@ itself, is the weighted one if there are two.
 _PER_QUESTION = ("question_type", "prompt_id")
 
 
-@recognised_by(lambda head: head.form == "parquet" and head.has("qid", "round", "current_answer"))
+def _is_tasr(head: Head) -> bool:
+    return is_budget(head) or (head.form == "parquet" and head.has("qid", "round", "current_answer"))
+
+
+@recognised_by(_is_tasr)
 def read_tasr(path: str | Path, *, first_round: int | None = None) -> ImportedRun:
-    """Read a parquet file of TASR's rounds.
+    """Read a parquet file of TASR's rounds, or a folder with one JSON file of predictions for each budget.
 
     If the column `prompt_id` contains several prompts, the file has one run of each question per prompt: these runs get
     the ids ``qid@prompt``, and are paired by the question as their cluster.
 
     Args:
-        path: The file.
-        first_round: The number to give to the file's lowest round, 0 (closed book) or 1 (one passage); None to keep the
+        path: The file or folder; see `suffice_papers.tasr.budgets` for predictions.
+        first_round: For a parquet file, the number to give to the file's lowest round, 0 (closed book) or 1 (one passage); None to keep the
             file's numbers, as in the published files.
 
     Raises:
         SchemaError: The file is not parquet, or lacks `qid`, `round` or `current_answer`.
         DataError: A value is invalid, or rounds of a question are missing or repeated; the message names the row.
     """
+    if Path(path).is_dir() or (Path(path).is_file() and is_budget(head_of(Path(path)))):
+        if first_round is not None:
+            raise DataError(f"{path}: the budgets number the rounds: leave out first-round")
+        return read_budgets(Path(path))
     path = existing(path, "a parquet file of TASR's rounds")
     rows = _by_prompt([dict(row) for _, row in parquet_rows(path)])
     names = list(rows[0]) if rows else []

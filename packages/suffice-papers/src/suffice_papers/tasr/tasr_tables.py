@@ -12,6 +12,7 @@ from suffice_papers.published import Published, published_tasr
 from suffice_papers.tasr.cells import CellRuns, TasrCell, load_cell
 from suffice_papers.tasr.drift import drift_table
 from suffice_papers.tasr.figures import tasr_charts
+from suffice_papers.tasr.fixed import fixed_table
 from suffice_papers.tasr.frontier import cell_table, figure3, figure4, macro_table
 from suffice_papers.tasr.searched import search_table
 from suffice_papers.tasr.signal_tables import confidence_figure, margin_figure, models_table, reliability_figure
@@ -98,12 +99,20 @@ def paper_of_cells(
     published = published_tasr()
     results: list[Table] = []
     not_made: dict[str, str] = {}
-    for number, (name, part) in enumerate(PARTS.items()):
+    ruled = [item for item in loaded if item.cell.tune is not None]
+    for number, (name, part) in enumerate(PARTS.items() if ruled else ()):
         report(name, number, len(PARTS))
         try:
-            results.append(part(loaded, published, resampling))
+            results.append(part(ruled, published, resampling))
         except (DataError, UnknownSignalError) as error:
             not_made[name] = str(error)
+    if not ruled:
+        not_made["Tables 1 to 6 and the figures"] = (
+            "they are about a rule, and no cell has a `tune` recording to calibrate it"
+        )
+    if len(ruled) < len(loaded):
+        apart = [item for item in loaded if item.cell.tune is None]
+        results.append(fixed_table(apart, published, resampling))
     report("done", len(PARTS), len(PARTS))
     facts = (
         ("paper", f"{published.title} (arXiv {published.arxiv})"),
@@ -113,7 +122,7 @@ def paper_of_cells(
     missing = not_made_table(not_made)
     return Paper(
         title="The tables of TASR",
-        headline=_macro_headline(results),
+        headline=_macro_headline(results) if ruled else _fixed_headline(results[0]),
         summary=narrow(results[0], ("method", "cell", "figures", "F1", "calls", "ΔF1 vs k=3"))
         if results
         else missing[0],
@@ -125,7 +134,7 @@ def paper_of_cells(
             flags_table(published.flags),
         ),
         not_made=not_made,
-        figures=tasr_charts(loaded, results, published),
+        figures=tasr_charts(ruled, results, published) if ruled else (),
     )
 
 
@@ -141,6 +150,13 @@ def _macro_headline(results: Sequence[Table]) -> str:
     return f"tasr reaches F1 {f1} at {calls} calls per question, {delta} points against fixed_k(3): {dominated}."
 
 
+def _fixed_headline(table: Table) -> str:
+    """Summarise the fixed budgets of the first cell in one sentence."""
+    column, first = table.columns[3], table.rows[0][0]
+    parts = [f"{row[1]} {column.text(row[3])}" for row in table.rows if row[0] == first]
+    return f"{first}: F1 of {', '.join(parts)}. No rule was calibrated: there is no tune recording."
+
+
 def _cells_table(cells: Sequence[CellRuns], published: Published) -> Table:
     rows = []
     for item in cells:
@@ -149,8 +165,12 @@ def _cells_table(cells: Sequence[CellRuns], published: Published) -> Table:
         rows.append(
             (
                 *(cell.name, cell.model, cell.retriever, cell.corpus, cell.setting, cell.prompt),
-                *(len(item.tune.question_ids), len(item.eval.question_ids), int(item.eval.index[-1])),
-                *(item.tune.data_hash, item.eval.data_hash, beside),
+                *(
+                    len(item.tune.question_ids) if cell.tune else 0,
+                    len(item.eval.question_ids),
+                    int(item.eval.index[-1]),
+                ),
+                *(item.tune.data_hash if cell.tune else None, item.eval.data_hash, beside),
             )
         )
     names = ("cell", "model", "retriever", "corpus", "setting", "prompt")
@@ -177,7 +197,7 @@ def _cells_table(cells: Sequence[CellRuns], published: Published) -> Table:
 
 def _identity(item: CellRuns) -> str:
     """Return the model and questions in a recording's metadata; "" if there are none."""
-    metadata = (item.tune.metadata, item.eval.metadata)
+    metadata = (item.tune.metadata, item.eval.metadata) if item.cell.tune else (item.eval.metadata,)
     sets = [entry["dataset"]["hash"] for entry in metadata if "hash" in (entry.get("dataset") or {})]
     depends = item.eval.metadata.get("depends") or {}
     parts = [f"{key} {value}" for key, value in sorted(depends.items()) if isinstance(value, str)]

@@ -106,6 +106,8 @@ def test_a_dry_run_of_an_example_names_every_obstacle_at_once(name, names, tmp_p
     assert result.code == 2
     for part in names:
         assert any(part in problem for problem in result.json["problems"]), part
+    for file in (part for part in names if part.endswith(".jsonl")):
+        assert sum(f"/data/{file}'" in problem for problem in result.json["problems"]) == 1, file
     assert all(len(problem) <= 600 for problem in result.json["problems"])
     assert "left out: their questions cannot be loaded" in result.json["notes"][0]
     shown = cli("run", path, "--dry-run", "--details")

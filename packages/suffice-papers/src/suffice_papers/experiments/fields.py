@@ -162,11 +162,12 @@ def _plain_hint(hint: Any) -> tuple[Any, tuple[Any, ...]]:
     return hint, options
 
 
-def missing_file(message: str, absent: list[str] | None) -> None:
-    """Add a message about a file that does not exist to a list, or raise it if there is no list."""
+def missing_file(path: Path | str, message: str, absent: list[str] | None) -> None:
+    """Add a message about a file that does not exist to a list, once for each file, or raise it if there is no list."""
     if absent is None:
         raise NotFoundError(message)
-    absent.append(message)
+    if not any(repr(str(path)) in known for known in absent):
+        absent.append(message)
 
 
 def _path(value: str, name: str, where: str, folder: Path, absent: list[str] | None) -> Path:
@@ -174,5 +175,7 @@ def _path(value: str, name: str, where: str, folder: Path, absent: list[str] | N
     if value == _NAMES.get(name):
         return Path(value)
     if name not in _WRITTEN and not path.exists():
-        missing_file(f"{where}: {str(path)!r} does not exist; paths are relative to the file of the experiment", absent)
+        missing_file(
+            path, f"{where}: {str(path)!r} does not exist; paths are relative to the file of the experiment", absent
+        )
     return path

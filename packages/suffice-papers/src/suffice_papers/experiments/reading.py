@@ -140,6 +140,7 @@ def _read_data(entry: dict[str, Any], where: str, path: Path, absent: list[str] 
         if not Path(files[split]).is_file():
             near = did_you_mean(spec, BUNDLED_QUESTIONS)
             missing_file(
+                files[split],
                 f"{where}: {split} is {spec!r}, and there is no file {files[split]!r}.{near} Bundled sets: {', '.join(BUNDLED_QUESTIONS)}. `suffice convert` writes a file of questions",
                 absent,
             )
@@ -154,7 +155,9 @@ def _read_retriever(entry: dict[str, Any], where: str, folder: Path, absent: lis
         path = folder / corpus
         if not path.exists():
             missing_file(
-                f"{where}: {str(path)!r} does not exist; paths are relative to the file of the experiment", absent
+                path,
+                f"{where}: {str(path)!r} does not exist; paths are relative to the file of the experiment. `suffice convert` writes a published corpus",
+                absent,
             )
         options = replace(options, corpus=str(path.resolve()))
     return RetrieverChoice(name=name, options=_located(options, ("dense", "question_encoder", "reranker"), folder))

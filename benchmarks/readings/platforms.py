@@ -101,3 +101,46 @@ def lists_of_last_answers(draw: Draw) -> Log:
             "golds": [[a.gold] for a in questions],
         }
     )
+
+
+@shape("outputs.jsonl", "vllm-project/vllm: vllm/outputs.py", samples=True)
+def completions_of_a_request(draw: Draw) -> Log:
+    """Each request has eight completions, whose `index` is their number, and names no question."""
+    questions = draw.asked(60, 8, right=(0.6, 0.6))
+    made = [
+        {
+            "request_id": f"request-{a.number}",
+            "prompt": a.question,
+            "outputs": [
+                {
+                    "index": r,
+                    "text": text,
+                    "token_ids": [draw.tokens()],
+                    "cumulative_logprob": -1.5,
+                    "finish_reason": "stop",
+                }
+                for r, text in enumerate(a.answers)
+            ],
+            "finished": True,
+            "gold": a.gold,
+        }
+        for a in questions
+    ]
+    return Log(made, loops(questions))
+
+
+@shape("sampling.jsonl", "openai/evals: evals/record.py", options=["--column", "answer=data.sampled"])
+def lists_of_one_sampled_text(draw: Draw) -> Log:
+    """Each event of a sample has a list with one text."""
+    questions = draw.asked(60, 3)
+    made = [
+        {
+            "sample_id": f"dev.{a.number}",
+            "type": "sampling",
+            "data": {"prompt": a.question, "sampled": [text], "expected": a.gold},
+            "created_at": f"2025-01-01T10:{a.number:02d}:{r:02d}",
+        }
+        for a in questions
+        for r, text in enumerate(a.answers)
+    ]
+    return Log(made, loops(questions))

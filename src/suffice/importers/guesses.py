@@ -192,7 +192,8 @@ class _Guess:
         return last_name(name) in IDS and any(self.table.constant_in(name, self.table.column(text)) for text in texts)
 
     def _ids(self, *, one_per_record: bool) -> None:
-        ids = self.free(IDS)
+        ids = [name for name in self.free(IDS) if not (one_per_record and self._numbers_items(name))]
+        ids = ids or [name for name in self.free(("request_id",)) if one_per_record and name in self.outer]
         top = [name for name in ids if "." not in name] or ids
         asked = dict.fromkeys([*self.table.by_name(("question",)), *self.free(QUESTIONS)])
         questions = [name for name in asked if self.table.repeats(name)]
@@ -206,6 +207,12 @@ class _Guess:
             self.result.read("question_id", "question_id", "no column has an id", "number of the record")
         elif questions:
             self.result.read("question_id", questions[0], "text of the question, as no column has its id")
+
+    def _numbers_items(self, name: str) -> bool:
+        """Return whether a column is the number of an item in the list of its record, and not an id of the question."""
+        records = [row.number for row in self.table.rows]
+        is_number = last_name(name) in ("index", "idx") and name not in self.outer
+        return is_number and not self.table.constant_in(name, records)
 
     def _ids_of_rows(self) -> Sequence[Any]:
         make = self.result.formulas.get("question_id")

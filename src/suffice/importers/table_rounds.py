@@ -20,6 +20,7 @@ from suffice.importers.grid import (
     differing_golds,
     gold_texts,
     is_cost,
+    only_text,
     signal_cell,
 )
 from suffice.importers.records import Record
@@ -118,7 +119,9 @@ class _Rows:
         return [None] * len(self._rows) if theirs is None else self._texts_of(ours, theirs)
 
     def _texts_of(self, ours: str, theirs: str) -> list[str | None]:
-        cells = zip(self._cells(theirs), self._rows, strict=True)
+        own = self._cells(theirs)
+        own = [*map(only_text, own)] if ours == "answer" and self._grid.single_answers else own
+        cells = zip(own, self._rows, strict=True)
         return [v if v is None or type(v) is str else cell_text(v, ours, row.where) for v, row in cells]
 
     def _numbers(self, ours: str, theirs: str, read: _ReadNumber = cell_number) -> Floats:

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from suffice.errors import DataError
+from tests.suffice.importers.test_doubtful_orders import drawn
 from tests.suffice.importers.test_new_users import by_round, choices, imported, written
 from tests.suffice.importers.test_new_users_again import table
 from tests.support.cli_tools import CITIES
@@ -137,3 +138,35 @@ def test_counts_of_tokens_are_no_answers(tmp_path):
     for row in made:
         row["attributes.output.value"] = row.pop("output")
     assert next(iter(choices(table(tmp_path, made)).choices)) == "--column answer=attributes.output.value"
+
+
+def completions(q, gold, said):
+    items = [{"index": r, "text": own, "token_ids": [r], "cumulative_logprob": -1.0} for r, own in enumerate(said)]
+    return {"request_id": f"req-{q}", "prompt": f"Where is {q}?", "outputs": items, "extra": {"gt": gold}}
+
+
+def test_completions_of_a_request_may_be_samples(tmp_path):
+    path = written(tmp_path, [completions(*one) for one in drawn(shares=(0.6,) * 4)])
+    assert [*choices(path).choices][:2] == ["--samples", "--column rounds=outputs"]
+    summary = imported(path, samples=True)
+    assert {item.ours: item.theirs for item in summary.readings}["question_id"] == "request_id"
+    assert (summary.clusters, summary.samples) == (60, True)
+    assert imported(path, columns={"rounds": "outputs"}).clusters == 60
+
+
+def test_the_number_of_an_item_names_no_question(tmp_path):
+    rows = [{**completions(*one), "request_id": None} for one in drawn()]
+    assert imported(written(tmp_path, rows), columns={"rounds": "outputs"}).clusters == 60
+
+
+def test_a_list_with_one_text_is_the_text(tmp_path):
+    rows = [
+        {"sample_id": f"dev.{q}", "created_at": f"2025-01-01T10:{q:02d}:0{r}", "data": {"sampled": [own]}}
+        for q, _, said in drawn()
+        for r, own in enumerate(said)
+    ]
+    summary = imported(written(tmp_path, rows), columns={"answer": "data.sampled"})
+    assert {row[1] for row in summary.preview.table().rows} <= {*CITIES}
+    rows[5]["data"]["sampled"] = ["Oslo", "Lima"]
+    summary = imported(written(tmp_path, rows), columns={"answer": "data.sampled"})
+    assert any("since they are lists" in note for note in summary.notes)

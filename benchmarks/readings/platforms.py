@@ -144,3 +144,24 @@ def lists_of_one_sampled_text(draw: Draw) -> Log:
         for r, text in enumerate(a.answers)
     ]
     return Log(made, loops(questions))
+
+
+@shape("repeats.json", "promptfoo/promptfoo: src/evaluator.ts", samples=True)
+def repeats_of_each_test(draw: Draw) -> Log:
+    """Each test is repeated under a number of its own; the export lists its prompts beside the results."""
+    questions = draw.asked(60, 4, right=(0.6, 0.6))
+    made = [
+        {
+            "id": f"result-{r}-{a.number}",
+            "testIdx": 60 * r + a.number,
+            "promptIdx": 0,
+            "provider": {"id": "openai:gpt-4o"},
+            "vars": {"question": a.question, "expected": a.gold},
+            "response": {"output": a.answers[r], "tokenUsage": {"prompt": draw.tokens(), "completion": draw.tokens()}},
+        }
+        for r in range(4)
+        for a in questions
+    ]
+    return Log(
+        {"evalId": "eval-1", "results": {"prompts": [{"raw": "{{question}}"}], "results": made}}, loops(questions)
+    )

@@ -192,7 +192,7 @@ class _Guess:
         return last_name(name) in IDS and any(self.table.constant_in(name, self.table.column(text)) for text in texts)
 
     def _ids(self, *, one_per_record: bool) -> None:
-        ids = [name for name in self.free(IDS) if not (one_per_record and self._numbers_items(name))]
+        ids = [name for name in self.free(IDS) if not (one_per_record and self.table.numbers_items(name))]
         ids = ids or [name for name in self.free(("request_id",)) if one_per_record and name in self.outer]
         top = [name for name in ids if "." not in name] or ids
         asked = dict.fromkeys([*self.table.by_name(("question",)), *self.free(QUESTIONS)])
@@ -207,12 +207,6 @@ class _Guess:
             self.result.read("question_id", "question_id", "no column has an id", "number of the record")
         elif questions:
             self.result.read("question_id", questions[0], "text of the question, as no column has its id")
-
-    def _numbers_items(self, name: str) -> bool:
-        """Return whether a column is the number of an item in the list of its record, and not an id of the question."""
-        records = [row.number for row in self.table.rows]
-        is_number = last_name(name) in ("index", "idx") and name not in self.outer
-        return is_number and not self.table.constant_in(name, records)
 
     def _ids_of_rows(self) -> Sequence[Any]:
         make = self.result.formulas.get("question_id")
@@ -312,10 +306,9 @@ class _Guess:
     def _answer(self) -> None:
         """Determine the model's answer: a parsed answer rather than a reply; of several, the user must choose."""
         for usual in (PARSED_ANSWERS, REPLIES, WEAK_REPLIES):
-            names = [name for name in self.free(usual, of_rounds=True) if self.table.is_text(name)]
             if usual is WEAK_REPLIES and self.lacks("golds"):
                 doubts.refuse_unnamed_pair(self.table, self._ids_of_rows(), self._unread())
-            names = [name for name in names if NO_ANSWERS.isdisjoint(plain_name(name).split(".")[:-1])]
+            names = self._texts(usual)
             top = [name for name in names if "." not in name] or names
             distinct = [name for i, name in enumerate(top) if not any(self._same(name, other) for other in top[:i])]
             if len(distinct) > 1:
@@ -331,7 +324,7 @@ class _Guess:
             if distinct:
                 self.read("answer", distinct[0])
                 if usual is PARSED_ANSWERS and self.lacks("text"):
-                    for name in [name for name in self.free(REPLIES, of_rounds=True) if self.table.is_text(name)][:1]:
+                    for name in self._texts(REPLIES)[:1]:
                         self.read("text", name)
                 return
         columns = self.result.columns
@@ -340,6 +333,10 @@ class _Guess:
         if columns.get("text") == "text" and "text" not in self.said and not ours:
             self.result.drop("text")
             self.read("answer", "text", "no other column may be the answer")
+
+    def _texts(self, usual: Iterable[str]) -> list[str]:
+        names = [name for name in self.free(usual, of_rounds=True) if self.table.is_text(name)]
+        return [name for name in names if NO_ANSWERS.isdisjoint(plain_name(name).split(".")[:-1])]
 
     def _same(self, name: str, other: str) -> bool:
         return self.table.column(name) == self.table.column(other)

@@ -241,8 +241,11 @@ def _beside_settings(value: Mapping[str, Any]) -> tuple[dict[str, Any], Mapping[
     """Return the single values of a document, and its only object if that has a usual name and records under their keys; else itself."""
     inner = [item for name, item in value.items() if name.lower() in _CONTAINERS and isinstance(item, dict)]
     listed = [name for name in inner[0] if _are_objects(inner[0][name])] if len(inner) == 1 else []
-    if [*map(str.lower, listed)] == ["results"] and not any(map(_are_objects, value.values())):
-        return {}, {listed[0]: inner[0][listed[0]]}  # {"results": {"results": [...], "stats": ...}, "config": ...}
+    if {*map(str.lower, listed)} - {"prompts"} == {"results"} and not any(map(_are_objects, value.values())):
+        name = next(name for name in listed if name.lower() == "results")
+        return {}, {
+            name: inner[0][name]
+        }  # {"results": {"results": [...], "prompts": [...], "stats": ...}, "config": ...}
     settings = {name: item for name, item in value.items() if not isinstance(item, list | dict)}
     objects = [item for name, item in value.items() if name not in settings and name.lower() in _CONTAINERS]
     is_keyed = len(objects) == 1 == len(value) - len(settings) and isinstance(objects[0], dict) and len(objects[0]) > 1

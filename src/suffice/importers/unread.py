@@ -29,6 +29,7 @@ from suffice.importers.records import Record
 from suffice.importers.shapes import Shape
 from suffice.importers.table_columns import TableColumns
 from suffice.policy.metrics import normalize_answer
+from suffice.recordings.runs import LOOP_NAMES
 
 _OUTPUT = "cost.generator.output_tokens"
 _SPEAKERS = tuple(name for name in SPEAKERS if name not in ("source", "name", "type", "kind"))
@@ -44,6 +45,7 @@ _QUESTIONS, _OFFERED = 10, 3
 _LONGEST_OPTION = 80
 """The most letters of an option that a message makes up."""
 
+_OF_LOOPS = LOOP_NAMES | {"prompt_idx"}
 _TOKENS = {"uncached_tokens": "input", "output_tokens": "output"}
 
 
@@ -196,16 +198,25 @@ def refuse_unique_ids(rows: Sequence[Record], columns: Mapping[str, str]) -> Non
     """Raise if each row has an id of its own, while another column may name the questions, or list their rounds."""
     table = TableColumns(rows)
     choices = _lists_of_rounds(table, [name for name in table.names if name not in columns.values()])
-    for name in _may_be_ids(table, {ours: theirs for ours, theirs in columns.items() if ours != "question"})[:_OFFERED]:
-        choices[f"--column {quoted(f'question_id={name}')}"] = (
-            {"question_id": name},
-            f"{name!r} names the question of each row",
-        )
-    if choices:
+    names = _may_be_ids(table, {ours: theirs for ours, theirs in columns.items() if ours != "question"})
+    if (
+        text := columns.get("question", "")
+    ) in names:  # tests that are repeated have the same text, under other numbers
+        names = [name for name in names if table.constant_in(name, table.column(text))]
+    for name in names[:_OFFERED]:
+        option = f"--column {quoted(f'question_id={name}')}"
+        choices[option] = ({"question_id": name}, f"{name!r} names the question of each row")
+    options = {option: ({"columns": column}, meaning) for option, (column, meaning) in choices.items()}
+    loops = [name for name in table.names if last_name(name) in _OF_LOOPS or name.endswith("provider.id")]
+    if names and not any(len({*map(str, table.column(name))}) > 1 for name in loops):
+        meaning = f"{names[0]!r} names the question of each row, and its rows are independent samples"
+        option = f"--column {quoted(f'question_id={names[0]}')} --samples"
+        options[option] = ({"columns": {"question_id": names[0]}, "samples": True}, meaning)
+    if options:
         raise UnsettledError(
             f"each row has another {columns['question_id']!r:.60}, and nothing is called like several rounds of a question",
-            "columns",
-            choices,
+            "options",
+            options,
         )
 
 

@@ -170,3 +170,44 @@ def test_a_list_with_one_text_is_the_text(tmp_path):
     rows[5]["data"]["sampled"] = ["Oslo", "Lima"]
     summary = imported(written(tmp_path, rows), columns={"answer": "data.sampled"})
     assert any("since they are lists" in note for note in summary.notes)
+
+
+def repeated(providers=("a", "b")):
+    """Return an export of promptfoo in which each test was repeated, under a number of its own."""
+    results = [
+        {
+            "id": f"{r}-{q}-{place}",
+            "testIdx": 60 * r + q,
+            "promptIdx": place,
+            "provider": {"id": provider},
+            "vars": {"question": f"Where is {q}?", "expected": gold},
+            "response": {"output": {"answer": said[r]}, "tokenUsage": {"prompt": 100, "completion": 20}},
+            "gradingResult": {"tokensUsed": {"completion": 0}},
+        }
+        for r in range(4)
+        for q, gold, said in drawn(shares=(0.6,) * 4)
+        for place, provider in enumerate(providers)
+    ]
+    return {"evalId": "e", "results": {"prompts": [{"provider": p} for p in providers], "results": results}}
+
+
+def test_repeats_of_a_test_may_be_samples(tmp_path):
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps(repeated()))
+    assert [*choices(path).choices] == ["--column question_id=vars.question"]
+    columns = {"question_id": "vars.question"}
+    asked = [*choices(path, columns=columns).choices]
+    assert asked[:2] == ["--column run=promptIdx", "--column run=promptIdx --samples"]
+    summary = imported(path, columns={**columns, "run": "promptIdx"}, samples=True)
+    assert (summary.clusters, summary.trajectories, summary.rounds) == (60, 120, 4)
+    read = {item.ours: item.theirs for item in summary.readings}
+    assert read["cost.generator.output_tokens"] == "response.tokenUsage.completion"
+    assert "text" not in read
+
+
+def test_repeats_with_one_provider_may_be_samples(tmp_path):
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps(repeated(["a"])))
+    asked = choices(path)
+    assert [*asked.choices] == ["--column question_id=vars.question", "--column question_id=vars.question --samples"]
+    assert imported(path, settle=lambda error: [*error.choices.values()][-1][0]).samples

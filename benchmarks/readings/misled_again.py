@@ -408,3 +408,22 @@ def names_in_chinese(draw: Draw) -> Log:
         for r, text in enumerate(a.answers, start=1)
     ]
     return Log(made, loops(questions))
+
+
+@shape("sheet.csv", options=["--column", "answer=Antwort des Bots", "--column", "golds=Soll"])
+def merged_cells_of_a_sheet(draw: Draw) -> Log:
+    """A sheet in German whose number, question and gold answer are in the first row of each question alone."""
+    questions = draw.asked(60, 3)
+    made = [
+        {
+            "Nr.": a.number if r == 0 else "",
+            "Frage": a.question if r == 0 else "",
+            "Soll": a.gold if r == 0 else "",
+            "Durchgang": r + 1,
+            "Antwort des Bots": text,
+            "Note (1-6)": 1 if a.right[r] else draw.random.randint(2, 5),
+        }
+        for a in questions
+        for r, text in enumerate(a.answers)
+    ]
+    return Log(made, loops(questions))

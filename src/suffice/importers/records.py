@@ -157,6 +157,11 @@ def csv_rows(path: Path, delimiter: str = ",") -> Iterator[tuple[str, dict[str, 
                 f"{path}: two columns are called {twice!r}; rename one of them, or, if the first line is no header, put one above it, "
                 f"such as id{delimiter}round{delimiter}answer{delimiter}gold"
             )
+        if sum(map(bool, header)) == 1 < len(header) - 1:
+            raise DataError(
+                f"{path}: the first line names one of {len(header)} columns, {''.join(header)!r:.60}, so it may be a title: delete the "
+                "lines above the names of the columns, and import the file again"
+            )
         names = [name or "unnamed" for name in header]  # a data frame's index has no name
         for fields in filter(None, table):
             where = f"{path}, line {table.line_num}"

@@ -18,6 +18,7 @@ from suffice.importers.failed_calls import refuse_failed_calls, without_repeated
 from suffice.importers.golds import ask_about_gold_lists, gold_form
 from suffice.importers.grid import Grid, are_texts, gold_texts, only_text
 from suffice.importers.guesses import ColumnMap, guess_columns, is_long
+from suffice.importers.merged_cells import filled_down
 from suffice.importers.names import REPEATS, is_round_name, last_name
 from suffice.importers.options import golds_as_answers
 from suffice.importers.records import Record, records_of
@@ -268,9 +269,11 @@ class WholeTable(TableSource):
         records = list(self._records())
         if not records:
             raise DataError(f"{path}: no rows; expected one for each question and round, or one for each question")
+        records, merged = filled_down(records)
         shape = self._unfolded(records)
         refuse_other_files(path, {item.file for item in records}, {row.file for row in shape.rows}, shape.how)
         self._guess(shape)
+        self.plan.notes[:0] = merged
         self._refuse_passes([*self._blocks(self._rows)], len(self._rows))
         self.skipped = self.shape.skipped
         runs = RunColumns(self._rows, self.plan, self._declared_run)

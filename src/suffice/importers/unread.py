@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from suffice.common.files import quoted
@@ -166,7 +167,7 @@ def refuse_unread_rounds(rows: Sequence[Record], columns: Mapping[str, str]) -> 
     free = [] if "round" in columns else free
     choices: dict[str, tuple[Any, str]] = _lists_of_rounds(table, free)
     said = [name for name in free if is_model_text(name) and NO_ANSWERS.isdisjoint(plain_name(name).split(".")[:-1])]
-    alike = _alike_columns(table, said, columns.get("golds", ""))
+    alike = _of_one_kind(table, _alike_columns(table, said, columns.get("golds", "")))
     ids = [] if "question_id" in columns else [name for name in _may_be_ids(table, columns) if name not in alike]
     # a column that is the same in all rows of a question is a gold answer
     answers = [name for name in alike if not any(table.constant_in(name, table.column(own)) for own in ids)]
@@ -283,6 +284,20 @@ def _alike_columns(table: TableColumns, names: Sequence[str], golds: str) -> lis
         return sum(bool(text) and text in other for text, other in pairs) >= _ALIKE * len(table.rows)
 
     return [name for name in texts if agrees(name)]
+
+
+def _of_one_kind(table: TableColumns, names: Sequence[str]) -> list[str]:
+    """Return the columns without those that count rows, and without numbers beside texts, such as marks."""
+    names = [name for name in names if not _counts_rows(table.column(name))]
+    texts = [name for name in names if table.numbers(name) is None]
+    return texts or names
+
+
+def _counts_rows(values: Sequence[Any]) -> bool:
+    """Return whether values count up from 1, again and again."""
+    numbers = [int(value) if str(value).isdecimal() else 0 for value in values]
+    follow = all(after in (1, before + 1) for before, after in pairwise(numbers))
+    return numbers[:1] == [1] and follow and max(numbers) > 1 < numbers.count(1)
 
 
 def _answer_key(value: Any) -> str:

@@ -25,6 +25,24 @@ def test_decimal_commas_with_units_are_asked_about(tmp_path):
     assert by_round(written(tmp_path, rows), normalizer="decimal_comma") == [0.0, 1.0]
 
 
+def test_decimal_commas_beside_words_are_asked_about(tmp_path):
+    rows = []
+    for q in range(30):
+        gold = ("Ja", f"02.{q % 9 + 1:02}.2019", f"1.{100 + q},5 kg")[q % 3]
+        said = ("Nein", "05.12.2018", f"1{100 + q},5 kg")[q % 3], gold.replace("1.", "1") if q % 3 == 2 else gold
+        rows += [{"id": q, "round": r, "answer": own, "gold": gold} for r, own in enumerate(said, start=1)]
+    found = choices(written(tmp_path, rows))
+    assert next(iter(found.choices)) == "--set normalizer=decimal_comma"
+    assert by_round(written(tmp_path, rows), normalizer="decimal_comma") == [pytest.approx(1 / 3), 1.0]
+
+
+def test_gold_answers_that_are_not_read_are_noted(tmp_path):
+    rows = [{"id": q, "round": r, "answer": "Ja", "gold": "Ja"} for q in range(30) for r in (1, 2)]
+    path = written(tmp_path, rows)
+    assert any("caution: 100% of the gold" in note for note in imported(path, normalizer="number").notes)
+    assert not any("of the gold" in note for note in imported(path, normalizer="decimal_comma").notes)
+
+
 def test_points_between_thousands_are_asked_about(tmp_path):
     rows = [
         {"id": q, "round": r, "answer": f"{q + 1}.{100 + r} kg", "gold": f"{q + 1}102 kg"}

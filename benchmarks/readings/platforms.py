@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from benchmarks.readings.cases import Draw, Log, shape
 from benchmarks.readings.plain import loops
 
@@ -165,3 +167,17 @@ def repeats_of_each_test(draw: Draw) -> Log:
     return Log(
         {"evalId": "eval-1", "results": {"prompts": [{"raw": "{{question}}"}], "results": made}}, loops(questions)
     )
+
+
+@shape("responses.csv", "openai/openai-openapi: openapi.yaml")
+def replies_of_an_interface_as_text(draw: Draw) -> Log:
+    """A table with what the model's interface returned, as JSON in one column."""
+    questions = draw.asked(60, 3)
+    made = []
+    for a in questions:
+        for r, text in enumerate(a.answers, start=1):
+            choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+            usage = {"prompt_tokens": draw.tokens(), "completion_tokens": draw.tokens()}
+            reply = {"id": f"chatcmpl-{r}", "object": "chat.completion", "choices": [choice], "usage": usage}
+            made.append({"question_id": a.number, "round": r, "expected": a.gold, "response": json.dumps(reply)})
+    return Log(made, loops(questions))

@@ -37,7 +37,7 @@ def test_decimal_commas_beside_words_are_asked_about(tmp_path):
 
 
 def test_gold_answers_that_are_not_read_are_noted(tmp_path):
-    rows = [{"id": q, "round": r, "answer": "Ja", "gold": "Ja"} for q in range(30) for r in (1, 2)]
+    rows = [{"id": q, "round": r, "answer": ("Nein", "Ja")[r - 1], "gold": "Ja"} for q in range(30) for r in (1, 2)]
     path = written(tmp_path, rows)
     assert any("caution: 100% of the gold" in note for note in imported(path, normalizer="number").notes)
     assert not any("of the gold" in note for note in imported(path, normalizer="decimal_comma").notes)

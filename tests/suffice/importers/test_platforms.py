@@ -211,3 +211,20 @@ def test_repeats_with_one_provider_may_be_samples(tmp_path):
     asked = choices(path)
     assert [*asked.choices] == ["--column question_id=vars.question", "--column question_id=vars.question --samples"]
     assert imported(path, settle=lambda error: [*error.choices.values()][-1][0]).samples
+
+
+def test_replies_of_an_api_as_text_are_unfolded(tmp_path):
+    rows = []
+    for q, gold, said in drawn():
+        for r, own in enumerate(said):
+            choice = {"index": 0, "message": {"role": "assistant", "content": own}, "finish_reason": "stop"}
+            usage = {"prompt_tokens": 100, "completion_tokens": 9}
+            reply = {"id": f"chatcmpl-{q}{r}", "object": "chat.completion", "choices": [choice], "usage": usage}
+            rows.append({"question_id": f"s{q}", "round": r + 1, "expected": gold, "response": json.dumps(reply)})
+    summary = imported(table(tmp_path, rows))
+    read = {item.ours: item.theirs for item in summary.readings}
+    assert read["answer"] == "response.answer"
+    assert "cost.generator.output_tokens" in read
+    assert summary.by_round[-1].em > 0.8
+    rows[0]["response"] = json.dumps({"city": "Oslo"})
+    assert "response" in {item.theirs for item in imported(table(tmp_path, rows), answer_position="whole").readings}

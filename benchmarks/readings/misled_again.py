@@ -427,3 +427,16 @@ def merged_cells_of_a_sheet(draw: Draw) -> Log:
         for r, text in enumerate(a.answers)
     ]
     return Log(made, loops(questions))
+
+
+@shape("calls.csv", options=["--where", "purpose=answer", "--column", "round="])
+def calls_that_count_retries(draw: Draw) -> Log:
+    """A row for each call, which plans, answers or checks; `attempt` counts retries, not rounds."""
+    questions = draw.asked(60, 3)
+    made: list[dict[str, Any]] = []
+    for a in questions:
+        for text in a.answers:
+            for purpose, said in (("plan", draw.prose(4)), ("answer", text), ("check", draw.prose(3))):
+                call = {"session_id": f"s{a.number}", "created_at": 1_700_000_000 + len(made), "purpose": purpose}
+                made.append({**call, "attempt": draw.random.choice((1, 1, 2)), "response": said, "gold": a.gold})
+    return Log(made, loops(questions))

@@ -24,6 +24,7 @@ from suffice.importers.grid import (
     signal_cell,
 )
 from suffice.importers.records import Record
+from suffice.importers.repeated_rounds import in_order_of_rows, refuse_other_calls
 from suffice.importers.round_columns import RoundColumns
 from suffice.importers.trajectories import check_unit, end_of
 from suffice.importers.unnamed import empty_ids
@@ -185,7 +186,9 @@ class _Rows:
                 },
             )
         number = columns["round"]
-        runs = {}
+        refuse_other_calls(self._rows, columns)
+        is_usual = 2 * len({*codes[copies].tolist()}) > int(codes.max()) + 1
+        runs = in_order_of_rows(number) if is_usual else {}
         for own in dict.fromkeys(chain.from_iterable(row.values for row in self._rows)):
             cells = [*map(str, self._cells(own))]
             rows = {*zip(codes.tolist(), numbers.tolist(), (cells[i] for i in order.tolist()), strict=True)}

@@ -203,7 +203,7 @@ def refuse_unique_ids(rows: Sequence[Record], columns: Mapping[str, str]) -> Non
     if (
         text := columns.get("question", "")
     ) in names:  # tests that are repeated have the same text, under other numbers
-        names = [name for name in names if table.constant_in(name, table.column(text))]
+        names = [text, *(name for name in names if name != text and table.constant_in(name, table.column(text)))]
     for name in names[:_OFFERED]:
         option = f"--column {quoted(f'question_id={name}')}"
         choices[option] = ({"question_id": name}, f"{name!r} names the question of each row")

@@ -22,10 +22,12 @@ def filled_down(records: Sequence[Record]) -> tuple[list[Record], list[str]]:
     first one occurs twice, and another column is empty nowhere.  A last row with the first column alone has totals.
     """
     names = column_names(records)
-    has_total = len(names) > 1 and _is_filled(records[-1], names[0]) and not _is_filled(records[-1], names[1])
+    if len(names) <= _LEAST:
+        return [*records], []
+    has_total = _is_filled(records[-1], names[0]) and not _is_filled(records[-1], names[1])
     rows = [*records[:-1]] if has_total else [*records]
     filled = {name: tuple(_is_filled(row, name) for row in rows) for name in names}
-    first = filled[names[0]] if names else ()
+    first = filled[names[0]]
     merged = [*takewhile(lambda name: filled[name] == first, names)]
     ids = [str(row.values[names[0]]) for row, is_first in zip(rows, first, strict=True) if is_first]
     has_gaps = len(ids) + _LEAST <= len(rows) and first[0] and len({*ids}) == len(ids) >= _LEAST

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from suffice.errors import DataError
+from suffice.importers.merged_cells import filled_down
+from suffice.importers.records import Record
 from tests.suffice.importers.test_doubtful_orders import drawn
 from tests.suffice.importers.test_new_users import choices, imported
 from tests.suffice.importers.test_new_users_again import table
@@ -46,6 +48,7 @@ def test_cells_that_are_missing_otherwise_stay_empty(tmp_path):
     ]
     rows[5]["gold"] = rows[7]["answer"] = ""
     assert not any("merged cells" in note for note in imported(table(tmp_path, rows), first_round=1).notes)
+    assert filled_down([Record("", "", n, {}) for n in range(3)])[1] == []
 
 
 def test_a_title_above_the_header_is_noticed(tmp_path):

@@ -408,3 +408,35 @@ def names_in_chinese(draw: Draw) -> Log:
         for r, text in enumerate(a.answers, start=1)
     ]
     return Log(made, loops(questions))
+
+
+@shape("sheet.csv", options=["--column", "answer=Antwort des Bots", "--column", "golds=Soll"])
+def merged_cells_of_a_sheet(draw: Draw) -> Log:
+    """A sheet in German whose number, question and gold answer are in the first row of each question alone."""
+    questions = draw.asked(60, 3)
+    made = [
+        {
+            "Nr.": a.number if r == 0 else "",
+            "Frage": a.question if r == 0 else "",
+            "Soll": a.gold if r == 0 else "",
+            "Durchgang": r + 1,
+            "Antwort des Bots": text,
+            "Note (1-6)": 1 if a.right[r] else draw.random.randint(2, 5),
+        }
+        for a in questions
+        for r, text in enumerate(a.answers)
+    ]
+    return Log(made, loops(questions))
+
+
+@shape("calls.csv", options=["--where", "purpose=answer", "--column", "round="])
+def calls_that_count_retries(draw: Draw) -> Log:
+    """A row for each call, which plans, answers or checks; `attempt` counts retries, not rounds."""
+    questions = draw.asked(60, 3)
+    made: list[dict[str, Any]] = []
+    for a in questions:
+        for text in a.answers:
+            for purpose, said in (("plan", draw.prose(4)), ("answer", text), ("check", draw.prose(3))):
+                call = {"session_id": f"s{a.number}", "created_at": 1_700_000_000 + len(made), "purpose": purpose}
+                made.append({**call, "attempt": draw.random.choice((1, 1, 2)), "response": said, "gold": a.gold})
+    return Log(made, loops(questions))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from benchmarks.readings.cases import Draw, Log, shape
 from benchmarks.readings.plain import loops
 
@@ -101,3 +103,81 @@ def lists_of_last_answers(draw: Draw) -> Log:
             "golds": [[a.gold] for a in questions],
         }
     )
+
+
+@shape("outputs.jsonl", "vllm-project/vllm: vllm/outputs.py", samples=True)
+def completions_of_a_request(draw: Draw) -> Log:
+    """Each request has eight completions, whose `index` is their number, and names no question."""
+    questions = draw.asked(60, 8, right=(0.6, 0.6))
+    made = [
+        {
+            "request_id": f"request-{a.number}",
+            "prompt": a.question,
+            "outputs": [
+                {
+                    "index": r,
+                    "text": text,
+                    "token_ids": [draw.tokens()],
+                    "cumulative_logprob": -1.5,
+                    "finish_reason": "stop",
+                }
+                for r, text in enumerate(a.answers)
+            ],
+            "finished": True,
+            "gold": a.gold,
+        }
+        for a in questions
+    ]
+    return Log(made, loops(questions))
+
+
+@shape("sampling.jsonl", "openai/evals: evals/record.py", options=["--column", "answer=data.sampled"])
+def lists_of_one_sampled_text(draw: Draw) -> Log:
+    """Each event of a sample has a list with one text."""
+    questions = draw.asked(60, 3)
+    made = [
+        {
+            "sample_id": f"dev.{a.number}",
+            "type": "sampling",
+            "data": {"prompt": a.question, "sampled": [text], "expected": a.gold},
+            "created_at": f"2025-01-01T10:{a.number:02d}:{r:02d}",
+        }
+        for a in questions
+        for r, text in enumerate(a.answers)
+    ]
+    return Log(made, loops(questions))
+
+
+@shape("repeats.json", "promptfoo/promptfoo: src/evaluator.ts", samples=True)
+def repeats_of_each_test(draw: Draw) -> Log:
+    """Each test is repeated under a number of its own; the export lists its prompts beside the results."""
+    questions = draw.asked(60, 4, right=(0.6, 0.6))
+    made = [
+        {
+            "id": f"result-{r}-{a.number}",
+            "testIdx": 60 * r + a.number,
+            "promptIdx": 0,
+            "provider": {"id": "openai:gpt-4o"},
+            "vars": {"question": a.question, "expected": a.gold},
+            "response": {"output": a.answers[r], "tokenUsage": {"prompt": draw.tokens(), "completion": draw.tokens()}},
+        }
+        for r in range(4)
+        for a in questions
+    ]
+    return Log(
+        {"evalId": "eval-1", "results": {"prompts": [{"raw": "{{question}}"}], "results": made}}, loops(questions)
+    )
+
+
+@shape("responses.csv", "openai/openai-openapi: openapi.yaml")
+def replies_of_an_interface_as_text(draw: Draw) -> Log:
+    """A table with what the model's interface returned, as JSON in one column."""
+    questions = draw.asked(60, 3)
+    made = []
+    for a in questions:
+        for r, text in enumerate(a.answers, start=1):
+            choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+            usage = {"prompt_tokens": draw.tokens(), "completion_tokens": draw.tokens()}
+            reply = {"id": f"chatcmpl-{r}", "object": "chat.completion", "choices": [choice], "usage": usage}
+            made.append({"question_id": a.number, "round": r, "expected": a.gold, "response": json.dumps(reply)})
+    return Log(made, loops(questions))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from suffice.common.tables import CAUTION
 from suffice.importers.importers import log_reader
 from suffice.importers.parted_run import PartedRun
 from suffice.policy.comparisons import FEW, Comparison, chosen_normalizer, merged_by_words
 from suffice.policy.expressions import is_available, looks_mathematical
-from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH
+from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH, Grouping, normalizer_of
 
 _PAIRS = 20_000
 """The most pairs of answers that are compared to see whether two normalizers differ."""
@@ -66,6 +68,8 @@ def comparison_notes(run: PartedRun, options: Mapping[str, Any], comparison: Com
         and any(True for _ in golds)
     ):
         notes.append(f"the log's own score {MATCH!r} is replaced by this comparison with the gold answers")
+    if "normalizer" in options:
+        notes += _unread_golds(name, golds)
     if options.get("normalizer") == DEFAULT_NORMALIZER:
         pairs = run.pairs(_PAIRS)
         merged = merged_by_words(pairs)
@@ -75,3 +79,19 @@ def comparison_notes(run: PartedRun, options: Mapping[str, Any], comparison: Com
                 "brackets differ; --set normalizer=mixed tells them apart"
             )
     return notes
+
+
+def _unread_golds(name: str, golds: Iterable[str]) -> list[str]:
+    """Note that the chosen normalizer does not read some gold answers."""
+    key_of = normalizer_of(name)
+    if isinstance(key_of, Grouping):
+        return []
+    is_read = Counter(key_of(text) is not None for text in golds)
+    if not is_read[False]:
+        return []
+    share = is_read[False] / is_read.total()
+    example = next(text for text in golds if key_of(text) is None)
+    warns = CAUTION if share > 1 / 2 else ""
+    return [
+        f"{warns}{share:.0%} of the gold answers, such as {example!r:.40}, cannot be read as {name!r}: no answer equals them"
+    ]

@@ -140,22 +140,22 @@ def lists_as_text(records: Sequence[Record]) -> frozenset[str]:
             is_list = isinstance(value, str) and _is_bracketed(value) and isinstance(_parsed(value), list)
             (listed if is_list else others).add(name)
     listed -= others
-    listed |= _objects_as_text(records)
     if listed:
         table = TableColumns(records)
         if any(table.repeats(name) for name in table.by_name(IDS)):
             listed = {name for name in listed if plain_name(name) not in ANSWERS}
-    return frozenset(listed)
+    return frozenset(listed | _objects_as_text(records))
 
 
 def _objects_as_text(records: Sequence[Record]) -> set[str]:
-    """Return the fields whose values are all JSON objects written as text, except those of questions and replies."""
-    names = dict.fromkeys(name for item in records for name in item.values if last_name(name) not in _SAID)
+    """Return the fields whose values are all JSON objects written as text; those of questions and replies only if a model's API wrote them."""
+    names = dict.fromkeys(name for item in records for name in item.values)
     for item in records:
         for name in [name for name in names if item.values.get(name) not in (None, "")]:
             value = item.values[name]
             is_object = isinstance(value, str) and value[:1] == "{" and value[-1:] == "}"
-            if not is_object or not isinstance(_parsed(value), dict):
+            parsed = _parsed(value) if is_object else value
+            if not isinstance(parsed, dict) or (last_name(name) in _SAID and not _is_whole_reply(parsed)):
                 del names[name]
     return {name for name in names if any(item.values.get(name) for item in records)}
 

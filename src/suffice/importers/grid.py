@@ -67,6 +67,7 @@ class Grid:
     strict: bool = False
     listed_golds: bool = True
     list_answers: bool = False
+    single_answers: bool = False
     gold_form: str = ""
     lowest: int | None = None
     longest: int | None = None
@@ -161,6 +162,15 @@ def cell_text(value: Any, name: str, where: str) -> str | None:
             return list_text(value) if isinstance(value, list | dict) else str(value).lower()
         raise DataError(f"{where}: {name} is {value!r:.80}; expected text")
     return str(int(value))
+
+
+def only_text(value: Any) -> Any:
+    """Return the text of a list with one text alone; anything else as it is.
+
+    >>> only_text(["Oslo"]), only_text(["Oslo", "Lima"])
+    ('Oslo', ['Oslo', 'Lima'])
+    """
+    return value[0] if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str) else value
 
 
 def list_text(value: Any) -> str:

@@ -192,7 +192,8 @@ class _Guess:
         return last_name(name) in IDS and any(self.table.constant_in(name, self.table.column(text)) for text in texts)
 
     def _ids(self, *, one_per_record: bool) -> None:
-        ids = self.free(IDS)
+        ids = [name for name in self.free(IDS) if not (one_per_record and self.table.numbers_items(name))]
+        ids = ids or [name for name in self.free(("request_id",)) if one_per_record and name in self.outer]
         top = [name for name in ids if "." not in name] or ids
         asked = dict.fromkeys([*self.table.by_name(("question",)), *self.free(QUESTIONS)])
         questions = [name for name in asked if self.table.repeats(name)]
@@ -305,10 +306,9 @@ class _Guess:
     def _answer(self) -> None:
         """Determine the model's answer: a parsed answer rather than a reply; of several, the user must choose."""
         for usual in (PARSED_ANSWERS, REPLIES, WEAK_REPLIES):
-            names = [name for name in self.free(usual, of_rounds=True) if self.table.is_text(name)]
             if usual is WEAK_REPLIES and self.lacks("golds"):
                 doubts.refuse_unnamed_pair(self.table, self._ids_of_rows(), self._unread())
-            names = [name for name in names if NO_ANSWERS.isdisjoint(plain_name(name).split(".")[:-1])]
+            names = self._texts(usual)
             top = [name for name in names if "." not in name] or names
             distinct = [name for i, name in enumerate(top) if not any(self._same(name, other) for other in top[:i])]
             if len(distinct) > 1:
@@ -324,7 +324,7 @@ class _Guess:
             if distinct:
                 self.read("answer", distinct[0])
                 if usual is PARSED_ANSWERS and self.lacks("text"):
-                    for name in [name for name in self.free(REPLIES, of_rounds=True) if self.table.is_text(name)][:1]:
+                    for name in self._texts(REPLIES)[:1]:
                         self.read("text", name)
                 return
         columns = self.result.columns
@@ -333,6 +333,10 @@ class _Guess:
         if columns.get("text") == "text" and "text" not in self.said and not ours:
             self.result.drop("text")
             self.read("answer", "text", "no other column may be the answer")
+
+    def _texts(self, usual: Iterable[str]) -> list[str]:
+        names = [name for name in self.free(usual, of_rounds=True) if self.table.is_text(name)]
+        return [name for name in names if NO_ANSWERS.isdisjoint(plain_name(name).split(".")[:-1])]
 
     def _same(self, name: str, other: str) -> bool:
         return self.table.column(name) == self.table.column(other)

@@ -211,7 +211,7 @@ def _imported(
     if stored is not None and not options:
         options = stored.options
         said = ", ".join(f"{name} {value}" for name, value in options.items()) or "your confirmation"
-        notes.append(f"read as last time, by {mapping_path(out)}: {said}")
+        notes.append(f"read as last time, by {mapping_path(out)}: {said}; delete this file to be asked again")
     with ExitStack() as stack:
         asked: list[str] = []
         while True:

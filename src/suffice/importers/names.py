@@ -72,7 +72,7 @@ MODELS = ("model", "model_name", "model_id", "llm")
 NO_ANSWERS = frozenset(
     {"tokens", "usage", "cost", "costs", "latency", "timing", "timings", "input", "inputs", "prompt", "request"}
     | {"context", "contexts", "passage", "document", "retrieved", "observation", "example", "reference", "doc"}
-    | {"metadata", "token_usage", "token_count", "token_counts"}
+    | {"metadata", "token_usage", "tokens_used", "token_count", "token_counts"}
 )
 """Objects whose `output`, `text` or `answer` is not the model's answer."""
 
@@ -183,6 +183,10 @@ _TRANSLATED = {
 _ENGLISH = {name: ours for ours, names in _TRANSLATED.items() for name in names.split()}
 
 
+_OF_TOKEN_USAGE = {"prompt": "prompt_tokens", "completion": "completion_tokens", "total": "total_tokens"}
+"""The usual names of counts in an object that is called after them."""
+
+
 @lru_cache(maxsize=1024)
 def plain_name(name: str) -> str:
     """Return a name in lower case with underscores; one of a few usual names in other languages in English.
@@ -191,12 +195,16 @@ def plain_name(name: str) -> str:
     ('final_answer', 'final_answer', 'turn', 'latency_ms')
     >>> plain_name("Frage-Nr"), plain_name("rondas.respuesta")
     ('question_id', 'rondas.answer')
+    >>> plain_name("response.tokenUsage.completion")
+    'response.token_usage.completion_tokens'
     """
     spaced = re.sub(
         r"(?<=[a-z0-9])(?=[A-Z])", "_", re.sub(r"[#($%)\[\]:?]+", " ", unicodedata.normalize("NFC", name)).strip()
     )
     plain = re.sub(r"[\s\-]+", "_", spaced).lower()
     path, point, last = plain.rpartition(".")
+    if path.endswith("token_usage"):
+        last = _OF_TOKEN_USAGE.get(last, last)
     return f"{path}{point}{_ENGLISH.get(last, last)}"
 
 

@@ -157,6 +157,11 @@ def csv_rows(path: Path, delimiter: str = ",") -> Iterator[tuple[str, dict[str, 
                 f"{path}: two columns are called {twice!r}; rename one of them, or, if the first line is no header, put one above it, "
                 f"such as id{delimiter}round{delimiter}answer{delimiter}gold"
             )
+        if sum(map(bool, header)) == 1 < len(header) - 1:
+            raise DataError(
+                f"{path}: the first line names one of {len(header)} columns, {''.join(header)!r:.60}, so it may be a title: delete the "
+                "lines above the names of the columns, and import the file again"
+            )
         names = [name or "unnamed" for name in header]  # a data frame's index has no name
         for fields in filter(None, table):
             where = f"{path}, line {table.line_num}"
@@ -241,8 +246,11 @@ def _beside_settings(value: Mapping[str, Any]) -> tuple[dict[str, Any], Mapping[
     """Return the single values of a document, and its only object if that has a usual name and records under their keys; else itself."""
     inner = [item for name, item in value.items() if name.lower() in _CONTAINERS and isinstance(item, dict)]
     listed = [name for name in inner[0] if _are_objects(inner[0][name])] if len(inner) == 1 else []
-    if [*map(str.lower, listed)] == ["results"] and not any(map(_are_objects, value.values())):
-        return {}, {listed[0]: inner[0][listed[0]]}  # {"results": {"results": [...], "stats": ...}, "config": ...}
+    if {*map(str.lower, listed)} - {"prompts"} == {"results"} and not any(map(_are_objects, value.values())):
+        name = next(name for name in listed if name.lower() == "results")
+        return {}, {
+            name: inner[0][name]
+        }  # {"results": {"results": [...], "prompts": [...], "stats": ...}, "config": ...}
     settings = {name: item for name, item in value.items() if not isinstance(item, list | dict)}
     objects = [item for name, item in value.items() if name not in settings and name.lower() in _CONTAINERS]
     is_keyed = len(objects) == 1 == len(value) - len(settings) and isinstance(objects[0], dict) and len(objects[0]) > 1

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from suffice.common.files import quoted
 from suffice.errors import DataError, UnsettledError
 from suffice.evaluation.statistics.folds import hash_places
+from suffice.importers.grid import only_text
 from suffice.importers.names import GOLDS, IDS, PARSED_ANSWERS, plain_name
 from suffice.importers.records import Record
 from suffice.importers.round_columns import RoundColumns
@@ -183,7 +184,7 @@ def _replies_of(table: TableColumns, ids: Sequence[str], answer: str, golds: str
     questions: dict[str, tuple[list[str], list[str]]] = {}
     for name, reply, gold in zip(ids, table.column(answer), table.column(golds), strict=True):
         texts, known = questions.setdefault(name, ([], []))
-        texts += [str(reply)] if reply is not None else []
+        texts += [str(only_text(reply))] if reply is not None else []
         known += [str(gold)] if gold is not None and not known else []
     return [Replies(name, texts, known) for name, (texts, known) in [*questions.items()][:SAMPLE]]
 

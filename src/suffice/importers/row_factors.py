@@ -73,6 +73,7 @@ def ask_about_factors(table: TableColumns, key: str, used: Collection[str], lead
         choices |= _columns(
             "run", name, f"the rows of each {name!r} are a loop of their own, with its own rounds and verdict"
         )
+        choices |= _of_samples(name) if is_even and not timed and max(map(len, several)) > len(values) else {}
         for value in [] if is_even else values[:_SHOWN]:
             choices[f"--where {quoted(f'{name}={value}')}"] = (
                 {"where": {name: value}},
@@ -114,6 +115,12 @@ def refuse_passes(blocks: Sequence[Hashable], n_rows: int, key: str) -> None:
 
 def _columns(ours: str, theirs: str, meaning: str) -> dict[str, tuple[dict[str, Any], str]]:
     return {f"--column {quoted(f'{ours}={theirs}')}": ({"columns": {ours: theirs}}, meaning)}
+
+
+def _of_samples(name: str) -> dict[str, tuple[dict[str, Any], str]]:
+    """Return the option for repeated calls of several loops."""
+    meaning = f"the rows of each {name!r} are a loop of their own, whose rows are independent samples"
+    return {f"--column {quoted(f'run={name}')} --samples": ({"columns": {"run": name}, "samples": True}, meaning)}
 
 
 def _counts_otherwise(table: TableColumns, name: str, several: _Several) -> bool:

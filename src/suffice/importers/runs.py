@@ -156,7 +156,7 @@ def row_order(
         taken = {*column_names(rows)}
         return RowOrder(key=key, column="round" if word in taken else word, runs=(), head=head)
     if samples:
-        runs = ()
+        runs = (declared,) if declared else ()
     elif FILE not in ignored and not all(map(_PIECE.fullmatch, files)):
         runs = (FILE, *runs)
     return RowOrder(key=key, column="round", runs=runs, asks=not (samples or "round" in ignored))

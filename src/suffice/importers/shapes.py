@@ -40,6 +40,8 @@ _UNORDERED = frozenset({"samples", "generations", "candidates", "choices"})
 OPTION_LISTS = frozenset({"choices", "options", "answer_choices", "answer_options", "endings", "alternatives"})
 """Names of lists of the options of a multiple choice; `choices` may also be samples."""
 
+_OF_COMPLETIONS = frozenset({"token_ids", "cumulative_logprob", "logprobs", "finish_reason"})
+
 _NOT_ROUNDS = frozenset(
     {"request", "input", "inputs", "prompt", "prompts", "context", "contexts", "metadata", "examples"}
 )
@@ -143,7 +145,7 @@ def _of_lists(records: Sequence[Record]) -> Shape | None:
     lists = [name for name in lists if not (_items_are(records, name, dict) and are_prompts(_values(records, name)))]
     objects = [name for name in lists if _items_are(records, name, dict) and last_name(name) in ROUND_LISTS]
     if not objects:
-        further = [name for name in lists if _items_are(records, name, dict) and _answers_in(records, name)]
+        further = [name for name in lists if _items_are(records, name, dict) and _has_answers(records, name)]
         objects = further if len(further) == 1 else []
     if len(objects) > 1:
         raise UnsettledError(
@@ -212,9 +214,11 @@ def _values(records: Sequence[Record], name: str) -> list[Any]:
     return [item.values.get(name) or () for item in records]
 
 
-def _answers_in(records: Sequence[Record], name: str) -> bool:
+def _has_answers(records: Sequence[Record], name: str) -> bool:
+    """Return whether the items of a list have answers, or are the completions of a request, as vLLM writes them."""
     first = next(value for item in records for value in item.values.get(name) or () if isinstance(value, dict))
-    return any(plain_name(field.rpartition(".")[2]) in ANSWERS for field in flat(first))
+    is_completion = {"index", "text"} <= first.keys() and not _OF_COMPLETIONS.isdisjoint(first)
+    return is_completion or any(plain_name(field.rpartition(".")[2]) in ANSWERS for field in flat(first))
 
 
 def _parallel(records: Sequence[Record], lists: Sequence[str]) -> list[str]:

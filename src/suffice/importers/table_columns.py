@@ -9,7 +9,7 @@ from typing import Any
 
 from suffice.errors import DataError
 from suffice.importers.grid import END_NAMES, OWN_COLUMNS, cell_number, cell_text
-from suffice.importers.names import GOLDS, plain_name
+from suffice.importers.names import GOLDS, last_name, plain_name
 from suffice.importers.records import Record
 from suffice.policy.normalizers import ANSWER_ID
 
@@ -64,6 +64,11 @@ class TableColumns:
         for own, value in zip(self.column(key), self.column(name), strict=True):
             numbers.setdefault(str(own), set()).add(int(float(value)))
         return all(min(own) <= 1 and max(own) - min(own) == len(own) - 1 for own in numbers.values())
+
+    def numbers_items(self, name: str) -> bool:
+        """Return whether a column is the number of an item in the list of its record, and not an id of the question."""
+        records = [row.number for row in self.rows]
+        return last_name(name) in ("index", "idx") and not self.constant_in(name, records)
 
     def not_whole(self, name: str) -> Any:
         """Return the first value that is not a whole number of at least 0; None if there is none."""

@@ -20,9 +20,11 @@ from suffice.importers.grid import (
     differing_golds,
     gold_texts,
     is_cost,
+    only_text,
     signal_cell,
 )
 from suffice.importers.records import Record
+from suffice.importers.repeated_rounds import in_order_of_rows, refuse_other_calls
 from suffice.importers.round_columns import RoundColumns
 from suffice.importers.trajectories import check_unit, end_of
 from suffice.importers.unnamed import empty_ids
@@ -118,7 +120,9 @@ class _Rows:
         return [None] * len(self._rows) if theirs is None else self._texts_of(ours, theirs)
 
     def _texts_of(self, ours: str, theirs: str) -> list[str | None]:
-        cells = zip(self._cells(theirs), self._rows, strict=True)
+        own = self._cells(theirs)
+        own = [*map(only_text, own)] if ours == "answer" and self._grid.single_answers else own
+        cells = zip(own, self._rows, strict=True)
         return [v if v is None or type(v) is str else cell_text(v, ours, row.where) for v, row in cells]
 
     def _numbers(self, ours: str, theirs: str, read: _ReadNumber = cell_number) -> Floats:
@@ -182,7 +186,9 @@ class _Rows:
                 },
             )
         number = columns["round"]
-        runs = {}
+        refuse_other_calls(self._rows, columns)
+        is_usual = 2 * len({*codes[copies].tolist()}) > int(codes.max()) + 1
+        runs = in_order_of_rows(number) if is_usual else {}
         for own in dict.fromkeys(chain.from_iterable(row.values for row in self._rows)):
             cells = [*map(str, self._cells(own))]
             rows = {*zip(codes.tolist(), numbers.tolist(), (cells[i] for i in order.tolist()), strict=True)}

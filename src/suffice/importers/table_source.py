@@ -16,8 +16,9 @@ from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers.answer_or_gold import FEW
 from suffice.importers.failed_calls import refuse_failed_calls, without_repeated_calls
 from suffice.importers.golds import ask_about_gold_lists, gold_form
-from suffice.importers.grid import Grid, are_texts, gold_texts
+from suffice.importers.grid import Grid, are_texts, gold_texts, only_text
 from suffice.importers.guesses import ColumnMap, guess_columns, is_long
+from suffice.importers.merged_cells import filled_down
 from suffice.importers.names import REPEATS, is_round_name, last_name
 from suffice.importers.options import golds_as_answers
 from suffice.importers.records import Record, records_of
@@ -268,9 +269,11 @@ class WholeTable(TableSource):
         records = list(self._records())
         if not records:
             raise DataError(f"{path}: no rows; expected one for each question and round, or one for each question")
+        records, merged = filled_down(records)
         shape = self._unfolded(records)
         refuse_other_files(path, {item.file for item in records}, {row.file for row in shape.rows}, shape.how)
         self._guess(shape)
+        self.plan.notes[:0] = merged
         self._refuse_passes([*self._blocks(self._rows)], len(self._rows))
         self.skipped = self.shape.skipped
         runs = RunColumns(self._rows, self.plan, self._declared_run)
@@ -312,6 +315,7 @@ def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, options: TableO
     answers, golds = ([row.values.get(plan.columns.get(ours, "")) for row in rows] for ours in ("answer", "golds"))
     are_items = options.normalizer == "unordered"
     listed = not (are_items or _says_lists(answers, golds))
+    are_single = not are_items and _are_single_texts(answers, golds)
     grid = Grid(
         columns=plan.columns,
         metrics=plan.metrics,
@@ -320,7 +324,8 @@ def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, options: TableO
         ended=options.ended,
         strict=True,
         listed_golds=listed,
-        list_answers=are_items or _are_lists(answers, golds),
+        list_answers=not are_single and (are_items or _are_lists(answers, golds)),
+        single_answers=are_single,
         gold_form=gold_form(golds, answers),
     )
     if grid.gold_form:
@@ -346,6 +351,13 @@ def _says_lists(answers: Sequence[Any], golds: Sequence[Any]) -> bool:
     """
     said, right = ([str(value).lstrip()[:1] == "[" for value in own if value is not None] for own in (answers, golds))
     return any(said) and not (right and all(right) and sum(said) <= FEW * len(said))
+
+
+def _are_single_texts(answers: Sequence[Any], golds: Sequence[Any]) -> bool:
+    """Return whether each answer is a list with one text, as in logs of OpenAI Evals, while no gold answer is a list."""
+    known = [value for value in answers if value is not None]
+    is_single = bool(known) and all(isinstance(value, list) and isinstance(only_text(value), str) for value in known)
+    return is_single and not any(isinstance(value, list) for value in golds)
 
 
 def _are_lists(answers: Sequence[Any], golds: Sequence[Any]) -> bool:

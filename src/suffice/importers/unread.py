@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from suffice.common.files import quoted
@@ -29,6 +30,7 @@ from suffice.importers.records import Record
 from suffice.importers.shapes import Shape
 from suffice.importers.table_columns import TableColumns
 from suffice.policy.metrics import normalize_answer
+from suffice.recordings.runs import LOOP_NAMES
 
 _OUTPUT = "cost.generator.output_tokens"
 _SPEAKERS = tuple(name for name in SPEAKERS if name not in ("source", "name", "type", "kind"))
@@ -44,6 +46,7 @@ _QUESTIONS, _OFFERED = 10, 3
 _LONGEST_OPTION = 80
 """The most letters of an option that a message makes up."""
 
+_OF_LOOPS = LOOP_NAMES | {"prompt_idx"}
 _TOKENS = {"uncached_tokens": "input", "output_tokens": "output"}
 
 
@@ -164,7 +167,7 @@ def refuse_unread_rounds(rows: Sequence[Record], columns: Mapping[str, str]) -> 
     free = [] if "round" in columns else free
     choices: dict[str, tuple[Any, str]] = _lists_of_rounds(table, free)
     said = [name for name in free if is_model_text(name) and NO_ANSWERS.isdisjoint(plain_name(name).split(".")[:-1])]
-    alike = _alike_columns(table, said, columns.get("golds", ""))
+    alike = _of_one_kind(table, _alike_columns(table, said, columns.get("golds", "")))
     ids = [] if "question_id" in columns else [name for name in _may_be_ids(table, columns) if name not in alike]
     # a column that is the same in all rows of a question is a gold answer
     answers = [name for name in alike if not any(table.constant_in(name, table.column(own)) for own in ids)]
@@ -196,16 +199,25 @@ def refuse_unique_ids(rows: Sequence[Record], columns: Mapping[str, str]) -> Non
     """Raise if each row has an id of its own, while another column may name the questions, or list their rounds."""
     table = TableColumns(rows)
     choices = _lists_of_rounds(table, [name for name in table.names if name not in columns.values()])
-    for name in _may_be_ids(table, {ours: theirs for ours, theirs in columns.items() if ours != "question"})[:_OFFERED]:
-        choices[f"--column {quoted(f'question_id={name}')}"] = (
-            {"question_id": name},
-            f"{name!r} names the question of each row",
-        )
-    if choices:
+    names = _may_be_ids(table, {ours: theirs for ours, theirs in columns.items() if ours != "question"})
+    if (
+        text := columns.get("question", "")
+    ) in names:  # tests that are repeated have the same text, under other numbers
+        names = [text, *(name for name in names if name != text and table.constant_in(name, table.column(text)))]
+    for name in names[:_OFFERED]:
+        option = f"--column {quoted(f'question_id={name}')}"
+        choices[option] = ({"question_id": name}, f"{name!r} names the question of each row")
+    options = {option: ({"columns": column}, meaning) for option, (column, meaning) in choices.items()}
+    loops = [name for name in table.names if last_name(name) in _OF_LOOPS or name.endswith("provider.id")]
+    if names and not any(len({*map(str, table.column(name))}) > 1 for name in loops):
+        meaning = f"{names[0]!r} names the question of each row, and its rows are independent samples"
+        option = f"--column {quoted(f'question_id={names[0]}')} --samples"
+        options[option] = ({"columns": {"question_id": names[0]}, "samples": True}, meaning)
+    if options:
         raise UnsettledError(
             f"each row has another {columns['question_id']!r:.60}, and nothing is called like several rounds of a question",
-            "columns",
-            choices,
+            "options",
+            options,
         )
 
 
@@ -272,6 +284,20 @@ def _alike_columns(table: TableColumns, names: Sequence[str], golds: str) -> lis
         return sum(bool(text) and text in other for text, other in pairs) >= _ALIKE * len(table.rows)
 
     return [name for name in texts if agrees(name)]
+
+
+def _of_one_kind(table: TableColumns, names: Sequence[str]) -> list[str]:
+    """Return the columns without those that count rows, and without numbers beside texts, such as marks."""
+    names = [name for name in names if not _counts_rows(table.column(name))]
+    texts = [name for name in names if table.numbers(name) is None]
+    return texts or names
+
+
+def _counts_rows(values: Sequence[Any]) -> bool:
+    """Return whether values count up from 1, again and again."""
+    numbers = [int(value) if str(value).isdecimal() else 0 for value in values]
+    follow = all(after in (1, before + 1) for before, after in pairwise(numbers))
+    return numbers[:1] == [1] and follow and max(numbers) > 1 < numbers.count(1)
 
 
 def _answer_key(value: Any) -> str:

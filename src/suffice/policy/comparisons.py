@@ -12,6 +12,7 @@ from suffice.policy.expressions import is_available, looks_mathematical
 from suffice.policy.normalizers import (
     DEFAULT_NORMALIZER,
     NORMALIZERS,
+    comma_number,
     is_code,
     is_structured,
 )
@@ -31,6 +32,7 @@ _DECIMAL_COMMA = re.compile(
     r"\s*[-+]?\s*[$€£]?\s*(?:\d{1,3}(?:[.\s]\d{3})+,\d+|\d+,(?:\d{1,2}|\d{4,}))\s*"
     rf"(?:[%€]|{_UNIT})?\s*"
 )
+_COMMA_AFTER_POINTS = re.compile(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+,\d")
 _LEADING_ZERO = re.compile(r"\s*0\d+\s*")
 _QUOTED = re.compile(r"\s*['\"\[{][\s\S]*")
 _LISTED = re.compile(r"\s*\[[\s\S]*\]\s*")
@@ -39,7 +41,7 @@ _OTHER_CASE = re.compile(r"\s*[A-Za-z]\s*")
 _MEANINGS = {
     "number": "as numbers, by value: 007 is 7, '5' is 5, and units do not count",
     "percent": "as numbers, and a percent sign counts: 39 % is 0.39",
-    "decimal_comma": "as numbers with a decimal comma: 3,5 is 3.5, and 1.234 is 1234",
+    "decimal_comma": "as numbers with a decimal comma: 3,5 is 3.5, and 1.234 is 1234; other texts as words",
     "exact": "as they are written",
     "literal": "as code: '5' and [5] are not 5",
     "unordered": "as lists whose items may be in any order",
@@ -134,12 +136,26 @@ def chosen_normalizer(golds: Iterable[str], answers: Iterable[str] = (), pairs: 
             f"gold answers such as {with_comma!r:.40} may have a decimal comma",
             ("decimal_comma", "exact", DEFAULT_NORMALIZER),
         )
-    return _code_or_words(texts, pairs, "which reads all gold answers")
+    chosen = _code_or_words(texts, pairs, "which reads all gold answers")
+    _ask_about_decimal_commas(chosen.normalizer, pairs)
+    return chosen
+
+
+def _ask_about_decimal_commas(name: str, pairs: Pairs) -> None:
+    """Raise if some texts, such as 1.234,5 kg, have a decimal comma after points, and equal others only if it is read so."""
+    key_of = NORMALIZERS[name]
+    written = [pair for pair in pairs if any(map(_COMMA_AFTER_POINTS.search, pair))]
+    apart = [pair for pair in written if comma_number(pair[0]) == comma_number(pair[1]) is not None]
+    apart = [pair for pair in apart if key_of(pair[0]) != key_of(pair[1])]
+    if len(apart) > FEW * len(pairs):
+        first, second = apart[0]
+        question = f"{len(apart):,} of {len(pairs):,} pairs, such as {first!r:.40} and {second!r:.40}, are equal if the comma is the decimal point"
+        raise _unsettled(question, ("decimal_comma", name))
 
 
 def _ask_about_thousands(pairs: Pairs) -> None:
     """Raise if texts such as 5.141 and 5141 are equal only where a point separates thousands, and hardly any has a decimal point."""
-    number, comma = NORMALIZERS["number"], NORMALIZERS["decimal_comma"]
+    number, comma = NORMALIZERS["number"], comma_number
     apart = [pair for pair in pairs if "." in pair[0] + pair[1] and number(pair[0]) != number(pair[1])]
     alike = [pair for pair in apart if comma(pair[0]) is not None and comma(pair[0]) == comma(pair[1])]
     if len(alike) <= FEW * len(pairs):

@@ -170,12 +170,31 @@ def _percent_key(answer: str) -> str | None:
     return None if value is None else str(value / 100 if _PERCENT.search(answer) else value)
 
 
+def comma_number(answer: str) -> str | None:
+    """Return the value of the only number of a text whose comma is the decimal point; None if it has none, or several.
+
+    >>> comma_number("1.234,5 kg"), comma_number("Ja")
+    ('2469/2', None)
+    """
+    return _number_key(with_decimal_point(answer))
+
+
+def with_decimal_point(answer: str) -> str:
+    """Return a text with points for decimal commas, and nothing or a comma between thousands.
+
+    >>> with_decimal_point("1.234,5"), with_decimal_point("1 234,5")
+    ('1,234.5', '1234.5')
+    """
+    return _BLANK_THOUSANDS.sub(lambda found: "".join(found[0].split()), answer).translate(_COMMA_FOR_POINT)
+
+
 @register_normalizer("decimal_comma")
 def _decimal_comma_key(answer: str) -> str | None:
-    """As `number`, where the comma is the decimal point, and a point or a blank separates thousands: 1.234,5 is 2469/2."""
-    return _number_key(
-        _BLANK_THOUSANDS.sub(lambda found: "".join(found[0].split()), answer).translate(_COMMA_FOR_POINT)
-    )
+    """As `number`, where the comma is the decimal point, and a point or a blank separates thousands: 1.234,5 is 2469/2.
+
+    A text without such a number, such as a word or a date among numbers, is read as in `mixed`.
+    """
+    return comma_number(answer) or _mixed_key(with_decimal_point(answer))
 
 
 @register_normalizer("mixed")

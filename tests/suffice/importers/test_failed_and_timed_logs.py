@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from suffice.errors import DataError, SufficeError
+from suffice import import_recording
+from suffice.errors import DataError, SufficeError, UnsettledError
 from suffice.policy.comparisons import chosen_normalizer
 from tests.suffice.importers.test_new_users import answer, by_round, choices, imported, written
 from tests.suffice.importers.test_new_users_again import table
@@ -23,6 +24,24 @@ def test_decimal_commas_with_units_are_asked_about(tmp_path):
     found = choices(written(tmp_path, rows))
     assert next(iter(found.choices)) == "--set normalizer=decimal_comma"
     assert by_round(written(tmp_path, rows), normalizer="decimal_comma") == [0.0, 1.0]
+
+
+def test_decimal_commas_beside_words_are_asked_about(tmp_path):
+    rows = []
+    for q in range(30):
+        gold = ("Ja", f"02.{q % 9 + 1:02}.2019", f"1.{100 + q},5 kg")[q % 3]
+        said = ("Nein", "05.12.2018", f"1{100 + q},5 kg")[q % 3], gold.replace("1.", "1") if q % 3 == 2 else gold
+        rows += [{"id": q, "round": r, "answer": own, "gold": gold} for r, own in enumerate(said, start=1)]
+    found = choices(written(tmp_path, rows))
+    assert next(iter(found.choices)) == "--set normalizer=decimal_comma"
+    assert by_round(written(tmp_path, rows), normalizer="decimal_comma") == [pytest.approx(1 / 3), 1.0]
+
+
+def test_gold_answers_that_are_not_read_are_noted(tmp_path):
+    rows = [{"id": q, "round": r, "answer": ("Nein", "Ja")[r - 1], "gold": "Ja"} for q in range(30) for r in (1, 2)]
+    path = written(tmp_path, rows)
+    assert any("caution: 100% of the gold" in note for note in imported(path, normalizer="number").notes)
+    assert not any("of the gold" in note for note in imported(path, normalizer="decimal_comma").notes)
 
 
 def test_points_between_thousands_are_asked_about(tmp_path):
@@ -214,3 +233,44 @@ def test_prompts_alone_are_no_rounds(tmp_path):
     with pytest.raises(SufficeError) as error:
         imported(path)
     assert not re.search(r"there are: *\.", str(error.value))
+
+
+def retried(tmp_path):
+    """Write a table with a row for each call: every question's loop plans and answers, and some calls are repeated."""
+    rows = []
+    for q in range(30):
+        for r in (1, 2, 3):
+            calls = [("plan", 1, "ok", f"Plan {q}")]
+            calls += [("answer", 1, "error", "")] if (q + r) % 4 == 0 else []
+            calls.append(("answer", 1 + (q + r) % 4 // 3, "ok", CITIES[q % 4] if r > q % 3 else "Lima"))
+            for purpose, attempt, status, text in calls:
+                call = {"purpose": purpose, "attempt": attempt, "status": status, "response": text}
+                rows.append(
+                    {"session_id": f"s{q}", "created_at": 1_700_000_000 + len(rows), **call, "gold": CITIES[q % 4]}
+                )
+    return table(tmp_path, rows)
+
+
+def test_calls_of_a_loop_lead_to_its_rounds(tmp_path):
+    path, typed, options = retried(tmp_path), [], {}
+    while len(typed) < 6:
+        try:
+            summary = imported(path, **options)
+            break
+        except UnsettledError as error:
+            option, (choice, _) = next(iter(error.choices.items()))
+            typed.append(option)
+            chosen = choice if error.parameter == "options" else {error.parameter: choice}
+            options = {**options, **{name: {**options.get(name, {}), **own} for name, own in chosen.items()}}
+    assert typed == ["--where purpose=answer", "--where status=ok", "--column round="]
+    assert (summary.clusters, summary.rounds, summary.by_round[-1].em) == (30, 3, 1.0)
+
+
+def test_a_second_import_says_how_to_be_asked_again(tmp_path):
+    path = retried(tmp_path)
+    out = tmp_path / "r.parquet"
+    import_recording(path, out=out, columns={"round": ""}, where={"purpose": "answer", "status": "ok"})
+    assert "delete this file to be asked again" in import_recording(path, out=out).notes[0]
+    out.with_suffix(".import.json").unlink()
+    with pytest.raises(UnsettledError, match="of several kinds"):
+        import_recording(path, out=out)

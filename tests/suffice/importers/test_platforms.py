@@ -7,6 +7,7 @@ import json
 import pytest
 
 from suffice.errors import DataError
+from tests.suffice.importers.test_doubtful_orders import drawn
 from tests.suffice.importers.test_new_users import by_round, choices, imported, written
 from tests.suffice.importers.test_new_users_again import table
 from tests.support.cli_tools import CITIES
@@ -137,3 +138,93 @@ def test_counts_of_tokens_are_no_answers(tmp_path):
     for row in made:
         row["attributes.output.value"] = row.pop("output")
     assert next(iter(choices(table(tmp_path, made)).choices)) == "--column answer=attributes.output.value"
+
+
+def completions(q, gold, said):
+    items = [{"index": r, "text": own, "token_ids": [r], "cumulative_logprob": -1.0} for r, own in enumerate(said)]
+    return {"request_id": f"req-{q}", "prompt": f"Where is {q}?", "outputs": items, "extra": {"gt": gold}}
+
+
+def test_completions_of_a_request_may_be_samples(tmp_path):
+    path = written(tmp_path, [completions(*one) for one in drawn(shares=(0.6,) * 4)])
+    assert [*choices(path).choices][:2] == ["--samples", "--column rounds=outputs"]
+    summary = imported(path, samples=True)
+    assert {item.ours: item.theirs for item in summary.readings}["question_id"] == "request_id"
+    assert (summary.clusters, summary.samples) == (60, True)
+    assert imported(path, columns={"rounds": "outputs"}).clusters == 60
+
+
+def test_the_number_of_an_item_names_no_question(tmp_path):
+    rows = [{**completions(*one), "request_id": None} for one in drawn()]
+    assert imported(written(tmp_path, rows), columns={"rounds": "outputs"}).clusters == 60
+
+
+def test_a_list_with_one_text_is_the_text(tmp_path):
+    rows = [
+        {"sample_id": f"dev.{q}", "created_at": f"2025-01-01T10:{q:02d}:0{r}", "data": {"sampled": [own]}}
+        for q, _, said in drawn()
+        for r, own in enumerate(said)
+    ]
+    summary = imported(written(tmp_path, rows), columns={"answer": "data.sampled"})
+    assert {row[1] for row in summary.preview.table().rows} <= {*CITIES}
+    rows[5]["data"]["sampled"] = ["Oslo", "Lima"]
+    summary = imported(written(tmp_path, rows), columns={"answer": "data.sampled"})
+    assert any("since they are lists" in note for note in summary.notes)
+
+
+def repeated(providers=("a", "b")):
+    """Return an export of promptfoo in which each test was repeated, under a number of its own."""
+    results = [
+        {
+            "id": f"{r}-{q}-{place}",
+            "testIdx": 60 * r + q,
+            "promptIdx": place,
+            "provider": {"id": provider},
+            "vars": {"question": f"Where is {q}?", "expected": gold},
+            "response": {"output": {"answer": said[r]}, "tokenUsage": {"prompt": 100, "completion": 20}},
+            "gradingResult": {"tokensUsed": {"completion": 0}},
+        }
+        for r in range(4)
+        for q, gold, said in drawn(shares=(0.6,) * 4)
+        for place, provider in enumerate(providers)
+    ]
+    return {"evalId": "e", "results": {"prompts": [{"provider": p} for p in providers], "results": results}}
+
+
+def test_repeats_of_a_test_may_be_samples(tmp_path):
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps(repeated()))
+    assert [*choices(path).choices] == ["--column question_id=vars.question"]
+    columns = {"question_id": "vars.question"}
+    asked = [*choices(path, columns=columns).choices]
+    assert asked[:2] == ["--column run=promptIdx", "--column run=promptIdx --samples"]
+    summary = imported(path, columns={**columns, "run": "promptIdx"}, samples=True)
+    assert (summary.clusters, summary.trajectories, summary.rounds) == (60, 120, 4)
+    read = {item.ours: item.theirs for item in summary.readings}
+    assert read["cost.generator.output_tokens"] == "response.tokenUsage.completion"
+    assert "text" not in read
+
+
+def test_repeats_with_one_provider_may_be_samples(tmp_path):
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps(repeated(["a"])))
+    asked = choices(path)
+    assert [*asked.choices] == ["--column question_id=vars.question", "--column question_id=vars.question --samples"]
+    assert imported(path, settle=lambda error: [*error.choices.values()][-1][0]).samples
+
+
+def test_replies_of_an_api_as_text_are_unfolded(tmp_path):
+    rows = []
+    for q, gold, said in drawn():
+        for r, own in enumerate(said):
+            choice = {"index": 0, "message": {"role": "assistant", "content": own}, "finish_reason": "stop"}
+            usage = {"prompt_tokens": 100, "completion_tokens": 9}
+            reply = {"id": f"chatcmpl-{q}{r}", "object": "chat.completion", "choices": [choice], "usage": usage}
+            rows.append({"question_id": f"s{q}", "round": r + 1, "expected": gold, "response": json.dumps(reply)})
+    summary = imported(table(tmp_path, rows))
+    read = {item.ours: item.theirs for item in summary.readings}
+    assert read["answer"] == "response.answer"
+    assert "cost.generator.output_tokens" in read
+    assert summary.by_round[-1].em > 0.8
+    rows[0]["response"] = json.dumps({"city": "Oslo"})
+    assert "response" in {item.theirs for item in imported(table(tmp_path, rows), answer_position="whole").readings}

@@ -80,6 +80,11 @@ SAME = {
         ["1,234"],
         ["1.234", "1234", "1 234"],
         ["-3 883 000,25 €", "-3883000,25"],
+        ["1.112,5 kg", "1112,5 kg"],
+        ["Ja", "ja."],
+        ["Nein"],
+        ["02.03.2019"],
+        ["02.04.2019"],
     ],
 }
 """Of each normalizer: texts of one line are the same, and those of two lines are not."""

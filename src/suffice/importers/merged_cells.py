@@ -1,0 +1,47 @@
+"""Fill the empty cells below merged ones, which a spreadsheet saves in their first row alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import takewhile
+from typing import Any
+
+from suffice.common.tables import cut_list
+from suffice.importers.records import Record
+from suffice.importers.runs import column_names
+
+_LEAST = 2
+"""The fewest merged columns, and the fewest merged cells of each."""
+
+
+def filled_down(records: Sequence[Record]) -> tuple[list[Record], list[str]]:
+    """Return records with the cells of merged columns filled, and notes on it; none if no cells were merged.
+
+    The first columns are merged if they are empty in the same rows, of which the first row is none, no value of the very
+    first one occurs twice, and another column is empty nowhere.  A last row with the first column alone has totals.
+    """
+    names = column_names(records)
+    if len(names) <= _LEAST:
+        return [*records], []
+    has_total = _is_filled(records[-1], names[0]) and not _is_filled(records[-1], names[1])
+    rows = [*records[:-1]] if has_total else [*records]
+    filled = {name: tuple(_is_filled(row, name) for row in rows) for name in names}
+    first = filled[names[0]]
+    merged = [*takewhile(lambda name: filled[name] == first, names)]
+    ids = [str(row.values[names[0]]) for row, is_first in zip(rows, first, strict=True) if is_first]
+    has_gaps = len(ids) + _LEAST <= len(rows) and first[0] and len({*ids}) == len(ids) >= _LEAST
+    if not has_gaps or len(merged) < _LEAST or not any(all(filled[name]) for name in names[len(merged) :]):
+        return [*records], []
+    result, above = [], dict[str, Any]()
+    for row, is_first in zip(rows, first, strict=True):
+        above = {name: row.values[name] for name in merged} if is_first else above
+        result.append(replace(row, values={**row.values, **above}))
+    shown = cut_list(map(repr, merged))
+    notes = [f"{shown}: empty cells are read as the one above, as in a sheet with merged cells"]
+    total = records[-1].values.get(names[0])
+    return result, [*notes, *([f"the last row, {total!r:.40}, is left out: it has totals"] if has_total else [])]
+
+
+def _is_filled(row: Record, name: str) -> bool:
+    return row.values.get(name) not in (None, "")

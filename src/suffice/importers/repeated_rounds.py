@@ -1,0 +1,66 @@
+"""The options of a log in which a question has a round twice: kinds of rows, rows in their order, or several runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from suffice.common.files import quoted
+from suffice.errors import UnsettledError
+from suffice.importers.failed_calls import refuse_failed_calls
+from suffice.importers.names import MOST_SPEAKERS, SPEAKERS, last_name
+from suffice.importers.records import Record
+from suffice.importers.table_columns import TableColumns
+
+_KINDS = (*SPEAKERS, "purpose", "operation", "phase", "call_type", "task_type", "action")
+"""Names of columns that say what a call was for."""
+
+_OFFERED = 6
+
+_RETRIES = ("attempt", "retry", "retries", "retry_count", "try", "attempt_number", "try_number")
+"""Names of columns that count how often a call was repeated as often as rounds."""
+
+
+def refuse_other_calls(rows: Sequence[Record], columns: Mapping[str, str]) -> None:
+    """Raise if rows that count retries are calls of several kinds, or some of them failed.
+
+    Raises:
+        UnsettledError: They are; the options choose the rows with the answers.
+    """
+    if last_name(columns["round"]) not in _RETRIES:
+        return
+    table, used = TableColumns(rows), {*columns.values()}
+    ids = table.column(columns["question_id"])
+    for name, kinds in _kinds_of(table, used):
+        if not table.constant_in(name, ids):
+            shown = sorted(kinds, key=lambda kind: ("answer" not in kind.lower(), kind))
+            raise UnsettledError(
+                f"the rows are calls of several kinds, by {name!r}: which of them have the answers?",
+                "where",
+                {
+                    f"--where {quoted(f'{name}={kind}')}": ({name: kind}, f"those with {name} {kind!r}")
+                    for kind in shown[:_OFFERED]
+                },
+            )
+    if "answer" in columns:
+        refuse_failed_calls(table, columns["answer"], [*used])
+
+
+def _kinds_of(table: TableColumns, used: set[str]) -> Iterator[tuple[str, set[str]]]:
+    """Yield the columns that say what a call was for, with their values."""
+    for name in [name for name in table.names if last_name(name) in _KINDS and name not in used]:
+        values: list[Any] = table.column(name)
+        if all(isinstance(value, str) and value for value in values) and 1 < len({*values}) <= MOST_SPEAKERS:
+            yield name, {*values}
+
+
+def in_order_of_rows(number: str) -> dict[str, tuple[dict[str, str], str]]:
+    """Return the option that counts the rows of each question, if a column may count retries."""
+    if last_name(number) not in _RETRIES:
+        return {}
+    return {
+        "--column round=": (
+            {"round": ""},
+            f"{number!r} counts retries, and the rows of a question are its rounds in their order",
+        )
+    }

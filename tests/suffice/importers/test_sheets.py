@@ -1,0 +1,64 @@
+"""Sheets that a spreadsheet saved: merged cells, totals, and columns of marks and counts beside the answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from suffice.errors import DataError
+from suffice.importers.merged_cells import filled_down
+from suffice.importers.records import Record
+from tests.suffice.importers.test_doubtful_orders import drawn
+from tests.suffice.importers.test_new_users import choices, imported
+from tests.suffice.importers.test_new_users_again import table
+
+SAID = {"answer": "Antwort des Bots", "golds": "Soll"}
+
+
+def sheet(merged=True):
+    """Return the rows of a sheet with three runs of each question, each with a mark."""
+    return [
+        {
+            "Nr.": q + 1 if r == 0 or not merged else "",
+            "Frage": f"Where is {q}?" if r == 0 or not merged else "",
+            "Soll": gold if r == 0 or not merged else "",
+            "Durchgang": r + 1,
+            "Antwort des Bots": own,
+            "Note (1-6)": 1 if own == gold else 4,
+        }
+        for q, gold, said in drawn(rounds=3)
+        for r, own in enumerate(said)
+    ]
+
+
+@pytest.mark.parametrize("total", [[], [{**dict.fromkeys(sheet()[0], ""), "Nr.": "Summe"}]])
+def test_merged_cells_are_filled_down(tmp_path, total):
+    path = table(tmp_path, sheet() + total)
+    assert next(iter(choices(path).choices)) == "--column 'answer=Antwort des Bots'"
+    summary = imported(path, columns=SAID)
+    assert (summary.clusters, summary.rounds) == (60, 3)
+    assert any("as in a sheet with merged cells" in note for note in summary.notes)
+    assert any("has totals" in note for note in summary.notes) is bool(total)
+    whole = imported(table(tmp_path, sheet(merged=False), "whole.csv"), columns=SAID)
+    assert summary.by_round == whole.by_round
+
+
+def test_cells_that_are_missing_otherwise_stay_empty(tmp_path):
+    rows = [
+        {"id": q, "round": r, "answer": own, "gold": gold} for q, gold, said in drawn() for r, own in enumerate(said)
+    ]
+    rows[5]["gold"] = rows[7]["answer"] = ""
+    assert not any("merged cells" in note for note in imported(table(tmp_path, rows), first_round=1).notes)
+    assert filled_down([Record("", "", n, {}) for n in range(3)])[1] == []
+
+
+def test_a_title_above_the_header_is_noticed(tmp_path):
+    path = table(tmp_path, sheet())
+    path.write_text("Run of May,,,,,\n" + path.read_text())
+    with pytest.raises(DataError, match="be a title"):
+        imported(path)
+
+
+def test_marks_and_counts_are_no_answers_of_rounds(tmp_path):
+    rows = [{**row, "Frage": f"{row['Frage']} {n}"} for n, row in enumerate(sheet(merged=False))]
+    rows = [{name: own for name, own in row.items() if name != "Nr."} for row in rows]
+    assert not any("Note" in option or "Durchgang" in option for option in choices(table(tmp_path, rows)).choices)

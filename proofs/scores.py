@@ -110,7 +110,7 @@ def shown(value: float, low: float, high: float) -> float:
     """Return what a signal of any range shows of a value.
 
     pre: low <= high
-    post: math.isnan(_) or (low <= _ <= high and low <= value <= high and math.isfinite(_))
+    post: math.isnan(_) or (low <= _ <= high and math.isfinite(_))
     """
     return Signal(name="any", compute=None, range=(low, high), unit="", doc="").clean(value)
 

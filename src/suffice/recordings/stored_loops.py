@@ -30,6 +30,7 @@ def read_labels(path: str | Path) -> Recording | None:
 def refuse_loops_of(*sources: RecordedColumns | str | Path | None, apart: Collection[str] = ()) -> None:
     """Raise if one of several recordings, in memory or stored, mixes loops; see `refuse_several_loops`."""
     for source in sources:
-        labels = read_labels(source) if isinstance(source, (str, Path)) else source
+        # A place in a bucket is neither a text nor a `Path`.
+        labels = source if source is None or hasattr(source, "table") else read_labels(source)
         if labels is not None:
             refuse_several_loops(labels, apart=apart)

@@ -279,7 +279,7 @@ def test_a_save_that_fails_loses_nothing(path, monkeypatch):
     play(recorder, "one", ["a"], question_id="q1")
     with monkeypatch.context() as patch:
         patch.setattr(
-            "suffice.recordings.parts_writing.write_recording", lambda *_: (_ for _ in ()).throw(DataError("disk"))
+            "suffice.recordings.parts_writing.write_tables", lambda *_, **__: (_ for _ in ()).throw(DataError("disk"))
         )
         with pytest.raises(DataError, match="disk"):
             recorder.save()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from suffice import Passage, Policy, PoolBM25, ScriptedModel, Token
 from suffice.loops.models.sentences import first_sentence, sentence_end, sentences
-from suffice_gates.models.attention import _is_content
+from suffice_gates.models.rind import is_content
 from suffice_retrieval.methods import IRCoT, QueryLoop
 from suffice_retrieval.methods.chains import _last_sentence, answer_of_chain
 from suffice_retrieval.methods.flare import flare_trigger
@@ -136,9 +136,9 @@ def test_threads_segment_alike():
     "text", [",", ".", " (", '."', "Ġ,".replace("Ġ", " "), "the", " The", "'s", "\u2019s", "of,", "-", ""]
 )
 def test_punctuation_and_stop_words_are_no_content(text):
-    assert not _is_content(text)
+    assert not is_content(text)
 
 
 @pytest.mark.parametrize("text", [" Oslo", "Oslo.", "1999", "é", "U.S."])
 def test_words_and_numbers_are_content(text):
-    assert _is_content(text)
+    assert is_content(text)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from suffice import Policy
+from suffice import Policy, parse_rule
 from suffice.verdicts.certificates import Certificate
 from tests.support.certify_tools import rows, write
 from tests.support.cli_tools import cli
@@ -72,6 +73,7 @@ def test_show_prints_the_certificate_what_it_assumes_and_what_breaks_it(folder):
     assert data["breaks"]
 
 
+@pytest.mark.filterwarnings("default")  # a note on standard error: the file was edited
 def test_show_says_void_after_a_change_of_the_policy(folder, tmp_path):
     assert certify(folder, "--max-loss", 0.05, "-o", tmp_path / "c.json").code == 0
     data = json.loads((tmp_path / "c.json").read_text())
@@ -123,9 +125,7 @@ def test_nothing_certified_ends_with_exit_code_1_and_writes_nothing(folder, tmp_
 
 def test_a_list_of_rules_and_policies_from_a_file(folder):
     (folder / "rules.txt").write_text("# a comment\n\ntasr\nfixed_k(3)\npolicy2.json\n")
-    (folder / "policy2.json").write_text(
-        (folder / "policy.json").read_text().replace("p_correct > 0.25", "p_correct > 0.3")
-    )
+    replace(Policy.load(folder / "policy.json"), rule=parse_rule("p_correct > 0.3")).save(folder / "policy2.json")
     options = ("--max-loss", 0.1, "--rules", folder / "rules.txt", "--json")
     told = certify(folder, *options, "--set=procedure=bonferroni", "--set=loss=harm", "--set=cheapest=tokens")
     assert told.code == 0, told
@@ -196,6 +196,5 @@ def test_an_empty_list_of_rules_is_refused(folder):
 
 
 def test_a_broken_certificate_is_told(folder, tmp_path):
-    data = json.loads((folder / "policy.json").read_text())
-    (tmp_path / "p.json").write_text(json.dumps({**data, "certificate": {"epsilon": 0.1}}))
+    replace(Policy.load(folder / "policy.json"), certificate={"epsilon": 0.1}).save(tmp_path / "p.json")
     assert "certify the policy" in cli("data", "show", tmp_path / "p.json").error

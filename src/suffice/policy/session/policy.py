@@ -386,7 +386,7 @@ class Policy(Derivation, Displayed):
             warnings.warn(
                 f"{str(path)!r} was edited after it was written: save it again if that is meant", stacklevel=2
             )
-            policy = policy if policy.certificate is None else policy.suspended_because("its file was edited")
+            policy = policy.suspended_because("its file was edited") if policy.certified else policy
         if policy.suspended:
             warnings.warn(
                 f"the certificate of {str(path)!r} is suspended: {policy.suspended}. Certify the policy again",

@@ -93,9 +93,8 @@ class Signal:
         low, high = self.range
         if low <= numeric <= high and -math.inf < numeric < math.inf:
             return numeric
-        if self.clip and not math.isnan(numeric):
-            return min(max(numeric, low), high)
-        return min(max(numeric, low), high) if self.allows(numeric) else math.nan
+        clipped = min(max(numeric, low), high)
+        return clipped if self.allows(numeric) or (self.clip and not math.isnan(numeric)) else math.nan
 
     def allows(self, number: float) -> bool:
         """Return whether a finite number is in range, but for rounding.

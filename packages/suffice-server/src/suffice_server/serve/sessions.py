@@ -9,7 +9,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,9 +71,10 @@ class SessionStore:
         self._lock = threading.Lock()
         try:
             if path is not None:
-                os.close(
-                    os.open(path, os.O_CREAT | os.O_RDWR, PRIVATE)
-                )  # sqlite gives the files beside it the same mode
+                with suppress(
+                    OSError
+                ):  # sqlite says what is wrong with the place, and gives files beside it the same mode
+                    os.close(os.open(path, os.O_CREAT | os.O_RDWR, PRIVATE))
             self._database = sqlite3.connect(
                 ":memory:" if path is None else path, timeout=_LOCK_S, isolation_level=None, check_same_thread=False
             )
@@ -84,7 +85,7 @@ class SessionStore:
             except sqlite3.Error:
                 self._database.close()
                 raise
-        except (sqlite3.Error, OSError) as error:
+        except sqlite3.Error as error:
             raise DataError(
                 f"sessions cannot be kept in {str(path)!r}: {error}. Give another file (the setting sessions)"
             ) from None

@@ -101,3 +101,52 @@ def lists_of_last_answers(draw: Draw) -> Log:
             "golds": [[a.gold] for a in questions],
         }
     )
+
+
+@shape("runs.jsonl", "langchain-ai/langsmith-sdk: python/langsmith/schemas.py")
+def graded_answers(draw: Draw) -> Log:
+    """Runs of a graph whose nodes answer and grade in turn; a grade is no answer."""
+    questions = draw.asked(40, 3)
+    made = []
+    for a in questions:
+        for i, text in enumerate(said for answer in a.answers for said in (answer, draw.random.choice(["yes", "no"]))):
+            system, prompt = (("Answer in few words.", a.question), ("Grade it: yes or no.", "Is it grounded?"))[i % 2]
+            made.append(
+                {
+                    "id": f"run-{a.number}-{i}",
+                    "trace_id": f"trace-{a.number}",
+                    "run_type": "llm",
+                    "name": "ChatOpenAI",
+                    "start_time": f"2025-01-01T10:{a.number:02d}:{i:02d}",
+                    "end_time": f"2025-01-01T10:{a.number:02d}:{i:02d}.5",
+                    "inputs": {
+                        "messages": [{"role": "system", "content": system}, {"role": "user", "content": prompt}]
+                    },
+                    "outputs": {"messages": [{"role": "assistant", "content": text}]},
+                    "extra": {"metadata": {"langgraph_node": ("generate", "grade")[i % 2]}},
+                }
+            )
+    return Log(made, [a.loop(golds=(), scores=None) for a in questions])
+
+
+@shape("spans.jsonl", "Arize-ai/phoenix: packages/phoenix-client/src/phoenix/client/resources/spans")
+def rewritten_queries(draw: Draw) -> Log:
+    """Spans of a loop that rewrites its query before each answer; a query is no answer."""
+    questions = draw.asked(40, 3)
+    made = []
+    for a in questions:
+        for i, text in enumerate(said for answer in a.answers for said in (draw.prose(4), answer)):
+            prompt = (f"Rewrite as a query: {a.question}", f"Context: {draw.prose()}\nQuestion: {a.question}")[i % 2]
+            made.append(
+                {
+                    "context.trace_id": f"{a.number:032x}",
+                    "context.span_id": f"{a.number * 10 + i:016x}",
+                    "name": "ChatCompletion",
+                    "span_kind": "LLM",
+                    "start_time": f"2025-01-01T10:{a.number:02d}:{i:02d}Z",
+                    "end_time": f"2025-01-01T10:{a.number:02d}:{i:02d}.5Z",
+                    "attributes.llm.input_messages": [{"message.role": "user", "message.content": prompt}],
+                    "attributes.output.value": text,
+                }
+            )
+    return Log(made, [a.loop(golds=(), scores=None) for a in questions])

@@ -150,3 +150,36 @@ def rewritten_queries(draw: Draw) -> Log:
                 }
             )
     return Log(made, [a.loop(golds=(), scores=None) for a in questions])
+
+
+@shape("results.json", "microsoft/autogen 0.2: autogen/agentchat/chat.py")
+def chats_from_the_initiators_view(draw: Draw) -> Log:
+    """What the agent that began sent has the role `assistant`, what it got `user`; `name` tells who speaks."""
+    questions = draw.asked(60, 3)
+    made = []
+    for a in questions:
+        said = [("user_proxy", a.question)]
+        for text in a.answers:
+            said += [("assistant", text), ("user_proxy", f"Please verify {draw.prose(2)}.")]
+        history = [
+            {"content": text, "role": "assistant" if name == "user_proxy" else "user", "name": name}
+            for name, text in said
+        ]
+        made.append({"task_id": f"t{a.number}", "expected_answer": a.gold, "chat_result": {"chat_history": history}})
+    return Log(made, loops(questions))
+
+
+@shape("groupchat.json", "microsoft/autogen 0.2: autogen/agentchat/groupchat.py")
+def group_chats_from_the_initiators_view(draw: Draw) -> Log:
+    """The same of several agents, one of which criticises."""
+    questions = draw.asked(60, 3)
+    made = []
+    for a in questions:
+        said = [("Admin", a.question)]
+        for text in a.answers:
+            said += [("researcher", text), ("critic", f"Please verify {draw.prose(2)}.")]
+        history = [
+            {"content": text, "role": "assistant" if name == "Admin" else "user", "name": name} for name, text in said
+        ]
+        made.append({"task_id": f"t{a.number}", "expected_answer": a.gold, "chat_result": {"chat_history": history}})
+    return Log(made, loops(questions))

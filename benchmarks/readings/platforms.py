@@ -183,3 +183,20 @@ def group_chats_from_the_initiators_view(draw: Draw) -> Log:
         ]
         made.append({"task_id": f"t{a.number}", "expected_answer": a.gold, "chat_result": {"chat_history": history}})
     return Log(made, loops(questions))
+
+
+@shape("runs.jsonl", "microsoft/autogen 0.4: autogen_agentchat/messages.py")
+def messages_with_ids_of_their_own(draw: Draw) -> Log:
+    """A task with its id, and what a user, a solver and a critic said, each text with an id, too."""
+    questions = draw.asked(60, 3)
+    made = []
+    for a in questions:
+        said = [("user", a.question)]
+        for text in a.answers:
+            said += [("web_surfer", text), ("critic", f"Verify {draw.prose(2)}.")]
+        messages = [
+            {"id": f"m{a.number}-{i}", "source": source, "content": text} for i, (source, text) in enumerate(said)
+        ]
+        task = {"id": a.number, "question": a.question, "ground_truth": a.gold}
+        made.append({"task": task, "result": {"messages": messages, "stop_reason": "max"}})
+    return Log(made, loops(questions))

@@ -193,6 +193,9 @@ class _Guess:
 
     def _ids(self, *, one_per_record: bool) -> None:
         ids = self.free(IDS)
+        if one_per_record:  # items of a list may have ids of their own
+            above = [name for name in self.outer if name.startswith("record.") and name.removeprefix("record.") in IDS]
+            ids = [name for name in ids if name in self.outer or self.table.repeats(name)] or sorted(above)
         top = [name for name in ids if "." not in name] or ids
         asked = dict.fromkeys([*self.table.by_name(("question",)), *self.free(QUESTIONS)])
         questions = [name for name in asked if self.table.repeats(name)]

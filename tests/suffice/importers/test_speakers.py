@@ -198,3 +198,19 @@ def test_long_answers_never_right_by_short_golds_stop(tmp_path):
     with pytest.raises(UnsettledError, match="answers equals 'gold'") as error:
         import_recording(written(tmp_path / "log.jsonl", rows), out=tmp_path / "log.parquet")
     assert "--answer-position" in error.value.question
+
+
+@pytest.mark.parametrize("place", ["task", "record"])
+def test_ids_of_messages_name_no_questions(place, tmp_path):
+    records = []
+    for q in range(20):
+        record = team(q)
+        messages = [{"id": f"m{q}-{i}", **item} for i, item in enumerate(record.pop("messages"))]
+        own = record if place == "record" else {"task": record}
+        records.append({**own, "messages": messages})
+    path = written(tmp_path / "team.jsonl", records)
+    for columns in ({}, {"round": ""}):
+        import_recording(path, out=tmp_path / "team.parquet", where={"source": "solver"}, columns=columns)
+        recording = read_recording(tmp_path / "team.parquet")
+        assert recording.column("em").tolist() == [[0, 0, int(q % 5 > 0)] for q in range(20)]
+        assert recording.table.column("question_id").to_pylist()[::3] == [*map(str, range(20))]

@@ -27,6 +27,9 @@ _HEAD = re.compile(r"[^:\n]{3,120}(?=[:\n])")
 _LENGTHS = (60, 120, 240)
 """Characters of a system prompt's beginning that an option repeats, the first that tells them apart."""
 
+_HEADS = (60, 0)
+"""Characters of the beginnings that system prompts with varying parts may share."""
+
 _SHARE, _OFTEN, _SHOWN, _SEVERAL, _EXAMPLE = 0.05, 0.5, 4, 3, 40
 
 
@@ -49,7 +52,7 @@ def refuse_several_kinds(calls: Sequence[TraceSpan], rounds: Sequence[Sequence[T
             shown = {value: _shown(value, values) for value in values[:_SHOWN]}
             said_by = _examples(labels, long)
             where = {value: f"--where {quoted(f'{name}={short}')}" for value, short in shown.items()}
-            said = cut_list([repr(short) if short else "none" for short in shown.values()])
+            said = cut_list([repr(short) if short else "others" for short in shown.values()])
             raise UnsettledError(
                 f"the calls of {again:,} of {counted(len(long), 'conversation')} are of several kinds in turn ({name}: {said}): which "
                 "are answers to the question?",
@@ -91,11 +94,11 @@ def _columns(calls: Sequence[TraceSpan]) -> dict[str, dict[int, str]]:
     nodes = dict.fromkeys(name for span in calls for name in span.ids if _is_node(name))
     result = {name: {id(span): span.ids.get(name, "") for span in calls} for name in nodes}
     result["span_name"] = {id(span): span.name for span in calls}
-    result["system"] = _frequent(calls, _system, lambda text: text[: _LENGTHS[0]])
+    result["system"] = _frequent(calls, _system, _HEADS)
     if not any(
         message.role == "assistant" for span in calls for message in span.messages
     ):  # else each continues a talk
-        result["prompt"] = _frequent(calls, _head, lambda _: "")
+        result["prompt"] = _frequent(calls, _head, (0,))
     result["reply"] = {id(span): "verdict" if _VERDICT.match(span.reply.text.strip()) else "" for span in calls}
     return result
 
@@ -115,15 +118,13 @@ def _head(span: TraceSpan) -> str:
     return " ".join(found[0].split()) if found else ""
 
 
-def _frequent(
-    calls: Sequence[TraceSpan], of: Callable[[TraceSpan], str], shorter: Callable[[str], str]
-) -> dict[int, str]:
-    """Return a text for each call, by `id`: one that many calls share, or else a shorter one that they share; "" for others."""
+def _frequent(calls: Sequence[TraceSpan], of: Callable[[TraceSpan], str], lengths: Sequence[int]) -> dict[int, str]:
+    """Return a text for each call, by `id`: one that many calls share, or else the longest beginning that they share."""
     result = {id(span): of(span) for span in calls}
     least = max(2, _SHARE * len(calls))
-    for shorten in (shorter, lambda _: ""):
+    for length in lengths:
         often: Collection[str] = {text for text, n in Counter(result.values()).items() if n >= least}
-        result = {place: text if text in often else shorten(text) for place, text in result.items()}
+        result = {place: text if text in often else text[:length] for place, text in result.items()}
     return result
 
 

@@ -149,3 +149,46 @@ def test_kinds_that_do_not_come_again_are_rounds(systems, tmp_path):
         tmp_path / "log.jsonl", lambda i: {"input": messages((*systems, GRADE, GRADE)[i], "Where?"), "output": f"{i}"}
     )
     assert import_recording(path, out=tmp_path / "log.parquet").rounds == 2 * ROUNDS
+
+
+def test_a_node_in_the_metadata_of_phoenix_tells_calls_apart(tmp_path):
+    path = phoenix(tmp_path / "spans.jsonl")
+    spans = [json.loads(line) for line in path.read_text().splitlines()]
+    for place, span in enumerate(span for span in spans if span["span_kind"] == "LLM"):
+        span["attributes.metadata"] = json.dumps({"langgraph_node": ("rewrite", "generate")[place % 2]})
+    path.write_text("".join(json.dumps(span) + "\n" for span in spans))
+    with pytest.raises(UnsettledError, match="in turn") as error:
+        import_recording(path, out=tmp_path / "log.parquet")
+    assert "--where langgraph_node=generate" in error.value.choices
+
+
+def test_gold_answers_that_do_not_join_show_both_questions(tmp_path):
+    golds = tmp_path / "golds.csv"
+    golds.write_text("input,expected_output\nWho wrote it?,Oslo\n")
+    with pytest.raises(DataError, match="the file asks") as error:
+        import_recording(
+            phoenix(tmp_path / "spans.jsonl"), out=tmp_path / "x.parquet", golds=golds, where={"system": ANSWER}
+        )
+    assert repr(question(0)) in str(error.value)
+
+
+def outermost(kind):
+    asked, prompt = question(0), f"Context: snow\n{question(0)}"
+    if kind == "langsmith":
+        usual = {"trace_id": "t", "start_time": "2026-01-01T10:00:00", "end_time": "2026-01-01T10:00:01"}
+        yield {**usual, "id": "a", "run_type": "chain", "inputs": {"question": asked}}
+        call = {"inputs": {"messages": messages("", prompt)}, "outputs": {"output": "Oslo"}}
+        yield {**usual, "id": "b", "parent_run_id": "a", "run_type": "llm", **call}
+    else:
+        usual = {"traceId": "t", "startTime": "2026-01-01T10:00:00Z", "endTime": "2026-01-01T10:00:01Z"}
+        yield {**usual, "id": "a", "type": "SPAN", "input": {"question": asked}, "parentObservationId": None}
+        call = {"input": messages("", prompt), "output": "Oslo"}
+        yield {**usual, "id": "b", "parentObservationId": "a", "type": "GENERATION", **call}
+
+
+@pytest.mark.parametrize("kind", ["langsmith", "langfuse"])
+def test_the_question_is_what_the_outermost_span_was_asked(kind, tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in outermost(kind)))
+    import_recording(path, kind, out=tmp_path / "log.parquet")
+    assert read_recording(tmp_path / "log.parquet").table.column("question").to_pylist() == [question(0)]

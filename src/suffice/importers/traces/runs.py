@@ -124,26 +124,8 @@ def run_of(
     silent = sum(all(own.answer is None for own in listed) for listed in rounds)
     if silent:
         notes["conversations without any answer (one round, wrong where the gold answer is known)"] += silent
-    longest = max(map(len, rounds))
     metrics, refused = _metric_names(usable)
-    clusters = one_name_per_text(
-        [item.about.cluster or item.key for item in usable], [item.question for item in usable]
-    )
-    trajectories = [
-        ImportedTrajectory(
-            question_id=item.key,
-            cluster=cluster,
-            question=item.question,
-            golds=item.about.golds,
-            rounds=tuple(own),
-            end=item.about.end or _conversation_end(item, len(own), longest, ended),
-            end_assumed=_assumes_end(item, len(own), longest, ended),
-            metrics=_round_metrics(item, own, metrics),
-            labels={"model": _model(item)},
-            extras=tuple({"span_name": name} for name in called),
-        )
-        for item, cluster, own, called in zip(usable, clusters, rounds, _called(usable, rounds), strict=True)
-    ]
+    trajectories = _trajectories(usable, rounds, metrics, ended)
     depends, models = _models(trajectories)
     return ImportedRun(
         source=source,
@@ -162,6 +144,28 @@ def run_of(
         readings=trace_readings(usable, key, metrics),
         depends=depends,
     )
+
+
+def _trajectories(
+    items: Sequence[Conversation], rounds: Sequence[Sequence[Round]], metrics: Mapping[str, str], ended: End | None
+) -> list[ImportedTrajectory]:
+    longest = max(map(len, rounds))
+    clusters = one_name_per_text([item.about.cluster or item.key for item in items], [item.question for item in items])
+    return [
+        ImportedTrajectory(
+            question_id=item.key,
+            cluster=cluster,
+            question=item.question,
+            golds=item.about.golds,
+            rounds=tuple(own),
+            end=item.about.end or _conversation_end(item, len(own), longest, ended),
+            end_assumed=_assumes_end(item, len(own), longest, ended),
+            metrics=_round_metrics(item, own, metrics),
+            labels={"model": _model(item)},
+            extras=tuple({"span_name": name} for name in called),
+        )
+        for item, cluster, own, called in zip(items, clusters, rounds, _called(items, rounds), strict=True)
+    ]
 
 
 def _rounds_of(item: Conversation, position: AnswerPosition | None) -> list[Round]:

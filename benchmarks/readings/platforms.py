@@ -181,3 +181,102 @@ def replies_of_an_interface_as_text(draw: Draw) -> Log:
             reply = {"id": f"chatcmpl-{r}", "object": "chat.completion", "choices": [choice], "usage": usage}
             made.append({"question_id": a.number, "round": r, "expected": a.gold, "response": json.dumps(reply)})
     return Log(made, loops(questions))
+
+
+@shape("runs.jsonl", "langchain-ai/langsmith-sdk: python/langsmith/schemas.py")
+def graded_answers(draw: Draw) -> Log:
+    """Runs of a graph whose nodes answer and grade in turn; a grade is no answer."""
+    questions = draw.asked(40, 3)
+    made = []
+    for a in questions:
+        for i, text in enumerate(said for answer in a.answers for said in (answer, draw.random.choice(["yes", "no"]))):
+            system, prompt = (("Answer in few words.", a.question), ("Grade it: yes or no.", "Is it grounded?"))[i % 2]
+            made.append(
+                {
+                    "id": f"run-{a.number}-{i}",
+                    "trace_id": f"trace-{a.number}",
+                    "run_type": "llm",
+                    "name": "ChatOpenAI",
+                    "start_time": f"2025-01-01T10:{a.number:02d}:{i:02d}",
+                    "end_time": f"2025-01-01T10:{a.number:02d}:{i:02d}.5",
+                    "inputs": {
+                        "messages": [{"role": "system", "content": system}, {"role": "user", "content": prompt}]
+                    },
+                    "outputs": {"messages": [{"role": "assistant", "content": text}]},
+                    "extra": {"metadata": {"langgraph_node": ("generate", "grade")[i % 2]}},
+                }
+            )
+    return Log(made, [a.loop(golds=(), scores=None) for a in questions])
+
+
+@shape("spans.jsonl", "Arize-ai/phoenix: packages/phoenix-client/src/phoenix/client/resources/spans")
+def rewritten_queries(draw: Draw) -> Log:
+    """Spans of a loop that rewrites its query before each answer; a query is no answer."""
+    questions = draw.asked(40, 3)
+    made = []
+    for a in questions:
+        for i, text in enumerate(said for answer in a.answers for said in (draw.prose(4), answer)):
+            prompt = (f"Rewrite as a query: {a.question}", f"Context: {draw.prose()}\nQuestion: {a.question}")[i % 2]
+            made.append(
+                {
+                    "context.trace_id": f"{a.number:032x}",
+                    "context.span_id": f"{a.number * 10 + i:016x}",
+                    "name": "ChatCompletion",
+                    "span_kind": "LLM",
+                    "start_time": f"2025-01-01T10:{a.number:02d}:{i:02d}Z",
+                    "end_time": f"2025-01-01T10:{a.number:02d}:{i:02d}.5Z",
+                    "attributes.llm.input_messages": [{"message.role": "user", "message.content": prompt}],
+                    "attributes.output.value": text,
+                }
+            )
+    return Log(made, [a.loop(golds=(), scores=None) for a in questions])
+
+
+@shape("results.json", "microsoft/autogen 0.2: autogen/agentchat/chat.py")
+def chats_from_the_initiators_view(draw: Draw) -> Log:
+    """What the agent that began sent has the role `assistant`, what it got `user`; `name` tells who speaks."""
+    questions = draw.asked(60, 3)
+    made = []
+    for a in questions:
+        said = [("user_proxy", a.question)]
+        for text in a.answers:
+            said += [("assistant", text), ("user_proxy", f"Please verify {draw.prose(2)}.")]
+        history = [
+            {"content": text, "role": "assistant" if name == "user_proxy" else "user", "name": name}
+            for name, text in said
+        ]
+        made.append({"task_id": f"t{a.number}", "expected_answer": a.gold, "chat_result": {"chat_history": history}})
+    return Log(made, loops(questions))
+
+
+@shape("groupchat.json", "microsoft/autogen 0.2: autogen/agentchat/groupchat.py")
+def group_chats_from_the_initiators_view(draw: Draw) -> Log:
+    """The same of several agents, one of which criticises."""
+    questions = draw.asked(60, 3)
+    made = []
+    for a in questions:
+        said = [("Admin", a.question)]
+        for text in a.answers:
+            said += [("researcher", text), ("critic", f"Please verify {draw.prose(2)}.")]
+        history = [
+            {"content": text, "role": "assistant" if name == "Admin" else "user", "name": name} for name, text in said
+        ]
+        made.append({"task_id": f"t{a.number}", "expected_answer": a.gold, "chat_result": {"chat_history": history}})
+    return Log(made, loops(questions))
+
+
+@shape("runs.jsonl", "microsoft/autogen 0.4: autogen_agentchat/messages.py")
+def messages_with_ids_of_their_own(draw: Draw) -> Log:
+    """A task with its id, and what a user, a solver and a critic said, each text with an id, too."""
+    questions = draw.asked(60, 3)
+    made = []
+    for a in questions:
+        said = [("user", a.question)]
+        for text in a.answers:
+            said += [("web_surfer", text), ("critic", f"Verify {draw.prose(2)}.")]
+        messages = [
+            {"id": f"m{a.number}-{i}", "source": source, "content": text} for i, (source, text) in enumerate(said)
+        ]
+        task = {"id": a.number, "question": a.question, "ground_truth": a.gold}
+        made.append({"task": task, "result": {"messages": messages, "stop_reason": "max"}})
+    return Log(made, loops(questions))

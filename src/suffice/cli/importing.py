@@ -67,7 +67,7 @@ class _Reading:
     where: Annotated[
         list[str] | None,
         typer.Option(
-            "--where", metavar="COLUMN=VALUE", help="For tabular files: only rows with this value; repeatable."
+            "--where", metavar="COLUMN=VALUE", help="Only rows, or calls of traces, with this value; repeatable."
         ),
     ] = None
     log_golds: Annotated[
@@ -238,9 +238,11 @@ def _confirm(run: PartedRun) -> bool:
 
 def _explain(path: Path, kind: str, reading: _Reading, output: Output) -> None:
     position = models.answer_position(reading.answer_position)
-    table = explain_trace(path, kind, key=reading.key, answer_position=position)
+    where = where_pairs(reading.where)
+    table = explain_trace(path, kind, key=reading.key, answer_position=position, where=where)
     given = {"key": reading.key, "answer-position": reading.answer_position}
     then = f"suffice import {quoted(path)}" + "".join(f" --{name} {quoted(v)}" for name, v in given.items() if v)
+    then += where_words(reading.where)
     values = [dict(zip((column.name for column in table.columns), row, strict=True)) for row in table.rows]
     output.show({"spans": values, "notes": list(table.notes)}, Screen(tables=[table], then=then))
 

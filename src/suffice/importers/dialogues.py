@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -11,6 +12,7 @@ from suffice.importers.fields import flat
 
 _SAID = ("assistant", "ai", "model", "gpt", "bot")
 _USERS = ("user", "human")
+_IS_USER = re.compile(r"user|human|customer|client", re.IGNORECASE)
 _FEW, _SHOWN = 5, 40
 _NEARLY_ALL = 0.95
 _Messages = Sequence[Any]
@@ -112,11 +114,29 @@ def said_in(messages: Iterable[Any]) -> tuple[list[dict[str, Any]], str]:
 
 
 def _texts(messages: Iterable[Any]) -> Iterable[tuple[str, str, dict[str, Any]]]:
-    """Yield the role, the text and the message itself, of each that has a text."""
-    for message in messages:
-        text = _text(message.get("content", message.get("value")))
-        if text.strip():
-            yield str(message.get("role", message.get("from", ""))).lower(), text, message
+    """Yield the role, the text and the message itself, of each that has a text; who began asks, whatever its role."""
+    spoken = [
+        (str(message.get("role", message.get("from", ""))).lower(), text, message)
+        for message in messages
+        if (text := _text(message.get("content", message.get("value")))).strip()
+    ]
+    asker = _asker([(role, message.get("name")) for role, _, message in spoken if role in (*_SAID, *_USERS)])
+    for role, text, message in spoken:
+        is_mirrored = asker is not None and role in (*_SAID, *_USERS)
+        yield ("user" if message["name"] == asker else "assistant") if is_mirrored else role, text, message
+
+
+def _asker(said: Sequence[tuple[str, Any]]) -> Any:
+    """Return the name of who began, if the log is written from that agent's view: what it sent is the assistant's, what it got the user's.
+
+    AutoGen's `chat_history` is written so.  None if the roles are as usual: a user by its name got a greeting, or names are missing.
+    """
+    if not said or said[0][0] not in _SAID or not all(isinstance(name, str) and name for _, name in said):
+        return None
+    first = said[0][1]
+    is_own_view = all((role in _SAID) == (name == first) for role, name in said)
+    is_greeting = any(name != first and _IS_USER.search(name) for _, name in said)
+    return first if is_own_view and not is_greeting and len({name for _, name in said}) > 1 else None
 
 
 def _text(content: Any) -> str:

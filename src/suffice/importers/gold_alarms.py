@@ -21,7 +21,7 @@ _PLACES = {*map(str, range(10)), *"ABCDEFGHabcdefgh"}
 """Numbers and letters of options, while answers may be their texts."""
 
 _SHORT = 40
-"""Characters on average of answers that are names, numbers and the like, of which some are right."""
+"""Characters of answers, on average, and of gold answers that are names, numbers and the like, of which some are right."""
 
 
 def has_own_score(facts: Facts) -> bool:
@@ -66,10 +66,11 @@ def other_score(read: Read) -> Iterator[Doubt]:
 
 
 def never_right(read: Read) -> Iterator[Doubt]:
-    """No answer is right, and short ones need not be so: the gold answer is another column, or is inside its text."""
+    """No answer is right, and short ones or gold answers need not be so: the gold answer is another column, or inside a text."""
     facts = read.facts
     quality = facts.spans.get(MATCH, facts.spans.get("em", (0, 0)))
-    is_wrong = facts.spans.get("f1") == (0, 0) or facts.characters <= _SHORT * facts.answers
+    are_short = facts.characters <= _SHORT * facts.answers or all(len(gold) <= _SHORT for gold in facts.golds)
+    is_wrong = are_short or facts.spans.get("f1") == (0, 0)
     is_known = has_own_score(facts) or "golds" in read.options or "answer_position" in read.options
     are_places = facts.golds <= _PLACES
     if (
@@ -81,7 +82,7 @@ def never_right(read: Read) -> Iterator[Doubt]:
         golds = read.columns.get("golds", "golds")
         sentence = (
             f"none of {facts.scored:,} answers equals {golds!r}: it may not be the gold answer, or be the number of an option, or have "
-            "more than the answer (then join gold answers by --golds FILE)"
+            "more than the answer (then join gold answers by --golds FILE), or answers are inside replies (--answer-position says where)"
         )
         yield sentence, {"--column golds=": ({"columns": {"golds": ""}}, "the log has no gold answers")}
 

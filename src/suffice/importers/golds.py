@@ -72,6 +72,7 @@ class GoldAnswers:
         self._ways = {"id": 0, "text": 0}
         self._n = 0
         self._first: list[str] = []
+        self._asked = ""
         self._missing: list[str] = []
 
     def of(self, question_id: str, cluster: str, question: str) -> tuple[str, ...] | None:
@@ -81,6 +82,7 @@ class GoldAnswers:
         if golds is None and question:
             golds = self._by_text.get(normalize_answer(question))
         self._n += 1
+        self._asked = self._asked or question
         self._ways[way] += golds is not None
         listed = [self._first, self._missing] if golds is None else [self._first]
         for ids in listed:
@@ -92,10 +94,12 @@ class GoldAnswers:
         """Return a note on the number of trajectories with gold answers."""
         matched = sum(self._ways.values())
         if not matched:
+            texts = [next(iter(self._by_text), ""), self._asked]
+            asked = f"; the file asks {texts[0]!r:.60}, the run {texts[1]!r:.60}" if all(texts) else ""
             raise DataError(
                 f"{self._path}: no question of the run is in it; the run has the ids "
                 f"{', '.join(map(repr, self._first[:_LISTED_IDS]))}, ..., the file "
-                f"{', '.join(map(repr, list(self._by_id)[:_LISTED_IDS])) or 'none'}, ..."
+                f"{', '.join(map(repr, list(self._by_id)[:_LISTED_IDS])) or 'none'}, ...{asked}"
             )
         how = " and ".join(f"{count} by {way}" for way, count in self._ways.items() if count)
         n = counted(self._n, "trajectory", "trajectories")

@@ -192,8 +192,11 @@ class _Guess:
         return last_name(name) in IDS and any(self.table.constant_in(name, self.table.column(text)) for text in texts)
 
     def _ids(self, *, one_per_record: bool) -> None:
-        ids = [name for name in self.free(IDS) if not (one_per_record and self.table.numbers_items(name))]
-        ids = ids or [name for name in self.free(("request_id",)) if one_per_record and name in self.outer]
+        ids = self.free(IDS)
+        if one_per_record:  # items of a list may have ids, and numbers, of their own
+            ids = [n for n in ids if (n in self.outer or self.table.repeats(n)) and not self.table.numbers_items(n)]
+            above = [name for name in self.outer if name.startswith("record.") and name.removeprefix("record.") in IDS]
+            ids = ids or [name for name in self.free(("request_id",)) if name in self.outer] or sorted(above)
         top = [name for name in ids if "." not in name] or ids
         asked = dict.fromkeys([*self.table.by_name(("question",)), *self.free(QUESTIONS)])
         questions = [name for name in asked if self.table.repeats(name)]

@@ -164,6 +164,8 @@ def reader_arguments(options: Mapping[str, Any], takes: Collection[str]) -> dict
         arguments["samples"] = True
     if options.get("golds") is not None and "log_golds" in takes:
         arguments.setdefault("log_golds", "drop")
+    if "expected" in options and "expected" in takes:
+        arguments["expected"] = options["expected"]
     if "normalizer" in options and "normalizer" in takes:
         arguments["normalizer"] = options["normalizer"]
     if "answer_position" in options:

@@ -155,7 +155,7 @@ def import_recording(
         samples: Whether the rounds of a question are independent samples: they vote, and figures are means over random orders.
         normalizer: Decides which answers are the same, one of `suffice.policy.normalizers.NORMALIZERS`; None = the most specific
             one that reads all gold answers (without any, the answers); see docs/explanation/same-answer.md.
-        where: For tabular files: only rows with these values, by the file's column: those of one model, for instance.
+        where: Only rows with these values, by the file's column, such as those of one model; for traces, the calls that are answers.
         file_is: For a folder or archive: what a file's name is, a `round`, a `model`, a `run` or a `question`; None = by the names.
         query: For a SQLite or DuckDB database: the query whose rows are the table; None = its only table.
         pattern: For prose: a regular expression with the named group `answer`, and others (`question`, `round`, `gold`).

@@ -43,7 +43,7 @@ SAMPLE = 400
 _LONGER, _LONG = 4, 16
 """By how many characters replies must be longer than gold answers on average; their least length without gold answers."""
 
-_ENOUGH = 10
+_ENOUGH = 8
 """The least number of questions in each half."""
 
 _GAIN, _HELD = 0.1, 0.05

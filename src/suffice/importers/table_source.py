@@ -114,7 +114,7 @@ class TableSource(ABC):
                 raise DataError(
                     f"{self._path}: {inner.how}, so a file is not a round: --file-is model, or --file-is run, if files repeat questions"
                 )
-        return unfold(records, columns.get(ROUNDS), is_long=lambda rows: "round" in columns or is_long(rows))
+        return unfold(records, columns.get(ROUNDS), is_long=lambda rows: bool(columns.get("round")) or is_long(rows))
 
     def _guess(self, shape: Shape) -> None:
         """Guess the meaning of the columns from some or all rows, and number these rows."""

@@ -31,6 +31,6 @@ def refuse_loops_of(*sources: RecordedColumns | str | Path | None, apart: Collec
     """Raise if one of several recordings, in memory or stored, mixes loops; see `refuse_several_loops`."""
     for source in sources:
         # A place in a bucket is neither a text nor a `Path`.
-        labels = source if source is None or hasattr(source, "table") else read_labels(source)
+        labels: Any = source if source is None or hasattr(source, "table") else read_labels(source)
         if labels is not None:
             refuse_several_loops(labels, apart=apart)

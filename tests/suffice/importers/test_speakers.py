@@ -147,3 +147,70 @@ def test_rows_of_a_kind_without_ids_can_be_left_out(tmp_path):
         import_recording(
             written(path, [{"spec": 1}, *({**row, "type": ""} for row in rows)]), out=tmp_path / "other.parquet"
         )
+
+
+def team_chat(q, names, roles=("assistant", "user"), greeting=""):
+    """Return a chat as the agent that began sees it: its own texts have the first role, those of others the second."""
+    asker, *others = names
+    said = [(asker, greeting or f"Where is tower {q}?")]
+    for r in range(3):
+        texts = (CITIES[(q + (r < 2 or q % 5 == 0)) % 4], f"Is it {q} or {r}?")
+        said += [(others[i] if i < len(others) else asker, text) for i, text in enumerate(texts)]
+    history = [{"content": text, "role": roles[name != asker], "name": name} for name, text in said]
+    return {"task_id": f"t{q}", "expected_answer": CITIES[q % 4], "chat_result": {"chat_history": history}}
+
+
+def test_who_began_a_chat_asks_whatever_the_roles(tmp_path):
+    path = written(tmp_path / "chat.jsonl", (team_chat(q, ("user_proxy", "assistant")) for q in range(20)))
+    import_recording(path, out=tmp_path / "chat.parquet")
+    recording = read_recording(tmp_path / "chat.parquet")
+    assert recording.column("em").tolist() == [[0, 0, int(q % 5 > 0)] for q in range(20)]
+    assert recording.table.column("question")[0].as_py() == "Where is tower 0?"
+
+
+def test_whose_texts_are_rounds_of_a_group_chat_is_asked(tmp_path):
+    path = written(tmp_path / "chat.jsonl", (team_chat(q, ("Admin", "solver", "critic")) for q in range(20)))
+    refused = cli("import", path, "-o", tmp_path / "chat.parquet", "--yes")
+    command = next(line for line in refused.err.splitlines() if "--where name=solver" in line)
+    assert cli(*shlex.split(command)[1:]).code == 0
+    recording = read_recording(tmp_path / "chat.parquet")
+    assert recording.column("em").tolist() == [[0, 0, int(q % 5 > 0)] for q in range(20)]
+
+
+def test_a_greeting_of_the_assistant_is_no_question(tmp_path):
+    records = [team_chat(q, ("bot", "human"), greeting="Hello!") for q in range(20)]
+    path = written(tmp_path / "chat.jsonl", records)
+    import_recording(path, out=tmp_path / "chat.parquet", expected=["never-right"])
+    assert read_recording(tmp_path / "chat.parquet").table.column("question")[0].as_py() == CITIES[1]
+
+
+def test_long_answers_never_right_by_short_golds_stop(tmp_path):
+    rows = [
+        {
+            "id": q,
+            "round": r,
+            "answer": f"After search {r} of {q % 7} archives the tower of Rome was found there.",
+            "gold": f"Rome, {'abcdefghijklmno'[q]} street",
+        }
+        for q in range(15)
+        for r in (1, 2)
+    ]
+    with pytest.raises(UnsettledError, match="answers equals 'gold'") as error:
+        import_recording(written(tmp_path / "log.jsonl", rows), out=tmp_path / "log.parquet")
+    assert "--answer-position" in error.value.question
+
+
+@pytest.mark.parametrize("place", ["task", "record"])
+def test_ids_of_messages_name_no_questions(place, tmp_path):
+    records = []
+    for q in range(20):
+        record = team(q)
+        messages = [{"id": f"m{q}-{i}", **item} for i, item in enumerate(record.pop("messages"))]
+        own = record if place == "record" else {"task": record}
+        records.append({**own, "messages": messages})
+    path = written(tmp_path / "team.jsonl", records)
+    for columns in ({}, {"round": ""}):
+        import_recording(path, out=tmp_path / "team.parquet", where={"source": "solver"}, columns=columns)
+        recording = read_recording(tmp_path / "team.parquet")
+        assert recording.column("em").tolist() == [[0, 0, int(q % 5 > 0)] for q in range(20)]
+        assert recording.table.column("question_id").to_pylist()[::3] == [*map(str, range(20))]

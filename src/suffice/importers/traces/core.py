@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 from suffice.common.json_text import load_json
 from suffice.errors import DataError, UnsettledError
+from suffice.importers.traces.kinds import not_chosen
 from suffice.importers.traces.spans import CHAT, About, Log, TraceSpan
 from suffice.loops.models._wire import is_cut
 from suffice.policy.session.replies import located_in
@@ -51,6 +52,7 @@ class TraceStep:
         reason: The reason why it is not a round.
         counts: True if its cost is charged to the next round.
         cut: True if the answer was cut: a round without an answer.
+        other: True if it is a call of another kind than the answers, as the user says.
     """
 
     span: TraceSpan
@@ -58,6 +60,7 @@ class TraceStep:
     reason: str = ""
     counts: bool = False
     cut: bool = False
+    other: bool = False
 
     @property
     def is_round(self) -> bool:
@@ -93,14 +96,15 @@ def answers_at(item: Conversation, position: AnswerPosition | None) -> list[Loca
     return [*located_in([reply.text for reply in read], position or WHOLE, [reply.tokens for reply in read])]
 
 
-def conversations_of(log: Log, key: str | None) -> list[Conversation]:
+def conversations_of(log: Log, key: str | None, where: Mapping[str, str] | None = None) -> list[Conversation]:
     """Group a log by question, and decide for each span whether it is a round; see `run_of`."""
     spans, copies = _without_copies(log.spans)
+    others = not_chosen([span for span in spans if span.kind == CHAT], where) if where else set[int]()
     keys = _question_keys(spans, key)
     groups: dict[str, list[TraceSpan]] = {}
     for span, own in zip(spans, keys, strict=True):
         groups.setdefault(own, []).append(span)
-    conversations = [_conversation(name, members, log.about) for name, members in groups.items()]
+    conversations = [_conversation(name, members, log.about, others) for name, members in groups.items()]
     conversations = [item for item in conversations if item.steps]
     if copies and conversations:
         conversations[0].notes["spans that were exported more than once, read once"] += copies
@@ -162,7 +166,9 @@ def _first_id(span: TraceSpan, names: Iterable[str]) -> str:
     return next((span.ids[name] for name in names if span.ids.get(name)), "")
 
 
-def _conversation(key: str, spans: Sequence[TraceSpan], about: Mapping[str, About]) -> Conversation:
+def _conversation(
+    key: str, spans: Sequence[TraceSpan], about: Mapping[str, About], others: Collection[int]
+) -> Conversation:
     traces = tuple(dict.fromkeys(span.trace for span in spans))
     notes = Counter[str]()
     known = [about[trace] for trace in traces if trace in about]
@@ -178,9 +184,11 @@ def _conversation(key: str, spans: Sequence[TraceSpan], about: Mapping[str, Abou
     chats = [span for span in ordered if span.kind == CHAT]
     if len(traces) > 1:
         _refuse_several_questions(key, chats)
-    by_tool = merged.answer_tool or any(call.name in _ANSWER_TOOLS for span in chats for call in span.reply.tools)
-    steps = _steps(ordered, notes, by_tool=by_tool)
-    read = [step.span for step in steps if step.counts or step.answer is not None]
+    chosen = [span for span in chats if id(span) not in others]
+    by_tool = merged.answer_tool or any(call.name in _ANSWER_TOOLS for span in chosen for call in span.reply.tools)
+    steps = _steps(ordered, notes, others, by_tool=by_tool)
+    read = [step.span for step in steps if (step.counts and not step.other) or step.answer is not None]
+    merged.question = merged.question or _asked_of_the_loop(ordered, read)
     question = merged.question or _question_text(read) or _question_text(chats)
     _note_oddities(steps, notes)
     return Conversation(
@@ -224,6 +232,13 @@ def _question_text(chats: Sequence[TraceSpan]) -> str:
     return next((texts[-1] for texts in map(_user_texts, chats) if texts), "")
 
 
+def _asked_of_the_loop(spans: Sequence[TraceSpan], read: Sequence[TraceSpan]) -> str:
+    """Return the input of the outermost spans, if the first call repeats it within a longer prompt."""
+    asked = {span.asked for span in spans if span.asked and not span.parent and span.kind != CHAT}
+    texts = _user_texts(read[0]) if len(asked) == 1 and read else []
+    return next((text for text in asked if any(text in own and text != own for own in texts)), "")
+
+
 def _refuse_several_questions(key: str, chats: Sequence[TraceSpan]) -> None:
     by_trace: dict[str, list[TraceSpan]] = {}
     for span in chats:
@@ -241,7 +256,9 @@ def _refuse_several_questions(key: str, chats: Sequence[TraceSpan]) -> None:
         )
 
 
-def _steps(ordered: Sequence[TraceSpan], notes: Counter[str], *, by_tool: bool) -> list[TraceStep]:
+def _steps(
+    ordered: Sequence[TraceSpan], notes: Counter[str], others: Collection[int], *, by_tool: bool
+) -> list[TraceStep]:
     nested = _repeats(ordered)
     if by_tool:
         notes["conversations whose answers are what the model submitted by a tool, not its other texts"] += 1
@@ -255,6 +272,11 @@ def _steps(ordered: Sequence[TraceSpan], notes: Counter[str], *, by_tool: bool) 
         elif span.failed:
             steps.append(TraceStep(span, reason="it failed", counts=True))
             notes["failed model calls, left out, whose cost counts to the next round"] += 1
+        elif id(span) in others:
+            steps.append(TraceStep(span, reason="not chosen by --where", counts=True, other=True))
+            notes[
+                "model calls that --where does not choose, whose cost counts to the next answer, or to the one before if they end the conversation"
+            ] += 1
         else:
             answer = _submitted(span) if by_tool else WHOLE.locate(span.reply.text, None).answer
             if answer is not None and is_cut(span.reply.finish_reason):

@@ -19,7 +19,12 @@ _OF_TRACE = "id of the trace, sample or request"
 
 
 def explain_trace(
-    path: str | Path, kind: str, *, key: str | None = None, answer_position: AnswerPosition | None = None
+    path: str | Path,
+    kind: str,
+    *,
+    key: str | None = None,
+    answer_position: AnswerPosition | None = None,
+    where: Mapping[str, str] | None = None,
 ) -> Table:
     """Show how `suffice import` reads the longest conversation of a trace export, span by span.
 
@@ -28,6 +33,7 @@ def explain_trace(
         kind: The format, one of the trace formats.
         key: As for the import: the attribute that names the question.
         answer_position: As for the import: the position of the answer in a reply.
+        where: As for the import: the calls that are answers.
 
     Raises:
         DataError: The format is not a trace format, the file cannot be read, it has no spans, or its answers have no position.
@@ -36,7 +42,7 @@ def explain_trace(
     if log_of is None:
         traces = ", ".join(filter(log_reader, importer_names()))
         raise DataError(f"only traces can be explained ({traces}); files of the format {kind!r} are tables")
-    conversations = conversations_of(log_of(path), key)
+    conversations = conversations_of(log_of(path), key, where)
     if not conversations:
         raise DataError(f"{path}: there are no spans; export the traces again")
     chosen = max(conversations, key=lambda item: sum(step.answer is not None for step in item.steps))
@@ -77,7 +83,7 @@ def _step_cells(step: TraceStep, index: int, first: int, said: str) -> tuple[str
     if step.is_round:
         used = f"round {index}"
     elif step.counts:
-        used = "cost of the next round"
+        used = "cost of an answer" if step.other else "cost of the next round"
     said = " ".join(said.split())
     seconds = math.nan if span.start is None else (span.start - first) / 1e9
     shown = said if len(said) <= _CELL_WIDTH else f"{said[: _CELL_WIDTH - 3]}..."

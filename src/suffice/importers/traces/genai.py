@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from suffice.importers.traces.files import dotted_fields, short_ids, unwrapped
-from suffice.importers.traces.payloads import count, first, logged_reply, messages_of
+from suffice.importers.traces.files import dotted_fields, fields_of, short_ids, unwrapped
+from suffice.importers.traces.payloads import asked_in, count, first, logged_reply, messages_of
 from suffice.importers.traces.spans import CHAT, LoggedMessage, LoggedReply, TraceSpan, usage_of
 
 Event = tuple[str, Mapping[str, Any]]
@@ -62,10 +62,13 @@ def read_attributes(span: TraceSpan, attributes: Mapping[str, Any], events: Sequ
     """Fill in a span's fields from its flat attributes and its events."""
     span.kind = _kind(attributes)
     span.ids = {**short_ids({name: v for name, v in attributes.items() if not _is_content(name)}), **span.ids}
+    node = fields_of(unwrapped(attributes.get("metadata"))).get("langgraph_node")
+    span.ids = {**span.ids, "langgraph_node": str(node)} if node else span.ids
     for name, values in events:
         if name == "gen_ai.evaluation.result":
             _add_score(span, values)
     if span.kind != CHAT:
+        span.asked = asked_in(first(attributes, ("input.value", "traceloop.entity.input")))
         return span
     listed = unwrapped(attributes.get("events"))  # an old convention of one framework: events are an attribute
     if isinstance(listed, list):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,12 @@ def _is_inspect(head: Head) -> bool:
 @recognised_by(_is_inspect)
 @reads_traces(inspect_log)
 def read_inspect(
-    path: str | Path, *, ended: End | None = None, answer_position: AnswerPosition | None = None
+    path: str | Path,
+    *,
+    ended: End | None = None,
+    answer_position: AnswerPosition | None = None,
+    where: Mapping[str, str] | None = None,
+    expected: Collection[str] = (),
 ) -> ImportedRun:
     """Read an Inspect log: every call of a model with an answer is a round, the sample's target the gold answer.
 
@@ -71,11 +76,14 @@ def read_inspect(
         path: An `.eval` or `.json` log, or a folder of them.
         ended: The reason why trajectories are shorter than the longest one, if the log has none; None = the loop's own rule.
         answer_position: The position of the answer in a reply; None = the whole reply.
+        where: The calls that are answers, as for other traces; None = all.
+        expected: Alarms that are right; `other-calls` = calls of several kinds are answers.
 
     Raises:
         DataError: The log cannot be read, or has no answers.
     """
-    return run_of(inspect_log(path), "inspect", ended=ended, answer_position=answer_position)
+    position = answer_position
+    return run_of(inspect_log(path), "inspect", ended=ended, answer_position=position, where=where, expected=expected)
 
 
 def _archive(file: Path) -> Iterator[tuple[str, Mapping[str, Any], dict[str, Any]]]:

@@ -11,7 +11,7 @@ from typing import Any
 from suffice.errors import SchemaError
 from suffice.importers.recognise import Head
 from suffice.importers.traces.files import documents, nanoseconds, objects_in, short_ids, unwrapped
-from suffice.importers.traces.payloads import logged_reply, messages_of, usage_in
+from suffice.importers.traces.payloads import asked_in, logged_reply, messages_of, usage_in
 from suffice.importers.traces.runs import trace_importer
 from suffice.importers.traces.spans import CHAT, About, Log, TraceSpan
 
@@ -77,6 +77,7 @@ def _observation_span(item: Mapping[str, Any], trace: Mapping[str, Any], where: 
         ids={**_ids(trace), **_ids(item)},
     )
     if span.kind != CHAT:
+        span.asked = asked_in(item.get("input"))
         return span, False
     printed = item.get("output") in _PRINTED_NULLS
     reply = logged_reply(None if printed else item.get("output"))

@@ -11,7 +11,7 @@ from typing import Any
 from suffice.errors import SchemaError
 from suffice.importers.recognise import Head
 from suffice.importers.traces.files import documents, fields_of, nanoseconds, short_ids, unwrapped
-from suffice.importers.traces.payloads import first, logged_reply, messages_of, usage_in
+from suffice.importers.traces.payloads import asked_in, first, logged_reply, messages_of, usage_in
 from suffice.importers.traces.runs import trace_importer
 from suffice.importers.traces.spans import CHAT, Log, TraceSpan
 
@@ -65,6 +65,7 @@ def _run_span(run: Mapping[str, Any], where: str) -> TraceSpan:
         scores=_scores(run.get("feedback_stats")),
     )
     if span.kind != CHAT:
+        span.asked = asked_in(run.get("inputs"))
         return span
     reply = logged_reply(run.get("outputs"))
     model = reply.model or metadata.get("ls_model_name")

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from suffice.importers.grid import whole_number
+from suffice.importers.names import QUESTIONS
 from suffice.importers.traces.files import fields_of, unwrapped
 from suffice.importers.traces.spans import LoggedMessage, LoggedReply, ToolCall, Usage, usage_of
 from suffice.loops.models._wire import count_of, response_output, tokens_of
@@ -41,6 +42,19 @@ _DETAILS = ("input_tokens_details", "prompt_tokens_details", "input_token_detail
 def first(values: Mapping[str, Any], names: Iterable[str]) -> Any:
     """Return the first value under one of these names that is neither None nor empty text."""
     return next((values[name] for name in names if values.get(name) not in (None, "")), None)
+
+
+def asked_in(value: Any) -> str:
+    """Return the question in the input of a step: a text, or an object's only one under a usual name; "" if there is none.
+
+    >>> asked_in('{"question": "Where?", "documents": []}'), asked_in({"input": "Who?"}), asked_in([1])
+    ('Where?', 'Who?', '')
+    """
+    value = unwrapped(value)
+    if isinstance(value, dict):
+        named = [value[name] for name in QUESTIONS if isinstance(value.get(name), str)]
+        value = named[0] if len(named) == 1 else None
+    return value.strip() if isinstance(value, str) else ""
 
 
 def count(value: Any) -> float:

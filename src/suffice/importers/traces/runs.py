@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from suffice.importers.recognise import Head
 from suffice.importers.reply_answers import counts_of, position_note
 from suffice.importers.traces.core import Conversation, answers_at, conversations_of
 from suffice.importers.traces.explain import trace_readings
+from suffice.importers.traces.kinds import OTHER_CALLS, refuse_several_kinds
 from suffice.importers.traces.spans import CHAT, Log, TraceSpan
 from suffice.importers.trajectories import ImportedTrajectory, end_of, score
 from suffice.policy.metrics import METRICS
@@ -49,6 +51,8 @@ def trace_importer(
         key: str | None = None,
         ended: End | None = None,
         answer_position: AnswerPosition | None = None,
+        where: Mapping[str, str] | None = None,
+        expected: Collection[str] = (),
     ) -> ImportedRun:
         """Read the traces of a file or folder.
 
@@ -58,11 +62,16 @@ def trace_importer(
                 None = the id of the conversation, session or thread, else the trace.
             ended: The reason why trajectories are shorter than the longest one; None = the loop's own rule.
             answer_position: The position of the answer in a reply; None = the whole reply.
+            where: The calls that are answers: by `span_name`, `system`, `prompt`, `reply` or an attribute; None = all.
+            expected: Alarms that are right; `other-calls` = calls of several kinds are answers.
 
         Raises:
             DataError: The file cannot be read, or has no answers.
         """
-        return run_of(log_of(path), source, key=key, ended=ended, answer_position=answer_position)
+        position = answer_position
+        return run_of(
+            log_of(path), source, key=key, ended=ended, answer_position=position, where=where, expected=expected
+        )
 
     read.__name__ = read.__qualname__ = f"read_{source}"
     return read
@@ -75,6 +84,8 @@ def run_of(
     key: str | None = None,
     ended: End | None = None,
     answer_position: AnswerPosition | None = None,
+    where: Mapping[str, str] | None = None,
+    expected: Collection[str] = (),
 ) -> ImportedRun:
     """Convert a log of traces to trajectories.
 
@@ -85,13 +96,15 @@ def run_of(
             question.  None = the id of the conversation or session if there is one, else the trace.
         ended: The reason why trajectories are shorter than the longest one, if the file has none; None = `rule`.
         answer_position: The position of the answer in a reply; None = the whole reply.
+        where: The calls that are answers, by what tells them apart; the cost of the others counts to the next answer.  None = all.
+        expected: Alarms that are right; `other-calls` = calls of several kinds are answers.
 
     Raises:
         DataError: There are no rounds, spans cannot be ordered, no span has the attribute `key`, or no reply has an answer at
             the position.
-        UnsettledError: One id names conversations about different questions.
+        UnsettledError: One id names conversations about different questions, or calls of several kinds may be rounds.
     """
-    conversations = conversations_of(log, key)
+    conversations = conversations_of(log, key, where)
     notes = Counter[str]()
     for item in conversations:
         notes.update(item.notes)
@@ -100,6 +113,9 @@ def run_of(
     usable = [item for item in conversations if any(step.counts or step.answer is not None for step in item.steps)]
     if len(usable) < len(conversations):
         notes["traces without a call of a model, left out"] += len(conversations) - len(usable)
+    if not (where or OTHER_CALLS in expected):
+        read = [[step.span for step in item.steps if step.is_round] for item in usable]
+        refuse_several_kinds(log.spans, read)
     rounds = [_rounds_of(item, answer_position) for item in usable]
     said = [own for listed in rounds for own in listed]
     at = answer_position and position_note(
@@ -108,26 +124,8 @@ def run_of(
     silent = sum(all(own.answer is None for own in listed) for listed in rounds)
     if silent:
         notes["conversations without any answer (one round, wrong where the gold answer is known)"] += silent
-    longest = max(map(len, rounds))
     metrics, refused = _metric_names(usable)
-    clusters = one_name_per_text(
-        [item.about.cluster or item.key for item in usable], [item.question for item in usable]
-    )
-    trajectories = [
-        ImportedTrajectory(
-            question_id=item.key,
-            cluster=cluster,
-            question=item.question,
-            golds=item.about.golds,
-            rounds=tuple(own),
-            end=item.about.end or _conversation_end(item, len(own), longest, ended),
-            end_assumed=_assumes_end(item, len(own), longest, ended),
-            metrics=_round_metrics(item, own, metrics),
-            labels={"model": _model(item)},
-            extras=tuple({"span_name": name} for name in called),
-        )
-        for item, cluster, own, called in zip(usable, clusters, rounds, _called(usable, rounds), strict=True)
-    ]
+    trajectories = _trajectories(usable, rounds, metrics, ended)
     depends, models = _models(trajectories)
     return ImportedRun(
         source=source,
@@ -148,16 +146,43 @@ def run_of(
     )
 
 
+def _trajectories(
+    items: Sequence[Conversation], rounds: Sequence[Sequence[Round]], metrics: Mapping[str, str], ended: End | None
+) -> list[ImportedTrajectory]:
+    longest = max(map(len, rounds))
+    clusters = one_name_per_text([item.about.cluster or item.key for item in items], [item.question for item in items])
+    return [
+        ImportedTrajectory(
+            question_id=item.key,
+            cluster=cluster,
+            question=item.question,
+            golds=item.about.golds,
+            rounds=tuple(own),
+            end=item.about.end or _conversation_end(item, len(own), longest, ended),
+            end_assumed=_assumes_end(item, len(own), longest, ended),
+            metrics=_round_metrics(item, own, metrics),
+            labels={"model": _model(item)},
+            extras=tuple({"span_name": name} for name in called),
+        )
+        for item, cluster, own, called in zip(items, clusters, rounds, _called(items, rounds), strict=True)
+    ]
+
+
 def _rounds_of(item: Conversation, position: AnswerPosition | None) -> list[Round]:
-    """Return the rounds; calls without an answer are charged to the next round, or form a round at the end."""
+    """Return the rounds; calls without an answer are charged to the next round, or form a round at the end.
+
+    Calls of another kind than the answers are charged to the round before if the conversation ends with one, as with a grade.
+    """
     located = iter(answers_at(item, position))
     rounds: list[Round] = []
     cost: Cost | None = None
     last: TraceSpan | None = None
-    for step in item.steps:
-        if not (step.counts or step.answer is not None):
-            continue
+    calls = [step for step in item.steps if step.counts or step.answer is not None]
+    for step in calls:
         own = _span_cost(step.span)
+        if step.other and calls[-1].other and rounds and cost is None:
+            rounds[-1] = replace(rounds[-1], costs={"generator": rounds[-1].costs["generator"] + own})
+            continue
         cost = own if cost is None else cost + own
         last = step.span
         if step.is_round:

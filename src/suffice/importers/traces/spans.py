@@ -117,6 +117,7 @@ class TraceSpan:
         reply: The model's reply.
         failed: True if the step ended in an error.
         scores: Scores of this step, by name.
+        asked: What the step was asked, if it is no call of a model.
         ids: Short values by attribute, which may contain the id of the conversation; not stored.
     """
 
@@ -132,6 +133,7 @@ class TraceSpan:
     reply: LoggedReply = field(default_factory=LoggedReply)
     failed: bool = False
     scores: dict[str, Any] = field(default_factory=dict)
+    asked: str = ""
     ids: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -58,9 +58,6 @@ class _Vote:
         return [policy_for(recording, rule, **self._changes(rule)) for rule in self.family]
 
     def _changes(self, rule: str) -> dict[str, str]:
-        """Return what differs in a rule's policy: what it returns as its authors do."""
-        if rule.startswith("esc("):
-            return {"selector": rule, "name": rule}
         return {"selector": "max_passed", "name": rule} if rule == self.checker else {}
 
 

@@ -55,6 +55,7 @@ def test_an_edited_policy_says_so_and_loses_its_certificate(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert Policy.load(path).certified
+        assert Policy.from_dict(json.loads(path.read_text(encoding="utf-8"))).certified
     edited = path.read_text(encoding="utf-8").replace('"epsilon": 0.01', '"epsilon": 0.001')
     path.write_text(edited, encoding="utf-8")
     with pytest.warns(UserWarning, match="edited"):

@@ -297,12 +297,13 @@ class Policy(Derivation, Displayed):
 
     @classmethod
     def from_dict(cls, data: Any) -> Policy:
-        """Return the policy that `to_dict` wrote; nothing in it is executed.
+        """Return the policy that `to_dict` wrote, or of the JSON of a policy file; nothing in it is executed.
 
         Raises:
             SchemaError: Another format or version, missing or unknown fields, values of the wrong kind.
             RuleSyntaxError: The rule does not parse.
         """
+        data = unsealed(data)
         if not isinstance(data, dict) or data.get("format") != POLICY_FORMAT:
             raise SchemaError(f"this is not a policy: the field 'format' must be {POLICY_FORMAT!r}")
         if data.get("version") != POLICY_VERSION:
@@ -381,7 +382,7 @@ class Policy(Derivation, Displayed):
             ) from None
         except (ValueError, RecursionError) as error:
             raise SchemaError(f"the policy {str(path)!r} is not JSON: {error}") from None
-        policy = cls.from_dict(unsealed(data))
+        policy = cls.from_dict(data)
         if was_edited(data):
             warnings.warn(
                 f"{str(path)!r} was edited after it was written: save it again if that is meant", stacklevel=2

@@ -354,3 +354,10 @@ def test_a_comma_before_a_unit_is_asked_about():
 
 def test_programs_with_one_number_are_no_numbers():
     assert chosen_normalizer(["SELECT a FROM b WHERE c = 7"]).normalizer == "literal"
+
+
+def test_decimal_commas_beside_words_are_asked_about():
+    golds, pairs = ["1.112,5 kg", "Berlin", "Ja"], [("1.112,5 kg", "1112,5 kg"), ("Berlin", "Berlin"), ("Ja", "Nein")]
+    with pytest.raises(UnsettledError, match="decimal point"):
+        chosen_normalizer(golds, pairs=pairs)
+    assert chosen_normalizer(golds, pairs=pairs[1:]).normalizer != "decimal_comma"

@@ -20,7 +20,7 @@ from suffice.evaluation.replay.orders import drawn_orders, n_orders
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.policy.calibration import Calibrator
 from suffice.policy.comparisons import guess_normalizer
-from suffice.policy.normalizers import NORMALIZERS, match, register_normalizer
+from suffice.policy.normalizers import NORMALIZERS, match, normalizer_of, register_normalizer
 from suffice.policy.rounds import Rounds
 from suffice.policy.rules import MajorityOfSamples, Selector, error_of_lead
 from suffice.policy.session import stops
@@ -675,6 +675,19 @@ def test_esc_returns_the_answer_of_the_window_that_agrees(texts, size):
     assert (decision.stop_round, decision.answer in answers) == (end, True)
     run = replay(sampled([texts]), decides, metrics=["right"], orders=1).rows[0]
     assert run.metrics["right"] == pytest.approx(("a" in answers) / len(answers))
+
+
+def test_shares_of_esc_are_certain_where_a_window_agrees():
+    selector, texts = parse_selector("esc(2)"), np.array([list("acacacbb"), list("acbbcaca")], dtype=object)
+    ids = answer_ids(texts, normalizer_of("exact"))
+    columns = {"answer_id": ids, "window_agreement_2": vote_signal("window_agreement_2", ids)}
+    rounds = Rounds.from_columns(columns, answers=texts)
+    certain = selector.shares(rounds, np.array([7, 3]))
+    assert [row.argmax() for row in certain] == [7, 3]
+    assert certain.max(axis=1).tolist() == [1, 1]
+    drawn = selector.shares(rounds, np.array([5, 1]))
+    assert drawn[0].tolist() == [0, 0, 0, 0, 0.5, 0.5, 0, 0]
+    assert drawn[1].tolist() == [0.5, 0.5, 0, 0, 0, 0, 0, 0]
 
 
 def test_the_answer_of_a_window_can_differ_from_the_votes():

@@ -36,6 +36,7 @@ FOREIGN = {
     **dict.fromkeys(("--passages", "--limit-gb"), "benchmarks.bench_index"),
     "--tiny": "benchmarks.gpu",
     "--top": "longest",
+    "--repeat": "promptfoo",
     "--page": "benchmarks.(readings|referee|power|asked_labels|judged_labels|procedures)",
     **dict.fromkeys(("--job-name", "--array", "--requeue", "--cpus-per-task", "--mem"), "sbatch"),
     "--source": "scripts/similar_drafts.py",

@@ -337,7 +337,7 @@ def parse_method(text: str) -> ChainMethod:
     """Parse a method from its name and, in parentheses, its settings.
 
     >>> parse_method("flare(theta=0.6)").theta, str(parse_method("ircot"))
-    (0.6, 'ircot(k=3, most=15)')
+    (0.6, 'ircot(k=6, most=15)')
 
     Raises:
         NotFoundError: There is no such method.

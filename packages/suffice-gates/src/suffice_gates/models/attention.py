@@ -69,7 +69,7 @@ def _read(
         attention=attention,
         words=tuple(words),
         word_of=word_of,
-        sentence_of=np.minimum(np.searchsorted(ends, begins, side="right"), len(ends) - 1),
+        sentence_of=np.searchsorted(ends[:-1], begins, side="right"),
         cost=cost + alone,
     )
 

@@ -610,15 +610,31 @@ def test_quantised_weights_are_named(llama):
 
 
 def test_half_precision_is_read_as_float32_and_named():
-    import torch
-
     made = model()
     full = made.read_batch(QUESTIONS)
-    made.loaded.network.to(torch.bfloat16)
+    cast_weights(made.loaded.network)
     half = made.read_batch(QUESTIONS)
     assert half.dtype == np.float32
     assert made.fingerprint()["precision"] == "bfloat16"
     assert 0 < np.abs(half - full).max() < 0.2 * np.abs(full).max()
+
+
+def cast_weights(network):
+    """Round the weights to bfloat16, but not the frequencies of positions, as loading in this precision does."""
+    import torch
+
+    for weights in network.parameters():
+        weights.data = weights.data.to(torch.bfloat16)
+
+
+def test_a_cast_that_rounds_frequencies_is_another_precision():
+    import torch
+
+    made, cast = model(), model()
+    cast_weights(made.loaded.network)
+    cast.loaded.network.to(torch.bfloat16)
+    assert cast.loaded.precision == "bfloat16, cast after loading"
+    assert cast.fingerprint() != made.fingerprint()
 
 
 def test_a_model_whose_layers_cannot_be_found_says_so():

@@ -22,6 +22,9 @@ _PINNED_SUFFIXES = frozenset({".safetensors", ".bin", ".json", ".model", ".jinja
 _UNBOUNDED = 10**9
 """Tokenizers without a limit report 10**30."""
 
+_SINGLE = 4
+"""Bytes of a number in float32."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedModel:
@@ -87,11 +90,14 @@ class LoadedModel:
 
     @property
     def precision(self) -> str:
-        """The number type of its weights, and the method if they are quantised.
+        """The number type of its weights, whether a cast made it, and the method if they are quantised.
 
-        A quantised model has other hidden states than the unquantised one.
+        A quantised model has other hidden states than the unquantised one. So has a model that was loaded in float32 and
+        cast to fewer bits: the cast rounds the frequencies of its positions, which loading with ``dtype=`` does not.
         """
         dtype = str(self.network.dtype).removeprefix("torch.")
+        if any(name.endswith("inv_freq") and buffer.itemsize < _SINGLE for name, buffer in self.network.named_buffers()):
+            dtype += ", cast after loading"
         quantization = getattr(self.network.config, "quantization_config", None)
         if quantization is None:
             return dtype

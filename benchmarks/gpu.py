@@ -153,7 +153,7 @@ class Measurement:
         with torch.device(self.device):
             config = LlamaConfig(eos_token_id=256, bos_token_id=None, pad_token_id=256, **sizes)
             network = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).eval()
-        if dtype != "bfloat16":  # a cast would round the frequencies of positions, too, which a loaded model keeps in float32
+        if dtype != "bfloat16":  # a cast would round the frequencies of positions, too
             network = network.to(getattr(torch, dtype))
         words = tokenizer(model_max_length=sizes["max_position_embeddings"])
         return LoadedModel(network=network, tokenizer=words, id="random", revision="0")

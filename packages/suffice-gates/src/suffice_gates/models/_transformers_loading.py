@@ -96,7 +96,8 @@ class LoadedModel:
         cast to fewer bits: the cast rounds the frequencies of its positions, which loading with ``dtype=`` does not.
         """
         dtype = str(self.network.dtype).removeprefix("torch.")
-        if any(name.endswith("inv_freq") and buffer.itemsize < _SINGLE for name, buffer in self.network.named_buffers()):
+        buffers = self.network.named_buffers()
+        if any(name.endswith("inv_freq") and buffer.itemsize < _SINGLE for name, buffer in buffers):
             dtype += ", cast after loading"
         quantization = getattr(self.network.config, "quantization_config", None)
         if quantization is None:

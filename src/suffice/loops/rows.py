@@ -145,7 +145,7 @@ def said_columns(observed: Round) -> dict[str, Any]:
         "finish_reason": observed.finish_reason,
         "feedback": observed.feedback,
     }
-    columns |= {name: text for name in REPLY_COLUMNS if (text := getattr(observed, name)) is not None}
+    columns |= {name: text for name in ("thinking", *REPLY_COLUMNS) if (text := getattr(observed, name)) is not None}
     return columns if observed.embedding is None else {**columns, EMBEDDING: observed.embedding.tolist()}
 
 

@@ -68,7 +68,7 @@ def read_responses_by(reader: Callable[..., Reply]) -> None:
     _readers.append(reader)
 
 
-_ENDPOINT_NAMES = ("reply_model", "system_fingerprint")
+_WHERE_KNOWN = ("thinking", "reply_model", "system_fingerprint")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +118,7 @@ class Round:
         costs: Costs of the round by component (`generator`, `retrieval`, `judge:NAME`, ...).
         finish_reason: The reason for the end of the reply, in the endpoint's words.
         feedback: A critic's reply to the draft.
+        thinking: What the model thought since the round before, where rounds are checkpoints of a chain of thought.
         reply_model: The model named in the endpoint's reply; None if it names none.
         system_fingerprint: The endpoint's fingerprint of its configuration; None if it gives none.
         embedding: The answer's embedding, shape ``(width,)``; None if it was not embedded. Not compared by ``==``.
@@ -133,6 +134,7 @@ class Round:
     costs: Mapping[str, Cost] = field(default_factory=dict)
     finish_reason: str | None = None
     feedback: str | None = None
+    thinking: str | None = None
     reply_model: str | None = None
     system_fingerprint: str | None = None
     embedding: npt.NDArray[np.float32] | None = field(default=None, compare=False, repr=False)
@@ -209,7 +211,7 @@ class Round:
             "costs": {component: cost.to_dict() for component, cost in self.costs.items()},
             "finish_reason": self.finish_reason,
             "feedback": self.feedback,
-            **{name: text for name in _ENDPOINT_NAMES if (text := getattr(self, name)) is not None},
+            **{name: text for name in _WHERE_KNOWN if (text := getattr(self, name)) is not None},
             "embedding": vector.tolist()
             if vector is not None and vector.ndim == 1 and np.isfinite(vector).all()
             else None,
@@ -241,8 +243,7 @@ class Round:
                 costs={component: Cost.from_dict(cost) for component, cost in data["costs"].items()},
                 finish_reason=data["finish_reason"],
                 feedback=data["feedback"],
-                reply_model=data.get("reply_model"),
-                system_fingerprint=data.get("system_fingerprint"),
+                **{name: data.get(name) for name in _WHERE_KNOWN},
                 embedding=None if vector is None else _as_vector(vector),
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from suffice.recordings.recorded_columns import RecordedColumns
 
-_TEXTS = ("answer", "text", "finish_reason", "feedback", *REPLY_COLUMNS)
+_TEXTS = ("answer", "text", "finish_reason", "feedback", "thinking", *REPLY_COLUMNS)
 _RECORDED = frozenset({"index", "signals", "costs", EMBEDDING, *_TEXTS})
 _NEVER_RECORDED = tuple(item.name for item in fields(Round) if item.name not in _RECORDED)
 

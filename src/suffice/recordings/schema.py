@@ -34,6 +34,7 @@ TEXT_COLUMNS = (
     "text",
     "finish_reason",
     "feedback",
+    "thinking",
     "prompt_id",
     *REPLY_COLUMNS,
 )

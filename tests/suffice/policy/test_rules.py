@@ -287,7 +287,7 @@ def test_a_deep_rule_is_refused_and_does_not_crash():
 def test_every_named_rule_parses_and_spells_itself_out(name):
     entry = NAMED_RULES[name]
     for arity in entry.arity:
-        arguments = {"fixed_k": (3,), "esc": (3,), "ppr": (3, 0.5)}.get(name, (0.5, 2))[:arity]
+        arguments = {"fixed_k": (3,), "esc": (3,), "dynasor": (3,), "ppr": (3, 0.5)}.get(name, (0.5, 2))[:arity]
         text = name if arity == 0 else f"{name}({', '.join(map(str, arguments))})"
         rule = parse_rule(text)
         assert parse_rule(str(rule)) == rule

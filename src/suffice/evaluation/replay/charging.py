@@ -16,8 +16,9 @@ from suffice.errors import NotFoundError
 from suffice.evaluation.replay.costs import GATE, GENERATOR, CostTable
 from suffice.policy.calibration import CALIBRATED
 from suffice.policy.rounds import Mask, Positions, Rounds
+from suffice.policy.rules.selectors import Last
 from suffice.policy.session import Policy, Stops
-from suffice.policy.signals import CRITIC, CUMULATED, SIGNALS
+from suffice.policy.signals import CRITIC, CUMULATED, SIGNALS, TRIAL, VOTES
 
 _EMBEDDER = "embedder"
 
@@ -66,6 +67,8 @@ class Charging:
             answers = stopped.charged()
             answers[:, 0] &= (stopped.position == 0) | answered_closed_book(table, policy, stopped)
             needs = {GENERATOR: answers, **needs}
+        if TRIAL in table.components:
+            needs = {**needs, TRIAL: needs.get(TRIAL, False) | _returned(policy, stopped)}
         return {name: widen(table, stopped.view, mask) for name, mask in needs.items()}
 
     def oracle_masks(self, table: CostTable, view: Rounds, position: Positions, metric: str) -> dict[str, Mask]:
@@ -80,6 +83,8 @@ class Charging:
             metric: The metric that it maximises; "" if no judge measures it.
         """
         masks = loop_masks(table, view, position)
+        if TRIAL in table.components:
+            masks[TRIAL] = widen(table, view, view.seen & (np.arange(len(view)) == position[:, None]))
         visited = view.seen & (np.arange(len(view)) <= position[:, None])
         needs = self.of_oracle(table, metric, visited)
         return masks | {name: widen(table, view, mask) for name, mask in needs.items()}
@@ -104,6 +109,19 @@ def widen(table: CostTable, view: Rounds, mask: Mask) -> Mask:
     offset = int(view.index[0] - table.index[0])
     wide[:, offset : offset + len(view)] = mask
     return wide
+
+
+def _returned(policy: Policy, stopped: Stops) -> Mask:
+    """Return the checkpoints whose trial answers a live loop asks for to return one of them.
+
+    These are the one at the stop and, where it is undefined, those before it, until one has an answer; all of them for a
+    selector that compares answers.
+    """
+    visited = stopped.charged()
+    if not isinstance(policy.selector, Last) or any(name in VOTES for name in policy.signals):
+        return visited
+    from_answer: Mask = np.arange(visited.shape[1]) >= stopped.answer_position[:, None]
+    return visited & from_answer
 
 
 def _component(name: str, policy: Policy | None, measured_by: Mapping[str, str]) -> tuple[str, str]:
@@ -135,6 +153,8 @@ def _where_read(table: CostTable, policy: Policy, stopped: Stops) -> dict[str, M
         needs[CRITIC] = _followed(visited) | visited & exhausted[:, None]
     for name, mask in reads:
         raw, component = _component(name, policy, table.measured_by)
+        if component == GENERATOR and TRIAL in table.components:
+            component = TRIAL  # the answers of a chain of thought, and what is known of them, come from trials
         if component not in table.components or (component in table.loop and component != CRITIC):
             continue
         known = SIGNALS.get(raw)

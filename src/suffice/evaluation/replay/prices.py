@@ -16,7 +16,7 @@ from typing import Any
 from suffice.common.tables import Column, Table
 from suffice.errors import DataError, NotFoundError, SchemaError
 from suffice.policy.rounds import Floats
-from suffice.policy.signals import EMBEDDING, GATE, LOOP_COMPONENTS, QUERY, member_component
+from suffice.policy.signals import EMBEDDING, GATE, LOOP_COMPONENTS, QUERY, TRIAL, member_component
 from suffice.recordings.recording import Recording
 
 LIST_PRICES = "list"
@@ -223,8 +223,8 @@ def prices_of(path: str | Path | None, recording: Recording) -> dict[str, Price]
         names = {**{name: model for name, model in names.items() if name != "generator"}, **panel}
     else:
         names["generator"] = next(iter(models.values()), config.get("model", {}).get("model", ""))
-        names |= {QUERY: names["generator"]} if QUERY in names else {}
+        names |= {component: names["generator"] for component in (QUERY, TRIAL) if component in names}
     if EMBEDDING in names:
         names[EMBEDDING] = config.get("retriever", {}).get("embedder", {}).get("id", "")
-    priced = {*LOOP_COMPONENTS, GATE, EMBEDDING, *panel}
+    priced = {*LOOP_COMPONENTS, TRIAL, GATE, EMBEDDING, *panel}
     return component_prices(path, {c: n for c, n in names.items() if c in priced or c.startswith("judge:")})

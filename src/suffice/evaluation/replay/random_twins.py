@@ -15,6 +15,7 @@ from suffice.evaluation.replay.outcomes import answers_by_stop
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.policy.rounds import Floats, Mask, Positions, Rounds
 from suffice.policy.session import Policy, Stops
+from suffice.policy.signals import TRIAL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,9 +237,9 @@ def _blind_masks(
     # A question without rounds is charged nothing, wherever the others stop.
     for k in np.flatnonzero(paid.any(axis=0)).tolist():
         stop = np.minimum(k, last)
-        if answers is None and prepared.costs.gated:
+        if answers is None and (prepared.costs.gated or TRIAL in prepared.costs.components):
             answers = answers_by_stop(policy.selector, view)
-        answer = stop if answers is None else answers[:, k]  # without a gate, costs do not depend on the answer
+        answer = stop if answers is None else answers[:, k]  # else costs do not depend on the answer
         stopped = Stops(view=view, position=stop, answer_position=answer, fired=stop >= 0)
         demanded = prepared.charging.demanded(prepared.costs, blind, stopped)
         for component, mask in demanded.items():

@@ -23,7 +23,7 @@ from suffice.policy.rounds import Floats, Mask, Rounds
 from suffice.policy.rules import MajorityOfSamples, Never, Rule, Threshold, fixed_k, parse_rule
 from suffice.policy.rules.selectors import Last
 from suffice.policy.session import Policy
-from suffice.policy.signals import CRITIC
+from suffice.policy.signals import CRITIC, TRIAL
 from suffice.recordings.recording import Recording
 
 OUTCOMES = ("quality", "calls", "tokens")
@@ -333,6 +333,11 @@ def _stop_tables(
 ) -> tuple[dict[str, Floats], Mask | None]:
     """Return the values of `Side.tables` and `Side.paid`."""
     recording, costs = prepared.recording, prepared.costs
+    if TRIAL in costs.components:
+        raise ConfigMismatchError(
+            "a search compares rules by the calls of the loop, but at checkpoints of a chain of thought each rule pays for other "
+            "trial answers: compare some rules with `suffice replay --rule`, or let `suffice decide` choose"
+        )
     ((metric, measured),) = prepared.metrics.items()
     selector = MajorityOfSamples() if recording.independent else Last()
     quality = expected_by_stop(selector, view, prepared.in_view(measured, view))

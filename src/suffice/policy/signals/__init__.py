@@ -18,6 +18,7 @@ from suffice.policy.signals.from_policy import (
     CUMULATED,
     LOOP_COMPONENTS,
     QUERY,
+    TRIAL,
     cost_columns,
     member_component,
 )
@@ -50,6 +51,7 @@ from suffice.policy.signals.state import (
     top_score,
 )
 from suffice.policy.signals.text import parse_confidence, strip_thinking
+from suffice.policy.signals.thinking import HESITATION, THINKING, share_of_words
 from suffice.policy.signals.uncertainty import sequence_logprob, token_entropy
 from suffice.policy.signals.votes import VOTES, answer_ids, vote_signal
 from suffice.policy.signals.wording import critic_praise, lexical_support
@@ -67,6 +69,7 @@ __all__ = [
     "ENOUGH",
     "FREE",
     "GATE",
+    "HESITATION",
     "JUDGE",
     "KNOWN",
     "LOGPROB_NEEDS",
@@ -84,6 +87,8 @@ __all__ = [
     "SEAKR",
     "SELF_RAG",
     "SIGNALS",
+    "THINKING",
+    "TRIAL",
     "VOTES",
     "Allocation",
     "AnswerPosition",
@@ -109,6 +114,7 @@ __all__ = [
     "parse_confidence",
     "register_signal",
     "sequence_logprob",
+    "share_of_words",
     "state_from_dict",
     "strip_thinking",
     "token_entropy",

@@ -12,6 +12,9 @@ WRITERS = ("generator", "writer")
 CRITIC = "critic"
 """The component that replies to drafts."""
 
+TRIAL = "trial"
+"""The component that answers at a checkpoint of a chain of thought, which goes on without this answer."""
+
 QUERY = "query"
 """The component that writes what a retriever is asked, where that takes a call of its own."""
 

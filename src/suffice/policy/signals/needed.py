@@ -21,6 +21,7 @@ _ROUND_FIELDS: Mapping[str, str] = MappingProxyType(
         "logprobs": "answer_tokens",
         "passages": "passages",
         "pool_scores": "pool_scores",
+        "thinking": "thinking",
         "token_logprobs": "answer_tokens",
         "verbal_confidence": "text",
     }

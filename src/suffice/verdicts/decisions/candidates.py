@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -26,6 +26,10 @@ _PROBABILITIES = (0.5, 0.7, 0.9)
 _LEADS = range(2, 7)
 _WINDOWS = (3, 5)
 """Leads, and windows of early-stopping self-consistency, for votes."""
+_BUDGETS = (0.25, 0.5, 0.75)
+"""Budgets of thought as quantiles over the checkpoints of tune questions."""
+_CONFIDENCES = (0.9, 0.95)
+"""Geometric mean probabilities of a trial answer's tokens."""
 _QUANTILES = (0.25, 0.5)
 """Thresholds for the drafts' distance as quantiles over the rounds of tune questions, since its scale depends on the embedder."""
 
@@ -158,6 +162,8 @@ def _rules(tune: Recording) -> Iterator[str]:
         if "answer_stable" in columns:
             yield "tasr"
         yield from (f"margin({threshold})" for threshold in _PROBABILITIES)
+    if "thinking_tokens" in columns:
+        yield from _thinking_rules(tune, columns)
     if "critic_approved" in columns:
         yield "critic_only"
     if "semantic_distance" in columns:
@@ -167,6 +173,21 @@ def _rules(tune: Recording) -> Iterator[str]:
         yield from (f"semantic({threshold:g}, 1)" for threshold in thresholds if threshold > 0)
     if "p_known" in columns and int(tune.index[0]) == 0:
         yield from (f"p_known > {threshold}" for threshold in _PROBABILITIES)
+
+
+def _thinking_rules(tune: Recording, columns: Collection[str]) -> Iterator[str]:
+    """Yield the rules that stop a chain of thought; budgets of tokens only if they differ from budgets of checkpoints."""
+    tokens = tune.column("thinking_tokens")
+    ended = np.arange(tokens.shape[1]) == tune.seen.sum(axis=1)[:, None] - 1
+    inside = np.where(ended, np.nan, tokens)
+    known = inside[:, np.isfinite(inside).any(axis=0)]
+    if known.size and (np.nanmax(known, axis=0) > np.nanmin(known, axis=0)).any():
+        budgets = np.quantile(known[np.isfinite(known)], _BUDGETS)
+        yield from (f"token_budget({budget:.0f})" for budget in dict.fromkeys(budgets.tolist()))
+    if {"answer_stable", "trial_hesitates"} <= set(columns):
+        yield from ("dynasor(2)", "dynasor(3)")
+    if "answer_logprob_mean" in columns:
+        yield from (f"deer({confidence})" for confidence in _CONFIDENCES)
 
 
 def _fitted_policy(tune: Recording, rule: str, metric: str, selector: Selector, start_round: int) -> Policy:

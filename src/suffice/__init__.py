@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from suffice.evaluation.search import search
     from suffice.evaluation.statistics import Resampling
     from suffice.importers import import_recording, register_importer
-    from suffice.loops import DraftingLoop, Recorder, RetrievalLoop, SamplingLoop, record, record_async
+    from suffice.loops import DraftingLoop, Recorder, RetrievalLoop, SamplingLoop, ThinkingLoop, record, record_async
     from suffice.loops.models import ChatModel, ScriptedModel
     from suffice.loops.retrieval import PoolBM25, Question, load_questions
     from suffice.policy.session import Audit, Session
@@ -85,6 +85,7 @@ __all__ = [
     "Session",
     "Signal",
     "SufficeError",
+    "ThinkingLoop",
     "Token",
     "__version__",
     "calibrate",

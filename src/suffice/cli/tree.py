@@ -102,6 +102,17 @@ TREE = {
     "sample order": Place(
         "Put the models of a panel in an order, by accuracy or price.", "suffice.cli.ordering:order_command"
     ),
+    "think": Place(
+        "Answer and record by a chain of thought with trial answers.",
+        panel="Start",
+        example="suffice think record q.jsonl -o t.parquet --model M --base-url URL",
+    ),
+    "think answer": Place(
+        "Answer one question by thinking, no longer than the policy says.", "suffice.cli.thinking:think_command"
+    ),
+    "think record": Place(
+        "Record every checkpoint of every chain of thought.", "suffice.cli.thinking:record_thoughts_command"
+    ),
     "replay": Place(
         "Say what stopping earlier would have saved and lost.", "suffice.cli.offline:replay_command", "Measure"
     ),

@@ -22,5 +22,6 @@ if TYPE_CHECKING:
     from suffice.loops.recording import record_async as record_async
     from suffice.loops.retrieval_loop import RetrievalLoop as RetrievalLoop
     from suffice.loops.sampling_loop import SamplingLoop as SamplingLoop
+    from suffice.loops.thinking_loop import ThinkingLoop as ThinkingLoop
 
 __getattr__, __dir__, __all__ = lazy_face(__name__)

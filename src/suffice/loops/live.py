@@ -14,7 +14,7 @@ from suffice.common.display import Displayed
 from suffice.common.tables import Column, Table
 from suffice.errors import AuthenticationFailedError, ConfigMismatchError, ModelError
 from suffice.loops.course import Course, drive, send
-from suffice.loops.gating import PendingAnswer, needed
+from suffice.loops.gating import PendingAnswers, needed
 from suffice.loops.measuring import measure_lazily, unmeasured
 from suffice.loops.models._wire import is_cut
 from suffice.loops.models.protocols import Answerer
@@ -218,7 +218,7 @@ class LiveLoop(ABC):
         else:
             await asyncio.to_thread(self.ready)
         course, session, error = self._begin(question, passages)
-        unanswered = PendingAnswer()
+        unanswered = PendingAnswers()
         is_needed = lambda call: needed(session, call, measured=not self.enrichers)  # noqa: E731 - of the session then
         wave = Wave(
             self.at_once, self.policy.max_rounds, lambda r: make(course.calls(r, session.rounds), needed=is_needed)
@@ -232,7 +232,7 @@ class LiveLoop(ABC):
                     observed = unmeasured(session, observed)
                 elif self.enrichers and result.is_answered:
                     observed, error = await measure_lazily(self.enrichers, session, question, result)
-                if (rest := unanswered.due(session, observed)) is not None:
+                while (rest := unanswered.due(session, observed)) is not None:
                     result = await make(rest.steps, first=rest.call)
                     session, error = unanswered.answered(session, result), error or result.error
                 yield observed, session.observe(observed)
@@ -245,7 +245,7 @@ class LiveLoop(ABC):
             raise
         finally:
             surplus = await wave.end()
-        if (rest := unanswered.due(session, None)) is not None:
+        while (rest := unanswered.due(session, None)) is not None:
             result = await make(rest.steps, first=rest.call)
             session, error = unanswered.answered(session, result), error or result.error
         yield None, self._outcome(question, session, error, surplus)

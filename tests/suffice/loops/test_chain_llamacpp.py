@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from suffice import ChatModel, Policy, RetrievalLoop, read_recording
-from suffice.loops.retrieval import PoolBM25, load_questions
+from suffice import ChatModel, Policy, RetrievalLoop, ThinkingLoop, read_recording, record
+from suffice.loops.retrieval import PoolBM25, Question, load_questions
+from suffice.loops.thinking_loop import ThinkingPrompt
 from suffice.policy.session import stops
 from tests.support.cli_tools import cli
 from tests.support.llamacpp import questions, start_server
@@ -117,3 +119,39 @@ def test_a_policy_of_another_model_is_refused_there(chain, server, tmp_path):
     (tmp_path / "docs" / "a.txt").write_text("The tower is in Oslo.")
     arguments = ("answer", "Where?", "--corpus", tmp_path / "docs", "--policy", chain / "tasr.json")
     assert "calibrate" in cli(*arguments, "--base-url", server.url, "--model", "other").error
+
+
+@pytest.mark.parametrize("rule", ["answer_stable", "token_budget(6)", "dynasor(2)", "deer(0.9)", "fixed_k(6)"])
+def test_a_chain_of_thought_stops_live_as_replayed(thoughts, rule):
+    loop, recording = thoughts
+    policy = Policy(rule=rule, max_rounds=6)
+    replayed = stops(policy, recording.rounds(policy.raw_columns))
+    for place, question_id in enumerate(recording.question_ids):
+        outcome = replace(loop, policy=policy).run(recording.objects("question")[place, 0])
+        assert outcome.decision.stop_round == replayed.rounds[place], question_id
+        answered = replayed.answer_position[place]
+        assert outcome.answer == (recording.answers[place, answered] if answered >= 0 else None)
+
+
+@pytest.fixture(scope="module")
+def thoughts(server, tmp_path_factory):
+    """Record chains of a model that does not think: its replies, four tokens at a time."""
+    turn = "<|im_start|>user\nQuestion: {question}<|im_end|>\n<|im_start|>assistant\n"
+    prompt = ThinkingPrompt(name="tiny", version=1, system="", start=turn, end="\n</think>\n", cue="Answer:")
+    model = ChatModel("tiny", base_url=server.url, api="completions", max_retries=0)
+    policy = Policy(max_rounds=6)
+    loop = ThinkingLoop(model=model, policy=policy, prompt=prompt, every=4, trial_tokens=8, answer_tokens=8)
+    asked = [
+        Question(question_id=q.question_id, question=q.question, answers=(q.answer,)) for q in questions(6, seed=3)
+    ]
+    path = tmp_path_factory.mktemp("thoughts") / "t.parquet"
+    record(asked, loop, path, concurrency=1)
+    return loop, read_recording(path)
+
+
+def test_the_server_continues_a_chain_from_its_prefix_cache(thoughts):
+    _, recording = thoughts
+    assert recording.column("thinking_tokens")[0, :3].tolist() == [4, 8, 12]
+    assert (recording.column("cost.generator.cached_tokens")[:, 1:3] > 0).all()
+    assert (recording.column("cost.trial.calls")[:, :3] == 1).all()
+    assert "exhausted" in recording.ends.tolist()

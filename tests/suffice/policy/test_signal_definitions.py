@@ -302,7 +302,7 @@ def test_every_signal_of_the_methods_page_is_declared():
         *("semantic_distance", "critic_approved", "information_score", "information_gain", "draft_tokens"),
         *(f"semantic_distance_{back}" for back in range(2, 6)),
         *("critic_praise", "lexical_support"),
-        *("thinking_tokens", "hesitation", "novelty", "trial_hesitates"),
+        *("thinking_tokens", "thinking_ended", "hesitation", "novelty", "trial_hesitates"),
         *("round", "calls", "tokens", "seconds"),
         *("p_known", "p_retrieve", "p_enough", "sample_spread", "new_confidence", "critique_score"),
         *("answer_id", "vote_share", "vote_lead", "vote_entropy", "posterior_majority", "posterior_plurality"),

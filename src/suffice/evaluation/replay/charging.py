@@ -16,9 +16,8 @@ from suffice.errors import NotFoundError
 from suffice.evaluation.replay.costs import GATE, GENERATOR, CostTable
 from suffice.policy.calibration import CALIBRATED
 from suffice.policy.rounds import Mask, Positions, Rounds
-from suffice.policy.rules.selectors import Last
 from suffice.policy.session import Policy, Stops
-from suffice.policy.signals import CRITIC, CUMULATED, SIGNALS, TRIAL, VOTES
+from suffice.policy.signals import CRITIC, CUMULATED, OF_ANSWERS, SIGNALS, TRIAL
 
 _EMBEDDER = "embedder"
 
@@ -118,7 +117,7 @@ def _returned(policy: Policy, stopped: Stops) -> Mask:
     selector that compares answers.
     """
     visited = stopped.charged()
-    if not isinstance(policy.selector, Last) or any(name in VOTES for name in policy.signals):
+    if policy.compares_answers:
         return visited
     from_answer: Mask = np.arange(visited.shape[1]) >= stopped.answer_position[:, None]
     return visited & from_answer
@@ -153,7 +152,7 @@ def _where_read(table: CostTable, policy: Policy, stopped: Stops) -> dict[str, M
         needs[CRITIC] = _followed(visited) | visited & exhausted[:, None]
     for name, mask in reads:
         raw, component = _component(name, policy, table.measured_by)
-        if component == GENERATOR and TRIAL in table.components:
+        if component in OF_ANSWERS and TRIAL in table.components:
             component = TRIAL  # the answers of a chain of thought, and what is known of them, come from trials
         if component not in table.components or (component in table.loop and component != CRITIC):
             continue

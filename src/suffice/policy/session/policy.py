@@ -160,13 +160,18 @@ class Policy(Derivation, Displayed):
         return tuple(sorted(self.rule.signals | self.selector.signals))
 
     @cached_property
+    def compares_answers(self) -> bool:
+        """True if the policy reads the answers of all rounds: to choose among them, or for a rule that counts votes."""
+        return not isinstance(self.selector, Last) or any(name in VOTES for name in self.signals)
+
+    @cached_property
     def reads_every_answer(self) -> bool:
         """True if the policy may read the answer or cost of any earlier round; a gated round 0 is then answered.
 
         This is the case with a selector among several answers, with signals that add up costs since the start round,
         and with a signal that looks back to round 0.
         """
-        if not isinstance(self.selector, Last) or any(name in CUMULATED or name in VOTES for name in self.signals):
+        if self.compares_answers or any(name in CUMULATED for name in self.signals):
             return True
         known = [SIGNALS[name] for name in self.raw_signals if name in SIGNALS]
         return any(signal.lookback >= max(signal.first_round, 1) for signal in known)

@@ -15,6 +15,9 @@ CRITIC = "critic"
 TRIAL = "trial"
 """The component that answers at a checkpoint of a chain of thought, which goes on without this answer."""
 
+OF_ANSWERS = frozenset({WRITERS[0], TRIAL})
+"""The components of the signals of a checkpoint's answer, which its trial measures."""
+
 QUERY = "query"
 """The component that writes what a retriever is asked, where that takes a call of its own."""
 

@@ -59,6 +59,16 @@ declare(
 )
 
 
+declare(
+    "thinking_ended",
+    "1 if the model has ended its chain of thought by itself, else 0.",
+    "bool",
+    (0.0, 1.0),
+    THINKING,
+    component="",
+)
+
+
 @register_signal("ratio", (0.0, 1.0), THINKING, component="", reads={"thinking"})
 def hesitation(rounds: Sequence[Round]) -> float:
     """Share of words such as "wait" and "hmm" in what was thought since the checkpoint before.

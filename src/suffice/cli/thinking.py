@@ -1,0 +1,109 @@
+"""`suffice think answer` and `suffice think record`: a chain of thought with trial answers, live or recorded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+import typer
+from typer import Argument, Option
+
+from suffice.cli import models, options
+from suffice.cli.cluster import ClusterOptions
+from suffice.cli.live import show_live
+from suffice.cli.output import Output
+from suffice.cli.parameters import Setting
+from suffice.cli.recording import RecordOptions
+from suffice.errors import NotFoundError
+from suffice.loops import ThinkingLoop
+from suffice.loops.thinking_loop import THINKING_PROMPTS
+from suffice.policy.rules import parse_rule, parse_selector
+from suffice.policy.session import Policy
+from suffice.policy.signals import TRIAL
+
+_THEN = "suffice think record DATASET -o t.parquet --model M --base-url URL"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Thinker(models.Endpoint):
+    """Options of a model that thinks, and of its checkpoints."""
+
+    panel: ClassVar[str] = "Model"
+
+    template: Annotated[
+        str,
+        Setting("thinking", "template", help=f"The model's template: {' or '.join(THINKING_PROMPTS)}."),
+    ] = "chatml"
+    every: Annotated[int, Setting("thinking", "every", min=1, help="Tokens between two checkpoints.")] = 256
+    trial_tokens: Annotated[int, Setting("thinking", "trial-tokens", min=1, help="Most tokens of a trial answer.")] = 32
+    answer_tokens: Annotated[
+        int, Setting("thinking", "answer-tokens", min=1, help="Most tokens of the model's own answer.")
+    ] = 256
+    temperature: Annotated[
+        float, Setting("thinking", "temperature", min=0.0, help="Temperature of the chain; trial answers have 0.")
+    ] = 0.0
+    cache: Annotated[
+        Path | None, Setting("endpoint", "cache", help="A response cache (sqlite); the same request is then paid once.")
+    ] = None
+
+    def loop(self, policy: Policy) -> ThinkingLoop:
+        """Return the loop that these options describe.
+
+        Raises:
+            NotFoundError: There is no such template.
+        """
+        if self.template not in THINKING_PROMPTS:
+            raise NotFoundError(
+                f"there is no template {self.template!r} of a chain of thought; allowed: {', '.join(THINKING_PROMPTS)}; "
+                "another one is a ThinkingPrompt in Python: ThinkingLoop(prompt=...)"
+            )
+        return ThinkingLoop(
+            model=self.chat(api="completions", temperature=self.temperature),
+            policy=policy,
+            prompt=THINKING_PROMPTS[self.template],
+            every=self.every,
+            trial_tokens=self.trial_tokens,
+            answer_tokens=self.answer_tokens,
+        )
+
+
+def think_command(
+    question: Annotated[str, Argument(help="The question.")],
+    thinker: Thinker,
+    output: Output,
+    policy: Annotated[Path | None, Option("--policy", help="A policy file.")] = None,
+    rule: Annotated[str, Option("--rule", help="A rule that needs no fitted state, without a policy.")] = "dynasor",
+    selector: options.SelectorText = "last",
+    max_rounds: options.MaxRounds = 32,
+) -> None:
+    """The model thinks, and stops where the rule says so. The server must continue raw text, and should cache prefixes.
+
+    Example: suffice think answer "What is 6 times 7?" --model NAME --base-url URL
+    """
+    if policy is None:
+        decides = Policy(rule=parse_rule(rule), selector=parse_selector(selector), max_rounds=max_rounds)
+    else:
+        decides = options.load_policy(policy)
+    show_live(thinker.loop(decides), question, [], output=output, then=_THEN)
+
+
+def record_thoughts_command(
+    context: typer.Context,
+    dataset: Annotated[str, Argument(help=f"Questions: {options.DATASET}. Their passages are left out.")],
+    recorder: RecordOptions,
+    cluster: ClusterOptions,
+    thinker: Thinker,
+    output: Output,
+    max_rounds: options.MaxRounds = 32,
+) -> None:
+    """Every checkpoint is recorded with its trial answer, so that any rule can be replayed. Run it again to resume.
+
+    Example: suffice think record questions.jsonl -o t.parquet --model M --base-url URL
+    """
+    if recorder.record_on(cluster, context, f"chains of thought on {dataset}", output):
+        return
+    questions = recorder.questions(dataset, lambda item: replace(item, passages=()))
+    loop = thinker.loop(Policy(max_rounds=max_rounds))
+    priced = {"generator": thinker.model, TRIAL: thinker.model}
+    recorder.record(f"chains of thought on {dataset}", questions, loop, priced, output)

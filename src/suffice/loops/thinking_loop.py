@@ -1,0 +1,247 @@
+"""The thinking loop: a model thinks, and at checkpoints of its chain it is asked what it would answer now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from suffice.errors import DataError, ModelError
+from suffice.loops.course import Call, RoundResult, Steps, check_first_round
+from suffice.loops.live import LiveLoop
+from suffice.loops.models._wire import Completion, is_cut
+from suffice.loops.models.chat import ChatModel
+from suffice.loops.models.prompted import reply_of
+from suffice.loops.models.prompts import VersionedPrompt, filled
+from suffice.policy.rounds import Passage, Reply, Round
+from suffice.policy.signals import THINKING, TRIAL
+from suffice.policy.signals.position import AnswerPosition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThinkingPrompt(VersionedPrompt):
+    """The raw text around a chain of thought, as a model's template writes it.
+
+    Attributes:
+        name: Name in reports, with `version` and `system` as in `VersionedPrompt`.
+        start: Template of the text up to where the model begins to think; `{system}` and `{question}` are replaced.
+        end: Text that ends the thinking; without its white space, it is where the model ends it itself.
+        cue: Text after `end` that makes the model answer at once, for trial answers.
+    """
+
+    start: str
+    end: str = "\n</think>\n\n"
+    cue: str = "Answer:"
+
+    def text(self, question: str) -> str:
+        r"""Return the text up to where the model begins to think.
+
+        >>> CHATML.text("What is 6 times 7?").endswith("<|im_start|>assistant\n<think>\n")
+        True
+        """
+        return filled(self.start, {"system": self.system, "question": question.strip()})
+
+
+_TASK = "End with a line of the form Answer: followed by a short phrase, a number or a letter."
+
+CHATML = ThinkingPrompt(
+    name="chatml_thinking",
+    version=1,
+    system=_TASK,
+    start=(
+        "<|im_start|>system\n{system}<|im_end|>\n<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n<think>\n"
+    ),
+)
+"""The template of Qwen3, QwQ and other models whose turns are marked by ``<|im_start|>``."""
+
+DEEPSEEK_R1 = ThinkingPrompt(
+    name="deepseek_r1_thinking",
+    version=1,
+    system=_TASK,
+    start="<\uff5cUser\uff5c>{question}\n\n{system}<\uff5cAssistant\uff5c><think>\n",
+)
+"""The template of DeepSeek-R1 and its distillates; the server adds the mark of a text's beginning."""
+
+THINKING_PROMPTS: Mapping[str, ThinkingPrompt] = {"chatml": CHATML, "deepseek_r1": DEEPSEEK_R1}
+"""Templates by the names of the setting `template`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThinkingLoop(LiveLoop):
+    """Answers questions by a chain of thought that stops early where the policy says so.
+
+    Round r is the r-th checkpoint: the chain after r times `every` tokens, or at its own end. There the loop may ask for a
+    trial answer: chain, end of thinking, cue. The chain goes on without it. A live run asks only where the policy reads
+    the answer, or returns it; a recording contains the trial of every checkpoint, because any policy may read it. When
+    the model has ended its chain, the last round is its own answer, without a cue: the difference between this
+    answer and the trial at the checkpoint before is what the cue costs, and that between trials is what a cut costs.
+
+    The chain is continued by requests of `every` tokens, so the server should cache prefixes: otherwise it reads the chain anew at
+    each checkpoint, which the recorded costs show. Texts are continued, which a server may divide into other tokens
+    than it generated.
+
+    Costs: `generator` (the chain and the model's own answer), `trial`.
+
+    Attributes:
+        model: An endpoint that continues raw text (``api="completions"``); its own prompt, answer position and `max_tokens` are not
+            used. The chain is sampled at its temperature, trial answers at 0.
+        prompt: The raw text around the chain.
+        every: Tokens between two checkpoints.
+        trial_tokens: Longest trial answer in tokens; one that is cut is undefined.
+        answer_tokens: Longest answer after the model's own end of thinking, in tokens.
+        policy: Decides when to stop; its `max_rounds` bounds the checkpoints, and its `answer_position` reads the
+            model's own answer.
+        enrichers: Not supported.
+    """
+
+    independent_rounds: ClassVar[bool] = False
+    unread_remedy: ClassVar[str] = (
+        "Raise trial-tokens and answer-tokens (--set trial-tokens=64, trial_tokens) if answers are cut, or choose the template of "
+        "your model (--set template=deepseek_r1, prompt). `suffice show` shows replies."
+    )
+
+    model: ChatModel
+    prompt: ThinkingPrompt = CHATML
+    every: int = 256
+    trial_tokens: int = 32
+    answer_tokens: int = 256
+
+    def __post_init__(self) -> None:
+        for name in ("every", "trial_tokens", "answer_tokens"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise DataError(f"{name} must be a whole number of tokens, at least 1, got {value!r}")
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """The capabilities of the loop: what was thought, costs, and the model's log-probabilities."""
+        return self.model.capabilities - {"verbal_confidence"} | {THINKING, "costs"}
+
+    @property
+    def depends(self) -> Mapping[str, Any]:
+        """The configuration that fitted state depends on: model, template, checkpoints and trials."""
+        checkpoints = {"every": self.every, "trial_tokens": self.trial_tokens}
+        return {"model": self.model.model, "prompt_id": self.prompt.prompt_id, **checkpoints}
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The text columns of a recording: model and template."""
+        return {"model": self.model.name, "prompt_id": self.prompt.prompt_id}
+
+    def configuration(self) -> Mapping[str, Any]:
+        """Return the settings that affect chains and answers."""
+        return {
+            "model": self.model.pin(),
+            "prompt_id": self.prompt.prompt_id,
+            "prompt_sha256": self.prompt.sha256,
+            "every": self.every,
+            "trial_tokens": self.trial_tokens,
+            "answer_tokens": self.answer_tokens,
+        }
+
+    def verify(self) -> None:
+        """Check that the model continues raw text, and that the policy's rounds are checkpoints.
+
+        Raises:
+            DataError: The policy's `start_round` is not 1, or there are enrichers.
+            ModelError: The model only takes chat messages.
+            LogprobsUnavailableError: The policy needs log-probabilities that the model does not provide.
+        """
+        check_first_round(self.policy, "checkpoints")
+        if self.enrichers:
+            raise DataError(
+                f"a thinking loop measures its own rounds, but enrichers were given: {[e.name for e in self.enrichers]}: "
+                "leave them out"
+            )
+        if self.model.api != "completions":
+            raise ModelError(
+                f"{self.model.name!r} is asked by chat messages, which few servers continue in the middle of a thought: use the "
+                'interface for raw text (--set api=completions, ChatModel(api="completions"))'
+            )
+        self.model.verify(self.policy.needs)
+
+    def course(self, question: str, passages: Sequence[Passage]) -> _ThinkingCourse:
+        """Return the checkpoints of one chain.
+
+        Raises:
+            DataError: There are passages, which the template has no place for.
+        """
+        if passages:
+            raise DataError("a thinking loop has no place for passages: put them into the question")
+        return _ThinkingCourse(self, question)
+
+
+class _ThinkingCourse:
+    """The rounds of one question: each continues the chain of those before."""
+
+    def __init__(self, loop: ThinkingLoop, question: str) -> None:
+        self.loop, self.start, self.last = loop, loop.prompt.text(question), loop.policy.max_rounds
+
+    async def prepare(self, r: int) -> None:
+        del r  # nothing is known before the chain
+
+    def has(self, r: int) -> bool:
+        return r <= self.last
+
+    def calls(self, r: int, before: Sequence[Round]) -> Steps:
+        prompt, loop = self.loop.prompt, self.loop
+        chain = self.start + "".join(earlier.thinking or "" for earlier in before)
+        known = before[-1].signals if before else {"thinking_tokens": 0.0, "thinking_ended": 0.0}
+        if known["thinking_ended"]:
+            self.last = r
+            answer = yield self._call("generator", chain + prompt.end, loop.answer_tokens)
+            return RoundResult(observed=Round.of(r, answer, thinking="", signals=known))
+        stretch = yield self._call("generator", chain, loop.every, stop=(prompt.end.strip(),))
+        checkpoint = Round(
+            index=r,
+            thinking=stretch.text,
+            signals={
+                "thinking_tokens": known["thinking_tokens"] + stretch.costs["generator"].output_tokens,
+                "thinking_ended": float(not is_cut(stretch.finish_reason)),
+            },
+            costs=stretch.costs,
+            reply_model=stretch.reply_model,
+            system_fingerprint=stretch.system_fingerprint,
+        )
+        asked = chain + stretch.text + prompt.end + prompt.cue
+        trial = yield self._call(
+            TRIAL, asked, loop.trial_tokens, temperature=0.0, without=RoundResult(observed=checkpoint)
+        )
+        answered = replace(
+            checkpoint,
+            answer=trial.answer,
+            answer_tokens=trial.answer_tokens,
+            text=trial.text,
+            finish_reason=trial.finish_reason,
+            costs={**checkpoint.costs, **trial.costs},
+        )
+        return RoundResult(observed=answered)
+
+    def _call(
+        self,
+        part: str,
+        text: str,
+        max_tokens: int,
+        *,
+        stop: Sequence[str] = (),
+        without: RoundResult | None = None,
+        **settings: Any,
+    ) -> Call:
+        model = self.loop.model
+        settings |= {"max_tokens": max_tokens}
+        if stop:
+            settings["extra_body"] = {**model.fingerprint()["extra_body"], "stop": list(stop)}
+
+        async def send(blocking: bool) -> Reply:
+            if blocking:
+                return self._read(part, model.complete(text, **settings))
+            return self._read(part, await model.complete_async(text, **settings))
+
+        return Call(part=part, asked=[text], send=send, without=without)
+
+    def _read(self, part: str, completion: Completion) -> Reply:
+        """Return a completion as the reply of a component: of a trial, the answer is at its start."""
+        own = self.loop.policy.answer_position
+        position = AnswerPosition("start", self.loop.prompt.cue.strip() or own.text) if part == TRIAL else own
+        reply = reply_of(completion.text, completion.tokens, completion.cost, position, **completion.origin)
+        return replace(reply, costs={part: completion.cost})

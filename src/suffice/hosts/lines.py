@@ -47,6 +47,24 @@ def ask(question):
         session.observe(reply_round(session, reply{unknown}))
     return session.decision.answer, session.decision
 """
+_THOUGHTS = """from suffice import ChatModel, Policy, ThinkingLoop
+from suffice.loops.thinking_loop import THINKING_PROMPTS
+
+# A server that continues raw text and caches prefixes; its address is in OPENAI_BASE_URL.
+model = ChatModel({model!r}, api="completions", temperature={temperature!r})
+loop = ThinkingLoop(
+    model=model,
+    policy=Policy.load("policy.json"),
+    prompt=THINKING_PROMPTS[{template!r}],
+    every={every!r},
+    trial_tokens={trial_tokens!r},
+)
+
+
+def ask(question):
+    outcome = loop.run(question)
+    return outcome.answer, outcome.decision
+"""
 
 
 def frameworks() -> dict[str, str]:
@@ -86,9 +104,25 @@ def own_lines(policy: Policy, path: str | Path) -> str:
     """
     from suffice.verdicts.decisions.candidates import is_vote
 
+    if is_of_thoughts(policy):
+        return _with_policy(_thoughts(policy), path)
     if policy.start_round == 0:
         return _with_policy(_gated(policy), path)
     return _with_policy(_SAMPLES if is_vote(policy) else _DRAFTS, path)
+
+
+def is_of_thoughts(policy: Policy) -> bool:
+    """Return whether a policy was made for recorded chains of thought."""
+    return "trial_tokens" in policy.depends
+
+
+def _thoughts(policy: Policy) -> str:
+    """Return the lines of a loop with the checkpoints and trials that the policy was made for."""
+    from suffice.loops.thinking_loop import THINKING_PROMPTS
+
+    made_for = dict(policy.depends)
+    ids = {prompt.prompt_id: name for name, prompt in THINKING_PROMPTS.items()}
+    return _THOUGHTS.format(**made_for, template=ids.get(str(made_for["prompt_id"]), "your own"))
 
 
 def _gated(policy: Policy) -> str:

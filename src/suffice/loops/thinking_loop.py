@@ -121,7 +121,13 @@ class ThinkingLoop(LiveLoop):
     def depends(self) -> Mapping[str, Any]:
         """The configuration that fitted state depends on: model, template, checkpoints and trials."""
         checkpoints = {"every": self.every, "trial_tokens": self.trial_tokens}
-        return {"model": self.model.model, "prompt_id": self.prompt.prompt_id, **checkpoints}
+        temperature = self.model.pin()["temperature"]
+        return {
+            "model": self.model.model,
+            "temperature": temperature,
+            "prompt_id": self.prompt.prompt_id,
+            **checkpoints,
+        }
 
     @property
     def labels(self) -> Mapping[str, str]:

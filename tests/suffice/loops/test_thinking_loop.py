@@ -9,6 +9,7 @@ import pytest
 
 from suffice import ChatModel, Policy, read_recording, record
 from suffice.errors import DataError, ModelError
+from suffice.evaluation.replay import policy_for
 from suffice.evaluation.replay.baselines import run_policy
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.loops.retrieval import Question
@@ -209,3 +210,24 @@ def test_a_template_that_there_is_not_is_named(endpoint):
     done = cli("think", "answer", "settles?", "--model", "m", "--base-url", endpoint.url, "--set", "template=none")
     assert done.code == 2
     assert "chatml, deepseek_r1" in done.err
+
+
+def test_the_lines_of_deploy_stop_as_the_policy_was_judged(endpoint, recording, tmp_path, monkeypatch):
+    policy = policy_for(recording, "dynasor(2)")
+    policy.save(tmp_path / "judged.json")
+    deployed = cli("deploy", tmp_path / "judged.json", "-o", tmp_path / "policy.json", "--json")
+    assert deployed.code == 0, deployed
+    monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)
+    monkeypatch.setenv("OPENAI_API_KEY", "key")
+    names: dict = {}
+    exec(compile(json.loads(deployed.out)["lines"], "lines", "exec"), names)
+    _, stopped = run_policy(PreparedRecording.of(recording, metrics=("em",)), policy)
+    for place, name in enumerate(recording.question_ids):
+        answer, decision = names["ask"](f"{name}?")
+        assert (decision.stop_round, answer) == (
+            stopped.rounds[place],
+            recording.answers[place, stopped.answer_position[place]],
+        )
+    refused = cli("deploy", tmp_path / "judged.json", "--to", "langgraph")
+    assert refused.code == 1
+    assert "leave out --to" in refused.err

@@ -22,6 +22,7 @@ _SIGNAL_REMEDIES: Mapping[str, str] = MappingProxyType(
         "feedback": "record with a critic (`suffice draft record`)",
         "information_score": "let judges mark the drafts (`suffice judge drafts`)",
         "judge": "let a judge mark the rounds (`suffice record --judge-model NAME`)",
+        "thinking": "record a chain of thought (`suffice think record`)",
         "logprobs": "record with an endpoint that gives log-probabilities (`suffice doctor` tests one)",
         "token_logprobs": "record with an endpoint that gives log-probabilities (`suffice doctor` tests one)",
         "complexity": "record round 0 behind a classifier of questions (`suffice record --round-zero --gate FOLDER`)",

@@ -16,6 +16,7 @@ REMEDIES: Mapping[str, str] = MappingProxyType(
     {
         "chain": "Use a loop that writes a chain (suffice record --loop, QueryLoop)",
         "feedback": "Use a loop with a critic (suffice draft answer, DraftingLoop)",
+        "thinking": "Use a loop that thinks (suffice think answer, ThinkingLoop)",
         "passages": "Use a loop that retrieves (suffice answer, RetrievalLoop)",
         "pool_scores": "Use a loop that retrieves (suffice answer, RetrievalLoop)",
         "p_known": "Put a gate in front (--gate PROBE, RetrievalLoop(gate=...))",

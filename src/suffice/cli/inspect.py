@@ -146,6 +146,9 @@ def _endpoint_screen(
         "log-probabilities": f"{report.logprobs}, {report.alternatives} alternatives",
         "cached tokens reported": _in_words(report.cached_tokens_reported),
         "prefix reuse": f"{_in_words(report.prefix_reuse)} (share {number(report.prefix_share)})",
+        "continues raw text": "not examined (--set api=completions)"
+        if report.continues is None
+        else _in_words(report.continues),
         "concurrency": _concurrency_text(report),
         "latency": f"{number(report.latency_s, 3)} s",
         "repeated prompts": f"{report.repeats}: {number(100 * report.changed_answers, 0)} % changed answers",

@@ -44,6 +44,7 @@ def test_a_full_endpoint_gets_a_full_report():
     assert 4 * report.latency_s / took < report.speedup <= 4 * report.latency_s / 0.02
     assert endpoint.most_running == 4
     assert report.notes == ()
+    assert report.continues is None  # chat messages are not continued
 
 
 @pytest.mark.parametrize(
@@ -161,3 +162,19 @@ def test_a_refusal_for_the_rate_limit_says_so():
         report = examine(endpoint)
     assert not report.reachable
     assert "429, its rate limit" in report.notes[0]
+
+
+def reciting(body):
+    """Recite a text from where a prompt ends in it, or from its beginning."""
+    recited = "Answer: it stands in Oslo, where it has been for long"
+    known = next(n for n in range(len(recited), -1, -1) if body["prompt"].endswith(recited[:n]))
+    return {"choices": [{"text": recited[known:][:40], "finish_reason": "length"}], "usage": {"prompt_tokens": 9}}
+
+
+@pytest.mark.parametrize(("reply", "continues"), [(reciting, True), ("Answer: yes", False)])
+def test_only_a_server_that_goes_on_where_a_text_was_cut_can_think(reply, continues):
+    with Endpoint(reply) as endpoint:
+        report = examine(endpoint, api="completions", prompt=NO_CONFIDENCE)
+    assert report.continues is continues
+    assert ("thinking" in report.capabilities) is continues
+    assert any("no chain of thought" in note for note in report.notes) is not continues

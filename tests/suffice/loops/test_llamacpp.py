@@ -184,3 +184,11 @@ def test_the_doctor_finds_the_server_healthy(model):
     assert report.prefix_reuse is True
     assert report.changed_answers == 0.0
     assert report.margin_drift < 1e-3
+
+
+def test_the_server_continues_raw_text(server):
+    model = ChatModel("tiny", base_url=server.url, max_tokens=24, api="completions")
+    report = probe(model, repeats=1, workers=1)
+    model.close()
+    assert report.continues is True
+    assert "thinking" in report.capabilities

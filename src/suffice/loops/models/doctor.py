@@ -14,10 +14,11 @@ from typing import Any, Literal
 from suffice.common.results import jsonable
 from suffice.common.tables import counted
 from suffice.errors import AuthenticationFailedError, DataError, LogprobsUnavailableError, ModelError
-from suffice.loops.models._wire import Completion, is_processed
+from suffice.loops.models._wire import Completion, as_prompt, is_processed
 from suffice.loops.models.chat import ChatModel
 from suffice.loops.models.prompted import MIN_ALTERNATIVES
 from suffice.policy.rounds import Passage, Reply
+from suffice.policy.signals import THINKING
 from suffice.policy.signals.margins import LOGPROB_NEEDS, token_margin
 
 LogprobsKind = Literal["raw", "processed", "none", "unknown"]
@@ -70,6 +71,7 @@ class EndpointReport:
         prefix_share: Cached tokens over the tokens of the start, 0 to 1; NaN if not reported.
         prefix_latency_ratio: Time of an extended prompt over that of a new one of the same length; below 1 suggests
             reuse. NaN if unknown.
+        continues: Whether it continues raw text, so that a chain of thought can be stopped; None if it was asked by chat messages.
         workers: Requests sent at once.
         speedup: Median time of one request alone, times `workers`, over the time of that many at once; NaN if unknown,
             as when the endpoint's rate limit delayed them.
@@ -94,6 +96,7 @@ class EndpointReport:
     prefix_reuse: bool | None = None
     prefix_share: float = math.nan
     prefix_latency_ratio: float = math.nan
+    continues: bool | None = None
     workers: int = 0
     speedup: float = math.nan
     latency_s: float = math.nan
@@ -133,6 +136,7 @@ def probe(model: ChatModel, *, repeats: int = 20, workers: int = 4) -> EndpointR
     alternatives = None if report.logprobs == "none" else min(report.alternatives, _ALTERNATIVES[1]) or None
     steps: tuple[tuple[str, Callable[[], EndpointReport]], ...] = (
         ("prefix reuse", lambda: _prefix(model, report)),
+        ("continued text", lambda: _continuation(model, report)),
         ("concurrency", lambda: _concurrency(model, report, workers)),
         ("determinism", lambda: _determinism(model, report, repeats, workers, alternatives)),
     )
@@ -210,6 +214,25 @@ def _prefix(model: ChatModel, report: EndpointReport) -> EndpointReport:
         prefix_reuse=None if math.isnan(share) else share >= _REUSED,
         prefix_latency_ratio=extended.cost.seconds / fresh.cost.seconds if fresh.cost.seconds > 0 else math.nan,
     )
+
+
+def _continuation(model: ChatModel, report: EndpointReport) -> EndpointReport:
+    """Send a text with the first half of its own continuation, and compare what follows with the other half."""
+    if model.api != "completions":
+        return report
+    question, passage = _question_and_passage(0)
+    start = as_prompt(model.prompt.messages(question, [passage]))
+    settings = {"max_tokens": 16, "temperature": 0.0, "top_logprobs": None}
+    whole = _ask(model, start, **settings).text
+    half = len(whole) // 2
+    if not half:
+        return _with_note(report, "it says nothing after raw text, so whether it continues one is unknown")
+    rest = _ask(model, start + whole[:half], **settings).text
+    # A server that puts the text into a chat template begins anew.  Later characters may differ by rounding.
+    if rest.startswith(whole[half : half + max(1, half // 2)]):
+        return replace(report, continues=True, capabilities=tuple(sorted({*report.capabilities, THINKING})))
+    note = "it does not continue raw text where it was cut, so no chain of thought can be stopped there"
+    return _with_note(replace(report, continues=False), note)
 
 
 def _random_numbers(count: int) -> str:

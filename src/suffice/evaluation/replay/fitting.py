@@ -23,21 +23,25 @@ from suffice.evaluation.replay.recorded import check_recorded
 from suffice.evaluation.replay.selected import seen_from, selected_on
 from suffice.policy.calibration import CALIBRATED, CalibrationReport, Calibrator, calibration_report
 from suffice.policy.calibration.calibrator import Method
+from suffice.policy.calibration.logistic import fit_logistic
 from suffice.policy.rounds import Floats
 from suffice.policy.rules import Never, Rule, Selector, parse_rule, thresholds
 from suffice.policy.rules.named import DSC_WINDOW
 from suffice.policy.session import Policy
 from suffice.policy.signals import (
+    FEATURES,
+    RATIONALE_SCORE,
     SIGNALS,
     Allocation,
     AnswerPosition,
     FittedState,
+    RationaleScore,
     ZScore,
     state_from_dict,
     vote_signal,
 )
 from suffice.policy.signals.state import DIFFICULTY
-from suffice.policy.signals.votes import ALLOCATED
+from suffice.policy.signals.votes import ALLOCATED, VOTES
 from suffice.recordings.recording import Recording
 
 P_CORRECT = "p_correct"
@@ -221,7 +225,7 @@ def calibrate(
         UnknownSignalError: The recording lacks a raw signal.
     """
     parsed = rule if isinstance(rule, Rule) else Never() if rule == "full" else parse_rule(rule)
-    of_samples = ALLOCATED in parsed.signals and not parsed.signals & CALIBRATED.keys()
+    of_samples = bool(parsed.signals & {ALLOCATED, RATIONALE_SCORE}) and not parsed.signals & CALIBRATED.keys()
     prepared = PreparedRecording.of(recording, samples=of_samples)
     complete = prepared.recording
     if of_samples and target not in complete.table.column_names:
@@ -231,7 +235,7 @@ def calibrate(
     draft = policy_for(complete, rule, **{field: value for field, value in fields.items() if value is not None})
     sources, outcomes = _sources(draft, signals, source), outcome(complete, target)
     notes = [agreement_note(complete)] if is_agreement(target) else []
-    draft = replace(draft, state={**_state(complete, draft, notes), **draft.state})
+    draft = replace(draft, state={**_state(complete, draft, outcomes, notes), **draft.state})
     notes += [*selected_on(draft, complete).notes, *filter(None, [choice_note(complete)])]
     fitting = _Fitting(
         prepared=prepared, draft=draft, sources=sources, target=target, outcomes=outcomes, unseen_round=unseen_round
@@ -348,10 +352,10 @@ def _wanted(policy: Policy, extra: Sequence[str] | None) -> list[str]:
     return sorted({name for name in policy.signals if name in CALIBRATED} | set(extra or ()))
 
 
-def _state(recording: Recording, policy: Policy, notes: list[str]) -> dict[str, FittedState]:
+def _state(recording: Recording, policy: Policy, outcomes: Floats, notes: list[str]) -> dict[str, FittedState]:
     """Return the fitted state of the signals that the policy reads.
 
-    Z-scores are fitted here; other state is taken from the recording.
+    Z-scores, allocations and scores of rationales are fitted here; other state is taken from the recording.
     """
     state: dict[str, FittedState] = {}
     stored = recording.metadata.get("state") or {}
@@ -363,6 +367,8 @@ def _state(recording: Recording, policy: Policy, notes: list[str]) -> dict[str, 
             state[name] = ZScore.fit(first_of_question(recording, "top_score"))
         elif name == ALLOCATED:
             state[name] = _allocation(recording, policy, notes)
+        elif name == RATIONALE_SCORE:
+            state[name] = _rationale_score(recording, policy, outcomes)
         elif name in stored:
             state[name] = state_from_dict(stored[name])
         else:
@@ -387,6 +393,34 @@ def _allocation(recording: Recording, policy: Policy, notes: list[str]) -> Alloc
     )
     agree = decided[:, min(DSC_WINDOW, ids.shape[1]) - 1]
     return Allocation.fit(difficulty[known], agree[known], needed[known], window=DSC_WINDOW)
+
+
+def _rationale_score(recording: Recording, policy: Policy, outcomes: Floats) -> RationaleScore:
+    """Fit how likely a sample is right, by its reasoning and the votes before it, on one random order of the samples."""
+    if recording.exchangeable:
+        (places,) = drawn_orders(recording, 1, _ALLOCATION_SEED)
+        rows = np.arange(len(places))[:, None]
+        recording, shuffled = recording.reordered(places), np.empty_like(outcomes)
+        shuffled[rows, places] = outcomes
+        outcomes = shuffled
+    ids = recording.answer_ids(policy.normalizer)
+    columns = {
+        name: vote_signal(name, ids) if name in VOTES else recording.column(name)
+        for name in FEATURES
+        if recording.gives(name) or name in VOTES
+    }
+    usable = np.logical_and.reduce([~np.isnan(column) for column in (*columns.values(), outcomes)])
+    rights = outcomes[usable]
+    if not np.isin(rights, (0.0, 1.0)).all() or np.unique(rights).size < 2:  # noqa: PLR2004
+        raise DataError(
+            f"{RATIONALE_SCORE} is fitted to samples that are right or wrong, and {len(rights)} samples with a text and an answer have "
+            f"{np.unique(rights)[:4].tolist()}: give tune questions with both, and --target em or match"
+        )
+    values = np.column_stack([column[usable] for column in columns.values()])
+    scale = np.where(values.std(axis=0) > 0, values.std(axis=0), 1.0)  # one penalty for features of all units
+    fitted = fit_logistic(values / scale, rights, strength=1.0)
+    weights = dict(zip(columns, (fitted.weights[0] / scale).tolist(), strict=True))
+    return RationaleScore(weights, float(fitted.intercepts[0]))
 
 
 def first_of_question(recording: Recording, name: str) -> Floats:

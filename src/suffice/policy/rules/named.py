@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from suffice.errors import DataError, RuleSyntaxError
-from suffice.policy.rules.algebra import FirstOf, KOf, Patience, Threshold, signal
+from suffice.policy.rules.algebra import FirstOf, KOf, Patience, Threshold, Times, signal
 from suffice.policy.rules.rule import Rule
 
 WINDOWS = range(2, 11)
@@ -168,6 +168,22 @@ def dsc(confidence: float = 0.95) -> Rule:
     begun = (signal("round") <= DSC_WINDOW) | (signal("round") - signal("allocated") >= 0)
     decided = (signal(f"window_end_{DSC_WINDOW}") >= 1) & adaptive_consistency(confidence)
     return (signal("allocated") <= 1) | (decided & begun)
+
+
+def rasc(threshold: float = 0.5, buffer: float = 5) -> Rule:
+    """Return reasoning-aware self-consistency: stop once `buffer` samples have a score of `threshold` (Wan et al., 2024).
+
+    The score of a sample's reasoning, `rationale_score`, is fitted on tune questions (`suffice calibrate`).  The authors
+    answer by these samples alone, weighted by their scores: the selector ``rasc(threshold)``.
+
+    >>> print(rasc())
+    times((rationale_score >= 0.5), 5)
+
+    Args:
+        threshold: The smallest score, a probability; the authors try .3, .5 and .7.
+        buffer: Number of samples with that score, at least 1; the authors try 3 and 5.
+    """
+    return Times(signal("rationale_score") >= threshold, int(buffer) if float(buffer).is_integer() else buffer)  # type: ignore[arg-type]
 
 
 def lead(votes: float) -> Rule:
@@ -339,6 +355,9 @@ NAMED_RULES: Mapping[str, NamedRule] = {
         "votes: one answer of an easy question, else as many as similar ones needed, and then fours until one leads with 0.95",
     ),
     "esc": NamedRule(esc, (1,), "votes: all answers of a window of x are the same"),
+    "rasc": NamedRule(
+        rasc, (0, 1, 2), "votes: 5 samples, or as many as given second, have reasoning with a score of 0.5, or as given"
+    ),
     "critic_only": NamedRule(critic_only, (0,), "the critic approves"),
     "adaptive_rag": NamedRule(
         adaptive_rag, (0,), "a classifier's class of the question: retrieve never, once, or always"

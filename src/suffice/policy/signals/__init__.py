@@ -39,11 +39,13 @@ from suffice.policy.signals.margins import LOGPROB_NEEDS, MAX_MARGIN, token_marg
 from suffice.policy.signals.measured import REMEDIES, Enricher, KnownDifficulty
 from suffice.policy.signals.needed import FREE, lacking
 from suffice.policy.signals.position import AnswerPosition, Located
+from suffice.policy.signals.rationales import FEATURES, RATIONALE_SCORE, RELEVANCE, shared_words
 from suffice.policy.signals.semantic import EMBEDDER, JUDGE
 from suffice.policy.signals.state import (
     Allocation,
     FittedState,
     Idf,
+    RationaleScore,
     ZScore,
     overlap_tokens,
     state_from_dict,
@@ -65,6 +67,7 @@ __all__ = [
     "EMBEDDER",
     "EMBEDDING",
     "ENOUGH",
+    "FEATURES",
     "FREE",
     "GATE",
     "JUDGE",
@@ -76,6 +79,8 @@ __all__ = [
     "NEW_CONFIDENCE",
     "PROBER",
     "QUERY",
+    "RATIONALE_SCORE",
+    "RELEVANCE",
     "REMEDIES",
     "RERANKING",
     "RETRIEVAL",
@@ -92,6 +97,7 @@ __all__ = [
     "Idf",
     "KnownDifficulty",
     "Located",
+    "RationaleScore",
     "Signal",
     "ZScore",
     "abstained_by",
@@ -109,6 +115,7 @@ __all__ = [
     "parse_confidence",
     "register_signal",
     "sequence_logprob",
+    "shared_words",
     "state_from_dict",
     "strip_thinking",
     "token_entropy",

@@ -299,7 +299,7 @@ def test_every_signal_of_the_methods_page_is_declared():
         *("answer_margin_median", "answer_logprob_mean", "answer_probability", "p_correct"),
         *("answer_entropy_mean", "answer_entropy_max", "answer_logprob_sum"),
         *("verbal_confidence", "calibrated_confidence", "overlap", "top_score", "score_gap", "top_score_z_pool"),
-        *("top_score_z", "top_score_z_robust", "rerank_score", "judge_entailment"),
+        *("top_score_z", "top_score_z_robust", "rerank_score", "judge_entailment", "context_sufficient"),
         *("semantic_distance", "critic_approved", "information_score", "information_gain", "draft_tokens"),
         *(f"semantic_distance_{back}" for back in range(2, 6)),
         *("critic_praise", "lexical_support"),

@@ -21,6 +21,7 @@ _SIGNAL_REMEDIES: Mapping[str, str] = MappingProxyType(
         "embedding": "embed the drafts (`suffice draft record --set embedder=minilm`)",
         "feedback": "record with a critic (`suffice draft record`)",
         "information_score": "let judges mark the drafts (`suffice judge drafts`)",
+        "sufficiency": "let a judge decide on the evidence (`suffice judge drafts --set marks=context_sufficient`)",
         "judge": "let a judge mark the rounds (`suffice record --judge-model NAME`)",
         "logprobs": "record with an endpoint that gives log-probabilities (`suffice doctor` tests one)",
         "token_logprobs": "record with an endpoint that gives log-probabilities (`suffice doctor` tests one)",

@@ -91,6 +91,20 @@ def similar(threshold: float = SIMILAR_THRESHOLD) -> Rule:
     return signal("answer_f1_previous") >= threshold
 
 
+def sufficient_context(threshold: float | None = None) -> Rule:
+    """Return the rule that stops when a judge finds the passages sufficient to answer (Joren et al., 2025).
+
+    >>> print(sufficient_context(0.5))
+    (context_sufficient >= 1) & (p_correct > 0.5)
+
+    Args:
+        threshold: The calibrated confidence that is needed besides, a probability; None = none.  The paper combines both
+            in a logistic regression, to answer or to abstain.
+    """
+    enough = signal("context_sufficient") >= 1
+    return enough if threshold is None else enough & margin(threshold)
+
+
 def critic_only() -> Rule:
     """Return the rule that stops when the critic approves of a revised draft."""
     return signal("critic_approved") >= 1
@@ -325,6 +339,9 @@ NAMED_RULES: Mapping[str, NamedRule] = {
         lambda: answer_stable() & (signal("judge_entailment") >= 4),
         (0,),
         "guardrail: stable and a judge agrees (AS_en)",
+    ),
+    "sufficient_context": NamedRule(
+        sufficient_context, (0, 1), "a judge finds the passages sufficient, and p_correct > x where x is given"
     ),
     "AS_ov_or_en": NamedRule(_overlapping_or_entailed, (0,), "guardrail: stable, and one of the two"),
     "semantic": NamedRule(converged, (1, 2), "the drafts' distance stays below eps for 2 rounds, or as many as given"),

@@ -6,7 +6,7 @@ What they build is imported where it is built, so that a command that reads a re
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -227,6 +227,7 @@ _OF_DENSE = (
     "dense_dtype",
     "dense_store",
     "approximate",
+    "hybrid",
     "shard",
 )
 """Options that only `--dense` uses."""
@@ -310,30 +311,36 @@ class Search(PassageEncoder):
         str, Setting("retrieval", "question-prefix", help="With --dense: text before a question ('query: ').")
     ] = ""
 
+    hybrid: Annotated[
+        str | None,
+        Setting(
+            "retrieval",
+            "hybrid",
+            help="With --dense: also rank by BM25, and fuse both rankings by reciprocal ranks. 'bm25' for the same passages, or an "
+            "index of `suffice index` where --corpus has vectors alone.",
+        ),
+    ] = None
+
     def retriever(self, device: str | None = None) -> Retriever | AsyncRetriever:
         """Return the retriever; without a corpus it ranks each question's own passages.
 
         Args:
             device: Where its models run.
         """
-        from suffice.loops.retrieval import PoolBM25
-
         more = self.of_dense()
-        if self.corpus is not None and provided("retrieval.is_engine")(self.corpus):
-            settings = {} if self.dense is None else self.settings(self.dense, device)
-            return provided("retrieval.open_engine")(self.corpus, self.dense, settings, more)
-        if self.dense is None:
-            if self.corpus is None:
-                return PoolBM25()
-            if provided("retrieval.is_dense_index")(Path(self.corpus)):
-                raise DataError(f"{self.corpus} is an index of vectors: name the model that encoded them with --dense")
-            with progress_bar(f"indexing {self.corpus}", quiet=False) as progress:
-                return provided("retrieval.open_corpus")(self.corpus, on_progress=progress)
-        settings = self.settings(self.dense, device)
-        if self.corpus is None:
-            return provided("retrieval.DenseRetriever")(**settings)
-        with progress_bar(f"indexing {self.corpus}", quiet=False) as progress:
-            return provided("retrieval.open_dense")(self.corpus, **settings, on_progress=progress)
+        if self.hybrid is None or self.dense is None:
+            return _ranked(self, more, device)
+        from suffice.loops.retrieval import Fused
+
+        own = self.hybrid == "bm25"
+        if own and self.corpus is not None and provided("retrieval.is_engine")(self.corpus):
+            raise DataError(
+                f"{self.corpus} is searched as it is, and has no BM25 index here: name one of the same passages and ids with "
+                "--set hybrid=INDEX (`suffice index`)"
+            )
+        words = replace(self, dense=None, hybrid=None, corpus=self.corpus if own else self.hybrid)
+        dense = _ranked(self, [name for name in more if name != "hybrid"], device)
+        return Fused(_ranked(words, [], device), dense)
 
     def settings(self, model: str, device: str | None) -> dict[str, Any]:
         """Return the arguments of `DenseRetriever`."""
@@ -351,6 +358,27 @@ class Search(PassageEncoder):
     def runs_models(self) -> bool:
         """True if retrieving runs a model on this machine."""
         return self.dense is not None
+
+
+def _ranked(search: Search, more: list[str], device: str | None) -> Retriever | AsyncRetriever:
+    """Return the retriever by words or by vectors; `more` are the given options that only `--dense` uses."""
+    from suffice.loops.retrieval import PoolBM25
+
+    if search.corpus is not None and provided("retrieval.is_engine")(search.corpus):
+        settings = {} if search.dense is None else search.settings(search.dense, device)
+        return provided("retrieval.open_engine")(search.corpus, search.dense, settings, more)
+    if search.dense is None:
+        if search.corpus is None:
+            return PoolBM25()
+        if provided("retrieval.is_dense_index")(Path(search.corpus)):
+            raise DataError(f"{search.corpus} is an index of vectors: name the model that encoded them with --dense")
+        with progress_bar(f"indexing {search.corpus}", quiet=False) as progress:
+            return provided("retrieval.open_corpus")(search.corpus, on_progress=progress)
+    settings = search.settings(search.dense, device)
+    if search.corpus is None:
+        return provided("retrieval.DenseRetriever")(**settings)
+    with progress_bar(f"indexing {search.corpus}", quiet=False) as progress:
+        return provided("retrieval.open_dense")(search.corpus, **settings, on_progress=progress)
 
 
 @dataclass(frozen=True, kw_only=True)

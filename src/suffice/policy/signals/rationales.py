@@ -81,7 +81,7 @@ def rationale_coherence(rounds: Sequence[Round]) -> float:
 
 @register_signal("bool", (0.0, 1.0), source=_SOURCE, component="", on_demand=True, reads={"text"})
 def rationale_doubt(rounds: Sequence[Round]) -> float:
-    """Whether the reply admits an error, or that the question cannot be answered.
+    """1 if the reply admits an error, or says that the question cannot be answered, else 0.
 
     NaN without a text.
 

@@ -6,13 +6,13 @@ What they build is imported where it is built, so that a command that reads a re
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from typer import Argument, BadParameter, Option
 
-from suffice.cli.console import progress_bar, warn
+from suffice.cli.console import warn
 from suffice.cli.groups import RecordingPath
 from suffice.cli.parameters import Setting, from_file, given_fields
 from suffice.common.files import quoted
@@ -327,20 +327,9 @@ class Search(PassageEncoder):
         Args:
             device: Where its models run.
         """
-        more = self.of_dense()
-        if self.hybrid is None or self.dense is None:
-            return _ranked(self, more, device)
-        from suffice.loops.retrieval import Fused
+        from suffice.cli.ranking import ranked_by
 
-        own = self.hybrid == "bm25"
-        if own and self.corpus is not None and provided("retrieval.is_engine")(self.corpus):
-            raise DataError(
-                f"{self.corpus} is searched as it is, and has no BM25 index here: name one of the same passages and ids with "
-                "--set hybrid=INDEX (`suffice index`)"
-            )
-        words = replace(self, dense=None, hybrid=None, corpus=self.corpus if own else self.hybrid)
-        dense = _ranked(self, [name for name in more if name != "hybrid"], device)
-        return Fused(_ranked(words, [], device), dense)
+        return ranked_by(self, device)
 
     def settings(self, model: str, device: str | None) -> dict[str, Any]:
         """Return the arguments of `DenseRetriever`."""
@@ -358,27 +347,6 @@ class Search(PassageEncoder):
     def runs_models(self) -> bool:
         """True if retrieving runs a model on this machine."""
         return self.dense is not None
-
-
-def _ranked(search: Search, more: list[str], device: str | None) -> Retriever | AsyncRetriever:
-    """Return the retriever by words or by vectors; `more` are the given options that only `--dense` uses."""
-    from suffice.loops.retrieval import PoolBM25
-
-    if search.corpus is not None and provided("retrieval.is_engine")(search.corpus):
-        settings = {} if search.dense is None else search.settings(search.dense, device)
-        return provided("retrieval.open_engine")(search.corpus, search.dense, settings, more)
-    if search.dense is None:
-        if search.corpus is None:
-            return PoolBM25()
-        if provided("retrieval.is_dense_index")(Path(search.corpus)):
-            raise DataError(f"{search.corpus} is an index of vectors: name the model that encoded them with --dense")
-        with progress_bar(f"indexing {search.corpus}", quiet=False) as progress:
-            return provided("retrieval.open_corpus")(search.corpus, on_progress=progress)
-    settings = search.settings(search.dense, device)
-    if search.corpus is None:
-        return provided("retrieval.DenseRetriever")(**settings)
-    with progress_bar(f"indexing {search.corpus}", quiet=False) as progress:
-        return provided("retrieval.open_dense")(search.corpus, **settings, on_progress=progress)
 
 
 @dataclass(frozen=True, kw_only=True)

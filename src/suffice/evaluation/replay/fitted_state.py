@@ -51,7 +51,7 @@ def fitted_state(recording: Recording, policy: Policy, outcomes: Floats, notes: 
         if known is None or not known.fitted or name in CALIBRATED or name in policy.state:
             continue
         if name == "top_score_z":
-            state[name] = ZScore.fit(_first_of_question(recording, "top_score"))
+            state[name] = ZScore.fit(first_of_question(recording, "top_score"))
         elif name == ALLOCATED:
             state[name] = _allocation(recording, policy, notes)
         elif name == RATIONALE_SCORE:
@@ -65,7 +65,7 @@ def fitted_state(recording: Recording, policy: Policy, outcomes: Floats, notes: 
 
 def _allocation(recording: Recording, policy: Policy, notes: list[str]) -> Allocation:
     """Fit the number of samples for each difficulty, on one random order of each question's samples."""
-    difficulty = _first_of_question(recording, DIFFICULTY)
+    difficulty = first_of_question(recording, DIFFICULTY)
     known = np.isfinite(difficulty)
     if not known.all():
         notes.append(f"{int((~known).sum())} questions without {DIFFICULTY} are left out of the allocation of samples")
@@ -110,7 +110,7 @@ def _rationale_score(recording: Recording, policy: Policy, outcomes: Floats) -> 
     return RationaleScore(weights, float(fitted.intercepts[0]))
 
 
-def _first_of_question(recording: Recording, name: str) -> Floats:
+def first_of_question(recording: Recording, name: str) -> Floats:
     """Return each question's first value of a column that is constant over rounds, shape ``(n_questions,)``.
 
     NaN if a question has no value.

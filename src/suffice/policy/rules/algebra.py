@@ -264,7 +264,7 @@ class Times(Rule):
         _check_count("n of times", self.n, 1, None)
 
     def fires(self, rounds: Rounds) -> Mask:
-        return cast("Mask", np.cumsum(self.rule.fires(rounds), axis=-1) >= self.n) & rounds.seen
+        return (np.cumsum(self.rule.fires(rounds), axis=-1) >= self.n) & rounds.seen
 
     def reads(self, rounds: Rounds, asked: Mask) -> Mapping[str, Mask]:
         return self.rule.reads(rounds, asked if self.n == 1 else rounds.seen)  # counts earlier rounds, as `Patience`

@@ -100,6 +100,11 @@ def calibration_error(prepared: PreparedRecording, policy: Policy, right: Floats
     return report.brier, report.ece
 
 
+def _means(resampling: Resampling, cells: Sequence[CellRuns], values: Mapping[int, Floats]) -> FigureValue:
+    """Return the mean over cells of one value of each question, by the identity of its cell."""
+    return cell_means(resampling, cells, lambda cell: {"value": values[id(cell)]})[0]["value"]
+
+
 def calibrators_table(cells: Sequence[CellRuns], published: Published, resampling: Resampling) -> Table:
     """Return the ablation of section 3.3: Brier score and F1 of the rule by form of calibrator, cells of all prompts.
 
@@ -133,9 +138,9 @@ def calibrators_table(cells: Sequence[CellRuns], published: Published, resamplin
             )
     for name in _FORMS:
         deltas = {id(cell): own - usual for cell, own, usual in zip(usable, f1[name], f1[_USUAL], strict=True)}
-        means, _ = cell_means(resampling, usable, lambda cell, deltas=deltas: {"delta": deltas[id(cell)]})
+        means = _means(resampling, usable, deltas)
         quality = float(np.mean([values.mean() for values in f1[name]]))
-        rows.append((f"mean of {len(usable)}", name, float(np.mean(briers[name])), quality, None, means["delta"]))
+        rows.append((f"mean of {len(usable)}", name, float(np.mean(briers[name])), quality, None, means))
     wins = sum(a.mean() > b.mean() + ROUNDING for a, b in zip(f1[_PLATT], f1[_USUAL], strict=True))
     heading = (
         f"Platt scaling in each round has a higher F1 than isotonic regression in {wins} of {len(usable)} cells",
@@ -179,13 +184,13 @@ def folds_table(cells: Sequence[CellRuns], published: Published, resampling: Res
         tuned = _tuned(PreparedRecording.of(cell.tune, ["f1"]), cell.policy)
         prepared = PreparedRecording.of(cell.eval, ["f1"])
         leads[id(cell)] = cell.f1["tasr"] - run_policy(prepared, tuned[1])[0].values["f1"]
-        means, _ = cell_means(resampling, [cell], lambda item: {"lead": leads[id(item)]})
+        mean = _means(resampling, [cell], leads)
         span = f"{min(floors):.2f} to {max(floors):.2f}"
-        rows.append((cell.cell.name, inside, outside, inside - outside, span, tuned[0], means["lead"]))
+        rows.append((cell.cell.name, inside, outside, inside - outside, span, tuned[0], mean))
     if not rows:
         raise DataError("; ".join(notes))
     tried = [cell for cell in usable if id(cell) in leads]
-    means, _ = cell_means(resampling, tried, lambda item: {"lead": leads[id(item)]})
+    mean = _means(resampling, tried, leads)
     gaps = [row[3] for row in rows]
     rows.append(
         (
@@ -193,7 +198,7 @@ def folds_table(cells: Sequence[CellRuns], published: Published, resampling: Res
             *(float(np.mean([row[place] for row in rows])) for place in (1, 2, 3)),
             None,
             None,
-            means["lead"],
+            mean,
         )
     )
     large = sum(gap > _LARGE_GAP for gap in gaps)
@@ -399,13 +404,13 @@ def seconds_table(cells: Sequence[CellRuns], published: Published, resampling: R
             notes.append(f"left out, {cell.cell.name}: the seconds of its calls were not all recorded")
             continue
         for label, seconds in spent.items():
-            means, _ = cell_means(resampling, [cell], lambda _, seconds=seconds: {"seconds": seconds})
+            mean = _means(resampling, [cell], {id(cell): seconds})
             calls = float(cell.calls[label].sum())
             rows.append(
                 (
                     cell.cell.name,
                     label,
-                    means["seconds"],
+                    mean,
                     float(np.quantile(seconds, 0.95)),
                     float(seconds.sum()) / calls,
                 )

@@ -351,7 +351,7 @@ def parse_method(text: str) -> ChainMethod:
         raise NotFoundError(
             f"unknown method {name!r}.{did_you_mean(name, CHAIN_METHODS)} Choose one of {', '.join(CHAIN_METHODS)}"
         )
-    defaults = {item.name: item.default for item in fields(kind)}
+    defaults: dict[str, Any] = {item.name: item.default for item in fields(kind)}
     allowed = {key: str if key == "prompt" else type(default) for key, default in defaults.items()}
     try:
         call = parse_expression(f"f({rest}" if parenthesis else "f()")

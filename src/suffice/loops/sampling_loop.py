@@ -144,9 +144,9 @@ class SamplingLoop(LiveLoop):
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """Capabilities that all models have, and contexts."""
+        """Capabilities that all models have, contexts, and the question beside each sample."""
         own = frozenset.intersection(*(source.capabilities for source in self._sources))
-        return own | {"passages", "costs"}
+        return own | {"passages", "costs", RELEVANCE}
 
     @property
     def depends(self) -> Mapping[str, Any]:

@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from suffice import decide
+from suffice import SamplingLoop, decide
 from suffice.errors import DataError, NotFittedError, RuleSyntaxError, UnknownSignalError
 from suffice.evaluation.replay import calibrate, replay
 from suffice.evaluation.replay.prepared import PreparedRecording
@@ -20,6 +20,8 @@ from suffice.policy.session import Policy, Session
 from suffice.policy.signals import RationaleScore, state_from_dict
 from suffice.recordings import Recording
 from suffice.recordings.schema import build_table
+from tests.support.endpoint import Endpoint
+from tests.support.sampling import models_of
 
 WIDTH = 10
 GOOD = "Step 1: Ann has two apples.\nStep 2: Ann buys two apples, so Ann has four apples."
@@ -148,6 +150,8 @@ def test_without_texts_rasc_says_so_live_and_recorded():
 def test_what_cannot_be_scored_is_refused():
     with pytest.raises(NotFittedError, match="'rationale_score'"):
         Policy(rule="rasc", selector="rasc").check()
+    with pytest.raises(UnknownSignalError, match="suffice calibrate"):
+        replay(recorded(20), "rasc", metrics="match")
     with pytest.raises(DataError, match="right or wrong"):
         calibrate(recorded(20), rule="rasc", target="question_relevance")
     for weights, intercept in (({}, 0.0), ({"rationale_steps": math.nan}, 0.0), ({"rationale_steps": 1.0}, math.inf)):
@@ -215,3 +219,25 @@ def test_decide_tries_rasc_where_the_texts_are_on_record():
     assert tried["rasc"] == "rasc(0.5)"
     without = decide(recorded(120, with_text=False), metric="match", max_loss=0.2, orders=3)
     assert "rasc" not in [policy.label for policy in without.trial.candidates]
+
+
+def test_a_recording_without_the_relevance_to_the_question_is_fitted_and_said():
+    rows = [{k: v for k, v in row.items() if k != "question_relevance"} for row in recorded(40).table.to_pylist()]
+    other = Recording(build_table(rows, {"match": "metric"}), {"exchangeable": True})
+    policy, summary = calibrate(other, rule="rasc", selector=parse_selector("rasc"))
+    state = policy.state["rationale_score"]
+    assert isinstance(state, RationaleScore)
+    assert "question_relevance" not in state.weights
+    assert any("fitted without question_relevance" in note for note in summary.notes)
+
+
+def test_a_live_loop_measures_what_a_sample_shares_with_its_question():
+    state = RationaleScore({"question_relevance": 20.0, "rationale_steps": 0.0}, -8.0)
+    policy = Policy(rule="rasc(0.5, 2)", selector="rasc(0.5)", max_rounds=5, state={"rationale_score": state})
+    replies = iter(["The tower is in Oslo.\nAnswer: Oslo", "No.\nAnswer: Rome", "The tower of Oslo.\nAnswer: Oslo"])
+    with Endpoint(lambda body: next(replies)) as endpoint:
+        outcome = SamplingLoop(model=models_of(endpoint), policy=policy).run("In which city is the tower?")
+    assert (outcome.answer, outcome.decision.stop_round) == ("Oslo", 3)
+    words = {"in", "which", "city", "is", "the", "tower"}
+    said = {"the", "tower", "is", "in", "oslo", "answer"}
+    assert outcome.rounds[0].signals["question_relevance"] == len(words & said) / len(words | said)

@@ -15,6 +15,7 @@ from suffice.policy.session import Policy
 from suffice.policy.signals import (
     FEATURES,
     RATIONALE_SCORE,
+    RELEVANCE,
     SIGNALS,
     Allocation,
     FittedState,
@@ -55,7 +56,12 @@ def fitted_state(recording: Recording, policy: Policy, outcomes: Floats, notes: 
         elif name == ALLOCATED:
             state[name] = _allocation(recording, policy, notes)
         elif name == RATIONALE_SCORE:
-            state[name] = _rationale_score(recording, policy, outcomes)
+            score = _rationale_score(recording, policy, outcomes)
+            state[name] = score
+            if RELEVANCE not in score.weights:
+                notes.append(
+                    f"{name} is fitted without {RELEVANCE}, which the recording does not hold: what a sample shares with its question"
+                )
         elif name in stored:
             state[name] = state_from_dict(stored[name])
         else:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from suffice.common.files import quoted
 from suffice.common.tables import counted
 from suffice.errors import UnknownSignalError, did_you_mean
 from suffice.policy.normalizers import ANSWER_ID, NORMALIZERS
@@ -162,9 +163,12 @@ def _remedy(policy: Policy, name: str) -> str:
     """Return advice on how to record a signal."""
     raw = policy.raw_of(name)
     needs = SIGNALS[raw].needs if raw in SIGNALS else frozenset[str]()
-    return next(
-        (_SIGNAL_REMEDIES[need] for need in sorted(needs) if need in _SIGNAL_REMEDIES), f"record or import {raw!r}"
+    usual = (
+        f"fit it on tune questions (`suffice calibrate TUNE.parquet --rule {quoted(policy.label)}`)"
+        if policy.unfitted(name)
+        else f"record or import {raw!r}"
     )
+    return next((_SIGNAL_REMEDIES[need] for need in sorted(needs) if need in _SIGNAL_REMEDIES), usual)
 
 
 def _check_columns(policy: Policy, recording: Recording) -> None:

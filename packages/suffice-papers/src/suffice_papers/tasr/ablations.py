@@ -420,7 +420,7 @@ def seconds_table(cells: Sequence[CellRuns], published: Published, resampling: R
     columns = (
         *map(Column, ("cell", "policy")),
         Column("seconds", ".3f", interval=True),
-        Column("P95", ".3f"),
+        Column("seconds, P95", ".3f"),
         Column("seconds per call", ".3f"),
     )
     measured = (

@@ -157,7 +157,7 @@ def test_a_bundled_recording_goes_by_its_name(tmp_path, monkeypatch):
     assert any("gives target_sentiment, the quality itself" in note for note in done.json["notes"])
 
 
-def test_the_rise_of_a_judges_mark_is_the_gain_that_the_cascade_pays_for():
+def test_the_rise_of_a_judges_mark_is_the_cascades_gain():
     rows = [
         row | {"cost.judge:tone.calls": 1.0, "tone": row["information_score"]} for row in drafts(4).table.to_pylist()
     ]

@@ -64,8 +64,11 @@ class ChainPrompt(EvidencePrompt):
         written = filled(self.chain, {"chain": chain}).rstrip()
         shown = self._shown(question, passages)
         if not self.continues:
-            return _without_blank(chat_of(self.system, (shown + written).rstrip()))
-        return (*_without_blank(chat_of(self.system, shown)), {"role": "assistant", "content": written.lstrip()})
+            chat = chat_of(self.system, (shown + written).rstrip())
+            return chat if self.system or not self.examples else chat[1:]
+        system, user = chat_of(self.system, shown)
+        begun = {"role": "assistant", "content": written.lstrip()}
+        return (system, user, begun) if self.system else (user, begun)
 
     def questioning(self, question: str, chain: str, span: str) -> tuple[Message, ...]:
         """Return the messages that ask for a question whose answer is a span of the chain."""
@@ -77,10 +80,6 @@ class ChainPrompt(EvidencePrompt):
         asked = self.user(question)
         evidence = self.user(question, passages)[len(asked) :]
         return self.examples + (evidence + asked if self.passages_first else asked + evidence)
-
-
-def _without_blank(messages: Sequence[Message]) -> tuple[Message, ...]:
-    return tuple(message for message in messages if message["content"])
 
 
 def read_chain_prompt(path: str | Path, default: ChainPrompt) -> ChainPrompt:

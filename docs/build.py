@@ -28,6 +28,7 @@ from suffice.policy.rules.named import spelled
 from suffice.recordings import BUNDLED_RECORDINGS, bundled_recording
 from suffice_papers.cbdr.world import PROCESSOR_NOTE
 from suffice_papers.semantic import given, semantic_protocol, split_drafts, tune
+from suffice_papers.semantic.data import marked
 from suffice_papers.semantic.semantic_tables import paper_semantic
 from suffice_reader.model import SpanReaderModel
 
@@ -141,7 +142,7 @@ def protocol_page() -> str:
     """Return docs/results/semantic-protocol.md: what `suffice paper protocol` says of the bundled drafts."""
     parts = [PROTOCOL]
     for name in BUNDLED_RECORDINGS:
-        recording = bundled_recording(name)
+        recording = marked(bundled_recording(name), "target_sentiment")
         test, dev = split_drafts(recording, 0.25)
         for heading, drafts, tuned, command in (
             (f"{name}: eps and patience selected on dev", test, tune(dev, "target_sentiment"), ""),

@@ -14,7 +14,7 @@ from suffice import Passage, Policy, RetrievalLoop, Round, read_recording, recor
 from suffice.errors import ConfigMismatchError, DataError, ModelError, NotFoundError, SchemaError
 from suffice.evaluation.replay import replay
 from suffice.loops.models import Gate
-from suffice.loops.models.prompts import PREFILLED
+from suffice.loops.models.prompts import PREFILLED, SELF_RAG
 from suffice.loops.retrieval import PoolBM25, Question
 from suffice.policy.signals import Enricher
 from suffice_gates.models import (
@@ -404,6 +404,21 @@ def test_a_model_that_says_whether_to_retrieve_is_a_gate(reflecting):
     policy = Policy(rule="p_retrieve <= 1", start_round=0, max_rounds=1, answer_position=local_models.START)
     loop = RetrievalLoop(model=reflecting, retriever=PoolBM25(), policy=policy, gate=gate)
     assert loop.run(QUESTION, list(PASSAGES)).rounds[0].signals["p_retrieve"] == verdict.signals["p_retrieve"]
+
+
+def test_reflection_tokens_of_the_published_format_are_tokens_of_the_prompt(reflecting):
+    own = TransformersModel(reflecting.loaded, prompt=SELF_RAG, position=local_models.START, max_tokens=3)
+    tokenizer = own.loaded.tokenizer
+    begun = f"### Instruction:\n{QUESTION}\n\n### Response:\n"
+    assert own._ids(QUESTION, ()) == tokenizer(begun)["input_ids"]
+    evidence = "".join(f"[Retrieval]<paragraph>{item.title}\n{item.text}</paragraph>" for item in PASSAGES)
+    ids = own._ids(QUESTION, PASSAGES)
+    assert ids == tokenizer(begun + evidence)["input_ids"]
+    assert ids.count(tokenizer.get_vocab()["[Retrieval]"]) == len(PASSAGES)
+    p_retrieve = ReflectionGate(own).decide(QUESTION).signals["p_retrieve"]
+    shares = plain(own, own._ids(QUESTION, ()))[1][-1]
+    yes, no = (shares[tokenizer.get_vocab()[name]] for name in ("[Retrieval]", "[No Retrieval]"))
+    assert p_retrieve == pytest.approx(yes / (yes + no), abs=1e-5)
 
 
 def test_critiques_are_read_where_the_model_would_say_them(reflecting):

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import re
 
+import numpy as np
 import pytest
 
 from suffice.common.tables import render
 from suffice.evaluation.statistics import Resampling
 from suffice.recordings import write_recording
 from suffice_papers.semantic import given, semantic_protocol
+from suffice_papers.semantic.data import marked
 from suffice_papers.semantic.page import protocol_report
+from suffice_papers.semantic.policies import CELLS
 from tests.support.cli_tools import cli
 from tests.support.protocol_tools import NAN, drafts, row, table
 from tests.support.report_tools import HOSTILE, page_data
@@ -150,6 +153,24 @@ def test_a_bundled_recording_goes_by_its_name(tmp_path, monkeypatch):
     assert done.code == 0
     assert done.json["dominated"]["judge_free"] == "fixed_k(2)"
     assert done.json["n"] > 250
+    assert set(CELLS) <= set(done.json["dominated"]), "the mark that a judge gave has a rise, so no member is missing"
+    assert any("gives target_sentiment, the quality itself" in note for note in done.json["notes"])
+
+
+def test_the_rise_of_a_judges_mark_is_the_cascades_gain():
+    rows = [
+        row | {"cost.judge:tone.calls": 1.0, "tone": row["information_score"]} for row in drafts(4).table.to_pylist()
+    ]
+    for item in rows:
+        item.pop("information_gain")
+    recording = table(rows)
+    found = marked(recording, "tone")
+    tone, gain = found.column("tone"), found.column("information_gain")
+    assert np.isnan(gain[:, 0]).all()
+    np.testing.assert_allclose(gain[:, 1:], tone[:, 1:] - tone[:, :-1])
+    assert found.signal_components["information_gain"] == "judge:tone"
+    assert marked(recording, "critic_approved") is recording, "no judge of that name was paid"
+    assert marked(found, "tone") is found
 
 
 @pytest.mark.parametrize("form", ["md", "csv", "latex"])

@@ -22,7 +22,16 @@ from suffice.cli.parameters import Setting, from_file
 from suffice.common.provided import provided
 from suffice.common.tables import Column, Table, counted
 from suffice.errors import DataError
-from suffice.loops.judges import ATTEMPTS, MARKS, JudgeModel, Panel, RecordingMarks, judge_recording, with_marks
+from suffice.loops.judges import (
+    ATTEMPTS,
+    MARKS,
+    VERDICTS,
+    JudgeModel,
+    Panel,
+    RecordingMarks,
+    judge_recording,
+    with_marks,
+)
 from suffice.loops.models import PROMPTS
 from suffice.loops.retrieval import load_questions
 from suffice.policy.rounds import Passage
@@ -158,7 +167,9 @@ def judge_command(
     judging: Judging,
     cluster: ClusterOptions,
     output: Output,
-    marks: Annotated[str, Setting("drafts", "marks", help=f"Comma-separated: {', '.join(MARKS)}.")] = ",".join(MARKS),
+    marks: Annotated[
+        str, Setting("drafts", "marks", help=f"Comma-separated: {', '.join(MARKS)}; or {', '.join(VERDICTS)} alone.")
+    ] = ",".join(MARKS),
     weights: options.MarkWeights = "",
     repeat: Annotated[
         int, Setting("drafts", "repeat", min=1, help="Judge each draft of a sample this often, to measure noise.")

@@ -17,6 +17,7 @@ from suffice.cli.parameters import Setting, from_file, given_fields
 from suffice.cli.settings import DEFAULT_KEY, check_key_variable
 from suffice.common.provided import provided
 from suffice.errors import DataError
+from suffice.loops.judges import VERDICTS, JudgeModel, Panel
 from suffice.loops.models import PROMPTS, Answerer, ChatModel, EntailmentJudge, RequestLimits
 from suffice.loops.models.limits import limits_here
 from suffice.loops.models.prompts import PAPER_PROMPTS, Prompt
@@ -284,7 +285,7 @@ class Judge:
     panel: ClassVar[str] = "Judge"
 
     judge_model: Annotated[
-        str | None, Option("--judge-model", help="A model that marks how well the passages entail the answer.")
+        str | None, Option("--judge-model", help="A model that judges the passages, see the setting judge-signal.")
     ] = None
     judge_base_url: Annotated[
         str | None, Setting("endpoint", "judge-base-url", help="The judge's endpoint; default: that of the model.")
@@ -329,10 +330,35 @@ class Signals(Judge):
         ),
     ] = None
 
+    judge_signal: Annotated[
+        str,
+        Setting(
+            "record",
+            "judge-signal",
+            help="What the judge gives: judge_entailment, how well the passages entail the answer; or context_sufficient, whether "
+            "they suffice to answer the question.",
+        ),
+    ] = "judge_entailment"
+
     def enrichers(self, endpoint: Endpoint, device: str | None = None) -> tuple[Enricher, ...]:
         """Return the enrichers that measure these signals, the cheapest first."""
         listed: list[Enricher] = [] if self.rerank_signal is None else [cross_encoder(self.rerank_signal, device)]
-        return (*listed, *([] if self.judge_model is None else [EntailmentJudge(self.chat(endpoint))]))
+        return (*listed, *([] if self.judge_model is None else [self._judge(endpoint)]))
+
+    @property
+    def judge_component(self) -> str:
+        """The component to which the calls of the judge are charged."""
+        return f"judge:{self.judge_signal}" if self.judge_signal in VERDICTS else EntailmentJudge.name
+
+    def _judge(self, endpoint: Endpoint) -> Enricher:
+        """Return the judge that measures the setting `judge-signal`."""
+        known = ("judge_entailment", *VERDICTS)
+        if self.judge_signal not in known:
+            raise BadParameter(f"judge-signal is {self.judge_signal!r}; allowed: {', '.join(known)}")
+        chat = self.chat(endpoint)
+        if self.judge_signal in VERDICTS:
+            return Panel(JudgeModel(chat, cache=chat.cache), [self.judge_signal])
+        return EntailmentJudge(chat)
 
     def own(self, answerer: Answerer) -> tuple[Enricher, ...]:
         """Return the enrichers for the setting `own-signal`, which need passes of the answering model.

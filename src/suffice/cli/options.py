@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from typer import Argument, BadParameter, Option
 
-from suffice.cli.console import progress_bar, warn
+from suffice.cli.console import warn
 from suffice.cli.groups import RecordingPath
 from suffice.cli.parameters import Setting, from_file, given_fields
 from suffice.common.files import quoted
@@ -227,6 +227,7 @@ _OF_DENSE = (
     "dense_dtype",
     "dense_store",
     "approximate",
+    "hybrid",
     "shard",
 )
 """Options that only `--dense` uses."""
@@ -310,30 +311,25 @@ class Search(PassageEncoder):
         str, Setting("retrieval", "question-prefix", help="With --dense: text before a question ('query: ').")
     ] = ""
 
+    hybrid: Annotated[
+        str | None,
+        Setting(
+            "retrieval",
+            "hybrid",
+            help="With --dense: also rank by BM25, and fuse both rankings by reciprocal ranks. 'bm25' for the same passages, or an "
+            "index of `suffice index` where --corpus has vectors alone.",
+        ),
+    ] = None
+
     def retriever(self, device: str | None = None) -> Retriever | AsyncRetriever:
         """Return the retriever; without a corpus it ranks each question's own passages.
 
         Args:
             device: Where its models run.
         """
-        from suffice.loops.retrieval import PoolBM25
+        from suffice.cli.ranking import ranked_by
 
-        more = self.of_dense()
-        if self.corpus is not None and provided("retrieval.is_engine")(self.corpus):
-            settings = {} if self.dense is None else self.settings(self.dense, device)
-            return provided("retrieval.open_engine")(self.corpus, self.dense, settings, more)
-        if self.dense is None:
-            if self.corpus is None:
-                return PoolBM25()
-            if provided("retrieval.is_dense_index")(Path(self.corpus)):
-                raise DataError(f"{self.corpus} is an index of vectors: name the model that encoded them with --dense")
-            with progress_bar(f"indexing {self.corpus}", quiet=False) as progress:
-                return provided("retrieval.open_corpus")(self.corpus, on_progress=progress)
-        settings = self.settings(self.dense, device)
-        if self.corpus is None:
-            return provided("retrieval.DenseRetriever")(**settings)
-        with progress_bar(f"indexing {self.corpus}", quiet=False) as progress:
-            return provided("retrieval.open_dense")(self.corpus, **settings, on_progress=progress)
+        return ranked_by(self, device)
 
     def settings(self, model: str, device: str | None) -> dict[str, Any]:
         """Return the arguments of `DenseRetriever`."""

@@ -25,7 +25,7 @@ class LoopOptions:
         Option(
             "--loop",
             help="A method that asks for its own evidence: self_ask, ircot, flare or dragin (suffice-retrieval), with settings as in "
-            "'flare(theta=0.6)'. Default: passages are ranked once, by the question.",
+            "'flare(theta=0.6)'; prompt='FILE.toml' has the examples of a paper. Default: passages are ranked once, by the question.",
         ),
     ] = None
 

@@ -173,7 +173,11 @@ def _costs(columns: RoundColumns) -> dict[str, Floats]:
 
 def _signal_names(columns: RoundColumns) -> list[str]:
     """Return the signals that are measured or can be computed."""
-    known = [name for name, signal in SIGNALS.items() if name in columns.signals or _is_computed(signal)]
+    known = [
+        name
+        for name, signal in SIGNALS.items()
+        if name in columns.signals or (_is_computed(signal) and not signal.on_demand)
+    ]
     return known + [name for name in columns.signals if name not in SIGNALS]
 
 

@@ -9,7 +9,7 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, ClassVar
 
@@ -22,7 +22,7 @@ from suffice.policy.rounds import Cost, Passage, Reply, Round
 from suffice.policy.rules import MajorityOfSamples
 from suffice.policy.rules.selectors import Last
 from suffice.policy.session import Policy
-from suffice.policy.signals import member_component
+from suffice.policy.signals import RELEVANCE, member_component, shared_words
 from suffice.policy.signals.votes import VOTES
 
 _CHOICES_LOG = logging.getLogger(__name__)
@@ -144,9 +144,9 @@ class SamplingLoop(LiveLoop):
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """Capabilities that all models have, and contexts."""
+        """Capabilities that all models have, contexts, and the question beside each sample."""
         own = frozenset.intersection(*(source.capabilities for source in self._sources))
-        return own | {"passages", "costs"}
+        return own | {"passages", "costs", RELEVANCE}
 
     @property
     def depends(self) -> Mapping[str, Any]:
@@ -286,6 +286,8 @@ class _SamplingCourse(ContextCourse):
             send=lambda blocking: self._reply(r, blocking=blocking),
             brought=lambda: dict(self._brought),
         )
+        relevance = {RELEVANCE: shared_words(self.question, reply.text)} if reply.text else {}
+        reply = replace(reply, signals={**reply.signals, **relevance})
         return RoundResult(observed=Round.of(r, reply, passages=self.passages))
 
     async def _reply(self, r: int, *, blocking: bool) -> Reply:

@@ -147,8 +147,12 @@ def _costs(values: dict[str, float]) -> dict[str, Cost]:
 
 
 def _refusal(name: str, absent: _Absent) -> UnknownSignalError:
+    remedy = (
+        "record or import the replies with their whole texts"
+        if SIGNALS[name].on_demand
+        else "record again with the signal registered (`suffice --extension FILE record`)"
+    )
     return UnknownSignalError(
         f"the signal {name!r} reads {', '.join(sorted(absent.read))} of a round, which this recording does not have, so it "
-        "cannot be computed afterwards: record again with the signal registered (`suffice --extension FILE record`), or use a "
-        "policy without it"
+        f"cannot be computed afterwards: {remedy}, or use a policy without it"
     )

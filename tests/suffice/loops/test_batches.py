@@ -18,6 +18,7 @@ from suffice.errors import DataError, ModelError, SufficeError
 from suffice.evaluation.replay import Price
 from suffice.loops import RetrievalLoop, SamplingLoop, record
 from suffice.loops.batching import BatchQueue
+from suffice.loops.judges import JudgeModel, Panel
 from suffice.loops.models import ChatModel, EntailmentJudge
 from suffice.loops.models.batch_api import BatchApi
 from suffice.loops.plan import RecordingPlan
@@ -447,6 +448,20 @@ def test_what_a_judge_is_asked_goes_into_the_next_batch(tmp_path):
         assert set(endpoint.paid.values()) == {1}
         assert summary.cost.calls == 2 * REQUESTS
         assert {row["judge_entailment"] for row in rows_of(path)} == {4.0}
+
+
+def test_a_verdict_on_the_evidence_goes_into_the_next_batch(tmp_path):
+    def reply(body):
+        verdict = '{"needed": "n", "found": "f", "sufficient": true}'
+        return verdict if "sufficient to answer" in prompt_of(body) else "Answer: yes"
+
+    with server(reply=reply) as endpoint:
+        path = tmp_path / "r.parquet"
+        judge = Panel(JudgeModel(model_of(endpoint)), ["context_sufficient"])
+        summary = in_batches(endpoint, path, loop_of(endpoint, enrichers=(judge,)))
+        assert set(endpoint.paid.values()) == {1}
+        assert summary.cost.calls == 2 * REQUESTS
+        assert {row["context_sufficient"] for row in rows_of(path)} == {1.0}
 
 
 def test_every_reminder_of_a_judge_is_a_request_of_its_own(tmp_path):

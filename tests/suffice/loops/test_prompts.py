@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suffice.errors import DataError
+from suffice.loops.models._wire import as_prompt
 from suffice.loops.models.prompted import PromptedModel
-from suffice.loops.models.prompts import ANSWER_FIRST, CBDR, PROMPTS, Prompt, prompt
+from suffice.loops.models.prompts import ANSWER_FIRST, CBDR, PROMPTS, SELF_RAG, Prompt, prompt
 from suffice.policy.rounds import Passage
 from suffice.policy.signals.position import AnswerPosition
 
@@ -24,7 +25,10 @@ FROZEN = {
     "prefilled@1": "75e9499e1d83616ba7aabf95a9a233d8dca9e93a3b1ef3c968e2cd5375247085",
     "step_by_step@1": "7a44a4729b47eb25350102c8ba2112756ac55a357de6d48d1c69518373bcb832",
 }
-FROZEN_OF_PAPERS = {"cbdr@1": "e40d4222f3752b78f4ef052fcf6318e2fcf012e3c163889f6cf9ad59fb1d1dc9"}
+FROZEN_OF_PAPERS = {
+    "cbdr@1": "e40d4222f3752b78f4ef052fcf6318e2fcf012e3c163889f6cf9ad59fb1d1dc9",
+    "self_rag@1": "7578f9abc7995320d36a7890eb451eaaa83b9d81d9af9c8656623d62f8c45f0e",
+}
 
 
 def text_of(messages) -> str:
@@ -72,7 +76,7 @@ def test_a_changed_text_needs_a_new_version():
 
 def test_the_prompts_of_cbdr_are_those_of_its_figure():
     """Figure 5; contexts come before the question, and the whole reply is the answer."""
-    assert {CBDR.prompt_id: CBDR.sha256} == FROZEN_OF_PAPERS
+    assert CBDR.sha256 == FROZEN_OF_PAPERS[CBDR.prompt_id]
     [user] = CBDR.messages("Who wrote it?")
     assert user["content"] == (
         "You need to read the question carefully and answer it based on your own knowledge.\nQuestion: Who wrote it?"
@@ -86,6 +90,22 @@ def test_the_prompts_of_cbdr_are_those_of_its_figure():
     assert user["content"].endswith("\nContexts: It\n{question}\n\nKing.\nQuestion: Who wrote it?")
     assert prompt("cbdr") is CBDR
     assert PromptedModel(CBDR, None, None).position == AnswerPosition("whole")
+
+
+def test_self_rags_models_are_asked_in_the_format_of_their_training():
+    """The instruction, and passages at the start of the response (Asai et al., 2024; the authors' run_short_form.py)."""
+    shown = [
+        Passage(passage_id="1", title="It", text="{text}"),
+        Passage(passage_id="2", title="King", text="A writer."),
+    ]
+    assert as_prompt(SELF_RAG.messages("Who wrote it?")) == "### Instruction:\nWho wrote it?\n\n### Response:\n"
+    assert as_prompt(SELF_RAG.messages("Who wrote it?", shown)) == (
+        "### Instruction:\nWho wrote it?\n\n### Response:\n[Retrieval]<paragraph>It\n{text}</paragraph>"
+        "[Retrieval]<paragraph>King\nA writer.</paragraph>"
+    )
+    assert SELF_RAG.sha256 == FROZEN_OF_PAPERS[SELF_RAG.prompt_id]
+    assert prompt("self_rag@1") is SELF_RAG
+    assert PromptedModel(SELF_RAG, None, None).position == AnswerPosition("start")
 
 
 def test_prompts_read_back_equal_from_json():

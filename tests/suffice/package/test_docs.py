@@ -104,7 +104,8 @@ def judgement(prompt):
     passages = [{"number": i, "useful": True} for i in range(1, prompt.count("\nPassage ") + 1)]
     statements = [{"statement": "s", "supported": bool(noise >> i & 1)} for i in range(3)]
     better = "A" if prompt.count("Oslo", prompt.find("Draft A"), prompt.find("Draft B")) else "B"
-    return json.dumps({"statements": statements, "passages": passages, "mark": noise % 5, "better": better})
+    verdict = {"needed": "n", "found": "f", "sufficient": bool(noise % 2)}
+    return json.dumps({"statements": statements, "passages": passages, "mark": noise % 5, "better": better, **verdict})
 
 
 def reply(body):

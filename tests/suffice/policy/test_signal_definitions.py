@@ -293,12 +293,14 @@ def test_the_registry_cannot_be_written_around_register():
 def test_every_signal_of_the_methods_page_is_declared():
     assert set(SIGNALS) == {
         *("difficulty", "allocated", "window_end_4"),
+        *("rationale_steps", "rationale_coherence", "rationale_doubt", "rationale_score"),
+        *("question_relevance", "vote_repeats", "vote_joins"),
         *("answer_stable", "answer_f1_previous", "answer_similarity_previous", "abstained", "answer_in_evidence"),
         *("answer_length", "answer_margin", "answer_margin_min", "answer_margin_p10", "answer_margin_mean"),
         *("answer_margin_median", "answer_logprob_mean", "answer_probability", "p_correct"),
         *("answer_entropy_mean", "answer_entropy_max", "answer_logprob_sum"),
         *("verbal_confidence", "calibrated_confidence", "overlap", "top_score", "score_gap", "top_score_z_pool"),
-        *("top_score_z", "top_score_z_robust", "rerank_score", "judge_entailment"),
+        *("top_score_z", "top_score_z_robust", "rerank_score", "judge_entailment", "context_sufficient"),
         *("semantic_distance", "critic_approved", "information_score", "information_gain", "draft_tokens"),
         *(f"semantic_distance_{back}" for back in range(2, 6)),
         *("critic_praise", "lexical_support"),

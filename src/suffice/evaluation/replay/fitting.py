@@ -16,7 +16,7 @@ from suffice.common.tables import Column, Table, figure
 from suffice.errors import DataError
 from suffice.evaluation.replay.baselines import run_policy
 from suffice.evaluation.replay.checks import policy_for
-from suffice.evaluation.replay.orders import drawn_orders
+from suffice.evaluation.replay.fitted_state import fitted_state
 from suffice.evaluation.replay.outcomes import agreement_note, choice_note, default_metrics, is_agreement, outcome
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.replay.recorded import check_recorded
@@ -24,24 +24,16 @@ from suffice.evaluation.replay.selected import seen_from, selected_on
 from suffice.policy.calibration import CALIBRATED, CalibrationReport, Calibrator, calibration_report
 from suffice.policy.calibration.calibrator import Method
 from suffice.policy.rounds import Floats
-from suffice.policy.rules import Never, Rule, Selector, parse_rule, thresholds
-from suffice.policy.rules.named import DSC_WINDOW
+from suffice.policy.rules import Never, Rule, Selector, parse_rule
 from suffice.policy.session import Policy
 from suffice.policy.signals import (
-    SIGNALS,
-    Allocation,
+    RATIONALE_SCORE,
     AnswerPosition,
-    FittedState,
-    ZScore,
-    state_from_dict,
-    vote_signal,
 )
-from suffice.policy.signals.state import DIFFICULTY
 from suffice.policy.signals.votes import ALLOCATED
 from suffice.recordings.recording import Recording
 
 P_CORRECT = "p_correct"
-_ALLOCATION_SEED = 0
 _CALIBRATOR_FORMS: tuple[tuple[Method, bool], ...] = (
     ("isotonic", True), ("isotonic", False), ("platt", True), ("platt", False)
 )  # fmt: skip
@@ -221,7 +213,7 @@ def calibrate(
         UnknownSignalError: The recording lacks a raw signal.
     """
     parsed = rule if isinstance(rule, Rule) else Never() if rule == "full" else parse_rule(rule)
-    of_samples = ALLOCATED in parsed.signals and not parsed.signals & CALIBRATED.keys()
+    of_samples = bool(parsed.signals & {ALLOCATED, RATIONALE_SCORE}) and not parsed.signals & CALIBRATED.keys()
     prepared = PreparedRecording.of(recording, samples=of_samples)
     complete = prepared.recording
     if of_samples and target not in complete.table.column_names:
@@ -231,7 +223,7 @@ def calibrate(
     draft = policy_for(complete, rule, **{field: value for field, value in fields.items() if value is not None})
     sources, outcomes = _sources(draft, signals, source), outcome(complete, target)
     notes = [agreement_note(complete)] if is_agreement(target) else []
-    draft = replace(draft, state={**_state(complete, draft, notes), **draft.state})
+    draft = replace(draft, state={**fitted_state(complete, draft, outcomes, notes), **draft.state})
     notes += [*selected_on(draft, complete).notes, *filter(None, [choice_note(complete)])]
     fitting = _Fitting(
         prepared=prepared, draft=draft, sources=sources, target=target, outcomes=outcomes, unseen_round=unseen_round
@@ -346,57 +338,6 @@ def _wanted(policy: Policy, extra: Sequence[str] | None) -> list[str]:
     if unknown:
         raise DataError(f"{unknown!r} are not calibrated signals; there are: {', '.join(CALIBRATED)}")
     return sorted({name for name in policy.signals if name in CALIBRATED} | set(extra or ()))
-
-
-def _state(recording: Recording, policy: Policy, notes: list[str]) -> dict[str, FittedState]:
-    """Return the fitted state of the signals that the policy reads.
-
-    Z-scores are fitted here; other state is taken from the recording.
-    """
-    state: dict[str, FittedState] = {}
-    stored = recording.metadata.get("state") or {}
-    for name in policy.signals:
-        known = SIGNALS.get(name)
-        if known is None or not known.fitted or name in CALIBRATED or name in policy.state:
-            continue
-        if name == "top_score_z":
-            state[name] = ZScore.fit(first_of_question(recording, "top_score"))
-        elif name == ALLOCATED:
-            state[name] = _allocation(recording, policy, notes)
-        elif name in stored:
-            state[name] = state_from_dict(stored[name])
-        else:
-            notes.append(f"{name} needs fitted state that the recording does not hold: the policy cannot run live")
-    return state
-
-
-def _allocation(recording: Recording, policy: Policy, notes: list[str]) -> Allocation:
-    """Fit the number of samples for each difficulty, on one random order of each question's samples."""
-    difficulty = first_of_question(recording, DIFFICULTY)
-    known = np.isfinite(difficulty)
-    if not known.all():
-        notes.append(f"{int((~known).sum())} questions without {DIFFICULTY} are left out of the allocation of samples")
-    levels = [item.value for item in thresholds(policy.rule) if item.name == "posterior_majority"]
-    if len(levels) != 1:
-        raise DataError(f"{ALLOCATED!r} is fitted for the rule dsc(confidence), not for {policy.label!r}")
-    (places,) = drawn_orders(recording, 1, _ALLOCATION_SEED)
-    ids = recording.reordered(places).answer_ids(policy.normalizer)[:, : policy.max_rounds]
-    decided = vote_signal("posterior_majority", ids) >= levels[0]
-    needed = np.where(
-        decided.any(axis=1), decided.argmax(axis=1) + 1, np.minimum(recording.seen.sum(axis=1), ids.shape[1])
-    )
-    agree = decided[:, min(DSC_WINDOW, ids.shape[1]) - 1]
-    return Allocation.fit(difficulty[known], agree[known], needed[known], window=DSC_WINDOW)
-
-
-def first_of_question(recording: Recording, name: str) -> Floats:
-    """Return each question's first value of a column that is constant over rounds, shape ``(n_questions,)``.
-
-    NaN if a question has no value.
-    """
-    values = recording.column(name)
-    first: Floats = np.take_along_axis(values, np.argmax(np.isfinite(values), axis=1)[:, None], axis=1)[:, 0]
-    return first
 
 
 def _quality_metric(recording: Recording, target: str) -> str:

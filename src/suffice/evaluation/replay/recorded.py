@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from suffice.common.files import quoted
 from suffice.common.tables import counted
 from suffice.errors import UnknownSignalError, did_you_mean
 from suffice.policy.normalizers import ANSWER_ID, NORMALIZERS
@@ -21,6 +22,7 @@ _SIGNAL_REMEDIES: Mapping[str, str] = MappingProxyType(
         "embedding": "embed the drafts (`suffice draft record --set embedder=minilm`)",
         "feedback": "record with a critic (`suffice draft record`)",
         "information_score": "let judges mark the drafts (`suffice judge drafts`)",
+        "sufficiency": "let a judge decide on the evidence (`suffice judge drafts --set marks=context_sufficient`)",
         "judge": "let a judge mark the rounds (`suffice record --judge-model NAME`)",
         "thinking": "record a chain of thought (`suffice think record`)",
         "logprobs": "record with an endpoint that gives log-probabilities (`suffice doctor` tests one)",
@@ -162,9 +164,12 @@ def _remedy(policy: Policy, name: str) -> str:
     """Return advice on how to record a signal."""
     raw = policy.raw_of(name)
     needs = SIGNALS[raw].needs if raw in SIGNALS else frozenset[str]()
-    return next(
-        (_SIGNAL_REMEDIES[need] for need in sorted(needs) if need in _SIGNAL_REMEDIES), f"record or import {raw!r}"
+    usual = (
+        f"fit it on tune questions (`suffice calibrate TUNE.parquet --rule {quoted(policy.label)}`)"
+        if policy.unfitted(name)
+        else f"record or import {raw!r}"
     )
+    return next((_SIGNAL_REMEDIES[need] for need in sorted(needs) if need in _SIGNAL_REMEDIES), usual)
 
 
 def _check_columns(policy: Policy, recording: Recording) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from suffice.errors import UnknownSignalError
 from suffice.evaluation.replay import calibrate
-from suffice.evaluation.replay.fitting import first_of_question
+from suffice.evaluation.replay.fitted_state import first_of_question
 from suffice.evaluation.replay.outcomes import has_outcome, is_agreement
 from suffice.evaluation.search.data import reading
 from suffice.policy.calibration import CALIBRATED

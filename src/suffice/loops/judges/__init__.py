@@ -12,7 +12,7 @@ from suffice.loops.judges.endpoint import ATTEMPTS, JudgeModel
 from suffice.loops.judges.marks import Draft, Judgement, MarkJudge, Panel
 from suffice.loops.judges.noise import Noise, noise_of
 from suffice.loops.judges.pairwise import Comparison, PairwiseJudge
-from suffice.loops.judges.prompts import MARKS, MarkPrompt, PairPrompt
+from suffice.loops.judges.prompts import MARKS, VERDICTS, MarkPrompt, PairPrompt
 from suffice.loops.judges.recording import RecordingMarks, drafts_of, judge_recording, with_columns, with_marks
 from suffice.loops.judges.reference import embedding_similarity, rouge_l, token_f1
 from suffice.loops.judges.weights import (
@@ -28,6 +28,7 @@ __all__ = [
     "MARKS",
     "PREFERRED",
     "REFERENCES",
+    "VERDICTS",
     "Comparison",
     "Draft",
     "JudgeModel",

@@ -9,7 +9,7 @@ from typing import Any
 
 from suffice.errors import DataError, NotFoundError
 from suffice.loops.judges.endpoint import JudgeModel, JudgeReply, read_object
-from suffice.loops.judges.prompts import MARKS, MarkPrompt, read_mark, schema_of
+from suffice.loops.judges.prompts import MARKS, VERDICTS, MarkPrompt, read_mark, schema_of
 from suffice.loops.judges.weights import checked_weights, equal_weights
 from suffice.policy.metrics import information_score
 from suffice.policy.rounds import Cost, Passage, Reply, Round
@@ -78,8 +78,8 @@ class MarkJudge:
         They contain only what the judge is shown, so that answer relevancy is judged once for all contexts, and context recall
         once for all drafts.
         """
-        text = draft.text if self.prompt.subject == "draft" else draft.reference
-        if not (text or "").strip():
+        text = {"draft": draft.text, "reference": draft.reference, "contexts": ""}[self.prompt.subject]
+        if self.prompt.subject != "contexts" and not (text or "").strip():
             return f"no {self.prompt.subject}"
         if self.prompt.with_contexts and not draft.contexts:
             return "no contexts"
@@ -129,7 +129,7 @@ class Panel:
 
     Args:
         model: Sends requests and stores the replies.
-        marks: Names in `MARKS`, or your own prompts.
+        marks: Names in `MARKS`, or your own prompts; or one name in `VERDICTS` alone.
         weights: Weights by mark, with sum 1; default: equal.
         references: Gold answers by question, for marks that need one.  A live policy that reads such a mark decides
             with gold answers: use it for evaluation only.
@@ -146,10 +146,17 @@ class Panel:
         weights: Mapping[str, float] | None = None,
         references: Mapping[str, str] | None = None,
     ) -> None:
-        unknown = [mark for mark in marks if isinstance(mark, str) and mark not in MARKS]
+        known = {**MARKS, **VERDICTS}
+        unknown = [mark for mark in marks if isinstance(mark, str) and mark not in known]
         if unknown:
-            raise NotFoundError(f"unknown mark {unknown[0]!r}; allowed: {', '.join(MARKS)}")
-        prompts = [MARKS[mark] if isinstance(mark, str) else mark for mark in marks]
+            raise NotFoundError(f"unknown mark {unknown[0]!r}; allowed: {', '.join(known)}")
+        prompts = [known[mark] if isinstance(mark, str) else mark for mark in marks]
+        verdicts = [prompt.name for prompt in prompts if prompt.subject == "contexts"]
+        if verdicts and len(prompts) > 1:
+            raise DataError(
+                f"{verdicts[0]} is a verdict on the evidence and no mark of a draft, so it has no part in a score: judge it alone "
+                f"(--set marks={verdicts[0]}), and the other marks in another run"
+            )
         self.marks = tuple(prompt.name for prompt in prompts)
         if not prompts or len(set(self.marks)) != len(prompts) or SCORE in self.marks:
             raise DataError(
@@ -180,7 +187,9 @@ class Panel:
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """`judge`, and `information_score` if there is one."""
+        """`judge`, and `information_score` if there is one; of a verdict on the evidence `sufficiency`."""
+        if self.marks[0] in VERDICTS:
+            return frozenset({"sufficiency"})
         return frozenset({"judge", SCORE} if self.has_score else {"judge"})
 
     def fingerprint(self) -> Mapping[str, Any]:

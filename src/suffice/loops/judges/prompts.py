@@ -32,18 +32,20 @@ _SCHEMAS: Mapping[str, dict[str, Any]] = {
     "statements": _object_schema(statements=_list_of(_object_schema(statement={"type": "string"}, supported=_YES_NO))),
     "passages": _object_schema(passages=_list_of(_object_schema(number={"type": "integer"}, useful=_YES_NO))),
     "scale": _object_schema(reason={"type": "string"}, mark={"type": "integer", "enum": list(range(_TOP + 1))}),
+    "verdict": _object_schema(needed={"type": "string"}, found={"type": "string"}, sufficient=_YES_NO),
     "winner": _object_schema(reason={"type": "string"}, better={"type": "string", "enum": ["A", "B", "tie"]}),
 }
 _EXAMPLES: Mapping[str, str] = {
     "statements": '{"statements": [{"statement": "...", "supported": true or false}, ...]}',
     "passages": '{"passages": [{"number": 1, "useful": true or false}, ...]}',
     "scale": '{"reason": "...", "mark": 0, 1, 2, 3 or 4}',
+    "verdict": '{"needed": "...", "found": "...", "sufficient": true or false}',
     "winner": '{"reason": "...", "better": "A", "B" or "tie"}',
 }
 
 
 def schema_of(shape: str) -> dict[str, Any]:
-    """Return the JSON schema of one form of reply: `statements`, `passages`, `scale` or `winner`."""
+    """Return the JSON schema of one form of reply: `statements`, `passages`, `scale`, `verdict` or `winner`."""
     return _SCHEMAS[shape]
 
 
@@ -62,14 +64,15 @@ class MarkPrompt(VersionedPrompt):
         version: Increased with every change of text or shape.
         system: The instructions.
         shape: `statements` (the mark is the share of supported statements), `passages` (average precision over their
-            order) or `scale` (0 to 4, divided by 4).
-        subject: The text to judge: the `draft`, or the `reference` (gold) answer, which does not depend on drafts.
+            order), `scale` (0 to 4, divided by 4) or `verdict` (1 for yes).
+        subject: The text to judge: the `draft`, or the `reference` (gold) answer, which does not depend on drafts; or the
+            `contexts` alone.
         with_contexts: Whether the judge sees the passages; without passages the mark is then undefined.
         rest: Template of the last part of the user message; `{text}` is replaced by the subject.
     """
 
-    shape: Literal["statements", "passages", "scale"]
-    subject: Literal["draft", "reference"] = "draft"
+    shape: Literal["statements", "passages", "scale", "verdict"]
+    subject: Literal["draft", "reference", "contexts"] = "draft"
     with_contexts: bool = True
     rest: str = "\n\nDraft: {text}"
 
@@ -148,6 +151,31 @@ CONTEXT_RECALL = MarkPrompt(
 )
 """The share of the gold answer's statements that the passages support; undefined without a gold answer."""
 
+CONTEXT_SUFFICIENT = MarkPrompt(
+    name="context_sufficient",
+    version=1,
+    system=(
+        "You decide whether numbered passages are sufficient to answer a question. They are if everything that a "
+        "definitive answer needs follows from them, taken together; they need not be true. They are not if something is "
+        "missing, undecided or contradictory, even if you know the answer besides.\n"
+        "First say what an answer needs: the parts of the question, each step of its reasoning, and what it assumes, such as "
+        "a date. Then say, for each, what the passages give. Then decide.\n"
+        "Example. Passages: [1] Ann: Ann is the mother of Ben. [2] Ben: Ben was born in Oslo. "
+        "Question: In which country was Ann's child born?\n"
+        '{"needed": "Ann\'s child; where the child was born; the country of that place", "found": "Ben is Ann\'s child; Ben '
+        'was born in Oslo; that Oslo is in Norway is common knowledge", "sufficient": true}\n'
+        'Had [2] been about another Ben: {"needed": "the same", "found": "Ben is Ann\'s child; nothing on his birth", '
+        '"sufficient": false}'
+    ),
+    shape="verdict",
+    subject="contexts",
+    rest="",
+)
+"""An autorater's verdict whether the passages suffice to answer the question (Joren et al., 2025, section 3.2): 1 or 0.
+
+It follows the published prompt's structure: what the question needs first, one worked example, reasons before the verdict.
+"""
+
 BETTER_OF_TWO = PairPrompt(
     name="better_of_two",
     version=1,
@@ -162,7 +190,10 @@ BETTER_OF_TWO = PairPrompt(
 MARKS: Mapping[str, MarkPrompt] = MappingProxyType(
     {item.name: item for item in (FAITHFULNESS, ANSWER_RELEVANCY, CONTEXT_PRECISION, CONTEXT_RECALL)}
 )
-"""The built-in marks by name."""
+"""The built-in marks of a draft by name."""
+
+VERDICTS: Mapping[str, MarkPrompt] = MappingProxyType({CONTEXT_SUFFICIENT.name: CONTEXT_SUFFICIENT})
+"""The built-in verdicts on the evidence by name, which are signals and no part of a draft's score."""
 
 
 def read_mark(prompt: MarkPrompt, reply: Mapping[str, Any], n_passages: int) -> float:
@@ -179,6 +210,8 @@ def read_mark(prompt: MarkPrompt, reply: Mapping[str, Any], n_passages: int) -> 
         if not 0 <= mark <= _TOP:
             raise UnreadableError(f"the judge's mark is not within 0 to {_TOP}: {mark}")
         return mark / _TOP
+    if prompt.shape == "verdict":
+        return float(_typed_field(reply, "sufficient", bool))
     if prompt.shape == "statements":
         verdicts: list[bool] = [_typed_field(item, "supported", bool) for item in _items(reply, "statements")]
         return sum(verdicts) / len(verdicts)

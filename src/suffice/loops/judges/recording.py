@@ -18,6 +18,7 @@ from suffice.errors import DataError
 from suffice.loops.judges.asking import Replies, ask_each
 from suffice.loops.judges.marks import SCORE, Draft, Judgement, Panel
 from suffice.loops.judges.noise import Noise, noise_of
+from suffice.loops.judges.prompts import VERDICTS
 from suffice.policy.rounds import COST_KINDS, Cost, Passage
 from suffice.policy.signals import SIGNALS
 from suffice.recordings import Recording
@@ -344,14 +345,14 @@ def with_columns(table: pa.Table, columns: Mapping[str, Sequence[float]], *, sig
 def with_marks(recording: Recording, marks: RecordingMarks, panel: Panel) -> tuple[pa.Table, dict[str, Any]]:
     """Return a recording's table and metadata with the marks, replacing those of an earlier run.
 
-    The marks are metrics.  A rule may also read them and then pays for the whole panel, as `signal_components` records.
+    The marks are metrics, and verdicts on the evidence are signals.  A rule may also read them and then pays for the whole panel, as `signal_components` records.
 
     Raises:
         DataError: A call failed, so the marks are incomplete.
     """
     if marks.failed:
         raise DataError(f"{len(marks.failed)} calls failed, the first with: {marks.failed[0]}: judge again")
-    table = with_columns(recording.table, marks.columns, signals={GAIN})
+    table = with_columns(recording.table, marks.columns, signals={GAIN, *VERDICTS})
     before = recording.metadata
     components = dict(before.get("signal_components") or {}) | dict.fromkeys(panel.columns, panel.name)
     judges = dict(before.get("judges") or {}) | {panel.name: dict(marks.metadata)}

@@ -325,12 +325,38 @@ CBDR = ContextsFirstPrompt(
 )
 """The two prompts of CBDR (figure 5): for a question alone, and for one with contexts. The layout of contexts is ours."""
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BegunPrompt(Prompt):
+    """A prompt whose passages follow the given start of the reply, for models that were trained to read them there."""
+
+    def messages(self, question: str, passages: Sequence[Passage] = ()) -> tuple[Message, ...]:
+        r"""Return the question as the user's message, and the start of the reply with the passages.
+
+        >>> SELF_RAG.messages("Who wrote it?", [Passage(passage_id="1", title="It", text="King wrote it.")])[1]["content"]
+        '### Response:\n[Retrieval]<paragraph>It\nKing wrote it.</paragraph>'
+        """
+        asked = self.user(question)
+        begun = self.prefill + self.user(question, passages)[len(asked) :]
+        return {"role": "user", "content": asked}, {"role": "assistant", "content": begun}
+
+
+SELF_RAG = BegunPrompt(
+    name="self_rag",
+    version=1,
+    system="",
+    question="### Instruction:\n{question}",
+    passage="[Retrieval]<paragraph>{title}\n{text}</paragraph>",
+    prefill="### Response:\n",
+)
+"""The format in which Self-RAG's models were trained (Asai et al., 2024), for models without a chat template."""
+
 PROMPTS: Mapping[str, Prompt] = {
     item.name: item for item in (ANSWER_FIRST, CONFIDENCE_FIRST, NO_CONFIDENCE, PREFILLED, STEP_BY_STEP)
 }
 """The built-in prompts by name, whose text extends that of the previous round."""
 
-PAPER_PROMPTS: Mapping[str, Prompt] = {item.name: item for item in (CBDR,)}
+PAPER_PROMPTS: Mapping[str, Prompt] = {item.name: item for item in (CBDR, SELF_RAG)}
 """Prompts of papers by name that have another form."""
 
 

@@ -13,6 +13,7 @@ from suffice.loops.retrieval.datasets import (
     text_id,
 )
 from suffice.loops.retrieval.foreign import from_callable, from_haystack, from_langchain, from_llamaindex
+from suffice.loops.retrieval.fused import Fused
 from suffice.loops.retrieval.pool import InMemoryRetriever
 from suffice.loops.retrieval.retriever import (
     AsyncRetriever,
@@ -29,6 +30,7 @@ __all__ = [
     "BUNDLED_QUESTIONS",
     "GOLD_FIELDS",
     "AsyncRetriever",
+    "Fused",
     "InMemoryRetriever",
     "PoolBM25",
     "Question",

@@ -15,12 +15,20 @@ Identity = Literal["title", "passage_id"]
 """The field that identifies a passage; of passages that share its value, a loop reveals only one."""
 
 ScoreKind = Literal[
-    "bm25", "cosine", "inner_product", "negative_distance", "text_rank", "similarity", "cross_encoder", "unknown"
+    "bm25",
+    "cosine",
+    "inner_product",
+    "negative_distance",
+    "text_rank",
+    "similarity",
+    "cross_encoder",
+    "reciprocal_ranks",
+    "unknown",
 ]
 """Kinds of a retriever's scores; higher is always better.
 
 `negative_distance` is a distance (Euclidean or Manhattan) times -1, `text_rank` the rank of a full-text search that is not BM25,
-and `similarity` a search engine's own score for a comparison of vectors.
+`reciprocal_ranks` the sum of a fusion (`Fused`), and `similarity` a search engine's own score for a comparison of vectors.
 """
 
 

@@ -250,3 +250,24 @@ class Patience(Rule):
 
     def __str__(self) -> str:
         return f"patience(({self.rule}), {self.n})"
+
+
+@dataclass(frozen=True, slots=True)
+class Times(Rule):
+    """A rule that fires once `rule` has fired in `n` rounds, in a row or not."""
+
+    rule: Rule
+    n: int
+
+    def __post_init__(self) -> None:
+        check_rules("times", (self.rule,), 1)
+        _check_count("n of times", self.n, 1, None)
+
+    def fires(self, rounds: Rounds) -> Mask:
+        return (np.cumsum(self.rule.fires(rounds), axis=-1) >= self.n) & rounds.seen
+
+    def reads(self, rounds: Rounds, asked: Mask) -> Mapping[str, Mask]:
+        return self.rule.reads(rounds, asked if self.n == 1 else rounds.seen)  # counts earlier rounds, as `Patience`
+
+    def __str__(self) -> str:
+        return f"times(({self.rule}), {self.n})"

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from suffice.errors import DataError, RuleSyntaxError
-from suffice.policy.rules.algebra import FirstOf, KOf, Patience, Threshold, signal
+from suffice.policy.rules.algebra import FirstOf, KOf, Patience, Threshold, Times, signal
 from suffice.policy.rules.rule import Rule
+from suffice.policy.rules.thinking import deer, dynasor, token_budget
 
 WINDOWS = range(2, 11)
 """The sizes of windows of early-stopping self-consistency, each with a signal of its own."""
@@ -91,6 +92,20 @@ def similar(threshold: float = SIMILAR_THRESHOLD) -> Rule:
     return signal("answer_f1_previous") >= threshold
 
 
+def sufficient_context(threshold: float | None = None) -> Rule:
+    """Return the rule that stops when a judge finds the passages sufficient to answer (Joren et al., 2025).
+
+    >>> print(sufficient_context(0.5))
+    (context_sufficient >= 1) & (p_correct > 0.5)
+
+    Args:
+        threshold: The calibrated confidence that is needed besides, a probability; None = none.  The paper combines both
+            in a logistic regression, to answer or to abstain.
+    """
+    enough = signal("context_sufficient") >= 1
+    return enough if threshold is None else enough & margin(threshold)
+
+
 def critic_only() -> Rule:
     """Return the rule that stops when the critic approves of a revised draft."""
     return signal("critic_approved") >= 1
@@ -170,6 +185,22 @@ def dsc(confidence: float = 0.95) -> Rule:
     return (signal("allocated") <= 1) | (decided & begun)
 
 
+def rasc(threshold: float = 0.5, buffer: float = 5) -> Rule:
+    """Return reasoning-aware self-consistency: stop once `buffer` samples have a score of `threshold` (Wan et al., 2024).
+
+    The score of a sample's reasoning, `rationale_score`, is fitted on tune questions (`suffice calibrate`).  The authors
+    answer by these samples alone, weighted by their scores: the selector ``rasc(threshold)``.
+
+    >>> print(rasc())
+    times((rationale_score >= 0.5), 5)
+
+    Args:
+        threshold: The smallest score, a probability; the authors try .3, .5 and .7.
+        buffer: Number of samples with that score, at least 1; the authors try 3 and 5.
+    """
+    return Times(signal("rationale_score") >= threshold, int(buffer) if float(buffer).is_integer() else buffer)  # type: ignore[arg-type]
+
+
 def lead(votes: float) -> Rule:
     """Return the rule that stops when the leading answer is `votes` votes ahead of the runner-up.
 
@@ -235,55 +266,6 @@ def ppr(answers: float = 2, delta: float = 0.05) -> Rule:
 def settled(max_rounds: float) -> Rule:
     """Return the rule that stops once the remaining samples, up to `max_rounds`, cannot change the leading answer."""
     return signal("vote_lead") + signal("round") > max_rounds
-
-
-def token_budget(tokens: float) -> Rule:
-    """Return the rule that stops thinking at the first checkpoint with so many tokens of thought (s1's budget forcing).
-
-    A chain that ends before keeps its own answer, and pays no trial.
-
-    >>> print(token_budget(2000))
-    thinking_tokens >= 2000
-    """
-    return signal("thinking_tokens") >= tokens
-
-
-def dynasor(trials: float = 3) -> Rule:
-    """Return Dynasor-CoT's rule: `trials` trial answers in a row are the same, and none of them hesitates (Fu et al., 2025).
-
-    >>> print(dynasor(3))
-    (patience((answer_stable >= 1), 2)) & (patience((trial_hesitates < 1), 3))
-
-    Args:
-        trials: Number of trial answers, at least 2.
-
-    Raises:
-        RuleSyntaxError: There are fewer, or it is not a whole number.
-    """
-    if not (trials >= 2 and float(trials).is_integer()):
-        raise RuleSyntaxError(f"dynasor compares a whole number of at least 2 trial answers, not {trials!r}")
-    return Patience(answer_stable(), int(trials) - 1) & Patience(signal("trial_hesitates") < 1, int(trials))
-
-
-def deer(probability: float = 0.95) -> Rule:
-    """Return DEER's rule: the geometric mean of the probabilities of the trial answer's tokens exceeds `probability`.
-
-    Yang et al. (2025) look at words such as "Wait", where checkpoints then have to be.
-
-    >>> print(deer(0.95))
-    answer_logprob_mean > -0.05129329438755058
-
-    Args:
-        probability: The geometric mean, in (0, 1).
-
-    Raises:
-        RuleSyntaxError: It is out of range.
-    """
-    if not 0 < probability < 1:
-        raise RuleSyntaxError(
-            f"deer takes a probability between 0 and 1, both excluded, not {probability!r}: 0.95 in the paper"
-        )
-    return signal("answer_logprob_mean") > math.log(probability)
 
 
 def round_aware(threshold: float = 0.8) -> Rule:
@@ -359,6 +341,9 @@ NAMED_RULES: Mapping[str, NamedRule] = {
         (0,),
         "guardrail: stable and a judge agrees (AS_en)",
     ),
+    "sufficient_context": NamedRule(
+        sufficient_context, (0, 1), "a judge finds the passages sufficient, and p_correct > x where x is given"
+    ),
     "AS_ov_or_en": NamedRule(_overlapping_or_entailed, (0,), "guardrail: stable, and one of the two"),
     "semantic": NamedRule(converged, (1, 2), "the drafts' distance stays below eps for 2 rounds, or as many as given"),
     "semantic_bge": NamedRule(converged, (0,), "the same with eps = 0.06, published for bge-small-en-v1.5"),
@@ -393,6 +378,9 @@ NAMED_RULES: Mapping[str, NamedRule] = {
         dynasor, (0, 1), "thinking: 3 trial answers in a row, or as many as given, are the same without hesitation"
     ),
     "deer": NamedRule(deer, (0, 1), "thinking: the trial answer's tokens have a geometric mean probability above 0.95"),
+    "rasc": NamedRule(
+        rasc, (0, 1, 2), "votes: 5 samples, or as many as given second, have reasoning with a score of 0.5, or as given"
+    ),
     "critic_only": NamedRule(critic_only, (0,), "the critic approves"),
     "adaptive_rag": NamedRule(
         adaptive_rag, (0,), "a classifier's class of the question: retrieve never, once, or always"

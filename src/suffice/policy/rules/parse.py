@@ -15,14 +15,14 @@ from typing import Any, TypeVar, overload
 
 from suffice.common.syntax import parse_expression
 from suffice.errors import DataError, RuleSyntaxError, did_you_mean
-from suffice.policy.rules.algebra import FirstOf, KOf, Linear, Never, Patience, signal
+from suffice.policy.rules.algebra import FirstOf, KOf, Linear, Never, Patience, Times, signal
 from suffice.policy.rules.named import NAMED_RULES
 from suffice.policy.rules.rule import CALLED, AllOf, AnyOf, Rule
 from suffice.policy.rules.selectors import SELECTORS, Best, MaxSignal, MedianSignal, MinSignal, Selector
 
 _COMPARISON_NODES: dict[type[ast.cmpop], str] = {ast.Gt: ">", ast.GtE: ">=", ast.Lt: "<", ast.LtE: "<="}
 _LONGEST_TEXT = 20_000
-_FUNCTIONS = ("k_of", "patience", "first_of", "never")
+_FUNCTIONS = ("k_of", "patience", "times", "first_of", "never")
 
 _Parsed = TypeVar("_Parsed")
 
@@ -125,7 +125,7 @@ def parse_rule(text: str) -> Rule:
 
     Args:
         text: Comparisons of signals with numbers, joined by ``&`` or ``and`` and by ``|`` or ``or``; weighted sums of
-            signals; ``k_of(k, ...)``, ``patience(rule, n)``, ``first_of(...)``; the name of a published rule.
+            signals; ``k_of(k, ...)``, ``patience(rule, n)``, ``times(rule, n)``, ``first_of(...)``; the name of a published rule.
             Comparisons bind tighter than ``&``, and ``&`` tighter than ``|``; parentheses are optional otherwise.
 
     Raises:
@@ -271,6 +271,8 @@ def _function(name: str, arguments: list[ast.expr], text: str) -> Rule | None:
             rule = FirstOf(tuple(_rule(member, text) for member in arguments))
         case "patience", [inner, *n] if len(n) <= 1:
             rule = Patience(_rule(inner, text), *(_whole_number(number, text) for number in n))
+        case "times", [inner, n]:
+            rule = Times(_rule(inner, text), _whole_number(n, text))
         case "never", []:
             rule = Never()
     return rule

@@ -15,6 +15,9 @@ from suffice.policy.rules.parse import register_selector
 from suffice.policy.rules.selectors import Selector, answered, last_of
 
 _USUAL_WEIGHT = "p_correct"
+RATIONALE_SCORE = "rationale_score"
+"""The signal by which RASC weighs votes."""
+
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _MIXING = tuple(
     (np.uint64(shift), np.uint64(factor)) for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
@@ -151,6 +154,36 @@ class EscAnswer(MajorityOfSamples):
         return f"esc({self.window}, {self.seed})" if self.seed else f"esc({self.window})"
 
 
+@dataclass(frozen=True, slots=True)
+class RascAnswer(MajorityOfSamples):
+    """The selector of reasoning-aware self-consistency (RASC): the votes of the samples above a score, weighted by it.
+
+    If no sample has that score, all vote.
+
+    Attributes:
+        threshold: The smallest score that votes.
+    """
+
+    weight: str | None = RATIONALE_SCORE
+    threshold: float = 0.5
+
+    def means_by_stop(self, rounds: Rounds, values: Floats, otherwise: Callable[[], Floats]) -> Floats:
+        means = np.array(otherwise())
+        for r in range(values.shape[1]):  # who votes depends on the stop, so the totals of one do not begin the next
+            shares = self.shares(rounds, np.full(len(values), r))
+            voted = shares.any(axis=1)
+            means[voted, r] = np.where(shares > 0, shares * values, 0.0).sum(axis=1)[voted]
+        return means
+
+    def _votes(self, rounds: Rounds, candidates: Mask) -> tuple[Floats, Mask, Floats]:
+        ids, voting, votes = MajorityOfSamples._votes(self, rounds, candidates)  # noqa: SLF001 - its own base
+        accepted = voting & (votes >= self.threshold)
+        return ids, np.where(accepted.any(axis=-1, keepdims=True), accepted, voting), votes
+
+    def __str__(self) -> str:
+        return f"rasc({self.threshold!r}, {self.seed})" if self.seed else f"rasc({self.threshold!r})"
+
+
 def _hash(ids: Floats, seed: int) -> npt.NDArray[np.uint64]:
     """Return a hash of a seed and each question's votes, shape ``(...)``; rounds without a vote are ignored.
 
@@ -202,3 +235,17 @@ def esc_answer(window: int, seed: int = 0) -> EscAnswer:
     """
     esc(window)  # refuses other sizes
     return EscAnswer(None, seed, int(window))
+
+
+@register_selector("rasc")
+def rasc_answer(threshold: float = 0.5, seed: int = 0) -> RascAnswer:
+    """Return the selector of reasoning-aware self-consistency, for the rule ``rasc(threshold)`` of the same threshold.
+
+    >>> print(rasc_answer())
+    rasc(0.5)
+
+    Args:
+        threshold: The smallest score that votes.
+        seed: Seed of the choice among ties.
+    """
+    return RascAnswer(RATIONALE_SCORE, seed, float(threshold))

@@ -16,7 +16,7 @@ from suffice.policy.embedding import (  # noqa: F401 - the normalizer `meaning` 
 from suffice.policy.normalizers import ANSWER_ID, DEFAULT_NORMALIZER, normalizer_of
 from suffice.policy.rounds import Floats, Rounds
 from suffice.policy.signals import CUMULATED, SIGNALS, abstained_by, clean_column, cost_columns
-from suffice.policy.signals.state import DIFFICULTY, Allocation, FittedState, ZScore
+from suffice.policy.signals.state import DIFFICULTY, Allocation, FittedState, RationaleScore, ZScore
 from suffice.policy.signals.votes import VOTES, answer_ids, vote_signal, weights_of
 
 
@@ -52,13 +52,22 @@ class Derivation:
         return sources
 
     def raw_of(self, name: str) -> str:
-        """Return the measured signal that fitted state turns into a signal of the rule, or the signal itself."""
-        return self._sources[name][0] if name in self._sources else name
+        """Return the measured signal that fitted state turns into a signal of the rule, or the signal itself.
+
+        Of several it is the first.
+        """
+        return self._raws_of(name)[0]
+
+    def _raws_of(self, name: str) -> tuple[str, ...]:
+        fitted = self.state.get(name)
+        if isinstance(fitted, RationaleScore):
+            return tuple(fitted.weights)
+        return (self._sources[name][0],) if name in self._sources else (name,)
 
     @cached_property
     def raw_signals(self) -> tuple[str, ...]:
         """The signals that must be measured or recorded for the policy to decide, sorted."""
-        raw = {self.raw_of(name) for name in (*self.signals, *weights_of(self.signals))}
+        raw = {raw for name in (*self.signals, *weights_of(self.signals)) for raw in self._raws_of(name)}
         return tuple(sorted(raw - set(CUMULATED) - (self._from_answers - {"abstained"}) - {"round"}))
 
     @cached_property
@@ -66,7 +75,7 @@ class Derivation:
         """The signals that are always computed from all answers, even if values were measured."""
         own = {"answer_stable"} if self.normalizer != DEFAULT_NORMALIZER else set[str]()
         own |= {"abstained"} if self.abstain_patterns is not None else set()
-        return VOTES.union(own).intersection(map(self.raw_of, self.signals))
+        return VOTES.union(own).intersection(raw for name in self.signals for raw in self._raws_of(name))
 
     @property
     def answer_column(self) -> str | None:
@@ -96,17 +105,20 @@ class Derivation:
             return np.where(raw.seen, raw.index.astype(np.float64), np.nan)
         if name in CUMULATED:
             return _cumulated(name, raw)
-        if name in self._sources:
-            source, fitted = self._sources[name]
-            column = (
-                self._column(source, raw) if source in VOTES else clean_column(source, raw[source], index=raw.index)
-            )
-            if isinstance(fitted, Calibrator):
-                return fitted.predict(column, index=raw.index)
-            return fitted.apply(column)
+        if name in self._sources or isinstance(self.state.get(name), RationaleScore):
+            return self._fitted_column(name, raw)
         if name in self._from_answers and not (name == "abstained" and raw.answers is None):
             return self._compared(name, raw)
         return clean_column(name, raw[name], index=raw.index)
+
+    def _fitted_column(self, name: str, raw: Rounds) -> Floats:
+        """Compute a signal by fitted state from one raw column or several."""
+        score = self.state.get(name)
+        if isinstance(score, RationaleScore):
+            return score.apply({feature: self._column(feature, raw) for feature in score.weights})
+        source, fitted = self._sources[name]
+        column = self._column(source, raw) if source in VOTES else clean_column(source, raw[source], index=raw.index)
+        return fitted.predict(column, index=raw.index) if isinstance(fitted, Calibrator) else fitted.apply(column)
 
     def _compared(self, name: str, raw: Rounds) -> Floats:
         """Compute a signal from the answers with the policy's own settings."""

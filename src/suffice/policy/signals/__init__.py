@@ -41,11 +41,13 @@ from suffice.policy.signals.margins import LOGPROB_NEEDS, MAX_MARGIN, token_marg
 from suffice.policy.signals.measured import REMEDIES, Enricher, KnownDifficulty
 from suffice.policy.signals.needed import FREE, lacking
 from suffice.policy.signals.position import AnswerPosition, Located
+from suffice.policy.signals.rationales import FEATURES, RATIONALE_SCORE, RELEVANCE, shared_words
 from suffice.policy.signals.semantic import EMBEDDER, JUDGE
 from suffice.policy.signals.state import (
     Allocation,
     FittedState,
     Idf,
+    RationaleScore,
     ZScore,
     overlap_tokens,
     state_from_dict,
@@ -68,6 +70,7 @@ __all__ = [
     "EMBEDDER",
     "EMBEDDING",
     "ENOUGH",
+    "FEATURES",
     "FREE",
     "GATE",
     "HESITATION",
@@ -81,6 +84,8 @@ __all__ = [
     "OF_ANSWERS",
     "PROBER",
     "QUERY",
+    "RATIONALE_SCORE",
+    "RELEVANCE",
     "REMEDIES",
     "RERANKING",
     "RETRIEVAL",
@@ -99,6 +104,7 @@ __all__ = [
     "Idf",
     "KnownDifficulty",
     "Located",
+    "RationaleScore",
     "Signal",
     "ZScore",
     "abstained_by",
@@ -117,6 +123,7 @@ __all__ = [
     "register_signal",
     "sequence_logprob",
     "share_of_words",
+    "shared_words",
     "state_from_dict",
     "strip_thinking",
     "token_entropy",

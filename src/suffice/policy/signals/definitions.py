@@ -41,6 +41,7 @@ class Signal:
         lookback: Number of earlier rounds that it reads.
         fitted: Whether it needs state fitted on tune questions.
         clip: Whether values out of range, also infinite ones, are clipped to it instead of undefined.
+        on_demand: Whether it is computed only where a policy reads it, and never recorded by itself.
         reads: Fields of `Round` that `compute` reads, or ``signals.<name>`` for a single measured signal.  It then has the same value
             wherever these fields are equal in its last `lookback` + 1 rounds, so an import computes it once for all of them.
             Empty = it may read anything.
@@ -59,6 +60,7 @@ class Signal:
     lookback: int = 0
     fitted: bool = False
     clip: bool = False
+    on_demand: bool = False
     reads: AbstractSet[str] = frozenset()
     doc: str
 
@@ -205,7 +207,8 @@ def _available(last: Round, state: Mapping[str, FittedState]) -> list[str]:
     known = [
         name
         for name, signal in _REGISTRY.items()
-        if name in last.signals or name in state or (signal.compute is not None and not signal.fitted)
+        if name in last.signals
+        or (not signal.on_demand and (name in state or (signal.compute is not None and not signal.fitted)))
     ]
     return known + [name for name in last.signals if name not in _REGISTRY]
 

@@ -140,6 +140,18 @@ declare(
 )
 
 
+declare(
+    "context_sufficient",
+    "A judge model's verdict whether the passages suffice to answer the question: 1 or 0.",
+    "bool",
+    (0.0, 1.0),
+    "sufficiency",
+    source="Joren et al. (2025), section 3",
+    component="judge:context_sufficient",
+    first_round=1,
+)
+
+
 @register_signal("score", (1.0, 5.0), "verbal_confidence", source="TASR, section 3.2", reads={"text"})
 def verbal_confidence(rounds: Sequence[Round]) -> float:
     """The confidence that the model states in its reply, 1..5.

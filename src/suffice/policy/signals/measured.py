@@ -32,6 +32,10 @@ REMEDIES: Mapping[str, str] = MappingProxyType(
         "new_confidence": "Watch the states of a local model (--local --set own-signal=new_confidence, enrichers=(ConfidenceMonitor(...),))",
         "difficulty": "Give each question its difficulty (a column, or enrichers=(KnownDifficulty(...),))",
         "judge": "Give a judge (suffice answer --judge-model NAME, or enrichers=(EntailmentJudge(...),))",
+        "sufficiency": (
+            "Give a judge (suffice answer --judge-model NAME --set judge-signal=context_sufficient, or "
+            "enrichers=(Panel(JudgeModel(...), ['context_sufficient']),))"
+        ),
         "reranker": "Give a cross-encoder (suffice answer --set rerank-signal=ID, or enrichers=(CrossEncoderScorer(...),))",
         "embedding": "Have drafts embedded (suffice draft answer --set embedder=minilm, or enrichers=(DraftEmbedder(MiniLM()),))",
     }

@@ -50,6 +50,8 @@ def lacking(name: str, observed: Round, value: float) -> str | None:
             return None
         return f"value in [{known.range[0]:g}, {known.range[1]:g}], but {numeric!r}"
     fields = sorted({_ROUND_FIELDS[need] for need in known.needs if need in _ROUND_FIELDS}) if known is not None else []
+    if known is not None and known.reads == {"text"}:
+        fields = ["text"]
     if not fields:
         computed = known is not None and known.compute is not None and not known.needs  # from the answers alone
         return None if computed else "value"

@@ -268,6 +268,43 @@ class Allocation(FittedState):
         return float(self.apply(np.asarray(as_number(rounds[-1].signals.get(DIFFICULTY)))))
 
 
+@dataclass(frozen=True, slots=True)
+class RationaleScore(FittedState):
+    """A logistic regression on features of a sample's reasoning and of the votes before it: the signal `rationale_score`.
+
+    >>> score = RationaleScore({"rationale_steps": 0.5, "vote_joins": 1.0}, -1.0)
+    >>> score.apply({"rationale_steps": np.array([2.0, math.nan]), "vote_joins": np.array([0.0, 1.0])})
+    array([0.5, nan])
+
+    Attributes:
+        weights: The factor of each feature, by signal, at least one.
+        intercept: The constant term.
+    """
+
+    tag = ("type", "rationale")
+    weights: Mapping[str, float]
+    intercept: float
+
+    def __post_init__(self) -> None:
+        if not self.weights or not all(map(_is_finite, (*self.weights.values(), self.intercept))):
+            raise DataError(
+                f"a score of rationales needs a finite weight for one or more signals and a finite intercept, not {self.weights!r:.80}, "
+                f"{self.intercept!r}: fit it with `suffice calibrate TUNE.parquet --rule rasc`"
+            )
+
+    def apply(self, columns: Mapping[str, Floats]) -> Floats:
+        """Return the probability that each sample is right, of the shape of the columns; NaN where a feature is undefined."""
+        total = self.intercept + sum(weight * columns[name] for name, weight in self.weights.items())
+        return np.asarray(
+            0.5 * (1 + np.tanh(np.asarray(total) / 2)), dtype=np.float64
+        )  # the logistic function, without overflow
+
+    def compute(self, rounds: Sequence[Round]) -> float:
+        """Return NaN: the votes before a sample are counted by a policy, which uses `apply`."""
+        del rounds
+        return math.nan
+
+
 def state_from_dict(data: Mapping[str, Any]) -> FittedState:
     """Build the state from the values of `to_dict`.
 
@@ -278,6 +315,7 @@ def state_from_dict(data: Mapping[str, Any]) -> FittedState:
         "idf": {"n", "df"},
         "zscore": {"center", "scale"},
         "allocation": {"difficulties", "sizes", "easy"},
+        "rationale": {"weights", "intercept"},
     }
     kind = data.get("type") if isinstance(data, Mapping) else None
     if not isinstance(kind, str) or kind not in names:
@@ -291,6 +329,10 @@ def state_from_dict(data: Mapping[str, Any]) -> FittedState:
         if not all(isinstance(item, list) for item in lists):
             raise DataError(f"difficulties and sizes of an allocation must be lists, not {lists!r:.80}")
         return Allocation(tuple(lists[0]), tuple(lists[1]), data["easy"])
+    if kind == "rationale":
+        if not isinstance(data["weights"], Mapping):
+            raise DataError(f"weights of rationales must be an object of signals, not {data['weights']!r:.80}")
+        return RationaleScore(dict(data["weights"]), data["intercept"])
     if not isinstance(data["df"], Mapping) or not all(isinstance(token, str) for token in data["df"]):
         raise DataError(f"document frequencies must be an object of tokens, not {data['df']!r}")
     record = data.get("seen")

@@ -28,6 +28,7 @@ WEIGHT = "p_correct"
 """The signal that weighted votes count each answer by."""
 
 _CONSISTENCY = "Adaptive-Consistency, Aggarwal et al. (2023)"
+_RASC = "RASC, Wan et al. (2024)"
 _VOTES_RANGE = (0.0, math.inf)
 _MOST_FREQUENT = 5  # number of the most frequent answers that Adaptive-Consistency's code integrates over
 
@@ -203,6 +204,28 @@ def _window_agreement(ids: Floats, size: int) -> Floats:
     return agree
 
 
+def _repeats(ids: Floats) -> Floats:
+    """Return 1 where an answer equals the one before, else 0; NaN where it cannot be read."""
+    before = np.concatenate([np.full_like(ids[:, :1], np.nan), ids[:, :-1]], axis=1)
+    return np.where(np.isnan(ids), np.nan, (ids == before).astype(np.float64))
+
+
+def _joins(ids: Floats) -> Floats:
+    """Return 1 where an answer equals the most frequent one before, of equal ones the earliest; NaN where it cannot be read."""
+    joins = np.where(np.isnan(ids), np.nan, 0.0)
+    given = np.nan_to_num(ids).astype(np.int64)
+    counts, rows = np.zeros((len(ids), int(given.max(initial=0)) + 1)), np.arange(len(ids))
+    for r in range(ids.shape[1]):
+        votes = ~np.isnan(ids[:, r])
+        joins[votes & (counts.max(axis=1) > 0) & (counts.argmax(axis=1) == given[:, r]), r] = 1.0
+        counts[rows[votes], given[votes, r]] += 1
+    return joins
+
+
+_FROM_EARLIER: Mapping[str, Callable[[Floats], Floats]] = MappingProxyType(
+    {"vote_repeats": _repeats, "vote_joins": _joins}
+)
+
 _FROM_COUNTS: Mapping[str, Callable[[_VoteTally], Floats]] = MappingProxyType(
     {
         "vote_share": _leading_share,
@@ -220,7 +243,7 @@ _WINDOW_SIZES = {f"window_agreement_{size}": size for size in WINDOWS}
 
 _WINDOW_ENDS = {f"window_end_{DSC_WINDOW}": DSC_WINDOW}
 
-VOTES = frozenset({ANSWER_ID, *_WINDOW_SIZES, *_WINDOW_ENDS, *_FROM_COUNTS})
+VOTES = frozenset({ANSWER_ID, *_WINDOW_SIZES, *_WINDOW_ENDS, *_FROM_EARLIER, *_FROM_COUNTS})
 """The signals that a policy computes from all answers so far."""
 
 
@@ -248,6 +271,8 @@ def vote_signal(name: str, ids: Floats, weights: Floats | None = None) -> Floats
         return np.broadcast_to(_window_ends(ids.shape[-1], _WINDOW_ENDS[name]), ids.shape)
     if name in _WINDOW_SIZES:
         return _window_agreement(flat, _WINDOW_SIZES[name]).reshape(ids.shape)
+    if name in _FROM_EARLIER:
+        return _FROM_EARLIER[name](flat).reshape(ids.shape)
     spread = None if weights is None else np.broadcast_to(weights, ids.shape).reshape(flat.shape)
     return _VoteTally(flat, spread).over_rounds(_FROM_COUNTS[name]).reshape(ids.shape)
 
@@ -292,6 +317,8 @@ for _name, _unit, _range, _doc, _source in (
         (name, "bool", (0.0, 1.0), f"This answer ends a window of {size}.", "DSC, Wang et al. (2025)")
         for name, size in _WINDOW_ENDS.items()
     ),
+    ("vote_repeats", "bool", (0.0, 1.0), "Whether the answer equals the one before.", _RASC),
+    ("vote_joins", "bool", (0.0, 1.0), "Whether the answer equals the most frequent one before it.", _RASC),
     (
         "weighted_vote_share",
         "ratio",

@@ -14,7 +14,8 @@ from suffice.evaluation.replay.outcomes import has_outcome
 from suffice.policy.metrics import METRICS
 from suffice.policy.rules import MajorityOfSamples, Selector, fixed_k
 from suffice.policy.rules.algebra import Threshold
-from suffice.policy.rules.named import WINDOWS, adaptive_consistency, esc, settled
+from suffice.policy.rules.named import WINDOWS, adaptive_consistency, esc, rasc, settled
+from suffice.policy.rules.selectors_of_samples import RascAnswer
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
 from suffice.verdicts.decisions.gates import gate_of, gate_rules, is_closed_book
@@ -30,6 +31,12 @@ _BUDGETS = (0.25, 0.5, 0.75)
 """Budgets of thought as quantiles over the checkpoints of tune questions."""
 _CONFIDENCES = (0.9, 0.95)
 """Geometric mean probabilities of a trial answer's tokens."""
+_RASC = "rasc"
+"""The rule that reads the reasoning of samples, for recordings with their texts; its own selector answers."""
+_PUBLISHED = {
+    adaptive_consistency(): "one answer wins with posterior probability 0.95",
+    rasc(): "the reasoning of 5 answers has a score of 0.5",
+}
 _QUANTILES = (0.25, 0.5)
 """Thresholds for the drafts' distance as quantiles over the rounds of tune questions, since its scale depends on the embedder."""
 
@@ -65,9 +72,10 @@ def candidates(
         for label, rule in gate_rules(tune, metric, signals)
     ]
     untried: dict[str, list[str]] = {}
-    for rule in _votes(highest) if tune.independent else _rules(tune):
+    for rule in _votes(tune, highest) if tune.independent else _rules(tune):
+        own = RascAnswer() if rule == _RASC and selector == MajorityOfSamples() else selector
         try:
-            policies.append(_fitted_policy(tune, rule, metric, selector, start_round))
+            policies.append(_fitted_policy(tune, rule, metric, own, start_round))
         except SufficeError as error:
             untried.setdefault(str(error).split(":", maxsplit=1)[0].rstrip("."), []).append(rule)
     notes = [f"not tried: {', '.join(rules)}, because {reason}" for reason, rules in untried.items()]
@@ -128,8 +136,8 @@ def _vote_change(policy: Policy, highest: int | None) -> str:
         return f"ask for {counted(policy.max_rounds, 'sample')}{'' if highest is None else f' instead of {highest}'}"
     if rule in {settled(policy.max_rounds), settled(highest or policy.max_rounds)}:
         return "stop asking when the samples that are left cannot change the answer"
-    if rule == adaptive_consistency():
-        return "stop asking when one answer wins with posterior probability 0.95"
+    if rule in _PUBLISHED:
+        return f"stop asking when {_PUBLISHED[rule]}"
     if isinstance(rule, Threshold) and rule.name == "vote_lead":
         return f"stop asking when one answer leads by {rule.value:g}"
     windows = [size for size in WINDOWS if rule == esc(size)]
@@ -138,12 +146,14 @@ def _vote_change(policy: Policy, highest: int | None) -> str:
     return f"stop asking when {rule}"
 
 
-def _votes(highest: int) -> Iterator[str]:
+def _votes(tune: Recording, highest: int) -> Iterator[str]:
     """Yield the texts of the rules that stop a vote among at most `highest` samples."""
     yield f"settled({highest})"
     yield from (f"lead({k})" for k in _LEADS if k < highest)
     yield "adaptive_consistency"
     yield from (f"esc({size})" for size in _WINDOWS if size < highest)
+    if "text" in tune.table.column_names:
+        yield _RASC
 
 
 def _signals_with_values(tune: Recording) -> set[str]:

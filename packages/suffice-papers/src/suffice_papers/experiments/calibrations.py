@@ -10,32 +10,21 @@ from typing import Any
 import numpy as np
 
 from suffice.common.tables import Column, Table, counted
-from suffice.errors import DataError, SufficeError
+from suffice.errors import DataError
 from suffice.evaluation.replay import outcome
 from suffice.evaluation.replay.baselines import Run, run_policy
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.statistics import ROUNDING, Resampling
-from suffice.policy.calibration import calibration_report
-from suffice.policy.rounds import Floats, Mask
 from suffice.policy.rules import Threshold
 from suffice.policy.rules.rethreshold import with_threshold
 from suffice.policy.session import Policy
 from suffice.verdicts.diagnostics.floor import without_floor
 from suffice.verdicts.diagnostics.sweep import sweep_threshold
 from suffice_papers.experiments.plan import FEWEST_TUNE
+from suffice_papers.tasr.ablations import calibrated, calibration_error, refitted
 from suffice_papers.tasr.cells import CellRuns
 
 _SWEPT_METRIC = "f1"
-
-
-def _usable(cells: Sequence[CellRuns]) -> tuple[list[CellRuns], list[str]]:
-    """Return the cells with a calibrated policy, and notes on the others."""
-    usable = [cell for cell in cells if cell.policy is not None and cell.policy.calibrators]
-    others = [cell for cell in cells if all(cell is not item for item in usable)]
-    notes = [f"left out, {cell.cell.name}: {cell.problem or 'nothing is calibrated'}" for cell in others]
-    if not usable:
-        raise DataError("; ".join(notes) or "there are no cells")
-    return usable, notes
 
 
 def _policy_run(prepared: PreparedRecording, policy: Policy) -> Run:
@@ -54,7 +43,7 @@ def curve_table(cells: Sequence[CellRuns], sizes: Sequence[int], draws: int, res
     Raises:
         DataError: No cell is calibrated.
     """
-    usable, notes = _usable(cells)
+    usable, notes = calibrated(cells)
     rows: list[tuple[Any, ...]] = []
     for cell in usable:
         assert cell.policy is not None
@@ -70,7 +59,7 @@ def curve_table(cells: Sequence[CellRuns], sizes: Sequence[int], draws: int, res
         for size in chosen:
             f1, calls = [], []
             for order in orders:
-                fitted = _fitted(cell, np.isin(np.arange(n), order[:size]))
+                fitted = refitted(cell, np.isin(np.arange(n), order[:size]))
                 if fitted is not None:
                     run = _policy_run(prepared, fitted)
                     f1.append(float(run.values[_SWEPT_METRIC].mean()))
@@ -95,20 +84,6 @@ def curve_table(cells: Sequence[CellRuns], sizes: Sequence[int], draws: int, res
     return Table(title=title, columns=columns, rows=tuple(rows), notes=(spread, *notes))
 
 
-def _fitted(cell: CellRuns, keep: Mask) -> Policy | None:
-    """Return the policy with calibrators fitted on some of the tune questions; None if that is impossible."""
-    assert cell.policy is not None
-    tune = cell.tune.select(keep)
-    try:
-        calibrators = tuple(
-            calibrator.fit(tune.column(calibrator.signal), outcome(tune, calibrator.target), index=tune.index)
-            for calibrator in cell.policy.calibrators
-        )
-    except SufficeError:
-        return None
-    return replace(cell.policy, calibrators=calibrators)
-
-
 def _with_spread(values: Sequence[float], resampling: Resampling) -> Any:
     if not values:
         return None
@@ -130,7 +105,7 @@ def floor_table(cells: Sequence[CellRuns], resampling: Resampling) -> Table:
     Raises:
         DataError: No cell is calibrated.
     """
-    usable, notes = _usable(cells)
+    usable, notes = calibrated(cells)
     rows = []
     for cell in usable:
         assert cell.policy is not None
@@ -185,20 +160,20 @@ def transfer_table(cells: Sequence[CellRuns], resampling: Resampling) -> Table:
     Raises:
         DataError: There are no two calibrated cells of one prompt.
     """
-    usable, notes = _usable(cells)
+    usable, notes = calibrated(cells)
     rows: list[tuple[Any, ...]] = []
     for cell in usable:
         assert cell.policy is not None
         prepared = PreparedRecording.of(cell.eval, [_SWEPT_METRIC])
         right = outcome(cell.eval, "em")
         draws = prepared.draws(resampling)
-        own, own_error = _policy_run(prepared, cell.policy), _calibration(prepared, cell.policy, right)
+        own, own_error = _policy_run(prepared, cell.policy), calibration_error(prepared, cell.policy, right)
         for other in usable:
             if other.cell.tune == cell.cell.tune or other.cell.prompt != cell.cell.prompt:
                 continue
             assert other.policy is not None
             borrowed = replace(cell.policy, calibrators=other.policy.calibrators, name="")
-            run, error = _policy_run(prepared, borrowed), _calibration(prepared, borrowed, right)
+            run, error = _policy_run(prepared, borrowed), calibration_error(prepared, borrowed, right)
             rows.append(
                 (
                     *(other.cell.name, cell.cell.name, own_error[0], error[0], own_error[1], error[1]),
@@ -216,14 +191,3 @@ def transfer_table(cells: Sequence[CellRuns], resampling: Resampling) -> Table:
     )
     title = "Transferred calibration: calibrators of one cell in another, on its eval questions"
     return Table(title=title, columns=columns, rows=tuple(rows), notes=(resampling.text, *notes))
-
-
-def _calibration(prepared: PreparedRecording, policy: Policy, right: Floats) -> tuple[float, float]:
-    """Return Brier score and expected calibration error of `p_correct` over all rounds at which it is defined."""
-    view = prepared.view(policy)
-    probabilities, labels = view["p_correct"], prepared.in_view(right, view)
-    known = view.seen & np.isfinite(probabilities) & np.isfinite(labels)
-    if not known.any():
-        return math.nan, math.nan
-    report = calibration_report(probabilities[known], labels[known])
-    return report.brier, report.ece

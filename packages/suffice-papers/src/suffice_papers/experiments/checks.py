@@ -10,7 +10,6 @@ from suffice.common.display.svg import check_charts_extra
 from suffice.common.tables import counted
 from suffice.errors import DataError, MissingExtraError, SufficeError
 from suffice.evaluation.replay import Price, component_prices
-from suffice.loops.models import EntailmentJudge
 from suffice.policy.signals import GATE, LOGPROB_NEEDS, QUERY
 from suffice.policy.signals.semantic import JUDGE
 from suffice_papers.experiments.cbdr_cells import check_cell, is_finished
@@ -149,7 +148,7 @@ def cell_prices(cell: Cell, experiment: Experiment) -> dict[str, Price] | None:
     if cell.rival is not None and cell.rival.gating.reads_with is not None:
         own[GATE] = cell.rival.gating.reads_with
     if experiment.signals.judge_model is not None:
-        models[EntailmentJudge.name] = experiment.signals.judge_model
+        models[experiment.signals.judge_component] = experiment.signals.judge_model
     if isinstance(options, DraftOptions):
         own = {"writer": options.model, "critic": options.critic_model or options.model}
         if options.judge.judge_model is not None:

@@ -32,7 +32,7 @@ from suffice_papers.semantic import (
     split_drafts,
     tune,
 )
-from suffice_papers.semantic.data import metric_of
+from suffice_papers.semantic.data import marked, metric_of
 from suffice_papers.semantic.page import protocol_page, protocol_part
 
 _PRESETS = ("bge",)
@@ -132,10 +132,10 @@ def protocol_command(
 ) -> None:
     """Compare every policy of Semantic Early-Stopping.
 
-    All of them run on identical drafts: fixed_k first, then the cascade and its parts. Table 1 is printed, with --details
-    all tables.
+    All of them run on identical drafts: fixed_k first, then the cascade and its parts. Where a judge gave the metric, its
+    rise is the cascade's third member. Table 1 is printed, with --details all tables.
 
-    Example: suffice paper protocol self_refine_gpt4
+    Example: suffice paper protocol self_refine_gpt4 --metric target_sentiment
     """
     options.allowed(ledger, LEDGERS, "ledger")
     selection = selection.typed()
@@ -143,6 +143,7 @@ def protocol_command(
     _check_ending(out)
     with status("replaying"):
         recording = _named_recording(path)
+        recording = recording if metric is None else marked(recording, metric)
         test, tuned = selection.tuned(recording, metric)
         protocol = semantic_protocol(
             test,

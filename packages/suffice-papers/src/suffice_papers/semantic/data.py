@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,10 +16,12 @@ from suffice.evaluation.replay.checks import require_whole
 from suffice.evaluation.replay.outcomes import answers_by_stop, values_by_stop
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.statistics import hash_places
+from suffice.loops.judges.recording import GAIN, gains, with_columns
 from suffice.policy.rounds import Floats
 from suffice.policy.seen import Seen
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
+from suffice.recordings.schema import cost_column
 
 DISTANCE, SCORE = "semantic_distance", "information_score"
 _LARGE_SHARE = 0.05
@@ -79,6 +82,28 @@ def metric_of(recording: Recording, metric: str | None) -> str:
     raise DataError(
         f"the recording has no {SCORE!r}: run `suffice judge drafts`, or name another quality with --metric; it has: {known}, "
         "and 'agreement' needs no gold answers"
+    )
+
+
+def marked(recording: Recording, metric: str) -> Recording:
+    """Return the recording with the rise of a judge's recorded mark as `information_gain`, which the full cascade reads.
+
+    Nothing changes where the gain is recorded already, or where no judge gave the metric.  A policy that reads the gain
+    pays for that judge.
+
+    Args:
+        recording: Recorded drafts.
+        metric: The mark; its costs are those of the component ``judge:METRIC``.
+    """
+    component, table = f"judge:{metric}", recording.table
+    if GAIN in table.column_names or cost_column(component, "calls") not in table.column_names:
+        return recording
+    columns = (table.column(name).to_pylist() for name in (metric, "question_id", "round"))
+    scores, ids, rounds = columns
+    rises = gains([math.nan if score is None else score for score in scores], ids, rounds)
+    components = dict(recording.metadata.get("signal_components") or {}) | {GAIN: component}
+    return Recording(
+        with_columns(table, {GAIN: rises}, signals={GAIN}), {**recording.metadata, "signal_components": components}
     )
 
 

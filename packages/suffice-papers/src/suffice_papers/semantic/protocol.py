@@ -272,6 +272,11 @@ def _protocol_notes(replayed: Replayed, recording: Recording, *, known: bool) ->
         )
         return notes
     judge = prepared.recording.signal_components.get("information_gain", "judge:information_score")
+    if judge == f"judge:{replayed.drafts.metric}" and "gain" not in replayed.missing:
+        notes.append(
+            f"the cascade's judge gives {replayed.drafts.metric}, the quality itself: information_gain is its rise, so the cascade "
+            "sees what it is judged by"
+        )
     if "gain" not in replayed.missing and judge not in prepared.costs.components:
         notes.append(f"the calls of {judge} were not recorded: policies that ask the judge look cheaper than they are")
     return notes

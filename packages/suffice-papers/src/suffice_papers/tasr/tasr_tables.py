@@ -9,6 +9,7 @@ from suffice.errors import DataError, UnknownSignalError
 from suffice.evaluation.statistics import Resampling
 from suffice_papers.paper import Paper, flags_table, narrow, not_made_table, origin_table
 from suffice_papers.published import Published, published_tasr
+from suffice_papers.tasr.ablations import calibrators_table, folds_table, negatives_table, seconds_table
 from suffice_papers.tasr.cells import CellRuns, TasrCell, load_cell
 from suffice_papers.tasr.drift import drift_table
 from suffice_papers.tasr.figures import tasr_charts
@@ -22,11 +23,15 @@ TablePart = Callable[[Sequence[CellRuns], Published, Resampling], Table]
 PARTS: Mapping[str, TablePart] = {
     "Table 1": macro_table,
     "Table 2": lambda cells, published, resampling: cell_table(cells, published, resampling, "distractor"),
+    "Section 3.3": calibrators_table,
     "Section 5.3": search_table,
+    "Section 5.3, folds": folds_table,
+    "Section 5.4": negatives_table,
     "Table 3": drift_table,
     "Table 4": lambda cells, published, resampling: cell_table(cells, published, resampling, "open"),
     "Table 5": lambda cells, published, resampling: cell_table(cells, published, resampling, "dense"),
     "Table 6": models_table,
+    "Latency": seconds_table,
     "Figure 2, left": margin_figure,
     "Figure 2, right": reliability_figure,
     "Figure 3": figure3,

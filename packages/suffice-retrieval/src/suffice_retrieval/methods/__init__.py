@@ -1,7 +1,7 @@
 """Methods that decide themselves when to retrieve, and with which query: Self-Ask, IRCoT, FLARE and DRAGIN."""
 
 from suffice_retrieval.methods.chains import CHAIN_METHODS, ChainMethod, Dragin, Flare, IRCoT, SelfAsk, parse_method
-from suffice_retrieval.methods.prompts import CHAIN_OF_THOUGHT, SELF_ASK, ChainPrompt
+from suffice_retrieval.methods.prompts import CHAIN_OF_THOUGHT, SELF_ASK, ChainPrompt, read_chain_prompt
 from suffice_retrieval.methods.querying import Completer, QueryLoop
 
 __all__ = [
@@ -17,4 +17,5 @@ __all__ = [
     "QueryLoop",
     "SelfAsk",
     "parse_method",
+    "read_chain_prompt",
 ]

@@ -23,7 +23,7 @@ from suffice.policy.rounds import Passage, Reply
 from suffice.policy.signals.alignment import tokens_of_span
 from suffice.policy.signals.text import strip_thinking
 from suffice_retrieval.methods.flare import flare_trigger, masked_text, uncertain_spans
-from suffice_retrieval.methods.prompts import CHAIN_OF_THOUGHT, SELF_ASK, ChainPrompt
+from suffice_retrieval.methods.prompts import CHAIN_OF_THOUGHT, SELF_ASK, ChainPrompt, read_chain_prompt
 
 _FOLLOW_UP = re.compile(r"follow[ -]?up\s*:(.*)", re.IGNORECASE)
 _INTERMEDIATE = re.compile(r"\A\s*intermediate answer\s*:", re.IGNORECASE)
@@ -143,7 +143,9 @@ class ChainMethod(ABC):
             raise DataError(f"{self.name}: k must be at least 1, got {self.k!r}")
 
     def __str__(self) -> str:
-        return f"{self.name}({', '.join(f'{key}={value!r}' for key, value in self.settings().items())})"
+        default = next(item.default for item in fields(self) if item.name == "prompt")
+        own = {} if self.prompt == default else {"prompt": self.prompt.prompt_id}
+        return f"{self.name}({', '.join(f'{key}={value!r}' for key, value in (self.settings() | own).items())})"
 
     def settings(self) -> dict[str, Any]:
         """Return the settings without the prompt, in the form of `parse_method`."""
@@ -334,14 +336,14 @@ CHAIN_METHODS: Mapping[str, type[ChainMethod]] = {kind.name: kind for kind in (S
 
 
 def parse_method(text: str) -> ChainMethod:
-    """Parse a method from its name and, in parentheses, its settings.
+    """Parse a method from its name and, in parentheses, its settings; ``prompt='FILE'`` is a prompt of `read_chain_prompt`.
 
     >>> parse_method("flare(theta=0.6)").theta, str(parse_method("ircot"))
     (0.6, 'ircot(k=6, most=15)')
 
     Raises:
         NotFoundError: There is no such method.
-        DataError: The text is of another form, or a setting is unknown or out of range.
+        DataError: The text is of another form, a setting is unknown or out of range, or the prompt cannot be read.
     """
     name, parenthesis, rest = text.strip().partition("(")
     kind = CHAIN_METHODS.get(name.strip().replace("-", "_").lower())
@@ -349,7 +351,8 @@ def parse_method(text: str) -> ChainMethod:
         raise NotFoundError(
             f"unknown method {name!r}.{did_you_mean(name, CHAIN_METHODS)} Choose one of {', '.join(CHAIN_METHODS)}"
         )
-    allowed = {item.name: type(item.default) for item in fields(kind) if item.name != "prompt"}
+    defaults: dict[str, Any] = {item.name: item.default for item in fields(kind)}
+    allowed = {key: str if key == "prompt" else type(default) for key, default in defaults.items()}
     try:
         call = parse_expression(f"f({rest}" if parenthesis else "f()")
         assert isinstance(call, ast.Call)
@@ -363,6 +366,8 @@ def parse_method(text: str) -> ChainMethod:
         expected = (int, float) if allowed[key] is float else (allowed[key],)
         if type(value) not in expected:
             raise DataError(f"{name}: {key} must be of type {allowed[key].__name__}, got {value!r}")
+    if "prompt" in settings:
+        settings["prompt"] = read_chain_prompt(settings["prompt"], defaults["prompt"])
     return kind(**settings)
 
 

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
 
+from suffice.errors import DataError
 from suffice.loops.models.prompts import EvidencePrompt, Message, chat_of, filled
 from suffice.policy.rounds import Passage
+
+_METADATA = re.compile(r"^# METADATA\b.*\n?", re.MULTILINE)
+_EXAMPLES_FILE = "examples-file"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,12 +24,29 @@ class ChainPrompt(EvidencePrompt):
     Attributes:
         chain: Template of the text written so far, after the passages; `{chain}` is replaced.
         asking: Template of FLARE's request for a question, after the chain; `{span}` is replaced.
+        examples: Solved questions at the start of the user message, few-shot; empty for none.
+        source: Origin of the examples, for the recording.
+        passages_first: Whether the passages precede the question, as in many prompts for text completion.
+        continues: Whether the chain is the given start of the reply, for endpoints and models that continue the last message.
     """
 
     chain: str = "\n\nReasoning so far: {chain}"
     asking: str = (
         '\n\nAsk one question about this text whose answer is "{span}". Reply with the question and nothing else.'
     )
+    examples: str = ""
+    source: str = ""
+    passages_first: bool = False
+    continues: bool = False
+
+    def _hashed(self) -> Any:
+        later = {"examples": "", "source": "", "passages_first": False, "continues": False}
+        return {name: value for name, value in asdict(self).items() if name not in later or value != later[name]}
+
+    @property
+    def pinned(self) -> dict[str, str]:
+        """The id and the hash, and the origin of the examples if there are any."""
+        return {**self.pin, **({"prompt_source": self.source} if self.source else {})}
 
     def continuing(self, question: str, passages: Sequence[Passage], chain: str) -> tuple[Message, ...]:
         """Return the messages that ask for the next sentence or step of the chain.
@@ -36,12 +61,76 @@ class ChainPrompt(EvidencePrompt):
             passages: The evidence; empty to write from the model's own knowledge.
             chain: The text written so far; empty at the start.
         """
-        return chat_of(self.system, (self.user(question, passages) + filled(self.chain, {"chain": chain})).rstrip())
+        written = filled(self.chain, {"chain": chain}).rstrip()
+        shown = self._shown(question, passages)
+        if not self.continues:
+            chat = chat_of(self.system, (shown + written).rstrip())
+            return chat if self.system or not self.examples else chat[1:]
+        system, user = chat_of(self.system, shown)
+        begun = {"role": "assistant", "content": written.lstrip()}
+        return (system, user, begun) if self.system else (user, begun)
 
     def questioning(self, question: str, chain: str, span: str) -> tuple[Message, ...]:
         """Return the messages that ask for a question whose answer is a span of the chain."""
         written = self.user(question) + filled(self.chain, {"chain": chain})
         return chat_of("", written + filled(self.asking, {"span": span}))
+
+    def _shown(self, question: str, passages: Sequence[Passage]) -> str:
+        """Return the examples, the question and the passages."""
+        asked = self.user(question)
+        evidence = self.user(question, passages)[len(asked) :]
+        return self.examples + (evidence + asked if self.passages_first else asked + evidence)
+
+
+def read_chain_prompt(path: str | Path, default: ChainPrompt) -> ChainPrompt:
+    """Read a prompt with the examples of a paper from a TOML file.
+
+    Its keys are the fields of `ChainPrompt`; those that it lacks are those of `default`.  `examples-file` names a text
+    file of examples beside it, taken as it is but for lines that begin with ``# METADATA``, as in the prompts of IRCoT.
+    Examples need a `source`.
+
+    Args:
+        path: The file.
+        default: The prompt of the method.
+
+    Raises:
+        DataError: The file cannot be read, a key is unknown or of another type, or the examples have no source.
+    """
+    file = Path(path)
+    try:
+        data = tomllib.loads(file.read_text(encoding="utf-8"))
+        examples = data.pop(_EXAMPLES_FILE, None)
+        if examples is not None:
+            data["examples"] = (file.parent / str(examples)).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"the prompt {str(file)!r} cannot be read: {error}. It is a file in TOML, see docs/how-to/rivals.md"
+        ) from None
+    kinds = {item.name: type(getattr(default, item.name)) for item in fields(ChainPrompt)}
+    values = {str(name).replace("-", "_"): value for name, value in data.items()}
+    for name, value in values.items():
+        if name not in kinds:
+            allowed = ", ".join((*kinds, _EXAMPLES_FILE))
+            raise DataError(f"the prompt {str(file)!r} has an unknown key {name!r}; allowed: {allowed}")
+        if type(value) is not kinds[name]:
+            raise DataError(
+                f"the prompt {str(file)!r}: {name} must be of type {kinds[name].__name__}, not {value!r:.80}"
+            )
+    if values.get("examples"):
+        if not values.get("source", "").strip():
+            raise DataError(
+                f'the prompt {str(file)!r} has examples and does not say whose: add  source = "REPOSITORY, FILE, COMMIT", which '
+                "the recording keeps"
+            )
+        values["examples"] = _separated(values["examples"])
+    own = {"name": file.stem, "version": 1, **values}
+    return ChainPrompt(**{**asdict(default), **own})
+
+
+def _separated(examples: str) -> str:
+    """Return examples without lines of metadata, followed by as many blank lines as lie between them."""
+    text = _METADATA.sub("", examples).strip()
+    return text + ("\n\n\n" if "\n\n\n" in text else "\n\n")
 
 
 CHAIN_OF_THOUGHT = ChainPrompt(

@@ -144,7 +144,7 @@ class QueryLoop(LiveLoop):
             "model": self._fingerprint(self.model),
             **reader,
             "retriever": {**self.retriever.fingerprint(), "identity": identity_of(self.retriever)},
-            "method": {"name": self.method.name, **self.method.settings(), **self.method.prompt.pin},
+            "method": {"name": self.method.name, **self.method.settings(), **self.method.prompt.pinned},
             "every_round": self.every_round,
         }
 

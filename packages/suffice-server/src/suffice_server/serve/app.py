@@ -71,6 +71,7 @@ def make_app(service: Service, limits: Limits, *, token: str | None, hosts: Coll
         finally:
             for task in tasks:
                 task.cancel()
+            service.stop_watching()
             await asyncio.gather(*tasks, return_exceptions=True)
 
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _not_there})

@@ -405,6 +405,23 @@ def test_one_look_at_a_time_and_nobody_waits_for_it(folder, monkeypatch):
     assert (first["requests"], service.watched("stable")["requests"], said) == (1, 2, [503, 1])
 
 
+def test_a_log_of_many_parts_is_compacted_before_it_is_watched(folder, monkeypatch):
+    watching_here(monkeypatch)
+    monkeypatch.setattr(watching, "_MANY_PARTS", 2)
+    for name in "abc":
+        service = served(folder, ALL)
+        opened(service, "Oslo", "Oslo", "Oslo", "Oslo", name=name)
+        service.log.close()
+    log = folder / "log" / f"stable-{STABLE.digest}"
+    assert len([*log.glob("part-*")]) == 3
+    (log / ".compaction").mkdir()
+    assert served(folder, ALL).watched("stable")["requests"] == 3
+    assert len([*log.glob("part-*")]) == 3  # it could not be compacted
+    (log / ".compaction").rmdir()
+    assert served(folder, ALL).watched("stable")["requests"] == 3
+    assert len([*log.glob("part-*")]) == 1
+
+
 def test_policies_under_one_name_share_the_risk_of_false_alarms(folder, monkeypatch):
     watching_here(monkeypatch)
     service = served(folder, ALL)

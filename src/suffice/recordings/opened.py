@@ -28,6 +28,13 @@ _MAGIC = b"PAR1"
 _Opened = TypeVar("_Opened", bound="OpenFile")
 
 
+class PartGoneError(NotFoundError):
+    """Raised when a file was removed after it was listed, as a compaction does with parts whose rows it has joined."""
+
+    def __init__(self, path: object) -> None:
+        super().__init__(f"{str(path)!r} was compacted or removed while it was read: try again")
+
+
 class OpenRecording(ABC):
     """An opened recording with a checked header."""
 
@@ -120,9 +127,7 @@ class OpenFile(OpenRecording):
                 source = _remote_file(self.path) if remote else source
                 self._opened = pq.ParquetFile(source, page_checksum_verification=True, pre_buffer=remote)
             except FileNotFoundError:
-                raise NotFoundError(
-                    f"{str(self.path)!r} was compacted or removed while it was read: try again"
-                ) from None
+                raise PartGoneError(self.path) from None
         return self._opened
 
     @contextmanager
@@ -170,9 +175,10 @@ class OpenFile(OpenRecording):
 
     def tables(self, rows: int | None = None, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """Yield the rows as tables; finally compare each column that was read with its checksum."""
-        digests = self.new_digests(columns)
-        yield from self.group_tables(range(len(self.group_rows)), rows, columns, digests)
-        self.compare(digests)
+        with self.used():
+            digests = self.new_digests(columns)
+            yield from self.group_tables(range(len(self.group_rows)), rows, columns, digests)
+            self.compare(digests)
 
     def group_tables(
         self,

@@ -30,6 +30,7 @@ PACKED = (".gz", ".zst", ".bz2", ".xz")
 _HEAD = 1 << 16
 _URL = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+)://")
 _PASSWORD = re.compile(r"://[^/@:]*:(?!\d*(/|$))[^@]*@")
+_QUERY = re.compile(r"\?[^?/=]*=")
 _FILE_URL = re.compile(r"(?:file|local)://(?:localhost)?")
 LOCK = ".lock"
 """The name of the lock file of `locking`."""
@@ -49,7 +50,7 @@ def place(path: str | Path) -> Path:
 
     Raises:
         MissingExtraError: The path is a URL, and the extra `cloud` is not installed.
-        DataError: No installed file system opens such a URL, or it contains a password.
+        DataError: No installed file system opens such a URL, or it contains a password or a query.
     """
     if not isinstance(path, str):
         return path
@@ -63,6 +64,11 @@ def place(path: str | Path) -> Path:
         raise DataError(
             f"a {match[1]}:// URL must not contain a password (it is not shown here): messages and files would show it. Give it to "
             "the driver of the storage, through its environment variables or files"
+        )
+    if _QUERY.search(path) is not None:
+        raise DataError(
+            f"a {match[1]}:// URL must not contain a query (it is not shown here): messages and files would show the signature in it. Download "
+            "the file, or give the URL that the storage itself has (s3://, gs://, az://) with its keys in the environment"
         )
     try:
         from fsspec import get_filesystem_class

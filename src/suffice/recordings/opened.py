@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from suffice.common.files import is_url, place, quoted, reaching, replacing, unreachable
 from suffice.errors import DataError, NotFoundError, SchemaError
+from suffice.recordings.decoded import check_decoded
 from suffice.recordings.digest import ColumnDigest, TableDigest, damaged, stored_digests
 from suffice.recordings.schema import META_KEY, RECORDING_FORMAT, RECORDING_VERSION, ROUNDS_SUFFIX, build_table
 
@@ -189,8 +190,11 @@ class OpenFile(OpenRecording):
     ) -> Iterator[pa.Table]:
         """Yield the rows of some row groups, and add them to `digests`, which are compared after all rows."""
         metadata = self.schema.metadata  # without the checksums, since the caller may change the table
-        with self.used(), reaching(self.path):
+        with self.used() as file, reaching(self.path):
             try:
+                if self._buffer is None and not is_url(self.path):
+                    for some in [groups] if rows is None else ([group] for group in groups):
+                        check_decoded(file, self.path, some, rows, columns)
                 for table in self._row_groups(groups, rows, columns):
                     if columns is None:
                         table.validate(full=True)  # raises for text that is not UTF-8

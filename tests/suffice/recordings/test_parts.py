@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from benchmarks import part_kills
 from hypothesis import given, settings
@@ -464,6 +465,7 @@ def test_ended_parts_are_joined_in_place_while_others_append(log):
     play(recorder, "late", question_id="late")
     summary = compact_recording(log)
     assert (summary.before, summary.after, summary.open) == (5, 2, 1)
+    assert [pq.ParquetFile(path).num_row_groups for path in log.glob("*-merged.parquet")] == [1]
     play(recorder, "later", question_id="later")
     recorder.close()
     after = read_recording(log)

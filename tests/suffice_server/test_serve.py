@@ -531,7 +531,12 @@ def test_a_broken_file_is_reported_and_the_others_stay(folder, text, caplog):
     (folder / "new.json").write_bytes(text if isinstance(text, bytes) else text.encode())
     (folder / "stable.json").write_bytes(b"{")
     service.policies.refresh()
-    assert ask("GET", "/ready", token=None, status=200) == {"ready": True, "policies": 1, "broken": ["new", "stable"]}
+    assert ask("GET", "/ready", token=None, status=200) == {
+        "ready": True,
+        "policies": 1,
+        "broken": ["new", "stable"],
+        "fault": None,
+    }
     assert ask("POST", "/v1/decide", {"policy": "stable", "rounds": rounds("a", "a")})["stop_round"] == 2
     broken = ask("GET", "/v1/policies")["broken"]
     assert "stays" in broken["stable"]
@@ -556,7 +561,7 @@ def test_names_that_are_no_names_and_policies_that_cannot_decide_are_broken(fold
 
 def test_without_policy_the_server_is_unready_and_without_folder_it_fails(tmp_path):
     ask, _ = serving(tmp_path)
-    assert ask("GET", "/ready", token=None, status=503) == {"ready": False, "policies": 0, "broken": []}
+    assert ask("GET", "/ready", token=None, status=503) == {"ready": False, "policies": 0, "broken": [], "fault": None}
     with pytest.raises(DataError, match="be read"):
         PolicyFolder(tmp_path / "none")
 

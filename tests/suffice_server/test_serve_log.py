@@ -1,7 +1,10 @@
 """The log of the service: every stop before it is handed out, audits round by round, and nothing lost where it is killed."""
 
+import errno
+import os
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from benchmarks.serve_soak import soak
@@ -273,6 +276,32 @@ def test_a_decision_that_cannot_be_logged_is_not_handed_out(folder, caplog):
     assert service.observe(session, {"index": 2, "answer": "Oslo"})["stop"]
     assert len(logged(folder)["q"]) == 2
     assert "cannot be written" in caplog.text
+
+
+def test_a_server_that_cannot_write_its_log_is_not_ready(folder, monkeypatch):
+    service = served(folder)
+    service.check_log()
+    assert service.ready() == {"ready": True, "policies": 1, "broken": [], "fault": None}
+    assert [*(folder / "log").iterdir()] == []
+
+    def full(path, data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_bytes", full)
+        service.check_log()
+    assert (service.ready()["ready"], service.ready()["fault"]) == (
+        False,
+        "the log cannot be written: No space left on device",
+    )
+    (folder / "log").rmdir()
+    (folder / "log").write_text("a file where the folder should be")
+    service.check_log()
+    assert not service.ready()["ready"]
+    assert str(folder) not in service.ready()["fault"]
+    (folder / "log").unlink()
+    service.check_log()
+    assert service.ready()["ready"]
 
 
 def test_a_stop_is_counted_once_also_if_the_log_is_written_later(folder):

@@ -212,10 +212,11 @@ _SERVER: dict[str, Schema] = {
     ),
     "Health": _object(("status",), status={"type": "string", "enum": ["ok"]}),
     "Ready": _object(
-        ("ready", "policies", "broken"),
+        ("ready", "policies", "broken", "fault"),
         ready=_FLAG,
         policies={"type": "integer", "minimum": 0},
         broken={"type": "array", "items": {"type": "string"}, "description": "Names of files that do not load."},
+        fault=_text_schema("Why the log could not be written within the last second or two.", null=True),
     ),
     "Document": {"type": "object"},
     "Error": _object(

@@ -185,9 +185,14 @@ class Service:
             self._watch.close()
 
     def ready(self) -> dict[str, Any]:
-        """Return whether at least one policy is loaded, and the files that do not load."""
-        n = len(self.policies.policies)
-        return {"ready": n > 0, "policies": n, "broken": sorted(self.policies.broken)}
+        """Return whether at least one policy is loaded and the log can be written, and the files that do not load."""
+        n, fault = len(self.policies.policies), None if self.log is None else self.log.fault
+        return {"ready": n > 0 and fault is None, "policies": n, "broken": sorted(self.policies.broken), "fault": fault}
+
+    def check_log(self) -> None:
+        """Check that the log can be written, for `ready`."""
+        if self.log is not None:
+            self.log.check()
 
     def log_pending(self) -> None:
         """Log the stops that an earlier process stored but did not log before it ended."""

@@ -459,6 +459,28 @@ def test_a_session_goes_on_in_another_process_that_shares_its_file(folder, tmp_p
         service.store.put(session.rpartition("/")[2], late.version - 1, {})
 
 
+def test_an_edited_session_or_policy_of_one_is_refused(folder, tmp_path):
+    path = tmp_path / "sessions.sqlite"
+    ask, _ = serving(folder, sessions=path)
+    sessions = [ask("POST", "/v1/sessions", {"policy": "stable"})["id"] for _ in range(3)]
+    for session in sessions:
+        ask("POST", f"/v1/sessions/{session}/rounds", {"answer": "Oslo"}, status=200)
+    stored = sqlite3.connect(path, isolation_level=None)
+    changes = ("state = replace(state, 'Oslo', 'Aslo')", "version = version + 1", "state = substr(state, 2)")
+    ask, _ = serving(folder, sessions=path)
+    for session, change in zip(sessions, changes, strict=True):
+        stored.execute(f"UPDATE sessions SET {change} WHERE id = ?", (session,))
+        refused = ask("POST", f"/v1/sessions/{session}/rounds", {"answer": "Oslo"}, status=409)
+        assert "open a new one" in refused["error"]["message"]
+    session = ask("POST", "/v1/sessions", {"policy": "stable"})["id"]
+    stored.execute("UPDATE policies SET policy = replace(policy, '\"max_rounds\": 4', '\"max_rounds\": 5')")
+    (folder / "stable.json").unlink()
+    ask, _ = serving(folder, sessions=path)
+    refused = ask("GET", f"/v1/sessions/{session}", status=409)
+    assert "was changed" in refused["error"]["message"]
+    stored.close()
+
+
 def test_a_session_that_grows_too_large_stays_as_it_was(folder):
     ask, _ = serving(folder, limits=Limits(session=20_000))
     session = f"/v1/sessions/{ask('POST', '/v1/sessions', {'policy': 'stable', 'question_id': 'q'})['id']}"

@@ -285,7 +285,7 @@ def _operation_object(operation: Operation, *, token: bool) -> dict[str, Any]:
         success["content"] = {media: {"schema": {"type": "string"} if is_text else _ref(operation.result)}}
     responses[str(operation.status)] = success
     if operation.name == "ready":
-        responses["503"] = {**success, "description": "No policy."}
+        responses["503"] = {**success, "description": "No policy, or a log that cannot be written."}
     described: dict[str, Any] = {"operationId": operation.name, "summary": operation.summary, "responses": responses}
     parameters = re.findall(r"\{(\w+)\}", operation.path)
     if parameters:

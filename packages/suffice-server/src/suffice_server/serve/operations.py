@@ -77,7 +77,7 @@ OPERATIONS = (
         path="/v1/sessions/{id}",
         summary="Show the state of a session.",
         result="Session",
-        refusals=(404,),
+        refusals=(404, 409),
     ),
     Operation(
         name="close_session",

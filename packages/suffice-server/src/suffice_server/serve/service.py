@@ -323,7 +323,12 @@ class Service:
             return self.policies.named(digest)
         except NotFoundError:
             name, values = self.store.policy(digest)
-            return NamedPolicy(name=name, policy=Policy.from_dict(values), digest=digest)
+            policy = Policy.from_dict(values)
+            if policy.digest != digest:
+                raise ConfigMismatchError(
+                    f"the stored policy {digest!r} of this session was changed: open a new one"
+                ) from None
+            return NamedPolicy(name=name, policy=policy, digest=digest)
 
     def _changed(self, name: str, live: _Live, change: Callable[[Session], Decision]) -> dict[str, Any]:
         """Change a session, store it, then return the decision."""

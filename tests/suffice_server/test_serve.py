@@ -694,6 +694,10 @@ def test_requests_that_compare_long_take_turns_and_others_go_on(folder, monkeypa
             service._limit._places.acquire()
         assert "try again" in ask("POST", "/v1/decide", long, status=503)["error"]["message"]
         assert replies == []
+        service._limit._places.release()
+        service._limit.seconds = 0.001
+        assert "try again" in ask("POST", "/v1/decide", long, status=503)["error"]["message"]  # it waited for too long
+        service._limit._places.acquire()
     thread.join()
     assert [reply["stop"] for reply in replies] == [True]
     assert service._limit._places._value == 1  # it gave its place back

@@ -29,7 +29,7 @@ class WorkLimit:
     interpreter runs one thread at a time anyway, and all other requests then compete with one of them, not with sixteen.
 
     Args:
-        seconds: Longest time for the comparisons of one request.
+        seconds: Longest time for the comparisons of one request, and longest wait for its turn.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -78,14 +78,15 @@ class _Work:
             self.wait()
 
     def wait(self) -> None:
+        refused = RefusedError(
+            503, "too many other requests have answers that take long to compare: try again", retry_after=1
+        )
         if not self._places.acquire(blocking=False):
-            raise RefusedError(
-                503,
-                f"{_PLACES} requests whose answers take long to compare are waiting: try again",
-                retry_after=1,
-            )
+            raise refused
         began = time.monotonic()
-        self._turn.acquire()
+        if not self._turn.acquire(timeout=self._seconds):
+            self._places.release()
+            raise refused
         self._has_turn = True
         self._begun += time.monotonic() - began  # waiting is not the work of this request
 

@@ -240,6 +240,7 @@ def test_a_key_that_is_echoed_in_another_form_is_removed(before):
         assert middle not in shown
         assert middle in text.replace("-", "+").replace("_", "/")
     assert redact("an ordinary text, c2stMTIz") == "an ordinary text, c2stMTIz"
+    assert Redactor(["abcd"])("abcd YWJjZA==") == "[redacted] YWJjZA=="  # too short to be told from other text
 
 
 ESCAPES = "\x1b]0;OWNED\x07\x1b[2J\x1b[31mred\x9b2J\x7f\r\nstopped  after round 9, answer of round 9\tx"

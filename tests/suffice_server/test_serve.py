@@ -688,7 +688,7 @@ def test_requests_that_compare_long_take_turns_and_others_go_on(folder, monkeypa
         thread = threading.Thread(target=lambda: replies.append(ask("POST", "/v1/decide", long, status=200)))
         thread.start()
         assert ask("POST", "/v1/decide", cheap, status=200)["stop"]
-        while service._limit._places._value == work._PLACES:
+        while thread.is_alive() and service._limit._places._value == work._PLACES:
             time.sleep(0.001)
         for _ in range(work._PLACES - 1):
             service._limit._places.acquire()

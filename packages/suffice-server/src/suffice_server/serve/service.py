@@ -111,7 +111,7 @@ class Service:
                 self._forget(name)
                 raise
         elif self.log is not None:
-            self._write(named, session, names)
+            self._write(self.log, named, session, names)
         self._count(named, session)
         return _decided(session.decision, named, name, audit=session.auditing)
 
@@ -247,15 +247,14 @@ class Service:
         """Log the stop of a session, if it has stopped and is not logged; return the session."""
         if self.log is None or not self._is_pending(live):
             return live
-        run = self._write(live.named, live.session, live.names)
+        run = self._write(self.log, live.named, live.session, live.names)
         state = {key: value for key, value in run.to_state().items() if key != "session"}
         return self._put(name, replace(live, logged=state, run=run))
 
-    def _write(self, named: NamedPolicy, session: Session, names: Mapping[str, str]) -> OpenQuestion:
+    def _write(self, log: DecisionLog, named: NamedPolicy, session: Session, names: Mapping[str, str]) -> OpenQuestion:
         """Write a question that has stopped to the log, which compares its answers once more."""
-        assert self.log is not None
         with self._limit.work(named.policy, len(session.rounds)):
-            return self.log.write(named, session, names)
+            return log.write(named, session, names)
 
     def _ended(self, name: str, live: _Live, reason: Reason) -> dict[str, Any]:
         if live.session.decision is None:

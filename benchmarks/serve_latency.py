@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import math
 import os
 import platform
 import re
@@ -62,6 +63,7 @@ def serving(folder: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen
     finally:
         process.terminate()
         process.wait(60)
+        process.stdout.close()
 
 
 class Connections:
@@ -86,13 +88,17 @@ class Connections:
 
 
 async def load(url: str, requests: dict[str, bytes], *, rate: float, seconds: float) -> dict[str, list[float]]:
-    """Return the latencies of each request, seconds, at `rate` of each per second."""
+    """Return the latencies of each request, seconds, at `rate` of each per second; infinite for one without its answer."""
     connections = Connections(url)
     latencies: dict[str, list[float]] = {name: [] for name in requests}
 
     async def one(name: str, due: float) -> None:
-        await connections.send(requests[name])
-        latencies[name].append(time.perf_counter() - due)
+        try:
+            await connections.send(requests[name])
+        except (OSError, EOFError, AssertionError):
+            latencies[name].append(math.inf)
+        else:
+            latencies[name].append(time.perf_counter() - due)
 
     names, tasks, began = [*requests], set(), time.perf_counter() + 0.1
     for number in range(int(rate * seconds) * len(names)):
@@ -116,10 +122,13 @@ def request_of(method: str, path: str, body: bytes = b"") -> bytes:
     return head.encode() + body
 
 
-def measured(url: str, *, rate: float, seconds: float) -> dict[str, dict[str, float]]:
-    """Return the quantiles of both endpoints, milliseconds, measured from another process."""
+def measured(
+    url: str, *, rate: float, seconds: float, body: dict[str, Any] | None = None
+) -> dict[str, dict[str, float]]:
+    """Return the quantiles of both endpoints, milliseconds, measured from another process; `body` is sent to `/v1/decide`."""
     code = "from benchmarks.serve_latency import main_load; main_load()"
-    asked = json.dumps({"url": url, "rate": rate, "seconds": seconds})
+    body = body or {"policy": "p", "rounds": [observed(r).to_dict() for r in (1, 2, 3)]}
+    asked = json.dumps({"url": url, "rate": rate, "seconds": seconds, "body": body})
     done = subprocess.run([sys.executable, "-c", code, asked], check=True, capture_output=True, text=True)
     figures: dict[str, dict[str, float]] = json.loads(done.stdout)
     return figures
@@ -128,14 +137,16 @@ def measured(url: str, *, rate: float, seconds: float) -> dict[str, dict[str, fl
 def main_load() -> None:
     """Run the load that the arguments name, and print its quantiles."""
     asked = json.loads(sys.argv[1])
-    body = json.dumps({"policy": "p", "rounds": [observed(r).to_dict() for r in (1, 2, 3)]}).encode()
+    body = json.dumps(asked["body"]).encode()
     requests = {"decide": request_of("POST", "/v1/decide", body), "empty": request_of("GET", "/health")}
     asyncio.run(load(asked["url"], requests, rate=50, seconds=1))
     latencies = asyncio.run(load(asked["url"], requests, rate=asked["rate"], seconds=asked["seconds"]))
     figures = {}
-    for name, values in latencies.items():
+    for name, every in latencies.items():
+        values = [value for value in every if value < math.inf]
         p10, p50, p90, p99 = np.quantile(values, [0.1, 0.5, 0.9, 0.99]) * 1000
-        figures[name] = {"p10": p10, "p50": p50, "p90": p90, "p99": p99, "max": max(values) * 1000, "n": len(values)}
+        figures[name] = {"p10": p10, "p50": p50, "p90": p90, "p99": p99, "max": max(values) * 1000}
+        figures[name] |= {"n": len(every), "failed": len(every) - len(values)}
     print(json.dumps({**figures, "bytes": len(body)}))
 
 

@@ -23,6 +23,7 @@ from suffice import AnswerPosition, Audit, Policy, Round
 from suffice.errors import DataError
 from suffice.policy import normalizers
 from suffice.policy.rounds import Cost, Decision, Passage, Token
+from suffice_server.serve import work
 from suffice_server.serve.answers import RefusedError
 from suffice_server.serve.app import make_app
 from suffice_server.serve.document import openapi, schemas_for
@@ -33,7 +34,7 @@ from suffice_server.serve.policies import PolicyFolder
 from suffice_server.serve.schema import check_value
 from suffice_server.serve.service import Service
 from suffice_server.serve.sessions import SessionStore
-from tests.support.serving import running
+from tests.support.serving import running, watching_here
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 STABLE = Policy(rule="answer_stable", max_rounds=4, name="stable")
@@ -134,7 +135,8 @@ REQUESTS = {
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
-def test_every_operation_does_what_the_document_says(folder, tmp_path, operation):
+def test_every_operation_does_what_the_document_says(folder, tmp_path, monkeypatch, operation):
+    watching_here(monkeypatch)
     ask, _ = serving(folder, log=DecisionLog(tmp_path / "log", Audit(rate=1.0, seed="key")))
     ask("POST", "/v1/decide", REQUESTS["decide"], status=200)  # so that the log has something to watch
     body = REQUESTS.get(operation.name)
@@ -457,6 +459,28 @@ def test_a_session_goes_on_in_another_process_that_shares_its_file(folder, tmp_p
         service.store.put(session.rpartition("/")[2], late.version - 1, {})
 
 
+def test_an_edited_session_or_policy_of_one_is_refused(folder, tmp_path):
+    path = tmp_path / "sessions.sqlite"
+    ask, _ = serving(folder, sessions=path)
+    sessions = [ask("POST", "/v1/sessions", {"policy": "stable"})["id"] for _ in range(3)]
+    for session in sessions:
+        ask("POST", f"/v1/sessions/{session}/rounds", {"answer": "Oslo"}, status=200)
+    stored = sqlite3.connect(path, isolation_level=None)
+    changes = ("state = replace(state, 'Oslo', 'Aslo')", "version = version + 1", "state = substr(state, 2)")
+    ask, _ = serving(folder, sessions=path)
+    for session, change in zip(sessions, changes, strict=True):
+        stored.execute(f"UPDATE sessions SET {change} WHERE id = ?", (session,))
+        refused = ask("POST", f"/v1/sessions/{session}/rounds", {"answer": "Oslo"}, status=409)
+        assert "open a new one" in refused["error"]["message"]
+    session = ask("POST", "/v1/sessions", {"policy": "stable"})["id"]
+    stored.execute("UPDATE policies SET policy = replace(policy, '\"max_rounds\": 4', '\"max_rounds\": 5')")
+    (folder / "stable.json").unlink()
+    ask, _ = serving(folder, sessions=path)
+    refused = ask("GET", f"/v1/sessions/{session}", status=409)
+    assert "was changed" in refused["error"]["message"]
+    stored.close()
+
+
 def test_a_session_that_grows_too_large_stays_as_it_was(folder):
     ask, _ = serving(folder, limits=Limits(session=20_000))
     session = f"/v1/sessions/{ask('POST', '/v1/sessions', {'policy': 'stable', 'question_id': 'q'})['id']}"
@@ -529,7 +553,12 @@ def test_a_broken_file_is_reported_and_the_others_stay(folder, text, caplog):
     (folder / "new.json").write_bytes(text if isinstance(text, bytes) else text.encode())
     (folder / "stable.json").write_bytes(b"{")
     service.policies.refresh()
-    assert ask("GET", "/ready", token=None, status=200) == {"ready": True, "policies": 1, "broken": ["new", "stable"]}
+    assert ask("GET", "/ready", token=None, status=200) == {
+        "ready": True,
+        "policies": 1,
+        "broken": ["new", "stable"],
+        "fault": None,
+    }
     assert ask("POST", "/v1/decide", {"policy": "stable", "rounds": rounds("a", "a")})["stop_round"] == 2
     broken = ask("GET", "/v1/policies")["broken"]
     assert "stays" in broken["stable"]
@@ -554,7 +583,7 @@ def test_names_that_are_no_names_and_policies_that_cannot_decide_are_broken(fold
 
 def test_without_policy_the_server_is_unready_and_without_folder_it_fails(tmp_path):
     ask, _ = serving(tmp_path)
-    assert ask("GET", "/ready", token=None, status=503) == {"ready": False, "policies": 0, "broken": []}
+    assert ask("GET", "/ready", token=None, status=503) == {"ready": False, "policies": 0, "broken": [], "fault": None}
     with pytest.raises(DataError, match="be read"):
         PolicyFolder(tmp_path / "none")
 
@@ -635,6 +664,64 @@ def test_slow_comparisons_of_answers_do_not_block_other_requests(folder, monkeyp
             thread.join()
     assert [reply.json()["answer"] for reply in replies] == ["hold"] * n_held
     assert {reply.json()["reason"] for reply in replies} == {"rule"}
+
+
+def test_comparing_for_longer_than_allowed_is_refused_and_changes_nothing(folder):
+    ask, service = serving(folder, limits=Limits(work=1e-9))
+    refused = ask("POST", "/v1/decide", {"policy": "stable", "rounds": rounds("Oslo", "Oslo")}, status=422)
+    assert "max-seconds" in refused["error"]["message"]
+    service._limit.seconds = 10.0
+    assert ask("POST", "/v1/decide", {"policy": "stable", "rounds": rounds("Oslo", "Oslo")})["stop"]
+
+
+@pytest.mark.parametrize(
+    "policy", [{"rule": "answer_similarity_previous > 0.9"}, {"rule": "answer_stable", "normalizer": "math"}]
+)
+def test_requests_that_compare_long_take_turns_and_others_go_on(folder, monkeypatch, policy):
+    monkeypatch.setitem(normalizers._ALL_NORMALIZERS, "math", str)
+    Policy(**policy, max_rounds=2).save(folder / "long.json")
+    ask, service = serving(folder)
+    cheap = {"policy": "stable", "rounds": rounds("Oslo", "Oslo")}
+    long = {"policy": "long", "rounds": rounds("Oslo", "Oslo")}
+    replies = []
+    with service._limit._turn:
+        thread = threading.Thread(target=lambda: replies.append(ask("POST", "/v1/decide", long, status=200)))
+        thread.start()
+        assert ask("POST", "/v1/decide", cheap, status=200)["stop"]
+        while thread.is_alive() and service._limit._places._value == work._PLACES:
+            time.sleep(0.001)
+        for _ in range(work._PLACES - 1):
+            service._limit._places.acquire()
+        assert "try again" in ask("POST", "/v1/decide", long, status=503)["error"]["message"]
+        assert replies == []
+        service._limit._places.release()
+        service._limit.seconds = 0.001
+        assert "try again" in ask("POST", "/v1/decide", long, status=503)["error"]["message"]  # it waited for too long
+        service._limit._places.acquire()
+    thread.join()
+    assert [reply["stop"] for reply in replies] == [True]
+    assert service._limit._places._value == 1  # it gave its place back
+
+
+def test_many_rounds_and_work_that_becomes_long_wait_for_their_turn(folder, monkeypatch):
+    service = serving(folder)[1]
+    policy, limit = service.policies.named("stable").policy, service._limit
+    for n_rounds, cheap_s, waits in ((1, 9.0, False), (101, 9.0, True), (1, -1.0, True)):
+        monkeypatch.setattr(work, "_CHEAP_S", cheap_s)
+        with limit.work(policy, n_rounds) as check:
+            check()
+            assert limit._turn.locked() == waits
+        assert not limit._turn.locked()
+
+
+def test_a_session_has_at_most_the_rounds_of_a_request(folder):
+    ask, _ = serving(folder, limits=Limits(rounds=2))
+    session = ask("POST", "/v1/sessions", {"policy": "stable"})["id"]
+    for answer in ("Oslo", "Bergen"):
+        ask("POST", f"/v1/sessions/{session}/rounds", {"answer": answer}, status=200)
+    refused = ask("POST", f"/v1/sessions/{session}/rounds", {"answer": "Narvik"}, status=413)
+    assert "max-rounds" in refused["error"]["message"]
+    assert ask("POST", f"/v1/sessions/{session}/end", {"reason": "exhausted"})["answer"] == "Bergen"
 
 
 def test_a_policy_with_endless_rounds_is_not_served(folder):

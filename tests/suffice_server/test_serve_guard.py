@@ -3,15 +3,18 @@
 import asyncio
 import contextlib
 import socket
+import sys
 import threading
 
 import httpx
 import pytest
+from benchmarks.serve_hostile import campaign
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from suffice.errors import DataError, NotFoundError
+from suffice_server.serve import running as running_module
 from suffice_server.serve.answers import RefusedError, json_response, responding
 from suffice_server.serve.guard import LOCAL_HOSTS, Guard, Limits, bearer_token, read_body, read_token, same_token
 from suffice_server.serve.running import PatientProtocol, allowed_connections, bind, url_of
@@ -225,6 +228,25 @@ def test_the_limit_of_files_is_raised_and_leaves_room_for_files():
         assert 0 < most < soft
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_no_thread_keeps_the_interpreter_for_long(monkeypatch):
+    before = sys.getswitchinterval()
+    monkeypatch.setattr(running_module.asyncio, "run", lambda served: served.close())
+    try:
+        running_module.run_app(None, None)
+        assert sys.getswitchinterval() == pytest.approx(0.0005)
+    finally:
+        sys.setswitchinterval(before)
+
+
+@pytest.mark.whole
+def test_hostile_clients_leave_others_their_answers(tmp_path):
+    attacks = ["500 half-open connections", "JSON 3 million levels deep", "looks at the log, 40 at once"]
+    results = campaign(tmp_path, seconds=0.5, rate=20, rows=2000, attacks=attacks)
+    assert [row["attack"] for row in results[1:-1]] == attacks
+    assert {row["failed"] for row in results} == {0}
+    assert {row["n"] for row in results} == {10}
 
 
 def test_a_token_comes_from_file_or_environment_and_is_long_enough(tmp_path, monkeypatch):

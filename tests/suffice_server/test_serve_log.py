@@ -1,22 +1,29 @@
 """The log of the service: every stop before it is handed out, audits round by round, and nothing lost where it is killed."""
 
+import errno
+import os
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from benchmarks.serve_soak import soak
 
 from suffice import Audit, Policy
-from suffice.errors import DataError, NotFoundError
+from suffice.common.processes import start_python
+from suffice.errors import DataError, NotFoundError, SchemaError, WorkerDiedError
 from suffice.recordings import read_recording
 from suffice.recordings.group_commit import Writers
 from suffice.verdicts.watches import watch
+from suffice_server.serve import watching
 from suffice_server.serve.answers import RefusedError
 from suffice_server.serve.guard import Limits
 from suffice_server.serve.log import DecisionLog, audit_seed, question_names
 from suffice_server.serve.policies import PolicyFolder
 from suffice_server.serve.service import Service
 from suffice_server.serve.sessions import SessionStore
+from suffice_server.serve.watching import LogWatch
+from tests.support.serving import watching_here
 
 STABLE = Policy(rule="answer_stable", max_rounds=4)
 ALL = Audit(rate=1.0, seed="key")
@@ -271,6 +278,32 @@ def test_a_decision_that_cannot_be_logged_is_not_handed_out(folder, caplog):
     assert "cannot be written" in caplog.text
 
 
+def test_a_server_that_cannot_write_its_log_is_not_ready(folder, monkeypatch):
+    service = served(folder)
+    service.check_log()
+    assert service.ready() == {"ready": True, "policies": 1, "broken": [], "fault": None}
+    assert [*(folder / "log").iterdir()] == []
+
+    def full(path, data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_bytes", full)
+        service.check_log()
+    assert (service.ready()["ready"], service.ready()["fault"]) == (
+        False,
+        "the log cannot be written: No space left on device",
+    )
+    (folder / "log").rmdir()
+    (folder / "log").write_text("a file where the folder should be")
+    service.check_log()
+    assert not service.ready()["ready"]
+    assert str(folder) not in service.ready()["fault"]
+    (folder / "log").unlink()
+    service.check_log()
+    assert service.ready()["ready"]
+
+
 def test_a_stop_is_counted_once_also_if_the_log_is_written_later(folder):
     service = served(folder)
     session, _ = opened(service, "Oslo")
@@ -327,6 +360,7 @@ def test_a_log_that_is_closed_is_compacted_and_reads_the_same(folder):
 
 
 def test_the_log_is_watched_and_prometheus_sees_it(folder, monkeypatch):
+    watching_here(monkeypatch)
     service = served(folder, ALL)
     with pytest.raises(NotFoundError, match="'stable'"):
         service.watched("stable")
@@ -356,7 +390,69 @@ def test_the_log_is_watched_and_prometheus_sees_it(folder, monkeypatch):
         Service(service.policies, service.store).watched("stable")
 
 
-def test_policies_under_one_name_share_the_risk_of_false_alarms(folder):
+@pytest.mark.whole
+def test_a_log_is_watched_in_a_process_of_its_own(folder, monkeypatch):
+    service = served(folder, ALL)
+    for number in range(4):
+        opened(service, "Oslo", "Oslo", "Oslo", "Oslo", name=f"q{number}")
+    seen = service.watched("stable")
+    watching_here(monkeypatch)
+    other = served(folder, ALL).watched("stable")
+    assert {**seen, "seconds_ago": 0} == {**other, "seconds_ago": 0}
+    assert seen["audited"] == 4
+    monkeypatch.undo()
+    (part,) = (folder / "log" / f"stable-{STABLE.digest}").glob("*.rounds")
+    content = part.read_bytes()
+    part.write_bytes(b"damaged" + content)
+    service = served(folder, ALL)
+    with pytest.raises(SchemaError, match="is damaged"):
+        service.watched("stable")
+    part.write_bytes(content)
+    monkeypatch.setattr(watching, "start_python", lambda *_, **settings: start_python("-c", "exit(9)", **settings))
+    with pytest.raises(WorkerDiedError, match="the status 9"):
+        service.watched("stable")
+
+
+def test_one_look_at_a_time_and_nobody_waits_for_it(folder, monkeypatch):
+    service = served(folder, ALL)
+    opened(service, "Oslo", "Oslo")
+    said = []
+
+    def look(_, task):
+        with pytest.raises(RefusedError, match="try again") as refused:  # as another request sees it
+            service.watched("stable")
+        said.append(refused.value.status)
+        return task.result()
+
+    monkeypatch.setattr(LogWatch, "_elsewhere", look)
+    first = service.watched("stable")
+    service._watch.seconds = 0
+    monkeypatch.setattr(
+        LogWatch, "_elsewhere", lambda _, task: (said.append(service.watched("stable")["requests"]), task.result())[1]
+    )
+    opened(service, "Oslo", "Oslo", name="r")
+    assert (first["requests"], service.watched("stable")["requests"], said) == (1, 2, [503, 1])
+
+
+def test_a_log_of_many_parts_is_compacted_before_it_is_watched(folder, monkeypatch):
+    watching_here(monkeypatch)
+    monkeypatch.setattr(watching, "_MANY_PARTS", 2)
+    for name in "abc":
+        service = served(folder, ALL)
+        opened(service, "Oslo", "Oslo", "Oslo", "Oslo", name=name)
+        service.log.close()
+    log = folder / "log" / f"stable-{STABLE.digest}"
+    assert len([*log.glob("part-*")]) == 3
+    (log / ".compaction").mkdir()
+    assert served(folder, ALL).watched("stable")["requests"] == 3
+    assert len([*log.glob("part-*")]) == 3  # it could not be compacted
+    (log / ".compaction").rmdir()
+    assert served(folder, ALL).watched("stable")["requests"] == 3
+    assert len([*log.glob("part-*")]) == 1
+
+
+def test_policies_under_one_name_share_the_risk_of_false_alarms(folder, monkeypatch):
+    watching_here(monkeypatch)
     service = served(folder, ALL)
     opened(service, "Oslo", "Oslo", name="q1")
     assert service.watched("stable")["risk"] == pytest.approx(0.0205, abs=1e-4)

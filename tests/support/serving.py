@@ -42,6 +42,13 @@ def running(app, *, protocol=None, keep_alive=600):
         listener.close()
 
 
+def watching_here(monkeypatch):
+    """Let a server look at its log in this process."""
+    from suffice_server.serve.watching import LogWatch
+
+    monkeypatch.setattr(LogWatch, "_elsewhere", lambda _, look: look.result())
+
+
 @contextlib.contextmanager
 def ending(process):
     """End a process whose test fails; to leave `with process` is to wait for it."""

@@ -29,7 +29,7 @@ PACKED = (".gz", ".zst", ".bz2", ".xz")
 
 _HEAD = 1 << 16
 _URL = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+)://")
-_PASSWORD = re.compile(r"://[^/@:]*:(?!\d*(/|$))[^@]*@")
+_SECRET = re.compile(r"://[^/@:]*:(?!\d*(/|$))[^@]*@|\?[^?/=]*=")
 _FILE_URL = re.compile(r"(?:file|local)://(?:localhost)?")
 LOCK = ".lock"
 """The name of the lock file of `locking`."""
@@ -49,7 +49,7 @@ def place(path: str | Path) -> Path:
 
     Raises:
         MissingExtraError: The path is a URL, and the extra `cloud` is not installed.
-        DataError: No installed file system opens such a URL, or it contains a password.
+        DataError: No installed file system opens such a URL, or it contains a password or a query.
     """
     if not isinstance(path, str):
         return path
@@ -59,10 +59,10 @@ def place(path: str | Path) -> Path:
     local = _FILE_URL.match(path)
     if local is not None:
         return Path(path[local.end() :])
-    if _PASSWORD.search(path) is not None:
+    if _SECRET.search(path) is not None:
         raise DataError(
-            f"a {match[1]}:// URL must not contain a password (it is not shown here): messages and files would show it. Give it to "
-            "the driver of the storage, through its environment variables or files"
+            f"a {match[1]}:// URL must not contain a password or a query, such as a signature (it is not shown here): messages and files "
+            "would show it. Give keys to the driver of the storage, through its environment variables or files; or download the file"
         )
     try:
         from fsspec import get_filesystem_class

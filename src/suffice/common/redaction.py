@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Iterable
 
 _SHOWN_CHARACTERS = 300
 _MIN_SECRET = 4
+_MIN_IN_BASE64 = 8
 _REDACTED = "[redacted]"
 
 
 class Redactor:
-    """A function that replaces secrets in text.
+    r"""A function that replaces secrets in text, also if JSON escapes some of their characters, or in base64.
+
+    >>> Redactor(["sk-0123456789"])(r"sk-0123456789, \u0073k-0123456789, eCBzay0wMTIzNDU2Nzg5IHg=")
+    '[redacted], [redacted], eCBz[redacted]IHg='
 
     Args:
         secrets: Values that must never be shown; those shorter than four characters are ignored.
@@ -23,10 +28,10 @@ class Redactor:
         for secret in secrets:
             if secret is not None and len(secret) >= _MIN_SECRET:
                 spellings |= {secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
+                spellings |= _in_base64(secret)
         # Replace the longest first: a secret that contains another must not remain in part.
-        self._pattern = (
-            re.compile("|".join(map(re.escape, sorted(spellings, key=len, reverse=True)))) if spellings else None
-        )
+        patterns = ["".join(map(_any_escape, text)) for text in sorted(spellings, key=len, reverse=True)]
+        self._pattern = re.compile("|".join(patterns)) if patterns else None
 
     def __call__(self, text: str) -> str:
         """Return `text` without the secrets."""
@@ -34,6 +39,23 @@ class Redactor:
 
     def __repr__(self) -> str:
         return "Redactor(...)"
+
+
+def _any_escape(character: str) -> str:
+    """Return a pattern for a character or its escape in JSON, which may itself be in a JSON text."""
+    return rf"(?:{re.escape(character)}|\\{{1,4}}u(?i:{ord(character):04x}))"
+
+
+def _in_base64(secret: str) -> set[str]:
+    """Return the characters that a secret has in the base64 of any text around it, which depend on its position there."""
+    raw, texts = secret.encode(), set[str]()
+    if len(raw) < _MIN_IN_BASE64:
+        return texts
+    for before in range(3):
+        text = base64.b64encode(bytes(before) + raw).decode()
+        text = text[(8 * before + 5) // 6 : 8 * (before + len(raw)) // 6]
+        texts |= {text, text.replace("+", "-").replace("/", "_")}
+    return texts
 
 
 def shortened(text: str) -> str:

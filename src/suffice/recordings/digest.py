@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,6 +24,7 @@ DIGEST_KEY = b"suffice.digest"
 
 _PARQUET_PREFIX = b"PARQUET:"
 _POLYNOMIAL = 0xEDB88320
+_NONE = np.zeros(0, dtype=np.int64)
 
 
 class ColumnDigest:
@@ -78,13 +80,12 @@ class ColumnDigest:
         if pa.types.is_dictionary(values.type):
             values = values.dictionary_decode()
         rows, kind = len(values), values.type
-        if values.null_count:
-            self._add(
-                "nulls", np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False)) + self._after + self._rows
-            )
+        missing = np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False)) if values.null_count else _NONE
+        if len(missing):
+            self._add("nulls", missing + self._after + self._rows)
         if pa.types.is_string(kind) or pa.types.is_large_string(kind):
             self._kind = "text"
-            self._text(values)
+            self._text(values, missing)
         elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
             self._kind = "list"
             self._add("lengths", pc.list_value_length(values).fill_null(0).cast(pa.int64()).to_numpy())
@@ -95,18 +96,27 @@ class ColumnDigest:
             self._add("values", values.fill_null(False).to_numpy(zero_copy_only=False))
         elif pa.types.is_integer(kind) or pa.types.is_floating(kind):
             self._kind = str(kind)
-            self._add("values", (values.fill_null(0) if values.null_count else values).to_numpy(zero_copy_only=False))
+            _, data = values.buffers()
+            numbers = np.frombuffer(data, dtype=kind.to_pandas_dtype())[values.offset : values.offset + rows]
+            if len(missing):
+                numbers = numbers.copy()
+                numbers[missing] = 0
+            self._add("values", numbers)
         else:  # such as dates in other tables
             self._kind = "other"
             self._add("values", "".join(f"{value!r}\n" for value in values.to_pylist()).encode())
         self._rows += rows
 
-    def _text(self, values: pa.Array) -> None:
-        filled = values.cast(pa.large_string())
-        filled = filled.fill_null("") if values.null_count else filled
-        _, starts, data = filled.buffers()
-        offsets = np.frombuffer(starts, dtype=np.int64)[filled.offset : filled.offset + len(filled) + 1]
-        self._add("lengths", np.diff(offsets))
+    def _text(self, values: pa.Array, missing: npt.NDArray[np.int64]) -> None:
+        # Read from the buffers: functions of arrow take longer than the checksum of a small part.
+        _, starts, data = values.buffers()
+        width = np.int64 if pa.types.is_large_string(values.type) else np.int32
+        offsets = np.frombuffer(starts, dtype=width)[values.offset : values.offset + len(values) + 1]
+        lengths = np.diff(offsets).astype(np.int64, copy=False)
+        if lengths[missing].any():  # text under a missing value, which does not count
+            self._text(values.fill_null(""), _NONE)
+            return
+        self._add("lengths", lengths)
         self._add("values", b"" if data is None else memoryview(data)[int(offsets[0]) : int(offsets[-1])])
 
     def _add(self, what: str, data: Any) -> None:

@@ -172,15 +172,16 @@ def conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
     Costs that it lacks are 0 in rows with recorded calls, since a component without a column was not called.
     """
-    called = [name for name in (cost_column(item, "calls") for item in LOOP_COMPONENTS) if name in table.column_names]
+    given = dict(zip(table.column_names, table.columns, strict=True))  # arrow builds its names anew at each look
+    called = [name for name in (cost_column(item, "calls") for item in LOOP_COMPONENTS) if name in given]
     free = None
-    if called and any(field.name.startswith("cost.") and field.name not in table.column_names for field in schema):
-        known = pc.coalesce(*(table.column(item) for item in called))
+    if called and any(field.name.startswith("cost.") and field.name not in given for field in schema):
+        known = pc.coalesce(*(given[item] for item in called))
         free = pc.if_else(pc.is_valid(known), pa.scalar(0.0), pa.scalar(None, pa.float64()))
     columns = []
     for field in schema:
-        if field.name in table.column_names:
-            column = table.column(field.name)
+        if field.name in given:
+            column = given[field.name]
             if column.type != field.type:
                 blank = column.null_count == len(column)
                 column = pa.nulls(len(column), field.type) if blank else column.cast(field.type)

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from suffice.common.files import is_url, place, quoted, reaching, replacing, unreachable
 from suffice.errors import DataError, NotFoundError, SchemaError
+from suffice.recordings.decoded import check_decoded
 from suffice.recordings.digest import ColumnDigest, TableDigest, damaged, stored_digests
 from suffice.recordings.schema import META_KEY, RECORDING_FORMAT, RECORDING_VERSION, ROUNDS_SUFFIX, build_table
 
@@ -26,6 +27,13 @@ if TYPE_CHECKING:
 
 _MAGIC = b"PAR1"
 _Opened = TypeVar("_Opened", bound="OpenFile")
+
+
+class PartGoneError(NotFoundError):
+    """Raised when a file was removed after it was listed, as a compaction does with parts whose rows it has joined."""
+
+    def __init__(self, path: object) -> None:
+        super().__init__(f"{str(path)!r} was compacted or removed while it was read: try again")
 
 
 class OpenRecording(ABC):
@@ -120,9 +128,7 @@ class OpenFile(OpenRecording):
                 source = _remote_file(self.path) if remote else source
                 self._opened = pq.ParquetFile(source, page_checksum_verification=True, pre_buffer=remote)
             except FileNotFoundError:
-                raise NotFoundError(
-                    f"{str(self.path)!r} was compacted or removed while it was read: try again"
-                ) from None
+                raise PartGoneError(self.path) from None
         return self._opened
 
     @contextmanager
@@ -170,9 +176,10 @@ class OpenFile(OpenRecording):
 
     def tables(self, rows: int | None = None, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """Yield the rows as tables; finally compare each column that was read with its checksum."""
-        digests = self.new_digests(columns)
-        yield from self.group_tables(range(len(self.group_rows)), rows, columns, digests)
-        self.compare(digests)
+        with self.used():
+            digests = self.new_digests(columns)
+            yield from self.group_tables(range(len(self.group_rows)), rows, columns, digests)
+            self.compare(digests)
 
     def group_tables(
         self,
@@ -183,8 +190,11 @@ class OpenFile(OpenRecording):
     ) -> Iterator[pa.Table]:
         """Yield the rows of some row groups, and add them to `digests`, which are compared after all rows."""
         metadata = self.schema.metadata  # without the checksums, since the caller may change the table
-        with self.used(), reaching(self.path):
+        with self.used() as file, reaching(self.path):
             try:
+                if self._buffer is None and not is_url(self.path):
+                    for some in [groups] if rows is None else ([group] for group in groups):
+                        check_decoded(file, self.path, some, rows, columns)
                 for table in self._row_groups(groups, rows, columns):
                     if columns is None:
                         table.validate(full=True)  # raises for text that is not UTF-8

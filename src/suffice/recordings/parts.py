@@ -22,7 +22,7 @@ from suffice.common.tables import counted
 from suffice.errors import ConfigMismatchError, DataError, NotFoundError, SchemaError
 from suffice.recordings.journal import differences
 from suffice.recordings.merging import INFERRED, MERGED, OF_ONE_FILE, RUN, common_facts, conformed, joint_schema
-from suffice.recordings.opened import OpenFile, OpenRecording, check_moved, header_text, open_file
+from suffice.recordings.opened import OpenFile, OpenRecording, PartGoneError, check_moved, header_text, open_file
 from suffice.recordings.part_questions import PartQuestions, part_questions
 from suffice.recordings.round_journal import RoundJournal
 from suffice.recordings.schema import META_KEY, ROUNDS_SUFFIX
@@ -158,7 +158,7 @@ def open_folder(path: Path) -> OpenFolder:
 
     Raises:
         ConfigMismatchError: Parts were recorded with different settings.
-        DataError: There are no parts, or none has a round.
+        DataError: There are no parts, none has a round, or one is a link out of the folder.
         SchemaError: A part is damaged; the message names it.
     """
     opened: dict[Path, _OpenPart | None] = {}
@@ -169,6 +169,7 @@ def open_folder(path: Path) -> OpenFolder:
         if not new:
             break
         for place in new:
+            _check_link(place, path)
             with suppress(NotFoundError):
                 part = opened[place] = _part_with_rows(place)
                 if part is not None and part.is_final and len(opened) > _OPEN_FILES:
@@ -186,6 +187,15 @@ def open_folder(path: Path) -> OpenFolder:
     if not current:
         raise DataError(f"no round was observed yet: the {counted(len(opened), 'part')} of {str(path)!r} have no rows")
     return OpenFolder(path, current)
+
+
+def _check_link(part: Path, folder: Path) -> None:
+    """Raise if a part is a link out of its folder, which would read as its rows whatever the link names."""
+    if not is_url(part) and part.is_symlink() and not part.resolve().is_relative_to(folder.resolve()):
+        raise DataError(
+            f"{part.name!r} in {str(folder)!r} is a link to a file outside of this folder, which is not read as a part of it: put the file "
+            "itself there, or remove the link"
+        )
 
 
 def _counted(parts: Sequence[_OpenPart]) -> list[_OpenPart]:
@@ -215,13 +225,14 @@ class _OpenPart(OpenFile):
 
     @contextmanager
     def used(self) -> Iterator[pq.ParquetFile]:
-        """Yield the opened file for one use; the error for a damaged part contains advice."""
+        """Yield the opened file for one use, which may contain others; the error for a damaged part contains advice."""
+        was_closed = self._opened is None
         try:
             yield self.file
         except SchemaError as error:
             raise damaged_part(self.path, error) from None
         finally:
-            if self.closes_itself:
+            if self.closes_itself and was_closed:
                 self.close()
 
 
@@ -274,7 +285,7 @@ def open_part(path: Path) -> _OpenPart:
     try:
         return open_file(path, _OpenPart) if Shard.of_part(path) is None else _OpenPart(path)
     except NotFoundError:
-        raise NotFoundError(f"{str(path)!r} was compacted or removed while it was read: try again") from None
+        raise PartGoneError(path) from None
     except SchemaError as error:
         raise damaged_part(path, error) from None
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+import pyarrow as pa
 
 from suffice.common.display import facts_table
 from suffice.common.files import disk_fault, quoted
@@ -148,6 +150,18 @@ def _groups(paths: Sequence[Path], large_rows: int) -> Iterator[list[Path]]:
     yield group
 
 
+def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yield the rows of small tables in large ones, since each table becomes a row group, which takes time to read."""
+    some: list[pa.Table] = []
+    for table in tables:
+        some.append(table)
+        if sum(item.num_rows for item in some) >= _JOINED_ROWS:
+            yield pa.concat_tables(some)
+            some = []
+    if some:
+        yield pa.concat_tables(some)
+
+
 def _join(folder: Path, paths: Sequence[Path]) -> None:
     """Write parts as one file, then remove them."""
     if len(paths) < 2:  # noqa: PLR2004 - two are the fewest
@@ -157,6 +171,6 @@ def _join(folder: Path, paths: Sequence[Path]) -> None:
     out = folder / f"part-{moment}-{name[2].removesuffix('.parquet')}{_MERGED_SUFFIX}"
     with OpenFolder(folder, [open_part(path) for path in paths]) as opened:
         metadata = {**opened.metadata, MERGED: [{"file": path.name} for path in paths]}
-        write_tables(out, opened.schema, opened.tables(_JOINED_ROWS), metadata, private=True)
+        write_tables(out, opened.schema, _gathered(opened.tables(_JOINED_ROWS)), metadata, private=True)
     for path in paths:
         path.unlink(missing_ok=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from suffice.policy.rounds import Floats, Mask, Rounds
 from suffice.policy.seen import one_name_per_text
 from suffice.policy.signals import answer_ids, clean_column
 from suffice.recordings.computed import compute_column, is_computed
-from suffice.recordings.opened import OpenFile, OpenRecording, open_file, write_recording
+from suffice.recordings.opened import OpenFile, OpenRecording, PartGoneError, open_file, write_recording
 from suffice.recordings.runs import keep_where, single_labels
 from suffice.recordings.schema import ASSUMED_END, PINNED_LABELS, column_kind, stated_kind
 
@@ -39,6 +40,7 @@ __all__ = [
 ]
 
 _FEW = 1000
+_MORE_READINGS = 4
 _KNOWN_ENDS = frozenset({"max_rounds", "exhausted", "rule", "failed"})
 
 
@@ -429,11 +431,18 @@ def _opened_folder(path: Path) -> OpenRecording:
 
 
 def read_recording(path: str | Path) -> Recording:
-    """Read a recording, a file or a folder of parts, and compare each column with its checksum if the file has one.
+    """Read a recording, a file or a folder of parts (again if it is compacted meanwhile), and compare its checksums.
 
     Raises:
         DataError: The file is missing, or its rows contradict each other.
         SchemaError: The file is corrupt, truncated or damaged, not a recording, or of another version.
     """
-    with open_recording(path) as opened, reaching(path):
-        return Recording(opened.table(), opened.metadata)
+
+    def read() -> Recording:
+        with open_recording(path) as opened, reaching(path):
+            return Recording(opened.table(), opened.metadata)
+
+    for _ in range(_MORE_READINGS):
+        with suppress(PartGoneError):
+            return read()
+    return read()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import csv
 import json
@@ -17,6 +18,7 @@ import pytest
 
 from suffice import ChatModel, Policy, Recorder
 from suffice.cli.console import printable
+from suffice.common.redaction import Redactor
 from suffice.common.tables import Column, Table, render
 from suffice.errors import DataError, ModelError
 from suffice.loops.models import EndpointEmbedder
@@ -124,7 +126,7 @@ class _Odd(BaseHTTPRequestHandler):
         self.asked.append(kind)
         if kind == "moved":
             self.send_response(307)
-            self.send_header("Location", self.elsewhere)
+            self.send_header("Location", self.elsewhere or self.path)
             self.send_header("Content-Length", "0")
             self.end_headers()
             return
@@ -209,6 +211,36 @@ def test_a_redirect_to_another_host_takes_no_header_of_the_endpoint_along():
         straight.complete("Where?")
         straight.close()
         assert endpoint.requests[-1].headers["x-api-key"] == OTHER_KEY
+
+
+def test_an_endpoint_that_redirects_in_a_circle_is_named():
+    asked = []
+    with odd_server(asked=asked) as url:
+        model = ChatModel("m", base_url=f"{url}/moved", api_key="k", max_retries=0)
+        with pytest.raises(ModelError, match="20 redirects"):
+            model.complete("Where?")
+        with pytest.raises(ModelError, match="check base_url"):
+            asyncio.run(model.complete_async("Where?"))
+        model.close()
+    assert len(asked) == 40
+
+
+@pytest.mark.parametrize("before", ["", "a", "ab", "abc"])
+def test_a_key_that_is_echoed_in_another_form_is_removed(before):
+    key = "sk-1234567890/+x\u00e9"
+    escaped = "".join(f"\\u{ord(c):04X}" if i % 2 else c for i, c in enumerate(key))
+    packed = base64.b64encode(f"{before}{key} and more".encode()).decode()
+    linked = base64.urlsafe_b64encode(f"{before}{key}".encode()).decode()
+    redact = Redactor([key])
+    for text in (key, escaped, json.dumps(escaped), packed, linked):
+        assert "[redacted]" in redact(text), text
+    for text in (packed, linked):
+        shown = redact(text)
+        middle = base64.b64encode(f"{before}{key}".encode()).decode()[4:12]
+        assert middle not in shown
+        assert middle in text.replace("-", "+").replace("_", "/")
+    assert redact("an ordinary text, c2stMTIz") == "an ordinary text, c2stMTIz"
+    assert Redactor(["abcd"])("abcd YWJjZA==") == "[redacted] YWJjZA=="  # too short to be told from other text
 
 
 ESCAPES = "\x1b]0;OWNED\x07\x1b[2J\x1b[31mred\x9b2J\x7f\r\nstopped  after round 9, answer of round 9\tx"

@@ -172,7 +172,7 @@ def reciting(body):
 
 
 @pytest.mark.parametrize(("reply", "continues"), [(reciting, True), ("Answer: yes", False)])
-def test_only_a_server_that_goes_on_where_a_text_was_cut_can_think(reply, continues):
+def test_only_a_server_that_continues_a_cut_text_can_think(reply, continues):
     with Endpoint(reply) as endpoint:
         report = examine(endpoint, api="completions", prompt=NO_CONFIDENCE)
     assert report.continues is continues

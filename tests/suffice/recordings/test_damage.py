@@ -330,6 +330,16 @@ print(json.dumps(told))
 
 
 @pytest.mark.whole
+def test_text_under_a_missing_value_does_not_count():
+    plain = pa.array(["ab", None, "ef"])
+    hidden = pa.StringArray.from_buffers(3, *pa.array(["ab", "cd", "ef"]).buffers()[1:], plain.buffers()[0])
+    assert hidden.to_pylist() == plain.to_pylist()
+    digests = ColumnDigest(), ColumnDigest()
+    for digest, column in zip(digests, (plain, hidden), strict=True):
+        digest.update(column)
+    assert digests[0].value == digests[1].value
+
+
 def test_a_full_disk_is_our_error_and_keeps_paid_replies():
     child = subprocess.run([sys.executable, "-c", FULL], capture_output=True, text=True, check=False)
     assert child.returncode == 0, child.stderr

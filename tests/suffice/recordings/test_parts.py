@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from benchmarks import part_kills
 from hypothesis import given, settings
@@ -27,6 +28,7 @@ from suffice.recordings import (
 )
 from suffice.recordings.file_locks import try_lock
 from suffice.recordings.merging import RUN
+from suffice.recordings.opened import PartGoneError
 from suffice.recordings.parts import part_paths
 from suffice.recordings.recording import open_recording
 from suffice.recordings.round_journal import RoundJournal, SealedError
@@ -463,6 +465,7 @@ def test_ended_parts_are_joined_in_place_while_others_append(log):
     play(recorder, "late", question_id="late")
     summary = compact_recording(log)
     assert (summary.before, summary.after, summary.open) == (5, 2, 1)
+    assert [pq.ParquetFile(path).num_row_groups for path in log.glob("*-merged.parquet")] == [1]
     play(recorder, "later", question_id="later")
     recorder.close()
     after = read_recording(log)
@@ -673,6 +676,39 @@ def test_a_compaction_while_the_parts_are_opened_and_read_changes_nothing(log, m
             [*opened.tables()]
     (log / "part-0.parquet").symlink_to(log / "nowhere")
     with pytest.raises(DataError, match=r"'part-0\.parquet'"):
+        read_recording(log)
+
+
+def test_a_recording_compacted_while_it_is_read_is_read_again(log, monkeypatch):
+    before = small_parts(log)
+    monkeypatch.setattr(parts, "_OPEN_FILES", 0)
+    original, calls = parts.OpenFolder.table, []
+
+    def compacting(opened):
+        calls.append(opened)
+        if len(calls) == 1:
+            compact_recording(log)
+        return original(opened)
+
+    monkeypatch.setattr(parts.OpenFolder, "table", compacting)
+    assert read_recording(log).table.equals(before.table)
+    assert len(calls) == 2
+
+    def vanishing(opened):
+        raise PartGoneError(opened.path)
+
+    monkeypatch.setattr(parts.OpenFolder, "table", vanishing)
+    with pytest.raises(NotFoundError, match="try again"):
+        read_recording(log)
+
+
+def test_a_part_that_links_out_of_its_folder_is_refused(log, tmp_path):
+    small_parts(log, 1)
+    (part,) = log.glob("*.parquet")
+    (log / "part-1.parquet").symlink_to(part.name)
+    part.rename(tmp_path / part.name)
+    (log / part.name).symlink_to(tmp_path / part.name)
+    with pytest.raises(DataError, match="outside of this"):
         read_recording(log)
 
 

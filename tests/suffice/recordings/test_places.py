@@ -80,6 +80,14 @@ def test_a_url_that_nothing_opens_says_so(monkeypatch):
         read_recording("memory://bucket/none.parquet")
 
 
+def test_a_url_with_a_query_is_refused_and_not_shown(tmp_path):
+    url = "memory://bucket/log.parquet?X-Amz-Credential=a/b&X-Amz-Signature=hunter2"
+    for words in (("replay", url, "--rule", "round >= 1"), ("merge", tmp_path / "a.parquet", "-o", url)):
+        error = cli(*words).error
+        assert "a password or a query" in error
+        assert "hunter2" not in error
+
+
 @pytest.mark.parametrize("user", ["user:hunter2", "user:hun/ter2:x", ":hunter2", "user:22hunter2"])
 def test_a_url_with_a_password_is_refused_and_not_shown(user, tmp_path):
     url = f"s3://{user}@bucket/runs"

@@ -63,6 +63,8 @@ def failure_of(error: Exception, where: str, redact: Redactor, *, timeout_s: flo
     """Convert an error that the `openai` client raised after its own retries."""
     import openai
 
+    from suffice.loops.models._http import RedirectsError
+
     if isinstance(error, openai.APITimeoutError):
         return ModelTimeoutError(
             f"{where} did not answer within {timeout_s:g} s: raise timeout_s, or lower max_tokens or the concurrency"
@@ -75,6 +77,9 @@ def failure_of(error: Exception, where: str, redact: Redactor, *, timeout_s: flo
             wants_logprobs=wants_logprobs,
             retry_after=error.response.headers.get("retry-after"),
         )
+    for reason in (error, error.__cause__):
+        if isinstance(reason, RedirectsError):
+            return ModelError(f"{where} does not answer, it redirects ({redact(str(reason))}): check base_url")
     if isinstance(error, openai.APIConnectionError):
         cause = f"{type(error.__cause__).__name__}: {error.__cause__}" if error.__cause__ else str(error)
         return ModelError(

@@ -25,6 +25,10 @@ _MOST_REDIRECTS = 20
 _OF_THE_TRANSFER = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 
 
+class RedirectsError(Exception):
+    """Raised when an endpoint answers a request with one redirect after the other."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
     """The limits of a reply.
@@ -89,6 +93,8 @@ async def _exchange(send: Callable[..., Any], request: Any, *, bounds: Bounds, s
             break
         await _value(getattr(response, close)())
         request = _redirected(first, response.next_request, bounds)
+    else:
+        raise RedirectsError(f"{_MOST_REDIRECTS} redirects, the last one to {request.url.host}")
     if stream:
         return response
     try:

@@ -60,11 +60,14 @@ class LimitOptions:
 
     body: Annotated[int, Setting("service", "max-body", min=1, help="Largest body of a request, bytes.")] = 4 << 20
     requests: Annotated[int, Setting("service", "max-requests", min=1, help="Requests in flight.")] = 256
-    rounds: Annotated[int, Setting("service", "max-rounds", min=1, help="Rounds in a request.")] = 1000
+    rounds: Annotated[int, Setting("service", "max-rounds", min=1, help="Rounds in a request or session.")] = 1000
     sessions_open: Annotated[int, Setting("service", "max-sessions", min=1, help="Sessions that are open.")] = 10_000
     session: Annotated[int, Setting("service", "max-session-bytes", min=1, help="Bytes of a stored session.")] = (
         16 << 20
     )
+    work: Annotated[
+        float, Setting("service", "max-seconds", min=0.001, help="Seconds for comparing the answers of a request.")
+    ] = 10.0
     ttl: Annotated[float, Setting("service", "ttl", min=1, help="Seconds until an idle session is forgotten.")] = 3600.0
 
 

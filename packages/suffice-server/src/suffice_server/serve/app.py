@@ -63,7 +63,9 @@ def make_app(service: Service, limits: Limits, *, token: str | None, hosts: Coll
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS, "suffice-serve"))
+        await asyncio.to_thread(service.check_log)
         works = [(service.policies.refresh, _RELOAD_S), (service.log_pending, _RELOAD_S)]
+        works += [(service.check_log, _RELOAD_S)]
         works += [(service.watch_again, service.watch_s)] if service.watch_s else []
         tasks = [asyncio.create_task(_again(work, seconds)) for work, seconds in works]
         try:
@@ -71,6 +73,7 @@ def make_app(service: Service, limits: Limits, *, token: str | None, hosts: Coll
         finally:
             for task in tasks:
                 task.cancel()
+            service.stop_watching()
             await asyncio.gather(*tasks, return_exceptions=True)
 
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _not_there})

@@ -212,10 +212,11 @@ _SERVER: dict[str, Schema] = {
     ),
     "Health": _object(("status",), status={"type": "string", "enum": ["ok"]}),
     "Ready": _object(
-        ("ready", "policies", "broken"),
+        ("ready", "policies", "broken", "fault"),
         ready=_FLAG,
         policies={"type": "integer", "minimum": 0},
         broken={"type": "array", "items": {"type": "string"}, "description": "Names of files that do not load."},
+        fault=_text_schema("Why the log could not be written within the last second or two.", null=True),
     ),
     "Document": {"type": "object"},
     "Error": _object(
@@ -284,7 +285,7 @@ def _operation_object(operation: Operation, *, token: bool) -> dict[str, Any]:
         success["content"] = {media: {"schema": {"type": "string"} if is_text else _ref(operation.result)}}
     responses[str(operation.status)] = success
     if operation.name == "ready":
-        responses["503"] = {**success, "description": "No policy."}
+        responses["503"] = {**success, "description": "No policy, or a log that cannot be written."}
     described: dict[str, Any] = {"operationId": operation.name, "summary": operation.summary, "responses": responses}
     parameters = re.findall(r"\{(\w+)\}", operation.path)
     if parameters:

@@ -30,9 +30,10 @@ class Limits:
         body: Largest body of a request, bytes.
         seconds: Longest time for a body to arrive, seconds.
         requests: Largest number of concurrent requests.
-        rounds: Largest number of rounds in one request.
+        rounds: Largest number of rounds in one request, and in one session.
         sessions: Largest number of open sessions.
         session: Largest size of a stored session, bytes.
+        work: Longest time for comparing the answers of one request, seconds.
         ttl: Time that a session is kept after its last request, seconds.
     """
 
@@ -42,6 +43,7 @@ class Limits:
     rounds: int = 1000
     sessions: int = 10_000
     session: int = 16 << 20
+    work: float = 10.0
     ttl: float = 3600.0
 
     def __post_init__(self) -> None:

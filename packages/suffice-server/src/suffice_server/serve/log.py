@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from suffice.common.files import disk_fault
+from suffice.common.files import disk_fault, make_folder
 from suffice.errors import DataError, SufficeError
 from suffice.loops import OpenQuestion, Recorder
 from suffice.policy.session import Audit, Session
@@ -21,6 +21,8 @@ from suffice_server.serve.policies import NamedPolicy
 
 _LOG = logging.getLogger(__name__)
 _SEED_FILE = "audit.seed"
+_PROBE_BYTES = 1 << 14
+"""Size of the file that shows whether the log can be written: that of the rounds of a question."""
 
 
 def question_names(body: Mapping[str, Any]) -> dict[str, str]:
@@ -58,16 +60,32 @@ class DecisionLog:
     Args:
         folder: The folder that contains these recordings.
         audit: The share of questions that continue after the stop; None = no audit.
+
+    Attributes:
+        fault: Why the log could not be written at the last `check`, without its path; None if it could.
     """
 
     def __init__(self, folder: Path, audit: Audit | None = None) -> None:
         self.folder, self.audit = folder, audit
+        self.fault: str | None = None
         self._recorders: dict[str, Recorder] = {}
         self._lock = threading.Lock()
 
     def path(self, named: NamedPolicy) -> Path:
         """Return the path of a policy's recording."""
         return self.folder / f"{named.name}-{named.digest}"
+
+    def check(self) -> None:
+        """Write a small file, and keep in `fault` why it cannot be written."""
+        path = self.folder / f".ready.{os.getpid()}"
+        try:
+            make_folder(self.folder)
+            path.write_bytes(bytes(_PROBE_BYTES))
+            path.unlink()
+            self.fault = None
+        except (OSError, DataError) as error:
+            cause = error.__cause__ or error
+            self.fault = f"the log cannot be written: {getattr(cause, 'strerror', None) or type(cause).__name__}"
 
     def write(self, named: NamedPolicy, session: Session, names: Mapping[str, str]) -> OpenQuestion:
         """Commit a question that has stopped, with its decision and its draw.

@@ -77,7 +77,7 @@ OPERATIONS = (
         path="/v1/sessions/{id}",
         summary="Show the state of a session.",
         result="Session",
-        refusals=(404,),
+        refusals=(404, 409),
     ),
     Operation(
         name="close_session",
@@ -113,7 +113,7 @@ OPERATIONS = (
         name="ready",
         method="GET",
         path="/ready",
-        summary="Report if at least one policy is loaded (200) or none (503), and the files that do not load.",
+        summary="Report if a policy is loaded and the log can be written (200) or not (503), and the files that do not load.",
         result="Ready",
     ),
     Operation(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -25,6 +26,9 @@ _HEAD_S = 10.0
 _END_S = 10
 """Time that requests in flight get when the server ends, seconds."""
 
+
+_TURN_S = 0.0005
+"""Time that a thread keeps the interpreter while others want it, seconds: a decision needs it several times, beside all that compare."""
 
 _SPARE = 128
 """File descriptors that are left for files when connections take the others."""
@@ -159,6 +163,7 @@ def run_app(app: ASGIApp, listener: socket.socket, *, ready: Callable[[], Any] =
         ready: Called once the server accepts requests.
     """
     PatientProtocol.most = allowed_connections()
+    sys.setswitchinterval(_TURN_S)
     config = uvicorn.Config(
         app,
         http=PatientProtocol,

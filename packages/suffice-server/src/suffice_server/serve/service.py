@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
+from weakref import WeakValueDictionary
 
 from suffice.errors import ConfigMismatchError, NotFoundError, SufficeError
 from suffice.loops import OpenQuestion
@@ -23,6 +24,7 @@ from suffice_server.serve.policies import NamedPolicy, PolicyFolder
 from suffice_server.serve.rounds_in import round_of
 from suffice_server.serve.sessions import SessionStore
 from suffice_server.serve.watching import LogWatch
+from suffice_server.serve.work import WorkLimit
 
 _LOG = logging.getLogger(__name__)
 _LIVE = 2000
@@ -83,16 +85,19 @@ class Service:
             self.metrics.registry.register(WatchCollector(self._watch.results))
         self._live: OrderedDict[str, _Live] = OrderedDict()
         self._live_lock = threading.Lock()
-        self._locks = [threading.Lock() for _ in range(64)]
+        self._locks: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
+        self._limit = WorkLimit(store.limits.work)
 
     def decide(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Decide on all rounds of a question so far; a question drawn for the audit continues in a session."""
         named, names = self.policies.named(body["policy"]), question_names(body)
         session = self._session(named, body, names)
-        for given in body["rounds"]:
-            decision = session.observe(round_of(given, session))
-            if decision.stop and not session.auditing:
-                break
+        with self._limit.work(named.policy, len(body["rounds"])) as check:
+            for given in body["rounds"]:
+                check()
+                decision = session.observe(round_of(given, session))
+                if decision.stop and not session.auditing:
+                    break
         if session.decision is None:
             going_on = Decision(stop=False) if not session.rounds else decision
             return _decided(going_on, named, None, audit=False)
@@ -106,7 +111,7 @@ class Service:
                 self._forget(name)
                 raise
         elif self.log is not None:
-            self.log.write(named, session, names)
+            self._write(self.log, named, session, names)
         self._count(named, session)
         return _decided(session.decision, named, name, audit=session.auditing)
 
@@ -123,6 +128,12 @@ class Service:
             observed = round_of(body, live.session)
             if "index" in body and observed.index < live.session.next_round:
                 return self._repeated(name, live, observed)
+            if len(live.session.rounds) >= self.store.limits.rounds:
+                raise RefusedError(
+                    413,
+                    f"the session has {len(live.session.rounds):,} rounds, and at most {self.store.limits.rounds:,} are kept: end it, or "
+                    "raise the setting max-rounds",
+                )
             if live.session.decision is None:
                 return self._changed(name, live, lambda session: session.observe(observed))
             if not live.session.auditing or self.log is None:
@@ -168,10 +179,20 @@ class Service:
         if self._watch is not None:
             self._watch.refresh([*self.policies.policies.values()])
 
+    def stop_watching(self) -> None:
+        """End the process that watches a log, so that the server need not wait for it to end."""
+        if self._watch is not None:
+            self._watch.close()
+
     def ready(self) -> dict[str, Any]:
-        """Return whether at least one policy is loaded, and the files that do not load."""
-        n = len(self.policies.policies)
-        return {"ready": n > 0, "policies": n, "broken": sorted(self.policies.broken)}
+        """Return whether at least one policy is loaded and the log can be written, and the files that do not load."""
+        n, fault = len(self.policies.policies), None if self.log is None else self.log.fault
+        return {"ready": n > 0 and fault is None, "policies": n, "broken": sorted(self.policies.broken), "fault": fault}
+
+    def check_log(self) -> None:
+        """Check that the log can be written, for `ready`."""
+        if self.log is not None:
+            self.log.check()
 
     def log_pending(self) -> None:
         """Log the stops that an earlier process stored but did not log before it ended."""
@@ -226,9 +247,14 @@ class Service:
         """Log the stop of a session, if it has stopped and is not logged; return the session."""
         if self.log is None or not self._is_pending(live):
             return live
-        run = self.log.write(live.named, live.session, live.names)
+        run = self._write(self.log, live.named, live.session, live.names)
         state = {key: value for key, value in run.to_state().items() if key != "session"}
         return self._put(name, replace(live, logged=state, run=run))
+
+    def _write(self, log: DecisionLog, named: NamedPolicy, session: Session, names: Mapping[str, str]) -> OpenQuestion:
+        """Write a question that has stopped to the log, which compares its answers once more."""
+        with self._limit.work(named.policy, len(session.rounds)):
+            return log.write(named, session, names)
 
     def _ended(self, name: str, live: _Live, reason: Reason) -> dict[str, Any]:
         if live.session.decision is None:
@@ -244,10 +270,11 @@ class Service:
         assert self.log is not None
         assert live.logged is not None
         self._live.pop(name, None)
-        run = live.run or self.log.resume(live.named, live.logged, live.session)
-        if run is not None:
-            self.log.change(run, log)
-        decision = change(live.session)
+        with self._limit.work(live.named.policy, 1 if live.run else len(live.session.rounds)):
+            run = live.run or self.log.resume(live.named, live.logged, live.session)
+            if run is not None:
+                self.log.change(run, log)
+            decision = change(live.session)
         live = self._put(name, replace(live, run=run))
         return _decided(decision, live.named, name, audit=live.session.auditing)
 
@@ -256,8 +283,9 @@ class Service:
         self.metrics.stopped(named, session.decision, audited=session.draw is not None and session.draw.audited)
 
     def _lock(self, name: str) -> threading.Lock:
-        """Return the lock of a session; a fixed number of locks serves all sessions."""
-        return self._locks[hash(name) % len(self._locks)]
+        """Return the lock of a session, which exists while a request holds it or waits for it."""
+        with self._live_lock:
+            return self._locks.setdefault(name, threading.Lock())
 
     def _keep(self, name: str, live: _Live) -> None:
         with self._live_lock:
@@ -275,11 +303,13 @@ class Service:
             return live
         named = replace(self._policy(stored.digest), name=stored.state["names"]["policy"])
         state = {**stored.state["session"], "policy": named.policy.to_dict()}
+        with self._limit.work(named.policy, len(state["rounds"])):
+            session = Session.from_state(state, named.policy)
         live = _Live(
             version=stored.version,
             expires=stored.expires,
             named=named,
-            session=Session.from_state(state, named.policy),
+            session=session,
             names=stored.state["names"],
             logged=stored.state["logged"],
         )
@@ -292,14 +322,20 @@ class Service:
             return self.policies.named(digest)
         except NotFoundError:
             name, values = self.store.policy(digest)
-            return NamedPolicy(name=name, policy=Policy.from_dict(values), digest=digest)
+            policy = Policy.from_dict(values)
+            if policy.digest != digest:
+                raise ConfigMismatchError(
+                    f"the stored policy {digest!r} of this session was changed: open a new one"
+                ) from None
+            return NamedPolicy(name=name, policy=policy, digest=digest)
 
     def _changed(self, name: str, live: _Live, change: Callable[[Session], Decision]) -> dict[str, Any]:
         """Change a session, store it, then return the decision."""
         self._live.pop(
             name, None
         )  # if anything below fails, the next request reads the stored state, which is unchanged
-        decision = change(live.session)
+        with self._limit.work(live.named.policy, 1):
+            decision = change(live.session)
         live = self._put(name, live)
         if decision.stop:
             self._count(live.named, live.session)  # counted here, so once, even if logging fails and is repeated
@@ -313,7 +349,8 @@ class Service:
             raise ConfigMismatchError(
                 f"this session has another round {observed.index}: it expects round {live.session.next_round}"
             )
-        decision = live.named.policy.decide(live.session.rounds[: position + 1], missing="ignore")
+        with self._limit.work(live.named.policy, position + 1):
+            decision = live.named.policy.decide(live.session.rounds[: position + 1], missing="ignore")
         if not decision.stop and live.session.decision is not None and observed.index == live.session.next_round - 1:
             decision = live.session.decision  # the client ended it
         return _decided(decision, live.named, name, audit=live.session.auditing and self.log is not None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
@@ -32,6 +33,7 @@ CREATE INDEX IF NOT EXISTS by_expires ON sessions (expires);
 CREATE INDEX IF NOT EXISTS by_pending ON sessions (expires) WHERE pending;
 CREATE INDEX IF NOT EXISTS by_over ON sessions (expires) WHERE over;
 """
+_CHECKSUM_LENGTH = 64
 _MAKE_ROOM = "DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE over ORDER BY expires LIMIT ?)"
 """Deletes the oldest finished sessions."""
 
@@ -152,7 +154,8 @@ class SessionStore:
             )
             expires = now + self.limits.ttl
             database.execute(
-                "INSERT INTO sessions VALUES (?, 0, ?, ?, 0, ?, ?)", (name, expires, pending, digest, text)
+                "INSERT INTO sessions VALUES (?, 0, ?, ?, 0, ?, ?)",
+                (name, expires, pending, digest, _checksum(name, 0, text) + text),
             )
         return expires
 
@@ -160,14 +163,22 @@ class SessionStore:
         """Return a session.
 
         Raises:
-            RefusedError: The session does not exist or has expired.
+            RefusedError: The session does not exist, has expired, or has another checksum than when it was stored.
         """
         with self._lock, self._faults():
             query = "SELECT version, expires, digest, state FROM sessions WHERE id = ? AND (expires > ? OR pending)"
             row = self._database.execute(query, (name, time.time())).fetchone()
         if row is None:
             raise _no_session()
-        return StoredSession(version=row[0], expires=row[1], digest=row[2], state=json.loads(row[3]))
+        version, expires, digest, stored = row
+        checksum, text = stored[:_CHECKSUM_LENGTH], stored[_CHECKSUM_LENGTH:]
+        if checksum != _checksum(name, version, text):
+            raise RefusedError(
+                409,
+                "this session was changed by another program, or its file is damaged: open a new one",
+                kind="DataError",
+            )
+        return StoredSession(version=version, expires=expires, digest=digest, state=json.loads(text))
 
     def put(
         self, name: str, version: int, state: Mapping[str, Any], *, pending: bool = False, over: bool = False
@@ -187,7 +198,9 @@ class SessionStore:
         query = """UPDATE sessions SET version = ?, expires = ?, pending = ?, over = ?, state = ?
             WHERE id = ? AND version = ?"""
         expires = time.time() + self.limits.ttl
-        values = (version + 1, expires, pending, over, self._text(state), name, version)
+        text = self._text(state)
+        text = _checksum(name, version + 1, text) + text
+        values = (version + 1, expires, pending, over, text, name, version)
         with self._writing() as database:
             if not database.execute(query, values).rowcount:
                 raise RefusedError(409, "another request changed this session at the same time: send yours again")
@@ -235,6 +248,11 @@ class SessionStore:
             _LOG.exception("the sessions cannot be stored")
             message = "the sessions cannot be stored; the server's log contains the reason"
             raise RefusedError(503, message, retry_after=1) from None
+
+
+def _checksum(name: str, version: int, text: str) -> str:
+    """Return the hash that shows whether a session was changed, or is that of another name or version."""
+    return hashlib.sha256(f"{name} {version} {text}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _no_session() -> RefusedError:

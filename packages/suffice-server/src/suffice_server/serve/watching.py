@@ -1,24 +1,39 @@
-"""Watch the log of a service at intervals, one policy at a time."""
+"""Watch the log of a service at intervals, one policy at a time, in a process of its own.
+
+Reading a log of 200,000 rows takes seconds and hundreds of megabytes.  In the server's process all decisions would wait for its
+interpreter; a process of its own runs beside it, and gives its memory back when it ends.
+"""
 
 from __future__ import annotations
 
 import logging
 import math
+import os
+import pickle
+import subprocess
+import sys
 import threading
 import time
 from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from suffice.common.json_text import number_or_none
-from suffice.errors import NotFoundError, SufficeError
-from suffice.recordings import Recording, read_recording
+from suffice.common.processes import start_python
+from suffice.errors import DataError, NotFoundError, SufficeError, WorkerDiedError
+from suffice.policy.session import Policy
+from suffice.recordings import Recording, compact_recording, read_recording
+from suffice.recordings.parts import part_paths
 from suffice.verdicts.watches import WatchResult, watch
 from suffice.verdicts.watches.policies import number_by_begin
 from suffice.verdicts.watches.requests import times_of
+from suffice_server.serve.answers import RefusedError
 from suffice_server.serve.log import DecisionLog
 from suffice_server.serve.policies import NamedPolicy
 
 _LOG = logging.getLogger(__name__)
+_MANY_PARTS = 100
 
 
 class LogWatch:
@@ -35,6 +50,7 @@ class LogWatch:
         self._latest: dict[str, tuple[float, WatchResult]] = {}
         self._numbers: dict[str, int] = {}
         self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
 
     def results(self) -> list[WatchResult]:
         """Return the last result of each policy."""
@@ -71,32 +87,115 @@ class LogWatch:
                 self._result(named)
             except NotFoundError:
                 continue
-            except SufficeError as error:
+            except (SufficeError, RefusedError) as error:
                 _LOG.warning("the log of policy %s cannot be watched: %s", named.name, error)
 
+    def close(self) -> None:
+        """End the process that watches, if there is one."""
+        process = self._process
+        if process is not None:
+            process.kill()
+
     def _result(self, named: NamedPolicy) -> tuple[float, WatchResult]:
-        with self._lock:
-            latest = self._latest.get(named.digest)
-            if latest is not None and time.monotonic() - latest[0] < self.seconds:
+        """Return the result of a policy, from the cache if it is new enough or while another look is going on."""
+        latest = self._latest.get(named.digest)
+        if latest is not None and time.monotonic() - latest[0] < self.seconds:
+            return latest
+        if not self._lock.acquire(blocking=False):
+            if latest is not None:
                 return latest
+            raise RefusedError(503, "the log is being read at the moment: try again", retry_after=2)
+        try:
             path = self.log.path(named)
             if not path.is_dir():
                 raise NotFoundError(f"the log has no question of policy {named.name!r} ({named.digest}) yet")
-            moment, recording = time.monotonic(), read_recording(path)
-            number = self._numbers.get(named.digest) or self._number(named, recording)
-            result = watch(recording, named.policy, deadline=self.deadline, number=number)
-            self._latest[named.digest], self._numbers[named.digest] = (moment, result), number
+            moment = time.monotonic()
+            look = _Look(
+                path=path,
+                name=named.name,
+                policy=named.policy,
+                deadline=self.deadline,
+                number=self._numbers.get(named.digest),
+            )
+            result, self._numbers[named.digest] = self._elsewhere(look)
+            self._latest[named.digest] = moment, result
             return self._latest[named.digest]
+        finally:
+            self._lock.release()
 
-    def _number(self, named: NamedPolicy, recording: Recording) -> int:
-        """Return the number of a policy among those that were served under its name; each has a recording of its own."""
-        begins = {named.digest: _begin(recording)}
-        for path in self.log.path(named).parent.iterdir():
+    def _elsewhere(self, look: _Look) -> tuple[WatchResult, int]:
+        """Look at a log in a process of its own."""
+        code = f"from {__name__} import answer_look; answer_look()"
+        self._process = start_python("-c", code, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        try:
+            reply, _ = self._process.communicate(pickle.dumps(look))
+        finally:
+            process, self._process = self._process, None
+        if process.returncode:
+            raise WorkerDiedError(
+                f"the process that reads the log {str(look.path)!r} ended with the status {process.returncode}: was the memory too small? It is "
+                "started again at the next look"
+            )
+        result = pickle.loads(reply)  # noqa: S301 - our own process wrote it
+        if isinstance(result, SufficeError):
+            raise result
+        seen: tuple[WatchResult, int] = result
+        return seen
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Look:
+    """One look at the log of a policy.
+
+    Attributes:
+        path: The recording.
+        name: The name under which the policy is served.
+        policy: The policy.
+        deadline: Longest duration of an audit, seconds.
+        number: The number of the policy among those that were served under its name; None if it is not known yet.
+    """
+
+    path: Path
+    name: str
+    policy: Policy
+    deadline: float
+    number: int | None
+
+    def result(self) -> tuple[WatchResult, int]:
+        """Watch the log; return the result and the number of the policy.
+
+        A log of many parts is compacted first, since reading 2,000 of them takes ten times as long as reading one.
+        """
+        if len(part_paths(self.path)) > _MANY_PARTS:
+            try:
+                compact_recording(self.path)
+            except DataError as error:  # the parts can be read as they are
+                _LOG.warning("the log %s is not compacted: %s", self.path, error)
+        recording = read_recording(self.path)
+        number = self.number or self._counted(recording)
+        return watch(recording, self.policy, deadline=self.deadline, number=number), number
+
+    def _counted(self, recording: Recording) -> int:
+        """Return the number of the policy; each one has a recording of its own."""
+        begins = {self.policy.digest: _begin(recording)}
+        for path in self.path.parent.iterdir():
             name, _, digest = path.name.rpartition("-")
-            if name == named.name and digest != named.digest and path.is_dir():
+            if name == self.name and digest != self.policy.digest and path.is_dir():
                 with suppress(NotFoundError):  # nothing is committed yet
                     begins[digest] = _begin(read_recording(path))
-        return number_by_begin(begins, named.policy)
+        return number_by_begin(begins, self.policy)
+
+
+def answer_look() -> None:
+    """Watch the log that standard input names, and write the result or its error to standard output; this runs in a process."""
+    if hasattr(os, "nice"):
+        os.nice(10)  # decisions come first
+    look = pickle.load(sys.stdin.buffer)  # noqa: S301 - the server wrote it
+    try:
+        reply: Any = look.result()
+    except SufficeError as error:
+        reply = error
+    sys.stdout.buffer.write(pickle.dumps(reply))
 
 
 def _begin(recording: Recording) -> float:

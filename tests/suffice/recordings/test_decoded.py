@@ -1,0 +1,55 @@
+"""Files that are small on disk and huge in memory are refused before their rows are read."""
+
+import pyarrow.parquet as pq
+import pytest
+
+from suffice import read_recording
+from suffice.errors import DataError, SchemaError
+from suffice.recordings import decoded, write_recording
+from suffice.recordings.recording import open_recording
+
+
+def bomb(path, n=200, size=10_000, lists=False):
+    """Write a recording whose texts repeat; return the size of the texts in memory."""
+    text = "y" * size
+    answers = {"passage_ids": [text]} if lists else {"answer": text}
+    rows = [{"question_id": f"q{i}", "round": 1, "end": "exhausted", **answers} for i in range(n)]
+    write_recording(path, rows)
+    return n * size
+
+
+@pytest.mark.parametrize("lists", [False, True])
+def test_a_file_that_is_huge_in_memory_alone_is_refused(tmp_path, monkeypatch, lists):
+    path = tmp_path / "bomb.parquet"
+    size = bomb(path, lists=lists)
+    assert path.stat().st_size < size / 50
+    expected = read_recording(path).table
+    monkeypatch.setenv(decoded.VARIABLE, str(size))
+    with pytest.raises(SchemaError, match="SUFFICE_MAX_DECODED_BYTES"):
+        read_recording(path)
+    with open_recording(path) as opened:
+        assert sum(table.num_rows for table in opened.tables(columns=["question_id", "round"])) == 200
+        assert sum(table.num_rows for table in opened.tables(rows=50)) == 200  # it is never whole in memory
+        monkeypatch.setenv(decoded.VARIABLE, str(size // 8))
+        with pytest.raises(SchemaError, match="exhaust the memory"):
+            [*opened.tables(rows=50)]
+    monkeypatch.setenv(decoded.VARIABLE, str(2 * size))
+    assert read_recording(path).table.equals(expected)
+
+
+def test_numbers_without_end_are_refused_by_the_metadata_alone(tmp_path, monkeypatch):
+    path = tmp_path / "numbers.parquet"
+    write_recording(path, [{"question_id": f"q{i}", "round": 1, "em": 0.0} for i in range(5000)])
+    monkeypatch.setattr(decoded, "_size_of", None)
+    monkeypatch.setenv(decoded.VARIABLE, "50000")
+    assert pq.ParquetFile(path).metadata.num_rows == 5000
+    with pytest.raises(SchemaError, match="50,000 bytes"):
+        read_recording(path)
+
+
+@pytest.mark.parametrize("text", ["much", "-1", "0", "1e9"])
+def test_the_limit_is_a_number_of_bytes(tmp_path, monkeypatch, text):
+    bomb(tmp_path / "bomb.parquet", n=1)
+    monkeypatch.setenv(decoded.VARIABLE, text)
+    with pytest.raises(DataError, match="positive whole number"):
+        read_recording(tmp_path / "bomb.parquet")

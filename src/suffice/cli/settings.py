@@ -33,6 +33,7 @@ TABLES: Mapping[str, str] = {
     "record": "How questions are recorded.",
     "retrieval": "Passages, their vectors and their index.",
     "sampling": "Independent samples.",
+    "thinking": "Chains of thought and their checkpoints.",
     "drafts": "Drafts, their embeddings and their marks.",
     "statistics": "Intervals, margins and what is charged.",
     "calibration": "Calibrators, and rules that are learned.",

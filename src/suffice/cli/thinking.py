@@ -37,8 +37,8 @@ class Thinker(models.Endpoint):
     ] = "chatml"
     every: Annotated[int, Setting("thinking", "every", min=1, help="Tokens between two checkpoints.")] = 256
     trial_tokens: Annotated[int, Setting("thinking", "trial-tokens", min=1, help="Most tokens of a trial answer.")] = 32
-    answer_tokens: Annotated[
-        int, Setting("thinking", "answer-tokens", min=1, help="Most tokens of the model's own answer.")
+    max_tokens: Annotated[
+        int, Setting("endpoint", "max-tokens", min=1, help="Most tokens of the model's own answer.")
     ] = 256
     temperature: Annotated[
         float, Setting("thinking", "temperature", min=0.0, help="Temperature of the chain; trial answers have 0.")
@@ -64,7 +64,7 @@ class Thinker(models.Endpoint):
             prompt=THINKING_PROMPTS[self.template],
             every=self.every,
             trial_tokens=self.trial_tokens,
-            answer_tokens=self.answer_tokens,
+            answer_tokens=self.max_tokens,
         )
 
 

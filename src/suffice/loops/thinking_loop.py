@@ -96,7 +96,7 @@ class ThinkingLoop(LiveLoop):
 
     independent_rounds: ClassVar[bool] = False
     unread_remedy: ClassVar[str] = (
-        "Raise trial-tokens and answer-tokens (--set trial-tokens=64, trial_tokens) if answers are cut, or choose the template of "
+        "Raise trial-tokens or max-tokens (--set trial-tokens=64, trial_tokens, answer_tokens) if answers are cut, or choose the template of "
         "your model (--set template=deepseek_r1, prompt). `suffice show` shows replies."
     )
 

@@ -44,7 +44,7 @@ _ASKED = frozenset(
 )
 """Names of what a user says."""
 
-_QUERIES = frozenset({"question", "question_text", "query", "query_str", "user_query", "user_input"})
+_QUERIES = frozenset((*QUESTIONS, "message"))
 _SESSION = re.compile(r"(?:\w+_)?(?:session|conversation|chat|thread|dialog|dialogue|user)(?:_?(?:id|key|uuid|no|nr))?")
 """Names of questions, which a loop may put in other words, and of the ids under which a user may ask several."""
 
@@ -66,7 +66,7 @@ _OTHER_TEXTS = (
 )
 _OF_PASSAGES = re.compile(
     r"(?:\w+_)?(?:contexts?|passages?|documents?|docs?|chunks?|snippets?|evidence|retrieved)(?:_(?:id|text|content|title|name|url))?"
-    r"|page_content|titles?|sources?|urls?"
+    r"|page_content|titles?|sources?|urls?|(?:\w+_)?rank"
 )
 """Names of what was retrieved."""
 

@@ -405,7 +405,9 @@ def _texts_beside(table: pa.Table) -> Iterator[str]:
     """Yield the columns of texts that the model may have said, beside the answer, and of those that were retrieved."""
     for item in table.schema:
         name = item.name.removeprefix("imported_")
-        if item.name == "text" or (_is_other_text(item) and (is_model_text(name) or is_of_passages(name))):
+        is_id = last_name(name).endswith(("_id", "rank")) and column_kind(item.name, item) == "label"
+        is_text = _is_other_text(item) and (is_model_text(name) or is_of_passages(name))
+        if item.name == "text" or is_text or (is_id and is_of_passages(name)):
             yield item.name
 
 

@@ -202,8 +202,7 @@ def _guess_of(questions: list[Replies], normalizer: str | None) -> tuple[str, _C
         return None
     golds = [text for item in questions for text in item.golds]
     texts = [text for item in questions for text in item.texts]
-    pairs = [(text, item.golds) for item in halves[0] for text in item.texts]
-    framed = framed_position(pairs) if has_golds else None
+    framed = framed_position([pair for item in halves[0] for pair in _known_answers(item, has_golds=has_golds)])
     is_short = _length(texts) <= (_length(golds) + _LONGER if has_golds else _LONG)
     if is_short and framed is None:
         return None
@@ -211,7 +210,7 @@ def _guess_of(questions: list[Replies], normalizer: str | None) -> tuple[str, _C
     is_prose = has_golds and _length(texts) > _length(golds) + _PROSE
     compare = _Comparison(DEFAULT_NORMALIZER if normalizer == "math" else normalizer, has_golds, is_prose)
     before = [compare.whole(half) for half in halves]
-    if not has_golds and before[0] > _CHANGING:
+    if not has_golds and before[0] > _CHANGING and framed is None:
         return None
     chance = max(Counter(golds).values(), default=0) / max(len(golds), 1) if len({*golds}) <= _OPTIONS else 0.0
     ranked = []
@@ -238,6 +237,14 @@ def _guess_of(questions: list[Replies], normalizer: str | None) -> tuple[str, _C
         **{f"--answer-position {quoted(str(own))}": (str(own), _meaning(own)) for own in shown},
         f"--answer-position {WHOLE}": (str(WHOLE), "the whole reply is the answer"),
     }
+
+
+def _known_answers(item: Replies, *, has_golds: bool) -> list[tuple[str, Sequence[str]]]:
+    """Return each reply to a question with the gold answers; without any, with the shorter replies to the same question."""
+    if has_golds:
+        return [(text, item.golds) for text in item.texts]
+    pairs = [(text, [own for own in item.texts if len(own) < len(text)]) for text in item.texts]
+    return [pair for pair in pairs if pair[1]]
 
 
 def _meaning(position: AnswerPosition) -> str:

@@ -39,6 +39,12 @@ def test_equal_times_that_fall_along_the_file_are_asked_about(tmp_path, monkeypa
     assert by_round(path, columns={"round": ""}, expected=["falling-scores"])[0] == 1.0
 
 
+def test_a_few_rows_may_be_out_of_order(tmp_path):
+    rows = newest_first()
+    path = written(tmp_path, [*rows[3:30], *rows[:3], *rows[30:]])
+    assert next(iter(choices(path).choices)) == "--column round=created:newest-first"
+
+
 def test_equal_times_that_rise_along_the_file_are_not_asked_about(tmp_path):
     rows = [row for q in range(40) for row in dated(q, falls=False, rounds=(0, 1, 2))]
     assert by_round(written(tmp_path, rows))[-1] == 1.0
@@ -74,21 +80,28 @@ def test_rows_for_each_passage_of_one_answer_stop_the_import(tmp_path):
     assert imported(path, expected=["equal-answers"]).rounds == 3
 
 
+def test_passages_may_be_named_by_numbers(tmp_path):
+    rows = [{name: value for name, value in row.items() if name != "context"} for row in passages(10)]
+    rows = [row | {"doc_id": 7 * i % 31, "rank": i % 3 + 1} for i, row in enumerate(rows)]
+    assert set(choices(written(tmp_path, rows)).choices) == {"--expected equal-answers"}
+
+
 @pytest.mark.parametrize("rows", [passages(9), [row | {"step": i % 3} for i, row in enumerate(passages(40))]])
 def test_few_or_counted_rows_with_passages_are_rounds(tmp_path, rows):
     assert imported(written(tmp_path, rows), first_round=1).rounds == 3
 
 
-def chat(ask, key="session_id", n=30):
-    return [{key: f"s{q}", "query": ask(q, r), "response": answer(q, r)} for q in range(n) for r in range(3)]
+def chat(ask, key="session_id", n=30, name="query"):
+    return [{key: f"s{q}", name: ask(q, r), "response": answer(q, r)} for q in range(n) for r in range(3)]
 
 
 def other(q, r):
     return f"What about {('comets', 'violins', 'glaciers', 'beetles')[(q + r) % 4]} {31 * q + 7 * r}?"
 
 
-def test_a_session_of_different_questions_is_asked_about(tmp_path):
-    path = written(tmp_path, chat(other))
+@pytest.mark.parametrize("name", ["query", "question", "message", "prompt"])
+def test_a_session_of_different_questions_is_asked_about(tmp_path, name):
+    path = written(tmp_path, chat(other, name=name))
     assert set(choices(path).choices) == {"--column question_id=session_id"}
     assert imported(path, columns={"question_id": "session_id"}).rounds == 3
 
@@ -142,6 +155,16 @@ def test_sentences_beside_short_answers_are_asked_about(tmp_path, form, share):
     path = written(tmp_path, mixed(form, share))
     position = next(iter(choices(path).choices.values()))[0]
     assert by_round(path, answer_position=position)[-1] == 1.0
+
+
+@pytest.mark.parametrize(("form", "asked"), [("It is {}.", True), ("Old {}", False)])
+def test_sentences_without_gold_answers_are_asked_about(tmp_path, form, asked):
+    rows = [{"id": row["id"], "round": row["round"], "answer": row["answer"]} for row in mixed(form, 2)]
+    path = written(tmp_path, rows)
+    if asked:
+        assert next(iter(choices(path).choices)).startswith("--answer-position 'regex:^(?:It is )?")
+    else:
+        assert imported(path).rounds == 3
 
 
 @pytest.mark.parametrize(("form", "share"), [("It is {}.", 40), ("{} km", 2), ("{}.", 2), ("Old {}", 3)])

@@ -226,25 +226,31 @@ def refuse_unnamed_pair(table: TableColumns, ids: Sequence[Any], unread: Collect
 
 def refuse_other_questions(table: TableColumns, ids: Sequence[Any], key: str) -> None:
     """Raise if a user says something else in nearly every row of a conversation: its replies answer several questions."""
+    name = other_questions(table, ids, key)
+    if name:
+        several = sum(n > 1 for n in Counter(map(str, ids)).values())
+        raise UnsettledError(
+            f"{name!r} differs between the rows of {table.changing_in(name, ids):,} of {several:,} values of {key!r}: if a user asks something "
+            "else each time, the replies are no rounds of one question, and there is nothing to stop",
+            "columns",
+            {
+                _options({"question_id": key}): (
+                    {"question_id": key},
+                    f"all rows of one {key!r} are about its first question: each reply is a round",
+                )
+            },
+        )
+
+
+def other_questions(table: TableColumns, ids: Sequence[Any], key: str) -> str:
+    """Return the column of what a user asks, if it is something else in nearly every row of a conversation; else ""."""
     several = sum(n > 1 for n in Counter(map(str, ids)).values())
     names = [name for name in table.names if last_name(name) in _ASKED and table.is_text(name)]
     if not names and _SESSION.fullmatch(last_name(key)):
         names = [name for name in table.names if last_name(name) in _QUERIES and table.is_text(name)]
         names = [name for name in names if _are_other_questions(map(str, table.column(name)), ids)]
-    for name in names[:1]:
-        n = table.changing_in(name, ids)
-        if several >= _ENOUGH and n >= _NEARLY_ALL * several:
-            raise UnsettledError(
-                f"{name!r} differs between the rows of {n:,} of {several:,} values of {key!r}: if a user asks something else each time, the "
-                "replies are no rounds of one question, and there is nothing to stop",
-                "columns",
-                {
-                    _options({"question_id": key}): (
-                        {"question_id": key},
-                        f"all rows of one {key!r} are about its first question: each reply is a round",
-                    )
-                },
-            )
+    is_clear = several >= _ENOUGH and any(table.changing_in(name, ids) >= _NEARLY_ALL * several for name in names[:1])
+    return names[0] if is_clear else ""
 
 
 def _are_other_questions(texts: Iterable[str], ids: Sequence[Any]) -> bool:

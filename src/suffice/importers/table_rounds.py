@@ -194,7 +194,7 @@ class _Rows:
         for own in dict.fromkeys(chain.from_iterable(row.values for row in self._rows)):
             cells = [*map(str, self._cells(own))]
             rows = {*zip(codes.tolist(), numbers.tolist(), (cells[i] for i in order.tolist()), strict=True)}
-            if len(rows) == len(cells) and 1 < len({*cells}) <= _MOST_RUNS:
+            if len(rows) == len(cells) and 1 < len({*cells}) <= _MOST_RUNS and own not in columns.values():
                 runs[f"--column {quoted(f'run={own}')}"] = ({"run": own}, f"each value of {own!r} is another run")
         if not runs or begins_again(codes[np.argsort(order)].tolist(), numbers[np.argsort(order)].tolist()):
             runs[f"--column {quoted(f'run={number}')}"] = (

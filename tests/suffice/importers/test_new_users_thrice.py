@@ -106,6 +106,13 @@ def test_a_session_of_different_questions_is_asked_about(tmp_path, name):
     assert imported(path, columns={"question_id": "session_id"}).rounds == 3
 
 
+def test_an_id_of_different_questions_is_not_offered(tmp_path):
+    path = written(tmp_path, chat(other, key="chat_id", name="message"))
+    with pytest.raises(DataError, match="nothing to stop") as error:
+        imported(path)
+    assert not isinstance(error.value, UnsettledError)
+
+
 @pytest.mark.parametrize(
     "rows",
     [
@@ -200,6 +207,12 @@ def test_a_row_for_each_judge_is_no_further_attempt(tmp_path):
     path = written(tmp_path, judged("attempt"))
     assert set(choices(path).choices) == {"--column run=judge"}
     assert imported(path, columns={"run": "judge"}).trajectories == 60
+
+
+def test_answers_do_not_tell_runs_apart(tmp_path):
+    rows = [row | {"response": CITIES[i % 2]} for i, row in enumerate(judged("attempt"))]
+    path = written(tmp_path, rows)
+    assert "--column run=response" not in choices(path).choices
 
 
 def test_attempts_that_begin_again_offer_that(tmp_path):

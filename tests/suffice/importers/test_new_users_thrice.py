@@ -56,7 +56,7 @@ def test_four_falling_times_may_be_chance(tmp_path):
 
 def test_the_newest_row_is_first_in_a_column_of_times_alone(tmp_path):
     path = written(tmp_path, newest_first())
-    with pytest.raises(DataError, match="not a column of times"):
+    with pytest.raises(DataError, match="column of times"):
         imported(path, columns={"round": "answer:newest-first"})
 
 

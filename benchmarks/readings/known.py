@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from benchmarks.readings import harnesses, items, loops, misled, misled_again, plain, platforms
+from benchmarks.readings import harnesses, items, loops, misled, misled_again, misled_thrice, plain, platforms
 from benchmarks.readings.cases import CASES
 
-__all__ = ["CASES", "KNOWN", "NOT_READ", "harnesses", "items", "loops", "misled", "misled_again", "plain", "platforms"]
+__all__ = [
+    "CASES",
+    "KNOWN",
+    "NOT_READ",
+    "harnesses",
+    "items",
+    "loops",
+    "misled",
+    "misled_again",
+    "misled_thrice",
+    "plain",
+    "platforms",
+]
 
 KNOWN: dict[str, str] = {}
 

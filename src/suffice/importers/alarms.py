@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 from suffice.common.files import quoted
@@ -17,7 +17,7 @@ from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, did_you_mean
 from suffice.importers import gold_alarms
 from suffice.importers.alarm import Alarm, Doubt, Read
-from suffice.importers.answer_or_gold import ACTION_INPUTS, FEW, answer_readings
+from suffice.importers.answer_or_gold import ACTION_INPUTS, FEW, answer_readings, is_of_passages
 from suffice.importers.fields import single_name
 from suffice.importers.gold_alarms import SCORES
 from suffice.importers.names import MOST_SPEAKERS, REPEATS, last_name
@@ -31,6 +31,9 @@ _ENOUGH = 20
 _FEW = 5
 _MANY = 100
 """Answers of questions that have converged are seldom the same in so many questions without any exception."""
+
+_UNCOUNTED = 10
+"""Questions of several rows from which on it is no chance that no answer changes, though the rows may be rounds."""
 
 _FAR = 0.2
 _CHANGING = 0.1
@@ -89,7 +92,12 @@ def _equal_answers(read: Read) -> Iterator[Doubt]:
     facts = read.facts
     if facts.several < _FEW or facts.several - facts.equal > FEW * facts.several or read.source != "tabular":
         return
-    for name, n in facts.beside.most_common(1):
+    passages = [name for name in facts.beside if is_of_passages(name.removeprefix("imported_"))]
+    if passages and facts.several >= _UNCOUNTED and read.columns.get("round") == "order of the rows":
+        yield from _passages_as_rounds(facts, passages)
+        return
+    said_beside = Counter({name: n for name, n in facts.beside.items() if name not in passages})
+    for name, n in said_beside.most_common(1):
         if n >= _CHANGING * facts.several:
             answer = read.columns.get("answer", "answer")
             said = name.removeprefix("imported_") if name != "text" else read.columns.get("text", name)
@@ -101,6 +109,17 @@ def _equal_answers(read: Read) -> Iterator[Doubt]:
             )
             choices = {option: ({"columns": columns}, meaning) for option, (columns, meaning) in readings.items()}
             yield sentence, choices
+
+
+def _passages_as_rounds(facts: Facts, passages: Collection[str]) -> Iterator[Doubt]:
+    """The rows of a question, which nothing counts, have one answer and nearly always several passages: they are no rounds."""
+    name = max(passages, key=facts.beside.__getitem__)
+    if facts.beside[name] >= _MOSTLY * facts.several:
+        sentence = (
+            f"all answers of {facts.equal:,} of {counted(facts.several, 'question')} are equal, and their rows, which nothing counts, "
+            f"differ in {name.removeprefix('imported_')!r}: if each is a passage that one answer was given from, there is nothing to stop"
+        )
+        yield sentence, {}
 
 
 def _empty_answers(read: Read) -> Iterator[Doubt]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from suffice.common.files import quoted
@@ -23,6 +25,7 @@ from suffice.importers.names import (
     last_name,
 )
 from suffice.importers.table_columns import TableColumns
+from suffice.policy.metrics import normalize_answer
 
 FEW = 0.01
 """Share of the questions whose gold answers may differ between their rows: in a large log, a slip and not another meaning."""
@@ -41,6 +44,13 @@ _ASKED = frozenset(
 )
 """Names of what a user says."""
 
+_QUERIES = frozenset((*QUESTIONS, "message"))
+_SESSION = re.compile(r"(?:\w+_)?(?:session|conversation|chat|thread|dialog|dialogue|user)(?:_?(?:id|key|uuid|no|nr))?")
+"""Names of questions, which a loop may put in other words, and of the ids under which a user may ask several."""
+
+_ALIKE = 0.2
+"""By how much more the questions of one id have words in common than those of different ids if they are one in other words."""
+
 _CHOICES, _LISTED = 2, 4
 _WHO = r"(?:model|llm|lm|ai|bot|assistant|system|agent|generated|gpt|chatbot)"
 _PARSED = re.compile(rf"{_WHO}_(?:final_)?(?:answer|prediction|pred)")
@@ -54,6 +64,12 @@ _OTHER_TEXTS = (
     *("context", "contexts", "passage", "passages", "document", "documents", "evidence", "retrieved", "search_query"),
     *("title", "titles", "source", "url", "stage", "phase"),
 )
+_OF_PASSAGES = re.compile(
+    r"(?:\w+_)?(?:contexts?|passages?|documents?|docs?|chunks?|snippets?|evidence|retrieved)(?:_(?:id|text|content|title|name|url))?"
+    r"|page_content|titles?|sources?|urls?|(?:\w+_)?rank"
+)
+"""Names of what was retrieved."""
+
 ACTION_INPUTS = frozenset({"action_input", "tool_input", "action", "actions"})
 _ACTIONS = ("action", "actions", "tool", "tool_name", "tool_input")
 _THOUGHTS = ("observation", "observations", "thought", "thoughts", "reasoning")
@@ -210,26 +226,59 @@ def refuse_unnamed_pair(table: TableColumns, ids: Sequence[Any], unread: Collect
 
 def refuse_other_questions(table: TableColumns, ids: Sequence[Any], key: str) -> None:
     """Raise if a user says something else in nearly every row of a conversation: its replies answer several questions."""
+    name = other_questions(table, ids, key)
+    if name:
+        several = sum(n > 1 for n in Counter(map(str, ids)).values())
+        raise UnsettledError(
+            f"{name!r} differs between the rows of {table.changing_in(name, ids):,} of {several:,} values of {key!r}: if a user asks something "
+            "else each time, the replies are no rounds of one question, and there is nothing to stop",
+            "columns",
+            {
+                _options({"question_id": key}): (
+                    {"question_id": key},
+                    f"all rows of one {key!r} are about its first question: each reply is a round",
+                )
+            },
+        )
+
+
+def other_questions(table: TableColumns, ids: Sequence[Any], key: str) -> str:
+    """Return the column of what a user asks, if it is something else in nearly every row of a conversation; else ""."""
     several = sum(n > 1 for n in Counter(map(str, ids)).values())
-    for name in [name for name in table.names if last_name(name) in _ASKED and table.is_text(name)][:1]:
-        n = table.changing_in(name, ids)
-        if several >= _ENOUGH and n >= _NEARLY_ALL * several:
-            raise UnsettledError(
-                f"{name!r} differs between the rows of {n:,} of {several:,} values of {key!r}: if a user asks something else each time, the "
-                "replies are no rounds of one question, and there is nothing to stop",
-                "columns",
-                {
-                    _options({"question_id": key}): (
-                        {"question_id": key},
-                        f"all rows of one {key!r} are about its first question: each reply is a round",
-                    )
-                },
-            )
+    names = [name for name in table.names if last_name(name) in _ASKED and table.is_text(name)]
+    if not names and _SESSION.fullmatch(last_name(key)):
+        names = [name for name in table.names if last_name(name) in _QUERIES and table.is_text(name)]
+        names = [name for name in names if _are_other_questions(map(str, table.column(name)), ids)]
+    is_clear = several >= _ENOUGH and any(table.changing_in(name, ids) >= _NEARLY_ALL * several for name in names[:1])
+    return names[0] if is_clear else ""
+
+
+def _are_other_questions(texts: Iterable[str], ids: Sequence[Any]) -> bool:
+    """Return whether the texts of one id have hardly more words in common than those of different ids; words of all ids do not count."""
+    words: dict[str, list[set[str]]] = {}
+    for own, text in zip(map(str, ids), texts, strict=True):
+        words.setdefault(own, []).append({*normalize_answer(text).split()})
+    spread = Counter(word for own in words.values() for word in set[str]().union(*own))
+    weights = {word: math.log(len(words) / n) for word, n in spread.items()}
+    within = [pair for own in words.values() for pair in pairwise(own)]
+    between = [(one[-1], other[0]) for one, other in pairwise(words.values())]
+    return bool(within and between) and _in_common(within, weights) < _in_common(between, weights) + _ALIKE
+
+
+def _in_common(pairs: Sequence[tuple[set[str], set[str]]], weights: Mapping[str, float]) -> float:
+    """Return the share of their words that pairs of texts have in common, by the weights of words."""
+    sums = [[sum(map(weights.__getitem__, own)) for own in (one & other, one | other)] for one, other in pairs]
+    return sum(same / whole for same, whole in sums if whole) / len(pairs)
 
 
 def is_step_name(name: str) -> bool:
     """Return whether a column usually says of what kind a step is, or how it ended."""
     return last_name(name) in _OTHER_TEXTS
+
+
+def is_of_passages(name: str) -> bool:
+    """Return whether a column of this name usually contains or names what was retrieved."""
+    return _OF_PASSAGES.fullmatch(last_name(name)) is not None
 
 
 def is_model_text(name: str) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from suffice.importers.answer_or_gold import is_model_text
+from suffice.importers.answer_or_gold import is_model_text, is_of_passages
 from suffice.importers.literals import load_record
 from suffice.importers.names import SPEAKERS, last_name
 from suffice.importers.order_signs import OrderSigns
@@ -60,7 +60,7 @@ class Facts:
         golds: Different gold answers, at most five.
         several: Trajectories with several answers.
         equal: Of these, those whose answers are all equal.
-        beside: Of these in turn, those in which a text varies that the model may have said, by column.
+        beside: Of these in turn, those in which a text varies that the model may have said, or that was retrieved, by column.
         repeating: Trajectories with at least three answers.
         unrepeated: Of these, those whose answers are all different.
         right_once: Of these in turn, those of which exactly one answer is right.
@@ -402,10 +402,12 @@ def _items_of(text: str) -> list[str | None]:
 
 
 def _texts_beside(table: pa.Table) -> Iterator[str]:
-    """Yield the columns of texts that the model may have said, beside the answer."""
+    """Yield the columns of texts that the model may have said, beside the answer, and of those that were retrieved."""
     for item in table.schema:
         name = item.name.removeprefix("imported_")
-        if item.name == "text" or (_is_other_text(item) and is_model_text(name)):
+        is_id = last_name(name).endswith(("_id", "rank")) and column_kind(item.name, item) == "label"
+        is_text = _is_other_text(item) and (is_model_text(name) or is_of_passages(name))
+        if item.name == "text" or is_text or (is_id and is_of_passages(name)):
             yield item.name
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from suffice.common.files import quoted
@@ -64,3 +64,18 @@ def in_order_of_rows(number: str) -> dict[str, tuple[dict[str, str], str]]:
             f"{number!r} counts retries, and the rows of a question are its rounds in their order",
         )
     }
+
+
+def begins_again(questions: Iterable[int], numbers: Iterable[float]) -> bool:
+    """Return whether each question's numbers count up without gaps, and then again from the same lowest one.
+
+    >>> begins_again([0, 0, 0, 0], [1, 2, 1, 2]), begins_again([0, 0, 0, 0], [1, 1, 2, 2])
+    (True, False)
+    """
+    first: dict[int, float] = {}
+    last: dict[int, float] = {}
+    for question, number in zip(questions, numbers, strict=True):
+        if number not in (first.setdefault(question, number), last.get(question, number) + 1):
+            return False
+        last[question] = number
+    return True

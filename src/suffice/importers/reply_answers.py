@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from suffice.common.files import quoted
 from suffice.errors import DataError, UnsettledError
 from suffice.evaluation.statistics.folds import hash_places
+from suffice.importers.framed_answers import framed_position
 from suffice.importers.grid import only_text
 from suffice.importers.names import GOLDS, IDS, PARSED_ANSWERS, plain_name
 from suffice.importers.records import Record
@@ -74,6 +75,7 @@ _DIGITS = r"[-+]?[\d.,]*\d"
 """A number, without what follows it."""
 
 _MOST, _SHOWN = 6, 3
+_LONG_NAME = 60
 _OPTIONS = 10
 """With more gold answers, none is right by chance."""
 
@@ -200,17 +202,20 @@ def _guess_of(questions: list[Replies], normalizer: str | None) -> tuple[str, _C
         return None
     golds = [text for item in questions for text in item.golds]
     texts = [text for item in questions for text in item.texts]
-    if _length(texts) <= (_length(golds) + _LONGER if has_golds else _LONG):
+    framed = framed_position([pair for item in halves[0] for pair in _known_answers(item, has_golds=has_golds)])
+    is_short = _length(texts) <= (_length(golds) + _LONGER if has_golds else _LONG)
+    if is_short and framed is None:
         return None
     normalizer = normalizer or guess_normalizer(golds, texts)
     is_prose = has_golds and _length(texts) > _length(golds) + _PROSE
     compare = _Comparison(DEFAULT_NORMALIZER if normalizer == "math" else normalizer, has_golds, is_prose)
     before = [compare.whole(half) for half in halves]
-    if not has_golds and before[0] > _CHANGING:
+    if not has_golds and before[0] > _CHANGING and framed is None:
         return None
     chance = max(Counter(golds).values(), default=0) / max(len(golds), 1) if len({*golds}) <= _OPTIONS else 0.0
     ranked = []
-    for place, position in enumerate(_candidates(halves[0], has_golds=has_golds)):
+    candidates = [*([] if is_short else _candidates(halves[0], has_golds=has_golds)), *([framed] if framed else [])]
+    for place, position in enumerate(candidates):
         read, agreed = compare.at(position, halves[0])
         if agreed - before[0] >= (_GAIN if has_golds else _STEADY) and agreed > chance and (has_golds or read >= _READ):
             ranked.append((-agreed if has_golds else 0, -compare.written(position, halves[0]), place, position))
@@ -218,7 +223,7 @@ def _guess_of(questions: list[Replies], normalizer: str | None) -> tuple[str, _C
     position = best[0] if best else WHOLE
     read, agreed = compare.at(position, halves[1])
     if not best or agreed - before[1] < (_HELD if has_golds else _STEADY):
-        return _without_position(questions, compare) if has_golds else None
+        return _without_position(questions, compare) if has_golds and not is_short else None
     what = "equal a gold answer" if has_golds else "equal the one before"
     example = next(item.answer for own in halves[1] for item in located_in(own.texts, position) if item.answer)
     question = (
@@ -229,9 +234,21 @@ def _guess_of(questions: list[Replies], normalizer: str | None) -> tuple[str, _C
         best[:1] if has_golds else [*dict.fromkeys([position, *(own for own in best if own.kind == "json")])][:_SHOWN]
     )
     return question, {
-        **{f"--answer-position {quoted(str(own))}": (str(own), f"the answer is at {own} of a reply") for own in shown},
+        **{f"--answer-position {quoted(str(own))}": (str(own), _meaning(own)) for own in shown},
         f"--answer-position {WHOLE}": (str(WHOLE), "the whole reply is the answer"),
     }
+
+
+def _known_answers(item: Replies, *, has_golds: bool) -> list[tuple[str, Sequence[str]]]:
+    """Return each reply to a question with the gold answers; without any, with the shorter replies to the same question."""
+    if has_golds:
+        return [(text, item.golds) for text in item.texts]
+    pairs = [(text, [own for own in item.texts if len(own) < len(text)]) for text in item.texts]
+    return [pair for pair in pairs if pair[1]]
+
+
+def _meaning(position: AnswerPosition) -> str:
+    return f"the answer is at {position} of a reply" if len(str(position)) <= _LONG_NAME else "the answer is there"
 
 
 def _without_position(questions: Sequence[Replies], compare: _Comparison) -> tuple[str, _Choices] | None:

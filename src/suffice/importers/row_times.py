@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -16,8 +16,9 @@ from suffice.importers.names import TIMES, last_name
 from suffice.importers.records import Record
 from suffice.importers.traces.files import nanoseconds
 
-DAY_FIRST, MONTH_FIRST, ASCENDING = "day-first", "month-first", "ascending"
-"""How a column of times such as 1/9/2025 22:09, or of seconds since any moment, is read: as in ``round=COLUMN:day-first``."""
+DAY_FIRST, MONTH_FIRST, ASCENDING, NEWEST_FIRST = "day-first", "month-first", "ascending", "newest-first"
+"""How a column of times such as 1/9/2025 22:09, or of seconds since any moment, or one with equal times in a file whose last row is the
+oldest, is read: as in ``round=COLUMN:day-first``."""
 
 _SLASHED = re.compile(
     r"\s*(\d{1,2})([/.-])(\d{1,2})\2(\d{4}|\d{2})[,T\s]+(\d{1,2}):(\d{2})(?::(\d{2})(?:[.,]\d+)?)?(?:\s?([ap])\.?m\.?)?\s*",
@@ -28,6 +29,11 @@ _EPOCHS = (10**9, 10**12, 10**15, 10**18)
 """Seconds, milliseconds, microseconds and nanoseconds since 1970, of the year 2001; three times as many are in 2065."""
 
 _START = 10**9
+_FALLS = 5
+"""With fewer, times fall along a file by chance as often."""
+
+_NEARLY_ALL = 0.9
+
 _MONTHS, _HALF_DAY, _CENTURY = 12, 12, 100
 
 _Ids = Sequence[tuple[str, ...]]
@@ -44,7 +50,8 @@ def order_by_time(rows: Sequence[Record], ids: _Ids, *, asks: bool = True) -> tu
         asks: Whether to raise where the order is in doubt; else such a column, or one with equal times, is passed over.
 
     Raises:
-        UnsettledError: Day and month may be exchanged, or times are in no known form.
+        UnsettledError: Day and month may be exchanged, times are in no known form, or the newest row may be the first, although all
+            rows of each run have the same time.
     """
     unread = ""
     names = list(dict.fromkeys(name for row in rows for name in row.values))
@@ -60,6 +67,8 @@ def order_by_time(rows: Sequence[Record], ids: _Ids, *, asks: bool = True) -> tu
             continue
         if may_tie and ASCENDING in readings:
             continue  # how long a row took, in all likelihood
+        if may_tie and any(_falls_but_ties(known, ids) for known in readings.values()):
+            raise _doubt_of_ties(name)
         orders = {
             how: _in_order_of(known, ids)
             for how, known in readings.items()
@@ -90,6 +99,28 @@ def _in_order_of(times: Sequence[float], ids: _Ids) -> list[int]:
     ]
     sign = -1 if max(steps, default=0.0) <= 0 > min(steps, default=0.0) else 1
     return sorted(range(len(times)), key=lambda place: (times[place], sign * place))
+
+
+def _falls_but_ties(times: Sequence[float], ids: _Ids) -> bool:
+    """Return whether times fall along the file, while those of each run are equal, so that they do not order its rows."""
+    steps = [later < earlier for earlier, later in pairwise(times) if later != earlier]
+    is_falling = sum(steps) >= max(_FALLS, _NEARLY_ALL * len(steps))
+    return is_falling and len({*zip(ids, times, strict=True)}) == len({*ids}) < len(times)
+
+
+def _doubt_of_ties(name: str) -> UnsettledError:
+    newest = f"{name}:{NEWEST_FIRST}"
+    return UnsettledError(
+        f"{name!r} is equal in the rows of a question, and falls along the file: the newest row may be the first, of a question as well",
+        "columns",
+        {
+            f"--column {quoted(f'round={newest}')}": (
+                {"round": newest},
+                "the last row of a question is its first round",
+            ),
+            "--column round=": ({"round": ""}, "the rows of a question are in the order of the file"),
+        },
+    )
 
 
 def tied_note(rows: Sequence[Record], ids: _Ids, name: str) -> list[str]:
@@ -144,7 +175,8 @@ def _readings(rows: Sequence[Record], name: str, values: Sequence[Any]) -> dict[
     matches = [_SLASHED.fullmatch(value) if isinstance(value, str) else None for value in values]
     if None not in matches:
         return {
-            how: [_moment(str(value), how).timestamp() for value in values] for how in _ways([*filter(None, matches)])
+            how: [_moment(str(value), how).timestamp() * 1e9 for value in values]
+            for how in _ways([*filter(None, matches)])
         }
     is_named = last_name(name) in TIMES
     known = [_time(value, row.where, is_named=is_named) for value, row in zip(values, rows, strict=True)]
@@ -185,6 +217,8 @@ def times_as_said(rows: Sequence[Record], name: str, how: str) -> list[str]:
     Raises:
         DataError: A value is no such time.
     """
+    if how == NEWEST_FIRST:
+        return _oldest_last(rows, name)
     result = []
     for row in rows:
         value = row.values.get(name)
@@ -198,6 +232,18 @@ def times_as_said(rows: Sequence[Record], name: str, how: str) -> list[str]:
         except (ValueError, OverflowError, OSError) as error:
             raise DataError(f"{row.where}: {name} is {row.values.get(name)!r:.40}; expected a time ({how})") from error
     return result
+
+
+def _oldest_last(rows: Sequence[Record], name: str) -> list[str]:
+    """Return the times of a file whose last row is the oldest, each a microsecond earlier for every row before it."""
+    try:
+        times, *_ = _readings(rows, name, [row.values.get(name) for row in rows]).values()
+    except ValueError as error:
+        raise DataError(f"{name!r} is not a column of times, such as 2025-01-31T22:09:00: {error}") from error
+    moments = [datetime.fromtimestamp(time // 1e9, UTC).replace(tzinfo=None) for time in times]
+    return [
+        (moment - timedelta(microseconds=row.number)).isoformat() for moment, row in zip(moments, rows, strict=True)
+    ]
 
 
 def _time(value: Any, where: str, *, is_named: bool) -> float:

@@ -253,7 +253,8 @@ def tell_apart(rows: Sequence[Record], plan: ColumnMap, run: Run) -> tuple[list[
         own_id = f"{question}@{suffix}" if suffix else question
         clusters[own_id] = question
         of_file = {RUN_FILE: row.file} if says_file and not _REPEAT.fullmatch(row.file) else {}
-        result.append(replace(row, values={**of_file, **row.values, key: own_id}))
+        known_id = None if row.values.get(key) in (None, "") else own_id  # the error of a missing id needs it missing
+        result.append(replace(row, values={**of_file, **row.values, key: known_id}))
     return result, clusters
 
 

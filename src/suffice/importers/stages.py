@@ -13,7 +13,7 @@ from suffice.common.tables import cut_list
 from suffice.errors import DataError, UnsettledError
 from suffice.importers.names import SPEAKERS, last_name
 from suffice.importers.records import Record
-from suffice.importers.row_times import ASCENDING, DAY_FIRST, MONTH_FIRST, times_as_said
+from suffice.importers.row_times import ASCENDING, DAY_FIRST, MONTH_FIRST, NEWEST_FIRST, times_as_said
 from suffice.importers.shapes import Shape
 from suffice.importers.table_columns import TableColumns
 
@@ -48,7 +48,7 @@ def ordered_stages(shape: Shape, columns: dict[str, str]) -> Shape:
         _ask_for_an_order(shape, theirs)
     if theirs in names or name not in names:
         return shape
-    if words in (DAY_FIRST, MONTH_FIRST, ASCENDING):
+    if words in (DAY_FIRST, MONTH_FIRST, ASCENDING, NEWEST_FIRST):
         return _timed(shape, columns, name, words)
     places = {word.strip(): place for place, word in enumerate(words.split(","), start=1)}
     columns["round"] = number = f"{name} (number)"

@@ -24,7 +24,7 @@ from suffice.importers.grid import (
     signal_cell,
 )
 from suffice.importers.records import Record
-from suffice.importers.repeated_rounds import in_order_of_rows, refuse_other_calls
+from suffice.importers.repeated_rounds import begins_again, in_order_of_rows, refuse_other_calls
 from suffice.importers.round_columns import RoundColumns
 from suffice.importers.trajectories import check_unit, end_of
 from suffice.importers.unnamed import empty_ids
@@ -188,23 +188,24 @@ class _Rows:
         number = columns["round"]
         refuse_other_calls(self._rows, columns)
         is_usual = 2 * len({*codes[copies].tolist()}) > int(codes.max()) + 1
-        runs = in_order_of_rows(number) if is_usual else {}
+        answers = self._texts("answer")
+        is_same = all(answers[order[i]] == answers[order[i + 1]] for i in copies.tolist())
+        runs = in_order_of_rows(number) if is_usual and not is_same else {}
         for own in dict.fromkeys(chain.from_iterable(row.values for row in self._rows)):
             cells = [*map(str, self._cells(own))]
             rows = {*zip(codes.tolist(), numbers.tolist(), (cells[i] for i in order.tolist()), strict=True)}
-            if len(rows) == len(cells) and 1 < len({*cells}) <= _MOST_RUNS:
+            if len(rows) == len(cells) and 1 < len({*cells}) <= _MOST_RUNS and own not in columns.values():
                 runs[f"--column {quoted(f'run={own}')}"] = ({"run": own}, f"each value of {own!r} is another run")
+        if not runs or begins_again(codes[np.argsort(order)].tolist(), numbers[np.argsort(order)].tolist()):
+            runs[f"--column {quoted(f'run={number}')}"] = (
+                {"run": number},
+                f"another run of the question begins where {number!r} begins again",
+            )
         raise UnsettledError(
             f"{has_it}; each pair must be unique. If a column such as run_id or seed tells several runs apart, --column run=COLUMN "
             "names it",
             "columns",
-            {
-                **runs,
-                f"--column {quoted(f'run={number}')}": (
-                    {"run": number},
-                    f"another run of the question begins where {number!r} begins again",
-                ),
-            },
+            runs,
         )
 
     def _settle_first_round(self, lowest: int) -> None:

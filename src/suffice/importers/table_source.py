@@ -21,6 +21,7 @@ from suffice.importers.guesses import ColumnMap, guess_columns, is_long
 from suffice.importers.merged_cells import filled_down
 from suffice.importers.names import REPEATS, is_round_name, last_name
 from suffice.importers.options import golds_as_answers
+from suffice.importers.other_parses import refuse_other_parses
 from suffice.importers.records import Record, records_of
 from suffice.importers.reply_answers import position_note, read_at, with_position
 from suffice.importers.round_columns import RoundColumns
@@ -172,6 +173,8 @@ class TableSource(ABC):
     def _ask_about_order(self) -> None:
         """Ask about columns that may order or divide the rows of a question, if nothing else does."""
         columns, plan = self._options.columns, self.plan
+        read = {*plan.columns.values(), *plan.metrics.values(), *columns.values(), *self._options.where}
+        refuse_other_parses(TableColumns(self.shape.rows), plan.columns, read)
         counts = plan.columns.get("round", "")
         order = re.fullmatch(r"order in '(.+)'", self.shape.columns.get(counts, ""))
         is_said = self._options.samples or not {"round", RUN, ROUNDS}.isdisjoint(columns) or (counts and order is None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from suffice.common.files import quoted
@@ -24,6 +25,10 @@ def empty_ids(rows: Sequence[Record], ids: Sequence[str | None], theirs: str) ->
             {kind for has_id, kind in said if has_id and kind} - {kind for has_id, kind in said if not has_id}
         )
         if 0 < len(kinds) <= MOST_SPEAKERS:
+            counts = Counter((kind, own) for (_, kind), own in zip(said, ids, strict=True))
+            several = {kind for (kind, _), n in counts.items() if n > 1}
+            # one row of a question is not all of its rounds
+            kinds = [kind for kind in kinds if kind in several] or kinds
             return UnsettledError(
                 f"{message}. Which rows have the answers?",
                 "where",

@@ -10,7 +10,7 @@ from typing import Any
 
 from suffice.common.files import quoted
 from suffice.errors import DataError, UnsettledError
-from suffice.importers.answer_or_gold import is_model_text
+from suffice.importers.answer_or_gold import is_model_text, other_questions
 from suffice.importers.dialogues import are_prompts, is_dialogue_list
 from suffice.importers.families import numbered_families
 from suffice.importers.names import (
@@ -252,6 +252,7 @@ def _may_be_ids(table: TableColumns, columns: Mapping[str, str]) -> list[str]:
         is_usable = name not in columns.values() and table.repeats(name) and is_id
         golds = columns.get("golds", "")
         is_usable = is_usable and table.column(name) != table.column(golds) and not any(map(_DECIMAL.fullmatch, values))
+        is_usable = is_usable and not other_questions(table, values, name)
         if is_usable and len({*values}) >= _QUESTIONS and (not golds or table.constant_in(golds, values)):
             names.append(name)
     names.sort(key=lambda name: not _ID.search(plain_name(name)))

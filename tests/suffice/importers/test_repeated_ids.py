@@ -86,7 +86,7 @@ def test_a_round_that_occurs_twice_offers_columns_of_runs(tmp_path):
     counted = [row | {"round": i % ROUNDS + 1} for i, row in enumerate(rows())]
     swept = [row | {"top_k": k} for row in counted for k in (1, 5)]
     source = write(tmp_path / "log.jsonl", swept)
-    assert set(asked(source).choices) == {"--column run=top_k", "--column run=round"}
+    assert set(asked(source).choices) == {"--column run=top_k"}
     assert shape_of(source, columns={"run": "top_k"}) == (N, 2 * N, ROUNDS)
 
 

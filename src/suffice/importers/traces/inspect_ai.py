@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -65,25 +66,49 @@ def read_inspect(
     ended: End | None = None,
     answer_position: AnswerPosition | None = None,
     where: Mapping[str, str] | None = None,
+    samples: bool = False,
     expected: Collection[str] = (),
 ) -> ImportedRun:
     """Read an Inspect log: every call of a model with an answer is a round, the sample's target the gold answer.
 
     If the model answers by the tool `submit`, the submitted answers are the rounds.  A sample's epochs are trajectories of
-    one question.
+    one question; with `samples`, epochs of one call each are the independent samples of one trajectory.
 
     Args:
         path: An `.eval` or `.json` log, or a folder of them.
         ended: The reason why trajectories are shorter than the longest one, if the log has none; None = the loop's own rule.
         answer_position: The position of the answer in a reply; None = the whole reply.
         where: The calls that are answers, as for other traces; None = all.
+        samples: Whether the answers to a question are independent samples.
         expected: Alarms that are right; `other-calls` = calls of several kinds are answers.
 
     Raises:
         DataError: The log cannot be read, or has no answers.
     """
-    position = answer_position
-    return run_of(inspect_log(path), "inspect", ended=ended, answer_position=position, where=where, expected=expected)
+    log = inspect_log(path)
+    if samples:
+        _join_epochs(log)
+    return run_of(
+        log,
+        "inspect",
+        ended=ended,
+        answer_position=answer_position,
+        where=where,
+        expected=expected,
+        together="if the epochs of a question are independent samples of its answer, --samples reads them as such",
+    )
+
+
+def _join_epochs(log: Log) -> None:
+    """Join the epochs of each question to one trace, each with its own score, if an epoch is one call."""
+    if max(Counter(span.trace for span in log.spans).values(), default=1) > 1:
+        return
+    for place, span in enumerate(log.spans):
+        about = log.about[span.trace]
+        span.trace, span.scores = about.cluster, {**span.scores, **about.scores}
+        if span.start is None:  # samples may be in any order
+            span.start, span.end = place, None
+    log.about = {about.cluster: replace(about, scores={}, end=None) for about in log.about.values()}
 
 
 def _archive(file: Path) -> Iterator[tuple[str, Mapping[str, Any], dict[str, Any]]]:

@@ -1,0 +1,53 @@
+"""Ask which answers are meant where a log has the same replies several times, each time parsed in another way."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from suffice.common.files import quoted
+from suffice.common.tables import cut_list
+from suffice.errors import UnsettledError
+from suffice.importers.table_columns import TableColumns
+
+_NEARLY_ALL = 0.95
+_MOST = 8
+"""With more values, a column does not say how answers were parsed."""
+
+
+def refuse_other_parses(table: TableColumns, columns: Mapping[str, str], used: Collection[str]) -> None:
+    """Raise if the records of a question differ in a label, while their replies are the same, as with the filters of lm-eval.
+
+    Args:
+        table: The rows, each with the number of its record.
+        columns: The table's column for each of our names.
+        used: Columns whose meaning is known.
+
+    Raises:
+        UnsettledError: Nearly all replies have each of the label's values.
+    """
+    if not {"question", "text", "answer"} <= columns.keys():
+        return
+    replies: dict[int, list[str]] = {}
+    questions: dict[int, str] = {}
+    texts = (table.column(columns[name]) for name in ("question", "text"))
+    for row, question, text in zip(table.rows, *texts, strict=True):
+        replies.setdefault(row.number, []).append(str(text))
+        questions[row.number] = str(question)
+    for name in [name for name in table.names if name not in used]:
+        values = table.column(name)
+        known = [*dict.fromkeys(value for value in values if isinstance(value, str))]
+        if not 1 < len(known) <= _MOST:
+            continue
+        labels: dict[tuple[str, tuple[str, ...]], set[str]] = {}
+        for row, value in zip(table.rows, values, strict=True):
+            labels.setdefault((questions[row.number], tuple(replies[row.number])), set()).add(str(value))
+        if sum(len(own) == len(known) for own in labels.values()) >= _NEARLY_ALL * len(labels):
+            raise UnsettledError(
+                f"each reply is in the log with {len(known)} values of {name!r} ({cut_list(known)}), which may be ways to parse an answer "
+                "from it: which answers are meant?",
+                "where",
+                {
+                    f"--where {quoted(f'{name}={value}')}": ({name: value}, f"those with {value!r} alone")
+                    for value in known
+                },
+            )

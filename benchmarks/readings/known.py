@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from benchmarks.readings import harnesses, items, loops, misled, misled_again, plain, platforms
+from benchmarks.readings import graders, harnesses, items, loops, misled, misled_again, plain, platforms
 from benchmarks.readings.cases import CASES
 
-__all__ = ["CASES", "KNOWN", "NOT_READ", "harnesses", "items", "loops", "misled", "misled_again", "plain", "platforms"]
+__all__ = [
+    "CASES",
+    "KNOWN",
+    "NOT_READ",
+    "graders",
+    "harnesses",
+    "items",
+    "loops",
+    "misled",
+    "misled_again",
+    "plain",
+    "platforms",
+]
 
 KNOWN: dict[str, str] = {}
 

@@ -20,6 +20,7 @@ from suffice.importers.alarm import Alarm, Doubt, Read
 from suffice.importers.answer_or_gold import ACTION_INPUTS, FEW, answer_readings
 from suffice.importers.fields import single_name
 from suffice.importers.gold_alarms import SCORES
+from suffice.importers.grades import is_grade, may_be_grade
 from suffice.importers.names import MOST_SPEAKERS, REPEATS, last_name
 from suffice.importers.reading import Facts
 from suffice.importers.shapes import ROUNDS
@@ -77,7 +78,8 @@ def find_alarms(facts: Facts, source: str, columns: Mapping[str, str], options: 
     result = []
     for name, (level, check) in ALARMS.items():
         # if the user named the doubtful column, that answers a stop, and the doubt is noted all the same
-        own: Literal["stop", "caution"] = level if read.was_guessed(_DOUBTED.get(name, "answer")) else "caution"
+        doubted = _DOUBTED.get(name, "answer")
+        own: Literal["stop", "caution"] = level if doubted is None or read.was_guessed(doubted) else "caution"
         result += [Alarm(name=name, level=own, sentence=text, choices=choices) for text, choices in check(read)]
     names = {alarm.name for alarm in result}
     result = [alarm for alarm in result if names.isdisjoint(_MORE_SPECIFIC.get(alarm.name, ()))]
@@ -142,22 +144,45 @@ def _empty_rounds(read: Read) -> Iterator[Doubt]:
         f"{counted(len(empty), 'round')} ({cut_list(map(str, empty))}) of {len(facts.rows)} have no answer in any question: they are "
         "steps of the loop, and only steps that end with an answer are rounds"
     )
-    choices = {}
+    choices: dict[str, tuple[dict[str, Any], str]] = {}
     for name, (answering, others) in facts.kinds.items():
         if len(answering) == 1 and answering.isdisjoint(others):
             theirs, (value,) = name.removeprefix("imported_"), answering
-            choices[f"--where {quoted(f'{theirs}={value}')}"] = (
-                {"where": {theirs: value}},
-                f"rounds are rows whose {theirs!r} is {value!r}",
-            )
+            choices |= _of_rows(theirs, value, f"rounds are rows whose {theirs!r} is {value!r}")
     single = {name: own for name, own in facts.changing.items() if len(own[0]) == 1 and own[1] - own[0]}
     for name in [] if choices else sorted(single, key=lambda name: -len(single[name][1]))[:1]:
         theirs, (value,) = name.removeprefix("imported_"), single[name][0]
-        choices[f"--where {quoted(f'{theirs}={value}')}"] = (
-            {"where": {theirs: value}},
-            f"only where {theirs!r} is {value!r} are there new answers",
-        )
+        choices |= _of_rows(theirs, value, f"only where {theirs!r} is {value!r} are there new answers")
     yield sentence, choices
+
+
+def _graded(read: Read) -> Iterator[Doubt]:
+    """Later answers of nearly all questions are grades or verdicts, while the first ones are not: a grader wrote them."""
+    facts = read.facts
+    if facts.graded < max(_FEW, _MOSTLY * facts.several) or any(map(may_be_grade, facts.golds)) or read.samples:
+        return
+    is_of_traces = read.source != "tabular" and is_grade(facts.grade)
+    choices = _of_rows("reply", "", "replies that are no verdicts are rounds") if is_of_traces else {}
+    for name, (grading, answering) in facts.grade_kinds.items():
+        if grading and len(answering) == 1 and answering.isdisjoint(grading):
+            theirs, (value,) = name.removeprefix("imported_"), answering
+            choices = _of_rows(theirs, value, f"rounds are answers, whose {theirs!r} is {value!r}")
+    if (
+        not choices
+        and len(facts.rows) == len(("answer", "grade"))
+        and read.columns.get("round", "").startswith("order in")
+    ):
+        choices = _of_rows("round", "1", "only the first is an answer, so there is nothing to stop")
+    sentence = (
+        f"answers after the first are grades or verdicts in {facts.graded:,} of {counted(facts.several, 'trajectory', 'trajectories')}, such as "
+        f"{facts.grade!r:.40}: what a grader says of an answer is no round{'' if choices else '; leave its rows out of the log'}"
+    )
+    yield sentence, choices
+
+
+def _of_rows(theirs: str, value: str, meaning: str) -> dict[str, tuple[dict[str, Any], str]]:
+    """Return the option that chooses rows."""
+    return {f"--where {quoted(f'{theirs}={value}')}": ({"where": {theirs: value}}, meaning)}
 
 
 def _copied_rounds(read: Read) -> Iterator[Doubt]:
@@ -312,14 +337,10 @@ def _other_speakers(read: Read) -> Iterator[Doubt]:
                 f"the rounds of {n:,} of {counted(facts.trajectories, 'trajectory', 'trajectories')} differ in {theirs!r} "
                 f"({cut_list(map(repr, values))}): are all of them answers to the question?"
             )
-            where = {value: f"--where {quoted(f'{theirs}={value}')}" for value in values[:_SHOWN]}
-            yield (
-                sentence,
-                {
-                    where[value]: ({"where": {theirs: value}}, f"those with {value!r} alone are answers")
-                    for value in where
-                },
-            )
+            choices: dict[str, tuple[dict[str, Any], str]] = {}
+            for value in values[:_SHOWN]:
+                choices |= _of_rows(theirs, value, f"those with {value!r} alone are answers")
+            yield sentence, choices
 
 
 def _in_tables(check: Callable[[Read], Iterator[Doubt]], *, tables: bool) -> Callable[[Read], Iterator[Doubt]]:
@@ -369,6 +390,7 @@ ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[Read], Iterator
     "equal-answers": ("stop", _equal_answers),
     "empty-answers": ("stop", _empty_answers),
     "empty-rounds": ("stop", _empty_rounds),
+    "graded": ("stop", _graded),
     "one-question": ("stop", _one_question),
     "unread-golds": ("stop", gold_alarms.unread_golds),
     "falling-scores": ("stop", _falling_scores),
@@ -391,18 +413,22 @@ ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[Read], Iterator
 
 _MORE_SPECIFIC = {
     "drafts": {"options"},
+    "falling-scores": {"graded"},
+    "never-right": {"graded"},
     "same-score": {"never-right"},
     "missing-values": {"empty-answers", "empty-rounds"},
     "other-score": {"code-golds"},
     "last-is-gold": {"stopped-when-right"},
 }
-"""For a caution, the alarms that name the same cause more precisely: they are shown instead of it."""
+"""For an alarm, those that name the same cause more precisely: they are shown instead of it."""
 
-_DOUBTED = {
+_DOUBTED: Mapping[str, str | None] = {
     "sample-list": "",
     "never-right": "golds",
     "unread-golds": "golds",
     "code-golds": "",
+    "graded": None,
     "one-question": "question",
 }
-"""The column that a stop doubts, if it is not that of the answers; "" for a stop even if the user named the column."""
+"""The column that a stop doubts, if it is not that of the answers; "" for a stop even if the user named the column, None for one
+in all formats."""

@@ -41,7 +41,7 @@ from suffice.importers.names import (
 )
 from suffice.importers.records import Record
 from suffice.importers.round_scores import is_score_name, refuse_single_scores
-from suffice.importers.shapes import Shape
+from suffice.importers.shape import Shape
 from suffice.importers.table_columns import TableColumns
 from suffice.importers.trajectories import ColumnReading
 from suffice.importers.unread import is_of_runs, unread_notes

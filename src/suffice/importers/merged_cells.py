@@ -9,7 +9,7 @@ from typing import Any
 
 from suffice.common.tables import cut_list
 from suffice.importers.records import Record
-from suffice.importers.runs import column_names
+from suffice.importers.shape import column_names
 
 _LEAST = 2
 """The fewest merged columns, and the fewest merged cells of each."""

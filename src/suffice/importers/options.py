@@ -12,7 +12,8 @@ from suffice.errors import DataError
 from suffice.importers.literals import load_record
 from suffice.importers.names import last_name
 from suffice.importers.records import Record
-from suffice.importers.shapes import OPTION_LISTS, Shape
+from suffice.importers.shape import Shape
+from suffice.importers.shapes import OPTION_LISTS
 from suffice.importers.stages import changed_by
 from suffice.policy.metrics import normalize_answer
 

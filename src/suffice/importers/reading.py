@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from suffice.importers.answer_or_gold import is_model_text
+from suffice.importers.grades import may_be_grade
 from suffice.importers.literals import load_record
 from suffice.importers.names import SPEAKERS, last_name
 from suffice.importers.order_signs import OrderSigns
@@ -74,6 +75,9 @@ class Facts:
         rows: Trajectories that have a round, by its index.
         answered: Of these, those with an answer in it.
         kinds: Labels of the log by column: the values of rounds with an answer, and those of rounds without one.
+        graded: Trajectories whose first answer may be no grade, and a later one may be one.
+        grade: Such a grade.
+        grade_kinds: Labels of the log by column: the values of rounds with a grade, and those of other rounds.
         equalling: Trajectories in which a column that is the same in all rounds equals an answer, by column; counted where gold
             answers are missing.
         equalling_last: Of these, those in which it equals the last answer.
@@ -116,6 +120,9 @@ class Facts:
     rows: Counter[int] = field(default_factory=Counter)
     answered: Counter[int] = field(default_factory=Counter)
     kinds: dict[str, tuple[set[str], set[str]]] = field(default_factory=dict)
+    graded: int = 0
+    grade: str = ""
+    grade_kinds: dict[str, tuple[set[str], set[str]]] = field(default_factory=dict)
     equalling: Counter[str] = field(default_factory=Counter)
     equalling_last: Counter[str] = field(default_factory=Counter)
     several_values: dict[str, set[str]] = field(default_factory=dict)
@@ -216,7 +223,12 @@ class Reading:
         is_new = has_answer & np.array(
             [first or answers[i] != answers[i - 1] for i, first in enumerate(is_first.tolist())]
         )
-        self._add_kinds(table, [(facts.kinds, has_answer), (facts.last_kinds, is_last), (facts.changing, is_new)])
+        is_grade = np.array([text is not None and may_be_grade(text) for text in answers])
+        is_later = is_grade & ~np.repeat(is_grade[starts], ends - starts)
+        facts.graded += int(np.logical_or.reduceat(is_later, starts).sum())
+        facts.grade = facts.grade or next((answers[i] or "" for i in np.flatnonzero(is_later).tolist()), "")
+        sides = [(facts.kinds, has_answer), (facts.last_kinds, is_last), (facts.changing, is_new)]
+        self._add_kinds(table, [*sides, (facts.grade_kinds, is_grade)])
 
     def _add_scored(
         self,

@@ -19,7 +19,7 @@ from suffice.importers.guesses import ColumnMap
 from suffice.importers.names import ORDER_WORDS, RUNS, last_name, plain_name
 from suffice.importers.records import Record
 from suffice.importers.row_times import order_by_time
-from suffice.importers.shapes import Shape
+from suffice.importers.shape import Shape, column_names
 from suffice.recordings.runs import LOOP_NAMES, MODEL_NAMES, RUN_FILE, value_text
 
 FILE = "file"
@@ -38,11 +38,6 @@ _REPEAT = re.compile(r"(?:.*[_\-. /])?(?:run|seed|rep|repeat|repetition|replicat
 
 Run = tuple[str, tuple[str, ...]]
 """The means by which runs are told apart (`columns`, `file` or `number`), and the names of these columns."""
-
-
-def column_names(rows: Sequence[Record]) -> list[str]:
-    """Return the columns of rows, in the order in which they first appear."""
-    return list(dict.fromkeys(name for row in rows for name in row.values))
 
 
 def _run_columns(rows: Sequence[Record], key: str, ignored: Collection[str]) -> tuple[str, ...]:

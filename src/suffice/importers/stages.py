@@ -14,7 +14,7 @@ from suffice.errors import DataError, UnsettledError
 from suffice.importers.names import SPEAKERS, last_name
 from suffice.importers.records import Record
 from suffice.importers.row_times import ASCENDING, DAY_FIRST, MONTH_FIRST, times_as_said
-from suffice.importers.shapes import Shape
+from suffice.importers.shape import Shape
 from suffice.importers.table_columns import TableColumns
 
 MOST = 8

@@ -35,14 +35,14 @@ from suffice.importers.runs import (
     Run,
     RunColumns,
     chosen_rows,
-    column_names,
     ignored_names,
     row_order,
     run_id,
     runs_notes,
     tell_apart,
 )
-from suffice.importers.shapes import ROUNDS, Shape, unfold
+from suffice.importers.shape import Shape, column_names
+from suffice.importers.shapes import ROUNDS, unfold
 from suffice.importers.speakers import numbered_again, refuse_several_speakers
 from suffice.importers.stages import ordered_stages
 from suffice.importers.table_columns import TableColumns

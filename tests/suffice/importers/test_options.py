@@ -9,7 +9,7 @@ from suffice.importers.calls import history_fields
 from suffice.importers.names import plain_name
 from suffice.importers.options import golds_as_answers
 from suffice.importers.records import Record
-from suffice.importers.shapes import Shape
+from suffice.importers.shape import Shape
 from tests.suffice.importers.test_new_users import by_round, choices, imported, written
 from tests.suffice.importers.test_new_users_again import table
 from tests.support.cli_tools import CITIES

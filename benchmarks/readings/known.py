@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.readings import graders, harnesses, items, loops, misled, misled_again, plain, platforms
+from benchmarks.readings import graders, harnesses, items, loops, misled, misled_again, plain, platforms, trees
 from benchmarks.readings.cases import CASES
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "misled_again",
     "plain",
     "platforms",
+    "trees",
 ]
 
 KNOWN: dict[str, str] = {}

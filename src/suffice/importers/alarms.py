@@ -23,6 +23,7 @@ from suffice.importers.gold_alarms import SCORES
 from suffice.importers.grades import is_grade, may_be_grade
 from suffice.importers.names import MOST_SPEAKERS, REPEATS, last_name
 from suffice.importers.reading import Facts
+from suffice.importers.runs import ANY
 from suffice.importers.shapes import ROUNDS
 from suffice.policy.normalizers import MATCH
 
@@ -153,7 +154,9 @@ def _empty_rounds(read: Read) -> Iterator[Doubt]:
     for name in [] if choices else sorted(single, key=lambda name: -len(single[name][1]))[:1]:
         theirs, (value,) = name.removeprefix("imported_"), single[name][0]
         choices |= _of_rows(theirs, value, f"only where {theirs!r} is {value!r} are there new answers")
-    yield sentence, choices
+    answer = read.columns.get("answer", "answer")
+    name = "answer" if answer.startswith("items of ") else answer
+    yield sentence, choices or _of_rows(name, ANY, "only rows with an answer are rounds")
 
 
 def _graded(read: Read) -> Iterator[Doubt]:

@@ -25,6 +25,7 @@ from suffice.importers.names import (
 from suffice.importers.records import ROUND_LISTS, Record
 from suffice.importers.table_columns import TableColumns
 from suffice.importers.traces.payloads import logged_reply
+from suffice.importers.tree_nodes import tree_nodes
 from suffice.loops.models._wire import is_cut
 
 _RUN_LISTS = frozenset({"agents", "runs", "seeds", "chains", "trajectories"})
@@ -97,6 +98,8 @@ def _straight(values: Mapping[str, Any], depth: int = _DEPTH) -> Mapping[str, An
 
 
 def _straight_value(name: str, value: Any, depth: int) -> Any:
+    if nodes := tree_nodes(value):
+        return nodes
     if isinstance(value, dict) and depth:
         is_keyed = all(isinstance(v, dict) for v in value.values()) and (
             not any(key.isdecimal() for key in value)

@@ -36,6 +36,9 @@ _ORDER_FILE = re.compile(rf"(?P<head>.*?(?P<word>{'|'.join(ORDER_WORDS)}))[_\-. 
 _PIECE = re.compile(r"(?:part|shard|chunk|split|batch|page|logs?|export|of|t|z|[\d_\-.:/ ])+", re.IGNORECASE)
 _REPEAT = re.compile(r"(?:.*[_\-. /])?(?:run|seed|rep|repeat|repetition|replicate)[_\-. ]?\d+", re.IGNORECASE)
 
+ANY = "*"
+"""The value with which a filter chooses the rows that have any."""
+
 Run = tuple[str, tuple[str, ...]]
 """The means by which runs are told apart (`columns`, `file` or `number`), and the names of these columns."""
 
@@ -331,6 +334,8 @@ _LONG, _SHOWN = 40, 5
 
 def _has(row: Record, name: str, value: str) -> bool:
     own, text = row.values.get(name), _text_of(row, name)
+    if value == ANY:
+        return bool(text)
     if isinstance(own, bool):  # in a recording, it is 1 or 0
         return value.lower() in (str(own).lower(), f"{own:d}")
     if isinstance(own, list | dict):  # in a recording, it is JSON

@@ -32,6 +32,7 @@ from suffice.importers.names import (
 )
 from suffice.importers.records import ROUND_LISTS, Record
 from suffice.importers.shape import Shape, column_names, flat_record, outer_names, round_rows, without_rounds
+from suffice.importers.trees import PARENTS
 from suffice.importers.wide_tables import rows_of_families, widened
 
 ROUNDS = "rounds"
@@ -124,7 +125,7 @@ def _of_lists(records: Sequence[Record]) -> Shape | None:
     lists = [name for name in lists if not (_items_are(records, name, dict) and are_prompts(_values(records, name)))]
     objects = [name for name in lists if _items_are(records, name, dict) and last_name(name) in ROUND_LISTS]
     if not objects:
-        further = [name for name in lists if _items_are(records, name, dict) and _has_answers(records, name)]
+        further = [name for name in lists if _items_are(records, name, dict) and _has_rounds(records, name)]
         objects = further if len(further) == 1 else []
     if len(objects) > 1:
         raise UnsettledError(
@@ -184,9 +185,11 @@ def _values(records: Sequence[Record], name: str) -> list[Any]:
     return [item.values.get(name) or () for item in records]
 
 
-def _has_answers(records: Sequence[Record], name: str) -> bool:
-    """Return whether the items of a list have answers, or are the completions of a request, as vLLM writes them."""
+def _has_rounds(records: Sequence[Record], name: str) -> bool:
+    """Return whether the items of a list have answers, are nodes of a tree, or completions of a request, as vLLM writes them."""
     first = next(value for item in records for value in item.values.get(name) or () if isinstance(value, dict))
+    if any(plain_name(field) in PARENTS for field in first):
+        return True
     is_completion = {"index", "text"} <= first.keys() and not _OF_COMPLETIONS.isdisjoint(first)
     return is_completion or any(plain_name(field.rpartition(".")[2]) in ANSWERS for field in flat(first))
 

@@ -68,7 +68,7 @@ class TableColumns:
     def numbers_items(self, name: str) -> bool:
         """Return whether a column is the number of an item in the list of its record, and not an id of the question."""
         records = [row.number for row in self.rows]
-        return last_name(name) in ("index", "idx") and not self.constant_in(name, records)
+        return last_name(name) in ("index", "idx", "id") and not self.constant_in(name, records)
 
     def not_whole(self, name: str) -> Any:
         """Return the first value that is not a whole number of at least 0; None if there is none."""

@@ -48,6 +48,7 @@ from suffice.importers.stages import ordered_stages
 from suffice.importers.table_columns import TableColumns
 from suffice.importers.table_rounds import read_rows
 from suffice.importers.tally import Tally
+from suffice.importers.trees import PARENTS, marked_nodes, refuse_inner_nodes
 from suffice.importers.unread import refuse_unique_ids, refuse_unread_rounds
 from suffice.policy.rounds import End
 from suffice.policy.seen import one_name_per_text
@@ -124,7 +125,8 @@ class TableSource(ABC):
         refuse_several_speakers(shape, options.where, {*options.columns, *options.columns.values()})
         if self._again:
             shape = replace(shape, rows=[*Passes(self._again).numbered(shape.rows)])
-        self.shape = numbered_again(chosen_rows(shape, ignored, options.where), options.where)
+        shape = chosen_rows(marked_nodes(shape), ignored, options.where)
+        self.shape = numbered_again(refuse_inner_nodes(shape, options.where), options.where)
         self.shape = ordered_stages(self.shape, columns)
         names, golds = column_names(self.shape.rows), columns.get("golds")
         within = [name for name in names if golds and golds not in names and name.startswith(f"{golds}.")]
@@ -178,7 +180,8 @@ class TableSource(ABC):
         if not (is_said or self._options.file_is) and "question_id" in plan.columns:
             others = {*plan.metrics.values(), *plan.labels.values(), *columns, *self._options.where}
             table = TableColumns(with_ids(self.shape.rows, plan))
-            used = others.union(plan.columns.values())
+            of_trees = [name for name in table.names if last_name(name) in PARENTS]
+            used = others.union(plan.columns.values(), of_trees)
             if "answer" in plan.columns and not order:
                 refuse_failed_calls(table, plan.columns["answer"], [*used])
             ask_about_factors(table, self._key, used, order[1] if order else "")

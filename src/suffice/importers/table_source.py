@@ -48,7 +48,7 @@ from suffice.importers.stages import ordered_stages
 from suffice.importers.table_columns import TableColumns
 from suffice.importers.table_rounds import read_rows
 from suffice.importers.tally import Tally
-from suffice.importers.trees import PARENTS, marked_nodes, refuse_inner_nodes
+from suffice.importers.trees import OF_TREES, marked_nodes, refuse_inner_nodes
 from suffice.importers.unread import refuse_unique_ids, refuse_unread_rounds
 from suffice.policy.rounds import End
 from suffice.policy.seen import one_name_per_text
@@ -180,7 +180,7 @@ class TableSource(ABC):
         if not (is_said or self._options.file_is) and "question_id" in plan.columns:
             others = {*plan.metrics.values(), *plan.labels.values(), *columns, *self._options.where}
             table = TableColumns(with_ids(self.shape.rows, plan))
-            of_trees = [name for name in table.names if last_name(name) in PARENTS]
+            of_trees = [name for name in table.names if last_name(name) in OF_TREES]
             used = others.union(plan.columns.values(), of_trees)
             if "answer" in plan.columns and not order:
                 refuse_failed_calls(table, plan.columns["answer"], [*used])

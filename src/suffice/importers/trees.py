@@ -25,6 +25,12 @@ PARENTS = frozenset(
 _NODES = frozenset({"node_id", "node", "id", "nid", "uid", "uuid", "idx", "index", "node_idx", "node_index", "tag"})
 _DEPTHS = frozenset({"depth", "level", "step"})
 _ENDS = frozenset({"terminal", "is_terminal", "is_leaf", "leaf", "is_end", "finished", "is_finished", "is_final"})
+_KEPT_DEPTHS = frozenset(f"node_{name}" for name in _DEPTHS)
+"""Names under which depths are kept, since they count no rounds."""
+
+OF_TREES = PARENTS | _KEPT_DEPTHS
+"""Names of columns that place a node in its tree."""
+
 _NEARLY_ALL, _OFTEN = 0.95, 0.1
 
 _Node = tuple[Hashable, str]

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from benchmarks.readings import graders, harnesses, items, loops, misled, misled_again, plain, platforms, trees
+from benchmarks.readings import (
+    graders,
+    harnesses,
+    items,
+    loops,
+    misled,
+    misled_again,
+    numbered,
+    plain,
+    platforms,
+    trees,
+)
 from benchmarks.readings.cases import CASES
 
 __all__ = [
@@ -15,6 +26,7 @@ __all__ = [
     "loops",
     "misled",
     "misled_again",
+    "numbered",
     "plain",
     "platforms",
     "trees",

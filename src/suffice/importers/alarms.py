@@ -362,13 +362,16 @@ def _sample_list(read: Read) -> Iterator[Doubt]:
     may_be = may_be and facts.trajectories >= _ENOUGH and not facts.order.are_clear
     is_said = read.samples or not {ROUNDS, "round"}.isdisjoint(read.options.get("columns") or {})
     if (is_called or may_be) and not is_said and (facts.several or not facts.answers):
+        in_order: dict[str, tuple[dict[str, Any], str]] = {
+            f"--column {quoted(f'{ours}={lead}')}": ({"columns": {ours: lead}}, "each follows the one before")
+        }
         what = "the items of" if is_list else "the rows that are counted by"
         why = "" if is_called else ", and neither their name nor their order shows which"
         yield (
             f"{what} {lead!r} may be rounds that follow one another, or independent samples that vote{why}",
             {
                 "--samples": ({"samples": True}, "they are independent samples"),
-                f"--column {quoted(f'{ours}={lead}')}": ({"columns": {ours: lead}}, "each follows the one before"),
+                **(in_order if read.source == "tabular" else {}),
             },
         )
 
@@ -426,7 +429,7 @@ _MORE_SPECIFIC = {
 """For an alarm, those that name the same cause more precisely: they are shown instead of it."""
 
 _DOUBTED: Mapping[str, str | None] = {
-    "sample-list": "",
+    "sample-list": None,
     "never-right": "golds",
     "unread-golds": "golds",
     "code-golds": "",

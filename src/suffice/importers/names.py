@@ -26,7 +26,17 @@ _ROUND_NAME = re.compile(
 )
 
 IDS = (
-    *("question_id", "qid", "question_idx", "task_id", "problem_id", "example_id", "instance_id", "query_id"),
+    *(
+        "question_id",
+        "qid",
+        "question_idx",
+        "task_id",
+        "problem_id",
+        "example_id",
+        "instance_id",
+        "query_id",
+        "custom_id",
+    ),
     *("item_id", "dataset_item_id", "id", "_id", "sample_id", "record_id", "conversation_id", "thread_id"),
     *("session_id", "trace_id", "trace", "trajectory_id", "run_id", "uid", "uuid", "idx", "index", "key"),
 )

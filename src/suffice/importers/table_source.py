@@ -44,7 +44,7 @@ from suffice.importers.runs import (
 from suffice.importers.shape import Shape, column_names
 from suffice.importers.shapes import ROUNDS, unfold
 from suffice.importers.speakers import numbered_again, refuse_several_speakers
-from suffice.importers.stages import ordered_stages
+from suffice.importers.stages import ordered_stages, with_numbers_of_ids
 from suffice.importers.table_columns import TableColumns
 from suffice.importers.table_rounds import read_rows
 from suffice.importers.tally import Tally
@@ -125,6 +125,7 @@ class TableSource(ABC):
         refuse_several_speakers(shape, options.where, {*options.columns, *options.columns.values()})
         if self._again:
             shape = replace(shape, rows=[*Passes(self._again).numbered(shape.rows)])
+        shape, of_ids = with_numbers_of_ids(shape, [*options.columns])
         shape = chosen_rows(marked_nodes(shape), ignored, options.where)
         self.shape = numbered_again(refuse_inner_nodes(shape, options.where), options.where)
         self.shape = ordered_stages(self.shape, columns)
@@ -135,6 +136,7 @@ class TableSource(ABC):
             self.plan = guess_columns(columns, options.metrics, options.labels, shape=self.shape)
         except UnsettledError as error:
             raise error if options.answer_position else with_position(error, self.shape.rows) from None
+        self.plan.notes += of_ids
         self._read_options()
         if options.columns.get(RUN) == self.plan.columns.get("question_id", "") and not (self._again or shape.how):
             self._again = self._key

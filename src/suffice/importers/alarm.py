@@ -48,12 +48,14 @@ class Read:
         source: The format.
         columns: The log's column for each name of ours.
         options: The user's options.
+        doubt: What is doubtful about the cost of rows that a filter leaves out.
     """
 
     facts: Facts
     source: str
     columns: Mapping[str, str]
     options: Mapping[str, Any]
+    doubt: str = ""
 
     def was_guessed(self, ours: str) -> bool:
         """Return whether a table's column was read without the user's word; other formats say what their fields are."""

@@ -23,7 +23,7 @@ from suffice.importers.gold_alarms import SCORES
 from suffice.importers.grades import is_grade, may_be_grade
 from suffice.importers.names import MOST_SPEAKERS, REPEATS, last_name
 from suffice.importers.reading import Facts
-from suffice.importers.runs import ANY
+from suffice.importers.shape import ANY
 from suffice.importers.shapes import ROUNDS
 from suffice.policy.normalizers import MATCH
 
@@ -66,7 +66,9 @@ def check_expected(names: Iterable[str]) -> list[str]:
     return names
 
 
-def find_alarms(facts: Facts, source: str, columns: Mapping[str, str], options: Mapping[str, Any]) -> list[Alarm]:
+def find_alarms(
+    facts: Facts, source: str, columns: Mapping[str, str], options: Mapping[str, Any], doubt: str = ""
+) -> list[Alarm]:
     """Return the alarms about a reading, stops first.
 
     Args:
@@ -74,8 +76,9 @@ def find_alarms(facts: Facts, source: str, columns: Mapping[str, str], options: 
         source: The format.
         columns: The log's column for each name of ours.
         options: The user's options, by parameter of `import_recording`.
+        doubt: What is doubtful about the cost of rows that a filter leaves out.
     """
-    read = Read(facts=facts, source=source, columns=columns, options=options)
+    read = Read(facts=facts, source=source, columns=columns, options=options, doubt=doubt)
     result = []
     for name, (level, check) in ALARMS.items():
         # if the user named the doubtful column, that answers a stop, and the doubt is noted all the same
@@ -413,6 +416,7 @@ ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[Read], Iterator
     "other-speakers": ("stop", _in_tables(_other_speakers, tables=True)),
     "sample-list": ("stop", _sample_list),
     "other-calls": ("caution", _in_tables(_other_speakers, tables=False)),
+    "left-out-costs": ("caution", lambda read: iter([(read.doubt, {})] if read.doubt else [])),
     "stopped-when-right": ("caution", _stopped_when_right),
 }
 """All alarms by name: the level, and the check."""

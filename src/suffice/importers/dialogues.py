@@ -15,6 +15,9 @@ _SAID = ("assistant", "ai", "model", "gpt", "bot")
 _USERS = ("user", "human")
 _IS_USER = re.compile(r"user|human|customer|client", re.IGNORECASE)
 _FEW, _SHOWN = 5, 40
+REPLY_TYPE = "reply_type"
+"""The field that tells answers and grades apart in graded conversations."""
+
 _NEARLY_ALL = 0.95
 _Messages = Sequence[Any]
 
@@ -117,7 +120,7 @@ def said_in(messages: Iterable[Any], *, are_graded: bool = False) -> tuple[list[
             further = {
                 name: value for name, value in message.items() if name not in ("role", "from", "content", "value")
             }
-            kind = {"reply_type": "grade" if is_grade(text) else "answer"} if are_graded else {}
+            kind = {REPLY_TYPE: "grade" if is_grade(text) else "answer"} if are_graded else {}
             replies.append({"answer": text, **kind, **flat(further)})
         elif role in _USERS and not question:
             question = text

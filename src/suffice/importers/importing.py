@@ -266,7 +266,9 @@ def _reviewed(run: PartedRun, options: Mapping[str, Any]) -> tuple[dict[str, Any
     notes, comparison = [*run.notes], comparison_of(run, options)
     metadata = _metadata(run, options, comparison, notes)
     reading = run.review(comparison)
-    alarms = find_alarms(reading.facts, run.source, {item.ours: item.theirs for item in run.readings}, options)
+    alarms = find_alarms(
+        reading.facts, run.source, {item.ours: item.theirs for item in run.readings}, options, run.doubt
+    )
     expected = options.get("expected", ())
     for alarm in alarms:
         if alarm.level == "stop" and alarm.name not in expected:

@@ -52,6 +52,7 @@ class PartedRun:
         ends: Number of trajectories by the reason for their end.
         longest: The most rounds of one trajectory.
         list_answers: Whether the answers are lists.
+        doubt: What is doubtful about the cost of rows that a filter leaves out; "" if nothing is.
         run_column: The column that tells runs apart, as the user says; "" if they do not.
         shown: One question as it was understood, and means by round, once all parts were reviewed.
     """
@@ -71,6 +72,7 @@ class PartedRun:
         self.ends = Counter[str]()
         self.longest = 0
         self.list_answers = False
+        self.doubt = ""
         self.run_column = ""
         self.shown: Sequence[Table] = ()
         self._has_match = False
@@ -269,6 +271,7 @@ def run_of_table(
     run = PartedRun("tabular", golds=golds, embedder=embedder, folder=place)
     for columns in table.rounds():
         run.add(columns, table.texts)
+    run.doubt = table.doubt
     run.list_answers, run.run_column = table.grid.list_answers, options.columns.get(RUN, "")
     run.describe(table.notes(), table.plan.readings, table.tally.depends())
     run.notes += how

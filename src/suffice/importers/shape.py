@@ -9,6 +9,9 @@ from suffice.importers.counted import Pair
 from suffice.importers.fields import flat
 from suffice.importers.records import Record
 
+ANY = "*"
+"""The value with which a filter chooses the rows that have any."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:

@@ -83,6 +83,7 @@ class TableSource(ABC):
         skipped: Number of records without any round.
         repeated: Number of rows without an answer that another row of the same round repeats.
         texts: Columns with any value that is not a number, if not all rows are read at once.
+        doubt: What is doubtful about the cost of rows that a filter leaves out; "" if nothing is.
         tally: Counts over the trajectories; complete once all rounds are read.
     """
 
@@ -93,6 +94,7 @@ class TableSource(ABC):
     skipped: int
     repeated: int = 0
     texts: Collection[str] = ()
+    doubt: str = ""
 
     def __init__(self, path: Path, options: TableOptions) -> None:
         self._path, self._options = path, options
@@ -126,7 +128,8 @@ class TableSource(ABC):
         if self._again:
             shape = replace(shape, rows=[*Passes(self._again).numbered(shape.rows)])
         shape, of_ids = with_numbers_of_ids(shape, [*options.columns])
-        shape = chosen_rows(marked_nodes(shape), ignored, options.where)
+        shape = marked_nodes(shape, columns)
+        shape, of_costs, self.doubt = chosen_rows(shape, ignored, options.where, columns)
         self.shape = numbered_again(refuse_inner_nodes(shape, options.where), options.where)
         self.shape = ordered_stages(self.shape, columns)
         names, golds = column_names(self.shape.rows), columns.get("golds")
@@ -136,7 +139,7 @@ class TableSource(ABC):
             self.plan = guess_columns(columns, options.metrics, options.labels, shape=self.shape)
         except UnsettledError as error:
             raise error if options.answer_position else with_position(error, self.shape.rows) from None
-        self.plan.notes += of_ids
+        self.plan.notes += [*of_ids, *of_costs]
         self._read_options()
         if options.columns.get(RUN) == self.plan.columns.get("question_id", "") and not (self._again or shape.how):
             self._again = self._key

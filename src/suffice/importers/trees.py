@@ -10,9 +10,10 @@ from typing import Any
 from suffice.common.files import quoted
 from suffice.common.tables import counted
 from suffice.errors import UnsettledError
-from suffice.importers.names import IDS, QUESTIONS, last_name
+from suffice.importers.left_out import questions_of
+from suffice.importers.names import last_name
 from suffice.importers.records import Record
-from suffice.importers.shape import Shape
+from suffice.importers.shape import ANY, Shape
 from suffice.importers.table_columns import TableColumns
 
 NODE_TYPE = "node_type"
@@ -37,16 +38,16 @@ _Node = tuple[Hashable, str]
 """A question, and the id of a node in its tree."""
 
 
-def marked_nodes(shape: Shape) -> Shape:
+def marked_nodes(shape: Shape, said: Mapping[str, str]) -> Shape:
     """Return a shape whose rows say which nodes of a search tree they are; unchanged if the rows are in no tree.
 
     Rows are a tree if they name their parents, which are other rows of the question, but for a root, and in a tenth of the
-    questions a node is the parent of several: a thread of messages, each below the one before, is none.
+    questions a node is the parent of several: a thread of messages, each below the one before, is none.  `said` has the columns that the user names.
     """
     table = TableColumns(shape.rows)
     inside = [name for name in table.names if name not in shape.outer]
     for parent in [name for name in inside if last_name(name) in PARENTS]:
-        groups = _questions(table, shape, parent)
+        groups = questions_of(table, shape, said)
         for node in [name for name in inside if last_name(name) in _NODES and name != parent]:
             own = [*zip(groups, map(_text, table.column(node)), strict=True)]
             above = [*zip(groups, map(_text, table.column(parent)), strict=True)]
@@ -74,14 +75,6 @@ def _text(value: Any) -> str:
     return "" if value in (None, "", -1, "-1", "None", "null") else str(value).removesuffix(".0")
 
 
-def _questions(table: TableColumns, shape: Shape, parent: str) -> Sequence[Hashable]:
-    """Return what tells the questions of the rows apart: their record, or a column of ids or texts that repeat."""
-    if shape.how:
-        return [(row.file, row.number) for row in shape.rows]
-    names = [name for name in table.by_name((*IDS, *QUESTIONS)) if name != parent and table.repeats(name)]
-    return [*map(str, table.column(names[0]))] if names else [""] * len(table.rows)
-
-
 def refuse_inner_nodes(shape: Shape, where: Mapping[str, str]) -> Shape:
     """Raise if the rows are all nodes of a search tree; else return them with another name for their depth, which counts no rounds.
 
@@ -99,7 +92,7 @@ def refuse_inner_nodes(shape: Shape, where: Mapping[str, str]) -> Shape:
             {
                 **_of_ends(shape.rows),
                 _option(NODE_TYPE, _LEAF): ({NODE_TYPE: _LEAF}, "leaves are the answers, in the order of the log"),
-                _option(NODE_TYPE, "*"): ({NODE_TYPE: "*"}, "every node is an answer, in the order of the log"),
+                _option(NODE_TYPE, ANY): ({NODE_TYPE: ANY}, "every node is an answer, in the order of the log"),
             },
         )
     rows = [replace(row, values={_kept(name): value for name, value in row.values.items()}) for row in shape.rows]

@@ -165,22 +165,21 @@ def _empty_rounds(read: Read) -> Iterator[Doubt]:
 def _graded(read: Read) -> Iterator[Doubt]:
     """Later answers of nearly all questions are grades or verdicts, while the first ones are not: a grader wrote them."""
     facts = read.facts
-    if facts.graded < max(_FEW, _MOSTLY * facts.several) or any(map(may_be_grade, facts.golds)) or read.samples:
+    is_dialogue = read.columns.get("round", "").startswith("order in") and read.columns.get("answer") == "answer"
+    is_traced = read.source != "tabular"
+    n = facts.graded if is_dialogue or is_traced else facts.in_words
+    if n < max(_FEW, _MOSTLY * facts.several) or any(map(may_be_grade, facts.golds)) or read.samples:
         return
-    is_of_traces = read.source != "tabular" and is_grade(facts.grade)
-    choices = _of_rows("reply", "", "replies that are no verdicts are rounds") if is_of_traces else {}
+    is_told = is_traced and is_grade(facts.grade)
+    choices = _of_rows("reply", "", "replies that are no verdicts are rounds") if is_told else {}
     for name, (grading, answering) in facts.grade_kinds.items():
         if grading and len(answering) == 1 and answering.isdisjoint(grading):
             theirs, (value,) = name.removeprefix("imported_"), answering
             choices = _of_rows(theirs, value, f"rounds are answers, whose {theirs!r} is {value!r}")
-    if (
-        not choices
-        and len(facts.rows) == len(("answer", "grade"))
-        and read.columns.get("round", "").startswith("order in")
-    ):
+    if not choices and len(facts.rows) == len(("answer", "grade")) and is_dialogue:
         choices = _of_rows("round", "1", "only the first is an answer, so there is nothing to stop")
     sentence = (
-        f"answers after the first are grades or verdicts in {facts.graded:,} of {counted(facts.several, 'trajectory', 'trajectories')}, such as "
+        f"answers after the first are grades or verdicts in {n:,} of {counted(facts.several, 'trajectory', 'trajectories')}, such as "
         f"{facts.grade!r:.40}: what a grader says of an answer is no round{'' if choices else '; leave its rows out of the log'}"
     )
     yield sentence, choices

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from suffice.importers.answer_or_gold import is_model_text
-from suffice.importers.grades import may_be_grade
+from suffice.importers.grades import is_grade, may_be_grade
 from suffice.importers.literals import load_record
 from suffice.importers.names import SPEAKERS, last_name
 from suffice.importers.order_signs import OrderSigns
@@ -75,7 +75,8 @@ class Facts:
         rows: Trajectories that have a round, by its index.
         answered: Of these, those with an answer in it.
         kinds: Labels of the log by column: the values of rounds with an answer, and those of rounds without one.
-        graded: Trajectories whose first answer may be no grade, and a later one may be one.
+        graded: Trajectories whose first answer cannot be a grade, and a later one is a grade or a low number.
+        in_words: Of these in turn, those with a grade in words.
         grade: Such a grade.
         grade_kinds: Labels of the log by column: the values of rounds with a grade, and those of other rounds.
         equalling: Trajectories in which a column that is the same in all rounds equals an answer, by column; counted where gold
@@ -121,6 +122,7 @@ class Facts:
     answered: Counter[int] = field(default_factory=Counter)
     kinds: dict[str, tuple[set[str], set[str]]] = field(default_factory=dict)
     graded: int = 0
+    in_words: int = 0
     grade: str = ""
     grade_kinds: dict[str, tuple[set[str], set[str]]] = field(default_factory=dict)
     equalling: Counter[str] = field(default_factory=Counter)
@@ -223,12 +225,22 @@ class Reading:
         is_new = has_answer & np.array(
             [first or answers[i] != answers[i - 1] for i, first in enumerate(is_first.tolist())]
         )
-        is_grade = np.array([text is not None and may_be_grade(text) for text in answers])
-        is_later = is_grade & ~np.repeat(is_grade[starts], ends - starts)
-        facts.graded += int(np.logical_or.reduceat(is_later, starts).sum())
-        facts.grade = facts.grade or next((answers[i] or "" for i in np.flatnonzero(is_later).tolist()), "")
+        may_be = self._add_grades(answers, starts, ends - starts)
         sides = [(facts.kinds, has_answer), (facts.last_kinds, is_last), (facts.changing, is_new)]
-        self._add_kinds(table, [*sides, (facts.grade_kinds, is_grade)])
+        self._add_kinds(table, [*sides, (facts.grade_kinds, may_be)])
+
+    def _add_grades(
+        self, answers: Sequence[str | None], starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.bool_]:
+        """Count trajectories in which later answers may be grades of the first one; return which answers may be grades."""
+        may_be = np.array([text is not None and may_be_grade(text) for text in answers])
+        is_later = may_be & ~np.repeat(may_be[starts], lengths)
+        in_words = np.array([later and is_grade(answers[i] or "") for i, later in enumerate(is_later.tolist())])
+        facts = self.facts
+        facts.graded += int(np.logical_or.reduceat(is_later, starts).sum())
+        facts.in_words += int(np.logical_or.reduceat(in_words, starts).sum())
+        facts.grade = facts.grade or next((answers[i] or "" for i in np.flatnonzero(is_later).tolist()), "")
+        return may_be
 
     def _add_scored(
         self,

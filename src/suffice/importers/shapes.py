@@ -43,7 +43,7 @@ _UNORDERED = frozenset({"samples", "generations", "candidates", "choices"})
 OPTION_LISTS = frozenset({"choices", "options", "answer_choices", "answer_options", "endings", "alternatives"})
 """Names of lists of the options of a multiple choice; `choices` may also be samples."""
 
-_OF_COMPLETIONS = frozenset({"token_ids", "cumulative_logprob", "logprobs", "finish_reason"})
+_OF_COMPLETIONS = frozenset({"token_ids", "cumulative_logprob", "logprob", "logprobs", "finish_reason"})
 
 _NOT_ROUNDS = frozenset(
     {"request", "input", "inputs", "prompt", "prompts", "context", "contexts", "metadata", "examples"}
@@ -186,11 +186,11 @@ def _values(records: Sequence[Record], name: str) -> list[Any]:
 
 
 def _has_rounds(records: Sequence[Record], name: str) -> bool:
-    """Return whether the items of a list have answers, are nodes of a tree, or completions of a request, as vLLM writes them."""
+    """Return whether the items of a list have answers, are nodes of a tree, or completions of a request, as vLLM and HELM write them."""
     first = next(value for item in records for value in item.values.get(name) or () if isinstance(value, dict))
     if any(plain_name(field) in PARENTS for field in first):
         return True
-    is_completion = {"index", "text"} <= first.keys() and not _OF_COMPLETIONS.isdisjoint(first)
+    is_completion = "text" in first and not _OF_COMPLETIONS.isdisjoint(first)
     return is_completion or any(plain_name(field.rpartition(".")[2]) in ANSWERS for field in flat(first))
 
 

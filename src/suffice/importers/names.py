@@ -175,10 +175,11 @@ def rounds_in_order(value: Mapping[str, Any]) -> list[Any] | None:
 _TRANSLATED = {
     "question": "frage pregunta domanda pergunta 问题 問題 質問 题目",
     "answer": "antwort réponse reponse respuesta risposta resposta 答案 回答",
-    "round": "runde ronda rodada 轮次 轮 回合 ラウンド",
+    "round": "runde durchgang durchlauf ronda rodada manche giro runda ronde 轮次 轮数 轮 回合 ラウンド",
+    "model": "modell modèle modele modelo modello 模型 模型名称 モデル",
     "step": "schritt étape etape paso passo 步骤 ステップ",
     "turn": "tour turno",
-    "attempt": "versuch essai intento tentativo tentativa 尝试",
+    "attempt": "versuch essai intento tentativo tentativa tentative 尝试",
     "output": "ausgabe sortie salida saída saida 输出 出力",
     "prediction": "vorhersage prédiction predicción predizione 预测",
     "model_answer": "modellantwort réponse_modèle réponse_du_modèle respuesta_modelo respuesta_del_modelo 模型回答 模型答案",
@@ -188,7 +189,7 @@ _TRANSLATED = {
     "correct": "richtig korrekt correcto correcta corretto correto 正确 是否正确",
     "question_id": "frage_id frage_nr fragen_id id_pregunta pregunta_id id_question 编号 问题编号 题号",
 }
-"""Usual names in German, French, Spanish, Italian, Portuguese, Chinese and Japanese, by the English ones."""
+"""Usual names in German, French, Spanish, Italian, Portuguese, Dutch, Polish, Chinese and Japanese, by the English ones."""
 
 _ENGLISH = {name: ours for ours, names in _TRANSLATED.items() for name in names.split()}
 

@@ -145,4 +145,17 @@ def test_usual_names_of_other_languages_are_read(tmp_path, names):
         for r in (1, 2)
     ]
     assert by_round(written(tmp_path, rows)) == [0.0, 1.0]
-    assert plain_name("Modell") == "modell"
+    assert plain_name("Kapitel") == "kapitel"
+
+
+@pytest.mark.parametrize("names", [("Modell", "Durchgang"), ("modèle", "tour"), ("模型", "轮次"), ("modelo", "ronda")])
+def test_models_under_foreign_names_are_judged_one_by_one(tmp_path, names):
+    rows = [
+        {"id": q, names[1]: r, names[0]: model, "answer": CITIES[(q + r) % 4], "gold": CITIES[q % 4]}
+        for model in ("a", "b")
+        for q in range(30)
+        for r in (1, 2)
+    ]
+    summary = imported(written(tmp_path, rows))
+    assert (summary.clusters, summary.trajectories, summary.rounds) == (30, 60, 2)
+    assert summary.loops == (f"{names[0]}=a", f"{names[0]}=b")

@@ -59,6 +59,21 @@ GOLDS = (
     *("gold_label", "gold_ans", "true_answer", "right_answer", "answer_key", "answer_gold", "ideal", "ref"),
     *("refs", "ref_answer", "targets", "target", "labels", "label"),
 )
+OPTION_NUMBERS = (
+    *(
+        "answer_idx",
+        "answer_index",
+        "correct_idx",
+        "correct_index",
+        "gold_idx",
+        "gold_index",
+        "target_idx",
+        "target_index",
+    ),
+    *("correct_answer_idx", "correct_answer_index", "correct_option_idx", "correct_choice_idx", "label_idx"),
+)
+"""Names of gold answers that are numbers of options, beside which they are."""
+
 PARSED_ANSWERS = (
     *("answer", "final_answer", "predicted_answer", "model_answer", "parsed_answer", "extracted_answer"),
     *("prediction", "predicted", "pred", "predicted_ans", "pred_answer", "pred_ans", "model_prediction"),

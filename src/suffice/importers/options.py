@@ -60,6 +60,11 @@ def golds_as_answers(shape: Shape, golds: str, answer: str) -> tuple[Shape, str,
     return changed_by(shape, converted, {}), name, own, wanted
 
 
+def has_options(rows: Sequence[Record]) -> bool:
+    """Return whether rows have the options of a multiple choice."""
+    return _reader(rows) is not None
+
+
 def _reader(rows: Sequence[Record]) -> Callable[[Record], _Options] | None:
     """Return a function that reads the options of a row; None if the rows have none."""
     names = dict.fromkeys(name for row in rows for name in row.values)

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 
 from suffice.common.tables import counted, cut_list
 from suffice.errors import NotFoundError, SchemaError
+from suffice.importers.column_map import ColumnMap
 from suffice.importers.grid import cell_number, list_text
-from suffice.importers.guesses import ColumnMap
 from suffice.importers.left_out import charged, names_loops
 from suffice.importers.names import ORDER_WORDS, RUNS, last_name, plain_name
 from suffice.importers.records import Record

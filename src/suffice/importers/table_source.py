@@ -14,10 +14,11 @@ from typing import Any, Literal
 from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers.answer_or_gold import FEW
+from suffice.importers.column_map import ColumnMap
 from suffice.importers.failed_calls import refuse_failed_calls, without_repeated_calls
 from suffice.importers.golds import ask_about_gold_lists, gold_form
 from suffice.importers.grid import Grid, are_texts, gold_texts, only_text
-from suffice.importers.guesses import ColumnMap, guess_columns, is_long
+from suffice.importers.guesses import guess_columns, is_long
 from suffice.importers.merged_cells import filled_down
 from suffice.importers.names import REPEATS, is_round_name, last_name
 from suffice.importers.options import golds_as_answers

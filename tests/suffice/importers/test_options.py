@@ -159,3 +159,17 @@ def test_models_under_foreign_names_are_judged_one_by_one(tmp_path, names):
     summary = imported(written(tmp_path, rows))
     assert (summary.clusters, summary.trajectories, summary.rounds) == (30, 60, 2)
     assert summary.loops == (f"{names[0]}=a", f"{names[0]}=b")
+
+
+@pytest.mark.parametrize(("gold", "said"), [(number, letter), (letter, lambda place, texts: texts[place])])
+def test_the_number_of_the_right_option_has_a_column_of_its_own(tmp_path, gold, said):
+    rows = [{("correct_idx" if n == "gold" else n): v for n, v in row.items()} for row in asked(gold, said)]
+    assert by_round(written(tmp_path, rows)) == [0.5, 1.0]
+
+
+def test_a_number_without_options_is_no_gold_answer(tmp_path):
+    rows = [
+        {("correct_idx" if n == "gold" else n): v for n, v in row.items()}
+        for row in asked(number, letter, lambda _: {})
+    ]
+    assert not any(item.ours == "golds" for item in imported(written(tmp_path, rows)).readings)

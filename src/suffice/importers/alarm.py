@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from suffice.common.tables import CAUTION
 from suffice.errors import UnsettledError
-from suffice.importers.reading import Facts
+from suffice.importers.facts import Facts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

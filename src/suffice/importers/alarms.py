@@ -15,14 +15,14 @@ from typing import Any, Literal
 from suffice.common.files import quoted
 from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, did_you_mean
-from suffice.importers import gold_alarms
+from suffice.importers import gold_alarms, reply_alarms
 from suffice.importers.alarm import Alarm, Doubt, Read
 from suffice.importers.answer_or_gold import ACTION_INPUTS, FEW, answer_readings
+from suffice.importers.facts import Facts
 from suffice.importers.fields import single_name
 from suffice.importers.gold_alarms import SCORES
-from suffice.importers.grades import is_grade, may_be_grade
 from suffice.importers.names import MOST_SPEAKERS, REPEATS, last_name
-from suffice.importers.reading import Facts
+from suffice.importers.reply_alarms import of_rows
 from suffice.importers.shape import ANY
 from suffice.importers.shapes import ROUNDS
 from suffice.policy.normalizers import MATCH
@@ -152,42 +152,14 @@ def _empty_rounds(read: Read) -> Iterator[Doubt]:
     for name, (answering, others) in facts.kinds.items():
         if len(answering) == 1 and answering.isdisjoint(others):
             theirs, (value,) = name.removeprefix("imported_"), answering
-            choices |= _of_rows(theirs, value, f"rounds are rows whose {theirs!r} is {value!r}")
+            choices |= of_rows(theirs, value, f"rounds are rows whose {theirs!r} is {value!r}")
     single = {name: own for name, own in facts.changing.items() if len(own[0]) == 1 and own[1] - own[0]}
     for name in [] if choices else sorted(single, key=lambda name: -len(single[name][1]))[:1]:
         theirs, (value,) = name.removeprefix("imported_"), single[name][0]
-        choices |= _of_rows(theirs, value, f"only where {theirs!r} is {value!r} are there new answers")
+        choices |= of_rows(theirs, value, f"only where {theirs!r} is {value!r} are there new answers")
     answer = read.columns.get("answer", "answer")
     name = "answer" if answer.startswith("items of ") else answer
-    yield sentence, choices or _of_rows(name, ANY, "only rows with an answer are rounds")
-
-
-def _graded(read: Read) -> Iterator[Doubt]:
-    """Later answers of nearly all questions are grades or verdicts, while the first ones are not: a grader wrote them."""
-    facts = read.facts
-    is_dialogue = read.columns.get("round", "").startswith("order in") and read.columns.get("answer") == "answer"
-    is_traced = read.source != "tabular"
-    n = facts.graded if is_dialogue or is_traced else facts.in_words
-    if n < max(_FEW, _MOSTLY * facts.several) or any(map(may_be_grade, facts.golds)) or read.samples:
-        return
-    is_told = is_traced and is_grade(facts.grade)
-    choices = _of_rows("reply", "", "replies that are no verdicts are rounds") if is_told else {}
-    for name, (grading, answering) in facts.grade_kinds.items():
-        if grading and len(answering) == 1 and answering.isdisjoint(grading):
-            theirs, (value,) = name.removeprefix("imported_"), answering
-            choices = _of_rows(theirs, value, f"rounds are answers, whose {theirs!r} is {value!r}")
-    if not choices and len(facts.rows) == len(("answer", "grade")) and is_dialogue:
-        choices = _of_rows("round", "1", "only the first is an answer, so there is nothing to stop")
-    sentence = (
-        f"answers after the first are grades or verdicts in {n:,} of {counted(facts.several, 'trajectory', 'trajectories')}, such as "
-        f"{facts.grade!r:.40}: what a grader says of an answer is no round{'' if choices else '; leave its rows out of the log'}"
-    )
-    yield sentence, choices
-
-
-def _of_rows(theirs: str, value: str, meaning: str) -> dict[str, tuple[dict[str, Any], str]]:
-    """Return the option that chooses rows."""
-    return {f"--where {quoted(f'{theirs}={value}')}": ({"where": {theirs: value}}, meaning)}
+    yield sentence, choices or of_rows(name, ANY, "only rows with an answer are rounds")
 
 
 def _copied_rounds(read: Read) -> Iterator[Doubt]:
@@ -344,7 +316,7 @@ def _other_speakers(read: Read) -> Iterator[Doubt]:
             )
             choices: dict[str, tuple[dict[str, Any], str]] = {}
             for value in values[:_SHOWN]:
-                choices |= _of_rows(theirs, value, f"those with {value!r} alone are answers")
+                choices |= of_rows(theirs, value, f"those with {value!r} alone are answers")
             yield sentence, choices
 
 
@@ -398,7 +370,7 @@ ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[Read], Iterator
     "equal-answers": ("stop", _equal_answers),
     "empty-answers": ("stop", _empty_answers),
     "empty-rounds": ("stop", _empty_rounds),
-    "graded": ("stop", _graded),
+    "graded": ("stop", reply_alarms.graded),
     "one-question": ("stop", _one_question),
     "unread-golds": ("stop", gold_alarms.unread_golds),
     "falling-scores": ("stop", _falling_scores),
@@ -406,6 +378,7 @@ ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[Read], Iterator
     "options": ("stop", _options),
     "code-golds": ("stop", gold_alarms.code_golds),
     "copied-rounds": ("caution", _copied_rounds),
+    "error-answers": ("caution", reply_alarms.error_answers),
     "drafts": ("caution", _drafts),
     "missing-values": ("caution", _missing_values),
     "other-systems": ("caution", _other_systems),

@@ -1,4 +1,4 @@
-"""Grades and verdicts on an answer, which a grader or a critic writes in the place of an answer."""
+"""Texts in the place of an answer that are none: a grade or a verdict on it, or the message of a call that failed."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ _ALONE = re.compile(
     re.IGNORECASE,
 )
 _FIRST = re.compile(rf"\W*(?:(?i:{_HEADED})|(?:IN)?CORRECT|PASS|FAIL|(?:ACCEPT|REJECT)(?:ED)?|APPROVED?)\b *[:.,;(\n-]")
+_ERROR = re.compile(
+    r"[\[(<*{#\s]*(?:(?:api |http |server |model )?error\b\W*[:\])\-\d]|exception:|traceback \(most recent|(?:the )?request (?:timed out|failed)"
+    r"|rate limit(?:ed| exceeded| reached)|time(?:d )?out(?: error|:|$)|[\w.]*(?:Error|Exception): )",
+    re.IGNORECASE,
+)
 _FIELDS = frozenset({"score", "grade", "rating", "verdict", "is_correct", "correct", "passed", "judgment", "judgement"})
 _ANSWERS = frozenset({"answer", "final_answer", "response", "output", "prediction"})
 _LONG = 60
@@ -47,3 +52,14 @@ def may_be_grade(text: str) -> bool:
     """
     is_low = re.fullmatch(_NUMBER, text.strip()) is not None and float(text) <= _TOP
     return is_low or is_grade(text)
+
+
+def is_error(text: str) -> bool:
+    """Return whether a text is the message of a call that failed.
+
+    >>> [is_error(text) for text in ("[ERROR] Request timed out.", "openai.RateLimitError: 429", "Error: 500", "Request failed")]
+    [True, True, True, True]
+    >>> [is_error(text) for text in ("Oslo", "Errors in the log", "error handling", "The request was sent")]
+    [False, False, False, False]
+    """
+    return _ERROR.match(text) is not None

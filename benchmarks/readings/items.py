@@ -137,8 +137,8 @@ def rows_that_repeat_a_call(draw: Draw) -> Log:
     records = []
     for asked in questions:
         for answer in asked.answers:
-            for retry in range(1 + (draw.random.random() < 0.3)):
-                records.append({"id": asked.number, "gold": asked.gold, "answer": answer, "retry": retry})
+            row = {"id": asked.number, "gold": asked.gold, "answer": answer}
+            records += [{**row, "retry": retry} for retry in range(1 + (draw.random.random() < 0.3))]
     return Log(records, loops(questions))
 
 

@@ -119,7 +119,7 @@ def _empty_answers(read: Read) -> Iterator[Doubt]:
         where = f"{answer!r} may not be the answer" if answer else "no column is read as the answer"
         sentence = (
             f"{facts.unanswered:,} of {counted(facts.trajectories, 'trajectory', 'trajectories')} have no answer in any round: "
-            f"{where} (--column answer=COLUMN names {'another one' if answer else 'it'})"
+            f"{where} (--column answer=COLUMN names {'another one' if answer else 'it'}). Steps without answers of their own cannot be stopped"
         )
         yield sentence, {}
 

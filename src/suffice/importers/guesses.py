@@ -170,7 +170,7 @@ class _Guess:
             ids = ids or [name for name in self.free(("request_id",)) if name in self.outer] or sorted(above)
         top = [name for name in ids if "." not in name] or ids
         asked = dict.fromkeys([*self.table.by_name(("question",)), *self.free(QUESTIONS)])
-        questions = [name for name in asked if self.table.repeats(name)]
+        questions = [name for name in asked if self.table.repeats(name) and len({*self.table.column(name)}) > 1]
         repeated = [name for name in top if self.table.repeats(name) and not is_of_runs(self.table, name, questions)]
         if repeated:
             self.read("question_id", repeated[0])
@@ -216,7 +216,8 @@ class _Guess:
 
     def _golds(self, ids: Sequence[Any]) -> None:
         """Find gold answers; the number of an option is one beside the options."""
-        names = [name for name in self.free(GOLDS) if not self.table.judges_rounds(name, ids, doubts.FEW)][:1]
+        names = [name for name in self.free(GOLDS) if not self.table.judges_rounds(name, ids, doubts.FEW)]
+        names = [name for name in names if not self.table.lists_objects(name)][:1]
         if not names and has_options(self.table.rows):
             names = [name for name in self.free(OPTION_NUMBERS) if self.table.constant_in(name, ids)][:1]
         for name in names:

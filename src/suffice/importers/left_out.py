@@ -86,6 +86,8 @@ def charged(
         return rows, [], ""
     table = TableColumns(shape.rows)
     questions = questions_of(table, shape, said)
+    shape = replace(shape, rows=_with_facts(shape.rows, kept, questions, said))
+    rows = [row for row, is_kept in zip(shape.rows, kept, strict=True) if is_kept]
     owners = _owners(questions, kept)
     n = sum(map(len, owners.values()))
     if not n:
@@ -103,6 +105,23 @@ def charged(
     result = _with_costs(shape.rows, owners, _cost_columns(table, said, questions))
     note = f"{option:.80} leaves out {counted(n, 'call')}, whose cost counts to the next row of the question, or to the one before at its end"
     return [result[place] for place, is_kept in enumerate(kept) if is_kept], [note], ""
+
+
+def _with_facts(
+    rows: Sequence[Record], kept: Sequence[bool], questions: Sequence[Hashable], said: Mapping[str, str]
+) -> list[Record]:
+    """Give each row the question and gold answer that the user names, if only rows that are left out have them."""
+    result = [*rows]
+    there = {*column_names([row for row, is_kept in zip(rows, kept, strict=True) if is_kept])}
+    for name in {said.get("question", ""), said.get("golds", "")} - there - {""}:
+        known = {
+            own: row.values[name] for own, row in zip(questions, rows, strict=True) if row.values.get(name) is not None
+        }
+        result = [
+            replace(row, values={**row.values, name: known.get(own)})
+            for own, row in zip(questions, result, strict=True)
+        ]
+    return result
 
 
 def _owners(questions: Sequence[Hashable], kept: Sequence[bool]) -> dict[int, list[int]]:

@@ -53,6 +53,12 @@ class TableColumns:
         values = [value for value in self.column(name) if value is not None]
         return all(isinstance(value, str | int) for value in values) and len(set(values)) < len(values)
 
+    def lists_objects(self, name: str) -> bool:
+        """Return whether a column has lists of objects, such as tags of a run."""
+        return any(
+            isinstance(value, list) and any(isinstance(item, dict) for item in value) for value in self.column(name)
+        )
+
     def counts(self, name: str) -> bool:
         """Return whether all values are whole numbers of at least 0, and not all the same."""
         values = self.column(name)

@@ -24,6 +24,9 @@ PARENTS = frozenset(
     {"parent", "parent_id", "parent_node", "parent_node_id", "parent_idx", "parent_index", "parent_uid", "parent_tag"}
 )
 _NODES = frozenset({"node_id", "node", "id", "nid", "uid", "uuid", "idx", "index", "node_idx", "node_index", "tag"})
+_OF_CALLS = frozenset({"trace_id", "span_id", "op_name", "run_type", "span_kind", "call_id"})
+"""Columns of traces, whose parents are the calls around a call."""
+
 _DEPTHS = frozenset({"depth", "level", "step"})
 _ENDS = frozenset({"terminal", "is_terminal", "is_leaf", "leaf", "is_end", "finished", "is_finished", "is_final"})
 _KEPT_DEPTHS = frozenset(f"node_{name}" for name in _DEPTHS)
@@ -45,6 +48,8 @@ def marked_nodes(shape: Shape, said: Mapping[str, str]) -> Shape:
     questions a node is the parent of several: a thread of messages, each below the one before, is none.  `said` has the columns that the user names.
     """
     table = TableColumns(shape.rows)
+    if any(last_name(name) in _OF_CALLS for name in table.names):
+        return shape
     inside = [name for name in table.names if name not in shape.outer]
     for parent in [name for name in inside if last_name(name) in PARENTS]:
         groups = questions_of(table, shape, said)

@@ -308,7 +308,7 @@ def _import_screen(summary: ImportSummary) -> Screen:
         sentences=[f"{questions}, {each}"],
         tables=summary.tables()[1:],
         shown=len(summary.tables()) - 2,
-        aside={"by"} if {item.how for item in summary.readings} <= _PLAIN else (),
+        aside={"name", *(["by"] if {item.how for item in summary.readings} <= _PLAIN else [])},
         notes=[*summary.notes, *nulled],
         quiet=_QUIET,
         files={"choices": summary.mapping},

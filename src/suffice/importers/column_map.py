@@ -9,6 +9,9 @@ from typing import Any
 from suffice.importers.records import Record
 from suffice.importers.trajectories import ColumnReading
 
+WITHIN = "no column has them"
+"""The reading of a count that another count contains."""
+
 
 @dataclass(slots=True)
 class ColumnMap:

@@ -9,7 +9,7 @@ from typing import Any
 from suffice.common.files import quoted
 from suffice.errors import UnsettledError
 from suffice.importers import answer_or_gold as doubts
-from suffice.importers.column_map import ColumnMap
+from suffice.importers.column_map import WITHIN, ColumnMap
 from suffice.importers.cost_names import (
     CACHE_READ,
     CACHE_WRITTEN,
@@ -51,8 +51,6 @@ from suffice.policy.metrics import METRICS
 from suffice.policy.signals import SIGNALS
 
 _NUMBER_NAMES = frozenset({"calls", "seconds", "tokens"})  # costs: signals of these names are computed, and are sums
-WITHIN = "no column has them"
-"""The reading of a count that another count contains."""
 
 _SHOWN = 6
 _COST = "cost.generator."

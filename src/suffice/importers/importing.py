@@ -26,7 +26,7 @@ from suffice.importers.preview import Preview, means_table
 from suffice.importers.readers import read_run
 from suffice.importers.reading import Reading
 from suffice.importers.recognise import left_out
-from suffice.importers.summary import NAMED, ColumnCount, RoundMeans, loops_of
+from suffice.importers.summary import NAMED, ColumnCount, RoundMeans, loops_of, plain_words
 from suffice.importers.trajectories import ColumnReading
 from suffice.policy.comparisons import Comparison
 from suffice.policy.embedding import Embedder
@@ -92,8 +92,8 @@ class ImportSummary(Result):
         facts = {name: getattr(self, name) for name in ("trajectories", "clusters", "rounds", "censored")}
         read = Table(
             title="What was read",
-            columns=(Column("column"), Column("read from"), Column("by")),
-            rows=tuple((item.ours, item.theirs, item.how) for item in self.readings),
+            columns=(Column("what"), Column("read from"), Column("by"), Column("name")),
+            rows=tuple((plain_words(item.ours), item.theirs, item.how, item.ours) for item in self.readings),
         )
         columns = Table(
             title="Columns",

@@ -258,7 +258,7 @@ def gold_texts(value: Any, where: str, *, listed: bool = True, as_one: bool = Fa
     golds = value if isinstance(value, list) else [value]
     if not are_texts(golds):
         raise DataError(
-            f"{where}: golds is {value!r:.80}; expected a text, or a JSON list of texts. --column golds=FIELD names another field, and "
-            "--golds FILE has gold answers by the question's id or text"
+            f"{where}: golds is {value!r:.80}; expected a text, or a JSON list of texts. --column golds=FIELD names another field, --column golds= "
+            "leaves this one out, and --golds FILE has gold answers by the question's id or text"
         )
     return tuple(str(item) for item in golds)

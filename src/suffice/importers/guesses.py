@@ -215,7 +215,8 @@ class _Guess:
     def _golds(self, ids: Sequence[Any]) -> None:
         """Find gold answers; the number of an option is one beside the options."""
         names = [name for name in self.free(GOLDS) if not self.table.judges_rounds(name, ids, doubts.FEW)]
-        names = [name for name in names if not self.table.lists_objects(name)][:1]
+        tags = {name for name in names if last_name(name) in ("label", "labels") and self.table.lists_objects(name)}
+        names = [name for name in names if name not in tags][:1]
         if not names and has_options(self.table.rows):
             names = [name for name in self.free(OPTION_NUMBERS) if self.table.constant_in(name, ids)][:1]
         for name in names:

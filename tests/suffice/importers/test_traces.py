@@ -238,7 +238,7 @@ def test_what_was_read_of_traces_is_shown_and_confirmed_as_of_tables(tmp_path):
         import_recording(source, out=out, confirm=lambda run: bool(asked.append([item.ours for item in run.readings])))
     assert asked == [["question_id", "round", "answer", "question", "cost.generator.*"]]
     assert not out.exists()
-    assert "question_id session.id usual name" in cli("import", source, "-o", out, "--details").words
+    assert "id of the question session.id usual name" in cli("import", source, "-o", out, "--details").words
     keyed = importer("otlp")(source, key="session.id").readings[0]
     assert (keyed.theirs, keyed.how) == ("session.id", "option")
 

@@ -35,7 +35,12 @@ class Alarm:
 
     def error(self) -> UnsettledError:
         """Return the error that asks for an answer."""
-        expected = {f"--expected {self.name}": ({"expected": [self.name]}, "the log is right as it was read")}
+        expected = {
+            f"--expected {self.name}": (
+                {"expected": [self.name]},
+                "the reading is right all the same, and is shown after the import",
+            )
+        }
         return UnsettledError(self.sentence, "options", {**self.choices, **expected})
 
 

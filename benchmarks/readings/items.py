@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.readings.cases import Draw, Log, shape
+from benchmarks.readings.cases import CITIES, Asked, Draw, Log, shape
 from benchmarks.readings.plain import loops
 
 
@@ -127,4 +127,32 @@ def events_of_evals(draw: Draw) -> Log:
             records.append({**own, "type": "sampling", "data": {"sampled": [answer]}})
             match = {"correct": good, "expected": asked.gold, "picked": answer}
             records.append({**own, "type": "match", "data": match})
+    return Log(records, loops(questions))
+
+
+@shape("log.jsonl")
+def rows_that_repeat_a_call(draw: Draw) -> Log:
+    """A mark says which rows repeat the call before, with the same answer."""
+    questions = draw.asked(60, 3)
+    records = []
+    for asked in questions:
+        for answer in asked.answers:
+            row = {"id": asked.number, "gold": asked.gold, "answer": answer}
+            records += [{**row, "retry": retry} for retry in range(1 + (draw.random.random() < 0.3))]
+    return Log(records, loops(questions))
+
+
+@shape("log.jsonl", metric="match")
+def lists_in_words(draw: Draw) -> Log:
+    """Answers are lists in words, in any order and with commas or semicolons."""
+    questions = []
+    records = []
+    for asked in draw.asked(60, 3):
+        gold = draw.random.sample(CITIES, 3)
+        wrong = draw.random.sample(CITIES, 2)
+        said = tuple("; ".join(draw.random.sample(gold, 3) if right else wrong) for right in asked.right)
+        own = Asked(asked.number, f"Which cities hosted fair {asked.number}?", ", ".join(gold), said, asked.right)
+        questions.append(own)
+        for r, answer in enumerate(said, start=1):
+            records.append({"id": own.number, "round": r, "question": own.question, "answer": answer, "gold": own.gold})
     return Log(records, loops(questions))

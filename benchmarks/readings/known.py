@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
-from benchmarks.readings import harnesses, items, loops, misled, misled_again, misled_thrice, plain, platforms
+from benchmarks.readings import (
+    graders,
+    harnesses,
+    items,
+    loops,
+    misled,
+    misled_again,
+    misled_thrice,
+    numbered,
+    plain,
+    platforms,
+    trees,
+)
 from benchmarks.readings.cases import CASES
 
 __all__ = [
     "CASES",
     "KNOWN",
     "NOT_READ",
+    "graders",
     "harnesses",
     "items",
     "loops",
     "misled",
     "misled_again",
     "misled_thrice",
+    "numbered",
     "plain",
     "platforms",
+    "trees",
 ]
 
 KNOWN: dict[str, str] = {}

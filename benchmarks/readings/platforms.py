@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
-from benchmarks.readings.cases import Draw, Log, shape
+from benchmarks.readings.cases import CITIES, Draw, Log, shape
 from benchmarks.readings.plain import loops
 
 
@@ -280,3 +281,74 @@ def messages_with_ids_of_their_own(draw: Draw) -> Log:
         task = {"id": a.number, "question": a.question, "ground_truth": a.gold}
         made.append({"task": task, "result": {"messages": messages, "stop_reason": "max"}})
     return Log(made, loops(questions))
+
+
+def _references(texts: Sequence[object], right: object) -> list[dict[str, object]]:
+    """Return references as HELM writes them: the right one is tagged."""
+    return [{"output": {"text": text}, "tags": ["correct"] if text == right else []} for text in texts]
+
+
+@shape("scenario_state.json", "stanford-crfm/helm: src/helm/benchmark/adaptation/request_state.py", samples=True)
+def completions_of_helm(draw: Draw) -> Log:
+    """Several completions of each request; gold answers are references with tags."""
+    questions = draw.asked(60, 5, right=(0.6, 0.6))
+    states = [
+        {
+            "instance": {
+                "input": {"text": a.question},
+                "references": _references([a.gold], a.gold),
+                "split": "test",
+                "id": f"id{a.number}",
+            },
+            "train_trial_index": 0,
+            "request": {"model": "m", "prompt": a.question, "num_completions": 5},
+            "result": {"success": True, "completions": [{"text": f" {x}", "logprob": -1.5} for x in a.answers]},
+        }
+        for a in questions
+    ]
+    return Log({"adapter_spec": {"num_outputs": 5}, "request_states": states}, loops(questions))
+
+
+@shape("log.jsonl")
+def letters_beside_tagged_references(draw: Draw) -> Log:
+    """Answers are letters of the references, of which one is tagged."""
+    questions = draw.asked(60, 3, "letter")
+    texts = dict(zip("ABCDE", draw.random.sample(CITIES, 5), strict=True))
+    made = [
+        {
+            "id": a.number,
+            "round": r,
+            "question": a.question,
+            "references": _references([*texts.values()], texts[a.gold]),
+            "completion": answer,
+        }
+        for a in questions
+        for r, answer in enumerate(a.answers, start=1)
+    ]
+    return Log(made, loops(questions))
+
+
+@shape("spans.csv", "Arize-ai/phoenix: src/phoenix/trace/trace_dataset.py")
+def spans_in_a_table(draw: Draw) -> Log:
+    """Spans as a data frame wrote them: messages are lists as Python prints them."""
+    questions = draw.asked(60, 3)
+    made = []
+    for a in questions:
+        for r, text in enumerate(a.answers):
+            made.append(
+                {
+                    "context.trace_id": f"{a.number:032x}",
+                    "context.span_id": f"{10 * a.number + r:016x}",
+                    "parent_id": "",
+                    "name": "ChatCompletion",
+                    "span_kind": "LLM",
+                    "start_time": f"2026-11-05T12:{a.number:02d}:{2 * r:02d}+00:00",
+                    "end_time": f"2026-11-05T12:{a.number:02d}:{2 * r + 1:02d}+00:00",
+                    "status_code": "OK",
+                    "attributes.llm.input_messages": str([{"message.role": "user", "message.content": a.question}]),
+                    "attributes.llm.output_messages": str([{"message.role": "assistant", "message.content": text}]),
+                    "attributes.llm.token_count.prompt": draw.tokens(),
+                    "attributes.llm.token_count.completion": draw.tokens(),
+                }
+            )
+    return Log(made, [a.loop(golds=(), scores=None) for a in questions])

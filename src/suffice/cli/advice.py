@@ -15,12 +15,14 @@ from suffice.cli.output import Output, Screen
 from suffice.cli.parameters import Setting, is_from_file
 from suffice.cli.runs import ASK, Where, chosen_loop, tune_of_loop, where_words
 from suffice.common.files import quoted
+from suffice.common.tables import Table
 from suffice.errors import DataError
 from suffice.evaluation.replay.outcomes import is_agreement
 from suffice.recordings import Recording, read_recording
 from suffice.verdicts.decisions import SAVABLE, Advice, Labels, decide, write_sheet
 from suffice.verdicts.decisions.figures import bar_heading
 
+_FIXED = re.compile(r"\bfixed_k\((\d+)\)")
 _OUT, _OUT_OF_LABELS = Path("decision.json"), Path("decision_by_labels.json")
 
 
@@ -161,8 +163,8 @@ def decide_command(
             "wrong then, judge it anew with -o OTHER.json.\n"
         )
     screen = Screen(
-        sentences=[f"{again}{advice.sentence}"],
-        tables=advice.tables(),
+        sentences=[f"{again}{_as_cap(advice.sentence)}"],
+        tables=[*map(_in_words, advice.tables())],
         aside={bar_heading(advice.trial.max_loss)},
         quiet=re.compile("rules whose signals"),
         files=files,
@@ -171,6 +173,22 @@ def decide_command(
         ),
     )
     output.show({**advice.to_dict(), "file": str(target)}, screen)
+
+
+def _in_words(table: Table) -> Table:
+    """Return a table of the decision in the words of its sentence: another fixed number of rounds is another cap."""
+    rows = [tuple(_as_cap(cell) if isinstance(cell, str) else cell for cell in row) for row in table.rows]
+    return replace(table, title=table.title.replace(" questions that judge", " questions"), rows=tuple(rows))
+
+
+def _as_cap(text: str) -> str:
+    """Call fixed numbers of rounds caps.
+
+    >>> _as_cap("fixed_k(2)"), _as_cap("waits for fixed_k(2)")
+    ('cap 2', 'waits for a cap of 2')
+    """
+    alone = _FIXED.fullmatch(text)
+    return f"cap {alone[1]}" if alone else _FIXED.sub(r"a cap of \1", text)
 
 
 def _given(context: typer.Context, declared: _Declared, *, of_labels: bool, is_later: bool) -> dict[str, Any]:

@@ -173,6 +173,9 @@ def import_command(
 ) -> None:
     """It also reports, for each column, values that were removed or changed.
 
+    Exit code 0: the recording is written, also if nothing in the log says which answers are right (with --json, judged_by
+    is then empty). Exit code 2: the log can be read in several ways, or was probably misread, and nothing is written.
+
     Example: suffice import run.csv
     """
     path = _one_path(paths)
@@ -305,7 +308,7 @@ def _import_screen(summary: ImportSummary) -> Screen:
         sentences=[f"{questions}, {each}"],
         tables=summary.tables()[1:],
         shown=len(summary.tables()) - 2,
-        aside={"by"} if {item.how for item in summary.readings} <= _PLAIN else (),
+        aside={"name", *(["by"] if {item.how for item in summary.readings} <= _PLAIN else [])},
         notes=[*summary.notes, *nulled],
         quiet=_QUIET,
         files={"choices": summary.mapping},
@@ -318,6 +321,7 @@ def _next_step(summary: ImportSummary) -> str:
     if summary.rounds <= 1:
         return ""
     if summary.clusters >= ENOUGH:
-        is_judged = any(means.scored or means.scores for means in summary.by_round)
-        return f"suffice decide {quoted(summary.path)}{'' if is_judged else ASK}{where_words(summary.loops[:1])}"
+        return (
+            f"suffice decide {quoted(summary.path)}{'' if summary.judged_by else ASK}{where_words(summary.loops[:1])}"
+        )
     return options.replay_step(summary.path, read_recording(summary.path))

@@ -15,7 +15,7 @@ from suffice.cli.console import progress_bar
 from suffice.cli.groups import RecordingPath
 from suffice.cli.output import Output, Screen
 from suffice.cli.parameters import Setting, given_fields
-from suffice.cli.runs import Where, chosen_questions, where_words
+from suffice.cli.runs import Where, chosen_loop, chosen_questions, where_words
 from suffice.common.files import quoted
 from suffice.evaluation.replay import (
     LEDGERS,
@@ -115,6 +115,7 @@ def calibrate_command(
         typer.Option("--signal", help="The column that p_correct is fitted from, high = sure; default: answer_margin."),
     ] = None,
     start_round: options.StartRound = None,
+    where: Where = None,
 ) -> None:
     """It also reports how well the calibrators fit.
 
@@ -129,7 +130,7 @@ def calibrate_command(
         "source": signal_name,
         **options.start_of(start_round, [rule or "tasr"]),
     }
-    recording = read_recording(path)
+    recording = chosen_loop(read_recording(path), where)
     summary: CalibrationSummary | StopValues
     signals = learning.signals(rule)
     if signals is None:

@@ -398,25 +398,24 @@ def decoded(raw: bytes, where: str, *, errors: str = "strict") -> str:
     except UnicodeDecodeError as error:
         wrong, file = raw[error.start : error.start + 1], where.partition(", line ")[0]
         may_be = wrong.decode("cp1252", "ignore")
-        convert = f"iconv -f CP1252 -t UTF-8 {quoted(file)} > {quoted(_in_utf8(file))}"
-        hint = (
-            f". If it is {may_be!r}, as in files of Windows (CP1252):  {convert}"
-            if may_be and not file.endswith(PACKED)
-            else ""
-        )
+        hint = f". If it is {may_be!r}, as in files of Windows (CP1252):  {_to_utf8(file)}" if may_be else ""
         raise DataError(
             f"{where}: byte {wrong!r} at position {error.start} is not UTF-8; save the file as UTF-8{hint}"
         ) from error
 
 
-def _in_utf8(file: str) -> str:
-    """Return the name of a file's copy in UTF-8.
+def _to_utf8(file: str) -> str:
+    """Return the command that writes a copy of a file, packed or not, in UTF-8.
 
-    >>> _in_utf8("logs/run.csv")
-    'logs/run.utf8.csv'
+    >>> _to_utf8("logs/run.csv"), _to_utf8("run.csv.gz")
+    ('iconv -f CP1252 -t UTF-8 logs/run.csv > logs/run.utf8.csv', 'gzip -dc run.csv.gz | iconv -f CP1252 -t UTF-8 > run.utf8.csv')
     """
     path = Path(file)
-    return path.with_name(f"{path.stem}.utf8{path.suffix}").as_posix()
+    unpack = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "zstd"}.get(path.suffix, "")
+    plain = path.with_suffix("") if unpack else path
+    out = quoted(plain.with_name(f"{plain.stem}.utf8{plain.suffix}").as_posix())
+    iconv = "iconv -f CP1252 -t UTF-8"
+    return f"{unpack} -dc {quoted(file)} | {iconv} > {out}" if unpack else f"{iconv} {quoted(file)} > {out}"
 
 
 def json_lines(

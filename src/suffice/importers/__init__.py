@@ -8,13 +8,14 @@ module:
 2. `sources`: an archive, a database or prose -> plain files; `recognise`, `importers`: the beginning of a file -> its format -> the
    function that reads it.
 3. `records`, `literals`: files -> records, the rows of a table or the objects of a JSON file.
-4. `fields`, `calls`, `shapes`: records -> a row for each question and round.
-5. `names`, `guesses`, `answer_or_gold`, `unread`: rows -> the meaning of their columns, with notes.
+4. `fields`, `calls`, `tree_nodes`, `shapes`, `wide_tables`: records -> a row for each question and round (`shape`).
+5. `trees`, `left_out`: the rows that a filter keeps, with the cost of the others; `names`, `guesses`, `answer_or_gold`, `unread`: rows -> the
+   meaning of their columns (`column_map`), with notes.
 6. `runs`, `table_source`, `table_parts`: rows -> numbered rows of whole questions, all at once or in parts.
 7. `grid`, `table_rounds`, `tally`: numbered rows -> rounds in columns (`round_columns`), with counts for notes.
 8. `golds`, `columnar`: rounds in columns -> a table with gold answers, metrics and computed signals.
 9. `parted_run`, `reading`: tables, in memory or on disk -> the figures of the summary, and the recording.
-10. `preview`, `alarms`: one question to compare with the log, and doubts about the reading, before anything is written.
+10. `preview`, `facts`, `alarms`: one question to compare with the log, and doubts about the reading, before anything is written.
 
 Traces and importers of other packages return trajectories, which become rounds in columns and go on with step 8.
 """

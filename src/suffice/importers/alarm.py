@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from suffice.common.tables import CAUTION
 from suffice.errors import UnsettledError
-from suffice.importers.reading import Facts
+from suffice.importers.facts import Facts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,12 @@ class Alarm:
 
     def error(self) -> UnsettledError:
         """Return the error that asks for an answer."""
-        expected = {f"--expected {self.name}": ({"expected": [self.name]}, "the log is right as it was read")}
+        expected = {
+            f"--expected {self.name}": (
+                {"expected": [self.name]},
+                "the reading is right all the same, and is shown after the import",
+            )
+        }
         return UnsettledError(self.sentence, "options", {**self.choices, **expected})
 
 
@@ -48,12 +53,14 @@ class Read:
         source: The format.
         columns: The log's column for each name of ours.
         options: The user's options.
+        doubt: What is doubtful about the cost of rows that a filter leaves out.
     """
 
     facts: Facts
     source: str
     columns: Mapping[str, str]
     options: Mapping[str, Any]
+    doubt: str = ""
 
     def was_guessed(self, ours: str) -> bool:
         """Return whether a table's column was read without the user's word; other formats say what their fields are."""

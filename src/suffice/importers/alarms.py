@@ -15,13 +15,15 @@ from typing import Any, Literal
 from suffice.common.files import quoted
 from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, did_you_mean
-from suffice.importers import gold_alarms
+from suffice.importers import gold_alarms, reply_alarms
 from suffice.importers.alarm import Alarm, Doubt, Read
 from suffice.importers.answer_or_gold import ACTION_INPUTS, FEW, answer_readings, is_of_passages
+from suffice.importers.facts import Facts
 from suffice.importers.fields import single_name
 from suffice.importers.gold_alarms import SCORES
 from suffice.importers.names import MOST_SPEAKERS, REPEATS, last_name
-from suffice.importers.reading import Facts
+from suffice.importers.reply_alarms import of_rows
+from suffice.importers.shape import ANY
 from suffice.importers.shapes import ROUNDS
 from suffice.policy.normalizers import MATCH
 
@@ -67,7 +69,9 @@ def check_expected(names: Iterable[str]) -> list[str]:
     return names
 
 
-def find_alarms(facts: Facts, source: str, columns: Mapping[str, str], options: Mapping[str, Any]) -> list[Alarm]:
+def find_alarms(
+    facts: Facts, source: str, columns: Mapping[str, str], options: Mapping[str, Any], doubt: str = ""
+) -> list[Alarm]:
     """Return the alarms about a reading, stops first.
 
     Args:
@@ -75,12 +79,14 @@ def find_alarms(facts: Facts, source: str, columns: Mapping[str, str], options: 
         source: The format.
         columns: The log's column for each name of ours.
         options: The user's options, by parameter of `import_recording`.
+        doubt: What is doubtful about the cost of rows that a filter leaves out.
     """
-    read = Read(facts=facts, source=source, columns=columns, options=options)
+    read = Read(facts=facts, source=source, columns=columns, options=options, doubt=doubt)
     result = []
     for name, (level, check) in ALARMS.items():
         # if the user named the doubtful column, that answers a stop, and the doubt is noted all the same
-        own: Literal["stop", "caution"] = level if read.was_guessed(_DOUBTED.get(name, "answer")) else "caution"
+        doubted = _DOUBTED.get(name, "answer")
+        own: Literal["stop", "caution"] = level if doubted is None or read.was_guessed(doubted) else "caution"
         result += [Alarm(name=name, level=own, sentence=text, choices=choices) for text, choices in check(read)]
     names = {alarm.name for alarm in result}
     result = [alarm for alarm in result if names.isdisjoint(_MORE_SPECIFIC.get(alarm.name, ()))]
@@ -132,7 +138,7 @@ def _empty_answers(read: Read) -> Iterator[Doubt]:
         where = f"{answer!r} may not be the answer" if answer else "no column is read as the answer"
         sentence = (
             f"{facts.unanswered:,} of {counted(facts.trajectories, 'trajectory', 'trajectories')} have no answer in any round: "
-            f"{where} (--column answer=COLUMN names {'another one' if answer else 'it'})"
+            f"{where} (--column answer=COLUMN names {'another one' if answer else 'it'}). Steps without answers of their own cannot be stopped"
         )
         yield sentence, {}
 
@@ -161,22 +167,18 @@ def _empty_rounds(read: Read) -> Iterator[Doubt]:
         f"{counted(len(empty), 'round')} ({cut_list(map(str, empty))}) of {len(facts.rows)} have no answer in any question: they are "
         "steps of the loop, and only steps that end with an answer are rounds"
     )
-    choices = {}
+    choices: dict[str, tuple[dict[str, Any], str]] = {}
     for name, (answering, others) in facts.kinds.items():
         if len(answering) == 1 and answering.isdisjoint(others):
             theirs, (value,) = name.removeprefix("imported_"), answering
-            choices[f"--where {quoted(f'{theirs}={value}')}"] = (
-                {"where": {theirs: value}},
-                f"rounds are rows whose {theirs!r} is {value!r}",
-            )
+            choices |= of_rows(theirs, value, f"rounds are rows whose {theirs!r} is {value!r}")
     single = {name: own for name, own in facts.changing.items() if len(own[0]) == 1 and own[1] - own[0]}
     for name in [] if choices else sorted(single, key=lambda name: -len(single[name][1]))[:1]:
         theirs, (value,) = name.removeprefix("imported_"), single[name][0]
-        choices[f"--where {quoted(f'{theirs}={value}')}"] = (
-            {"where": {theirs: value}},
-            f"only where {theirs!r} is {value!r} are there new answers",
-        )
-    yield sentence, choices
+        choices |= of_rows(theirs, value, f"only where {theirs!r} is {value!r} are there new answers")
+    answer = read.columns.get("answer", "answer")
+    name = "answer" if answer.startswith("items of ") else answer
+    yield sentence, choices or of_rows(name, ANY, "only rows with an answer are rounds")
 
 
 def _copied_rounds(read: Read) -> Iterator[Doubt]:
@@ -331,14 +333,10 @@ def _other_speakers(read: Read) -> Iterator[Doubt]:
                 f"the rounds of {n:,} of {counted(facts.trajectories, 'trajectory', 'trajectories')} differ in {theirs!r} "
                 f"({cut_list(map(repr, values))}): are all of them answers to the question?"
             )
-            where = {value: f"--where {quoted(f'{theirs}={value}')}" for value in values[:_SHOWN]}
-            yield (
-                sentence,
-                {
-                    where[value]: ({"where": {theirs: value}}, f"those with {value!r} alone are answers")
-                    for value in where
-                },
-            )
+            choices: dict[str, tuple[dict[str, Any], str]] = {}
+            for value in values[:_SHOWN]:
+                choices |= of_rows(theirs, value, f"those with {value!r} alone are answers")
+            yield sentence, choices
 
 
 def _in_tables(check: Callable[[Read], Iterator[Doubt]], *, tables: bool) -> Callable[[Read], Iterator[Doubt]]:
@@ -357,13 +355,16 @@ def _sample_list(read: Read) -> Iterator[Doubt]:
     may_be = may_be and facts.trajectories >= _ENOUGH and not facts.order.are_clear
     is_said = read.samples or not {ROUNDS, "round"}.isdisjoint(read.options.get("columns") or {})
     if (is_called or may_be) and not is_said and (facts.several or not facts.answers):
+        in_order: dict[str, tuple[dict[str, Any], str]] = {
+            f"--column {quoted(f'{ours}={lead}')}": ({"columns": {ours: lead}}, "each follows the one before")
+        }
         what = "the items of" if is_list else "the rows that are counted by"
         why = "" if is_called else ", and neither their name nor their order shows which"
         yield (
             f"{what} {lead!r} may be rounds that follow one another, or independent samples that vote{why}",
             {
                 "--samples": ({"samples": True}, "they are independent samples"),
-                f"--column {quoted(f'{ours}={lead}')}": ({"columns": {ours: lead}}, "each follows the one before"),
+                **(in_order if read.source == "tabular" else {}),
             },
         )
 
@@ -388,6 +389,7 @@ ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[Read], Iterator
     "equal-answers": ("stop", _equal_answers),
     "empty-answers": ("stop", _empty_answers),
     "empty-rounds": ("stop", _empty_rounds),
+    "graded": ("stop", reply_alarms.graded),
     "one-question": ("stop", _one_question),
     "unread-golds": ("stop", gold_alarms.unread_golds),
     "falling-scores": ("stop", _falling_scores),
@@ -395,6 +397,7 @@ ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[Read], Iterator
     "options": ("stop", _options),
     "code-golds": ("stop", gold_alarms.code_golds),
     "copied-rounds": ("caution", _copied_rounds),
+    "error-answers": ("caution", reply_alarms.error_answers),
     "drafts": ("caution", _drafts),
     "missing-values": ("caution", _missing_values),
     "other-systems": ("caution", _other_systems),
@@ -404,24 +407,29 @@ ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[Read], Iterator
     "other-speakers": ("stop", _in_tables(_other_speakers, tables=True)),
     "sample-list": ("stop", _sample_list),
     "other-calls": ("caution", _in_tables(_other_speakers, tables=False)),
+    "left-out-costs": ("caution", lambda read: iter([(read.doubt, {})] if read.doubt else [])),
     "stopped-when-right": ("caution", _stopped_when_right),
 }
 """All alarms by name: the level, and the check."""
 
 _MORE_SPECIFIC = {
     "drafts": {"options"},
+    "falling-scores": {"graded"},
+    "never-right": {"graded"},
     "same-score": {"never-right"},
     "missing-values": {"empty-answers", "empty-rounds"},
     "other-score": {"code-golds"},
     "last-is-gold": {"stopped-when-right"},
 }
-"""For a caution, the alarms that name the same cause more precisely: they are shown instead of it."""
+"""For an alarm, those that name the same cause more precisely: they are shown instead of it."""
 
-_DOUBTED = {
-    "sample-list": "",
+_DOUBTED: Mapping[str, str | None] = {
+    "sample-list": None,
     "never-right": "golds",
     "unread-golds": "golds",
     "code-golds": "",
+    "graded": None,
     "one-question": "question",
 }
-"""The column that a stop doubts, if it is not that of the answers; "" for a stop even if the user named the column."""
+"""The column that a stop doubts, if it is not that of the answers; "" for a stop even if the user named the column, None for one
+in all formats."""

@@ -21,6 +21,7 @@ from suffice.importers.names import (
     REPLIES,
     RUNS,
     TIMES,
+    WEAK_REPLIES,
     is_round_name,
     last_name,
 )
@@ -153,6 +154,10 @@ def refuse_unread_answer(
     names = [name for name in names if several and _varies(table, name, ids, several)][:_LISTED]
     if not names and (has_rounds or several >= _ENOUGH) and not is_scored:
         names = [name for name in unread if several and _may_hold_answers(table, name, ids, several)][:_LISTED]
+    if not names and several and not is_scored:
+        names = [
+            name for name in unread if last_name(name) in (*REPLIES, *WEAK_REPLIES, "sampled") and table.filled(name)
+        ]
     if names:
         choices: dict[str, tuple[Any, str]] = {
             _options({"answer": name}): ({"answer": name}, f"{name!r} is what the model said") for name in names

@@ -9,11 +9,15 @@ from typing import Any
 
 from suffice.errors import UnsettledError
 from suffice.importers.fields import flat
+from suffice.importers.grades import is_grade
 
 _SAID = ("assistant", "ai", "model", "gpt", "bot")
 _USERS = ("user", "human")
 _IS_USER = re.compile(r"user|human|customer|client", re.IGNORECASE)
 _FEW, _SHOWN = 5, 40
+REPLY_TYPE = "reply_type"
+"""The field that tells answers and grades apart in graded conversations."""
+
 _NEARLY_ALL = 0.95
 _Messages = Sequence[Any]
 
@@ -99,15 +103,25 @@ def _opening(text: str, n: int) -> str:
     return " ".join(text.lower().split()[:n])
 
 
-def said_in(messages: Iterable[Any]) -> tuple[list[dict[str, Any]], str]:
-    """Return the assistant's messages without tool calls, and the user's first message."""
+def has_grades(conversations: Iterable[_Messages]) -> bool:
+    """Return whether replies in some conversations are answers, and later ones are only grades of them."""
+    said = ([is_grade(reply["answer"]) for reply in said_in(messages)[0]] for messages in conversations)
+    return any(any(grades) and not grades[0] for grades in said)
+
+
+def said_in(messages: Iterable[Any], *, are_graded: bool = False) -> tuple[list[dict[str, Any]], str]:
+    """Return the assistant's messages without tool calls, and the user's first message.
+
+    In graded conversations a field `reply_type` says whether a message is an answer or a grade.
+    """
     replies, question = [], ""
     for role, text, message in _texts(messages):
         if role in _SAID and not message.get("tool_calls"):
             further = {
                 name: value for name, value in message.items() if name not in ("role", "from", "content", "value")
             }
-            replies.append({"answer": text, **flat(further)})
+            kind = {REPLY_TYPE: "grade" if is_grade(text) else "answer"} if are_graded else {}
+            replies.append({"answer": text, **kind, **flat(further)})
         elif role in _USERS and not question:
             question = text
     return replies, question

@@ -11,6 +11,7 @@ from suffice.common.files import quoted
 from suffice.common.tables import counted
 from suffice.errors import UnsettledError
 from suffice.importers.grid import whole_number
+from suffice.importers.names import last_name
 from suffice.importers.records import Record
 from suffice.importers.table_columns import TableColumns
 
@@ -19,6 +20,8 @@ _FAILED = re.compile(
 )
 """Values of a column such as `level` or `status` in the rows of calls that failed."""
 
+_RETRIES = frozenset({"retry", "is_retry", "retried", "was_retried", "retries", "retry_count", "n_retries"})
+_TRUE = frozenset({"true", "yes", *map(str, range(1, 10))})
 _NEARLY_ALL, _HARDLY_ANY = 0.9, 0.1
 _MOST, _OFFERED = 8, 3
 
@@ -61,6 +64,37 @@ def refuse_failed_calls(table: TableColumns, answer: str, used: Sequence[str]) -
                         )
                         for value in others[:_OFFERED]
                     },
+                    "--column round=": (
+                        {"columns": {"round": ""}},
+                        "all rows of a question are rounds, in their order",
+                    ),
+                },
+            )
+
+
+def refuse_retries(table: TableColumns, answer: str, used: Sequence[str]) -> None:
+    """Raise if a column marks rows that repeat a call, of which there are fewer than others: they are no rounds of their own.
+
+    Args:
+        table: The rows, which nothing counts but their order.
+        answer: The column of answers.
+        used: Columns whose meaning is known.
+
+    Raises:
+        UnsettledError: A column does.
+    """
+    for name in [name for name in table.names if name not in used and name != answer and last_name(name) in _RETRIES]:
+        values = Counter("1" if str(value).lower() in _TRUE else "0" for value in table.column(name))
+        first = next((str(value) for value in table.column(name) if str(value).lower() not in _TRUE), "")
+        if 0 < values["1"] < values["0"] and first:
+            raise UnsettledError(
+                f"{name!r} marks {counted(values['1'], 'row')} that may repeat a call: they are no rounds of their own",
+                "options",
+                {
+                    f"--where {quoted(f'{name}={first}')}": (
+                        {"where": {name: first}},
+                        "rows that repeat no call are rounds",
+                    ),
                     "--column round=": (
                         {"columns": {"round": ""}},
                         "all rows of a question are rounds, in their order",

@@ -11,6 +11,7 @@ from typing import Any
 
 from suffice.common.syntax import literal_of
 from suffice.importers.calls import call_fields, history_fields
+from suffice.importers.literals import tagged_texts
 from suffice.importers.names import (
     ANSWERS,
     GOLDS,
@@ -25,6 +26,7 @@ from suffice.importers.names import (
 from suffice.importers.records import ROUND_LISTS, Record
 from suffice.importers.table_columns import TableColumns
 from suffice.importers.traces.payloads import logged_reply
+from suffice.importers.tree_nodes import tree_nodes
 from suffice.loops.models._wire import is_cut
 
 _RUN_LISTS = frozenset({"agents", "runs", "seeds", "chains", "trajectories"})
@@ -36,6 +38,7 @@ _PARTS = frozenset(
 """Fields of a reply that are replaced by its answer and finish reason, or that do not describe a round."""
 
 _SAID = frozenset((*ANSWERS, *WEAK_REPLIES, *QUESTIONS, *GOLDS))
+_OPTIONS = "choices"
 _OWN_ID = re.compile(r"(chatcmpl|cmpl|resp|msg|gen)[-_]")
 
 
@@ -93,10 +96,18 @@ def _straight(values: Mapping[str, Any], depth: int = _DEPTH) -> Mapping[str, An
     if {dict, list}.isdisjoint(map(type, values.values())):
         return values
     changed = {name: _straight_value(name, value, depth) for name, value in values.items()}
-    return values if all(changed[name] is value for name, value in values.items()) else changed
+    for name, value in values.items():
+        if value and (tagged := tagged_texts(value)) is not None:
+            changed[name] = tagged[1]
+            if len(tagged[0]) > 1:
+                changed.setdefault(_OPTIONS, tagged[0])
+    is_same = all(changed[name] is value for name, value in values.items())
+    return values if is_same else changed
 
 
 def _straight_value(name: str, value: Any, depth: int) -> Any:
+    if nodes := tree_nodes(value):
+        return nodes
     if isinstance(value, dict) and depth:
         is_keyed = all(isinstance(v, dict) for v in value.values()) and (
             not any(key.isdecimal() for key in value)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from suffice.common.files import quoted
 from suffice.common.tables import counted
 from suffice.importers.alarm import Doubt, Read
-from suffice.importers.reading import SEVERAL, Facts
+from suffice.importers.facts import SEVERAL, Facts
 from suffice.policy.normalizers import MATCH, is_structured
 
 SCORES = frozenset({"em", "f1", "contains", MATCH})

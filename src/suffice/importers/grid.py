@@ -15,6 +15,7 @@ from typing import Any, get_args
 from suffice.common.syntax import literal_of
 from suffice.common.tables import cut_list
 from suffice.errors import DataError, SchemaError, did_you_mean
+from suffice.importers.literals import tagged_texts
 from suffice.policy.metrics import METRICS
 from suffice.policy.rounds import COST_KINDS, End
 from suffice.policy.signals import SIGNALS
@@ -245,8 +246,10 @@ def gold_texts(value: Any, where: str, *, listed: bool = True, as_one: bool = Fa
         return tuple(map(list_text, value if are_lists else [value]))
     if listed and isinstance(value, str) and value.lstrip().startswith("["):
         items = _list_in(value.strip())
-        if isinstance(items, list) and are_texts(items):
+        if isinstance(items, list) and (are_texts(items) or tagged_texts(items)):
             value = items
+    if isinstance(value, list) and (tagged := tagged_texts(value)) is not None:
+        value = tagged[1]
     if isinstance(value, str) and form:
         parts = value.split(form)
         value = [*filter(None, map(str.strip, parts[-1:] if form == "####" else parts))]
@@ -255,7 +258,7 @@ def gold_texts(value: Any, where: str, *, listed: bool = True, as_one: bool = Fa
     golds = value if isinstance(value, list) else [value]
     if not are_texts(golds):
         raise DataError(
-            f"{where}: golds is {value!r:.80}; expected a text, or a JSON list of texts. --column golds=FIELD names another field, and "
-            "--golds FILE has gold answers by the question's id or text"
+            f"{where}: golds is {value!r:.80}; expected a text, or a JSON list of texts. --column golds=FIELD names another field, --column golds= "
+            "leaves this one out, and --golds FILE has gold answers by the question's id or text"
         )
     return tuple(str(item) for item in golds)

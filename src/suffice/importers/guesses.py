@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from suffice.common.files import quoted
 from suffice.errors import UnsettledError
 from suffice.importers import answer_or_gold as doubts
+from suffice.importers.column_map import WITHIN, ColumnMap
 from suffice.importers.cost_names import (
     CACHE_READ,
     CACHE_WRITTEN,
@@ -26,6 +26,7 @@ from suffice.importers.names import (
     IDS,
     MODELS,
     NO_ANSWERS,
+    OPTION_NUMBERS,
     OUTCOME_NAMES,
     OWN_SIGNALS,
     PARSED_ANSWERS,
@@ -39,9 +40,10 @@ from suffice.importers.names import (
     last_name,
     plain_name,
 )
+from suffice.importers.options import has_options
 from suffice.importers.records import Record
 from suffice.importers.round_scores import is_score_name, refuse_single_scores
-from suffice.importers.shapes import Shape
+from suffice.importers.shape import Shape
 from suffice.importers.table_columns import TableColumns
 from suffice.importers.trajectories import ColumnReading
 from suffice.importers.unread import is_of_runs, unread_notes
@@ -49,45 +51,12 @@ from suffice.policy.metrics import METRICS
 from suffice.policy.signals import SIGNALS
 
 _NUMBER_NAMES = frozenset({"calls", "seconds", "tokens"})  # costs: signals of these names are computed, and are sums
-WITHIN = "no column has them"
-"""The reading of a count that another count contains."""
 
 _SHOWN = 6
 _COST = "cost.generator."
 _COSTS = (*INPUT_COLUMNS, *OUTPUT_COLUMNS, *CACHED_COLUMNS, CACHE_READ, CACHE_WRITTEN, *SECONDS, *CALLS)
 OF_ROUNDS = frozenset({"answer", "text", "feedback", "finish_reason"})
 """Columns about a single round; beside a list of rounds, the record's own columns of these names are not."""
-
-
-@dataclass(slots=True)
-class ColumnMap:
-    """The columns to read, each with its meaning, and the columns to compute.
-
-    Attributes:
-        columns: The file's column for each of this library's names.
-        metrics: The file's columns for the user's own metrics, by name.
-        labels: The file's columns for labels, by name.
-        formulas: Columns that are computed from others, by name.
-        readings: The meaning of each column, to show to the user.
-        notes: Columns with usual names that cannot be used, with the reasons.
-    """
-
-    columns: dict[str, str]
-    metrics: dict[str, str]
-    labels: dict[str, str]
-    formulas: dict[str, Callable[[Record], Any]] = field(default_factory=dict)
-    readings: list[ColumnReading] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-    def read(self, ours: str, theirs: str, how: str = "usual name", shown: str = "") -> None:
-        """Read the file's column `theirs` as this library's column `ours`."""
-        self.columns[ours] = theirs
-        self.readings.append(ColumnReading(ours=ours, theirs=shown or theirs, how=how))
-
-    def drop(self, ours: str) -> None:
-        """Undo the reading of a column as `ours`."""
-        self.columns.pop(ours, None)
-        self.readings[:] = [item for item in self.readings if item.ours != ours]
 
 
 def is_long(rows: Sequence[Record]) -> bool:
@@ -199,7 +168,7 @@ class _Guess:
             ids = ids or [name for name in self.free(("request_id",)) if name in self.outer] or sorted(above)
         top = [name for name in ids if "." not in name] or ids
         asked = dict.fromkeys([*self.table.by_name(("question",)), *self.free(QUESTIONS)])
-        questions = [name for name in asked if self.table.repeats(name)]
+        questions = [name for name in asked if self.table.repeats(name) and len({*self.table.column(name)}) > 1]
         repeated = [name for name in top if self.table.repeats(name) and not is_of_runs(self.table, name, questions)]
         if repeated:
             self.read("question_id", repeated[0])
@@ -221,8 +190,7 @@ class _Guess:
         """Find answers, gold answers, questions and models."""
         ids = self._ids_of_rows()
         if self.lacks("golds"):
-            for name in [name for name in self.free(GOLDS) if not self.table.judges_rounds(name, ids, doubts.FEW)][:1]:
-                self.read("golds", name)
+            self._golds(ids)
         self._ask_for_the_answer(ids)
         if self.lacks("answer"):
             self._answer()
@@ -243,6 +211,16 @@ class _Guess:
             if names and self.lacks(ours):
                 self.read(ours, names[0])
         self._model(ids)
+
+    def _golds(self, ids: Sequence[Any]) -> None:
+        """Find gold answers; the number of an option is one beside the options."""
+        names = [name for name in self.free(GOLDS) if not self.table.judges_rounds(name, ids, doubts.FEW)]
+        tags = {name for name in names if last_name(name) in ("label", "labels") and self.table.lists_objects(name)}
+        names = [name for name in names if name not in tags][:1]
+        if not names and has_options(self.table.rows):
+            names = [name for name in self.free(OPTION_NUMBERS) if self.table.constant_in(name, ids)][:1]
+        for name in names:
+            self.read("golds", name)
 
     def _model(self, ids: Sequence[Any]) -> None:
         if "model" not in self.said:

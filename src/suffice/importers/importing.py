@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,15 +26,18 @@ from suffice.importers.preview import Preview, means_table
 from suffice.importers.readers import read_run
 from suffice.importers.reading import Reading
 from suffice.importers.recognise import left_out
-from suffice.importers.summary import NAMED, ColumnCount, RoundMeans, loops_of
+from suffice.importers.summary import NAMED, ColumnCount, RoundMeans, loops_of, plain_words
 from suffice.importers.trajectories import ColumnReading
 from suffice.policy.comparisons import Comparison
 from suffice.policy.embedding import Embedder
-from suffice.policy.normalizers import normalizer_of
+from suffice.policy.normalizers import MATCH, normalizer_of
 from suffice.policy.signals.position import AnswerPosition
 
 ENOUGH = 20
 """The least number of questions for which a decision can be asked."""
+
+UNJUDGED = "nothing in the log says which answers are right: `suffice decide` counts every answer that another would replace as lost, unless labels say more (--ask)"
+"""The note on a log without gold answers and scores."""
 
 _OPTIONS = (
     *("kind", "columns", "metrics", "labels", "golds", "log_golds", "first_round", "ended", "key", "samples"),
@@ -61,6 +65,7 @@ class ImportSummary(Result):
         columns: Counts of defined, removed and clipped values, by column.
         by_round: Means over the trajectories that have a round, by round.
         notes: Caveats for results: data that were cut, left out, repaired, or are unknown.
+        judged_by: The metrics that say which answers are right; empty if nothing in the log does.
         preview: One question as it was understood.
         alarms: What is unusual about the log as it was read.
     """
@@ -78,6 +83,7 @@ class ImportSummary(Result):
     columns: tuple[ColumnCount, ...]
     by_round: tuple[RoundMeans, ...]
     notes: tuple[str, ...]
+    judged_by: tuple[str, ...]
     preview: Preview
     alarms: tuple[Alarm, ...] = ()
 
@@ -86,8 +92,8 @@ class ImportSummary(Result):
         facts = {name: getattr(self, name) for name in ("trajectories", "clusters", "rounds", "censored")}
         read = Table(
             title="What was read",
-            columns=(Column("column"), Column("read from"), Column("by")),
-            rows=tuple((item.ours, item.theirs, item.how) for item in self.readings),
+            columns=(Column("what"), Column("read from"), Column("by"), Column("name")),
+            rows=tuple((plain_words(item.ours), item.theirs, item.how, item.ours) for item in self.readings),
         )
         columns = Table(
             title="Columns",
@@ -227,6 +233,9 @@ def _imported(
         confirmed, was_asked = _confirmed(path, run, stored, confirm)
         notes += [*run.notes, *asked, *_left_out_note(path)]
         columns = run.write(out, {**metadata, "notes": notes})
+    by_round = reading.by_round()
+    judged_by = _judged_by(by_round)
+    notes += [] if judged_by or run.longest == 1 else [UNJUDGED]
     loops, noted = loops_of(out)
     notes += noted
     n_clusters = run.n_clusters
@@ -247,11 +256,19 @@ def _imported(
         samples=bool(options.get("samples")),
         loops=loops,
         columns=columns,
-        by_round=reading.by_round(),
+        by_round=by_round,
+        judged_by=judged_by,
         notes=tuple(notes),
         preview=reading.preview,
         alarms=tuple(alarms),
     )
+
+
+def _judged_by(by_round: Sequence[RoundMeans]) -> tuple[str, ...]:
+    """Return the metrics that are known in some round."""
+    own = dict.fromkeys(name for means in by_round for name, mean in means.scores.items() if not math.isnan(mean))
+    compared = [MATCH if not math.isnan(means.match) else "em" for means in by_round if means.scored]
+    return (*dict.fromkeys(compared), *own)
 
 
 def _reviewed(run: PartedRun, options: Mapping[str, Any]) -> tuple[dict[str, Any], Reading, list[Alarm]]:
@@ -266,7 +283,9 @@ def _reviewed(run: PartedRun, options: Mapping[str, Any]) -> tuple[dict[str, Any
     notes, comparison = [*run.notes], comparison_of(run, options)
     metadata = _metadata(run, options, comparison, notes)
     reading = run.review(comparison)
-    alarms = find_alarms(reading.facts, run.source, {item.ours: item.theirs for item in run.readings}, options)
+    alarms = find_alarms(
+        reading.facts, run.source, {item.ours: item.theirs for item in run.readings}, options, run.doubt
+    )
     expected = options.get("expected", ())
     for alarm in alarms:
         if alarm.level == "stop" and alarm.name not in expected:

@@ -50,3 +50,18 @@ def _as_json(value: Any) -> Any:
     if isinstance(value, set):
         return sorted(map(_as_json, value), key=str)
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+def tagged_texts(value: Any) -> tuple[list[str], list[str]] | None:
+    """Return the texts of references that have tags, as HELM writes them, and those of them that are tagged as correct; None for other values.
+
+    >>> tagged_texts([{"output": {"text": "Oslo"}, "tags": ["correct"]}, {"output": {"text": "Lima"}, "tags": []}])
+    (['Oslo', 'Lima'], ['Oslo'])
+    """
+    if not isinstance(value, list) or not all(
+        isinstance(item, dict) and {"output", "tags"} <= item.keys() for item in value
+    ):
+        return None
+    outputs = [item["output"] for item in value]
+    texts = [str(own.get("text", "") if isinstance(own, dict) else own) for own in outputs]
+    return texts, [text for text, item in zip(texts, value, strict=True) if "correct" in (item["tags"] or ())]

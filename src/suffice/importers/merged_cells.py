@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import takewhile
 from typing import Any
 
 from suffice.common.tables import cut_list
 from suffice.importers.records import Record
-from suffice.importers.runs import column_names
+from suffice.importers.shape import column_names
 
 _LEAST = 2
 """The fewest merged columns, and the fewest merged cells of each."""
@@ -18,7 +17,7 @@ _LEAST = 2
 def filled_down(records: Sequence[Record]) -> tuple[list[Record], list[str]]:
     """Return records with the cells of merged columns filled, and notes on it; none if no cells were merged.
 
-    The first columns are merged if they are empty in the same rows, of which the first row is none, no value of the very
+    The first column and others are merged if they are empty in the same rows, of which the first row is none, no value of the
     first one occurs twice, and another column is empty nowhere.  A last row with the first column alone has totals.
     """
     names = column_names(records)
@@ -28,10 +27,10 @@ def filled_down(records: Sequence[Record]) -> tuple[list[Record], list[str]]:
     rows = [*records[:-1]] if has_total else [*records]
     filled = {name: tuple(_is_filled(row, name) for row in rows) for name in names}
     first = filled[names[0]]
-    merged = [*takewhile(lambda name: filled[name] == first, names)]
+    merged = [name for name in names if filled[name] == first]
     ids = [str(row.values[names[0]]) for row, is_first in zip(rows, first, strict=True) if is_first]
     has_gaps = len(ids) + _LEAST <= len(rows) and first[0] and len({*ids}) == len(ids) >= _LEAST
-    if not has_gaps or len(merged) < _LEAST or not any(all(filled[name]) for name in names[len(merged) :]):
+    if not has_gaps or len(merged) < _LEAST or not any(all(filled[name]) for name in names if name not in merged):
         return [*records], []
     result, above = [], dict[str, Any]()
     for row, is_first in zip(rows, first, strict=True):

@@ -26,7 +26,17 @@ _ROUND_NAME = re.compile(
 )
 
 IDS = (
-    *("question_id", "qid", "question_idx", "task_id", "problem_id", "example_id", "instance_id", "query_id"),
+    *(
+        "question_id",
+        "qid",
+        "question_idx",
+        "task_id",
+        "problem_id",
+        "example_id",
+        "instance_id",
+        "query_id",
+        "custom_id",
+    ),
     *("item_id", "dataset_item_id", "id", "_id", "sample_id", "record_id", "conversation_id", "thread_id"),
     *("session_id", "trace_id", "trace", "trajectory_id", "run_id", "uid", "uuid", "idx", "index", "key"),
 )
@@ -49,6 +59,21 @@ GOLDS = (
     *("gold_label", "gold_ans", "true_answer", "right_answer", "answer_key", "answer_gold", "ideal", "ref"),
     *("refs", "ref_answer", "targets", "target", "labels", "label"),
 )
+OPTION_NUMBERS = (
+    *(
+        "answer_idx",
+        "answer_index",
+        "correct_idx",
+        "correct_index",
+        "gold_idx",
+        "gold_index",
+        "target_idx",
+        "target_index",
+    ),
+    *("correct_answer_idx", "correct_answer_index", "correct_option_idx", "correct_choice_idx", "label_idx"),
+)
+"""Names of gold answers that are numbers of options, beside which they are."""
+
 PARSED_ANSWERS = (
     *("answer", "final_answer", "predicted_answer", "model_answer", "parsed_answer", "extracted_answer"),
     *("prediction", "predicted", "pred", "predicted_ans", "pred_answer", "pred_ans", "model_prediction"),
@@ -117,7 +142,7 @@ _NUMBER_FIRST = re.compile(
     rf"(?:{_WORDS}){_GAP}?(?P<number>\d+)(?:{_GAP}(?P<stem>.+))?|(?:[rtk]|it|gen)?_?(?P<number2>\d+){_GAP}(?P<stem2>[^\d].*)"
 )
 _NUMBER_LAST = re.compile(
-    rf"(?P<stem>.*?[^\d_\-. @=])(?:{_GAP}(?:{_WORDS}|[rtk]|it|gen))?{_GAP}?(?P<number>\d+)(?P<rest>_(?:text|str|raw))?"
+    rf"(?P<stem>.*?[^\d_\-. @=])(?:{_GAP}(?:{_WORDS}|[rtkv]|it|gen))?{_GAP}?(?P<number>\d+)(?P<rest>_(?:text|str|raw))?"
 )
 
 
@@ -165,10 +190,11 @@ def rounds_in_order(value: Mapping[str, Any]) -> list[Any] | None:
 _TRANSLATED = {
     "question": "frage pregunta domanda pergunta 问题 問題 質問 题目",
     "answer": "antwort réponse reponse respuesta risposta resposta 答案 回答",
-    "round": "runde ronda rodada 轮次 轮 回合 ラウンド",
+    "round": "runde durchgang durchlauf ronda rodada manche giro runda ronde 轮次 轮数 轮 回合 ラウンド",
+    "model": "modell modèle modele modelo modello 模型 模型名称 モデル",
     "step": "schritt étape etape paso passo 步骤 ステップ",
     "turn": "tour turno",
-    "attempt": "versuch essai intento tentativo tentativa 尝试",
+    "attempt": "versuch essai intento tentativo tentativa tentative 尝试",
     "output": "ausgabe sortie salida saída saida 输出 出力",
     "prediction": "vorhersage prédiction predicción predizione 预测",
     "model_answer": "modellantwort réponse_modèle réponse_du_modèle respuesta_modelo respuesta_del_modelo 模型回答 模型答案",
@@ -178,7 +204,7 @@ _TRANSLATED = {
     "correct": "richtig korrekt correcto correcta corretto correto 正确 是否正确",
     "question_id": "frage_id frage_nr fragen_id id_pregunta pregunta_id id_question 编号 问题编号 题号",
 }
-"""Usual names in German, French, Spanish, Italian, Portuguese, Chinese and Japanese, by the English ones."""
+"""Usual names in German, French, Spanish, Italian, Portuguese, Dutch, Polish, Chinese and Japanese, by the English ones."""
 
 _ENGLISH = {name: ours for ours, names in _TRANSLATED.items() for name in names.split()}
 

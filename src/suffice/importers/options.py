@@ -12,7 +12,8 @@ from suffice.errors import DataError
 from suffice.importers.literals import load_record
 from suffice.importers.names import last_name
 from suffice.importers.records import Record
-from suffice.importers.shapes import OPTION_LISTS, Shape
+from suffice.importers.shape import Shape
+from suffice.importers.shapes import OPTION_LISTS
 from suffice.importers.stages import changed_by
 from suffice.policy.metrics import normalize_answer
 
@@ -57,6 +58,11 @@ def golds_as_answers(shape: Shape, golds: str, answer: str) -> tuple[Shape, str,
         ]
 
     return changed_by(shape, converted, {}), name, own, wanted
+
+
+def has_options(rows: Sequence[Record]) -> bool:
+    """Return whether rows have the options of a multiple choice."""
+    return _reader(rows) is not None
 
 
 def _reader(rows: Sequence[Record]) -> Callable[[Record], _Options] | None:

@@ -19,10 +19,11 @@ from suffice.importers.columnar import embed_answers, join_golds, ordered_names,
 from suffice.importers.declared_runs import mark_loops
 from suffice.importers.golds import GoldAnswers
 from suffice.importers.imported import ImportedRun
+from suffice.importers.names import last_name
 from suffice.importers.preview import means_table
 from suffice.importers.reading import Reading
 from suffice.importers.round_columns import RoundColumns, columns_of
-from suffice.importers.runs import RUN
+from suffice.importers.runs import RUN, Run
 from suffice.importers.summary import ColumnCount, match_of_row
 from suffice.importers.table_parts import PartedTable, UnevenError, is_large
 from suffice.importers.table_source import TableOptions, TableSource, WholeTable
@@ -33,6 +34,7 @@ from suffice.policy.embedding.embedder import identity
 from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH
 from suffice.policy.signals import EMBEDDER
 from suffice.recordings.opened import write_tables
+from suffice.recordings.runs import LOOP_NAMES
 from suffice.recordings.schema import metric_field
 
 
@@ -52,6 +54,7 @@ class PartedRun:
         ends: Number of trajectories by the reason for their end.
         longest: The most rounds of one trajectory.
         list_answers: Whether the answers are lists.
+        doubt: What is doubtful about the cost of rows that a filter leaves out; "" if nothing is.
         run_column: The column that tells runs apart, as the user says; "" if they do not.
         shown: One question as it was understood, and means by round, once all parts were reviewed.
     """
@@ -71,6 +74,7 @@ class PartedRun:
         self.ends = Counter[str]()
         self.longest = 0
         self.list_answers = False
+        self.doubt = ""
         self.run_column = ""
         self.shown: Sequence[Table] = ()
         self._has_match = False
@@ -269,10 +273,17 @@ def run_of_table(
     run = PartedRun("tabular", golds=golds, embedder=embedder, folder=place)
     for columns in table.rounds():
         run.add(columns, table.texts)
-    run.list_answers, run.run_column = table.grid.list_answers, options.columns.get(RUN, "")
+    run.doubt = table.doubt
+    run.list_answers, run.run_column = table.grid.list_answers, options.columns.get(RUN, "") or _foreign_loop(table.run)
     run.describe(table.notes(), table.plan.readings, table.tally.depends())
     run.notes += how
     return run
+
+
+def _foreign_loop(run: Run | None) -> str:
+    """Return the column that tells runs apart if its name is that of a model or the like in another language; else an empty text."""
+    names = [name for name in (run[1] if run else ()) if last_name(name) in LOOP_NAMES]
+    return next((name for name in names if name.rpartition(".")[2].lower() not in LOOP_NAMES), "")
 
 
 def run_of_trajectories(

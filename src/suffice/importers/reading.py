@@ -6,7 +6,6 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -15,9 +14,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from suffice.importers.answer_or_gold import is_model_text, is_of_passages
+from suffice.importers.facts import SEVERAL, Facts
+from suffice.importers.grades import is_error, is_grade, may_be_grade
 from suffice.importers.literals import load_record
 from suffice.importers.names import SPEAKERS, last_name
-from suffice.importers.order_signs import OrderSigns
 from suffice.importers.preview import Preview, preview_of
 from suffice.importers.summary import RoundMeans
 from suffice.policy.normalizers import MATCH, normalizer_of
@@ -33,102 +33,11 @@ _REPEATING = 3
 _COMPARED = frozenset({"em", "f1", "contains", MATCH})
 """Metrics that compare answers with gold answers."""
 
-SEVERAL = 4
-"""Values that a column of gold answers has at least: with fewer, it often equals an answer by chance."""
-
 _SENTENCE = 30
 """Characters that a sentence has at least."""
 
 _KINDS = 8
 """With more values a label does not tell kinds of rounds apart."""
-
-
-@dataclass(slots=True)
-class Facts:
-    """Counts over all trajectories of a run, from which alarms follow.
-
-    Attributes:
-        normalizer: Decides which answers are the same.
-        trajectories: Number of trajectories.
-        clusters: Number of questions to which they belong.
-        rounds: Number of rounds.
-        answers: Rounds with an answer.
-        characters: The length of all answers.
-        sentences: Answers that are sentences.
-        unanswered: Trajectories without any answer.
-        without_golds: Trajectories without gold answers.
-        golds: Different gold answers, at most five.
-        several: Trajectories with several answers.
-        equal: Of these, those whose answers are all equal.
-        beside: Of these in turn, those in which a text varies that the model may have said, or that was retrieved, by column.
-        repeating: Trajectories with at least three answers.
-        unrepeated: Of these, those whose answers are all different.
-        right_once: Of these in turn, those of which exactly one answer is right.
-        systems: Trajectories with another model, system or file in some round, by column.
-        speakers: Trajectories whose rounds come from several speakers, or are of several kinds, after the first, by column.
-        said_by: The speakers or kinds, by column.
-        stopped: Trajectories by a metric, their length, and whether its first 1 is in their last round (None: in an earlier one).
-        scored: Scored answers.
-        lasts: Last answers of trajectories with gold answers.
-        golden: Of these, those that are a gold answer, literally.
-        rows: Trajectories that have a round, by its index.
-        answered: Of these, those with an answer in it.
-        kinds: Labels of the log by column: the values of rounds with an answer, and those of rounds without one.
-        equalling: Trajectories in which a column that is the same in all rounds equals an answer, by column; counted where gold
-            answers are missing.
-        equalling_last: Of these, those in which it equals the last answer.
-        several_values: Some values of such a column, to see whether it has several.
-        agreeing: Rounds in which a metric is 1 if and only if the answer is that of such a column, by column and metric.
-        changing: The same of rounds with another answer than the one before, and of other rounds.
-        last_kinds: Labels and flags of the log by column: the values of last rounds, and those of others.
-        last_changes: Trajectories with an answer in the last round and in the one before, by whether the two differ.
-        changes: Trajectories with an answer in a round and in the one before, by round, and whether the two differ.
-        ends: Trajectories of several rounds with a metric in the first and in the last, and its sums there, by its name.
-        known: Rounds in which a metric is known, by its name.
-        apart: Rounds in which a metric of the log is 1 although the answer equals no gold answer, by its name.
-        spans: The lowest and highest value of a metric, by its name.
-        order: Signs that answers follow one another.
-    """
-
-    normalizer: str
-    trajectories: int = 0
-    clusters: int = 0
-    rounds: int = 0
-    answers: int = 0
-    characters: int = 0
-    sentences: int = 0
-    unanswered: int = 0
-    without_golds: int = 0
-    golds: set[str] = field(default_factory=set)
-    several: int = 0
-    equal: int = 0
-    beside: Counter[str] = field(default_factory=Counter)
-    repeating: int = 0
-    unrepeated: int = 0
-    right_once: int = 0
-    systems: Counter[str] = field(default_factory=Counter)
-    speakers: Counter[str] = field(default_factory=Counter)
-    said_by: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
-    stopped: Counter[tuple[str, int, bool | None]] = field(default_factory=Counter)
-    scored: int = 0
-    lasts: int = 0
-    golden: int = 0
-    rows: Counter[int] = field(default_factory=Counter)
-    answered: Counter[int] = field(default_factory=Counter)
-    kinds: dict[str, tuple[set[str], set[str]]] = field(default_factory=dict)
-    equalling: Counter[str] = field(default_factory=Counter)
-    equalling_last: Counter[str] = field(default_factory=Counter)
-    several_values: dict[str, set[str]] = field(default_factory=dict)
-    agreeing: Counter[tuple[str, str]] = field(default_factory=Counter)
-    changing: dict[str, tuple[set[str], set[str]]] = field(default_factory=dict)
-    last_kinds: dict[str, tuple[set[str], set[str]]] = field(default_factory=dict)
-    last_changes: Counter[bool] = field(default_factory=Counter)
-    changes: Counter[tuple[int, bool]] = field(default_factory=Counter)
-    ends: dict[str, tuple[int, float, float]] = field(default_factory=dict)
-    known: Counter[str] = field(default_factory=Counter)
-    apart: Counter[str] = field(default_factory=Counter)
-    spans: dict[str, tuple[float, float]] = field(default_factory=dict)
-    order: OrderSigns = field(default_factory=OrderSigns)
 
 
 class Reading:
@@ -216,7 +125,22 @@ class Reading:
         is_new = has_answer & np.array(
             [first or answers[i] != answers[i - 1] for i, first in enumerate(is_first.tolist())]
         )
-        self._add_kinds(table, [(facts.kinds, has_answer), (facts.last_kinds, is_last), (facts.changing, is_new)])
+        may_be = self._add_grades(answers, starts, ends - starts)
+        sides = [(facts.kinds, has_answer), (facts.last_kinds, is_last), (facts.changing, is_new)]
+        self._add_kinds(table, [*sides, (facts.grade_kinds, may_be)])
+
+    def _add_grades(
+        self, answers: Sequence[str | None], starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.bool_]:
+        """Count trajectories in which later answers may be grades of the first one; return which answers may be grades."""
+        may_be = np.array([text is not None and may_be_grade(text) for text in answers])
+        is_later = may_be & ~np.repeat(may_be[starts], lengths)
+        in_words = np.array([later and is_grade(answers[i] or "") for i, later in enumerate(is_later.tolist())])
+        facts = self.facts
+        facts.graded += int(np.logical_or.reduceat(is_later, starts).sum())
+        facts.in_words += int(np.logical_or.reduceat(in_words, starts).sum())
+        facts.grade = facts.grade or next((answers[i] or "" for i in np.flatnonzero(is_later).tolist()), "")
+        return may_be
 
     def _add_scored(
         self,
@@ -243,6 +167,9 @@ class Reading:
         facts.answers += len(said)
         facts.characters += sum(map(len, said))
         facts.sentences += sum(len(text) > _SENTENCE and text.rstrip()[-1:] in ".!?" for text in said)
+        errors = [text for text in said if is_error(text)]
+        facts.errors += len(errors)
+        facts.error = facts.error or next(iter(errors), "")
         facts.unanswered += not said
         facts.without_golds += not golds
         facts.golds.update(golds[: _GOLDS - len(facts.golds)] if len(facts.golds) < _GOLDS else ())

@@ -8,12 +8,10 @@ from typing import Any
 from suffice.common.files import quoted
 from suffice.errors import UnsettledError
 from suffice.importers.failed_calls import refuse_failed_calls
-from suffice.importers.names import MOST_SPEAKERS, SPEAKERS, last_name
+from suffice.importers.left_out import CALL_KINDS
+from suffice.importers.names import MOST_SPEAKERS, last_name
 from suffice.importers.records import Record
 from suffice.importers.table_columns import TableColumns
-
-_KINDS = (*SPEAKERS, "purpose", "operation", "phase", "call_type", "task_type", "action")
-"""Names of columns that say what a call was for."""
 
 _OFFERED = 6
 
@@ -48,7 +46,7 @@ def refuse_other_calls(rows: Sequence[Record], columns: Mapping[str, str]) -> No
 
 def _kinds_of(table: TableColumns, used: set[str]) -> Iterator[tuple[str, set[str]]]:
     """Yield the columns that say what a call was for, with their values."""
-    for name in [name for name in table.names if last_name(name) in _KINDS and name not in used]:
+    for name in [name for name in table.names if last_name(name) in CALL_KINDS and name not in used]:
         values: list[Any] = table.column(name)
         if all(isinstance(value, str) and value for value in values) and 1 < len({*values}) <= MOST_SPEAKERS:
             yield name, {*values}

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from suffice.common.files import quoted
 from suffice.errors import DataError
 from suffice.importers.names import last_name
-from suffice.importers.shapes import Shape
+from suffice.importers.shape import Shape
 
 _RIGHT = frozenset(
     {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -249,10 +250,22 @@ def _oldest_last(rows: Sequence[Record], name: str) -> list[str]:
 def _time(value: Any, where: str, *, is_named: bool) -> float:
     """Return a time as a number that orders times; raise if it is none, or may be another number in a column of another name."""
     is_time = is_named or (":" in value if isinstance(value, str) else _is_epoch(value))
-    time = nanoseconds(value, where) if is_time else None
+    time = nanoseconds(_in_iso(value), where) if is_time else None
     if time is None:
         raise ValueError(value)
     return time
+
+
+def _in_iso(value: Any) -> Any:
+    """Return a time as BigQuery or Kibana writes it in ISO 8601; other values unchanged.
+
+    >>> _in_iso("2026-03-02 08:05:00.25 UTC"), _in_iso("Mar 2, 2026 @ 17:50:21.000")
+    ('2026-03-02 08:05:00.25+00:00', '2026-03-02T17:50:21')
+    """
+    if isinstance(value, str) and "@" in value:
+        with suppress(ValueError):
+            return datetime.strptime(value, "%b %d, %Y @ %H:%M:%S.%f").isoformat()  # noqa: DTZ007 - UTC, as other times
+    return re.sub(r"(?<=\d)\s+(?:UTC|GMT)$", "+00:00", value) if isinstance(value, str) else value
 
 
 def _is_epoch(value: Any) -> bool:

@@ -14,12 +14,13 @@ from dataclasses import dataclass, replace
 
 from suffice.common.tables import counted, cut_list
 from suffice.errors import NotFoundError, SchemaError
+from suffice.importers.column_map import ColumnMap
 from suffice.importers.grid import cell_number, list_text
-from suffice.importers.guesses import ColumnMap
+from suffice.importers.left_out import charged, names_loops
 from suffice.importers.names import ORDER_WORDS, RUNS, last_name, plain_name
 from suffice.importers.records import Record
 from suffice.importers.row_times import order_by_time
-from suffice.importers.shapes import Shape
+from suffice.importers.shape import ANY, Shape, column_names
 from suffice.recordings.runs import LOOP_NAMES, MODEL_NAMES, RUN_FILE, value_text
 
 FILE = "file"
@@ -38,11 +39,6 @@ _REPEAT = re.compile(r"(?:.*[_\-. /])?(?:run|seed|rep|repeat|repetition|replicat
 
 Run = tuple[str, tuple[str, ...]]
 """The means by which runs are told apart (`columns`, `file` or `number`), and the names of these columns."""
-
-
-def column_names(rows: Sequence[Record]) -> list[str]:
-    """Return the columns of rows, in the order in which they first appear."""
-    return list(dict.fromkeys(name for row in rows for name in row.values))
 
 
 def _run_columns(rows: Sequence[Record], key: str, ignored: Collection[str]) -> tuple[str, ...]:
@@ -305,10 +301,19 @@ def runs_notes(several: int, plan: ColumnMap, run: Run, order: RowOrder | None) 
     return [said, remedy]
 
 
-def chosen_rows(shape: Shape, ignored: Collection[str], where: Mapping[str, str]) -> Shape:
-    """Keep only a table's rows with given values (some must exist), and drop ignored columns of runs."""
+def chosen_rows(
+    shape: Shape, ignored: Collection[str], where: Mapping[str, str], said: Mapping[str, str]
+) -> tuple[Shape, list[str], str]:
+    """Keep only a table's rows with given values (some must exist), and drop ignored columns of runs.
+
+    Also return notes on the cost of the rows that are left out, and a doubt about it; see `charged`.
+    """
     gone = {name for name in column_names(shape.rows) if {name, last_name(name)} & {*ignored} & LOOP_NAMES}
-    rows = [row for row in shape.rows if all(_has(row, name, value) for name, value in where.items())]
+    loops = {name: value for name, value in where.items() if names_loops(name)}
+    inside = [row for row in shape.rows if _has_all(row, loops)]
+    kept_rows = [_has_all(row, where) for row in inside]
+    rest = {name: value for name, value in where.items() if name not in loops}
+    rows, notes, doubt = charged(replace(shape, rows=inside), kept_rows, rest, said)
     if where and not rows:
         name = next(
             (name for name in where if not any(_has(row, name, where[name]) for row in shape.rows)), next(iter(where))
@@ -329,14 +334,21 @@ def chosen_rows(shape: Shape, ignored: Collection[str], where: Mapping[str, str]
         rows, skipped = shape.read(records)
         return kept(rows), skipped
 
-    return replace(shape, rows=kept(rows), outer=shape.outer - gone, read=read) if gone or where else shape
+    shape = replace(shape, rows=kept(rows), outer=shape.outer - gone, read=read) if gone or where else shape
+    return shape, notes, doubt
 
 
 _LONG, _SHOWN = 40, 5
 
 
+def _has_all(row: Record, where: Mapping[str, str]) -> bool:
+    return all(_has(row, name, value) for name, value in where.items())
+
+
 def _has(row: Record, name: str, value: str) -> bool:
     own, text = row.values.get(name), _text_of(row, name)
+    if value == ANY:
+        return bool(text)
     if isinstance(own, bool):  # in a recording, it is 1 or 0
         return value.lower() in (str(own).lower(), f"{own:d}")
     if isinstance(own, list | dict):  # in a recording, it is JSON

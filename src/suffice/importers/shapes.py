@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from suffice.common.tables import counted, cut_list
@@ -11,18 +11,18 @@ from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers.counted import Pair, counter_of, in_counted_order
 from suffice.importers.dialogues import (
     are_prompts,
+    has_grades,
     is_dialogue_list,
     refuse_several_questions,
     said_in,
     shared_opening,
     without_examples,
 )
-from suffice.importers.families import families_beside, numbered_families
+from suffice.importers.families import families_beside
 from suffice.importers.fields import flat, names_rounds, one_run_each, single_name
 from suffice.importers.names import (
     ANSWERS,
     GOLDS,
-    ORDER_WORDS,
     OUTCOME_NAMES,
     QUESTIONS,
     REPLIES,
@@ -31,6 +31,9 @@ from suffice.importers.names import (
     round_numbers,
 )
 from suffice.importers.records import ROUND_LISTS, Record
+from suffice.importers.shape import Shape, column_names, flat_record, outer_names, round_rows, without_rounds
+from suffice.importers.trees import PARENTS
+from suffice.importers.wide_tables import rows_of_families, widened
 
 ROUNDS = "rounds"
 """The name in a column map for the field with the list of rounds."""
@@ -40,35 +43,12 @@ _UNORDERED = frozenset({"samples", "generations", "candidates", "choices"})
 OPTION_LISTS = frozenset({"choices", "options", "answer_choices", "answer_options", "endings", "alternatives"})
 """Names of lists of the options of a multiple choice; `choices` may also be samples."""
 
-_OF_COMPLETIONS = frozenset({"token_ids", "cumulative_logprob", "logprobs", "finish_reason"})
+_OF_COMPLETIONS = frozenset({"token_ids", "cumulative_logprob", "logprob", "logprobs", "finish_reason"})
 
 _NOT_ROUNDS = frozenset(
     {"request", "input", "inputs", "prompt", "prompts", "context", "contexts", "metadata", "examples"}
 )
 """Objects whose lists are not rounds of the model's answers."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
-    """Rows of rounds, and the form in which the file contains them.
-
-    Attributes:
-        rows: One row for each question and round, or the records themselves.
-        how: The form in words; "" for a long table.
-        columns: The sources of a row's columns in words, by the name in the row.
-        skipped: Number of records without any round.
-        outer: Columns about the question, which are the same in all of its rows.
-        is_ordered: True if the file counts the rounds, or its form implies their order.
-        read: Reads further records in the same way; returns their rows, and the number of records without any round.
-    """
-
-    rows: list[Record]
-    how: str = ""
-    columns: Mapping[str, str]
-    skipped: int = 0
-    outer: frozenset[str] = frozenset()
-    is_ordered: bool = True
-    read: Callable[[Sequence[Record]], tuple[list[Record], int]]
 
 
 def unfold(records: Sequence[Record], rounds: str | None, *, is_long: Callable[[Sequence[Record]], bool]) -> Shape:
@@ -85,7 +65,7 @@ def unfold(records: Sequence[Record], rounds: str | None, *, is_long: Callable[[
         DataError: An item of a list of rounds is a list.
     """
     records = one_run_each(records)
-    rows = [_flat_record(item) for item in records]
+    rows = [flat_record(item) for item in records]
     if rounds is not None:
         lists = [name for name in _list_fields(rows) if name.startswith(f"{rounds}.")]
         if lists:
@@ -93,19 +73,19 @@ def unfold(records: Sequence[Record], rounds: str | None, *, is_long: Callable[[
                 f"{records[0].where}: {rounds!r} is an object with several lists: name one, --column {ROUNDS}={lists[0]}; there "
                 f"are: {cut_list(lists)}"
             )
-        if rounds in _fields(records):
+        if rounds in column_names(records):
             return _named_rounds(records, rounds)
-        if rounds in _fields(rows):
+        if rounds in column_names(rows):
             return _reading_flat(_named_rounds(rows, rounds))
         names = [name.strip() for name in rounds.split(",")]
-        if len(names) > 1 and {*names} <= {*_fields(rows)}:
-            return _rows_of_families(rows, families_beside(names, _fields(rows)), "answer", is_ordered=True)
+        if len(names) > 1 and {*names} <= {*column_names(rows)}:
+            return rows_of_families(rows, families_beside(names, column_names(rows)), "answer", is_ordered=True)
         raise SchemaError(
-            f"{records[0].where}: no field {rounds!r:.80} (for {ROUNDS!r}); there are: {cut_list(_fields(rows))}"
+            f"{records[0].where}: no field {rounds!r:.80} (for {ROUNDS!r}); there are: {cut_list(column_names(rows))}"
         )
     if is_long(rows):
         return _as_it_is(rows)
-    shape = _of_lists(records) or _widened(rows)
+    shape = _of_lists(records) or widened(rows)
     if shape is None and any(row is not item for row, item in zip(rows, records, strict=True)):
         shape = _of_lists(rows)
         return _as_it_is(rows) if shape is None else _reading_flat(shape)
@@ -114,7 +94,7 @@ def unfold(records: Sequence[Record], rounds: str | None, *, is_long: Callable[[
 
 def _reading_flat(shape: Shape) -> Shape:
     """Return the shape of flat records, which also reads records that are not flat yet."""
-    return replace(shape, read=lambda records: shape.read([*map(_flat_record, records)]))
+    return replace(shape, read=lambda records: shape.read([*map(flat_record, records)]))
 
 
 def _named_rounds(records: Sequence[Record], name: str) -> Shape:
@@ -145,7 +125,7 @@ def _of_lists(records: Sequence[Record]) -> Shape | None:
     lists = [name for name in lists if not (_items_are(records, name, dict) and are_prompts(_values(records, name)))]
     objects = [name for name in lists if _items_are(records, name, dict) and last_name(name) in ROUND_LISTS]
     if not objects:
-        further = [name for name in lists if _items_are(records, name, dict) and _has_answers(records, name)]
+        further = [name for name in lists if _items_are(records, name, dict) and _has_rounds(records, name)]
         objects = further if len(further) == 1 else []
     if len(objects) > 1:
         raise UnsettledError(
@@ -162,7 +142,7 @@ def _of_lists(records: Sequence[Record]) -> Shape | None:
         _refuse_asked_turns(records, parallel[0])
     if parallel:
         return _rows_of_items(records, parallel)
-    panels = [name for name in _fields(records) if _is_panel(records, name)]
+    panels = [name for name in column_names(records) if _is_panel(records, name)]
     if len(panels) == 1:
         return replace(_rows_of_items(records, panels), is_ordered=_are_numbered(records, panels[0]))
     return None
@@ -170,7 +150,7 @@ def _of_lists(records: Sequence[Record]) -> Shape | None:
 
 def _refuse_asked_turns(records: Sequence[Record], name: str) -> None:
     """Raise if the texts of a list `turns` may be what a user asks: nothing else in the record is a question or a gold answer."""
-    others = {last_name(other) for item in records for other in _flat_record(item).values} - {last_name(name)}
+    others = {last_name(other) for item in records for other in flat_record(item).values} - {last_name(name)}
     if last_name(name) == "turns" and _items_are(records, name, str) and others.isdisjoint((*QUESTIONS, *GOLDS)):
         raise UnsettledError(
             f"the texts in {name!r} may be what a user asks in turn, since no other field is a question: then each answer is to a question "
@@ -181,22 +161,13 @@ def _refuse_asked_turns(records: Sequence[Record], name: str) -> None:
 
 
 def _as_it_is(rows: list[Record]) -> Shape:
-    return Shape(rows=rows, columns={}, read=lambda records: ([*map(_flat_record, records)], 0))
-
-
-def _flat_record(item: Record) -> Record:
-    values = flat(item.values)
-    return item if values is item.values else replace(item, values=values)
-
-
-def _fields(records: Iterable[Record]) -> list[str]:
-    return list(dict.fromkeys(name for item in records for name in item.values))
+    return Shape(rows=rows, columns={}, read=lambda records: ([*map(flat_record, records)], 0))
 
 
 def _list_fields(records: Sequence[Record]) -> list[str]:
     """Return the fields whose values are all lists, at least one of them with several items."""
     result = []
-    for name in _fields(records):
+    for name in column_names(records):
         values = [item.values[name] for item in records if item.values.get(name) is not None]
         if values and all(isinstance(value, list) for value in values) and max(map(len, values)) > 1:
             result.append(name)
@@ -214,10 +185,12 @@ def _values(records: Sequence[Record], name: str) -> list[Any]:
     return [item.values.get(name) or () for item in records]
 
 
-def _has_answers(records: Sequence[Record], name: str) -> bool:
-    """Return whether the items of a list have answers, or are the completions of a request, as vLLM writes them."""
+def _has_rounds(records: Sequence[Record], name: str) -> bool:
+    """Return whether the items of a list have answers, are nodes of a tree, or completions of a request, as vLLM and HELM write them."""
     first = next(value for item in records for value in item.values.get(name) or () if isinstance(value, dict))
-    is_completion = {"index", "text"} <= first.keys() and not _OF_COMPLETIONS.isdisjoint(first)
+    if any(plain_name(field) in PARENTS for field in first):
+        return True
+    is_completion = "text" in first and not _OF_COMPLETIONS.isdisjoint(first)
     return is_completion or any(plain_name(field.rpartition(".")[2]) in ANSWERS for field in flat(first))
 
 
@@ -266,11 +239,12 @@ def _rows_of_items(records: Sequence[Record], names: Sequence[str]) -> Shape:
     """Return a row for each item of the lists; every row repeats the record's fields about the question."""
     lead, is_dialogue = names[0], is_dialogue_list(_values(records, names[0]))
     opening = shared_opening(_values(records, lead)) if is_dialogue else []
-    pairs = _pairs_of(records, names, opening, is_dialogue=is_dialogue)
+    are_graded = is_dialogue and has_grades(without_examples(_values(records, lead), opening))
+    pairs = _pairs_of(records, names, opening, is_dialogue=is_dialogue, are_graded=are_graded)
     counter = counter_of(pairs)
     pairs = in_counted_order(pairs, counter)
     own = {"round", *(name for _, _, inner in pairs for values in inner for name in values)}
-    rows = _round_rows(pairs, own, lead)
+    rows = round_rows(pairs, own, lead)
     simple = [name for name in names if not _items_are(records, name, dict)]
     what = "what the assistant said" if is_dialogue else "an item"
     left_out = (
@@ -278,8 +252,9 @@ def _rows_of_items(records: Sequence[Record], names: Sequence[str]) -> Shape:
     )
 
     def read(others: Sequence[Record]) -> tuple[list[Record], int]:
-        further = in_counted_order(_pairs_of(others, names, opening, is_dialogue=is_dialogue), counter)
-        return _round_rows(further, own, lead), _without_rounds(further)
+        own_pairs = _pairs_of(others, names, opening, is_dialogue=is_dialogue, are_graded=are_graded)
+        further = in_counted_order(own_pairs, counter)
+        return round_rows(further, own, lead), without_rounds(further)
 
     return Shape(
         rows=rows,
@@ -288,8 +263,8 @@ def _rows_of_items(records: Sequence[Record], names: Sequence[str]) -> Shape:
             "round": f"order of {counter!r} in {lead!r}" if counter else f"order in {lead!r}",
             **{_item_name(name): f"items of {name!r}" for name in simple},
         },
-        skipped=_without_rounds(pairs),
-        outer=_outer_names(rows, own),
+        skipped=without_rounds(pairs),
+        outer=outer_names(rows, own),
         is_ordered=_names_order(lead),
         read=read,
     )
@@ -305,12 +280,8 @@ def _names_order(lead: str) -> bool:
     return plain in ROUND_LISTS and plain not in _UNORDERED
 
 
-def _without_rounds(pairs: Iterable[Pair]) -> int:
-    return sum(not inner for _, _, inner in pairs)
-
-
 def _pairs_of(
-    records: Sequence[Record], names: Sequence[str], opening: Sequence[str], *, is_dialogue: bool
+    records: Sequence[Record], names: Sequence[str], opening: Sequence[str], *, is_dialogue: bool, are_graded: bool
 ) -> list[Pair]:
     """Pair each record with its fields about the question and the items of its lists."""
     pairs: list[Pair] = []
@@ -318,7 +289,7 @@ def _pairs_of(
         outer = dict(flat({name: value for name, value in item.values.items() if name not in names}))
         if is_dialogue:
             (messages,) = without_examples([item.values.get(names[0]) or ()], opening)
-            inner, question = said_in(messages)
+            inner, question = said_in(messages, are_graded=are_graded)
             if question and not any(plain_name(name) in QUESTIONS for name in outer):
                 outer["question"] = question
         else:
@@ -329,21 +300,6 @@ def _pairs_of(
             ]
         pairs.append((item, outer, inner))
     return pairs
-
-
-def _round_rows(pairs: Iterable[Pair], own: Collection[str], lead: str) -> list[Record]:
-    """Return a row for each round: its own fields, then its record's, renamed where the names are equal."""
-    rows = []
-    for item, outer, inner in pairs:
-        above = {f"record.{name}" if name in own else name: value for name, value in outer.items()}
-        for number, values in enumerate(inner, start=1):
-            where = f"{item.where}, {lead} {number}"
-            rows.append(Record(where, item.file, item.number, {**above, "round": number, **values}))
-    return rows
-
-
-def _outer_names(rows: Iterable[Record], own: Collection[str]) -> frozenset[str]:
-    return frozenset(name for row in rows for name in row.values) - frozenset(own)
 
 
 def _rounds_in(item: Record, name: str) -> list[dict[str, Any]]:
@@ -388,63 +344,3 @@ def _item_name(name: str) -> str:
     ('answer', 'score')
     """
     return "answer" if last_name(name) in ROUND_LISTS else single_name(name)
-
-
-def _widened(records: list[Record]) -> Shape | None:
-    """Return a row for each number of the columns ``answer_1``, ``answer_2``, ...; None for other tables."""
-    families = numbered_families(_fields(records))
-    leads = [stem for stem in families if not stem or plain_name(stem.rpartition(".")[2]) in (*ANSWERS, *OUTCOME_NAMES)]
-    if not leads:
-        return None
-    lead = max(leads, key=lambda stem: (len(families[stem]), stem == "" or plain_name(stem) in ANSWERS))
-    ordered = all(any(word in plain_name(name) for word in ORDER_WORDS) for name in families[lead].values())
-    return _rows_of_families(records, families, lead, is_ordered=ordered)
-
-
-def _rows_of_families(
-    records: list[Record], families: Mapping[str, Mapping[int, str]], lead: str, *, is_ordered: bool
-) -> Shape:
-    """Return a row for each number of the columns of the family `lead`, with those of the other families."""
-    numbers = list(families[lead])
-    moved = {stem: family for stem, family in families.items() if len(family) == len(numbers) and [*family] != numbers}
-    parts = {
-        stem: dict(zip(numbers, family.values(), strict=True)) if stem in moved else family
-        for stem, family in families.items()
-        if stem in moved or set(family) <= set(numbers)
-    }
-    beside = "".join(f"; {_first_to_last(family)} belong to them in this order" for family in moved.values())
-    used = {name for family in parts.values() for name in family.values()}
-    own = {"round", *(stem or "answer" for stem in parts)}
-
-    def read(others: Iterable[Record]) -> tuple[list[Record], int]:
-        pairs: list[Pair] = []
-        for item in map(_flat_record, others):
-            outer = {name: value for name, value in item.values.items() if name not in used}
-            inner = [
-                {stem or "answer": item.values.get(family[n]) for stem, family in parts.items() if n in family}
-                for n in numbers
-            ]
-            while inner and all(value is None or value == "" for value in inner[-1].values()):
-                inner.pop()
-            pairs.append((item, outer, inner))
-        return _round_rows(pairs, own, "round"), _without_rounds(pairs)
-
-    rows, skipped = read(records)
-    ends = f"{families[lead][numbers[0]]!r} to {families[lead][numbers[-1]]!r}"
-    return Shape(
-        rows=rows,
-        how=f"each record is a question, and the columns {ends} are its rounds{beside}",
-        columns={
-            "round": f"number in {ends}",
-            **{stem or "answer": _first_to_last(family) for stem, family in parts.items()},
-        },
-        skipped=skipped,
-        outer=_outer_names(rows, own),
-        is_ordered=is_ordered,
-        read=read,
-    )
-
-
-def _first_to_last(family: Mapping[int, str]) -> str:
-    first, *_, last = family.values() if len(family) > 1 else (*family.values(), *family.values())
-    return f"{first} ... {last}"

@@ -9,7 +9,7 @@ from dataclasses import replace
 from suffice.common.files import quoted
 from suffice.errors import UnsettledError
 from suffice.importers.names import ANSWERS, plain_name
-from suffice.importers.shapes import Shape
+from suffice.importers.shape import Shape
 
 _SPEAKERS = frozenset({"source", "speaker", "sender", "author", "name", "agent", "agent_name"})
 _CRITICS = frozenset({"critic", "reviewer", "evaluator", "verifier", "judge"})

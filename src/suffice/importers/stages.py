@@ -1,4 +1,4 @@
-"""Columns that tell the rows of a question apart by words, such as draft and final: in which order are they rounds?"""
+"""Columns that tell the rows of a question apart by words, such as draft and final, or by numbers in ids, and their order."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from typing import Any
 from suffice.common.files import quoted
 from suffice.common.tables import cut_list
 from suffice.errors import DataError, UnsettledError
-from suffice.importers.names import SPEAKERS, last_name
+from suffice.importers.names import IDS, SPEAKERS, is_round_name, last_name
+from suffice.importers.numbered_ids import numbered_ids
 from suffice.importers.records import Record
 from suffice.importers.row_times import ASCENDING, DAY_FIRST, MONTH_FIRST, NEWEST_FIRST, times_as_said
-from suffice.importers.shapes import Shape
+from suffice.importers.shape import Shape
 from suffice.importers.table_columns import TableColumns
 
 MOST = 8
@@ -84,6 +85,29 @@ def changed_by(shape: Shape, change: Callable[[Sequence[Record]], list[Record]],
         return change(rows), skipped
 
     return replace(shape, rows=change(shape.rows), columns={**shape.columns, **columns}, read=further)
+
+
+def with_numbers_of_ids(shape: Shape, said: Sequence[str]) -> tuple[Shape, list[str]]:
+    """Return rows whose ids name questions, and a column with the numbers that were in them; and a note on it.
+
+    Rows are unchanged if a column counts rounds, or the user names the columns of ids or rounds.
+    """
+    table = TableColumns(shape.rows)
+    counts = any(is_round_name(last_name(name)) and table.counts(name) for name in table.names)
+    name = next((name for name in table.by_name(IDS) if not table.repeats(name)), None)
+    numbers = None if name is None or counts or shape.how else numbered_ids(table.column(name))
+    if name is None or numbers is None or not {"question_id", "round"}.isdisjoint(said) or numbers.word in table.names:
+        return shape, []
+
+    def split(rows: Sequence[Record]) -> list[Record]:
+        result = []
+        for row in rows:
+            question, number = numbers.parts(row.values.get(name))
+            result.append(replace(row, values={**row.values, name: question, numbers.word: number}))
+        return result
+
+    note = numbers.note(name, f"--column question_id={name} --column round=")
+    return changed_by(shape, split, {}), [note]
 
 
 def _ask_for_an_order(shape: Shape, name: str) -> None:

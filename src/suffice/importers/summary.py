@@ -94,3 +94,23 @@ def match_of_row(row: Mapping[str, Any], normalizer: str) -> float:
     """Return the metric `match` of a round; NaN where its answer, and so its exact match, is unknown."""
     known = row.get("em")
     return math.nan if known is None or math.isnan(known) else match(row["answer"], row["golds"] or (), normalizer)
+
+
+_WORDS = {
+    "question_id": "id of the question",
+    "golds": "gold answers",
+    "text": "reply",
+    "uncached_tokens": "input tokens",
+    "*": "costs",
+}
+
+
+def plain_words(name: str) -> str:
+    """Return what a column of a recording is in words.
+
+    >>> [plain_words(name) for name in ("question_id", "cost.generator.output_tokens", "score (metric)", "model (label)")]
+    ['id of the question', 'output tokens', 'score (says what is right)', 'model']
+    """
+    last = name.rpartition(".")[2] if name.startswith("cost.") else name
+    plain = _WORDS.get(last, last.replace("_", " ") if last != name else name)
+    return plain.replace(" (metric)", " (says what is right)").replace(" (label)", "")

@@ -53,6 +53,12 @@ class TableColumns:
         values = [value for value in self.column(name) if value is not None]
         return all(isinstance(value, str | int) for value in values) and len(set(values)) < len(values)
 
+    def lists_objects(self, name: str) -> bool:
+        """Return whether a column has lists of objects, such as tags of a run."""
+        return any(
+            isinstance(value, list) and any(isinstance(item, dict) for item in value) for value in self.column(name)
+        )
+
     def counts(self, name: str) -> bool:
         """Return whether all values are whole numbers of at least 0, and not all the same."""
         values = self.column(name)
@@ -68,7 +74,7 @@ class TableColumns:
     def numbers_items(self, name: str) -> bool:
         """Return whether a column is the number of an item in the list of its record, and not an id of the question."""
         records = [row.number for row in self.rows]
-        return last_name(name) in ("index", "idx") and not self.constant_in(name, records)
+        return last_name(name) in ("index", "idx", "id") and not self.constant_in(name, records)
 
     def not_whole(self, name: str) -> Any:
         """Return the first value that is not a whole number of at least 0; None if there is none."""

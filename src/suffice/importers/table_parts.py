@@ -19,6 +19,7 @@ from suffice.common.files import PACKED
 from suffice.errors import DataError, SchemaError
 from suffice.importers.fields import lists_as_text, one_run_each
 from suffice.importers.grid import cell_text, whole_number
+from suffice.importers.merged_cells import filled_down
 from suffice.importers.recognise import data_files, head_of, in_one_piece
 from suffice.importers.records import Record
 from suffice.importers.runs import RunColumns, tell_apart
@@ -114,6 +115,8 @@ class PartedTable(TableSource):
         self._folder = folder
         self._source: Callable[[], Iterable[_RecordList]] = self._adjacent
         head = list(islice(self._records(), PART))
+        if filled_down(head)[1]:  # only the last row shows whether it has totals
+            raise UnevenError
         self._listed = lists_as_text(head)
         self._sample = one_run_each(head, lists=self._listed)
         self.texts: set[str] = set()

@@ -329,7 +329,9 @@ class _Rows:
             for v in {v for v in cells if type(v) is str}
         }
         by_row = [
-            texts[v] if type(v) is str else gold_texts(v, row.where, listed=grid.listed_golds, as_one=grid.list_answers)
+            texts[v]
+            if type(v) is str
+            else gold_texts(v, f"{row.where}, {name!r}", listed=grid.listed_golds, as_one=grid.list_answers)
             for v, row in zip(cells, self._rows, strict=True)
         ]
         result = []

@@ -14,10 +14,11 @@ from typing import Any, Literal
 from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers.answer_or_gold import FEW
-from suffice.importers.failed_calls import refuse_failed_calls, without_repeated_calls
+from suffice.importers.column_map import ColumnMap
+from suffice.importers.failed_calls import refuse_failed_calls, refuse_retries, without_repeated_calls
 from suffice.importers.golds import ask_about_gold_lists, gold_form
 from suffice.importers.grid import Grid, are_texts, gold_texts, only_text
-from suffice.importers.guesses import ColumnMap, guess_columns, is_long
+from suffice.importers.guesses import guess_columns, is_long
 from suffice.importers.merged_cells import filled_down
 from suffice.importers.names import REPEATS, is_round_name, last_name
 from suffice.importers.options import golds_as_answers
@@ -36,19 +37,20 @@ from suffice.importers.runs import (
     Run,
     RunColumns,
     chosen_rows,
-    column_names,
     ignored_names,
     row_order,
     run_id,
     runs_notes,
     tell_apart,
 )
-from suffice.importers.shapes import ROUNDS, Shape, unfold
+from suffice.importers.shape import Shape, column_names
+from suffice.importers.shapes import ROUNDS, unfold
 from suffice.importers.speakers import numbered_again, refuse_several_speakers
-from suffice.importers.stages import ordered_stages
+from suffice.importers.stages import ordered_stages, with_numbers_of_ids
 from suffice.importers.table_columns import TableColumns
 from suffice.importers.table_rounds import read_rows
 from suffice.importers.tally import Tally
+from suffice.importers.trees import OF_TREES, marked_nodes, refuse_inner_nodes
 from suffice.importers.unread import refuse_unique_ids, refuse_unread_rounds
 from suffice.policy.rounds import End
 from suffice.policy.seen import one_name_per_text
@@ -83,6 +85,7 @@ class TableSource(ABC):
         skipped: Number of records without any round.
         repeated: Number of rows without an answer that another row of the same round repeats.
         texts: Columns with any value that is not a number, if not all rows are read at once.
+        doubt: What is doubtful about the cost of rows that a filter leaves out; "" if nothing is.
         tally: Counts over the trajectories; complete once all rounds are read.
     """
 
@@ -93,6 +96,7 @@ class TableSource(ABC):
     skipped: int
     repeated: int = 0
     texts: Collection[str] = ()
+    doubt: str = ""
 
     def __init__(self, path: Path, options: TableOptions) -> None:
         self._path, self._options = path, options
@@ -125,7 +129,10 @@ class TableSource(ABC):
         refuse_several_speakers(shape, options.where, {*options.columns, *options.columns.values()})
         if self._again:
             shape = replace(shape, rows=[*Passes(self._again).numbered(shape.rows)])
-        self.shape = numbered_again(chosen_rows(shape, ignored, options.where), options.where)
+        shape, of_ids = with_numbers_of_ids(shape, [*options.columns])
+        shape = marked_nodes(shape, columns)
+        shape, of_costs, self.doubt = chosen_rows(shape, ignored, options.where, columns)
+        self.shape = numbered_again(refuse_inner_nodes(shape, options.where), options.where)
         self.shape = ordered_stages(self.shape, columns)
         names, golds = column_names(self.shape.rows), columns.get("golds")
         within = [name for name in names if golds and golds not in names and name.startswith(f"{golds}.")]
@@ -134,6 +141,7 @@ class TableSource(ABC):
             self.plan = guess_columns(columns, options.metrics, options.labels, shape=self.shape)
         except UnsettledError as error:
             raise error if options.answer_position else with_position(error, self.shape.rows) from None
+        self.plan.notes += [*of_ids, *of_costs]
         self._read_options()
         if options.columns.get(RUN) == self.plan.columns.get("question_id", "") and not (self._again or shape.how):
             self._again = self._key
@@ -181,9 +189,11 @@ class TableSource(ABC):
         if not (is_said or self._options.file_is) and "question_id" in plan.columns:
             others = {*plan.metrics.values(), *plan.labels.values(), *columns, *self._options.where}
             table = TableColumns(with_ids(self.shape.rows, plan))
-            used = others.union(plan.columns.values())
+            of_trees = [name for name in table.names if last_name(name) in OF_TREES]
+            used = others.union(plan.columns.values(), of_trees)
             if "answer" in plan.columns and not order:
                 refuse_failed_calls(table, plan.columns["answer"], [*used])
+                refuse_retries(table, plan.columns["answer"], [*used])
             ask_about_factors(table, self._key, used, order[1] if order else "")
 
     def _refuse_passes(self, blocks: Sequence[Any], n_rows: int) -> None:

@@ -27,7 +27,7 @@ from suffice.importers.names import (
     plain_name,
 )
 from suffice.importers.records import Record
-from suffice.importers.shapes import Shape
+from suffice.importers.shape import Shape
 from suffice.importers.table_columns import TableColumns
 from suffice.policy.metrics import normalize_answer
 from suffice.recordings.runs import LOOP_NAMES

@@ -9,12 +9,14 @@ from itertools import chain
 
 from suffice.errors import UnsettledError
 from suffice.policy.expressions import is_available, looks_mathematical
+from suffice.policy.metrics import normalize_answer
 from suffice.policy.normalizers import (
     DEFAULT_NORMALIZER,
     NORMALIZERS,
     comma_number,
     is_code,
     is_structured,
+    listed_items,
 )
 from suffice.policy.numbers_in_text import is_number_alone
 
@@ -138,6 +140,7 @@ def chosen_normalizer(golds: Iterable[str], answers: Iterable[str] = (), pairs: 
         )
     chosen = _code_or_words(texts, pairs, "which reads all gold answers")
     _ask_about_decimal_commas(chosen.normalizer, pairs)
+    _ask_about_order(chosen.normalizer, pairs)
     return chosen
 
 
@@ -151,6 +154,20 @@ def _ask_about_decimal_commas(name: str, pairs: Pairs) -> None:
         first, second = apart[0]
         question = f"{len(apart):,} of {len(pairs):,} pairs, such as {first!r:.40} and {second!r:.40}, are equal if the comma is the decimal point"
         raise _unsettled(question, ("decimal_comma", name))
+
+
+def _ask_about_order(name: str, pairs: Pairs) -> None:
+    """Raise if some texts, such as "red; blue", list the items of another in another order."""
+    items = [tuple(map(tuple, map(listed_items, pair))) for pair in pairs if pair[0] != pair[1]]
+    several = [pair for pair in items if min(map(len, pair)) > 1]
+    apart = [
+        pair for pair in several if sorted(map(normalize_answer, pair[0])) == sorted(map(normalize_answer, pair[1]))
+    ]
+    apart = [pair for pair in apart if [*map(normalize_answer, pair[0])] != [*map(normalize_answer, pair[1])]]
+    if name != "unordered" and len(apart) > FEW * len(pairs):
+        first, second = (", ".join(own) for own in apart[0])
+        question = f"{len(apart):,} of {len(pairs):,} pairs, such as {first!r:.40} and {second!r:.40}, list the same in another order"
+        raise _unsettled(question, ("unordered", name))
 
 
 def _ask_about_thousands(pairs: Pairs) -> None:

@@ -26,16 +26,20 @@ _REWRITTEN = (
     (re.compile(r"\\(?:boxed|fbox|text|mathrm|mbox)\b|\\[,;! ()\[\]]"), " "),
 )
 _SCALES = {"dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+_SHORT = {"k": 10**3, "m": 10**6, "mn": 10**6, "b": 10**9, "bn": 10**9}
+"""Scales of amounts of money."""
+
 _UNITS = r"[kcm]m|[km]g|ml|lbs?|oz|ft|mph|km/h|hrs?|mins?|secs?|ms|[kmgt]b|kwh"
 _RUN = r"(?:\d[\d.,_']*\d|\d)"
 _NUMBER = re.compile(
     rf"""(?:(?:^\s*|(?<=[:=]\s)|(?<![\w)\]}}.%,]))(?P<sign>(?<=[:=]\s)[-+]\s*|^\s*[-+]\s*|[-+])?)
-    (?:[$€£¥]\s*)?(?P<inner>[-+])?(?<![\w.])
+    (?P<money>[$€£¥]\s*)?(?P<inner>[-+])?(?<![\w.])
     (?:(?P<whole>\d{{1,9}})\s+(?=\d+\s*/\s*\d))?
     (?P<digits>\.{_RUN}|{_RUN}\.?(?!\d))(?P<power>[eE][-+]?\d{{1,3}}(?!\w))?
     (?:\s*(?:[x\u00d7*·]|\\times|\\cdot)\s*10\s*(?:\^|\*\*)\s*\{{?(?P<ten>[-+]?\d{{1,3}})\}}?(?!\w))?
     (?:\s*/\s*(?P<bottom>\d+)(?![\d.,]*\d))?
-    (?:\s*(?P<scale>dozen|hundred|thousand|[mbt]r?illion)s?\b|(?:{_UNITS})\b)?(?!\w)""",
+    (?:\s*(?P<scale>dozen|hundred|thousand|[mbt]r?illion)s?\b|(?:{_UNITS})\b
+        |\s?(?P<short>[kmb]|bn|mn)\b(?(money)|(?=\s*(?:USD|EUR|GBP|dollars?|euros?)\b)))?(?!\w)""",
     re.VERBOSE | re.IGNORECASE,
 )
 _VALID = re.compile(r"(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+)?")
@@ -79,6 +83,7 @@ def _value(match: re.Match[str]) -> Fraction | None:
         return None
     value = Fraction(digits.replace(",", "")) * Fraction(10) ** int((match["power"] or "e0")[1:])
     value *= Fraction(10) ** int(match["ten"] or 0) * _SCALES.get((match["scale"] or "").lower(), 1)
+    value *= _SHORT.get((match["short"] or "").lower(), 1)
     if match["bottom"]:
         if not int(match["bottom"]):
             return None
@@ -93,6 +98,8 @@ def only_number(text: str) -> Fraction | None:
 
     >>> [str(only_number(text)) for text in ("-$5", "1 1/2 km", "1.5 million", "5.5kg", "x = 7", "18 dollars, so 18.0")]
     ['-5', '3/2', '1500000', '11/2', '7', '18']
+    >>> [str(only_number(text)) for text in ("66M USD", "$1.5bn", "€20k", "5 m", "66M")]
+    ['66000000', '1500000000', '20000', '5', 'None']
     >>> [only_number(text) for text in ("1.234,5", "9^9^9", "9 - 4", "5 + 3i", "> 5", "12:30", "x = 1, y = 2", "F-16")]
     [None, None, None, None, None, None, None, None]
     """

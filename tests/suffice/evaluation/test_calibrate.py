@@ -6,9 +6,10 @@ import json
 from dataclasses import asdict
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from suffice.errors import DataError, NotFittedError, UnknownSignalError
+from suffice.errors import DataError, NotFittedError, UnknownSignalError, UnsettledError
 from suffice.evaluation.replay import calibrate, replay
 from suffice.policy.calibration import Calibrator, calibration_report
 from suffice.policy.rounds import Round
@@ -16,8 +17,10 @@ from suffice.policy.rules import parse_selector, tasr
 from suffice.policy.seen import id_hash
 from suffice.policy.session import Policy, Session, stops
 from suffice.policy.signals import AnswerPosition, Idf
+from suffice.recordings import write_recording
 from suffice.recordings.recording import Recording
 from suffice.recordings.schema import build_table
+from tests.support.cli_tools import cli
 
 
 def questions(n: int = 60, highest: int = 4, seed: int = 0, prefix: str = "q", drop: tuple[str, ...] = ()) -> Recording:
@@ -226,3 +229,19 @@ def test_a_recording_without_margins_cannot_be_calibrated():
     rows = [{"question_id": f"q{q}", "round": 1, "answer": "a", "em": 1.0, "answer_margin": None} for q in range(3)]
     with pytest.raises(DataError, match="'answer_margin'"):
         calibrate(Recording(build_table(rows)))
+
+
+def test_several_models_are_calibrated_one_by_one(tmp_path):
+    parts = [
+        questions(prefix=name).table.append_column("model", [[name] * len(questions().table)]) for name in ("a", "b")
+    ]
+    both = Recording(pa.concat_tables(parts))
+    with pytest.raises(UnsettledError, match="loops of 2") as error:
+        calibrate(both)
+    assert [*error.value.choices] == ["--where model=a", "--where model=b"]
+    policy, fit = calibrate(both.where(model="b"))
+    assert (fit.n, policy.depends["model"]) == (calibrate(questions())[1].n, "b")
+    write_recording(tmp_path / "both.parquet", both.table)
+    command = ["calibrate", tmp_path / "both.parquet", "-o", tmp_path / "policy.json", "--rule", "tasr"]
+    assert "--where model=b" in cli(*command).err
+    assert cli(*command, "--where", "model=b").code == 0

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
+import subprocess
+from shutil import which
 
 import pytest
 
@@ -58,12 +61,22 @@ def test_a_query_with_a_number_is_no_number():
     assert chosen_normalizer(["SELECT a FROM b WHERE c = 7"], pairs=[("7", "8")]).normalizer == "literal"
 
 
-def test_files_of_windows_name_their_conversion(tmp_path):
-    path = tmp_path / "log.csv"
-    path.write_bytes("id;round;answer\n1;1;Köln\n".encode("cp1252"))
-    with pytest.raises(DataError, match="iconv -f CP1252") as error:
+@pytest.mark.whole
+@pytest.mark.skipif(
+    not (which("iconv") and which("gzip")), reason="the programs that the message names are not installed"
+)
+@pytest.mark.parametrize("name", ["log of May.csv", "log.csv.gz"])
+def test_files_of_windows_name_their_conversion(tmp_path, name):
+    path = tmp_path / name
+    text = "".join(["id,round,answer\n", *(f"{q},{r},Köln {q % 3}\n" for q in range(9) for r in (1, 2))]).encode(
+        "cp1252"
+    )
+    path.write_bytes(gzip.compress(text) if name.endswith("gz") else text)
+    with pytest.raises(DataError, match="'ö'") as error:
         imported(path)
-    assert "'ö'" in str(error.value)
+    subprocess.run(str(error.value).partition(":  ")[2], shell=True, check=True, cwd=tmp_path)
+    (converted,) = tmp_path.glob("*.utf8.csv")
+    assert imported(converted).preview.rounds[0].answer == "Köln 0"
 
 
 def test_gold_answers_are_no_rounds_of_their_own(tmp_path):

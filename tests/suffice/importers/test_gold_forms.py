@@ -96,3 +96,12 @@ def test_lists_written_as_answers_are_compared_with_whole_lists(tmp_path):
 def test_alternatives_with_commas_are_not_asked_about(tmp_path):
     source = log(tmp_path / "log.jsonl", lambda q: [f"{CITIES[q % 5]}, Norway", CITIES[q % 5]])
     assert read(source)[:2] == ([0.0, 1.0], ["Oslo, Norway", "Oslo"])
+
+
+@pytest.mark.parametrize("written", [lambda value: value, json.dumps])
+def test_references_with_a_tag_are_gold_answers(tmp_path, written):
+    def references(q):
+        return written([{"output": {"text": city}, "tags": ["correct"] * (city == CITIES[q % 5])} for city in CITIES])
+
+    scores, golds, _ = read(log(tmp_path / "log.jsonl", references))
+    assert (scores, golds) == ([0.0, 1.0], ["Oslo"])

@@ -13,7 +13,7 @@ import pytest
 
 from suffice import Policy
 from suffice.recordings import read_recording
-from tests.support.cli_tools import cli
+from tests.support.cli_tools import CITIES, cli
 
 GOLDS = ("Oslo", "Lima", "Rome", "Cairo", "Quito", "Kyoto")
 
@@ -395,3 +395,29 @@ def test_what_needs_no_look_is_in_the_details(tmp_path):
         assert part in every
     single = log(tmp_path / "single.jsonl", n=60, rounds=1)
     assert "nothing to stop earlier" in load(single, "--yes").words
+
+
+def test_an_import_that_nothing_judges_says_so(tmp_path):
+    path, out = tmp_path / "log.jsonl", tmp_path / "log.parquet"
+    for further, judged in (({}, []), ({"gold": "Rome"}, ["em"]), ({"correct": 1}, ["correct"])):
+        rows = [{"id": q, "round": r, "answer": CITIES[(q + r) % 4], **further} for q in range(30) for r in (1, 2)]
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+        result = cli("import", path, "-o", out, "--yes", "--json", "--expected", "same-score")
+        assert (result.code, json.loads(result.out)["judged_by"]) == (0, judged)
+        assert any("which answers are right" in note for note in json.loads(result.out)["notes"]) is not bool(judged)
+
+
+def test_the_columns_are_shown_in_words(tmp_path):
+    rows = [
+        {"qid": q, "round": r, "answer": CITIES[(q + r) % 4], "correct": r - 1, "output_tokens": 7 * r % 3}
+        for q in range(30)
+        for r in (1, 2)
+    ]
+    (tmp_path / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    command = ["import", tmp_path / "log.jsonl", "-o", tmp_path / "log.parquet"]
+    shown, whole = cli(*command, "--yes").out, cli(*command, "--details").out
+    for words, name in {"id of the question": "question_id", "output tokens": "cost.generator.output_tokens"}.items():
+        assert words in shown
+        assert name not in shown
+        assert name in whole
+    assert "correct (says what is right)" in shown

@@ -19,6 +19,7 @@ from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers import recognise, table_parts
 from suffice.policy.signals import definitions, register_signal
 from suffice.recordings import read_recording
+from tests.support.cli_tools import CITIES
 
 N = 60
 
@@ -422,3 +423,19 @@ def test_passes_over_all_questions_without_numbers_are_read_in_one_piece(tmp_pat
 def test_few_scattered_questions_of_many_rounds_are_gathered(tmp_path, both):
     table = [{"id": q, "step": r, "answer": "ab"[q * r % 2]} for r in range(1, 61) for q in range(3)]
     assert both(lines(tmp_path / "log.jsonl", table)).trajectories == 3
+
+
+def test_merged_cells_of_a_large_sheet_are_filled_down(tmp_path, in_parts):
+    lines = ["id,question,gold,round,answer"]
+    for q in range(40):
+        for r in (1, 2, 3):
+            own = f"q{q},Where is tower {q}?,{CITIES[q % 4]}" if r == 1 else ",,"
+            lines.append(f"{own},{r},{CITIES[(q + r) % 4]}")
+    path = tmp_path / "sheet.csv"
+    path.write_text("\n".join([*lines, "Total,,,,"]) + "\n", "utf-8")
+    in_parts(False)
+    whole = import_recording(path, out=tmp_path / "whole.parquet")
+    in_parts()
+    parts = import_recording(path, out=tmp_path / "parts.parquet")
+    assert (parts.clusters, parts.rounds, parts.by_round) == (40, 3, whole.by_round)
+    assert any("merged cells" in note for note in parts.notes)

@@ -9,7 +9,7 @@ from suffice.importers.calls import history_fields
 from suffice.importers.names import plain_name
 from suffice.importers.options import golds_as_answers
 from suffice.importers.records import Record
-from suffice.importers.shapes import Shape
+from suffice.importers.shape import Shape
 from tests.suffice.importers.test_new_users import by_round, choices, imported, written
 from tests.suffice.importers.test_new_users_again import table
 from tests.support.cli_tools import CITIES
@@ -145,4 +145,31 @@ def test_usual_names_of_other_languages_are_read(tmp_path, names):
         for r in (1, 2)
     ]
     assert by_round(written(tmp_path, rows)) == [0.0, 1.0]
-    assert plain_name("Modell") == "modell"
+    assert plain_name("Kapitel") == "kapitel"
+
+
+@pytest.mark.parametrize("names", [("Modell", "Durchgang"), ("modèle", "tour"), ("模型", "轮次"), ("modelo", "ronda")])
+def test_models_under_foreign_names_are_judged_one_by_one(tmp_path, names):
+    rows = [
+        {"id": q, names[1]: r, names[0]: model, "answer": CITIES[(q + r) % 4], "gold": CITIES[q % 4]}
+        for model in ("a", "b")
+        for q in range(30)
+        for r in (1, 2)
+    ]
+    summary = imported(written(tmp_path, rows))
+    assert (summary.clusters, summary.trajectories, summary.rounds) == (30, 60, 2)
+    assert summary.loops == (f"{names[0]}=a", f"{names[0]}=b")
+
+
+@pytest.mark.parametrize(("gold", "said"), [(number, letter), (letter, lambda place, texts: texts[place])])
+def test_the_number_of_the_right_option_has_a_column_of_its_own(tmp_path, gold, said):
+    rows = [{("correct_idx" if n == "gold" else n): v for n, v in row.items()} for row in asked(gold, said)]
+    assert by_round(written(tmp_path, rows)) == [0.5, 1.0]
+
+
+def test_a_number_without_options_is_no_gold_answer(tmp_path):
+    rows = [
+        {("correct_idx" if n == "gold" else n): v for n, v in row.items()}
+        for row in asked(number, letter, lambda _: {})
+    ]
+    assert not any(item.ours == "golds" for item in imported(written(tmp_path, rows)).readings)

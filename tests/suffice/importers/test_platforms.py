@@ -83,8 +83,10 @@ def test_outcomes_of_tests_are_rounds(tmp_path):
 
 def test_golds_in_objects_are_refused_with_a_way(tmp_path):
     made = rows(qid=lambda q, r: q, round=lambda q, r: r, references=lambda q, r: [{"text": "Oslo"}])
-    with pytest.raises(DataError, match="--golds FILE"):
+    with pytest.raises(DataError, match="--golds FILE") as error:
         imported(written(tmp_path, made))
+    assert "'references': golds is [{'text': 'Oslo'}]" in str(error.value)
+    assert imported(written(tmp_path, made), columns={"golds": ""}).rounds == 2
 
 
 def test_a_chat_history_is_a_dialogue(tmp_path):

@@ -60,5 +60,5 @@ def test_a_title_above_the_header_is_noticed(tmp_path):
 
 def test_marks_and_counts_are_no_answers_of_rounds(tmp_path):
     rows = [{**row, "Frage": f"{row['Frage']} {n}"} for n, row in enumerate(sheet(merged=False))]
-    rows = [{name: own for name, own in row.items() if name != "Nr."} for row in rows]
-    assert not any("Note" in option or "Durchgang" in option for option in choices(table(tmp_path, rows)).choices)
+    rows = [{name.replace("Durchgang", "Lauf"): own for name, own in row.items() if name != "Nr."} for row in rows]
+    assert not any("Note" in option or "Lauf" in option for option in choices(table(tmp_path, rows)).choices)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import math
@@ -237,7 +238,7 @@ def test_what_was_read_of_traces_is_shown_and_confirmed_as_of_tables(tmp_path):
         import_recording(source, out=out, confirm=lambda run: bool(asked.append([item.ours for item in run.readings])))
     assert asked == [["question_id", "round", "answer", "question", "cost.generator.*"]]
     assert not out.exists()
-    assert "question_id session.id usual name" in cli("import", source, "-o", out, "--details").words
+    assert "id of the question session.id usual name" in cli("import", source, "-o", out, "--details").words
     keyed = importer("otlp")(source, key="session.id").readings[0]
     assert (keyed.theirs, keyed.how) == ("session.id", "option")
 
@@ -292,3 +293,22 @@ def test_a_trace_is_explained_at_the_position_of_its_answers():
 def test_only_traces_are_explained(tmp_path):
     (tmp_path / "a.csv").write_text("question_id,round,answer\nq1,1,Oslo\n", encoding="utf-8")
     assert "explained" in cli("import", tmp_path / "a.csv", "--explain").error
+
+
+@pytest.mark.parametrize("written", [str, json.dumps, lambda messages: str(messages).replace("}, {", "}\n {")])
+def test_spans_in_a_table_have_their_messages(tmp_path, written):
+    path = tmp_path / "spans.csv"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file)
+        heads = ["context.trace_id", "context.span_id", "span_kind", "start_time", "end_time"]
+        table.writerow([*heads, "attributes.llm.input_messages", "attributes.llm.output_messages"])
+        for q in range(5):
+            for r in range(2):
+                asked = [{"message.role": role, "message.content": f"{role} {q}"} for role in ("system", "user")]
+                said = [{"message.role": "assistant", "message.content": f"No, {r}"}]
+                times = [f"2026-01-01T00:0{q}:{second:02d}" for second in (2 * r, 2 * r + 1)]
+                table.writerow([f"t{q}", f"s{r}", "LLM", *times, written(asked), written(said)])
+    summary = import_recording(path, out=tmp_path / "spans.parquet")
+    recording = read_recording(summary.path)
+    assert (summary.clusters, recording.table.column("question")[0].as_py()) == (5, "user 0")
+    assert recording.table.column("answer").to_pylist() == ["No, 0", "No, 1"] * 5

@@ -32,6 +32,7 @@ from suffice.policy.signals import (
 )
 from suffice.policy.signals.votes import ALLOCATED
 from suffice.recordings.recording import Recording
+from suffice.recordings.runs import refuse_several_loops
 
 P_CORRECT = "p_correct"
 _CALIBRATOR_FORMS: tuple[tuple[Method, bool], ...] = (
@@ -210,8 +211,10 @@ def calibrate(
     Raises:
         DataError: No row has both signal and target, a name in `signals` is not a calibrated signal, or `source` is
             given and the rule does not read `p_correct`.
+        UnsettledError: The recording holds several loops, such as two models: the message names the filters that choose one.
         UnknownSignalError: The recording lacks a raw signal.
     """
+    refuse_several_loops(recording)
     parsed = rule if isinstance(rule, Rule) else Never() if rule == "full" else parse_rule(rule)
     of_samples = bool(parsed.signals & {ALLOCATED, RATIONALE_SCORE}) and not parsed.signals & CALIBRATED.keys()
     prepared = PreparedRecording.of(recording, samples=of_samples)

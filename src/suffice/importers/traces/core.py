@@ -12,6 +12,7 @@ from typing import Any
 
 from suffice.common.json_text import load_json
 from suffice.errors import DataError, UnsettledError
+from suffice.importers.names import GOLDS, last_name
 from suffice.importers.traces.kinds import not_chosen
 from suffice.importers.traces.spans import CHAT, About, Log, TraceSpan
 from suffice.loops.models._wire import is_cut
@@ -37,6 +38,18 @@ _CONVERSATION = (
 _SECRET = re.compile(r"authorization|api[-_.]?key|secret|password|cookie|credential", re.IGNORECASE)
 _ANSWER_TOOLS = ("submit", "submit_answer", "final_answer", "final_result")
 _ANSWER_ARGUMENTS = ("answer", "final_answer", "result", "response", "output")
+_GOLDS = frozenset(GOLDS) - {
+    "label",
+    "labels",
+    "ref",
+    "refs",
+    "target",
+    "targets",
+    "reference",
+    "references",
+    "gt",
+    "gts",
+}
 _QUESTION_CHARS = 60
 WHOLE = AnswerPosition("whole")
 """The position of the answer: the whole text without reasoning, as in a live reply."""
@@ -184,6 +197,7 @@ def _conversation(
     chats = [span for span in ordered if span.kind == CHAT]
     if len(traces) > 1:
         _refuse_several_questions(key, chats)
+    merged.golds = merged.golds or _golds_of_ids(ordered)
     chosen = [span for span in chats if id(span) not in others]
     by_tool = merged.answer_tool or any(call.name in _ANSWER_TOOLS for span in chosen for call in span.reply.tools)
     steps = _steps(ordered, notes, others, by_tool=by_tool)
@@ -194,6 +208,12 @@ def _conversation(
     return Conversation(
         key=key, traces=traces, steps=steps, about=merged, question=question, by_tool=by_tool, notes=notes
     )
+
+
+def _golds_of_ids(spans: Sequence[TraceSpan]) -> tuple[str, ...]:
+    """Return the gold answer that attributes or metadata such as `expected_output` hold, if all spans that have one have the same."""
+    values = {value for span in spans for name, value in span.ids.items() if last_name(name) in _GOLDS}
+    return tuple(values) if len(values) == 1 else ()
 
 
 def _spans_in_order(spans: Sequence[TraceSpan], key: str) -> list[TraceSpan]:

@@ -98,9 +98,9 @@ def _step_cells(step: TraceStep, index: int, first: int, said: str) -> tuple[str
 
 
 def trace_readings(
-    conversations: Sequence[Conversation], key: str | None, metrics: Mapping[str, str]
+    conversations: Sequence[Conversation], key: str | None, metrics: Mapping[str, str], number: str = ""
 ) -> list[ColumnReading]:
-    """Return the sources of ids, rounds, answers, questions, gold answers, costs and metrics."""
+    """Return the sources of ids, rounds, answers, questions, gold answers, costs and metrics; `number` counts the rounds."""
     by_tool = any(item.by_tool for item in conversations)
     stated = sum(bool(item.about.question) for item in conversations)
     golds = sum(bool(item.about.golds) for item in conversations)
@@ -114,7 +114,7 @@ def trace_readings(
             " or ".join(ids),
             "option" if key is not None else "usual name" if [*ids] != [_OF_TRACE] else "",
         ),
-        ("round", "calls of a model that said something", "in order of start"),
+        ("round", number or "calls of a model that said something", "" if number else "in order of start"),
         ("answer", "what a tool call hands in" if by_tool else "text of the reply", ""),
         ("question", "the file's own input" if stated else "last message of the user in the first call", ""),
         ("golds", f"the file's targets, in {golds} of {len(conversations)} questions" if golds else "", ""),

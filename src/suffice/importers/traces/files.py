@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,10 +13,12 @@ from suffice.common.files import decoded, json_lines, unpacked
 from suffice.common.json_text import load_json, values_in
 from suffice.errors import DataError, SchemaError
 from suffice.importers.grid import whole_number
+from suffice.importers.literals import load_record
 from suffice.importers.recognise import data_files, head_of
-from suffice.importers.records import parquet_rows
+from suffice.importers.records import csv_rows, parquet_rows
 
 _LONGEST_ID = 256
+_BETWEEN_OBJECTS = re.compile(r"\}\s+\{")
 _SECONDS, _MILLISECONDS, _MICROSECONDS = 10**11, 10**14, 10**17  # a number below the bound is in this unit
 _LATEST = 2**64  # nanoseconds have 64 bits
 
@@ -34,8 +38,12 @@ def documents(path: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _values(file: Path) -> Iterator[tuple[str, Any]]:
-    if head_of(file).form == "parquet":
+    head = head_of(file)
+    if head.form == "parquet":
         yield from parquet_rows(file)
+        return
+    if head.form == "text":
+        yield from ((where, {name: _cell(name, text) for name, text in row.items()}) for where, row in csv_rows(file))
         return
     if any(part in (".jsonl", ".ndjson") for part in file.suffixes):
         yield from json_lines(file, "one JSON object of a trace export")
@@ -49,6 +57,16 @@ def _values(file: Path) -> Iterator[tuple[str, Any]]:
         raise DataError(
             f"{file}: not complete JSON ({error}); the export may have been cut off: export it again"
         ) from error
+
+
+def _cell(name: str, text: Any) -> Any:
+    """Return a cell of a table of spans; lists of messages are parsed as JSON or as Python and NumPy print them, other text is kept."""
+    if not isinstance(text, str) or not name.endswith("messages") or text[:1] != "[":
+        return text
+    for written in (text, _BETWEEN_OBJECTS.sub("}, {", text)):
+        with suppress(ValueError):
+            return load_record(written)
+    return text
 
 
 def unwrapped(value: Any) -> Any:

@@ -10,6 +10,7 @@ from itertools import chain, pairwise
 from suffice.common.files import quoted
 from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, UnsettledError
+from suffice.importers.grades import is_grade
 from suffice.importers.names import MOST_SPEAKERS
 from suffice.importers.traces.spans import CHAT, TraceSpan
 
@@ -99,8 +100,12 @@ def _columns(calls: Sequence[TraceSpan]) -> dict[str, dict[int, str]]:
         message.role == "assistant" for span in calls for message in span.messages
     ):  # else each continues a talk
         result["prompt"] = _frequent(calls, _head, (0,))
-    result["reply"] = {id(span): "verdict" if _VERDICT.match(span.reply.text.strip()) else "" for span in calls}
+    result["reply"] = {id(span): "verdict" if _is_verdict(span.reply.text.strip()) else "" for span in calls}
     return result
+
+
+def _is_verdict(text: str) -> bool:
+    return _VERDICT.match(text) is not None or is_grade(text)
 
 
 def _is_node(name: str) -> bool:

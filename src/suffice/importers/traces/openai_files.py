@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice.errors import SchemaError
+from suffice.importers.numbered_ids import numbered_ids
 from suffice.importers.recognise import Head
 from suffice.importers.traces.files import documents, nanoseconds, short_ids
 from suffice.importers.traces.payloads import first, logged_reply, messages_of
@@ -14,6 +15,7 @@ from suffice.importers.traces.runs import trace_importer
 from suffice.importers.traces.spans import CHAT, Log, LoggedMessage, TraceSpan
 
 _OK = 300
+_ID = "custom_id"
 _OBJECTS = ("chat.completion", "response", "text_completion")
 
 
@@ -35,10 +37,12 @@ def openai_log(path: str | Path) -> Log:
                 log.spans.append(_reply_span(item, where))
     if not log.spans and requests:
         raise SchemaError(f"{path}: the input of a batch has no answers; give its output file, or a folder with both")
-    chain = {span.span: span.parent for span in log.spans}
     for span in log.spans:
         if not span.messages:
             span.messages = prompts.get(span.trace, ())
+    _read_numbers(log)
+    chain = {span.span: span.parent for span in log.spans}
+    for span in log.spans:
         span.trace = _start_of_chain(span.trace, chain)
         span.parent = ""  # a response continues an earlier one, and is not inside it
     return log
@@ -51,6 +55,19 @@ def _is_openai(head: Head) -> bool:
 
 
 read_openai = trace_importer("openai", openai_log, _is_openai)
+
+
+def _read_numbers(log: Log) -> None:
+    """Read the questions and rounds that the ids of requests hold; a request that failed may have been sent again."""
+    ids = [span.ids.get(_ID, "") for span in log.spans if not span.failed]
+    numbers = numbered_ids(ids)
+    if numbers is None:
+        return
+    for span in log.spans:
+        span.trace, number = numbers.parts(span.ids.get(_ID, ""))
+        span.start, span.end = number, None  # batches are answered in any order
+    log.number = numbers.word
+    log.notes.append(numbers.note(_ID, f"--key {_ID}"))
 
 
 def _start_of_chain(name: str, chain: Mapping[str, str]) -> str:
@@ -84,6 +101,8 @@ def _reply_span(item: Any, where: str) -> TraceSpan:
     ids = short_ids({name: body[name] for name in ("metadata", "prompt_cache_key") if body.get(name)})
     if isinstance(conversation, dict) and conversation.get("id"):
         ids["conversation.id"] = str(conversation["id"])
+    if line:
+        ids[_ID] = str(item[_ID])
     start = nanoseconds(first(body, ("created", "created_at")), where)
     return TraceSpan(
         trace=str(item["custom_id"]) if line else own,

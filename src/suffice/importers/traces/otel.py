@@ -118,7 +118,8 @@ def openinference_log(path: str | Path) -> Log:
 
 
 def _is_openinference(head: Head) -> bool:
-    is_flat = "context.trace_id" in (*head.names, *head.item)
+    header = head.text.partition("\n")[0].split(",") if head.form == "text" else ()
+    is_flat = "context.trace_id" in (*head.names, *head.item, *header)
     return is_flat or "trace_id" in fields_of(head.item.get("context"))
 
 

@@ -143,7 +143,7 @@ def run_of(
             *models,
             *([at] if at else []),
         ],
-        readings=trace_readings(usable, key, metrics),
+        readings=trace_readings(usable, key, metrics, log.number),
         depends=depends,
     )
 

@@ -165,8 +165,12 @@ class About:
 
 @dataclass(slots=True, kw_only=True)
 class Log:
-    """The result of reading one format: spans in the order of the file, and facts about traces by their id."""
+    """The result of reading one format: spans in the order of the file, and facts about traces by their id.
+
+    `number` is the word for a round in the ids of requests, if they number them; the start of a span is then its number.
+    """
 
     spans: list[TraceSpan] = field(default_factory=list)
     about: dict[str, About] = field(default_factory=dict)
+    number: str = ""
     notes: list[str] = field(default_factory=list)

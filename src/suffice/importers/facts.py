@@ -1,0 +1,111 @@
+"""Counts over all trajectories of a run, from which alarms follow."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+
+from suffice.importers.order_signs import OrderSigns
+
+SEVERAL = 4
+"""Values that a column of gold answers has at least: with fewer, it often equals an answer by chance."""
+
+
+@dataclass(slots=True)
+class Facts:
+    """Counts over all trajectories of a run, from which alarms follow.
+
+    Attributes:
+        normalizer: Decides which answers are the same.
+        trajectories: Number of trajectories.
+        clusters: Number of questions to which they belong.
+        rounds: Number of rounds.
+        answers: Rounds with an answer.
+        characters: The length of all answers.
+        sentences: Answers that are sentences.
+        errors: Answers that are the message of a call that failed.
+        error: Such an answer.
+        unanswered: Trajectories without any answer.
+        without_golds: Trajectories without gold answers.
+        golds: Different gold answers, at most five.
+        several: Trajectories with several answers.
+        equal: Of these, those whose answers are all equal.
+        beside: Of these in turn, those in which a text varies that the model may have said, or that was retrieved, by column.
+        repeating: Trajectories with at least three answers.
+        unrepeated: Of these, those whose answers are all different.
+        right_once: Of these in turn, those of which exactly one answer is right.
+        systems: Trajectories with another model, system or file in some round, by column.
+        speakers: Trajectories whose rounds come from several speakers, or are of several kinds, after the first, by column.
+        said_by: The speakers or kinds, by column.
+        stopped: Trajectories by a metric, their length, and whether its first 1 is in their last round (None: in an earlier one).
+        scored: Scored answers.
+        lasts: Last answers of trajectories with gold answers.
+        golden: Of these, those that are a gold answer, literally.
+        rows: Trajectories that have a round, by its index.
+        answered: Of these, those with an answer in it.
+        kinds: Labels of the log by column: the values of rounds with an answer, and those of rounds without one.
+        graded: Trajectories whose first answer cannot be a grade, and a later one is a grade or a low number.
+        in_words: Of these in turn, those with a grade in words.
+        grade: Such a grade.
+        grade_kinds: Labels of the log by column: the values of rounds with a grade, and those of other rounds.
+        equalling: Trajectories in which a column that is the same in all rounds equals an answer, by column; counted where gold
+            answers are missing.
+        equalling_last: Of these, those in which it equals the last answer.
+        several_values: Some values of such a column, to see whether it has several.
+        agreeing: Rounds in which a metric is 1 if and only if the answer is that of such a column, by column and metric.
+        changing: The same of rounds with another answer than the one before, and of other rounds.
+        last_kinds: Labels and flags of the log by column: the values of last rounds, and those of others.
+        last_changes: Trajectories with an answer in the last round and in the one before, by whether the two differ.
+        changes: Trajectories with an answer in a round and in the one before, by round, and whether the two differ.
+        ends: Trajectories of several rounds with a metric in the first and in the last, and its sums there, by its name.
+        known: Rounds in which a metric is known, by its name.
+        apart: Rounds in which a metric of the log is 1 although the answer equals no gold answer, by its name.
+        spans: The lowest and highest value of a metric, by its name.
+        order: Signs that answers follow one another.
+    """
+
+    normalizer: str
+    trajectories: int = 0
+    clusters: int = 0
+    rounds: int = 0
+    answers: int = 0
+    characters: int = 0
+    sentences: int = 0
+    errors: int = 0
+    error: str = ""
+    unanswered: int = 0
+    without_golds: int = 0
+    golds: set[str] = field(default_factory=set)
+    several: int = 0
+    equal: int = 0
+    beside: Counter[str] = field(default_factory=Counter)
+    repeating: int = 0
+    unrepeated: int = 0
+    right_once: int = 0
+    systems: Counter[str] = field(default_factory=Counter)
+    speakers: Counter[str] = field(default_factory=Counter)
+    said_by: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    stopped: Counter[tuple[str, int, bool | None]] = field(default_factory=Counter)
+    scored: int = 0
+    lasts: int = 0
+    golden: int = 0
+    rows: Counter[int] = field(default_factory=Counter)
+    answered: Counter[int] = field(default_factory=Counter)
+    kinds: dict[str, tuple[set[str], set[str]]] = field(default_factory=dict)
+    graded: int = 0
+    in_words: int = 0
+    grade: str = ""
+    grade_kinds: dict[str, tuple[set[str], set[str]]] = field(default_factory=dict)
+    equalling: Counter[str] = field(default_factory=Counter)
+    equalling_last: Counter[str] = field(default_factory=Counter)
+    several_values: dict[str, set[str]] = field(default_factory=dict)
+    agreeing: Counter[tuple[str, str]] = field(default_factory=Counter)
+    changing: dict[str, tuple[set[str], set[str]]] = field(default_factory=dict)
+    last_kinds: dict[str, tuple[set[str], set[str]]] = field(default_factory=dict)
+    last_changes: Counter[bool] = field(default_factory=Counter)
+    changes: Counter[tuple[int, bool]] = field(default_factory=Counter)
+    ends: dict[str, tuple[int, float, float]] = field(default_factory=dict)
+    known: Counter[str] = field(default_factory=Counter)
+    apart: Counter[str] = field(default_factory=Counter)
+    spans: dict[str, tuple[float, float]] = field(default_factory=dict)
+    order: OrderSigns = field(default_factory=OrderSigns)

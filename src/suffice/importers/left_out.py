@@ -1,0 +1,179 @@
+"""Cost of the rows that a filter leaves out: calls of the same loop, such as failed ones, are charged to the rows that are kept."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import pairwise
+
+from suffice.common.tables import counted
+from suffice.errors import DataError
+from suffice.importers.cost_names import (
+    CACHE_READ,
+    CACHE_WRITTEN,
+    CACHED_COLUMNS,
+    CALLS,
+    INPUT_COLUMNS,
+    OUTPUT_COLUMNS,
+    SECONDS,
+)
+from suffice.importers.dialogues import REPLY_TYPE
+from suffice.importers.grid import cell_number, is_cost
+from suffice.importers.names import IDS, MONEY, QUESTIONS, RUNS, SPEAKERS, TOTAL_TOKENS, last_name
+from suffice.importers.records import Record
+from suffice.importers.shape import ANY, Shape, column_names
+from suffice.importers.table_columns import TableColumns
+from suffice.recordings.runs import LOOP_NAMES
+
+CALL_KINDS = (*SPEAKERS, "purpose", "operation", "phase", "call_type", "task_type", "action")
+"""Names of columns that say what a call was for."""
+
+_OF_ONE_LOOP = frozenset(
+    {*CALL_KINDS, REPLY_TYPE, "node_type", "terminal", "is_terminal", "is_leaf", "leaf", "is_final", "state", "level"}
+    | {"status", "status_code", "ok", "success", "succeeded", "error", "error_type", "failed", "finish_reason"}
+    | {"retry", "is_retry", "retried", "was_retried"}
+)
+"""Names of columns that tell the calls of one loop apart."""
+
+_OTHER_LOOPS = LOOP_NAMES | {*RUNS, "file", "run_file", "split", "dataset", "data_set", "set", "subset"}
+_COSTS = frozenset(
+    (
+        *INPUT_COLUMNS,
+        *OUTPUT_COLUMNS,
+        *CACHED_COLUMNS,
+        CACHE_READ,
+        CACHE_WRITTEN,
+        *SECONDS,
+        *CALLS,
+        *TOTAL_TOKENS,
+        *MONEY,
+    )
+)
+_CALLS, _SEVERAL = "calls", 3
+
+
+def names_loops(name: str) -> bool:
+    """Return whether a column tells loops apart, whose calls cost the others nothing."""
+    return last_name(name) in _OTHER_LOOPS
+
+
+def questions_of(table: TableColumns, shape: Shape, said: Mapping[str, str]) -> Sequence[Hashable]:
+    """Return what tells the questions of rows apart: their record, or a column of ids or texts that repeat."""
+    if shape.how:
+        return [(row.file, row.number) for row in shape.rows]
+    own = said.get("question_id", "")
+    names = [own] if own in table.names else [name for name in table.by_name((*IDS, *QUESTIONS)) if table.repeats(name)]
+    return [*map(str, table.column(names[0]))] if names else [""] * len(table.rows)
+
+
+def charged(
+    shape: Shape, kept: Sequence[bool], where: Mapping[str, str], said: Mapping[str, str]
+) -> tuple[list[Record], list[str], str]:
+    """Return the rows that a filter keeps, with the cost of those that it leaves out; notes on it; and a doubt about their cost.
+
+    A row is charged to the next kept one of its question, or to the one before if there is none.
+
+    Args:
+        shape: All rows.
+        kept: Whether each of them is kept.
+        where: The filter.
+        said: The columns that the user names.
+    """
+    rows = [row for row, is_kept in zip(shape.rows, kept, strict=True) if is_kept]
+    if len(rows) == len(kept):
+        return rows, [], ""
+    table = TableColumns(shape.rows)
+    questions = questions_of(table, shape, said)
+    shape = replace(shape, rows=_with_facts(shape.rows, kept, questions, said))
+    rows = [row for row, is_kept in zip(shape.rows, kept, strict=True) if is_kept]
+    owners = _owners(questions, kept)
+    n = sum(map(len, owners.values()))
+    if not n:
+        return rows, [], ""
+    option = " ".join(f"--where {name}={value}" for name, value in where.items())
+    if not all(last_name(name) in _OF_ONE_LOOP or value == ANY for name, value in where.items()):
+        return (
+            rows,
+            [],
+            (
+                f"{option:.80} leaves out {counted(n, 'row')} of questions that are read, and what they cost: if they are calls of the same loop, "
+                "its costs are too low. Where the column is called 'purpose' or 'status', they are counted"
+            ),
+        )
+    result = _with_costs(shape.rows, owners, _cost_columns(table, said, questions))
+    note = f"{option:.80} leaves out {counted(n, 'call')}, whose cost counts to the next row of the question, or to the one before at its end"
+    return [result[place] for place, is_kept in enumerate(kept) if is_kept], [note], ""
+
+
+def _with_facts(
+    rows: Sequence[Record], kept: Sequence[bool], questions: Sequence[Hashable], said: Mapping[str, str]
+) -> list[Record]:
+    """Give each row the question and gold answer that the user names, if only rows that are left out have them."""
+    result = [*rows]
+    there = {*column_names([row for row, is_kept in zip(rows, kept, strict=True) if is_kept])}
+    for name in {said.get("question", ""), said.get("golds", "")} - there - {""}:
+        known = {
+            own: row.values[name] for own, row in zip(questions, rows, strict=True) if row.values.get(name) is not None
+        }
+        result = [
+            replace(row, values={**row.values, name: known.get(own)})
+            for own, row in zip(questions, result, strict=True)
+        ]
+    return result
+
+
+def _owners(questions: Sequence[Hashable], kept: Sequence[bool]) -> dict[int, list[int]]:
+    """Return the places of the rows that are charged to each kept row, by its place."""
+    waiting: dict[Hashable, list[int]] = {}
+    last: dict[Hashable, int] = {}
+    owners: dict[int, list[int]] = {}
+    for place, (question, is_kept) in enumerate(zip(questions, kept, strict=True)):
+        if is_kept:
+            last[question] = place
+            owners[place] = waiting.pop(question, [])
+        else:
+            waiting.setdefault(question, []).append(place)
+    for question, places in waiting.items():
+        if question in last:
+            owners[last[question]] += places
+    return owners
+
+
+def _cost_columns(table: TableColumns, said: Mapping[str, str], questions: Sequence[Hashable]) -> list[str]:
+    """Return the columns with costs of single calls: tokens that are running totals have those of all calls before."""
+    mapped = {theirs for ours, theirs in said.items() if is_cost(ours)}
+    names = [name for name in table.names if name in mapped or last_name(name) in _COSTS]
+    written = [name for name in names if last_name(name) in (*OUTPUT_COLUMNS, *TOTAL_TOKENS)]
+    are_totals = any(_always_rises(table.column(name), questions) for name in written)
+    return [name for name in names if not (are_totals and "token" in last_name(name))]
+
+
+def _always_rises(values: Sequence[object], questions: Sequence[Hashable]) -> bool:
+    """Return whether numbers rise from each row of a question to the next, where questions have at least three."""
+    numbers: dict[Hashable, list[float]] = {}
+    for question, value in zip(questions, values, strict=True):
+        numbers.setdefault(question, []).append(_number(value))
+    long = [own for own in numbers.values() if len(own) >= _SEVERAL]
+    return bool(long) and all(one < other for own in long for one, other in pairwise(own))
+
+
+def _with_costs(rows: Sequence[Record], owners: Mapping[int, Sequence[int]], names: Sequence[str]) -> list[Record]:
+    """Add the costs of the rows that are charged to others; `calls` are added if no column counts them."""
+    result = [*rows]
+    counts = any(last_name(name) in CALLS for name in column_names(rows))
+    for place, others in owners.items():
+        values = dict(rows[place].values)
+        for name in names if others else ():
+            more = [own for other in others if not math.isnan(own := _number(rows[other].values.get(name)))]
+            own = _number(values.get(name))
+            values[name] = own + sum(more) if more and not math.isnan(own) else values.get(name)
+        result[place] = replace(rows[place], values=values if counts else {**values, _CALLS: 1 + len(others)})
+    return result
+
+
+def _number(value: object) -> float:
+    with suppress(DataError):
+        return cell_number(value, "cost", "")
+    return math.nan

@@ -1,0 +1,54 @@
+"""Alarms about replies that are no answers: grades of an answer, and messages of calls that failed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from suffice.common.files import quoted
+from suffice.common.tables import counted
+from suffice.importers.alarm import Doubt, Read
+from suffice.importers.grades import is_grade, may_be_grade
+
+_FEW, _MOSTLY = 5, 0.9
+_SOME = 0.005
+"""The share of answers that are errors from which on they are named."""
+
+
+def graded(read: Read) -> Iterator[Doubt]:
+    """Later answers of nearly all questions are grades or verdicts, while the first ones are not: a grader wrote them."""
+    facts = read.facts
+    is_dialogue = read.columns.get("round", "").startswith("order in") and read.columns.get("answer") == "answer"
+    is_traced = read.source != "tabular"
+    n = facts.graded if is_dialogue or is_traced else facts.in_words
+    if n < max(_FEW, _MOSTLY * facts.several) or any(map(may_be_grade, facts.golds)) or read.samples:
+        return
+    is_told = is_traced and is_grade(facts.grade)
+    choices = of_rows("reply", "", "replies that are no verdicts are rounds") if is_told else {}
+    for name, (grading, answering) in facts.grade_kinds.items():
+        if grading and len(answering) == 1 and answering.isdisjoint(grading):
+            theirs, (value,) = name.removeprefix("imported_"), answering
+            choices = of_rows(theirs, value, f"rounds are answers, whose {theirs!r} is {value!r}")
+    if not choices and len(facts.rows) == len(("answer", "grade")) and is_dialogue:
+        choices = of_rows("round", "1", "only the first is an answer, so there is nothing to stop")
+    sentence = (
+        f"answers after the first are grades or verdicts in {n:,} of {counted(facts.several, 'trajectory', 'trajectories')}, such as "
+        f"{facts.grade!r:.40}: what a grader says of an answer is no round{'' if choices else '; leave its rows out of the log'}"
+    )
+    yield sentence, choices
+
+
+def of_rows(theirs: str, value: str, meaning: str) -> dict[str, tuple[dict[str, Any], str]]:
+    """Return the option that chooses rows."""
+    return {f"--where {quoted(f'{theirs}={value}')}": ({"where": {theirs: value}}, meaning)}
+
+
+def error_answers(read: Read) -> Iterator[Doubt]:
+    """Some answers are the messages of calls that failed."""
+    facts = read.facts
+    if facts.errors > _SOME * facts.answers:
+        sentence = (
+            f"{facts.errors:,} of {facts.answers:,} answers, such as {facts.error!r:.60}, may be messages of calls that failed: they count as "
+            "wrong answers. Where they are, leave them empty in the log: a round without an answer"
+        )
+        yield sentence, {}

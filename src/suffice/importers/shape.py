@@ -1,0 +1,68 @@
+"""The form in which a file contains rounds, and the rows of rounds that are made of its records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from suffice.importers.counted import Pair
+from suffice.importers.fields import flat
+from suffice.importers.records import Record
+
+ANY = "*"
+"""The value with which a filter chooses the rows that have any."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """Rows of rounds, and the form in which the file contains them.
+
+    Attributes:
+        rows: One row for each question and round, or the records themselves.
+        how: The form in words; "" for a long table.
+        columns: The sources of a row's columns in words, by the name in the row.
+        skipped: Number of records without any round.
+        outer: Columns about the question, which are the same in all of its rows.
+        is_ordered: True if the file counts the rounds, or its form implies their order.
+        read: Reads further records in the same way; returns their rows, and the number of records without any round.
+    """
+
+    rows: list[Record]
+    how: str = ""
+    columns: Mapping[str, str]
+    skipped: int = 0
+    outer: frozenset[str] = frozenset()
+    is_ordered: bool = True
+    read: Callable[[Sequence[Record]], tuple[list[Record], int]]
+
+
+def flat_record(item: Record) -> Record:
+    """Return a record whose nested objects are fields with dotted names."""
+    values = flat(item.values)
+    return item if values is item.values else replace(item, values=values)
+
+
+def column_names(records: Iterable[Record]) -> list[str]:
+    """Return the columns of records or rows, in the order in which they first appear."""
+    return list(dict.fromkeys(name for item in records for name in item.values))
+
+
+def round_rows(pairs: Iterable[Pair], own: Collection[str], lead: str) -> list[Record]:
+    """Return a row for each round: its own fields, then its record's, renamed where the names are equal."""
+    rows = []
+    for item, outer, inner in pairs:
+        above = {f"record.{name}" if name in own else name: value for name, value in outer.items()}
+        for number, values in enumerate(inner, start=1):
+            where = f"{item.where}, {lead} {number}"
+            rows.append(Record(where, item.file, item.number, {**above, "round": number, **values}))
+    return rows
+
+
+def outer_names(rows: Iterable[Record], own: Collection[str]) -> frozenset[str]:
+    """Return the columns about the question."""
+    return frozenset(name for row in rows for name in row.values) - frozenset(own)
+
+
+def without_rounds(pairs: Iterable[Pair]) -> int:
+    """Return the number of records without any round."""
+    return sum(not inner for _, _, inner in pairs)

@@ -1,0 +1,90 @@
+"""Answers whose values would be read wrong: lists in another order, other units, errors, retries, and merged cells."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from suffice import import_recording
+from suffice.errors import UnsettledError
+from tests.support.cli_tools import CITIES
+
+
+def log(path, answer_of, gold_of, n=30, **more):
+    """Write a log of two rounds; answers, gold answers and further columns are functions of question and round."""
+    rows = [
+        {"id": q, "answer": answer_of(q, r), "gold": gold_of(q), **{name: make(q, r) for name, make in more.items()}}
+        for q in range(n)
+        for r in (1, 2)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    return path
+
+
+def read(tmp_path, *made, **options):
+    return import_recording(log(tmp_path / "log.jsonl", *made), out=tmp_path / "log.parquet", **options)
+
+
+def test_lists_in_words_are_asked_about(tmp_path):
+    def answer(q, r):
+        return "Oslo; Rome; Lima" if r == 2 else f"{CITIES[q % 4]}, Bern"
+
+    with pytest.raises(UnsettledError, match="another order") as error:
+        read(tmp_path, answer, lambda q: "Lima, Oslo, Rome")
+    assert [*error.value.choices] == ["--set normalizer=unordered", "--set normalizer=qa"]
+    means = read(tmp_path, answer, lambda q: "Lima, Oslo, Rome", normalizer="unordered").by_round
+    assert [mean.match for mean in means] == [0, 1]
+
+
+def test_places_with_commas_are_no_lists(tmp_path):
+    assert (
+        read(tmp_path, lambda q, r: f"{CITIES[q % 4]}, Europe", lambda q: f"{CITIES[(q + 1) % 4]}, Europe").rounds == 2
+    )
+
+
+def test_another_unit_has_a_caution(tmp_path):
+    summary = read(tmp_path, lambda q, r: f"{q + 1},000 m" if r == 1 else f"{q + 1} km", lambda q: f"{q + 1} km")
+    assert any(note.startswith("caution") and "another unit" in note for note in summary.notes)
+    summary = read(tmp_path, lambda q, r: f"{10 * q + r} km", lambda q: f"{10 * q + 2} km")
+    assert not any("another unit" in note for note in summary.notes)
+
+
+def test_messages_of_errors_have_a_caution(tmp_path):
+    def answer(q, r):
+        return "[ERROR] Request timed out." if (q + r) % 5 == 0 else CITIES[(q + r) % 4]
+
+    names = [alarm.name for alarm in read(tmp_path, answer, lambda q: CITIES[q % 4]).alarms]
+    assert "error-answers" in names
+    names = [alarm.name for alarm in read(tmp_path, lambda q, r: CITIES[(q + r) % 4], lambda q: CITIES[q % 4]).alarms]
+    assert "error-answers" not in names
+
+
+@pytest.mark.parametrize(("marks", "option"), [((0, 1), "retry=0"), ((False, True), "retry=False")])
+def test_rows_that_repeat_a_call_are_no_rounds(tmp_path, marks, option):
+    rows = [
+        {"id": q, "answer": CITIES[(q + r) % 4], "gold": CITIES[q % 4], "retry": marks[retry]}
+        for q in range(30)
+        for r in (1, 2)
+        for retry in range(1 + ((q + r) % 3 == 0))
+    ]
+    path = tmp_path / "log.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    with pytest.raises(UnsettledError, match="repeat a call") as error:
+        import_recording(path, out=tmp_path / "log.parquet")
+    assert [*error.value.choices] == [f"--where {option}", "--column round="]
+    name, _, value = option.partition("=")
+    summary = import_recording(path, out=tmp_path / "log.parquet", where={name: value})
+    assert (summary.rounds, {*summary.ends}) == (2, {"max_rounds"})
+
+
+def test_merged_cells_may_be_apart(tmp_path):
+    lines = ["Frage;Lauf;Antwort;Musterlösung"]
+    for q in range(30):
+        question, gold = f"Where is tower {q}?", CITIES[q % 4]
+        lines += [f"{question};1;{CITIES[(q + 1) % 4]};{gold}", f";2;{CITIES[q % 3]};"]
+    path = tmp_path / "sheet.csv"
+    path.write_text("\n".join(lines) + "\n", "utf-8")
+    summary = import_recording(path, out=tmp_path / "sheet.parquet", columns={"round": "Lauf"})
+    assert (summary.clusters, summary.rounds) == (30, 2)
+    assert any("'Frage', 'Musterlösung'" in note for note in summary.notes)

@@ -143,7 +143,7 @@ def rows_that_repeat_a_call(draw: Draw) -> Log:
 
 
 @shape("log.jsonl", metric="match")
-def lists_in_words(draw: Draw) -> Log:
+def lists_in_any_order(draw: Draw) -> Log:
     """Answers are lists in words, in any order and with commas or semicolons."""
     questions = []
     records = []

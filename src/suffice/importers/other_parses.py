@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from suffice.common.files import quoted
 from suffice.common.tables import cut_list
 from suffice.errors import UnsettledError
+from suffice.importers.names import last_name
 from suffice.importers.table_columns import TableColumns
 
 _NEARLY_ALL = 0.95
@@ -33,7 +34,7 @@ def refuse_other_parses(table: TableColumns, columns: Mapping[str, str], used: C
     for row, question, text in zip(table.rows, *texts, strict=True):
         replies.setdefault(row.number, []).append(str(text))
         questions[row.number] = str(question)
-    for name in [name for name in table.names if name not in used]:
+    for name in [name for name in table.names if name not in used and not last_name(name).endswith("id")]:
         values = table.column(name)
         known = [*dict.fromkeys(value for value in values if isinstance(value, str))]
         if not 1 < len(known) <= _MOST:

@@ -32,7 +32,7 @@ RULES = (
     "token_budget(4)",
     "token_budget(5)",
     "(thinking_tokens >= 4) & (answer_stable >= 1)",
-    "(hesitation > 0.2) & (answer_stable >= 1)",
+    "(thinking_hesitation > 0.2) & (answer_stable >= 1)",
     "(thinking_tokens >= 6) | (trial_hesitates < 0.5)",
     "thinking_ended >= 1",
     "deer(0.01)",
@@ -94,7 +94,9 @@ def recording(endpoint, tmp_path_factory):
 
 def test_a_recording_has_every_checkpoint_its_trial_and_the_own_answer(recording):
     row = recording.names("signal")
-    assert {"thinking_tokens", "thinking_ended", "hesitation", "novelty", "trial_hesitates"} <= set(row)
+    assert {"thinking_tokens", "thinking_ended", "thinking_hesitation", "thinking_novelty", "trial_hesitates"} <= set(
+        row
+    )
     answers = dict(zip(recording.question_ids, recording.answers.tolist(), strict=True))
     assert answers["settles"][:5] == ["40", "42", "42", "42", "42"]
     assert answers["changes"][:3] == ["3", "3", "4"]

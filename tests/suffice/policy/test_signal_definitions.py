@@ -133,7 +133,7 @@ def test_every_built_in_signal_that_is_computed_declares_what_it_reads():
     computed = [signal for signal in SIGNALS.values() if signal.compute is not None and not signal.fitted]
     own = [signal.name for signal in computed if getattr(signal.compute, "__module__", "").startswith("suffice.")]
     assert "answer_stable" in own
-    assert [name for name in own if not SIGNALS[name].reads] == ["novelty"]  # it reads rounds of any number
+    assert [name for name in own if not SIGNALS[name].reads] == ["thinking_novelty"]  # it reads rounds of any number
 
 
 def test_a_signal_cannot_read_a_field_that_no_round_has():
@@ -304,7 +304,7 @@ def test_every_signal_of_the_methods_page_is_declared():
         *("semantic_distance", "critic_approved", "information_score", "information_gain", "draft_tokens"),
         *(f"semantic_distance_{back}" for back in range(2, 6)),
         *("critic_praise", "lexical_support"),
-        *("thinking_tokens", "thinking_ended", "hesitation", "novelty", "trial_hesitates"),
+        *("thinking_tokens", "thinking_ended", "thinking_hesitation", "thinking_novelty", "trial_hesitates"),
         *("round", "calls", "tokens", "seconds"),
         *("p_known", "p_retrieve", "p_enough", "sample_spread", "new_confidence", "critique_score"),
         *("answer_id", "vote_share", "vote_lead", "vote_entropy", "posterior_majority", "posterior_plurality"),

@@ -26,7 +26,7 @@ def value(name: str, *thoughts: str | None, text: str = "") -> float:
 def test_hesitation_is_the_share_of_listed_words(thought):
     spoken = thought.split()
     expected = sum(word in ("wait", "hmm") for word in spoken) / len(spoken) if spoken else NAN
-    assert value("hesitation", "earlier", thought) == pytest.approx(expected, nan_ok=True)
+    assert value("thinking_hesitation", "earlier", thought) == pytest.approx(expected, nan_ok=True)
 
 
 @given(st.lists(words, min_size=1, max_size=4))
@@ -40,7 +40,7 @@ def test_novelty_counts_sequences_not_seen_before(thoughts):
             sequence = tuple(spoken[i : i + 4])
             new += sequence not in seen
             seen.add(sequence)
-    assert value("novelty", *thoughts) == pytest.approx(new / total if total else NAN, nan_ok=True)
+    assert value("thinking_novelty", *thoughts) == pytest.approx(new / total if total else NAN, nan_ok=True)
 
 
 def test_words_are_compared_regardless_of_case_and_marks():
@@ -59,9 +59,9 @@ def test_a_trial_hesitates_by_one_word_of_its_reply():
 
 
 def test_without_a_chain_nothing_is_known_of_it():
-    for name in ("hesitation", "novelty", "trial_hesitates", "thinking_tokens"):
+    for name in ("thinking_hesitation", "thinking_novelty", "trial_hesitates", "thinking_tokens"):
         assert math.isnan(value(name, None, text="Wait, 42"))
-    assert lacking("hesitation", Round(index=1), NAN) == "thinking"
+    assert lacking("thinking_hesitation", Round(index=1), NAN) == "thinking"
 
 
 def test_a_round_keeps_what_was_thought():
@@ -71,10 +71,12 @@ def test_a_round_keeps_what_was_thought():
 
 
 def test_signals_of_the_chain_are_free_and_those_of_trials_are_not():
-    assert {name: SIGNALS[name].component for name in ("thinking_tokens", "hesitation", "novelty")} == {
+    assert {
+        name: SIGNALS[name].component for name in ("thinking_tokens", "thinking_hesitation", "thinking_novelty")
+    } == {
         "thinking_tokens": "",
-        "hesitation": "",
-        "novelty": "",
+        "thinking_hesitation": "",
+        "thinking_novelty": "",
     }
     assert SIGNALS["trial_hesitates"].component == "trial"
 

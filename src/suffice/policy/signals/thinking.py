@@ -23,7 +23,7 @@ HESITATION = frozenset(
 """Words with which a model turns back.  Those of Dynasor's program, and the transitions at which DEER looks."""
 
 NOVELTY_WORDS = 4
-"""Length of the sequences of words that `novelty` compares."""
+"""Length of the sequences of words that `thinking_novelty` compares."""
 
 _WORD = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)?")
 
@@ -70,12 +70,12 @@ declare(
 
 
 @register_signal("ratio", (0.0, 1.0), THINKING, component="", reads={"thinking"})
-def hesitation(rounds: Sequence[Round]) -> float:
+def thinking_hesitation(rounds: Sequence[Round]) -> float:
     """Share of words such as "wait" and "hmm" in what was thought since the checkpoint before.
 
     NaN if nothing was thought.
 
-    >>> hesitation([Round(index=1, thinking="Wait, that is not right.")])
+    >>> thinking_hesitation([Round(index=1, thinking="Wait, that is not right.")])
     0.2
     """
     return share_of_words(rounds[-1].thinking)
@@ -103,14 +103,14 @@ def trial_hesitates(rounds: Sequence[Round]) -> float:
 
 
 @register_signal("ratio", (0.0, 1.0), THINKING, component="")
-def novelty(rounds: Sequence[Round]) -> float:
+def thinking_novelty(rounds: Sequence[Round]) -> float:
     """Share of the stretch's sequences of four words that occur nowhere earlier in the chain.
 
     It falls when a model goes round in circles.  A sequence that occurs twice within the stretch is new once.  NaN if
     the stretch has fewer than four words.
 
     >>> thoughts = ["two and two is four", "two and two is four or five"]
-    >>> novelty([Round(index=i, thinking=thought) for i, thought in enumerate(thoughts, start=1)])
+    >>> thinking_novelty([Round(index=i, thinking=thought) for i, thought in enumerate(thoughts, start=1)])
     0.5
     """
     *earlier, last = (_sequences(observed.thinking) for observed in rounds)

@@ -130,8 +130,7 @@ class TableSource(ABC):
         if self._again:
             shape = replace(shape, rows=[*Passes(self._again).numbered(shape.rows)])
         shape, of_ids = with_numbers_of_ids(shape, [*options.columns])
-        shape = marked_nodes(shape, columns)
-        shape, of_costs, self.doubt = chosen_rows(shape, ignored, options.where, columns)
+        shape, of_costs, self.doubt = chosen_rows(marked_nodes(shape, columns), ignored, options.where, columns)
         self.shape = numbered_again(refuse_inner_nodes(shape, options.where), options.where)
         self.shape = ordered_stages(self.shape, columns)
         names, golds = column_names(self.shape.rows), columns.get("golds")
@@ -189,8 +188,7 @@ class TableSource(ABC):
         if not (is_said or self._options.file_is) and "question_id" in plan.columns:
             others = {*plan.metrics.values(), *plan.labels.values(), *columns, *self._options.where}
             table = TableColumns(with_ids(self.shape.rows, plan))
-            of_trees = [name for name in table.names if last_name(name) in OF_TREES]
-            used = others.union(plan.columns.values(), of_trees)
+            used = others.union(plan.columns.values(), (name for name in table.names if last_name(name) in OF_TREES))
             if "answer" in plan.columns and not order:
                 refuse_failed_calls(table, plan.columns["answer"], [*used])
                 refuse_retries(table, plan.columns["answer"], [*used])
@@ -256,17 +254,12 @@ class TableSource(ABC):
 
     def notes(self) -> list[str]:
         """Return all caveats about the table."""
+        rows = f"{counted(self.repeated, 'row')} without an answer left out"
         return [
             *order_notes(self._order, self.plan, self.shape, samples=self._options.samples),
             *([self.shape.how] if self.shape.how else []),
             *([f"{counted(self.skipped, 'record')} without a round left out"] if self.skipped else []),
-            *(
-                [
-                    f"{counted(self.repeated, 'row')} without an answer left out, since another row has the same round: calls that were repeated"
-                ]
-                if self.repeated
-                else []
-            ),
+            *([f"{rows}, since another row has the same round: calls that were repeated"] if self.repeated else []),
             *(runs_notes(self._several, self.plan, self.run, self._order) if self.run else []),
             *self.tally.notes(self.plan, self.grid),
             *([totals_note([self.plan.columns[name] for name in self._totals])] if self._totals else []),

@@ -55,7 +55,7 @@ model = ChatModel({model!r}, api="completions", temperature={temperature!r})
 loop = ThinkingLoop(
     model=model,
     policy=Policy.load("policy.json"),
-    prompt=THINKING_PROMPTS[{template!r}],
+    prompt={prompt}
     every={every!r},
     trial_tokens={trial_tokens!r},
 )
@@ -121,8 +121,9 @@ def _thoughts(policy: Policy) -> str:
     from suffice.loops.thinking_loop import THINKING_PROMPTS
 
     made_for = dict(policy.depends)
-    ids = {prompt.prompt_id: name for name, prompt in THINKING_PROMPTS.items()}
-    return _THOUGHTS.format(**made_for, template=ids.get(str(made_for["prompt_id"]), "your own"))
+    named = {prompt.prompt_id: f"THINKING_PROMPTS[{name!r}]," for name, prompt in THINKING_PROMPTS.items()}
+    own = str(made_for["prompt_id"])
+    return _THOUGHTS.format(**made_for, prompt=named.get(own, f"PROMPT,  # your ThinkingPrompt {own}"))
 
 
 def _gated(policy: Policy) -> str:

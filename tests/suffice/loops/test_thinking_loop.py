@@ -12,6 +12,7 @@ from suffice.errors import DataError, ModelError
 from suffice.evaluation.replay import policy_for
 from suffice.evaluation.replay.baselines import run_policy
 from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.hosts.lines import own_lines
 from suffice.loops.retrieval import Question
 from suffice.loops.thinking_loop import CHATML, THINKING_PROMPTS, ThinkingLoop
 from tests.support.cli_tools import cli
@@ -233,3 +234,10 @@ def test_the_lines_of_deploy_stop_as_the_policy_was_judged(endpoint, recording, 
     refused = cli("deploy", tmp_path / "judged.json", "--to", "langgraph")
     assert refused.code == 1
     assert "leave out --to" in refused.err
+
+
+def test_a_template_of_your_own_is_left_to_you_in_the_lines():
+    made_for = {"model": "m", "temperature": 0.0, "prompt_id": "mine@1", "every": 8, "trial_tokens": 4}
+    lines = own_lines(Policy(rule="dynasor", depends=made_for), "policy.json")
+    assert "prompt=PROMPT,  # your ThinkingPrompt mine@1" in lines
+    compile(lines, "lines", "exec")

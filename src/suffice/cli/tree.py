@@ -194,6 +194,9 @@ TREE = {
         example="suffice data show policy.json",
     ),
     "data show": Place("Show a policy and its certificate.", "suffice.cli.certify:show_command"),
+    "data validate": Place(
+        "Read files whole, and say whether they are as they were written.", "suffice.cli.validating:validate_command"
+    ),
     "data signals": Place("List the signals that rules may read, and named rules.", "suffice.cli.inspect:signals"),
     "data selectors": Place("Compare which round's answer to return.", "suffice.cli.selectors:selectors_command"),
     "data prices": Place("List the bundled prices of models.", "suffice.cli.money:prices_command"),

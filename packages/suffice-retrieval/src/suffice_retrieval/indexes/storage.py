@@ -8,7 +8,8 @@ plan and progress in `unfinished.json`.
 Digests are compared whenever an index is opened.  The digest of a file below 16 MiB covers every byte; that of a larger file
 covers its size and 256 evenly spaced pieces of 64 KiB, so that an index of many gigabytes opens at once on every machine.
 A truncated file, a file of another index and damage longer than 1/256 of the file are detected; a single changed byte of
-a large file may not be, so a search must check that the positions it reads are within bounds.
+a large file may not be, so a search must check that the positions it reads are within bounds.  `validate_index` reads every
+byte (`suffice data validate`).
 """
 
 from __future__ import annotations
@@ -77,10 +78,14 @@ _PIECES, _PIECE = 256, 2**16
 _SAMPLED = "pieces:"
 
 
+def _is_sampled(path: Path) -> bool:
+    return path.stat().st_size >= _WHOLE
+
+
 def _digest(path: Path) -> str:
     """Return the digest of a file of an index; see the module."""
     size = path.stat().st_size
-    if size < _WHOLE:
+    if not _is_sampled(path):
         return sha256_of(path).hex()
     digest = hashlib.sha256(str(size).encode())
     with path.open("rb") as file:
@@ -354,6 +359,7 @@ def _manifest(stored: Stored) -> str:
         "version": stored.version,
         "meta": stored.meta,
         "files": {name: _digest(stored.directory / name) for name in stored.used},
+        "whole": {name: sha256_of(path).hex() for name in stored.used if _is_sampled(path := stored.directory / name)},
     }
     return json.dumps(content, indent=1, allow_nan=False) + "\n"
 
@@ -410,6 +416,33 @@ def is_index(path: Path) -> bool:
     """Return whether a folder contains an index, complete or not."""
     named = any((path / name).is_file() for name in (MANIFEST, _UNFINISHED, _OFFSETS, "words.bin"))
     return named or any(path.glob(f".{_SPILL}.*.tmp"))
+
+
+def validate_index(directory: Path) -> dict[str, str]:
+    """Read every byte of an index, and say of each file whether it is as it was built.
+
+    Returns:
+        By the name of the file: ``unchanged``, ``changed``, ``missing``, or ``pieces unchanged`` for a large file of an index that was
+        built before whole files were hashed.
+
+    Raises:
+        SchemaError: The folder contains no complete index, or its description is damaged.
+    """
+    manifest = _read_manifest(directory)
+    files, whole = manifest.get("files"), manifest.get("whole", {})
+    if not isinstance(files, dict) or not isinstance(whole, dict) or not all(map(_is_index_file, files)):
+        raise SchemaError(f"{directory}: {MANIFEST} is damaged; build the index again")
+    found = {}
+    for name, digest in files.items():
+        path = directory / name
+        if not path.is_file():
+            found[name] = "missing"
+        elif name in whole:
+            found[name] = "unchanged" if sha256_of(path).hex() == whole[name] else "changed"
+        else:
+            same = "pieces unchanged" if str(digest).startswith(_SAMPLED) else "unchanged"
+            found[name] = same if _is_unchanged(path, str(digest)) else "changed"
+    return found
 
 
 def _read_manifest(directory: Path) -> dict[str, Any]:

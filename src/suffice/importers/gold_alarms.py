@@ -16,7 +16,7 @@ SCORES = frozenset({"em", "f1", "contains", MATCH})
 _ENOUGH, _FEW = 20, 5
 """The least number of answers about which a share says something, and of different gold answers."""
 
-_FAR, _OFTEN, _NEARLY_ALL = 0.2, 0.3, 0.98
+_APART, _FAR, _OFTEN, _NEARLY_ALL = 0.1, 0.2, 0.3, 0.98
 _PLACES = {*map(str, range(10)), *"ABCDEFGHabcdefgh"}
 """Numbers and letters of options, while answers may be their texts."""
 
@@ -57,7 +57,7 @@ def other_score(read: Read) -> Iterator[Doubt]:
     """The log's own score says that many answers are right which equal no gold answer."""
     facts = read.facts
     for name, n in facts.apart.most_common(1):
-        if n >= max(_ENOUGH, _FAR * facts.scored):
+        if n >= max(_ENOUGH, _APART * facts.scored):
             sentence = (
                 f"{name} is 1 for {n:,} of {facts.scored:,} answers although they equal no gold answer, as where numbers were rounded or "
                 f"replies hold more than the answer: decide judges by the gold answers, unless --metric {name} chooses the log's own score"

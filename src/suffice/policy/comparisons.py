@@ -128,7 +128,7 @@ def chosen_normalizer(golds: Iterable[str], answers: Iterable[str] = (), pairs: 
     named = _specific(texts, answers)
     if named is not None:
         if named.normalizer == "number":
-            _ask_about_thousands(pairs)
+            _ask_about_thousands("number", pairs)
             named = _by_percent(pairs) or named
         _ask_if_another_differs(named.normalizer, texts, pairs)
         return named
@@ -140,6 +140,7 @@ def chosen_normalizer(golds: Iterable[str], answers: Iterable[str] = (), pairs: 
         )
     chosen = _code_or_words(texts, pairs, "which reads all gold answers")
     _ask_about_decimal_commas(chosen.normalizer, pairs)
+    _ask_about_thousands(chosen.normalizer, pairs)
     _ask_about_order(chosen.normalizer, pairs)
     return chosen
 
@@ -170,8 +171,11 @@ def _ask_about_order(name: str, pairs: Pairs) -> None:
         raise _unsettled(question, ("unordered", name))
 
 
-def _ask_about_thousands(pairs: Pairs) -> None:
-    """Raise if texts such as 5.141 and 5141 are equal only where a point separates thousands, and hardly any has a decimal point."""
+def _ask_about_thousands(name: str, pairs: Pairs) -> None:
+    """Raise if texts such as 5.141 and 5141 are equal only where a point separates thousands, and hardly any has a decimal point.
+
+    Names may be among them: they are no numbers.
+    """
     number, comma = NORMALIZERS["number"], comma_number
     apart = [pair for pair in pairs if "." in pair[0] + pair[1] and number(pair[0]) != number(pair[1])]
     alike = [pair for pair in apart if comma(pair[0]) is not None and comma(pair[0]) == comma(pair[1])]
@@ -181,7 +185,7 @@ def _ask_about_thousands(pairs: Pairs) -> None:
     if decimals <= FEW * len(alike):
         first, second = alike[0]
         raise _unsettled(
-            f"points may separate thousands, as in {first!r:.40} beside {second!r:.40}", ("decimal_comma", "number")
+            f"points may separate thousands, as in {first!r:.40} beside {second!r:.40}", ("decimal_comma", name)
         )
 
 

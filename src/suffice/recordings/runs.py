@@ -64,9 +64,13 @@ def with_loops(schema: pa.Schema, name: str) -> pa.Schema:
 def _last_part(name: str) -> str:
     """Return a column's name without enclosing objects, and without this library's prefix for foreign names.
 
+    The id of a provider names the model in promptfoo's results.
+
     >>> _last_part("request.model"), _last_part("imported_prompt_id"), _last_part("modelName")
     ('model', 'prompt_id', 'model_name')
     """
+    if name.removeprefix("imported_") == "provider.id":
+        return "model"
     plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.rpartition(".")[2]).replace("-", "_").replace(" ", "_").lower()
     return plain.removeprefix("imported_")
 

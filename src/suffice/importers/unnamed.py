@@ -11,6 +11,7 @@ from suffice.importers.names import MOST_SPEAKERS, SPEAKERS, plain_name
 from suffice.importers.records import Record
 
 _SHOWN = 6
+_FEW = 0.1
 
 
 def empty_ids(rows: Sequence[Record], ids: Sequence[str | None], theirs: str) -> UnsettledError | DataError:
@@ -37,4 +38,14 @@ def empty_ids(rows: Sequence[Record], ids: Sequence[str | None], theirs: str) ->
                     for kind in kinds[:_SHOWN]
                 },
             )
+    # As in blank rows and sums of a sheet; where cells are merged, such rows are most.
+    pairs = [*zip(rows, ids, strict=True)]
+    columns = [
+        name for name in ("question", theirs) if all(bool(item.values.get(name)) == bool(own) for item, own in pairs)
+    ]
+    column = next(iter(columns), None)
+    if column is not None and sum(not name for name in ids) <= _FEW * len(ids):
+        said = f"they are left out, as sums and blank rows: those with {column!r} remain"
+        option = {f"--where {quoted(f'{column}=*')}": ({column: "*"}, said)}
+        return UnsettledError(f"{message}. Are such rows no answers?", "where", option)
     return DataError(message)

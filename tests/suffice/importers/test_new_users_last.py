@@ -56,8 +56,8 @@ def test_blank_rows_and_sums_of_a_sheet_are_left_out_by_the_printed_option(tmp_p
     monkeypatch.chdir(tmp_path)
     rows = [f"Where is tower {q}?;{r};{TOWNS[(q + r) % 4]};{TOWNS[q % 4]}" for q in range(10) for r in (1, 2, 3, 4)]
     (tmp_path / "log.csv").write_text("\n".join(["question;round;answer;gold", *rows, ";;;", ";;Total;"]) + "\n")
-    refused = cli("import", tmp_path / "log.csv", "-o", tmp_path / "r.parquet", "--yes")
+    refused = cli("import", "log.csv", "-o", "r.parquet", "--yes")
     assert refused.code == 2
     assert "--where 'question=*'" in refused.err
-    read = cli("import", tmp_path / "log.csv", "-o", tmp_path / "r.parquet", "--yes", "--where", "question=*")
+    read = cli("import", "log.csv", "-o", "r.parquet", "--yes", "--where", "question=*")
     assert "10 questions, 4 rounds each" in read.out

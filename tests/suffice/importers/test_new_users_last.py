@@ -52,7 +52,7 @@ def test_a_tenth_of_right_answers_that_equal_no_gold_answer_is_noticed(tmp_path,
     assert ("other-score" in found) is noticed, found
 
 
-def test_blank_rows_and_sums_of_a_sheet_are_left_out_by_the_printed_option(tmp_path, monkeypatch):
+def test_the_printed_option_leaves_out_blank_rows_and_sums(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = [f"Where is tower {q}?;{r};{TOWNS[(q + r) % 4]};{TOWNS[q % 4]}" for q in range(10) for r in (1, 2, 3, 4)]
     (tmp_path / "log.csv").write_text("\n".join(["question;round;answer;gold", *rows, ";;;", ";;Total;"]) + "\n")

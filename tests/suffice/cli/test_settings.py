@@ -26,6 +26,7 @@ SETTING_OF = {
     "record": "concurrency = 4",
     "retrieval": "k1 = 1.2",
     "sampling": "seed = 1",
+    "thinking": "every = 64",
     "drafts": "attempts = 2",
     "statistics": "level = 0.9",
     "calibration": "per-round = false",

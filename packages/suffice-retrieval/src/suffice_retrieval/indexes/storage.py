@@ -75,7 +75,8 @@ _WHOLE = 2**24
 """Files below this size are read in full when an index is opened; others stay on disk."""
 
 _PIECES, _PIECE = 256, 2**16
-_SAMPLED = "pieces:"
+SAMPLED = "pieces:"
+"""The beginning of a digest that covers pieces of a large file."""
 
 
 def _is_sampled(path: Path) -> bool:
@@ -92,12 +93,13 @@ def _digest(path: Path) -> str:
         for i in range(_PIECES):
             file.seek((size - _PIECE) * i // (_PIECES - 1))
             digest.update(file.read(_PIECE))
-    return _SAMPLED + digest.hexdigest()
+    return SAMPLED + digest.hexdigest()
 
 
-def _is_unchanged(path: Path, digest: str) -> bool:
+def is_unchanged(path: Path, digest: str) -> bool:
+    """Return whether a file is there and has a digest, as far as the digest covers it."""
     # Indexes of earlier releases have digests of whole files of any size.
-    return path.is_file() and digest == (_digest(path) if digest.startswith(_SAMPLED) else sha256_of(path).hex())
+    return path.is_file() and digest == (_digest(path) if digest.startswith(SAMPLED) else sha256_of(path).hex())
 
 
 def mapped_bytes(path: Path) -> bytes | mmap.mmap:
@@ -295,7 +297,7 @@ def _remove(item: Path) -> None:
 
 def _check_free(directory: Path) -> None:
     names = (item.name for item in directory.iterdir())
-    foreign = sorted(name for name in names if not _is_index_file(name) and not _LEFTOVER.fullmatch(name))
+    foreign = sorted(name for name in names if not is_index_file(name) and not _LEFTOVER.fullmatch(name))
     if foreign:
         raise DataError(
             f"{directory}: contains other files ({', '.join(foreign[:3])}); give an empty or new folder for the index"
@@ -364,7 +366,8 @@ def _manifest(stored: Stored) -> str:
     return json.dumps(content, indent=1, allow_nan=False) + "\n"
 
 
-def _is_index_file(name: str) -> bool:
+def is_index_file(name: str) -> bool:
+    """Return whether a file of this name belongs to an index."""
     return name in _INDEX_FILES or name == LOCK or any(form.fullmatch(name) for form in (_NUMBERED, _ENGINE_FILE))
 
 
@@ -387,7 +390,7 @@ def open_stored(directory: Path, kind: str, version: int) -> Stored:
     Raises:
         SchemaError: The folder contains no index of this kind and version, or it is damaged.
     """
-    manifest = _read_manifest(directory)
+    manifest = read_manifest(directory)
     identity = (manifest.get("kind"), manifest.get("version"))
     if identity[0] == kind and identity[1] != version:
         raise SchemaError(
@@ -408,7 +411,7 @@ def open_passages(directory: Path) -> tuple[PassageFile, str]:
     Raises:
         SchemaError: The folder contains no index with passages that are read one by one, or it is damaged.
     """
-    stored = _opened(directory, _read_manifest(directory))
+    stored = _opened(directory, read_manifest(directory))
     return stored.passage_file(), str(stored.meta.get("corpus_hash"))
 
 
@@ -418,34 +421,12 @@ def is_index(path: Path) -> bool:
     return named or any(path.glob(f".{_SPILL}.*.tmp"))
 
 
-def validate_index(directory: Path) -> dict[str, str]:
-    """Read every byte of an index, and say of each file whether it is as it was built.
-
-    Returns:
-        By the name of the file: ``unchanged``, ``changed``, ``missing``, or ``pieces unchanged`` for a large file of an index that was
-        built before whole files were hashed.
+def read_manifest(directory: Path) -> dict[str, Any]:
+    """Return the description of a complete index.
 
     Raises:
-        SchemaError: The folder contains no complete index, or its description is damaged.
+        SchemaError: The folder contains no complete index.
     """
-    manifest = _read_manifest(directory)
-    files, whole = manifest.get("files"), manifest.get("whole", {})
-    if not isinstance(files, dict) or not isinstance(whole, dict) or not all(map(_is_index_file, files)):
-        raise SchemaError(f"{directory}: {MANIFEST} is damaged; build the index again")
-    found = {}
-    for name, digest in files.items():
-        path = directory / name
-        if not path.is_file():
-            found[name] = "missing"
-        elif name in whole:
-            found[name] = "unchanged" if sha256_of(path).hex() == whole[name] else "changed"
-        else:
-            same = "pieces unchanged" if str(digest).startswith(_SAMPLED) else "unchanged"
-            found[name] = same if _is_unchanged(path, str(digest)) else "changed"
-    return found
-
-
-def _read_manifest(directory: Path) -> dict[str, Any]:
     try:
         manifest = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -458,9 +439,9 @@ def _read_manifest(directory: Path) -> dict[str, Any]:
 
 def _opened(directory: Path, manifest: Mapping[str, Any]) -> Stored:
     files, meta = manifest.get("files"), manifest.get("meta")
-    if not isinstance(files, dict) or not isinstance(meta, dict) or not all(map(_is_index_file, files)):
+    if not isinstance(files, dict) or not isinstance(meta, dict) or not all(map(is_index_file, files)):
         raise SchemaError(f"{directory}: {MANIFEST} is damaged; build the index again")
     for name, digest in files.items():
-        if not _is_unchanged(directory / name, str(digest)):
+        if not is_unchanged(directory / name, str(digest)):
             raise SchemaError(f"{directory}: {name} is missing, truncated or changed; build the index again")
     return Stored(directory, str(manifest.get("kind")), int(manifest.get("version", 0)), meta, list(files))

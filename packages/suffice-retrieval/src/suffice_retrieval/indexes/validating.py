@@ -1,0 +1,36 @@
+"""Read every byte of an index, to find damage between the pieces that opening it compares."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from suffice.common.identities import sha256_of
+from suffice.errors import SchemaError
+from suffice_retrieval.indexes.storage import MANIFEST, SAMPLED, is_index_file, is_unchanged, read_manifest
+
+
+def validate_index(directory: Path) -> dict[str, str]:
+    """Read every byte of an index, and say of each file whether it is as it was built.
+
+    Returns:
+        By the name of the file: ``unchanged``, ``changed``, ``missing``, or ``pieces unchanged`` for a large file of an index that was
+        built before whole files were hashed.
+
+    Raises:
+        SchemaError: The folder contains no complete index, or its description is damaged.
+    """
+    manifest = read_manifest(directory)
+    files, whole = manifest.get("files"), manifest.get("whole", {})
+    if not isinstance(files, dict) or not isinstance(whole, dict) or not all(map(is_index_file, files)):
+        raise SchemaError(f"{directory}: {MANIFEST} is damaged; build the index again")
+    found = {}
+    for name, digest in files.items():
+        path = directory / name
+        if not path.is_file():
+            found[name] = "missing"
+        elif name in whole:
+            found[name] = "unchanged" if sha256_of(path).hex() == whole[name] else "changed"
+        else:
+            same = "pieces unchanged" if str(digest).startswith(SAMPLED) else "unchanged"
+            found[name] = same if is_unchanged(path, str(digest)) else "changed"
+    return found

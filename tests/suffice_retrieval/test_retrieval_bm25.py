@@ -585,9 +585,9 @@ def test_a_large_files_size_and_sampled_pieces_show_its_changes(tmp_path):
         changed = content.copy()
         changed[place - 2**15 : place + 2**16] = bytes([1]) * len(changed[place - 2**15 : place + 2**16])
         path.write_bytes(changed)
-        assert not storage._is_unchanged(path, digest)
+        assert not storage.is_unchanged(path, digest)
     path.write_bytes(content[:-1])
-    assert not storage._is_unchanged(path, digest)
+    assert not storage.is_unchanged(path, digest)
     path.write_bytes(content)
-    assert storage._is_unchanged(path, digest)
-    assert storage._is_unchanged(path, hashlib.sha256(content).hexdigest())  # of an earlier release
+    assert storage.is_unchanged(path, digest)
+    assert storage.is_unchanged(path, hashlib.sha256(content).hexdigest())  # of an earlier release

@@ -99,7 +99,7 @@ def record_thoughts_command(
 ) -> None:
     """Every checkpoint is recorded with its trial answer, so that any rule can be replayed. Run it again to resume.
 
-    Example: suffice think record questions.jsonl -o t.parquet --model M --base-url URL
+    Example: suffice think record q.jsonl -o t.parquet --model M --base-url URL
     """
     if recorder.record_on(cluster, context, f"chains of thought on {dataset}", output):
         return

@@ -265,7 +265,7 @@ def _by_answers(answers: Iterable[str], pairs: Pairs) -> Comparison:
     why = "since there are no golds, and it reads nearly all answers"
     if _share(is_number_alone, texts) >= MOST:
         _ask_if_another_differs("number", texts, pairs)
-        _ask_about_thousands(pairs)
+        _ask_about_thousands("number", pairs)
         return _by_percent(pairs) or Comparison("number", why)
     chosen = _code_or_words(texts, pairs, why)
     return (

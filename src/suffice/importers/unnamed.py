@@ -45,7 +45,7 @@ def empty_ids(rows: Sequence[Record], ids: Sequence[str | None], theirs: str) ->
     ]
     column = next(iter(columns), None)
     if column is not None and sum(not name for name in ids) <= _FEW * len(ids):
-        said = f"they are left out, as sums and blank rows: those with {column!r} remain"
-        option = {f"--where {quoted(f'{column}=*')}": ({column: "*"}, said)}
+        left_out = f"they are left out, as sums and blank rows: those with {column!r} remain"
+        option = {f"--where {quoted(f'{column}=*')}": ({column: "*"}, left_out)}
         return UnsettledError(f"{message}. Are such rows no answers?", "where", option)
     return DataError(message)

@@ -37,6 +37,7 @@ FOREIGN = {
     "--tiny": "benchmarks.gpu",
     "--top": "longest",
     "--repeat": "promptfoo",
+    "--repeats": r"benchmarks\.gpu",
     "--page": "benchmarks.(readings|referee|power|asked_labels|judged_labels|procedures)",
     **dict.fromkeys(("--job-name", "--array", "--requeue", "--cpus-per-task", "--mem"), "sbatch"),
     "--source": "scripts/similar_drafts.py",

@@ -340,6 +340,7 @@ def test_text_under_a_missing_value_does_not_count():
     assert digests[0].value == digests[1].value
 
 
+@pytest.mark.whole
 def test_a_full_disk_is_our_error_and_keeps_paid_replies():
     child = subprocess.run([sys.executable, "-c", FULL], capture_output=True, text=True, check=False)
     assert child.returncode == 0, child.stderr

@@ -176,7 +176,10 @@ def _signal_names(columns: RoundColumns) -> list[str]:
     known = [
         name
         for name, signal in SIGNALS.items()
-        if name in columns.signals or (_is_computed(signal) and not signal.on_demand)
+        if name in columns.signals
+        or (
+            _is_computed(signal) and not signal.on_demand and "thinking" not in signal.needs
+        )  # no log has thoughts by round
     ]
     return known + [name for name in columns.signals if name not in SIGNALS]
 

@@ -209,6 +209,8 @@ def _available(last: Round, state: Mapping[str, FittedState]) -> list[str]:
         for name, signal in _REGISTRY.items()
         if name in last.signals
         or (not signal.on_demand and (name in state or (signal.compute is not None and not signal.fitted)))
+        if last.thinking is not None
+        or "thinking" not in signal.needs  # of a loop that does not think there is nothing to say
     ]
     return known + [name for name in last.signals if name not in _REGISTRY]
 

@@ -129,7 +129,8 @@ def measured(
     code = "from benchmarks.serve_latency import main_load; main_load()"
     body = body or {"policy": "p", "rounds": [observed(r).to_dict() for r in (1, 2, 3)]}
     asked = json.dumps({"url": url, "rate": rate, "seconds": seconds, "body": body})
-    done = subprocess.run([sys.executable, "-c", code, asked], check=True, capture_output=True, text=True)
+    root = Path(__file__).resolve().parent.parent  # where this module can be imported
+    done = subprocess.run([sys.executable, "-c", code, asked], cwd=root, check=True, capture_output=True, text=True)
     figures: dict[str, dict[str, float]] = json.loads(done.stdout)
     return figures
 

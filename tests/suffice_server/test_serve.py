@@ -252,6 +252,7 @@ WHOLE = Round(
     costs={"generator": Cost(calls=1, seconds=math.nan)},
     finish_reason="stop",
     feedback="Good.",
+    thinking="Where is it?",
     reply_model="m-1",
     system_fingerprint="f",
 )

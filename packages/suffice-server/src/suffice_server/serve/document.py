@@ -129,6 +129,7 @@ _ROUND: Schema = _object(
     reply_model=_text_schema("The model that the endpoint names in its reply.", null=True),
     system_fingerprint=_text_schema("The endpoint's own identifier of its configuration.", null=True),
     feedback=_text_schema("A critic's reply to the draft.", null=True),
+    thinking=_text_schema("What was thought since the checkpoint before, in a chain of thought.", null=True),
     embedding={"type": ["array", "null"], "items": {"type": "number"}},
 )
 

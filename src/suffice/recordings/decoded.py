@@ -38,7 +38,11 @@ def check_decoded(
         rows: Number of rows that are read at once; None = all rows of these groups.
         columns: The columns to read; None = all.
     """
-    most, chunks = most_bytes(), [*_chunks(file.metadata, groups, columns)]
+    most = most_bytes()
+    # Of a damaged footer pyarrow ends the process when it is asked for a chunk, so small files are not asked.
+    if sum(map(_whole_bound, (file.metadata.row_group(group) for group in groups))) <= most:
+        return
+    chunks = [*_chunks(file.metadata, groups, columns)]
     if sum(_bound(chunk, rows) for chunk in chunks) <= most:
         return
     numbers = sum(_bound(chunk, rows) for chunk in chunks if chunk.physical_type != _TEXT)
@@ -79,6 +83,12 @@ def _chunks(footer: Any, groups: Sequence[int], columns: Sequence[str] | None) -
             chunk = row_group.column(i)
             if columns is None or chunk.path_in_schema.partition(".")[0] in columns:
                 yield chunk
+
+
+def _whole_bound(group: Any) -> int:
+    """Return the largest size in memory of a row group: each value may be as long as all of them."""
+    rows = int(group.num_rows)
+    return rows * (int(group.total_byte_size) + _NUMBER_BYTES * int(group.num_columns))
 
 
 def _bound(chunk: Any, rows: int | None) -> int:

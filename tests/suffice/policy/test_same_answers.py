@@ -361,3 +361,11 @@ def test_decimal_commas_beside_words_are_asked_about():
     with pytest.raises(UnsettledError, match="decimal point"):
         chosen_normalizer(golds, pairs=pairs)
     assert chosen_normalizer(golds, pairs=pairs[1:]).normalizer != "decimal_comma"
+
+
+def test_texts_that_list_the_same_in_another_order_are_asked_about():
+    golds = ["red; blue", "green; pink; grey", "Oslo; Rome"]
+    turned = ["blue, red", "grey; green; pink", "Rome, Oslo"]
+    with pytest.raises(UnsettledError, match="another order"):
+        chosen_normalizer(golds, pairs=[*zip(golds, turned, strict=True)] * 8)
+    assert chosen_normalizer(golds, pairs=[(gold, gold) for gold in golds] * 8).normalizer == "qa"

@@ -14,7 +14,7 @@ from suffice import SamplingLoop, decide
 from suffice.errors import DataError, NotFittedError, RuleSyntaxError, UnknownSignalError
 from suffice.evaluation.replay import calibrate, replay
 from suffice.evaluation.replay.prepared import PreparedRecording
-from suffice.policy.rounds import Round
+from suffice.policy.rounds import Round, Rounds
 from suffice.policy.rules import parse_rule, parse_selector
 from suffice.policy.session import Policy, Session
 from suffice.policy.signals import RationaleScore, state_from_dict
@@ -241,3 +241,15 @@ def test_a_live_loop_measures_what_a_sample_shares_with_its_question():
     words = {"in", "which", "city", "is", "the", "tower"}
     said = {"the", "tower", "is", "in", "oslo", "answer"}
     assert outcome.rounds[0].signals["question_relevance"] == len(words & said) / len(words | said)
+
+
+def test_times_reads_every_round_unless_one_is_enough():
+    rounds = Rounds.from_columns({"a": [1.0, 0.0, 1.0]})
+    asked = np.array([False, False, True])
+    for n, read in ((1, asked), (2, rounds.seen)):
+        (mask,) = parse_rule(f"times((a > 0), {n})").reads(rounds, asked).values()
+        assert mask.tolist() == read.tolist()
+
+
+def test_a_score_alone_is_undefined_since_a_policy_counts_the_votes():
+    assert math.isnan(RationaleScore({"rationale_steps": 1.0}, 0.0).compute([Round(index=1)]))

@@ -66,7 +66,8 @@ class PendingAnswers:
         if not waiting:
             return None
         if observed is not None:
-            back = max((SIGNALS[name].lookback for name in session.reads(observed) if name in SIGNALS), default=0)
+            read = [SIGNALS[name] for name in session.reads(observed) if name in SIGNALS]
+            back = max((signal.lookback for signal in read if signal.component in OF_ANSWERS), default=0)
             looked_at = [r for r in waiting if r >= observed.index - back and self._rest[r].call.part == TRIAL]
             if looked_at:
                 return self._rest.pop(looked_at[0])

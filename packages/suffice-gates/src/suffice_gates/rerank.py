@@ -17,7 +17,7 @@ import numpy as np
 from suffice.common.blocking import finished
 from suffice.errors import DataError, MissingExtraError, ModelError
 from suffice.loops.models.sentence_transformers import model_id, weights_hash
-from suffice.loops.retrieval.ranking import RankedPassages, costed_ranking, is_pinned
+from suffice.loops.retrieval.ranking import RankedPassages, RanksByCosts, costed_ranking, is_pinned
 from suffice.loops.retrieval.retriever import (
     AsyncRetriever,
     Identity,
@@ -153,7 +153,7 @@ class CrossEncoderScorer:
         return [float(score) for score in scores.ravel()]
 
 
-class Reranked:
+class Reranked(RanksByCosts):
     """A retriever whose best passages are reordered by a cross-encoder; the others are left out.
 
     CBDR retrieves K times r passages, reranks them and answers from the first K: give that product as `candidates`.  In
@@ -240,11 +240,6 @@ class Reranked:
             ModelError: The cross-encoder cannot be loaded, or returns no usable scores.
         """
         return list(finished(self.costed_rank(question, pool=pool, k=k)).passages)
-
-    async def _rank_async(
-        self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None
-    ) -> list[Passage]:
-        return list((await self.costed_rank(question, pool=pool, k=k)).passages)
 
     async def costed_rank(
         self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from suffice.common.blocking import finished
 from suffice.errors import DataError
-from suffice.loops.retrieval.ranking import RankedPassages, costed_ranking, is_pinned
+from suffice.loops.retrieval.ranking import RankedPassages, RanksByCosts, costed_ranking, is_pinned
 from suffice.loops.retrieval.retriever import (
     AsyncRetriever,
     Identity,
@@ -26,7 +25,7 @@ RRF_CONSTANT = 60.0
 """The constant of reciprocal rank fusion in its paper."""
 
 
-class Fused:
+class Fused(RanksByCosts):
     """A retriever that fuses the rankings of others: a passage scores the sum of ``1 / (constant + rank)``.
 
     Ranks begin at 1, and a ranking without the passage adds nothing (Cormack, Clarke and Buettcher, 2009).  Scores of the
@@ -91,15 +90,6 @@ class Fused:
             "constant": self.constant,
             "candidates": self.candidates,
         }
-
-    def rank(self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None) -> list[Passage]:
-        """Return the passages of all rankings, best first; see `Retriever.rank`."""
-        return list(finished(self.costed_rank(question, pool=pool, k=k)).passages)
-
-    async def _rank_async(
-        self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None
-    ) -> list[Passage]:
-        return list((await self.costed_rank(question, pool=pool, k=k)).passages)
 
     async def costed_rank(
         self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None

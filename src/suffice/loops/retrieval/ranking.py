@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -25,6 +26,25 @@ class RankedPassages:
     passages: Sequence[Passage]
     costs: Mapping[str, Cost]
     from_cache: bool = False
+
+
+class RanksByCosts(ABC):
+    """Base class of retrievers that build on others, and rank by `costed_rank`."""
+
+    @abstractmethod
+    async def costed_rank(
+        self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None
+    ) -> RankedPassages:
+        """Return the passages of `rank` with their costs."""
+
+    def rank(self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None) -> list[Passage]:
+        """Return passages, best first; see `Retriever.rank`."""
+        return list(finished(self.costed_rank(question, pool=pool, k=k)).passages)
+
+    async def _rank_async(
+        self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None
+    ) -> list[Passage]:
+        return list((await self.costed_rank(question, pool=pool, k=k)).passages)
 
 
 @runtime_checkable

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Protocol
 
-from suffice.common.blocking import finished
 from suffice.common.json_text import number_from_json, number_to_json
 from suffice.errors import DataError, SchemaError
-from suffice.loops.retrieval.ranking import RankedPassages, costed_ranking, is_pinned
+from suffice.loops.retrieval.ranking import RankedPassages, RanksByCosts, costed_ranking, is_pinned
 from suffice.loops.retrieval.retriever import (
     AsyncRetriever,
     Identity,
@@ -37,7 +36,7 @@ class RankingCache(Protocol):
         ...
 
 
-class CachedRetriever:
+class CachedRetriever(RanksByCosts):
     """A retriever whose rankings are cached by its fingerprint, the question, its pool and k.
 
     A cached ranking has the costs of the original one, like a cached reply of a model; `hits` and `misses` count both
@@ -104,15 +103,6 @@ class CachedRetriever:
     def fingerprint(self) -> dict[str, Any]:
         """Return the retriever's fingerprint, since the cache does not change rankings."""
         return self.retriever.fingerprint()
-
-    def rank(self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None) -> list[Passage]:
-        """Return passages, best first; see `Retriever.rank`."""
-        return list(finished(self.costed_rank(question, pool=pool, k=k)).passages)
-
-    async def _rank_async(
-        self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None
-    ) -> list[Passage]:
-        return list((await self.costed_rank(question, pool=pool, k=k)).passages)
 
     async def costed_rank(
         self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None

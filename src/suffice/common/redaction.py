@@ -17,7 +17,7 @@ class Redactor:
     r"""A function that replaces secrets in text, also if JSON escapes some of their characters, or in base64.
 
     >>> Redactor(["sk-0123456789"])(r"sk-0123456789, \u0073k-0123456789, eCBzay0wMTIzNDU2Nzg5IHg=")
-    '[redacted], [redacted], eCBz[redacted]IHg='
+    '[redacted], [redacted], eCB[redacted]IHg='
 
     Args:
         secrets: Values that must never be shown; those shorter than four characters are ignored.

@@ -117,6 +117,11 @@ class _Reading:
         ),
     ] = None
 
+    outcomes: Annotated[
+        Path | None,
+        typer.Option("--outcomes", help="For transcripts of agents: which runs succeeded (SWE-bench report, table)."),
+    ] = None
+
     def arguments(self) -> dict[str, Any]:
         """Return what was given, as importers take it."""
         read: dict[str, Any] = {
@@ -129,6 +134,7 @@ class _Reading:
             "key": self.key,
             "where": where_pairs(self.where) or None,
             "file_is": self.file_is,
+            "outcomes": self.outcomes,
             "answer_position": models.answer_position(self.answer_position),
         }
         return {name: value for name, value in read.items() if value is not None}

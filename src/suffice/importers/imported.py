@@ -22,6 +22,7 @@ class ImportedRun:
         notes: Caveats for results: data that were cut, left out, repaired, or are unknown.
         depends: The configuration on which signals depend (`embedder`: id, revision and pooling), which policies pin.
         readings: The meaning of each of the files' columns that was guessed or given.
+        expected: Alarms that are right for every file of the format.
     """
 
     source: str
@@ -29,6 +30,7 @@ class ImportedRun:
     notes: list[str] = field(default_factory=list)
     readings: list[ColumnReading] = field(default_factory=list)
     depends: Mapping[str, Any] = field(default_factory=dict)
+    expected: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         ids: set[str] = set()

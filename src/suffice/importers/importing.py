@@ -41,7 +41,7 @@ UNJUDGED = "nothing in the log says which answers are right: `suffice decide` co
 
 _OPTIONS = (
     *("kind", "columns", "metrics", "labels", "golds", "log_golds", "first_round", "ended", "key", "samples"),
-    *("normalizer", "where", "file_is", "query", "pattern", "answer_position", "expected"),
+    *("normalizer", "where", "file_is", "query", "pattern", "answer_position", "expected", "outcomes"),
 )
 """Parameters of `import_recording` that say how a source is read; they are kept for its next import."""
 
@@ -129,6 +129,7 @@ def import_recording(
     pattern: str | None = None,
     answer_position: AnswerPosition | str | None = None,
     expected: Collection[str] | None = None,
+    outcomes: str | Path | None = None,
     embedder: Embedder | None = None,
     settle: Callable[[UnsettledError], Any] | None = None,
     confirm: Callable[[PartedRun], bool] | None = None,
@@ -168,6 +169,7 @@ def import_recording(
         answer_position: For tabular files and traces: the position of the answer in a reply, or its words, such as `json:city`.
             Policies made for the recording read their replies there, too.  None = the answers are as logged.
         expected: Names of alarms that are right for this log (`suffice.importers.alarms.ALARMS`).
+        outcomes: For transcripts of agents: a file that says which runs succeeded, such as a report of SWE-bench.
         embedder: Embeds the answers, for `semantic_distance`.
         settle: Called with the error if the file can be read in several ways; returns the value for its `parameter`, or a
             mapping of several parameters for `options`.  None = raise the error.
@@ -208,8 +210,9 @@ def _imported(
         for name, value in given.items()
         if value is not None and value is not False
     }
-    if "golds" in options:
-        options["golds"] = str(Path(options["golds"]).resolve())
+    for name in ("golds", "outcomes"):
+        if name in options:
+            options[name] = str(Path(options[name]).resolve())
     if "expected" in options:
         options["expected"] = check_expected(options["expected"])
     stored = read_mapping(out, path)
@@ -286,6 +289,7 @@ def _reviewed(run: PartedRun, options: Mapping[str, Any]) -> tuple[dict[str, Any
     alarms = find_alarms(
         reading.facts, run.source, {item.ours: item.theirs for item in run.readings}, options, run.doubt
     )
+    alarms = [alarm for alarm in alarms if alarm.name not in run.expected]
     expected = options.get("expected", ())
     for alarm in alarms:
         if alarm.level == "stop" and alarm.name not in expected:

@@ -54,6 +54,7 @@ class PartedRun:
         ends: Number of trajectories by the reason for their end.
         longest: The most rounds of one trajectory.
         list_answers: Whether the answers are lists.
+        expected: Alarms that are right for every file of the format.
         doubt: What is doubtful about the cost of rows that a filter leaves out; "" if nothing is.
         run_column: The column that tells runs apart, as the user says; "" if they do not.
         shown: One question as it was understood, and means by round, once all parts were reviewed.
@@ -74,6 +75,7 @@ class PartedRun:
         self.ends = Counter[str]()
         self.longest = 0
         self.list_answers = False
+        self.expected: tuple[str, ...] = ()
         self.doubt = ""
         self.run_column = ""
         self.shown: Sequence[Table] = ()
@@ -291,5 +293,6 @@ def run_of_trajectories(
 ) -> PartedRun:
     """Convert trajectories to a run of one part, with gold answers joined from a file and embedded answers."""
     run = PartedRun(imported.source, golds=golds, embedder=embedder)
+    run.expected = imported.expected
     run.add(columns_of(imported.trajectories))
     return run.describe(imported.notes, imported.readings, imported.depends)

@@ -53,6 +53,7 @@ from suffice.policy.signals.state import (
     state_from_dict,
     top_score,
 )
+from suffice.policy.signals.steps import CHECKS, STEPS, StepSignals
 from suffice.policy.signals.text import parse_confidence, strip_thinking
 from suffice.policy.signals.thinking import HESITATION, THINKING, share_of_words
 from suffice.policy.signals.uncertainty import sequence_logprob, token_entropy
@@ -62,6 +63,7 @@ from suffice.policy.signals.wording import critic_praise, lexical_support
 __all__ = [
     "ABSTAIN_PATTERNS",
     "CHAIN",
+    "CHECKS",
     "COMPLEXITY",
     "CRITIC",
     "CRITIQUE",
@@ -94,6 +96,7 @@ __all__ = [
     "SEAKR",
     "SELF_RAG",
     "SIGNALS",
+    "STEPS",
     "THINKING",
     "TRIAL",
     "VOTES",
@@ -106,6 +109,7 @@ __all__ = [
     "Located",
     "RationaleScore",
     "Signal",
+    "StepSignals",
     "ZScore",
     "abstained_by",
     "add_signal",

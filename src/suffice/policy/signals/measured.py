@@ -17,6 +17,7 @@ REMEDIES: Mapping[str, str] = MappingProxyType(
         "chain": "Use a loop that writes a chain (suffice record --loop, QueryLoop)",
         "feedback": "Use a loop with a critic (suffice draft answer, DraftingLoop)",
         "thinking": "Use a loop that thinks (suffice think answer, ThinkingLoop)",
+        "steps": "Import an agent's transcripts, or put the signals of each step into Round.signals (StepSignals)",
         "passages": "Use a loop that retrieves (suffice answer, RetrievalLoop)",
         "pool_scores": "Use a loop that retrieves (suffice answer, RetrievalLoop)",
         "p_known": "Put a gate in front (--gate PROBE, RetrievalLoop(gate=...))",

@@ -1,0 +1,1 @@
+"""Transcripts of agents: every step of a run is a round, and its answer is the state of the files that the run changes."""

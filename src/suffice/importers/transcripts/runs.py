@@ -1,0 +1,251 @@
+"""Runs of agents as trajectories: each step is a round, and its answer is the state of the files so far.
+
+A run whose result was graded brings `resolved`.  At a step whose state is the final one it is the run's own; at any other step
+nobody graded the state, and it counts as not resolved: a run that failed can lose nothing, and one that succeeded loses at
+most itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from suffice.common.files import decoded, unpacked
+from suffice.common.json_text import load_json
+from suffice.errors import DataError, SchemaError
+from suffice.importers.imported import ImportedRun
+from suffice.importers.importers import recognised_by
+from suffice.importers.names import IDS, plain_name
+from suffice.importers.recognise import Head
+from suffice.importers.records import records_of
+from suffice.importers.traces.files import fields_of
+from suffice.importers.trajectories import ImportedTrajectory, unknown_metrics
+from suffice.importers.traces.spans import Usage
+from suffice.importers.transcripts.visible import VisibleFiles
+from suffice.policy.rounds import Cost, End, Round
+from suffice.policy.signals import StepSignals, compute_signals
+
+RESOLVED = "resolved"
+"""The metric of a run's grade."""
+
+_GRADES = ("resolved", "success", "passed", "correct", "solved", "reward", "score")
+_LISTS = {"resolved_ids": 1.0, "resolved": 1.0, "unresolved_ids": 0.0, "empty_patch_ids": 0.0, "error_ids": 0.0}
+_ON_DEMAND = ("since_change", "checks_green_since_change", "context_tokens")
+
+
+@dataclass(slots=True, kw_only=True)
+class AgentRun:
+    """A run of an agent, to which a reader adds its steps in order.
+
+    Attributes:
+        name: The id of the task, or of the session where there is none.
+        task: The task's text; "" if unknown.
+        end: The reason for the end; `exhausted` is the agent's own.
+        resolved: The run's grade in [0, 1]; None if the transcript has none.
+        model: The model's name; None if unknown.
+        files: The changes of files so far.
+        rounds: The steps so far.
+        skipped: Number of events by kind that the reader does not know.
+    """
+
+    name: str
+    task: str = ""
+    end: End = "exhausted"
+    resolved: float | None = None
+    model: str | None = None
+    files: VisibleFiles = field(default_factory=VisibleFiles)
+    rounds: list[Round] = field(default_factory=list)
+    skipped: Counter[str] = field(default_factory=Counter)
+    _signals: StepSignals = field(default_factory=StepSignals)
+
+    def add(
+        self,
+        command: str | None,
+        *,
+        usage: Usage,
+        failed: bool | None = None,
+        dollars: float = math.nan,
+        calls: float = 1.0,
+        seconds: float = math.nan,
+        is_shell: bool = True,
+    ) -> None:
+        """Add a step; edits by tools are noted in `files` before.
+
+        Args:
+            command: What the step ran, as text; None if nothing.
+            usage: The tokens of its calls of models.
+            failed: Whether what it ran failed; None if unknown.
+            dollars: The price of its calls, USD; NaN if unknown.
+            calls: Number of its calls.
+            seconds: Their duration, seconds; NaN if unknown.
+            is_shell: Whether a shell ran the command, which may change files.
+        """
+        if command and is_shell:
+            self.files.run(command)
+        cost = Cost(
+            calls=calls,
+            uncached_tokens=usage.uncached,
+            cached_tokens=usage.cached,
+            output_tokens=usage.output,
+            seconds=seconds,
+        )
+        signals = self._signals.add(command, failed=failed, dollars=dollars)
+        index = len(self.rounds) + 1
+        step = Round(index=index, answer=self.files.digest, costs={"generator": cost}, signals=signals)
+        own = compute_signals([*self.rounds, step], _ON_DEMAND, state={})
+        self.rounds.append(Round.from_dict({**step.to_dict(), "signals": {**signals, **own}}))
+
+
+def transcript_importer(
+    source: str, runs_of: Callable[[Path], Iterable[AgentRun]], recognises: Callable[[Head], bool]
+) -> Callable[..., ImportedRun]:
+    """Return the importer of a format of transcripts.
+
+    Args:
+        source: The name of the format.
+        runs_of: Reads the runs of a file or folder.
+        recognises: Returns whether a file has the format.
+    """
+
+    @recognised_by(recognises)
+    def read(path: str | Path, *, outcomes: str | Path | None = None) -> ImportedRun:
+        """Read transcripts of this format.
+
+        Args:
+            path: A file, or a folder.
+            outcomes: A file that says which runs succeeded, see `read_outcomes`; None = the transcripts' own.
+
+        Raises:
+            DataError: The transcripts have no steps, or the outcomes are those of other runs.
+        """
+        runs = list(runs_of(Path(path)))
+        return run_of_agents(source, runs, {} if outcomes is None else read_outcomes(outcomes))
+
+    read.__name__ = read.__qualname__ = f"read_{source}"
+    return read
+
+
+def run_of_agents(source: str, runs: Sequence[AgentRun], outcomes: Mapping[str, float]) -> ImportedRun:
+    """Convert runs of agents to trajectories.
+
+    Args:
+        source: The format.
+        runs: The runs; those without steps are left out.
+        outcomes: Grades by id, which replace those of the transcripts.
+
+    Raises:
+        DataError: No run has a step, or outcomes are given and none is that of a run.
+    """
+    own = [run for run in runs if run.rounds]
+    if not own:
+        raise DataError(f"the {source} transcripts have no steps: {len(runs)} runs without a call of a model")
+    if outcomes and not any(run.name in outcomes for run in own):
+        raise DataError(
+            f"no outcome is that of a run: the runs are {own[0].name!r}, ..., the outcomes {next(iter(outcomes))!r}, ...; "
+            "give the file with the ids of these runs (--outcomes)"
+        )
+    graded = {run.name: outcomes.get(run.name, math.nan if run.resolved is None else run.resolved) for run in own}
+    several = Counter(run.name for run in own)
+    seen: Counter[str] = Counter()
+    trajectories = []
+    for run in own:
+        seen[run.name] += 1
+        name = run.name if several[run.name] == 1 else f"{run.name}#{seen[run.name]}"
+        trajectories.append(_trajectory(run, name, graded[run.name]))
+    models = {run.model for run in own}
+    return ImportedRun(
+        source=source,
+        trajectories=trajectories,
+        notes=[*_notes(own, graded, len(runs) - len(own))],
+        expected=("missing-values",),  # a run has no result before its first change
+        depends={"model": models.pop()} if len(models) == 1 and None not in models else {},
+    )
+
+
+def _trajectory(run: AgentRun, name: str, grade: float) -> ImportedTrajectory:
+    final = run.rounds[-1].answer
+    kept = [float(step.answer == final) for step in run.rounds]
+    grades = [math.nan if final is None else grade * same for same in kept]
+    grades[-1] = grade
+    return ImportedTrajectory(
+        question_id=name,
+        cluster=run.name,
+        question=run.task,
+        rounds=tuple(run.rounds),
+        end=run.end,
+        metrics=tuple({**unknown_metrics(), RESOLVED: value} for value in grades),
+        labels={"model": run.model} if run.model else {},
+    )
+
+
+def _notes(runs: Sequence[AgentRun], graded: Mapping[str, float], empty: int) -> Iterator[str]:
+    silent = sum(run.rounds[-1].answer is None for run in runs)
+    yield (
+        "an answer stands for the files that the run has changed so far, as far as its commands and tools show it; a program "
+        "may change files without saying so"
+    )
+    if silent:
+        yield f"{silent:,} of {len(runs):,} runs show no change of a file: nothing is known of their results before the end"
+    known = sum(not math.isnan(grade) for grade in graded.values())
+    if known:
+        yield (
+            f"{known:,} of {len(graded):,} runs were graded; where a step's files are not the final ones nobody graded them, and "
+            f"{RESOLVED} counts as 0 there: a run that failed loses nothing, one that succeeded at most itself"
+        )
+    else:
+        yield "no run was graded (--outcomes FILE says which succeeded): a step counts as right if its files are the final ones"
+    if empty:
+        yield f"{empty:,} runs have no step, and are left out"
+    unknown = sum((run.skipped for run in runs), Counter[str]())
+    if unknown:
+        yield "events of unknown kinds, left out: " + ", ".join(f"{kind} ({n:,})" for kind, n in unknown.most_common(5))
+
+
+def _report(path: Path) -> dict[str, Any]:
+    """Return the object of a JSON file; an empty one if it is another file."""
+    with suppress(ValueError):
+        return fields_of(load_json(decoded(b"".join(unpacked(path)), str(path))))
+    return {}
+
+
+def read_outcomes(path: str | Path) -> dict[str, float]:
+    """Read which runs succeeded, by id.
+
+    It is a report of SWE-bench (lists of ids, or an object of each with `resolved`), or a table with an id and a grade in
+    [0, 1] in each row.
+
+    Raises:
+        SchemaError: The file has neither.
+        DataError: A grade is not in [0, 1].
+    """
+    grades: dict[str, float] = {}
+    for name, value in _report(Path(path)).items():
+        if name in _LISTS and isinstance(value, list):
+            grades |= {str(own): _LISTS[name] for own in value}
+        elif isinstance(value, dict) and isinstance(value.get(RESOLVED), bool):
+            grades[name] = float(value[RESOLVED])
+    if grades:
+        return grades
+    for row in records_of(Path(path)):
+        named = {plain_name(name): value for name, value in row.values.items()}
+        own = next((named[name] for name in (*IDS, "instance_id", "task_id") if named.get(name) is not None), None)
+        grade = next((named[name] for name in _GRADES if named.get(name) is not None), None)
+        if own is None or grade is None:
+            continue
+        try:
+            number = float({"true": 1, "false": 0}.get(str(grade).strip().lower(), grade))
+        except (TypeError, ValueError):
+            number = math.nan
+        if not 0 <= number <= 1:
+            raise DataError(f"{row.where}: the grade {grade!r:.60} is neither true, false nor a number in [0, 1]")
+        grades[str(own)] = number
+    if not grades:
+        raise SchemaError(
+            f"{path}: no grades of runs; expected a report of SWE-bench, or a table with instance_id and resolved in each row"
+        )
+    return grades

@@ -24,8 +24,8 @@ from suffice.importers.names import IDS, plain_name
 from suffice.importers.recognise import Head
 from suffice.importers.records import records_of
 from suffice.importers.traces.files import fields_of
-from suffice.importers.trajectories import ImportedTrajectory, unknown_metrics
 from suffice.importers.traces.spans import Usage
+from suffice.importers.trajectories import ImportedTrajectory, unknown_metrics
 from suffice.importers.transcripts.visible import VisibleFiles
 from suffice.policy.rounds import Cost, End, Round
 from suffice.policy.signals import StepSignals, compute_signals

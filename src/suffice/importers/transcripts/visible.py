@@ -19,7 +19,22 @@ _INPLACE = {
     "ruff": re.compile(r"format|--fix"),
 }
 _OF_GIT = frozenset(
-    {"apply", "am", "checkout", "restore", "reset", "stash", "revert", "rm", "mv", "clean", "merge", "rebase", "pull", "switch"}
+    {
+        "apply",
+        "am",
+        "checkout",
+        "restore",
+        "reset",
+        "stash",
+        "revert",
+        "rm",
+        "mv",
+        "clean",
+        "merge",
+        "rebase",
+        "pull",
+        "switch",
+    }
 )
 _ANY = frozenset(
     {"patch", "ed", "ex", "black", "isort", "autopep8", "prettier", "gofmt", "rustfmt", "dos2unix", "2to3"}

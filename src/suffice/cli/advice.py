@@ -79,6 +79,15 @@ class _Declared:
         ),
     ] = None
 
+    min_saving: Annotated[
+        float | None,
+        Setting(
+            "statistics",
+            "min-saving",
+            help="The least share of the cost that is worth a change; default: any, for steps of agents 0.05.",
+        ),
+    ] = None
+
     def given(self) -> dict[str, Any]:
         """Return the arguments of `decide`."""
         return {
@@ -90,6 +99,7 @@ class _Declared:
             "selector": self.selector,
             "orders": self.orders,
             "label_noise": self.label_noise,
+            "min_saving": self.min_saving,
         }
 
 
@@ -163,8 +173,9 @@ def decide_command(
             "wrong then, judge it anew with -o OTHER.json.\n"
         )
     screen = Screen(
-        sentences=[f"{again}{_as_cap(advice.sentence)}"],
+        sentences=[f"{again}{_as_cap(advice.lead)}"],
         tables=[*map(_in_words, advice.tables())],
+        shown=1 if advice.spending is None else 2,
         aside={bar_heading(advice.trial.max_loss)},
         quiet=re.compile("rules whose signals"),
         files=files,

@@ -154,7 +154,7 @@ class RoundColumns:
         own = [codes for name in sorted(reads) if (codes := self._field_codes(name)) is not None]
         place = self.place
         result: Positions = np.minimum(place, lookback)
-        for back in range(lookback + 1):
+        for back in range(min(lookback, int(place.max(initial=0))) + 1):
             for codes in own:
                 earlier = np.where(place >= back, np.roll(codes, back), 0)
                 result = np.unique(result * (int(earlier.max()) + 1) + earlier, return_inverse=True)[1].reshape(-1)

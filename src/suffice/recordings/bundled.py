@@ -21,6 +21,10 @@ BUNDLED_SAMPLES = (
 """Samples of one model and panels of many; `match` is the metric, and in `samples_game24` the signal `passed` is a check."""
 
 
+BUNDLED_STEPS = ("agents_swebench",)
+"""Runs of agents by step; `resolved` is the metric, and an answer stands for the state of the changed files."""
+
+
 def bundled_recording(name: str) -> Recording:
     """Return a recording that comes with the package.
 
@@ -32,7 +36,7 @@ def bundled_recording(name: str) -> Recording:
     Raises:
         DataError: The name is unknown.
     """
-    known = (*BUNDLED_RECORDINGS, *BUNDLED_SAMPLES)
+    known = (*BUNDLED_RECORDINGS, *BUNDLED_SAMPLES, *BUNDLED_STEPS)
     if name not in known:
         raise DataError(f"unknown bundled recording {name!r}; allowed: {', '.join(known)}")
     with as_file(files("suffice") / "data" / "recorded" / f"{name}.parquet") as path:

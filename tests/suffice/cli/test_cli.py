@@ -301,7 +301,7 @@ def test_signals_lists_every_signal_and_named_rule():
     assert {"answer_margin", "judge_entailment", "rerank_score", "answer_stable"} <= names
     assert next(s for s in listed["signals"] if s["name"] == "answer_margin_min")["needs"] == ["token_logprobs"]
     assert "tasr" in listed["rules"]
-    shown = cli("data", "signals").out
+    shown = cli("data", "signals", "--details").out
     assert all(name in shown for name in names)
 
 

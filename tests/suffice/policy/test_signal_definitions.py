@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 
 from suffice.errors import DataError, UnknownSignalError
 from suffice.policy.rounds import Cost, Passage, Round, Token
-from suffice.policy.signals import SIGNALS, Idf, Signal, ZScore, add_signal, clean_column, compute_signals, definitions
+from suffice.policy.signals import (
+    EVERY_ROUND,
+    SIGNALS,
+    Idf,
+    Signal,
+    ZScore,
+    add_signal,
+    clean_column,
+    compute_signals,
+    definitions,
+)
 
 STATE = {"overlap": Idf.fit(["a b", "b c"]), "top_score_z": ZScore(1.0, 2.0)}
 
@@ -304,6 +314,8 @@ def test_every_signal_of_the_methods_page_is_declared():
         *("semantic_distance", "critic_approved", "information_score", "information_gain", "draft_tokens"),
         *(f"semantic_distance_{back}" for back in range(2, 6)),
         *("critic_praise", "lexical_support"),
+        *("command_repeated", "tool_failed", "check_passed", "spend"),
+        *("since_change", "checks_green_since_change", "context_tokens"),
         *("thinking_tokens", "thinking_ended", "thinking_hesitation", "thinking_novelty", "trial_hesitates"),
         *("round", "calls", "tokens", "seconds"),
         *("p_known", "p_retrieve", "p_enough", "sample_spread", "new_confidence", "critique_score"),
@@ -315,14 +327,14 @@ def test_every_signal_of_the_methods_page_is_declared():
 
 
 def test_every_declaration_is_complete():
-    units = {"nats", "probability", "bool", "score", "count", "seconds", "ratio", "z"}
+    units = {"nats", "probability", "bool", "score", "count", "seconds", "dollars", "ratio", "z"}
     for name, signal in SIGNALS.items():
         assert signal.name == name
         assert signal.unit in units
         assert signal.doc.endswith(".")
         assert (signal.unit == "bool") <= (signal.range == (0.0, 1.0))
         assert (signal.unit == "probability") <= (signal.range == (0.0, 1.0))
-        assert (signal.lookback > 0) <= (signal.first_round > signal.lookback)
+        assert signal.lookback in (0, EVERY_ROUND) or signal.first_round > signal.lookback
         assert not (signal.fitted and signal.compute)
         assert signal.last_round is None or signal.last_round >= signal.first_round
     assert [name for name, signal in SIGNALS.items() if signal.clip] == ["answer_margin"]

@@ -23,6 +23,9 @@ COSTS = ("calls", "tokens", "seconds", "money", "retrievals")
 
 TOKEN_KINDS = ("uncached_tokens", "cached_tokens", "output_tokens")
 GATE, GENERATOR = "gate", "generator"
+SPEND, DOLLARS = "spend", "dollars"
+"""The signal with the dollars that a log says were spent so far, and the kind of cost that they are where no prices are given."""
+
 NOT_LANGUAGE_MODELS = frozenset({RETRIEVAL, EMBEDDING, RERANKING, "reranker", "embedder"})
 """Components that are not language models: their requests are not `calls`, and they need not report tokens."""
 
@@ -101,7 +104,7 @@ class CostTable:
 
     Args:
         recording: Recorded rounds.
-        prices: One price for all language models, or prices by component; None = money is NaN.
+        prices: One price for all language models, or prices by component; None = money is what the log says (`spend`), else NaN.
         wave: Number of samples requested at once; None = as recorded.
         models: The models of a panel, if `recording` has only some of the questions; None = those in `recording`.
 
@@ -156,6 +159,9 @@ class CostTable:
             of_components.append(f"{RETRIEVAL}: calls, seconds not recorded; the seconds are without them")
         if self.gated and GATE not in charged:
             of_components.append("the gate's own cost was not recorded, and counts as nothing")
+        if prices is None and GENERATOR in self.columns and SPEND in recording.names("signal"):
+            spent = np.diff(recording.column(SPEND), axis=1, prepend=0.0)
+            self.columns[GENERATOR][DOLLARS] = np.where(self.seen, spent, 0.0)
         self.call_columns, uncounted = self._call_columns()
         self.models: tuple[str, ...] = ()
         if recording.independent and not recording.exchangeable:
@@ -375,7 +381,7 @@ class CostTable:
         """Return the money for a component's tokens, USD, same shape; NaN where a price or a count is unknown."""
         uncached, cached, output = (costs[kind] for kind in TOKEN_KINDS)
         if self._prices is None:
-            return np.full(uncached.shape, np.nan)
+            return costs.get(DOLLARS, np.full(uncached.shape, 0.0 if component in NOT_LANGUAGE_MODELS else np.nan))
         price = self._price_of(component)
         if price is not None:
             return price.of(uncached, cached, output)

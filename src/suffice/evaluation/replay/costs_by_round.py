@@ -9,7 +9,7 @@ import numpy as np
 
 from suffice.common.results import Result
 from suffice.common.tables import Column, Table, counted
-from suffice.evaluation.replay.costs import GENERATOR, TOKEN_KINDS, CostTable, shared_prefix
+from suffice.evaluation.replay.costs import DOLLARS, GENERATOR, TOKEN_KINDS, CostTable, shared_prefix
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.replay.prices import Price
 from suffice.policy.rounds import COST_KINDS, Floats
@@ -135,6 +135,12 @@ def round_costs(recording: Recording, prices: Price | Mapping[str, Price] | None
     return RoundCosts(rows=tuple(rows), n=prepared.n, notes=tuple(notes))
 
 
+def _priced(columns: Mapping[str, Floats], billing: str) -> dict[str, Floats]:
+    """Return the costs from which money follows; what a log says was spent is that of the recorded billing alone."""
+    kinds = (*TOKEN_KINDS, DOLLARS) if billing == AS_RECORDED else TOKEN_KINDS
+    return {kind: columns[kind] for kind in kinds if kind in columns}
+
+
 def _billed(table: CostTable, billing: str) -> list[RoundCost]:
     """Return the mean cost of each round under one billing."""
     kinds: dict[str, Floats] = {kind: np.zeros(table.seen.shape) for kind in (*TOKEN_KINDS, "seconds", "calls")}
@@ -147,7 +153,7 @@ def _billed(table: CostTable, billing: str) -> list[RoundCost]:
         if component in table.call_columns:
             kinds["calls"] = kinds["calls"] + table.call_columns[component]
         share = table.paid_share(component) if billing == IN_BATCHES else 1.0
-        money = money + share * table.money_of(component, {kind: columns[kind] for kind in TOKEN_KINDS})
+        money = money + share * table.money_of(component, _priced(columns, billing))
     of_retrieval = _of_retrieval(table)
     rows = []
     for position, r in enumerate(table.index.tolist()):

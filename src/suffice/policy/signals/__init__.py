@@ -4,6 +4,7 @@ from suffice.policy.rules.selectors_of_drafts import DISTANCES
 from suffice.policy.signals.answers import ABSTAIN_PATTERNS, abstained_by
 from suffice.policy.signals.chains import CHAIN
 from suffice.policy.signals.definitions import (
+    EVERY_ROUND,
     SIGNALS,
     Signal,
     add_signal,
@@ -72,6 +73,7 @@ __all__ = [
     "EMBEDDER",
     "EMBEDDING",
     "ENOUGH",
+    "EVERY_ROUND",
     "FEATURES",
     "FREE",
     "GATE",

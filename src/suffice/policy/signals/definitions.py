@@ -20,6 +20,9 @@ from suffice.policy.signals.state import FittedState
 
 _LARGEST_FLOAT = sys.float_info.max
 _ROUND_FIELDS = frozenset(item.name for item in fields(Round)) - {"index"}
+EVERY_ROUND = 1_000_000_000
+"""The `lookback` of a signal that reads all earlier rounds."""
+
 Compute = Callable[[Sequence[Round]], float]
 
 
@@ -38,7 +41,7 @@ class Signal:
         component: The component whose call produces it; "" if it is free.
         first_round: The first round at which it may be defined; reading it earlier costs nothing.
         last_round: The last round at which it may be defined; None = no limit.
-        lookback: Number of earlier rounds that it reads.
+        lookback: Number of earlier rounds that it reads; `EVERY_ROUND` = all of them.
         fitted: Whether it needs state fitted on tune questions.
         clip: Whether values out of range, also infinite ones, are clipped to it instead of undefined.
         on_demand: Whether it is computed only where a policy reads it, and never recorded by itself.

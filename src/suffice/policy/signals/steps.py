@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 
 from suffice.policy.rounds import Round
-from suffice.policy.signals.definitions import declare, register_signal
+from suffice.policy.signals.definitions import EVERY_ROUND, declare, register_signal
 from suffice.policy.signals.from_policy import WRITERS
 
 STEPS = "steps"
@@ -93,7 +93,7 @@ declare(
 declare("spend", "Dollars of the loop's own calls so far.", "dollars", _COUNT, STEPS, component="")
 
 
-@register_signal("count", _COUNT, on_demand=True)
+@register_signal("count", _COUNT, lookback=EVERY_ROUND, on_demand=True, reads={"answer"})
 def since_change(rounds: Sequence[Round]) -> float:
     """Steps since the answer last changed.
 
@@ -108,7 +108,7 @@ def since_change(rounds: Sequence[Round]) -> float:
     return float(_same_before(rounds, last))
 
 
-@register_signal("count", _COUNT, on_demand=True)
+@register_signal("count", _COUNT, lookback=EVERY_ROUND, on_demand=True, reads={"answer", "signals.check_passed"})
 def checks_green_since_change(rounds: Sequence[Round]) -> float:
     """Checks that passed since the answer last changed, after the last one that failed.
 

@@ -30,6 +30,7 @@ from suffice.verdicts.decisions.figures import (
 )
 from suffice.verdicts.decisions.notes import taken_back_text
 from suffice.verdicts.decisions.rivals import dominating_label, rivals_text
+from suffice.verdicts.decisions.steps import Spending
 from suffice.verdicts.decisions.trial import AdviceKind, Trial
 from suffice.verdicts.decisions.trial_file import trial_from_dict, trial_to_dict
 from suffice.verdicts.losses import IF_INDEPENDENT, PREFERENCE, failed_text, open_text, range_text
@@ -63,6 +64,7 @@ class Advice(Result):
         to_label: Ids of the questions in which a label can matter, in the order of asking; see `decide`.
         asks_for: The position of the candidate that these labels are asked for; None without any.
         pairs: The two answers of each of these questions, if `metric` is `preference`.
+        spending: Where the money of an agent's runs went; None for other loops.
         n_left: Questions that wait for these labels, whether or not they need one of their own.
     """
 
@@ -74,6 +76,7 @@ class Advice(Result):
     asks_for: int | None = None
     pairs: tuple[tuple[str, str], ...] = ()
     n_left: int = 0
+    spending: Spending | None = None
 
     @property
     def n(self) -> int:
@@ -173,8 +176,8 @@ class Advice(Result):
 
     @property
     def lead(self) -> str:
-        """The sentence."""
-        return self.sentence
+        """The sentence, and for an agent where its money went."""
+        return self.sentence if self.spending is None else f"{self.sentence} {self.spending.sentence}"
 
     def _rows(self) -> list[int]:
         """Return the positions of the candidates in the short table: the advised one, its rival, then others in order."""
@@ -215,7 +218,8 @@ class Advice(Result):
         costs = self.trial.totals.costs[self.trial.cost]
         everything = sorted(range(len(self.trial.candidates)), key=lambda place: -costs[place])
         twins = twin_table(self.figures, self.trial)
-        return [self.table(), self._table(everything, "Every candidate"), *([] if twins is None else [twins])]
+        spent = [] if self.spending is None else [self.spending.table()]
+        return [self.table(), *spent, self._table(everything, "Every candidate"), *([] if twins is None else [twins])]
 
     def _table(self, places: Iterable[int], title: str) -> Table:
         trial, n, figures = self.trial, max(self.trial.totals.n_recorded, 1), self.figures
@@ -249,6 +253,7 @@ class Advice(Result):
                 "trial": trial_to_dict(trial),
                 **({} if trial.mixture is None else {"mixture": trial.mixture}),
                 **({"where": list(self.where)} if self.where else {}),
+                **({} if self.spending is None else {"spending": self.spending.to_dict()}),
                 **({} if trial.labels is None else {"labels": {"used": trial.labels, "to_label": len(self.to_label)}}),
             }
         )
@@ -271,7 +276,9 @@ class Advice(Result):
             trial = trial_from_dict(data["trial"])
             notes = dict.fromkeys([*map(str, data["notes"]), *trial.notes])
             where = tuple(map(str, data.get("where", ())))
-            return cls(trial=trial, rounds_text=str(data["rounds_text"]), notes=tuple(notes), where=where)
+            spending = None if data.get("spending") is None else Spending.from_dict(data["spending"])
+            extent = str(data["rounds_text"])
+            return cls(trial=trial, rounds_text=extent, notes=tuple(notes), where=where, spending=spending)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise SchemaError(f"a decision file does not read: {error!r}") from None
 
@@ -350,10 +357,32 @@ def _keep_text(trial: Trial, source: str) -> str:
     """
     if taken_back := taken_back_text(trial):
         return f"Go back to what you had: {taken_back}."
+    saved = _worth_text(trial)
     if not trial.saves.any():
-        return f"Keep what you have: nothing here would save {trial.cost}, {source}."
+        return f"Keep what you have: nothing here would save {saved}, {source}."
     points = f"{100 * trial.max_loss:g} points of {trial.metric}"
-    return f"Keep what you have: everything that would save {trial.cost} loses more than {points}, {source}."
+    if not trial.hopeless[trial.saves].all():
+        return f"Keep what you have: nothing that would save {saved} seems to stay within {points} on these {counted(trial.totals.n, 'question')}{_small_text(trial)}."
+    return f"Keep what you have: everything that would save {saved} loses more than {points}, {source}."
+
+
+def _worth_text(trial: Trial) -> str:
+    """Return the cost whose saving is worth a change, in words."""
+    return f"{100 * trial.min_saving:g} % of the {trial.cost} or more" if trial.min_saving else trial.cost
+
+
+def _small_text(trial: Trial) -> str:
+    """Return what candidates that save less than is worth a change would save at the most, within the largest loss."""
+    saving = trial.totals.saving(trial.cost)
+    small = [
+        place
+        for place, saved in enumerate(saving.tolist())
+        if 0 < saved < trial.min_saving and trial.totals.losses[place] < trial.bound * trial.totals.n
+    ]
+    if not small:
+        return ""
+    best = max(small, key=lambda place: saving[place])
+    return f"; within them {trial.candidates[best].label} saved most, {100 * saving[best]:.1f} %"
 
 
 def _more_text(needed: tuple[int, int] | None) -> str:

@@ -19,6 +19,7 @@ from suffice.policy.rules.selectors_of_samples import RascAnswer
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
 from suffice.verdicts.decisions.gates import gate_of, gate_rules, is_closed_book
+from suffice.verdicts.decisions.steps import is_of_steps, step_rules
 
 _OPTIONAL_SIGNALS = ("answer_stable", "answer_margin", "critic_approved", "semantic_distance")
 """Signals of candidates that a log may lack."""
@@ -80,7 +81,7 @@ def candidates(
             untried.setdefault(str(error).split(":", maxsplit=1)[0].rstrip("."), []).append(rule)
     notes = [f"not tried: {', '.join(rules)}, because {reason}" for reason, rules in untried.items()]
     lacking = [name for name in _OPTIONAL_SIGNALS if name not in _signals_with_values(tune)]
-    if lacking and not tune.independent:
+    if lacking and not (tune.independent or is_of_steps(tune)):
         notes.append(f"rules whose signals the log lacks were not tried. These are: {', '.join(lacking)}")
     return tuple(policies), tuple(notes)
 
@@ -164,6 +165,9 @@ def _signals_with_values(tune: Recording) -> set[str]:
 def _rules(tune: Recording) -> Iterator[str]:
     """Yield the text of each candidate rule whose signals were recorded."""
     columns = _signals_with_values(tune)
+    if is_of_steps(tune):
+        yield from step_rules(tune)
+        return
     if "answer_stable" in columns:
         yield "answer_stable"
         yield "stable_twice"

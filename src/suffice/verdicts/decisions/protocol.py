@@ -52,6 +52,7 @@ from suffice.verdicts.decisions.same_loop import (
     refuse_single_rounds,
     rounds_text,
 )
+from suffice.verdicts.decisions.steps import LEAST_SAVING, Spending, is_of_steps, knows_spending
 from suffice.verdicts.decisions.trial import Trial
 
 _SALT = "decide:"
@@ -64,6 +65,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "selector": "last",
     "leave_out_failed": False,
     "label_noise": 0.0,
+    "min_saving": 0.0,
 }
 
 
@@ -85,6 +87,7 @@ def decide(
     signals: Sequence[str] = (),
     labels: Labels | None = None,
     label_noise: float | None = None,
+    min_saving: float | None = None,
 ) -> Advice:
     """Advise whether to keep a loop, lower its cap, or stop by a rule.
 
@@ -119,6 +122,7 @@ def decide(
         labels: Labels by hand, see `Labels.read`; `Labels()` for none yet.  The metric is `match` (or `preference`), and the advice lists in `to_label`
             the questions in which a label can matter.
         label_noise: The largest share of labels that are wrong at random, in [0, 0.5), declared before the first label; None = 0.
+        min_saving: The least share of the cost whose saving is worth a change, in [0, 1); None = 0 (any), for steps of agents 0.05.
 
     Raises:
         DataError: There is nothing to decide, a metric or cost is unknown, or an option is outside its range.
@@ -129,6 +133,7 @@ def decide(
     """
     said: dict[str, Any] = {"metric": metric, "max_loss": max_loss, "alpha": alpha, "cost": cost, "baseline": baseline}
     said |= {"leave_out_failed": leave_out_failed or None, "orders": orders, "selector": selector and str(selector)}
+    said["min_saving"] = min_saving
     said["label_noise"] = checked_noise(label_noise, of_labels=labels is not None)
     given = {name: value for name, value in said.items() if value is not None}
     notes: list[str] = [*recording.reading_notes]
@@ -145,8 +150,9 @@ def decide(
             return replace(previous, notes=tuple(dict.fromkeys([*previous.notes, *notes])))
         fresh = new
     extent = rounds_text(recording)
+    spending = Spending.of(recording, trial.metric, prices) if is_of_steps(recording) else None
     del recording  # of a million rounds it is large, and only the questions of the verdict are measured from here on
-    return replace(_advised(fresh, trial, prices, notes, labels), rounds_text=extent)
+    return replace(_advised(fresh, trial, prices, notes, labels), rounds_text=extent, spending=spending)
 
 
 def _advised(fresh: Recording, trial: Trial, prices: Prices, notes: list[str], labels: Labels | None) -> Advice:
@@ -178,10 +184,12 @@ def _begun(
         DataError: No question is left for the verdict, or there is nothing to decide.
     """
     declared = {**_DEFAULTS, **({"selector": "majority_of_samples"} if recording.independent else {})}
+    if is_of_steps(recording):
+        declared |= {"min_saving": LEAST_SAVING, **({"cost": "money"} if prices or knows_spending(recording) else {})}
     declared |= {**({"cost": RETRIEVALS} if is_whether_to_retrieve(recording) else {}), **given}
     declared["orders"] = n_orders(recording, given.get("orders") or (1 if recording.cut.any() else None), [])
     share = 0.3 if tune_share is None else tune_share
-    _check_options(declared["max_loss"], declared["alpha"], declared["cost"], share)
+    _check_options(declared, share)
     baseline, loop = declared["baseline"], LoopStops.of(recording)
     logged = _logged(recording, baseline, declared["leave_out_failed"], notes)
     stated = declared.pop("metric", None)
@@ -398,12 +406,14 @@ def _same_prices(prices: Prices, trial: Trial, notes: list[str]) -> Prices:
     return None
 
 
-def _check_options(max_loss: float, alpha: float, cost: str, tune_share: float) -> None:
-    for name, value in (("max_loss", max_loss), ("alpha", alpha), ("tune_share", tune_share)):
+def _check_options(declared: Mapping[str, Any], tune_share: float) -> None:
+    for name, value in (*((name, declared[name]) for name in ("max_loss", "alpha")), ("tune_share", tune_share)):
         if not 0 < value < 1:
             raise DataError(f"{name} must lie between 0 and 1, both excluded, not {value!r}")
-    if cost not in SAVABLE:
-        raise DataError(f"{cost!r} cannot be saved here; allowed: {', '.join(SAVABLE)}")
+    if not 0 <= declared["min_saving"] < 1:
+        raise DataError(f"min_saving must be at least 0 and below 1, not {declared['min_saving']!r}")
+    if declared["cost"] not in SAVABLE:
+        raise DataError(f"{declared['cost']!r} cannot be saved here; allowed: {', '.join(SAVABLE)}")
 
 
 def _divided(recording: Recording, tune: Recording | float, baseline: str, notes: list[str]) -> tuple[Recording, Mask]:

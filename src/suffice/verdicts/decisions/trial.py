@@ -61,6 +61,7 @@ class Trial:
             hash, which no drift can follow.  None before it; where labels judge, the questions of the first visit are judged
             anew each time, so there is no second one.
         label_noise: The declared largest share of labels that are wrong at random, in [0, 0.5).
+        min_saving: The least share of the cost whose saving is worth a change, in [0, 1); 0 = any.
         notes: Notes on the declaration.
     """
 
@@ -89,6 +90,7 @@ class Trial:
     labels: int | None = None
     drift: DriftAlarm | None = None
     label_noise: float = 0.0
+    min_saving: float = 0.0
 
     @classmethod
     def declare(
@@ -99,6 +101,7 @@ class Trial:
         max_loss: float,
         cost: str,
         label_noise: float = 0.0,
+        min_saving: float = 0.0,
         **fields: Any,
     ) -> Trial:
         """Declare a trial without evidence; tune questions decide the order of the candidates and the stakes.
@@ -109,6 +112,7 @@ class Trial:
             max_loss: See the class.
             cost: See the class.
             label_noise: See the class.
+            min_saving: See the class.
             fields: The other attributes of the declaration.
         """
         spent = on_tune.totals.costs[cost] / on_tune.n
@@ -117,7 +121,7 @@ class Trial:
         losses = on_tune.worst
         bound = bound_by_labels(max_loss, label_noise)
         may_lose = losses.mean(axis=-1) + _ONE_SIDED_Z * losses.std(axis=-1) / np.sqrt(on_tune.n)
-        sequence = frontier(may_lose, spent[:-1], float(spent[-1]))
+        sequence = frontier(may_lose, spent[:-1], float(spent[-1]) * (1 - min_saving))
         return cls(
             candidates=tuple(candidates),
             sequence=sequence,
@@ -126,6 +130,7 @@ class Trial:
             max_loss=max_loss,
             cost=cost,
             label_noise=label_noise,
+            min_saving=min_saving,
             below=Wealth.start(bound, "below", len(candidates), on_tune.worst),
             above=Wealth.start(max_loss, "above", len(candidates), on_tune.best),
             totals=Totals.start(len(candidates)),
@@ -306,8 +311,9 @@ class Trial:
 
     @property
     def saves(self) -> Mask:
-        """Mask of the candidates that save on the verdict part; all False without questions."""
-        saves: Mask = self.totals.saving(self.cost) > 0
+        """Mask of the candidates that save enough on the verdict part; all False without questions."""
+        saving = self.totals.saving(self.cost)
+        saves: Mask = saving >= self.min_saving if self.min_saving else saving > 0
         return saves
 
     @cached_property
@@ -320,6 +326,8 @@ class Trial:
         if self.taken_back:
             return "keep what you have"
         if self.totals.n and self.hopeless[self.saves].all():  # also if no candidate saves
+            return "keep what you have"
+        if self.totals.n and self.min_saving and self.chosen is None:
             return "keep what you have"
         return "not enough data"
 

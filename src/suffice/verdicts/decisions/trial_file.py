@@ -40,6 +40,7 @@ def trial_to_dict(trial: Trial) -> dict[str, Any]:
         "answers": None if trial.answers is None else trial.answers.to_dict(),
         "losses": None if trial.losses is None else trial.losses.to_dict(),
         **({} if trial.labels is None else {"labels": trial.labels, "label_noise": trial.label_noise}),
+        **({"min_saving": trial.min_saving} if trial.min_saving else {}),
         **({} if trial.drift is None else {"drift": trial.drift.to_dict()}),
     }
 
@@ -76,6 +77,7 @@ def trial_from_dict(data: Mapping[str, Any]) -> Trial:
             labels=None if data.get("labels") is None else int(data["labels"]),
             drift=DriftAlarm.from_dict(data.get("drift"), data["max_loss"], data["alpha"], len(data["sequence"])),
             label_noise=float(data.get("label_noise", 0.0)),
+            min_saving=float(data.get("min_saving", 0.0)),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise SchemaError(f"the trial of a decision file does not read: {error!r}") from None

@@ -1,0 +1,169 @@
+"""Logs of agents: candidates that read steps, and where the money of the recorded runs went."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from suffice.common.tables import Column, Table, counted
+from suffice.evaluation.replay.outcomes import has_outcome, outcome
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.replay.prices import Price
+from suffice.policy.rounds import Floats, Mask
+from suffice.recordings.recording import Recording
+
+LEAST_SAVING = 0.05
+"""The share of the cost that a change of an agent has to save to be worth it, unless one says otherwise."""
+
+_UNCHANGED = (5, 10, 15, 20, 25, 30, 40, 50)
+"""Steps without a change of the result."""
+_TENTHS = 10
+_SPENT = (0.5, 0.75, 0.9)
+"""Limits of what a run may spend, as quantiles of what the runs of tune questions spent."""
+
+
+def is_of_steps(recording: Recording) -> bool:
+    """Return whether the rounds of a recording are the steps of an agent."""
+    return not recording.independent and "command_repeated" in recording.names("signal")
+
+
+def knows_spending(recording: Recording) -> bool:
+    """Return whether the dollars of each step were recorded."""
+    return "spend" in recording.names("signal") and bool(np.isfinite(recording.column("spend")[recording.seen]).all())
+
+
+def step_rules(tune: Recording) -> Iterator[str]:
+    """Yield the rules that read steps: nothing has changed for a while, alone and with a check or a repeated command, and limits."""
+    columns = tune.names("signal")
+    yield from (f"since_change >= {k}" for k in _UNCHANGED)
+    if "check_passed" in columns:
+        yield from (f"(checks_green_since_change >= {n}) & (since_change >= {k})" for n in (1, 2) for k in (2, 5, 10))
+    yield from (f"(command_repeated >= 1) & (since_change >= {k})" for k in (5, 10, 20))
+    if knows_spending(tune):
+        totals = np.nanmax(np.where(tune.seen, tune.column("spend"), np.nan), axis=1)
+        for limit in dict.fromkeys(f"{value:.2g}" for value in np.quantile(totals, _SPENT)):
+            yield f"spend > {limit}"
+            yield f"(spend > {limit}) & (since_change >= 5)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spending:
+    """Where the money of recorded runs went; shares are in [0, 1], None where unknown.
+
+    Attributes:
+        unit: `USD`, or `tokens` where no step has a price.
+        runs: Number of runs.
+        total: What they spent, in `unit`.
+        after_change: Share that was spent after the last change of the result.  It is known in hindsight only: no rule that
+            leaves the results as they are can save more.
+        failed: Share of the runs whose result is graded below one half.
+        repeated: Share of the steps whose command had been run before in the same run.
+        by_tenth: Share of each tenth of a run's steps.
+    """
+
+    unit: str
+    runs: int
+    total: float
+    after_change: float
+    failed: float | None
+    repeated: float
+    by_tenth: tuple[float, ...]
+
+    @property
+    def sentence(self) -> str:
+        """The total, and the share after the last change, as a sentence."""
+        return (
+            f"{self._amount(1.0)} went into {counted(self.runs, 'run')}, and {100 * self.after_change:.0f} % of it after the last change "
+            "to the result: in hindsight, no rule that keeps the results can save more."
+        )
+
+    def table(self) -> Table:
+        """Return the table "where the money went"."""
+        rows: list[tuple[str, float, str]] = [("after the last change to the result", *self._share(self.after_change))]
+        if self.failed is not None:
+            rows.append(("in runs whose result is not right", *self._share(self.failed)))
+        rows.append(("on commands that the run had run before", *self._share(self.repeated)))
+        for place in range(0, _TENTHS, 2):
+            share = sum(self.by_tenth[place : place + 2])
+            rows.append((f"steps from {10 * place} to {10 * place + 20} % of the run", *self._share(share)))
+        return Table(
+            title="Where the money went" if self.unit == "USD" else "Where the tokens went",
+            columns=(Column(""), Column("share", ".0f", scale=100), Column(self.unit)),
+            rows=tuple(rows),
+        )
+
+    def _share(self, share: float) -> tuple[float, str]:
+        return share, self._amount(share)
+
+    def _amount(self, share: float) -> str:
+        return f"${self.total * share:,.2f}" if self.unit == "USD" else f"{self.total * share:,.0f} tokens"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        return {**asdict(self), "by_tenth": list(self.by_tenth)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Spending:
+        """Return the figures that `to_dict` wrote."""
+        return cls(**{**data, "by_tenth": tuple(data["by_tenth"])})
+
+    @classmethod
+    def of(
+        cls, recording: Recording, metric: str, prices: Price | Mapping[str, Price] | None = None
+    ) -> Spending | None:
+        """Return where the money of a recording's runs went; None if neither prices nor tokens are known.
+
+        Args:
+            recording: A recording of steps.
+            metric: The grade of a run; where nothing is graded, `failed` is None.
+            prices: Prices, instead of what the log says was spent.
+        """
+        spent, unit = _spent_by_step(recording, prices)
+        if spent is None:
+            return None
+        total, seen = float(spent.sum()), recording.seen
+        last = seen.sum(axis=1) - 1
+        graded = has_outcome(recording, metric) and metric in recording.names("metric")
+        grades = outcome(recording, metric)[np.arange(len(last)), last] if graded else np.full(len(last), np.nan)
+        failed = None if not np.isfinite(grades).all() else float(spent[grades < 0.5].sum() / total)  # noqa: PLR2004
+        tenth = np.where(seen, np.arange(seen.shape[1]) * _TENTHS // np.maximum(last + 1, 1)[:, None], -1)
+        return cls(
+            unit=unit,
+            runs=len(last),
+            total=total,
+            after_change=float(spent[_after_last_change(recording)].sum() / total),
+            failed=failed,
+            repeated=float(spent[recording.column("command_repeated") >= 1].sum() / total),
+            by_tenth=tuple(float(spent[tenth == place].sum() / total) for place in range(_TENTHS)),
+        )
+
+
+def _spent_by_step(recording: Recording, prices: Price | Mapping[str, Price] | None) -> tuple[Floats | None, str]:
+    """Return what each step cost and in which unit, shape ``(n_questions, n_rounds)``; None if it is unknown."""
+    table = PreparedRecording.of(recording, prices=prices).costs
+    zeros = np.zeros(recording.seen.shape)
+    money = sum((table.money_of(name, table.columns[name]) for name in table.loop), zeros)
+    tokens = sum((table.columns[name][kind] for name in table.loop for kind in _TOKENS), zeros)
+    for spent, unit in ((money, "USD"), (tokens, "tokens")):
+        known = np.where(recording.seen, spent, 0.0)
+        if np.isfinite(known).all() and known.sum() > 0:
+            return known, unit
+    return None, ""
+
+
+_TOKENS = ("uncached_tokens", "cached_tokens", "output_tokens")
+
+
+def _after_last_change(recording: Recording) -> Mask:
+    """Return a mask of the steps after the one at which the final answer appeared, shape ``(n_questions, n_rounds)``."""
+    answers, seen = recording.objects("answer"), recording.seen
+    after = np.zeros(seen.shape, dtype=np.bool_)
+    for row, length in enumerate(seen.sum(axis=1).tolist()):
+        last = length - 1
+        while last > 0 and answers[row, last - 1] == answers[row, length - 1]:
+            last -= 1
+        after[row, last + 1 : length] = answers[row, length - 1] is not None
+    return after

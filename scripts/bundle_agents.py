@@ -64,6 +64,22 @@ def agent_rows(run: dict[str, Any]) -> Iterator[dict[str, Any]]:
         }
 
 
+def checked_rows(trial: dict[str, Any], run: str) -> Iterator[dict[str, Any]]:
+    """Yield the rounds of a checked loop under a cap of 20 rounds, or as LoopGain ended it."""
+    for place, error in enumerate(trial[run]["error_history"], start=1):
+        yield {
+            "question_id": f"{trial['cell']} {trial['trial']}",
+            "round": place,
+            "end": "rule" if run == "LG" else "max_rounds",
+            "answer": f"draft {place}",
+            "error_free": float(error == 0),
+            "check_error": error,
+            "cost.generator.calls": 1.0,
+            **{f"cost.generator.{kind}": None for kind in ("uncached_tokens", "cached_tokens", "output_tokens", "seconds")},
+            "cell": trial["cell"],
+        }
+
+
 def main() -> None:
     """Write the recordings."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -73,6 +89,13 @@ def main() -> None:
     metadata = {"source": "mini_swe_agent", "model": "google/gemini-3-pro-preview"}
     write_recording(OUT / "agents_swebench.parquet", rows, metadata, {"resolved": "metric"})
     print(f"agents_swebench: {len({row['question_id'] for row in rows})} runs, {len(rows):,} steps")
+
+    trials = list(lines(source / "loopgain_bench.jsonl.gz"))
+    for name, run in (("checked_loops", "B20"), ("checked_loops_loopgain", "LG")):
+        rows = [row for trial in trials for row in checked_rows(trial, run)]
+        kinds = {"error_free": "metric", "cell": "label"}
+        write_recording(OUT / f"{name}.parquet", rows, {"source": "loopgain-bench"}, kinds)
+        print(f"{name}: {len(trials):,} loops, {len(rows):,} rounds")
 
 
 if __name__ == "__main__":

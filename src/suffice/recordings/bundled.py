@@ -25,6 +25,10 @@ BUNDLED_STEPS = ("agents_swebench",)
 """Runs of agents by step; `resolved` is the metric, and an answer stands for the state of the changed files."""
 
 
+BUNDLED_CHECKED = ("checked_loops", "checked_loops_loopgain")
+"""Loops whose drafts a check reads, under a cap of 20 rounds and as LoopGain ended them; `error_free` is the metric."""
+
+
 def bundled_recording(name: str) -> Recording:
     """Return a recording that comes with the package.
 
@@ -36,7 +40,7 @@ def bundled_recording(name: str) -> Recording:
     Raises:
         DataError: The name is unknown.
     """
-    known = (*BUNDLED_RECORDINGS, *BUNDLED_SAMPLES, *BUNDLED_STEPS)
+    known = (*BUNDLED_RECORDINGS, *BUNDLED_SAMPLES, *BUNDLED_STEPS, *BUNDLED_CHECKED)
     if name not in known:
         raise DataError(f"unknown bundled recording {name!r}; allowed: {', '.join(known)}")
     with as_file(files("suffice") / "data" / "recorded" / f"{name}.parquet") as path:

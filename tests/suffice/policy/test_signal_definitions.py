@@ -315,6 +315,7 @@ def test_every_signal_of_the_methods_page_is_declared():
         *(f"semantic_distance_{back}" for back in range(2, 6)),
         *("critic_praise", "lexical_support"),
         *("command_repeated", "tool_failed", "check_passed", "spend"),
+        *("check_error", "error_gain"),
         *("since_change", "checks_green_since_change", "context_tokens"),
         *("thinking_tokens", "thinking_ended", "thinking_hesitation", "thinking_novelty", "trial_hesitates"),
         *("round", "calls", "tokens", "seconds"),

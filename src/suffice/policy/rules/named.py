@@ -10,6 +10,7 @@ from typing import Any
 from suffice.errors import DataError, RuleSyntaxError
 from suffice.policy.rules.algebra import FirstOf, KOf, Patience, Threshold, Times, signal
 from suffice.policy.rules.rule import Rule
+from suffice.policy.rules.checked import checked, loopgain
 from suffice.policy.rules.thinking import deer, dynasor, token_budget
 
 WINDOWS = range(2, 11)
@@ -381,6 +382,8 @@ NAMED_RULES: Mapping[str, NamedRule] = {
     "rasc": NamedRule(
         rasc, (0, 1, 2), "votes: 5 samples, or as many as given second, have reasoning with a score of 0.5, or as given"
     ),
+    "checked": NamedRule(checked, (1,), "a check finds nothing more, or round x"),
+    "loopgain": NamedRule(loopgain, (0, 1), "LoopGain: errors no longer fall, or are down to x"),
     "critic_only": NamedRule(critic_only, (0,), "the critic approves"),
     "adaptive_rag": NamedRule(
         adaptive_rag, (0,), "a classifier's class of the question: retrieve never, once, or always"

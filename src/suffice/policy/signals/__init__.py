@@ -3,6 +3,7 @@
 from suffice.policy.rules.selectors_of_drafts import DISTANCES
 from suffice.policy.signals.answers import ABSTAIN_PATTERNS, abstained_by
 from suffice.policy.signals.chains import CHAIN
+from suffice.policy.signals.checks import CHECKER
 from suffice.policy.signals.definitions import (
     EVERY_ROUND,
     SIGNALS,
@@ -64,6 +65,7 @@ from suffice.policy.signals.wording import critic_praise, lexical_support
 __all__ = [
     "ABSTAIN_PATTERNS",
     "CHAIN",
+    "CHECKER",
     "CHECKS",
     "COMPLEXITY",
     "CRITIC",

@@ -21,6 +21,8 @@ from suffice.recordings.recording import Recording
 from suffice.verdicts.decisions.gates import gate_of, gate_rules, is_closed_book
 from suffice.verdicts.decisions.steps import is_of_steps, step_rules
 
+CHECK_ERROR = "check_error"
+"""The signal of loops whose drafts a check reads."""
 _OPTIONAL_SIGNALS = ("answer_stable", "answer_margin", "critic_approved", "semantic_distance")
 """Signals of candidates that a log may lack."""
 _PROBABILITIES = (0.5, 0.7, 0.9)
@@ -32,6 +34,8 @@ _BUDGETS = (0.25, 0.5, 0.75)
 """Budgets of thought as quantiles over the checkpoints of tune questions."""
 _CONFIDENCES = (0.9, 0.95)
 """Geometric mean probabilities of a trial answer's tokens."""
+_CHECKED = (2, 3, 5)
+"""Caps of loops that stop when their check finds nothing more."""
 _RASC = "rasc"
 """The rule that reads the reasoning of samples, for recordings with their texts; its own selector answers."""
 _PUBLISHED = {
@@ -180,6 +184,10 @@ def _rules(tune: Recording) -> Iterator[str]:
         yield from _thinking_rules(tune, columns)
     if "critic_approved" in columns:
         yield "critic_only"
+    if CHECK_ERROR in columns:
+        yield f"{CHECK_ERROR} <= 0"
+        yield from (f"checked({k})" for k in _CHECKED)
+        yield "loopgain(0)"
     if "semantic_distance" in columns:
         distances = tune.column("semantic_distance")
         quantiles = np.quantile(distances[np.isfinite(distances)], _QUANTILES)

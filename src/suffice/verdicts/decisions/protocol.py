@@ -31,7 +31,7 @@ from suffice.recordings.recording import Recording
 from suffice.verdicts.copies import asked_names, near_known, unit_names, with_copies, wordings_of
 from suffice.verdicts.decisions.advice import Advice
 from suffice.verdicts.decisions.answer_counts import AnswerCounts
-from suffice.verdicts.decisions.candidates import candidates
+from suffice.verdicts.decisions.candidates import CHECK_ERROR, candidates
 from suffice.verdicts.decisions.gates import RETRIEVALS, is_whether_to_retrieve
 from suffice.verdicts.decisions.labelling import (
     Labelling,
@@ -111,7 +111,8 @@ def decide(
         cost: The cost to save: `calls`, `tokens`, `money`, or, of a log with a closed-book round 0, `retrievals`.  None =
             `retrievals` if there is one round beside round 0, else `calls`.
         baseline: The baseline of differences: `recorded` (None), the logged loop itself, or a rule (`fixed_k(5)`).
-        selector: The selector of candidates and baseline; None = `last`, of independent samples their majority.
+        selector: The selector of candidates and baseline; None = `last`, of independent samples their majority, of loops with a
+            check the draft in which it finds least (`min_check_error`).
         tune: Tune questions, recorded alike; None = `tune_share` of the recording's, by the hash of their texts (their names without).
         tune_share: Share of the tune questions, in (0, 1); None = 0.3.
         prices: Prices, to compute money: one for all language models, or by component.
@@ -184,6 +185,8 @@ def _begun(
         DataError: No question is left for the verdict, or there is nothing to decide.
     """
     declared = {**_DEFAULTS, **({"selector": "majority_of_samples"} if recording.independent else {})}
+    if CHECK_ERROR in recording.names("signal") and not recording.independent:
+        declared["selector"] = f"min_{CHECK_ERROR}"
     if is_of_steps(recording):
         declared |= {"min_saving": LEAST_SAVING, **({"cost": "money"} if prices or knows_spending(recording) else {})}
     declared |= {**({"cost": RETRIEVALS} if is_whether_to_retrieve(recording) else {}), **given}

@@ -75,7 +75,10 @@ def checked_rows(trial: dict[str, Any], run: str) -> Iterator[dict[str, Any]]:
             "error_free": float(error == 0),
             "check_error": error,
             "cost.generator.calls": 1.0,
-            **{f"cost.generator.{kind}": None for kind in ("uncached_tokens", "cached_tokens", "output_tokens", "seconds")},
+            **{
+                f"cost.generator.{kind}": None
+                for kind in ("uncached_tokens", "cached_tokens", "output_tokens", "seconds")
+            },
             "cell": trial["cell"],
         }
 

@@ -26,6 +26,9 @@ GATE, GENERATOR = "gate", "generator"
 SPEND, DOLLARS = "spend", "dollars"
 """The signal with the dollars that a log says were spent so far, and the kind of cost that they are where no prices are given."""
 
+_CENTS = 1e-9
+"""Dollars that rounding may take from a sum."""
+
 NOT_LANGUAGE_MODELS = frozenset({RETRIEVAL, EMBEDDING, RERANKING, "reranker", "embedder"})
 """Components that are not language models: their requests are not `calls`, and they need not report tokens."""
 
@@ -160,8 +163,13 @@ class CostTable:
         if self.gated and GATE not in charged:
             of_components.append("the gate's own cost was not recorded, and counts as nothing")
         if prices is None and GENERATOR in self.columns and SPEND in recording.names("signal"):
-            spent = np.diff(recording.column(SPEND), axis=1, prepend=0.0)
-            self.columns[GENERATOR][DOLLARS] = np.where(self.seen, spent, 0.0)
+            spent = np.where(self.seen, np.diff(recording.column(SPEND), axis=1, prepend=0.0), 0.0)
+            if (spent < -_CENTS).any():
+                of_figures.append(
+                    f"{SPEND!r} falls from one round to the next, so it is not what was spent so far: money is unknown"
+                )
+            else:
+                self.columns[GENERATOR][DOLLARS] = spent
         self.call_columns, uncounted = self._call_columns()
         self.models: tuple[str, ...] = ()
         if recording.independent and not recording.exchangeable:

@@ -9,8 +9,8 @@ from typing import Any
 
 from suffice.errors import DataError, RuleSyntaxError
 from suffice.policy.rules.algebra import FirstOf, KOf, Patience, Threshold, Times, signal
-from suffice.policy.rules.rule import Rule
 from suffice.policy.rules.checked import checked, loopgain
+from suffice.policy.rules.rule import Rule
 from suffice.policy.rules.thinking import deer, dynasor, token_budget
 
 WINDOWS = range(2, 11)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 from suffice.policy.rounds import Round
 from suffice.policy.signals.definitions import EVERY_ROUND, declare, register_signal
@@ -46,7 +47,7 @@ def error_gain(rounds: Sequence[Round]) -> float:
     """
     errors = [observed.signals.get("check_error", math.nan) for observed in rounds]
     smoothed = math.nan
-    for before, now in zip(errors, errors[1:], strict=False):
+    for before, now in pairwise(errors):
         ratio = now / before if before else (0.0 if now == 0 else _FROM_NOTHING)
         smoothed = ratio if math.isnan(smoothed) else _SMOOTHING * ratio + (1 - _SMOOTHING) * smoothed
         if math.isnan(now):

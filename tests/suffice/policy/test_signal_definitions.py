@@ -109,6 +109,7 @@ def test_a_signal_of_complete_rounds_reads_the_fields_that_it_declares():
             pool_scores=(3.0, 2.0, 1.5),
             costs={"writer": Cost(calls=1, output_tokens=index)},
             feedback="Good, but unclear.",
+            signals={"check_error": 8.0 - index, "check_passed": 1.0},
             embedding=np.array([1.0, index], dtype=np.float32),
         )
         for index in range(1, 8)

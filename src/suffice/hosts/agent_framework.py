@@ -13,11 +13,16 @@ from suffice.policy.rounds import Cost
 from suffice.policy.session.sources import PolicySource
 
 if TYPE_CHECKING:
+    from suffice.evaluation.replay.prices import Price
     from suffice.loops import Recorder
 
 
 def stop_loop_middleware(
-    policy: PolicySource, *, measure: Measure | None = None, recorder: Recorder | None = None
+    policy: PolicySource,
+    *,
+    measure: Measure | None = None,
+    recorder: Recorder | None = None,
+    price: Price | None = None,
 ) -> Any:
     """Return a middleware around the framework's `AgentLoopMiddleware`: each run of the agent is a round.
 
@@ -30,6 +35,7 @@ def stop_loop_middleware(
         policy: Decides when to stop, see `suffice.Session`.
         measure: Measures signals of a draft, given the question and the draft.
         recorder: Records the rounds of each question, see `QuestionRun`.
+        price: The price of the model's tokens, for rules on `spend` (dollars so far), see `QuestionRun`.
 
     Raises:
         ImportError: Agent Framework is not installed.
@@ -39,7 +45,7 @@ def stop_loop_middleware(
     class StopMiddleware(_StopMiddleware, AgentMiddleware):
         """`_StopMiddleware` as a middleware of the framework."""
 
-    return StopMiddleware(opener(policy, measure, recorder))
+    return StopMiddleware(opener(policy, measure, recorder, price=price))
 
 
 class _StopMiddleware:

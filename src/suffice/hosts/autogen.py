@@ -12,6 +12,7 @@ from suffice.policy.session.sources import PolicySource
 from suffice.policy.signals import LOGPROB_NEEDS
 
 if TYPE_CHECKING:
+    from suffice.evaluation.replay.prices import Price
     from suffice.loops import Recorder
 
 
@@ -21,6 +22,7 @@ def stop_condition(
     writer: str | None = None,
     measure: Measure | None = None,
     recorder: Recorder | None = None,
+    price: Price | None = None,
 ) -> Any:
     """Return a termination condition for a team: each message of the writer is a round, and the policy decides.
 
@@ -35,6 +37,7 @@ def stop_condition(
         writer: The agent whose messages are rounds; None = every agent.
         measure: Measures signals of a message, given the task and the message.
         recorder: Records the rounds of each question, see `QuestionRun`.
+        price: The price of the model's tokens, for rules on `spend` (dollars so far), see `QuestionRun`.
 
     Raises:
         ImportError: AutoGen AgentChat is not installed.
@@ -45,7 +48,7 @@ def stop_condition(
         """`_StopCondition` as a condition of the framework."""
 
     # AutoGen's messages have no log-probabilities.
-    return StopCondition(opener(policy, measure, recorder, gives=REPLY_NEEDS - LOGPROB_NEEDS), writer)
+    return StopCondition(opener(policy, measure, recorder, price=price, gives=REPLY_NEEDS - LOGPROB_NEEDS), writer)
 
 
 class _StopCondition:

@@ -14,6 +14,7 @@ from suffice.hosts.runs import Measure, opener
 from suffice.policy.session.sources import PolicySource
 
 if TYPE_CHECKING:
+    from suffice.evaluation.replay.prices import Price
     from suffice.loops import Recorder
 
 _FIRST_AGENT_CYCLE = 6
@@ -25,6 +26,7 @@ def stop_middleware(
     *,
     measure: Measure | None = None,
     recorder: "Recorder | None" = None,
+    price: "Price | None" = None,
     revise: str | None = None,
 ) -> Any:
     """Return a middleware for `create_agent`: each reply of the model is a round, and the policy ends the agent.
@@ -37,6 +39,7 @@ def stop_middleware(
         policy: Decides when to stop, see `suffice.Session`.
         measure: Measures signals of a reply, given the question and the reply.
         recorder: Records the rounds of each question, see `QuestionRun`.
+        price: The price of the model's tokens, for rules on `spend` (dollars so far), see `QuestionRun`.
         revise: The request to send if the agent would end but the policy continues; None lets the agent end.
 
     Raises:
@@ -47,7 +50,7 @@ def stop_middleware(
     from langchain_core.messages import HumanMessage
     from langgraph.managed.is_last_step import RemainingStepsManager
 
-    open_run = opener(policy, measure, recorder)
+    open_run = opener(policy, measure, recorder, price=price)
 
     class StopState(AgentState):
         suffice: NotRequired[Annotated[dict[str, Any], PrivateStateAttr]]  # type: ignore[valid-type]

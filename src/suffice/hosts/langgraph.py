@@ -18,6 +18,7 @@ from suffice.hosts.runs import Measure, continued, opener
 from suffice.policy.session.sources import PolicySource
 
 if TYPE_CHECKING:
+    from suffice.evaluation.replay.prices import Price
     from suffice.loops import Recorder
 
 _STATE = "suffice"
@@ -33,6 +34,7 @@ def stop_node(
     reply: str = "messages",
     measure: Measure | None = None,
     recorder: Recorder | None = None,
+    price: Price | None = None,
 ) -> Callable[[Mapping[str, Any]], Any]:
     """Return a node of a graph: it observes the newest reply and goes to `again`, or with the best reply to `done`.
 
@@ -48,6 +50,7 @@ def stop_node(
             added; or one text, which is replaced by the best one.
         measure: Measures signals of a reply, given the question and the reply.
         recorder: Records the rounds of each question, see `QuestionRun`.
+        price: The price of the model's tokens, for rules on `spend` (dollars so far), see `QuestionRun`.
 
     Raises:
         ImportError: LangGraph is not installed.
@@ -55,7 +58,7 @@ def stop_node(
     from langgraph.managed import RemainingSteps
     from langgraph.types import Command
 
-    open_run = opener(policy, measure, recorder)
+    open_run = opener(policy, measure, recorder, price=price)
 
     def stop(state: Mapping[str, Any]) -> Any:
         """Decide after the newest reply."""

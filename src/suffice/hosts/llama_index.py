@@ -9,10 +9,17 @@ from suffice.policy.rounds import Cost
 from suffice.policy.session.sources import PolicySource
 
 if TYPE_CHECKING:
+    from suffice.evaluation.replay.prices import Price
     from suffice.loops import Recorder
 
 
-def stop_step(policy: PolicySource, *, measure: Measure | None = None, recorder: Recorder | None = None) -> StopStep:
+def stop_step(
+    policy: PolicySource,
+    *,
+    measure: Measure | None = None,
+    recorder: Recorder | None = None,
+    price: Price | None = None,
+) -> StopStep:
     """Return a function to await in a step: it returns a `StopEvent` if the policy ends the workflow, else None.
 
     Call it with the step's context and a reply.  The event's result is the best reply with the decision,
@@ -23,13 +30,14 @@ def stop_step(policy: PolicySource, *, measure: Measure | None = None, recorder:
         policy: Decides when to stop, see `suffice.Session`.
         measure: Measures signals of a reply, given the question and the reply.
         recorder: Records the rounds of each question, see `QuestionRun`.
+        price: The price of the model's tokens, for rules on `spend` (dollars so far), see `QuestionRun`.
 
     Raises:
         ImportError: LlamaIndex's workflows are not installed.
     """
     import workflows.events  # noqa: F401 - now, not at the first reply
 
-    return StopStep(opener(policy, measure, recorder))
+    return StopStep(opener(policy, measure, recorder, price=price))
 
 
 class StopStep:

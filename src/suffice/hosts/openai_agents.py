@@ -11,10 +11,17 @@ from suffice.hosts.runs import Measure, OpenRun, QuestionRun, call_cost, opener
 from suffice.policy.session.sources import PolicySource
 
 if TYPE_CHECKING:
+    from suffice.evaluation.replay.prices import Price
     from suffice.loops import Recorder
 
 
-def stop_hooks(policy: PolicySource, *, measure: Measure | None = None, recorder: Recorder | None = None) -> Any:
+def stop_hooks(
+    policy: PolicySource,
+    *,
+    measure: Measure | None = None,
+    recorder: Recorder | None = None,
+    price: Price | None = None,
+) -> Any:
     """Return hooks for `Runner.run(hooks=...)`: each response is a round, and the policy ends the run.
 
     Hooks see replies but cannot stop, and a tool behaviour can stop but sees no reply.  So the returned object goes to three
@@ -26,6 +33,7 @@ def stop_hooks(policy: PolicySource, *, measure: Measure | None = None, recorder
         policy: Decides when to stop, see `suffice.Session`.
         measure: Measures signals of a reply, given the question and the reply.
         recorder: Records the rounds of each question, see `QuestionRun`.
+        price: The price of the model's tokens, for rules on `spend` (dollars so far), see `QuestionRun`.
 
     Raises:
         ImportError: OpenAI Agents is not installed.
@@ -35,7 +43,7 @@ def stop_hooks(policy: PolicySource, *, measure: Measure | None = None, recorder
     class StopHooks(_StopHooks, RunHooks[Any]):
         """`_StopHooks` as hooks of the framework."""
 
-    return StopHooks(opener(policy, measure, recorder))
+    return StopHooks(opener(policy, measure, recorder, price=price))
 
 
 class _StopHooks:

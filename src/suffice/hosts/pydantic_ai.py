@@ -11,6 +11,7 @@ from suffice.hosts.runs import METADATA, Measure, OpenRun, QuestionRun, call_cos
 from suffice.policy.session.sources import PolicySource
 
 if TYPE_CHECKING:
+    from suffice.evaluation.replay.prices import Price
     from suffice.loops import Recorder
 
 
@@ -19,6 +20,7 @@ def stop_capability(
     *,
     measure: Measure | None = None,
     recorder: Recorder | None = None,
+    price: Price | None = None,
     revise: str | None = None,
 ) -> Any:
     """Return a capability for `Agent(capabilities=[...])`: each response is a round, and the policy ends the run.
@@ -31,6 +33,7 @@ def stop_capability(
         policy: Decides when to stop, see `suffice.Session`.
         measure: Measures signals of a reply, given the question and the reply.
         recorder: Records the rounds of each question, see `QuestionRun`.
+        price: The price of the model's tokens, for rules on `spend` (dollars so far), see `QuestionRun`.
         revise: The request to send if the run would end but the policy continues; None lets it end.  Each request counts as a
             retry of the output, of which an agent has one by default: `Agent(retries={"output": 10})` allows more.
 
@@ -42,7 +45,7 @@ def stop_capability(
     class StopCapability(_StopCapability, AbstractCapability[Any]):
         """`_StopCapability` as a capability of the framework."""
 
-    return StopCapability(opener(policy, measure, recorder), revise)
+    return StopCapability(opener(policy, measure, recorder, price=price), revise)
 
 
 class _StopCapability:

@@ -9,6 +9,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from suffice.errors import DataError, SchemaError, UnknownSignalError, did_you_mean
 from suffice.hosts.tracing import trace_decision
 from suffice.policy.rounds import Cost, Decision, Round
@@ -17,6 +19,7 @@ from suffice.policy.session.sources import PolicySource, is_rule
 from suffice.policy.signals import SIGNALS
 
 if TYPE_CHECKING:
+    from suffice.evaluation.replay.prices import Price
     from suffice.loops import OpenQuestion, Recorder
     from suffice.loops.open_question import Ending
 
@@ -52,6 +55,8 @@ class QuestionRun:
         recorder: Records each round when it is observed; it must have this policy, or neither a policy nor a cap.  The
             reason `cancelled` is recorded as `max_rounds`, the loop's cap.
         state: The values of `to_state`, to continue that run; None begins a new one.
+        price: The price of the model's tokens, such as `list_price("gpt-4o").price`, from which the signal `spend` follows: the
+            dollars of the run's calls so far.  It is undefined from the first call on whose tokens are not reported.
 
     Raises:
         DataError: The policy file cannot be read, or there is neither a policy nor a state, or a recorder but no question, or
@@ -70,8 +75,9 @@ class QuestionRun:
         measure: Measure | None = None,
         recorder: Recorder | None = None,
         state: Mapping[str, Any] | None = None,
+        price: Price | None = None,
     ) -> None:
-        policy = None if policy is None else _checked_policy(policy, measure, recorder)
+        policy = None if policy is None else _checked_policy(policy, measure, recorder, price=price)
         if not isinstance(state, Mapping | None):
             raise SchemaError(f"the state of a run is what to_state returned, not {str(state)[:80]!r}")
         if state is not None:
@@ -81,7 +87,7 @@ class QuestionRun:
             self.question, self.session = question, Session(policy)
         else:
             raise DataError("a run needs a policy, or a state that contains one")
-        self._measure = measure
+        self._measure, self._price = measure, price
         self._recorded: OpenQuestion | None = None
         if recorder is not None:
             if not self.question.strip():
@@ -130,6 +136,8 @@ class QuestionRun:
             observed = replace(observed, signals={**observed.signals, **measured})
         if cost is not None:
             observed = replace(observed, costs={"generator": cost})
+        if self._price is not None:
+            observed = replace(observed, signals={**observed.signals, "spend": self._spent(self._price, observed)})
         if self._recorded is not None and self.decision is None:
             self._recorded.observe(observed)
         decision = self.session.observe(observed)
@@ -137,6 +145,20 @@ class QuestionRun:
             is_cut = decision.reason == "rule" or observed.index != self.session.policy.max_rounds
             self._report(decision, "rule" if is_cut else "max_rounds")
         return decision
+
+    def _spent(self, price: Price, observed: Round) -> float:
+        """Return the dollars of all rounds so far; NaN, with a warning, if the tokens of one are unknown."""
+        costs = [cost for item in (*self.session.rounds, observed) for cost in item.costs.values()]
+        tokens = [
+            np.array([getattr(cost, kind) for cost in costs])
+            for kind in ("uncached_tokens", "cached_tokens", "output_tokens")
+        ]
+        spent = float(price.of(*tokens).sum())
+        if math.isnan(spent) or not observed.costs:
+            _log.warning(
+                "the reply of round %d reports no usage: what is spent is unknown from here on", observed.index
+            )
+        return spent if observed.costs else math.nan
 
     def end(self, reason: Literal["exhausted", "cancelled", "failed"] = "cancelled") -> Decision:
         """End the run with the best answer so far; if it has already ended, return its decision.
@@ -213,6 +235,7 @@ def opener(
     measure: Measure | None = None,
     recorder: Recorder | None = None,
     *,
+    price: Price | None = None,
     gives: frozenset[str] = REPLY_NEEDS,
 ) -> OpenRun:
     """Return a function that starts the run of each question; the policy is checked here, before any call.
@@ -221,6 +244,7 @@ def opener(
         policy: Decides when to stop, see `QuestionRun`.
         measure: Measures signals of each reply, see `QuestionRun`.
         recorder: Records the rounds, see `QuestionRun`.
+        price: The price of the model's tokens, see `QuestionRun`.
         gives: Capabilities of the framework's replies, as named in `Signal.needs`.
 
     Raises:
@@ -229,7 +253,8 @@ def opener(
         UnknownSignalError: The policy reads a signal that no reply brings and nothing measures.
         NotFittedError: The policy reads a calibrated signal, has no calibrator for it, and nothing measures it.
     """
-    return partial(QuestionRun, _checked_policy(policy, measure, recorder, gives), measure=measure, recorder=recorder)
+    checked = _checked_policy(policy, measure, recorder, gives, price=price)
+    return partial(QuestionRun, checked, measure=measure, recorder=recorder, price=price)
 
 
 def _checked_policy(
@@ -237,12 +262,16 @@ def _checked_policy(
     measure: Measure | None,
     recorder: Recorder | None,
     gives: frozenset[str] = REPLY_NEEDS,
+    *,
+    price: Price | None = None,
 ) -> Policy:
     """Return the policy; raise if it can never decide here, or differs from the recorder's policy."""
     checked = Session(policy).policy
     if measure is None:
         checked.check()
+        own = set() if price is None else {"spend"}
         absent = [name for name in checked.raw_signals if name not in SIGNALS or SIGNALS[name].needs - gives]
+        absent = [name for name in absent if name not in own]
         if absent:
             hints = "".join(did_you_mean(name, SIGNALS) for name in absent if name not in SIGNALS)
             raise UnknownSignalError(

@@ -12,15 +12,18 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from suffice import AnswerPosition, Cost, Decision, Policy, Recorder, read_recording, register_signal, replay
 from suffice.errors import ConfigMismatchError, DataError, NotFittedError, SchemaError, UnknownSignalError
+from suffice.evaluation.replay import Price
 from suffice.hosts import QuestionRun, call_cost, frameworks, snippet, trace_decision
 from tests.frameworks.acceptance import QUESTION, RULE, SCRIPT, measured
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = ROOT / "docs" / "how-to" / "frameworks"
+PRICE = Price(uncached=2.0, cached=0.2, output=12.0)
 POLICY = Policy(rule=RULE, selector="max_quality", max_rounds=6)
 
 
@@ -412,3 +415,34 @@ def test_no_framework_is_imported_before_it_is_used():
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module] if isinstance(node, ast.ImportFrom) else []
             assert {name.partition(".")[0] for name in names} <= ours, path.name
+
+
+def test_a_run_with_a_price_stops_at_what_it_has_spent():
+    run = QuestionRun("spend > 0.03", price=PRICE)
+    seen = []
+    while not run.decision:
+        seen.append(run.observe(f"reply {len(seen)}", cost=call_cost(5000, 100)).signals["spend"])
+    np.testing.assert_allclose(seen, [0.0112, 0.0224, 0.0336])
+    assert run.metadata()["reason"] == "rule"
+
+
+def test_cached_tokens_are_spent_at_their_price_and_a_stored_run_goes_on():
+    run = QuestionRun("spend > 0.02", price=PRICE)
+    run.observe("one", cost=call_cost(1000, 0, 20000))
+    again = QuestionRun(state=json.loads(json.dumps(run.to_state())), price=PRICE)
+    decision = again.observe("two", cost=call_cost(7000, 10))
+    assert decision.stop
+    assert decision.signals["spend"] == pytest.approx((8000 * 2 + 20000 * 0.2 + 10 * 12) / 1e6)
+
+
+def test_a_reply_without_usage_makes_spending_unknown_and_says_so(caplog):
+    run = QuestionRun("spend > 0.01", price=PRICE)
+    assert not run.observe("a reply without usage").stop
+    assert "reports no usage" in caplog.text
+    assert not run.observe("another", cost=call_cost(10**9, 0)).stop
+
+
+def test_a_rule_on_spending_is_refused_without_a_price():
+    with pytest.raises(UnknownSignalError, match="spend"):
+        QuestionRun("(spend > 0.2) & (since_change >= 5)")
+    assert QuestionRun("(spend > 0.2) & (since_change >= 5)", price=PRICE).decision is None

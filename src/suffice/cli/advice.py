@@ -148,8 +148,7 @@ def decide_command(
     labels = _labels_of(ask, path, target)
     recording = chosen_loop(read_recording(path), where)
     earlier = _earlier(previous, target, recording, path)
-    given = _given(context, declared, of_labels=ask is not None, is_later=earlier is not None)
-    of_tune = tune.given()
+    given, of_tune = _given(context, declared, of_labels=ask is not None, is_later=earlier is not None), tune.given()
     if "tune" in of_tune:
         of_tune["tune"] = tune_of_loop(of_tune["tune"], where)
     with status("comparing", quiet=output.as_json):

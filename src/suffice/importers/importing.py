@@ -160,19 +160,17 @@ def import_recording(
         ended: The reason why some questions have fewer rounds than others; None = `rule`, the loop's own stops: censored.
         key: For traces: the attribute that names the question, or `trace_id`; None = the conversation, else the trace.
         samples: Whether the rounds of a question are independent samples: they vote, and figures are means over random orders.
-        normalizer: Decides which answers are the same, one of `suffice.policy.normalizers.NORMALIZERS`; None = the most specific
-            one that reads all gold answers (without any, the answers); see docs/explanation/same-answer.md.
+        normalizer: Decides which answers are the same, see docs/explanation/same-answer.md; None = by the gold answers, or the answers.
         where: Only rows with these values, by the file's column, such as those of one model; for traces, the calls that are answers.
         file_is: For a folder or archive: what a file's name is, a `round`, a `model`, a `run` or a `question`; None = by the names.
         query: For a SQLite or DuckDB database: the query whose rows are the table; None = its only table.
         pattern: For prose: a regular expression with the named group `answer`, and others (`question`, `round`, `gold`).
         answer_position: For tabular files and traces: the position of the answer in a reply, or its words, such as `json:city`.
-            Policies made for the recording read their replies there, too.  None = the answers are as logged.
+            Policies made for the recording read replies there, too.  None = as logged.
         expected: Names of alarms that are right for this log (`suffice.importers.alarms.ALARMS`).
         outcomes: For transcripts of agents: a file that says which runs succeeded, such as a report of SWE-bench.
         embedder: Embeds the answers, for `semantic_distance`.
-        settle: Called with the error if the file can be read in several ways; returns the value for its `parameter`, or a
-            mapping of several parameters for `options`.  None = raise the error.
+        settle: Called with the error if a file can be read in several ways; returns the value for its `parameter`, or several for `options`.
         confirm: Called with the run if some of its columns were guessed; returns whether the guesses are right.  None =
             accept them.  Options and confirmed guesses are kept beside `out`, for the next import of the same source.
 

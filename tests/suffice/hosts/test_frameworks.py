@@ -426,7 +426,7 @@ def test_a_run_with_a_price_stops_at_what_it_has_spent():
     assert run.metadata()["reason"] == "rule"
 
 
-def test_cached_tokens_are_spent_at_their_price_and_a_stored_run_goes_on():
+def test_a_stored_run_goes_on_spending_also_cached_tokens():
     run = QuestionRun("spend > 0.02", price=PRICE)
     run.observe("one", cost=call_cost(1000, 0, 20000))
     again = QuestionRun(state=json.loads(json.dumps(run.to_state())), price=PRICE)

@@ -40,7 +40,7 @@ _CREDITS = "Runs: mini-swe-agent with Gemini 3 Pro on SWE-bench Verified (github
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Measured:
-    """What each rule loses and costs in each run; shapes ``(n_rules, n_runs)``, of the runs themselves ``(n_runs,)``."""
+    """Losses and costs of each rule in each run, shapes ``(n_rules, n_runs)``; of the runs themselves ``(n_runs,)``."""
 
     losses: Floats
     money: Floats

@@ -3,7 +3,6 @@
 from suffice.policy.rules.selectors_of_drafts import DISTANCES
 from suffice.policy.signals.answers import ABSTAIN_PATTERNS, abstained_by
 from suffice.policy.signals.chains import CHAIN
-from suffice.policy.signals.checks import CHECKER
 from suffice.policy.signals.definitions import (
     EVERY_ROUND,
     SIGNALS,
@@ -55,7 +54,7 @@ from suffice.policy.signals.state import (
     state_from_dict,
     top_score,
 )
-from suffice.policy.signals.steps import CHECKS, STEPS, StepSignals
+from suffice.policy.signals.steps import CHECKER, CHECKS, STEPS, StepSignals
 from suffice.policy.signals.text import parse_confidence, strip_thinking
 from suffice.policy.signals.thinking import HESITATION, THINKING, share_of_words
 from suffice.policy.signals.uncertainty import sequence_logprob, token_entropy

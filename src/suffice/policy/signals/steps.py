@@ -1,4 +1,4 @@
-"""Signals of an agent's steps: since when its result has not changed, what its checks say, and what it has spent.
+"""Signals of an agent's steps, and of loops with a check: what changed, what checks say, and what was spent.
 
 A round of such a loop is a step, and its `answer` stands for the state of the result after it: a digest of the changed
 files or of the patch.  A step that nothing has come before has no answer.
@@ -10,10 +10,14 @@ import hashlib
 import math
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
 from suffice.policy.rounds import Round
 from suffice.policy.signals.definitions import EVERY_ROUND, declare, register_signal
 from suffice.policy.signals.from_policy import WRITERS
+
+CHECKER = "checker"
+"""The capability of a loop that checks each answer."""
 
 STEPS = "steps"
 """The capability of a loop whose rounds are the steps of an agent."""
@@ -152,3 +156,45 @@ def _same_before(rounds: Sequence[Round], last: str) -> int:
             break
         same += 1
     return same
+
+
+_SMOOTHING = 0.5
+"""The weight of the latest ratio: an exponential mean over a window of 3."""
+_FROM_NOTHING = 2.05
+"""The ratio of an error to none before it."""
+
+declare(
+    "check_error",
+    "What a check still finds, such as failing tests; 0 = nothing is left to mend.",
+    "count",
+    _COUNT,
+    CHECKER,
+    component="",
+)
+
+
+@register_signal(
+    "ratio",
+    _COUNT,
+    component="",
+    source="LoopGain 0.1 (2026)",
+    lookback=EVERY_ROUND,
+    on_demand=True,
+    reads={"signals.check_error"},
+)
+def error_gain(rounds: Sequence[Round]) -> float:
+    """Smoothed ratio of check_error to that of the round before.
+
+    Below 1 a loop converges, above 1 it diverges.  NaN in the first round, and after a round whose error is unknown.
+
+    >>> [error_gain([Round(index=i, signals={"check_error": e}) for i, e in enumerate(errors, 1)]) for errors in ([4, 1], [4, 1, 2])]
+    [0.25, 1.125]
+    """
+    errors = [observed.signals.get("check_error", math.nan) for observed in rounds]
+    smoothed = math.nan
+    for before, now in pairwise(errors):
+        ratio = now / before if before else (0.0 if now == 0 else _FROM_NOTHING)
+        smoothed = ratio if math.isnan(smoothed) else _SMOOTHING * ratio + (1 - _SMOOTHING) * smoothed
+        if math.isnan(now):
+            smoothed = math.nan
+    return smoothed

@@ -52,7 +52,7 @@ from suffice.verdicts.decisions.same_loop import (
     refuse_single_rounds,
     rounds_text,
 )
-from suffice.verdicts.decisions.steps import LEAST_SAVING, Spending, is_of_steps, knows_spending
+from suffice.verdicts.decisions.steps import LEAST_SAVING, is_of_steps, knows_spending, spending_of
 from suffice.verdicts.decisions.trial import Trial
 
 _SALT = "decide:"
@@ -108,20 +108,17 @@ def decide(
             None = F1 (EM for multiple choice) where it was measured, else `agreement`.
         max_loss: The largest mean loss that you would accept, in (0, 1), in the unit of the metric; None = 0.02.
         alpha: The risk of false advice, in (0, 1); None = 0.05.
-        cost: The cost to save: `calls`, `tokens`, `money`, or, of a log with a closed-book round 0, `retrievals`.  None =
-            `retrievals` if there is one round beside round 0, else `calls`.
+        cost: The cost to save, one of `SAVABLE`; None = `retrievals` if there is one round beside round 0, `money` for steps of agents, else `calls`.
         baseline: The baseline of differences: `recorded` (None), the logged loop itself, or a rule (`fixed_k(5)`).
-        selector: The selector of candidates and baseline; None = `last`, of independent samples their majority, of loops with a
-            check the draft in which it finds least (`min_check_error`).
-        tune: Tune questions, recorded alike; None = `tune_share` of the recording's, by the hash of their texts (their names without).
+        selector: The selector of candidates and baseline; None = `last`, of samples their majority, of checked drafts `min_check_error`.
+        tune: Tune questions, recorded alike; None = `tune_share` of the recording's, by the hash of their texts, else names.
         tune_share: Share of the tune questions, in (0, 1); None = 0.3.
         prices: Prices, to compute money: one for all language models, or by component.
-        leave_out_failed: True to leave out questions whose recording failed; False counts them as lost: a candidate may change what failed.
+        leave_out_failed: Whether to leave out questions whose recording failed; else they count as lost.
         previous: An earlier advice on the same loop.  Its declaration holds, and new questions add to its evidence.
         orders: Number of random orders of samples to average over; None = 100, or 1 (as recorded) if a rule stopped some.
         signals: Columns that are a confidence in the answer of round 0, so that the loop may skip retrieval.
-        labels: Labels by hand, see `Labels.read`; `Labels()` for none yet.  The metric is `match` (or `preference`), and the advice lists in `to_label`
-            the questions in which a label can matter.
+        labels: Labels by hand, see `Labels.read`; `Labels()` for none yet.  The metric is `match` or `preference`; `Advice.to_label` says what to label.
         label_noise: The largest share of labels that are wrong at random, in [0, 0.5), declared before the first label; None = 0.
         min_saving: The least share of the cost whose saving is worth a change, in [0, 1); None = 0 (any), for steps of agents 0.05.
 
@@ -134,8 +131,7 @@ def decide(
     """
     said: dict[str, Any] = {"metric": metric, "max_loss": max_loss, "alpha": alpha, "cost": cost, "baseline": baseline}
     said |= {"leave_out_failed": leave_out_failed or None, "orders": orders, "selector": selector and str(selector)}
-    said["min_saving"] = min_saving
-    said["label_noise"] = checked_noise(label_noise, of_labels=labels is not None)
+    said |= {"min_saving": min_saving, "label_noise": checked_noise(label_noise, of_labels=labels is not None)}
     given = {name: value for name, value in said.items() if value is not None}
     notes: list[str] = [*recording.reading_notes]
     recording, tune = one_loop(recording, tune, baseline if previous is None else previous.trial.baseline)
@@ -150,10 +146,9 @@ def decide(
         if new is None:
             return replace(previous, notes=tuple(dict.fromkeys([*previous.notes, *notes])))
         fresh = new
-    extent = rounds_text(recording)
-    spending = Spending.of(recording, trial.metric, prices) if is_of_steps(recording) else None
+    about: Any = {"rounds_text": rounds_text(recording), "spending": spending_of(recording, trial.metric, prices)}
     del recording  # of a million rounds it is large, and only the questions of the verdict are measured from here on
-    return replace(_advised(fresh, trial, prices, notes, labels), rounds_text=extent, spending=spending)
+    return replace(_advised(fresh, trial, prices, notes, labels), **about)
 
 
 def _advised(fresh: Recording, trial: Trial, prices: Prices, notes: list[str], labels: Labels | None) -> Advice:

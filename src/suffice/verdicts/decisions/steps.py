@@ -51,7 +51,7 @@ def step_rules(tune: Recording) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spending:
-    """Where the money of recorded runs went; shares are in [0, 1], None where unknown.
+    """Shares of the money of recorded runs by what it was spent on, in [0, 1]; None where unknown.
 
     Attributes:
         unit: `USD`, or `tokens` where no step has a price.
@@ -114,10 +114,10 @@ class Spending:
     def of(
         cls, recording: Recording, metric: str, prices: Price | Mapping[str, Price] | None = None
     ) -> Spending | None:
-        """Return where the money of a recording's runs went; None if neither prices nor tokens are known.
+        """Measure a recording of steps; return None if neither prices nor tokens are known.
 
         Args:
-            recording: A recording of steps.
+            recording: Recorded runs.
             metric: The grade of a run; where nothing is graded, `failed` is None.
             prices: Prices, instead of what the log says was spent.
         """
@@ -139,6 +139,13 @@ class Spending:
             repeated=float(spent[recording.column("command_repeated") >= 1].sum() / total),
             by_tenth=tuple(float(spent[tenth == place].sum() / total) for place in range(_TENTHS)),
         )
+
+
+def spending_of(
+    recording: Recording, metric: str, prices: Price | Mapping[str, Price] | None = None
+) -> Spending | None:
+    """Return `Spending.of` a recording of steps; None for another recording."""
+    return Spending.of(recording, metric, prices) if is_of_steps(recording) else None
 
 
 def _spent_by_step(recording: Recording, prices: Price | Mapping[str, Price] | None) -> tuple[Floats | None, str]:

@@ -17,6 +17,9 @@ from suffice.policy.rounds import Passage, Reply, Round
 from suffice.policy.signals import THINKING, TRIAL
 from suffice.policy.signals.position import AnswerPosition
 
+GENERATOR = "generator"
+"""The component that thinks, and that answers after its own end of thinking."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThinkingPrompt(VersionedPrompt):
@@ -166,7 +169,7 @@ class ThinkingLoop(LiveLoop):
             )
         self.model.verify(self.policy.needs)
 
-    def course(self, question: str, passages: Sequence[Passage]) -> _ThinkingCourse:
+    def course(self, question: str, passages: Sequence[Passage]) -> ThinkingCourse:
         """Return the checkpoints of one chain.
 
         Raises:
@@ -174,35 +177,43 @@ class ThinkingLoop(LiveLoop):
         """
         if passages:
             raise DataError("a thinking loop has no place for passages: put them into the question")
-        return _ThinkingCourse(self, question)
+        return ThinkingCourse(self, question)
 
 
-class _ThinkingCourse:
-    """The rounds of one question: each continues the chain of those before."""
+class ThinkingCourse:
+    """The rounds of one question: each continues the chain of those before.
+
+    Args:
+        loop: The loop with its model, prompt and settings.
+        question: The question.
+    """
 
     def __init__(self, loop: ThinkingLoop, question: str) -> None:
         self.loop, self.start, self.last = loop, loop.prompt.text(question), loop.policy.max_rounds
 
     async def prepare(self, r: int) -> None:
-        del r  # nothing is known before the chain
+        """Do nothing, since no checkpoint exists before the chain reaches it."""
+        del r
 
     def has(self, r: int) -> bool:
+        """Return whether the chain may have this checkpoint."""
         return r <= self.last
 
     def calls(self, r: int, before: Sequence[Round]) -> Steps:
+        """Yield the call that continues the chain, or that answers after it, and the trial at the checkpoint."""
         prompt, loop = self.loop.prompt, self.loop
         chain = self.start + "".join(earlier.thinking or "" for earlier in before)
         known = before[-1].signals if before else {"thinking_tokens": 0.0, "thinking_ended": 0.0}
         if known["thinking_ended"]:
             self.last = r
-            answer = yield self._call("generator", chain + prompt.end, loop.answer_tokens)
+            answer = yield self._call(GENERATOR, chain + prompt.end, loop.answer_tokens)
             return RoundResult(observed=Round.of(r, answer, thinking="", signals=known))
-        stretch = yield self._call("generator", chain, loop.every, stop=(prompt.end.strip(),))
+        stretch = yield self._call(GENERATOR, chain, loop.every, stop=(prompt.end.strip(),))
         checkpoint = Round(
             index=r,
             thinking=stretch.text,
             signals={
-                "thinking_tokens": known["thinking_tokens"] + stretch.costs["generator"].output_tokens,
+                "thinking_tokens": known["thinking_tokens"] + stretch.costs[GENERATOR].output_tokens,
                 "thinking_ended": float(not is_cut(stretch.finish_reason)),
             },
             costs=stretch.costs,
@@ -250,4 +261,4 @@ class _ThinkingCourse:
         own = self.loop.policy.answer_position
         position = AnswerPosition("start", self.loop.prompt.cue.strip() or own.text) if part == TRIAL else own
         reply = reply_of(completion.text, completion.tokens, completion.cost, position, **completion.origin)
-        return replace(reply, costs={part: completion.cost})
+        return replace(reply, costs={part.partition(":")[0]: completion.cost})

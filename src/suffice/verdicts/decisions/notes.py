@@ -8,6 +8,7 @@ import numpy as np
 
 from suffice.common.tables import counted
 from suffice.evaluation.replay import seen_from
+from suffice.evaluation.replay.costs import asked_note
 from suffice.evaluation.replay.outcomes import agreement_note, choice_notes, is_agreement
 from suffice.evaluation.replay.panels import best_single_note
 from suffice.policy.metrics import METRICS
@@ -117,7 +118,7 @@ def taken_back_text(trial: Trial) -> str:
 
 def unit_notes(recording: Recording, trial: Trial) -> list[str]:
     """Return notes on the questions that judged: how they were measured, what is unknown, and what they contradict."""
-    notes = []
+    notes = asked_note(recording)
     if trial.loop.samples:
         notes.append(
             f"losses are means over {trial.orders} random orders of each question's samples; the unit is the question"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -27,7 +28,7 @@ from suffice.loops.asked_chains import AskingPrice, RecordedChainLoop, chain_que
 from suffice.loops.thinking_loop import THINKING_PROMPTS
 from suffice.policy.rules import parse_rule, parse_selector
 from suffice.policy.session import Policy
-from suffice.policy.signals import TRIAL
+from suffice.policy.signals import TRIAL, AnswerPosition
 
 _THEN = "suffice think record DATASET -o t.parquet --model M --base-url URL"
 
@@ -132,6 +133,10 @@ def ask_command(
     golds: Annotated[
         Path | None, Option("--golds", help="Questions with gold answers, joined by id or by the question's text.")
     ] = None,
+    answer_position: Annotated[
+        str | None,
+        Option("--answer-position", help=f"The place of the answer in the replies of the log: {models.PLACES}."),
+    ] = None,
     yes: Annotated[bool, Option("--yes", "-y", help="Pay the printed price without asking.")] = False,
     max_rounds: options.MaxRounds = 32,
 ) -> None:
@@ -143,13 +148,26 @@ def ask_command(
         raise typer.BadParameter("a log of chains is not split: leave it out", param_hint="--split")
     chains, notes = read_chains(log, golds)
     questions = chain_questions(chains[: recorder.limit])
-    loop = RecordedChainLoop(**thinker.settings(Policy(max_rounds=max_rounds)))
+    position = models.answer_position(answer_position) or AnswerPosition()
+    notes += _unread_notes([chain.reply for chain in chains], position)
+    loop = RecordedChainLoop(**thinker.settings(Policy(max_rounds=max_rounds, answer_position=position)))
     priced = {"generator": thinker.model, TRIAL: thinker.model}
     prices = None if recorder.prices is None else component_prices(recorder.prices, priced)
     for note in (*notes, *_price_notes(loop.price(questions), None if prices is None else prices[TRIAL])):
         warn(f"note: {note}")
     _agreed(yes=yes)
     recorder.record(f"trial answers on {log}", questions, loop, priced, output)
+
+
+def _unread_notes(replies: Sequence[str | None], position: AnswerPosition) -> list[str]:
+    """Return a note on the replies of a log that have no answer at this position."""
+    whole = [reply for reply in replies if reply is not None]
+    unread = sum(position.locate(reply, None).answer is None for reply in whole)
+    if not unread:
+        return []
+    where = f"after {position.text!r}" if position.kind == "marker" else f"at {position.kind}"
+    said = f"{unread} of {counted(len(whole), 'reply', 'replies')} in the log have no answer {where}, and count as unanswered"
+    return [f"{said}: --answer-position whole takes the whole reply, and others are in its help"]
 
 
 def _price_notes(price: AskingPrice, of_tokens: Price | None) -> list[str]:

@@ -220,3 +220,15 @@ def test_decide_gives_its_sentence_and_names_the_price_of_asking(asked, tmp_path
     assert any("those of asking afterwards" in note for note in verdict["notes"])
     replayed = json.loads(cli("replay", out, "--rule", "dynasor(2)", "--json").out)
     assert any("those of asking afterwards" in note for note in replayed["notes"])
+
+
+def test_replies_without_the_marker_are_counted_before_anything_is_paid(asked, tmp_path):
+    rows = [{**in_a_column(i), "output": f"{i * 7}"} for i in range(3)]
+    log, out = written(tmp_path / "log.jsonl", rows), tmp_path / "t.parquet"
+    refused = cli("think", "ask", log, "-o", out, *asked)
+    assert "3 of 3 replies in the log have no answer after 'Answer:'" in refused.err
+    done = cli("think", "ask", log, "-o", out, *asked, "--answer-position", "whole", "--yes")
+    assert done.code == 0
+    assert "no answer" not in done.err
+    recording = read_recording(out)
+    assert recording.column("em")[:, -1].tolist() == [1, 1, 1]

@@ -117,6 +117,11 @@ class _Reading:
         ),
     ] = None
 
+    trial_cost: Annotated[
+        float | None,
+        typer.Option("--trial-cost", min=0, help="For prefixes of chains of thought: the tokens of a trial answer."),
+    ] = None
+
     def arguments(self) -> dict[str, Any]:
         """Return what was given, as importers take it."""
         read: dict[str, Any] = {
@@ -129,6 +134,7 @@ class _Reading:
             "key": self.key,
             "where": where_pairs(self.where) or None,
             "file_is": self.file_is,
+            "trial_cost": self.trial_cost,
             "answer_position": models.answer_position(self.answer_position),
         }
         return {name: value for name, value in read.items() if value is not None}

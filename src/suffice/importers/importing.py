@@ -42,6 +42,7 @@ UNJUDGED = "nothing in the log says which answers are right: `suffice decide` co
 _OPTIONS = (
     *("kind", "columns", "metrics", "labels", "golds", "log_golds", "first_round", "ended", "key", "samples"),
     *("normalizer", "where", "file_is", "query", "pattern", "answer_position", "expected"),
+    "trial_cost",
 )
 """Parameters of `import_recording` that say how a source is read; they are kept for its next import."""
 
@@ -129,6 +130,7 @@ def import_recording(
     pattern: str | None = None,
     answer_position: AnswerPosition | str | None = None,
     expected: Collection[str] | None = None,
+    trial_cost: float | None = None,
     embedder: Embedder | None = None,
     settle: Callable[[UnsettledError], Any] | None = None,
     confirm: Callable[[PartedRun], bool] | None = None,
@@ -168,6 +170,7 @@ def import_recording(
         answer_position: For tabular files and traces: the position of the answer in a reply, or its words, such as `json:city`.
             Policies made for the recording read their replies there, too.  None = the answers are as logged.
         expected: Names of alarms that are right for this log (`suffice.importers.alarms.ALARMS`).
+        trial_cost: For a table of prefixes of chains of thought: the tokens that a trial answer costs; None = unknown.
         embedder: Embeds the answers, for `semantic_distance`.
         settle: Called with the error if the file can be read in several ways; returns the value for its `parameter`, or a
             mapping of several parameters for `options`.  None = raise the error.

@@ -63,6 +63,8 @@ ASSUMED_END = "end_assumed"
 
 TRIALS, ASKED = "trials", "asked afterwards"
 """The metadata of a recording whose trial answers were asked along finished chains of thought."""
+CHECKPOINTS = "checkpoints"
+"""What policies depend on if the checkpoints of a recording cannot be known in time: the reason."""
 BATCH_NOTE = "replies of language models came in batches: their seconds are unknown, and prices were those of batches"
 """The entry among the `notes` of a recording that was made in batches."""
 

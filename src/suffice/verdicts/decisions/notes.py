@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from suffice.common.tables import counted
+from suffice.common.tables import CAUTION, counted
 from suffice.evaluation.replay import seen_from
 from suffice.evaluation.replay.costs import asked_note
 from suffice.evaluation.replay.outcomes import agreement_note, choice_notes, is_agreement
@@ -15,6 +15,7 @@ from suffice.policy.metrics import METRICS
 from suffice.policy.normalizers import MATCH
 from suffice.policy.rules import Selector
 from suffice.recordings.recording import Recording
+from suffice.recordings.schema import CHECKPOINTS
 from suffice.verdicts.copies import copies_note, unit_names
 from suffice.verdicts.decisions.gates import unnamed_columns
 from suffice.verdicts.decisions.trial import Trial
@@ -119,6 +120,10 @@ def taken_back_text(trial: Trial) -> str:
 def unit_notes(recording: Recording, trial: Trial) -> list[str]:
     """Return notes on the questions that judged: how they were measured, what is unknown, and what they contradict."""
     notes = asked_note(recording)
+    if CHECKPOINTS in (depends := recording.metadata.get("depends") or {}):
+        notes.append(
+            f"{CAUTION}what is advised cannot be deployed: the checkpoints are {depends[CHECKPOINTS]}, known only when it has ended"
+        )
     if trial.loop.samples:
         notes.append(
             f"losses are means over {trial.orders} random orders of each question's samples; the unit is the question"

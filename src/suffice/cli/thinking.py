@@ -25,6 +25,7 @@ from suffice.evaluation.replay import Price, component_prices
 from suffice.importers.chains import read_chains
 from suffice.loops import ThinkingLoop
 from suffice.loops.asked_chains import AskingPrice, RecordedChainLoop, chain_questions
+from suffice.loops.boundaries import TOKENS
 from suffice.loops.thinking_loop import THINKING_PROMPTS
 from suffice.policy.rules import parse_rule, parse_selector
 from suffice.policy.session import Policy
@@ -43,7 +44,17 @@ class Thinker(models.Endpoint):
         str,
         Setting("thinking", "template", help=f"The model's template: {' or '.join(THINKING_PROMPTS)}."),
     ] = "chatml"
-    every: Annotated[int, Setting("thinking", "every", min=1, help="Tokens between two checkpoints.")] = 256
+    every: Annotated[int, Setting("thinking", "every", min=1, help="Tokens between checkpoints, or looks for one.")] = (
+        256
+    )
+    boundary: Annotated[
+        str,
+        Setting(
+            "thinking",
+            "boundary",
+            help="Checkpoints: tokens, paragraph, words (wait, hmm, alternatively), or your own words: wait,but.",
+        ),
+    ] = TOKENS
     trial_tokens: Annotated[int, Setting("thinking", "trial-tokens", min=1, help="Most tokens of a trial answer.")] = 32
     max_tokens: Annotated[
         int, Setting("endpoint", "max-tokens", min=1, help="Most tokens of the model's own answer.")
@@ -79,6 +90,7 @@ class Thinker(models.Endpoint):
             "policy": policy,
             "prompt": THINKING_PROMPTS[self.template],
             "every": self.every,
+            "boundary": self.boundary,
             "trial_tokens": self.trial_tokens,
             "answer_tokens": self.max_tokens,
         }

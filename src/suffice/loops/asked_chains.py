@@ -160,7 +160,7 @@ class _RecordedCourse(ThinkingCourse):
     def __init__(self, loop: ThinkingLoop, question: str, chain: str, reply: str | None) -> None:
         super().__init__(loop, question)
         self.chain, self.reply = chain, reply
-        self.around = math.nan
+        self.around, self.asked = math.nan, 0
 
     def calls(self, r: int, before: Sequence[Round]) -> Steps:
         """Yield the calls of a live checkpoint, and before the first of them the one that counts the text around the chain."""
@@ -178,7 +178,9 @@ class _RecordedCourse(ThinkingCourse):
         seen = sum(len(item.thinking or "") for item in (*before, observed))
         if self.reply is None and seen == len(self.chain):
             self.last = r
-        tokens = max(self._prompt_tokens(observed.costs[TRIAL]) - self.around, thought)
+        # At a boundary the trial reads less than was thought.
+        measured = (self._prompt_tokens(observed.costs[TRIAL]) - self.around) * seen / max(self.asked, 1)
+        tokens = max(measured, thought)
         costs = {**observed.costs, GENERATOR: replace(own, output_tokens=tokens - thought)}
         signals = {**observed.signals, "thinking_tokens": tokens}
         return RoundResult(observed=replace(observed, signals=signals, costs=costs))
@@ -200,6 +202,8 @@ class _RecordedCourse(ThinkingCourse):
     def _call(self, part: str, text: str, max_tokens: int, **settings: Any) -> Call:
         """Return the call of a trial; what the model thought and answered comes from the log instead."""
         if part.startswith(TRIAL):
+            prompt = self.loop.prompt
+            self.asked = len(text) - len(self.start) - len(prompt.end + prompt.cue)
             return super()._call(part, text, max_tokens, **settings)
         reply = self._logged(len(text) - len(self.start), max_tokens)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import httpx
 import numpy as np
 import pytest
 
@@ -155,3 +156,28 @@ def test_the_server_continues_a_chain_from_its_prefix_cache(thoughts):
     assert (recording.column("cost.generator.cached_tokens")[:, 1:3] > 0).all()
     assert (recording.column("cost.trial.calls")[:, :3] == 1).all()
     assert "exhausted" in recording.ends.tolist()
+
+
+def test_text_continues_a_chain_unless_it_was_divided_otherwise(server, thoughts):
+    loop, recording = thoughts
+    root = server.url.removesuffix("/v1")
+
+    def asked(path, **body):
+        return httpx.post(f"{root}/{path}", json=body, headers={"connection": "close"}, timeout=60).json()
+
+    def ids(text):
+        return asked("tokenize", content=text)["tokens"]
+
+    # What the model itself generated is divided as the text is, so that the chain goes on as it would have.
+    for place, text in enumerate(recording.objects("question")[:, 0]):
+        start = loop.prompt.text(text)
+        goes_on = recording.column("thinking_ended")[place] == 0
+        chain = "".join(recording.objects("thinking")[place][goes_on])
+        tokens = recording.column("thinking_tokens")[place][goes_on][-1]
+        assert len(ids(start + chain)) - len(ids(start)) == tokens
+    # Sampling may divide it otherwise: the text of these two tokens is read as a single one.
+    tower = ids(" tower")
+    letters = [token for letter in " tower" for token in ids(letter)]
+    assert len(tower) < len(letters)
+    assert asked("detokenize", tokens=letters)["content"] == " tower"
+    assert ids(asked("detokenize", tokens=letters)["content"]) == tower != letters

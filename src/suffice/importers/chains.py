@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from suffice.common.tables import counted
 from suffice.errors import DataError
-from suffice.importers.calls import call_fields
+from suffice.importers.calls import REQUESTS, call_fields
 from suffice.importers.golds import GoldAnswers
 from suffice.importers.grid import gold_texts
 from suffice.importers.importers import kind_of, log_reader
@@ -18,7 +18,7 @@ from suffice.importers.names import GOLDS, IDS, PARSED_ANSWERS, QUESTIONS, REPLI
 from suffice.importers.records import Record, records_of
 from suffice.importers.traces.core import conversations_of
 from suffice.importers.traces.payloads import logged_reply, messages_of, reasoning_of
-from suffice.importers.traces.spans import CHAT, LoggedReply
+from suffice.importers.traces.spans import CHAT, LoggedMessage, LoggedReply
 from suffice.loops.asked_chains import FinishedChain
 from suffice.loops.retrieval.datasets import text_id
 from suffice.policy.signals.text import split_thinking
@@ -77,8 +77,8 @@ def _with_unique_ids(chains: list[FinishedChain]) -> list[FinishedChain]:
 
 def _of_traces(log: Any, lacks: Counter[str]) -> Iterator[FinishedChain]:
     for item in conversations_of(log, None):
-        calls = [step.span.reply for step in item.steps if step.span.kind == CHAT and not step.span.failed]
-        if len(calls) != 1:
+        calls = [step.span for step in item.steps if step.span.kind == CHAT and not step.span.failed]
+        if len(calls) != 1 or _goes_on(calls[0].messages):
             lacks["of several calls"] += 1
             continue
         yield from _chains(
@@ -88,7 +88,7 @@ def _of_traces(log: Any, lacks: Counter[str]) -> Iterator[FinishedChain]:
                 question=item.question,
                 golds=item.about.golds,
             ),
-            calls[0],
+            calls[0].reply,
             lacks,
         )
 
@@ -97,8 +97,8 @@ def _of_rows(path: Path, lacks: Counter[str]) -> Iterator[FinishedChain]:
     for record in records_of(path):
         values = {plain_name(name): value for name, value in call_fields(record.values).items()}
         messages = messages_of(values["messages"]) if "messages" in values else ()
-        if sum(message.role == "assistant" for message in messages) > 1:
-            lacks["with several replies"] += 1
+        if _goes_on(messages[:-1]) or any(_goes_on(messages_of(record.values.get(name))) for name in REQUESTS):
+            lacks["of several calls"] += 1
             continue
         said = next((message.text for message in messages if message.role == "user"), "")
         question = next((values[name] for name in QUESTIONS if isinstance(values.get(name), str)), said)
@@ -108,6 +108,11 @@ def _of_rows(path: Path, lacks: Counter[str]) -> Iterator[FinishedChain]:
             chain_id=chain_id, cluster=chain_id, question=question, golds=_golds_of(record, values, name)
         )
         yield from _chains(asked, reply, lacks)
+
+
+def _goes_on(messages: Sequence[LoggedMessage]) -> bool:
+    """Return whether a model had replied before, so that its chain answers more than one question."""
+    return any(message.role == "assistant" for message in messages)
 
 
 def _reply_of(values: Mapping[str, Any]) -> tuple[LoggedReply, str]:
@@ -122,11 +127,9 @@ def _golds_of(record: Record, values: Mapping[str, Any], reply: str) -> tuple[st
     named = next(
         (name for name in (*GOLDS, "answers", "answer") if name != reply and values.get(name) not in _EMPTY), None
     )
-    return () if named is None else gold_texts(_as_text(values[named]), record.where)
-
-
-def _as_text(value: Any) -> Any:
-    return str(value) if isinstance(value, int | float) else value
+    value = None if named is None else values[named]
+    value = str(value) if isinstance(value, int | float) else value
+    return gold_texts(value, record.where, form="####" if isinstance(value, str) and "####" in value else "")
 
 
 def _chains(asked: FinishedChain, reply: LoggedReply, lacks: Counter[str]) -> Iterator[FinishedChain]:

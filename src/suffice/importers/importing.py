@@ -155,14 +155,12 @@ def import_recording(
         metrics: For tabular files: the columns of your own metrics, in [0, 1], by name.
         labels: For tabular files: the columns of your own texts, by name; policies depend on a `model`.
         golds: A file of questions with gold answers, joined by id or by the question's text.
-        log_golds: For tabular files: `keep` gold answers of the log that equal its last answers, or `drop` them; None = drop
-            them if `golds` is given, else ask.
+        log_golds: `keep` gold answers of a table that equal its last answers, or `drop` them; None = drop if `golds` is given, else ask.
         first_round: The number of the file's lowest round: 0 (the model alone) or 1; None = as the file counts.
         ended: The reason why some questions have fewer rounds than others; None = `rule`, the loop's own stops: censored.
         key: For traces: the attribute that names the question, or `trace_id`; None = the conversation, else the trace.
         samples: Whether the rounds of a question are independent samples: they vote, and figures are means over random orders.
-        normalizer: Decides which answers are the same, one of `suffice.policy.normalizers.NORMALIZERS`; None = the most specific
-            one that reads all gold answers (without any, the answers); see docs/explanation/same-answer.md.
+        normalizer: Decides which answers are the same, one of `NORMALIZERS`; None = as docs/explanation/same-answer.md says.
         where: Only rows with these values, by the file's column, such as those of one model; for traces, the calls that are answers.
         file_is: For a folder or archive: what a file's name is, a `round`, a `model`, a `run` or a `question`; None = by the names.
         query: For a SQLite or DuckDB database: the query whose rows are the table; None = its only table.

@@ -125,6 +125,21 @@ def test_rows_without_a_chain_are_counted(tmp_path):
         read_chains(written(tmp_path / "none.jsonl", rows[1:]))
 
 
+def test_chains_within_conversations_are_left_out(tmp_path):
+    turns = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}]
+    said, call = in_messages(2), as_call(3)
+    said["messages"] = [*turns, *said["messages"]]
+    call["request"]["messages"] = [*turns, *call["request"]["messages"]]
+    chains, notes = read_chains(written(tmp_path / "log.jsonl", [in_tags(1), said, call]))
+    assert [chain.chain_id for chain in chains] == ["q1"]
+    assert notes == ["left out: 2 rows of several calls"]
+
+
+def test_gold_answers_behind_the_marks_of_gsm8k_are_read(tmp_path):
+    chains, _ = read_chains(written(tmp_path / "log.jsonl", [{**in_tags(1), "gold": "7 times 1\n#### 7"}]))
+    assert chains[0].golds == ("7",)
+
+
 def test_several_chains_of_a_question_are_one_cluster(endpoint, tmp_path):
     chains, _ = read_chains(written(tmp_path / "log.jsonl", [in_tags(1), in_tags(1), in_tags(2)]))
     record(chain_questions(chains), loop(endpoint), tmp_path / "t.parquet")

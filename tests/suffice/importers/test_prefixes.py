@@ -65,6 +65,9 @@ def test_a_trial_without_a_price_is_unknown_and_never_free(tmp_path):
     assert any(note.startswith("caution: ") and "--trial-cost N" in note for note in summary.notes)
     refused = cli("decide", summary.path, "-o", tmp_path / "d.json", "--cost", "tokens")
     assert (refused.code, "tokens are unknown" in refused.err) == (1, True)
+    assert "--trial-cost N" in refused.err
+    decided = json.loads(cli("decide", summary.path, "-o", tmp_path / "d.json", "--json").out)
+    assert any("so that calls are compared" in note for note in decided["notes"])
 
 
 def test_a_signal_of_the_answer_is_charged_like_the_answer(tmp_path):

@@ -20,6 +20,7 @@ from suffice.hosts.lines import is_of_thoughts, own_lines
 from suffice.hosts.runs import REPLY_NEEDS
 from suffice.policy.session import Policy
 from suffice.policy.signals import REMEDIES, SIGNALS, AnswerPosition
+from suffice.recordings.schema import CHECKPOINTS
 from suffice.verdicts.certificates import metric_of
 from suffice.verdicts.decisions import Advice
 from suffice.verdicts.decisions.advice import FORMAT
@@ -37,6 +38,16 @@ def _is_decision(path: Path) -> bool:
         ) from None
     except (OSError, ValueError, AttributeError):
         return False
+
+
+def _check(policy: Policy) -> None:
+    """Raise if a policy cannot decide live."""
+    if CHECKPOINTS in policy.depends:
+        raise DataError(
+            f"this cannot be deployed: its checkpoints are {policy.depends[CHECKPOINTS]}, which is known only when the chain has ended. "
+            "Record checkpoints that count from the beginning (suffice think record), and decide on these"
+        )
+    policy.check()
 
 
 def deploy_command(
@@ -73,7 +84,7 @@ def deploy_command(
         sentence, target = f"{policy.label}: {policy.rule}, at most {policy.max_rounds} rounds.", out or path
         then = f"suffice replay FRESH.parquet --policy {quoted(target)}{options.metric_words(metric_of(policy))}"
         notes = []
-    policy.check()
+    _check(policy)
     position = models.answer_position(answer_position)
     if position is not None and position != policy.answer_position:
         if out is None and target == path:

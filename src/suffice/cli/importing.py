@@ -122,6 +122,11 @@ class _Reading:
         typer.Option("--outcomes", help="For transcripts of agents: which runs succeeded (SWE-bench report, table)."),
     ] = None
 
+    trial_cost: Annotated[
+        float | None,
+        typer.Option("--trial-cost", min=0, help="For prefixes of chains of thought: the tokens of a trial answer."),
+    ] = None
+
     def arguments(self) -> dict[str, Any]:
         """Return what was given, as importers take it."""
         read: dict[str, Any] = {
@@ -135,6 +140,7 @@ class _Reading:
             "where": where_pairs(self.where) or None,
             "file_is": self.file_is,
             "outcomes": self.outcomes,
+            "trial_cost": self.trial_cost,
             "answer_position": models.answer_position(self.answer_position),
         }
         return {name: value for name, value in read.items() if value is not None}

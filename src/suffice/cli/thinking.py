@@ -1,26 +1,35 @@
-"""`suffice think answer` and `suffice think record`: a chain of thought with trial answers, live or recorded."""
+"""`suffice think`: a chain of thought with trial answers, live, recorded, or asked along the chains of a log."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
+import numpy as np
 import typer
 from typer import Argument, Option
 
 from suffice.cli import models, options
 from suffice.cli.cluster import ClusterOptions
+from suffice.cli.console import number, warn
 from suffice.cli.live import show_live
 from suffice.cli.output import Output
 from suffice.cli.parameters import Setting
 from suffice.cli.recording import RecordOptions
-from suffice.errors import NotFoundError
+from suffice.common.tables import counted
+from suffice.errors import DataError, NotFoundError
+from suffice.evaluation.replay import Price, component_prices
+from suffice.importers.chains import read_chains
 from suffice.loops import ThinkingLoop
+from suffice.loops.asked_chains import AskingPrice, RecordedChainLoop, chain_questions
+from suffice.loops.boundaries import TOKENS
 from suffice.loops.thinking_loop import THINKING_PROMPTS
 from suffice.policy.rules import parse_rule, parse_selector
 from suffice.policy.session import Policy
-from suffice.policy.signals import TRIAL
+from suffice.policy.signals import TRIAL, AnswerPosition
 
 _THEN = "suffice think record DATASET -o t.parquet --model M --base-url URL"
 
@@ -35,7 +44,17 @@ class Thinker(models.Endpoint):
         str,
         Setting("thinking", "template", help=f"The model's template: {' or '.join(THINKING_PROMPTS)}."),
     ] = "chatml"
-    every: Annotated[int, Setting("thinking", "every", min=1, help="Tokens between two checkpoints.")] = 256
+    every: Annotated[int, Setting("thinking", "every", min=1, help="Tokens between checkpoints, or looks for one.")] = (
+        256
+    )
+    boundary: Annotated[
+        str,
+        Setting(
+            "thinking",
+            "boundary",
+            help="Checkpoints: tokens, paragraph, words (wait, hmm, alternatively), or your own words: wait,but.",
+        ),
+    ] = TOKENS
     trial_tokens: Annotated[int, Setting("thinking", "trial-tokens", min=1, help="Most tokens of a trial answer.")] = 32
     max_tokens: Annotated[
         int, Setting("endpoint", "max-tokens", min=1, help="Most tokens of the model's own answer.")
@@ -53,19 +72,28 @@ class Thinker(models.Endpoint):
         Raises:
             NotFoundError: There is no such template.
         """
+        return ThinkingLoop(**self.settings(policy))
+
+    def settings(self, policy: Policy) -> dict[str, Any]:
+        """Return the arguments of a thinking loop.
+
+        Raises:
+            NotFoundError: There is no such template.
+        """
         if self.template not in THINKING_PROMPTS:
             raise NotFoundError(
                 f"there is no template {self.template!r} of a chain of thought; allowed: {', '.join(THINKING_PROMPTS)}; "
                 "another one is a ThinkingPrompt in Python: ThinkingLoop(prompt=...)"
             )
-        return ThinkingLoop(
-            model=self.chat(api="completions", temperature=self.temperature),
-            policy=policy,
-            prompt=THINKING_PROMPTS[self.template],
-            every=self.every,
-            trial_tokens=self.trial_tokens,
-            answer_tokens=self.max_tokens,
-        )
+        return {
+            "model": self.chat(api="completions", temperature=self.temperature),
+            "policy": policy,
+            "prompt": THINKING_PROMPTS[self.template],
+            "every": self.every,
+            "boundary": self.boundary,
+            "trial_tokens": self.trial_tokens,
+            "answer_tokens": self.max_tokens,
+        }
 
 
 def think_command(
@@ -107,3 +135,79 @@ def record_thoughts_command(
     loop = thinker.loop(Policy(max_rounds=max_rounds))
     priced = {"generator": thinker.model, TRIAL: thinker.model}
     recorder.record(f"chains of thought on {dataset}", questions, loop, priced, output)
+
+
+def ask_command(
+    log: Annotated[Path, Argument(help="A log of finished chains of thought: a table, JSON lines, or traces.")],
+    recorder: RecordOptions,
+    thinker: Thinker,
+    output: Output,
+    golds: Annotated[
+        Path | None, Option("--golds", help="Questions with gold answers, joined by id or by the question's text.")
+    ] = None,
+    answer_position: Annotated[
+        str | None,
+        Option("--answer-position", help=f"The place of the answer in the replies of the log: {models.PLACES}."),
+    ] = None,
+    yes: Annotated[bool, Option("--yes", "-y", help="Pay the printed price without asking.")] = False,
+    max_rounds: options.MaxRounds = 32,
+) -> None:
+    """The price is printed before anything is paid. Run it again to resume.
+
+    Example: suffice think ask log.jsonl -o t.parquet --model M --base-url URL
+    """
+    if recorder.split is not None:
+        raise typer.BadParameter("a log of chains is not split: leave it out", param_hint="--split")
+    chains, notes = read_chains(log, golds)
+    questions = chain_questions(chains[: recorder.limit])
+    position = models.answer_position(answer_position) or AnswerPosition()
+    notes += _unread_notes([chain.reply for chain in chains], position)
+    loop = RecordedChainLoop(**thinker.settings(Policy(max_rounds=max_rounds, answer_position=position)))
+    priced = {"generator": thinker.model, TRIAL: thinker.model}
+    prices = None if recorder.prices is None else component_prices(recorder.prices, priced)
+    for note in (*notes, *_price_notes(loop.price(questions), None if prices is None else prices[TRIAL])):
+        warn(f"note: {note}")
+    _agreed(yes=yes)
+    recorder.record(f"trial answers on {log}", questions, loop, priced, output)
+
+
+def _unread_notes(replies: Sequence[str | None], position: AnswerPosition) -> list[str]:
+    """Return a note on the replies of a log that have no answer at this position."""
+    whole = [reply for reply in replies if reply is not None]
+    unread = sum(position.locate(reply, None).answer is None for reply in whole)
+    if not unread:
+        return []
+    where = f"after {position.text!r}" if position.kind == "marker" else f"at {position.kind}"
+    said = f"{unread} of {counted(len(whole), 'reply', 'replies')} in the log have no answer {where}, and count as unanswered"
+    return [f"{said}: --answer-position whole takes the whole reply, and others are in its help"]
+
+
+def _price_notes(price: AskingPrice, of_tokens: Price | None) -> list[str]:
+    """Return the price of asking in words, without and with a prefix cache."""
+    cached = price.prompt_tokens - price.new_tokens
+    usd = ["", ""]
+    if of_tokens is not None:
+        for place, tokens in enumerate(((price.prompt_tokens, 0.0), (price.new_tokens, cached))):
+            uncached, reused, generated = (np.array(value) for value in (*tokens, price.output_tokens))
+            usd[place] = f", ${number(float(of_tokens.of(uncached, reused, generated)), 4)}"
+    return [
+        (
+            f"{counted(price.trials, 'trial answer')} along {counted(price.chains, 'chain')} are {counted(price.requests, 'request')}: "
+            f"about {price.prompt_tokens:,.0f} prompt tokens, at most {price.output_tokens:,.0f} generated ones{usd[0]}"
+        ),
+        (
+            f"a server that caches prefixes reads about {price.new_tokens:,.0f} of these prompt tokens{usd[1]}; without a cache each "
+            "trial reads its whole chain again, so the price grows with the square of the length"
+        ),
+        "what an earlier run of this command was answered is not asked again",
+    ]
+
+
+def _agreed(*, yes: bool) -> None:
+    """Ask the user to pay, or raise if there is nobody to ask."""
+    if yes:
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise DataError("nothing was asked, because nobody agreed to this price: give --yes to pay it")
+    if not typer.confirm("Ask these trial answers?", default=False, err=True):
+        raise typer.Exit(1)

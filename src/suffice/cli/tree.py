@@ -113,6 +113,7 @@ TREE = {
     "think record": Place(
         "Record every checkpoint of every chain of thought.", "suffice.cli.thinking:record_thoughts_command"
     ),
+    "think ask": Place("Ask for trial answers along the finished chains of a log.", "suffice.cli.thinking:ask_command"),
     "replay": Place(
         "Say what stopping earlier would have saved and lost.", "suffice.cli.offline:replay_command", "Measure"
     ),

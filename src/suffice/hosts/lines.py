@@ -56,7 +56,7 @@ loop = ThinkingLoop(
     model=model,
     policy=Policy.load("policy.json"),
     prompt={prompt}
-    every={every!r},
+    every={every!r},{boundary}
     trial_tokens={trial_tokens!r},
 )
 
@@ -118,11 +118,14 @@ def is_of_thoughts(policy: Policy) -> bool:
 
 def _thoughts(policy: Policy) -> str:
     """Return the lines of a loop with the checkpoints and trials that the policy was made for."""
+    from suffice.loops.boundaries import TOKENS
     from suffice.loops.thinking_loop import THINKING_PROMPTS
 
     made_for = dict(policy.depends)
     named = {prompt.prompt_id: f"THINKING_PROMPTS[{name!r}]," for name, prompt in THINKING_PROMPTS.items()}
     own = str(made_for["prompt_id"])
+    boundary = made_for.get("boundary", TOKENS)
+    made_for["boundary"] = "" if boundary == TOKENS else f"\n    boundary={boundary!r},"
     return _THOUGHTS.format(**made_for, prompt=named.get(own, f"PROMPT,  # your ThinkingPrompt {own}"))
 
 

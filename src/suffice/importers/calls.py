@@ -10,10 +10,11 @@ from suffice.importers.names import QUESTIONS, plain_name
 from suffice.importers.traces.files import unwrapped
 from suffice.importers.traces.payloads import messages_of
 
-_REQUESTS = ("request", "request_body", "req")
+REQUESTS = ("request", "request_body", "req")
+"""Names of what was sent to a model."""
 _REPLIES = ("response", "response_body", "resp", "reply")
 _ASKED = frozenset({"messages", "input", "prompt", "contents"})
-_LOGGED = frozenset((*_REQUESTS, *_REPLIES))
+_LOGGED = frozenset((*REQUESTS, *_REPLIES))
 _OF_HISTORY = frozenset({"prompt", "messages", "outputs", "response", "uuid", "response_model", "model_type"})
 _FIELD = re.compile(
     r"^\[\[ ## (\w+) ## \]\][ \t]*\n(.*?)(?=^\[\[ ## |^Respond with the corresponding|\Z)", re.MULTILINE | re.DOTALL
@@ -29,7 +30,7 @@ def call_fields(values: Mapping[str, Any]) -> Mapping[str, Any]:
     """
     if _LOGGED.isdisjoint(values):
         return values
-    asked, replied = (next((name for name in names if name in values), "") for names in (_REQUESTS, _REPLIES))
+    asked, replied = (next((name for name in names if name in values), "") for names in (REQUESTS, _REPLIES))
     request, reply = _body(values.get(asked)), _body(values.get(replied))
     if request is None or reply is None or _ASKED.isdisjoint(request):
         return values

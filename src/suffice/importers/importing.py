@@ -42,6 +42,7 @@ UNJUDGED = "nothing in the log says which answers are right: `suffice decide` co
 _OPTIONS = (
     *("kind", "columns", "metrics", "labels", "golds", "log_golds", "first_round", "ended", "key", "samples"),
     *("normalizer", "where", "file_is", "query", "pattern", "answer_position", "expected", "outcomes"),
+    "trial_cost",
 )
 """Parameters of `import_recording` that say how a source is read; they are kept for its next import."""
 
@@ -130,6 +131,7 @@ def import_recording(
     answer_position: AnswerPosition | str | None = None,
     expected: Collection[str] | None = None,
     outcomes: str | Path | None = None,
+    trial_cost: float | None = None,
     embedder: Embedder | None = None,
     settle: Callable[[UnsettledError], Any] | None = None,
     confirm: Callable[[PartedRun], bool] | None = None,
@@ -154,13 +156,12 @@ def import_recording(
         metrics: For tabular files: the columns of your own metrics, in [0, 1], by name.
         labels: For tabular files: the columns of your own texts, by name; policies depend on a `model`.
         golds: A file of questions with gold answers, joined by id or by the question's text.
-        log_golds: For tabular files: `keep` gold answers of the log that equal its last answers, or `drop` them; None = drop
-            them if `golds` is given, else ask.
+        log_golds: `keep` gold answers of a table that equal its last answers, or `drop` them; None = drop if `golds` is given, else ask.
         first_round: The number of the file's lowest round: 0 (the model alone) or 1; None = as the file counts.
         ended: The reason why some questions have fewer rounds than others; None = `rule`, the loop's own stops: censored.
         key: For traces: the attribute that names the question, or `trace_id`; None = the conversation, else the trace.
         samples: Whether the rounds of a question are independent samples: they vote, and figures are means over random orders.
-        normalizer: Decides which answers are the same, see docs/explanation/same-answer.md; None = by the gold answers, or the answers.
+        normalizer: Decides which answers are the same, one of `NORMALIZERS`; None = as docs/explanation/same-answer.md says.
         where: Only rows with these values, by the file's column, such as those of one model; for traces, the calls that are answers.
         file_is: For a folder or archive: what a file's name is, a `round`, a `model`, a `run` or a `question`; None = by the names.
         query: For a SQLite or DuckDB database: the query whose rows are the table; None = its only table.
@@ -169,6 +170,7 @@ def import_recording(
             Policies made for the recording read replies there, too.  None = as logged.
         expected: Names of alarms that are right for this log (`suffice.importers.alarms.ALARMS`).
         outcomes: For transcripts of agents: a file that says which runs succeeded, such as a report of SWE-bench.
+        trial_cost: For a table of prefixes of chains of thought: the tokens that a trial answer costs; None = unknown.
         embedder: Embeds the answers, for `semantic_distance`.
         settle: Called with the error if a file can be read in several ways; returns the value for its `parameter`, or several for `options`.
         confirm: Called with the run if some of its columns were guessed; returns whether the guesses are right.  None =

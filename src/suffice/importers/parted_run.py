@@ -277,7 +277,7 @@ def run_of_table(
         run.add(columns, table.texts)
     run.doubt = table.doubt
     run.list_answers, run.run_column = table.grid.list_answers, options.columns.get(RUN, "") or _foreign_loop(table.run)
-    run.describe(table.notes(), table.plan.readings, table.tally.depends())
+    run.describe(table.notes(), table.plan.readings, {**table.tally.depends(), **table.prefixes.depends})
     run.notes += how
     return run
 

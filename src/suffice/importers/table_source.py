@@ -23,6 +23,7 @@ from suffice.importers.merged_cells import filled_down
 from suffice.importers.names import REPEATS, is_round_name, last_name
 from suffice.importers.options import golds_as_answers
 from suffice.importers.other_parses import refuse_other_parses
+from suffice.importers.prefixes import Prefixes
 from suffice.importers.records import Record, records_of
 from suffice.importers.reply_answers import position_note, read_at, with_position
 from suffice.importers.round_columns import RoundColumns
@@ -72,6 +73,7 @@ class TableOptions:
     file_is: Literal["round", "model", "run", "question"] | None = None
     answer_position: AnswerPosition | None = None
     normalizer: str | None = None
+    trial_cost: float | None = None
 
 
 class TableSource(ABC):
@@ -100,7 +102,7 @@ class TableSource(ABC):
 
     def __init__(self, path: Path, options: TableOptions) -> None:
         self._path, self._options = path, options
-        self.tally = Tally()
+        self.tally, self.prefixes = Tally(), Prefixes(options.trial_cost)
         self._several = 0
         self._again = ""
         self._totals: list[str] | None = None
@@ -236,6 +238,7 @@ class TableSource(ABC):
                 columns.clusters = self.clusters(names, columns.questions)
             if self._options.answer_position is not None:
                 self._replies.update(read_at(columns, self._options.answer_position))
+            self.grid = self.prefixes.read(columns, self.grid, self.plan)
             self.tally.add(columns)
             yield columns
         self.tally.refuse_several_questions(self.plan.columns)
@@ -256,6 +259,7 @@ class TableSource(ABC):
         """Return all caveats about the table."""
         rows = f"{counted(self.repeated, 'row')} without an answer left out"
         return [
+            *self.prefixes.notes,
             *order_notes(self._order, self.plan, self.shape, samples=self._options.samples),
             *([self.shape.how] if self.shape.how else []),
             *([f"{counted(self.skipped, 'record')} without a round left out"] if self.skipped else []),
@@ -312,9 +316,10 @@ def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, options: TableO
     if "round" not in plan.columns and "question_id" in plan.columns:
         if any(item.ours == "question_id" and item.how == "usual name" for item in plan.readings):
             refuse_unique_ids(rows, plan.columns)
+        there = f"there are: {cut_list(column_names(rows))}" if rows else "no record has a round there"
         raise SchemaError(
             f"{path}: there is one row for each {plan.columns['question_id']!r:.60}, and no list or numbered columns with several "
-            f"rounds; {_columns_there(rows)}. If rows are rounds of one question, --column question_id=COLUMN "
+            f"rounds; {there}. If rows are rounds of one question, --column question_id=COLUMN "
             f"names it; for a field that lists them, --column rounds=FIELD; for a column each, --column "
             "rounds=FIRST,SECOND. Last answers alone have nothing to stop: log every round"
         )
@@ -344,10 +349,6 @@ def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, options: TableO
         ask_about_gold_lists((gold_texts(gold, "", listed=listed, form=grid.gold_form), own) for gold, own in pairs)
     grid.check(path, [*column_names(rows), *plan.formulas])
     return grid
-
-
-def _columns_there(rows: Sequence[Record]) -> str:
-    return f"there are: {cut_list(column_names(rows))}" if rows else "no record has a round there"
 
 
 def _says_lists(answers: Sequence[Any], golds: Sequence[Any]) -> bool:

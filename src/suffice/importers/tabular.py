@@ -34,6 +34,7 @@ def read_tabular(
     file_is: Literal["round", "model", "run", "question"] | None = None,
     answer_position: AnswerPosition | None = None,
     normalizer: str | None = None,
+    trial_cost: float | None = None,
 ) -> ImportedRun:
     """Read rounds from a CSV, TSV, JSON, JSON lines or parquet file, gzipped or not, or from a folder of such files.
 
@@ -66,6 +67,7 @@ def read_tabular(
         file_is: For a folder: what the name of a file is, a `round`, a `model`, a `run` or a `question`; None = by the names.
         answer_position: The position of the answer in a reply: in the column `text` if there is one, else in that of the answers.
         normalizer: The comparison of answers, where it is known: under `unordered`, a list of gold answers is one answer.
+        trial_cost: For prefixes of chains of thought: the tokens that a trial answer costs; None = unknown.
 
     Raises:
         NotFoundError: No row has a value of `where`.
@@ -86,6 +88,7 @@ def read_tabular(
         file_is=file_is,
         answer_position=answer_position,
         normalizer=normalizer,
+        trial_cost=trial_cost,
     )
     source = WholeTable(Path(path), options)
     (rounds,) = source.rounds()
@@ -94,6 +97,6 @@ def read_tabular(
         source="tabular",
         trajectories=trajectories_of(rounds),
         notes=source.notes(),
-        depends=source.tally.depends(),
+        depends={**source.tally.depends(), **source.prefixes.depends},
         readings=source.plan.readings,
     )

@@ -32,6 +32,9 @@ from suffice.importers.table_columns import TableColumns
 from suffice.policy.metrics import normalize_answer
 from suffice.recordings.runs import LOOP_NAMES
 
+UNCOUNTED = ": what is saved is counted in calls alone"
+"""The end of the note on a table without numbers of tokens."""
+
 _OUTPUT = "cost.generator.output_tokens"
 _SPEAKERS = tuple(name for name in SPEAKERS if name not in ("source", "name", "type", "kind"))
 _FIRST_DRAFT = re.compile(
@@ -135,7 +138,7 @@ def _costs(
     kinds = {ours.rpartition(".")[2] for ours in columns if ours.startswith("cost.")}
     absent = [what for kind, what in _TOKENS.items() if kind not in kinds]
     if absent and not _called(unused, TOTAL_TOKENS):
-        yield f"no column has {' or '.join(absent)} tokens: what is saved is counted in calls alone"
+        yield f"no column has {' or '.join(absent)} tokens{UNCOUNTED}"
     for name in _called(unused, MONEY)[:1]:
         yield f"{name!r} is kept as it is: what is paid follows from tokens and prices (suffice decide --prices)"
 

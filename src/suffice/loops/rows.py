@@ -119,7 +119,7 @@ def row_of(
     row: dict[str, Any] = {
         "question_id": question.question_id,
         "round": observed.index,
-        "cluster": question.question_id,
+        "cluster": question.cluster or question.question_id,
         "end": end,
         **cells,
         "question": question.question,

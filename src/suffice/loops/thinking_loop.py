@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from suffice.errors import DataError, ModelError
+from suffice.loops.boundaries import TOKENS, boundary_pattern, last_boundary
 from suffice.loops.course import Call, RoundResult, Steps, check_first_round
 from suffice.loops.live import LiveLoop
 from suffice.loops.models._wire import Completion, is_cut
 from suffice.loops.models.chat import ChatModel
 from suffice.loops.models.prompted import reply_of
 from suffice.loops.models.prompts import VersionedPrompt, filled
-from suffice.policy.rounds import Passage, Reply, Round
+from suffice.policy.rounds import Passage, Reply, Round, added_costs
 from suffice.policy.signals import THINKING, TRIAL
 from suffice.policy.signals.position import AnswerPosition
+
+GENERATOR = "generator"
+"""The component that thinks, and that answers after its own end of thinking."""
+
+_MOST_LOOKS = 8
+"""Most requests for one checkpoint; after so many without a boundary, it is where the chain has come to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +77,7 @@ THINKING_PROMPTS: Mapping[str, ThinkingPrompt] = {"chatml": CHATML, "deepseek_r1
 class ThinkingLoop(LiveLoop):
     """Answers questions by a chain of thought that stops early where the policy says so.
 
-    Round r is the r-th checkpoint: the chain after r times `every` tokens, or at its own end. There the loop may ask for a
+    Round r is the r-th checkpoint: the chain after r times `every` tokens (or at another `boundary`), or at its own end. There the loop may ask for a
     trial answer: chain, end of thinking, cue. The chain goes on without it. A live run asks only where the policy reads
     the answer, or returns it; a recording contains the trial of every checkpoint, because any policy may read it. When
     the model has ended its chain, the last round is its own answer, without a cue: the difference between this
@@ -86,7 +93,10 @@ class ThinkingLoop(LiveLoop):
         model: An endpoint that continues raw text (``api="completions"``); its own prompt, answer position and `max_tokens` are not
             used. The chain is sampled at its temperature, trial answers at 0.
         prompt: The raw text around the chain.
-        every: Tokens between two checkpoints.
+        every: Tokens between two checkpoints; with another `boundary`, between two looks for one.
+        boundary: Where checkpoints are: at any token (`tokens`), at a blank line (`paragraph`), or before a word (`words`: wait, hmm,
+            alternatively; or your own, as `wait,but`). The checkpoint is at the last one since the last look; if there is
+            none, the chain goes on to the next look, eight times at most. What it thinks beyond the boundary is charged.
         trial_tokens: Longest trial answer in tokens; one that is cut is undefined.
         answer_tokens: Longest answer after the model's own end of thinking, in tokens.
         policy: Decides when to stop; its `max_rounds` bounds the checkpoints, and its `answer_position` reads the
@@ -103,6 +113,7 @@ class ThinkingLoop(LiveLoop):
     model: ChatModel
     prompt: ThinkingPrompt = CHATML
     every: int = 256
+    boundary: str = TOKENS
     trial_tokens: int = 32
     answer_tokens: int = 256
 
@@ -111,6 +122,7 @@ class ThinkingLoop(LiveLoop):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise DataError(f"{name} must be a whole number of tokens, at least 1, got {value!r}")
+        boundary_pattern(self.boundary)
 
     @property
     def capabilities(self) -> frozenset[str]:
@@ -120,7 +132,7 @@ class ThinkingLoop(LiveLoop):
     @property
     def depends(self) -> Mapping[str, Any]:
         """The configuration that fitted state depends on: model, template, checkpoints and trials."""
-        checkpoints = {"every": self.every, "trial_tokens": self.trial_tokens}
+        checkpoints = {"every": self.every, "trial_tokens": self.trial_tokens, "boundary": self.boundary}
         temperature = self.model.pin()["temperature"]
         return {
             "model": self.model.model,
@@ -143,6 +155,8 @@ class ThinkingLoop(LiveLoop):
             "every": self.every,
             "trial_tokens": self.trial_tokens,
             "answer_tokens": self.answer_tokens,
+            # Only where it differs, so that recordings of older releases can be resumed.
+            **({} if self.boundary == TOKENS else {"boundary": self.boundary}),
         }
 
     def verify(self) -> None:
@@ -166,7 +180,7 @@ class ThinkingLoop(LiveLoop):
             )
         self.model.verify(self.policy.needs)
 
-    def course(self, question: str, passages: Sequence[Passage]) -> _ThinkingCourse:
+    def course(self, question: str, passages: Sequence[Passage]) -> ThinkingCourse:
         """Return the checkpoints of one chain.
 
         Raises:
@@ -174,42 +188,50 @@ class ThinkingLoop(LiveLoop):
         """
         if passages:
             raise DataError("a thinking loop has no place for passages: put them into the question")
-        return _ThinkingCourse(self, question)
+        return ThinkingCourse(self, question)
 
 
-class _ThinkingCourse:
-    """The rounds of one question: each continues the chain of those before."""
+class ThinkingCourse:
+    """The rounds of one question: each continues the chain of those before.
+
+    Args:
+        loop: The loop with its model, prompt and settings.
+        question: The question.
+    """
 
     def __init__(self, loop: ThinkingLoop, question: str) -> None:
         self.loop, self.start, self.last = loop, loop.prompt.text(question), loop.policy.max_rounds
 
     async def prepare(self, r: int) -> None:
-        del r  # nothing is known before the chain
+        """Do nothing, since no checkpoint exists before the chain reaches it."""
+        del r
 
     def has(self, r: int) -> bool:
+        """Return whether the chain may have this checkpoint."""
         return r <= self.last
 
     def calls(self, r: int, before: Sequence[Round]) -> Steps:
+        """Yield the call that continues the chain, or that answers after it, and the trial at the checkpoint."""
         prompt, loop = self.loop.prompt, self.loop
         chain = self.start + "".join(earlier.thinking or "" for earlier in before)
         known = before[-1].signals if before else {"thinking_tokens": 0.0, "thinking_ended": 0.0}
         if known["thinking_ended"]:
             self.last = r
-            answer = yield self._call("generator", chain + prompt.end, loop.answer_tokens)
+            answer = yield self._call(GENERATOR, chain + prompt.end, loop.answer_tokens)
             return RoundResult(observed=Round.of(r, answer, thinking="", signals=known))
-        stretch = yield self._call("generator", chain, loop.every, stop=(prompt.end.strip(),))
+        stretch, at = yield from self._think(chain, begins=not before)
         checkpoint = Round(
             index=r,
             thinking=stretch.text,
             signals={
-                "thinking_tokens": known["thinking_tokens"] + stretch.costs["generator"].output_tokens,
+                "thinking_tokens": known["thinking_tokens"] + stretch.costs[GENERATOR].output_tokens,
                 "thinking_ended": float(not is_cut(stretch.finish_reason)),
             },
             costs=stretch.costs,
             reply_model=stretch.reply_model,
             system_fingerprint=stretch.system_fingerprint,
         )
-        asked = chain + stretch.text + prompt.end + prompt.cue
+        asked = chain + stretch.text[:at] + prompt.end + prompt.cue
         trial = yield self._call(
             TRIAL, asked, loop.trial_tokens, temperature=0.0, without=RoundResult(observed=checkpoint)
         )
@@ -222,6 +244,20 @@ class _ThinkingCourse:
             costs={**checkpoint.costs, **trial.costs},
         )
         return RoundResult(observed=answered)
+
+    def _think(self, chain: str, *, begins: bool) -> Generator[Call, Reply, tuple[Reply, int]]:
+        """Yield calls that continue the chain up to the next boundary; return what was thought, and the boundary's place in it."""
+        loop = self.loop
+        whole = Reply()
+        for look in range(1, _MOST_LOOKS + 1):
+            part = GENERATOR if look == 1 else f"{GENERATOR}:{look}"
+            more = yield self._call(part, chain + whole.text, loop.every, stop=(loop.prompt.end.strip(),))
+            text, has_ended = whole.text + more.text, not (is_cut(more.finish_reason) and more.text)
+            whole = replace(more, text=text, costs=added_costs(whole.costs, more.costs))
+            at = None if has_ended else last_boundary(text, loop.boundary, begins=begins)
+            if has_ended or at is not None:
+                break
+        return whole, len(whole.text) if at is None else at
 
     def _call(
         self,
@@ -250,4 +286,4 @@ class _ThinkingCourse:
         own = self.loop.policy.answer_position
         position = AnswerPosition("start", self.loop.prompt.cue.strip() or own.text) if part == TRIAL else own
         reply = reply_of(completion.text, completion.tokens, completion.cost, position, **completion.origin)
-        return replace(reply, costs={part: completion.cost})
+        return replace(reply, costs={part.partition(":")[0]: completion.cost})

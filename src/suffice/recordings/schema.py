@@ -61,6 +61,10 @@ EMBEDDING = "embedding"
 ASSUMED_END = "end_assumed"
 """The column that is 1 if the log gave no end for a shorter question, and an import assumed that the loop ended it."""
 
+TRIALS, ASKED = "trials", "asked afterwards"
+"""The metadata of a recording whose trial answers were asked along finished chains of thought."""
+CHECKPOINTS = "checkpoints"
+"""What policies depend on if the checkpoints of a recording cannot be known in time: the reason."""
 BATCH_NOTE = "replies of language models came in batches: their seconds are unknown, and prices were those of batches"
 """The entry among the `notes` of a recording that was made in batches."""
 

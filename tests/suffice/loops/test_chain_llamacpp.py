@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 
+import httpx
 import numpy as np
 import pytest
 
 from suffice import ChatModel, Policy, RetrievalLoop, ThinkingLoop, read_recording, record
+from suffice.loops.asked_chains import FinishedChain, RecordedChainLoop, chain_questions
 from suffice.loops.retrieval import PoolBM25, Question, load_questions
 from suffice.loops.thinking_loop import ThinkingPrompt
 from suffice.policy.session import stops
@@ -155,3 +157,55 @@ def test_the_server_continues_a_chain_from_its_prefix_cache(thoughts):
     assert (recording.column("cost.generator.cached_tokens")[:, 1:3] > 0).all()
     assert (recording.column("cost.trial.calls")[:, :3] == 1).all()
     assert "exhausted" in recording.ends.tolist()
+
+
+def test_text_continues_a_chain_unless_it_was_divided_otherwise(server, thoughts):
+    loop, recording = thoughts
+    root = server.url.removesuffix("/v1")
+
+    def asked(path, **body):
+        return httpx.post(f"{root}/{path}", json=body, headers={"connection": "close"}, timeout=60).json()
+
+    def ids(text):
+        return asked("tokenize", content=text)["tokens"]
+
+    # What the model itself generated is divided as the text is, so that the chain goes on as it would have.
+    for place, text in enumerate(recording.objects("question")[:, 0]):
+        start = loop.prompt.text(text)
+        goes_on = recording.column("thinking_ended")[place] == 0
+        chain = "".join(recording.objects("thinking")[place][goes_on])
+        tokens = recording.column("thinking_tokens")[place][goes_on][-1]
+        assert len(ids(start + chain)) - len(ids(start)) == tokens
+    # Sampling may divide it otherwise: the text of these two tokens is read as a single one.
+    tower = ids(" tower")
+    letters = [token for letter in " tower" for token in ids(letter)]
+    assert len(tower) < len(letters)
+    assert asked("detokenize", tokens=letters)["content"] == " tower"
+    assert ids(asked("detokenize", tokens=letters)["content"]) == tower != letters
+
+
+def test_trials_along_a_finished_chain_are_those_asked_while_it_was_thought(thoughts, tmp_path):
+    loop, recording = thoughts
+    chains = [
+        FinishedChain(
+            chain_id=name,
+            cluster=name,
+            question=recording.objects("question")[place, 0],
+            golds=("Oslo",),
+            thinking="".join(filter(None, recording.objects("thinking")[place])),
+            reply="Answer: Oslo",
+        )
+        for place, name in enumerate(recording.question_ids)
+    ]
+    asking = RecordedChainLoop(**{item.name: getattr(loop, item.name) for item in fields(loop)})
+    record(chain_questions(chains), asking, tmp_path / "asked.parquet", concurrency=1)
+    asked = read_recording(tmp_path / "asked.parquet")
+    ended = (recording.column("thinking_ended") == 1).argmax(axis=1)
+    for place, last in enumerate(ended):  # the whole chain has the same trial, whoever thought it
+        own = (asked.column("thinking_ended")[place] == 1).argmax()
+        assert asked.answers[place, own] == recording.answers[place, last]
+        # The log does not have the token that ended the chain.
+        tokens = recording.column("thinking_tokens")[place, last]
+        assert asked.column("thinking_tokens")[place, own] == pytest.approx(tokens, abs=1)
+    assert (asked.column("cost.trial.cached_tokens")[:, 1] > 10).all()
+    assert asked.metadata["trials"] == "asked afterwards"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -15,6 +16,7 @@ from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.hosts.lines import own_lines
 from suffice.loops.retrieval import Question
 from suffice.loops.thinking_loop import CHATML, THINKING_PROMPTS, ThinkingLoop
+from suffice.verdicts.decisions.candidates import change_text
 from tests.support.cli_tools import cli
 from tests.support.endpoint import Endpoint
 
@@ -241,3 +243,10 @@ def test_a_template_of_your_own_is_left_to_you_in_the_lines():
     lines = own_lines(Policy(rule="dynasor", depends=made_for), "policy.json")
     assert "prompt=PROMPT,  # your ThinkingPrompt mine@1" in lines
     compile(lines, "lines", "exec")
+
+
+def test_a_cap_on_checkpoints_is_said_as_a_budget_of_tokens(recording):
+    policy = policy_for(recording, "fixed_k(3)", max_rounds=3)
+    assert change_text(policy, 5) == "lower the budget of thought to 6 tokens"
+    words = replace(policy, depends={**policy.depends, "boundary": "words"})
+    assert change_text(words, 5) == "lower the cap from 5 to 3"

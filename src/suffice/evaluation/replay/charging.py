@@ -152,7 +152,8 @@ def _where_read(table: CostTable, policy: Policy, stopped: Stops) -> dict[str, M
         needs[CRITIC] = _followed(visited) | visited & exhausted[:, None]
     for name, mask in reads:
         raw, component = _component(name, policy, table.measured_by)
-        if component in OF_ANSWERS and TRIAL in table.components:
+        of_own = raw not in SIGNALS and raw not in table.measured_by  # nobody says that it needs no answer
+        if TRIAL in table.components and (component in OF_ANSWERS or of_own):
             component = TRIAL  # the answers of a chain of thought, and what is known of them, come from trials
         if component not in table.components or (component in table.loop and component != CRITIC):
             continue

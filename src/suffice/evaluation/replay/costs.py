@@ -16,7 +16,7 @@ from suffice.evaluation.replay.waves import due_in_waves, wave_note, wave_of
 from suffice.policy.rounds import COST_KINDS, Floats, Mask
 from suffice.policy.signals import EMBEDDING, LOOP_COMPONENTS, RERANKING, RETRIEVAL, SIGNALS, member_component
 from suffice.recordings.recording import Recording
-from suffice.recordings.schema import BATCH_NOTE, cost_column
+from suffice.recordings.schema import ASKED, BATCH_NOTE, TRIALS, cost_column
 
 COSTS = ("calls", "tokens", "seconds", "money", "retrievals")
 """The costs that policies can be compared by."""
@@ -79,6 +79,18 @@ class Ledger:
             for c, kinds in self.costs.items()
         }
         return Ledger(costs=costs, calls=self.calls + other.calls, money=self.money + other.money)
+
+
+def asked_note(recording: Recording) -> list[str]:
+    """Return a note if the trial answers were asked along finished chains of thought."""
+    if recording.metadata.get(TRIALS) != ASKED:
+        return []
+    return [
+        (
+            "trial answers were asked along finished chains: their costs are those of asking afterwards, and not what a live loop pays, "
+            "whose server has the chain in its cache"
+        )
+    ]
 
 
 def _is_on_demand(component: str, measuring: set[str]) -> bool:
@@ -192,6 +204,7 @@ class CostTable:
             of_figures.append(
                 "recorded in batches: seconds are unknown, and money is that of live calls, which a policy makes"
             )
+        of_figures += asked_note(recording)
         every = prices.values() if isinstance(prices, Mapping) else (prices,)
         of_figures += wave_note(self.wave)
         of_figures += sorted({f"list price as of {p.as_of}; override with --prices" for p in every if p and p.as_of})

@@ -35,6 +35,8 @@ _CACHE_READS = (
 )
 _CACHE_WRITES = ("cache_creation_input_tokens", "input_tokens_cache_write", "input_cache_creation")
 _OUTPUT_TOKENS = ("output_tokens", "completion_tokens", "output", "completionTokens", "outputTokens")
+REASONING = ("reasoning_content", "reasoning", "thinking", "thoughts", "chain_of_thought", "cot")
+"""Names of what a model thought, beside its reply."""
 _ALL_TOKENS = ("total_tokens", "total", "totalTokens")
 _DETAILS = ("input_tokens_details", "prompt_tokens_details", "input_token_details")
 
@@ -110,6 +112,18 @@ def _message_text(message: Mapping[str, Any]) -> str:
             return text
     refusal = message.get("refusal")  # a refusal counts as the text, as in live replies
     return refusal if isinstance(refusal, str) else ""
+
+
+def reasoning_of(message: Mapping[str, Any]) -> str:
+    """Return what a message says that the model thought, in a field or in parts of its content; "" if nothing.
+
+    >>> reasoning_of({"content": [{"type": "thinking", "thinking": "6 times 7"}, {"type": "text", "text": "42"}]})
+    '6 times 7'
+    """
+    parts = message.get("content")
+    listed = [message, *(parts if isinstance(parts, list) else ())]
+    texts = [first(part, REASONING) for part in listed if isinstance(part, dict) and not part.get("redacted")]
+    return "\n".join(text for text in texts if isinstance(text, str))
 
 
 def _message_tools(message: Mapping[str, Any]) -> tuple[ToolCall, ...]:
@@ -210,6 +224,7 @@ def _of_choice(choices: Sequence[Any]) -> LoggedReply:
     message = _bare(message) if isinstance(message, dict) else {"content": choice.get("text")}
     return LoggedReply(
         text=_message_text(message),
+        reasoning=reasoning_of(message),
         tools=_message_tools(message),
         tokens=_tokens(choice.get("logprobs")),
         finish_reason=first(choice, ("finish_reason", "stop_reason")),
@@ -233,6 +248,7 @@ def _of_message(message: Mapping[str, Any]) -> LoggedReply:
     meta = fields_of(message.get("response_metadata"))
     return LoggedReply(
         text=_message_text(message),
+        reasoning=reasoning_of(message),
         tools=_message_tools(message),
         tokens=_tokens(first(meta, ("logprobs",)) or message.get("logprobs")),
         finish_reason=first(message, ("finish_reason", "stop_reason")) or first(meta, ("finish_reason", "stop_reason")),

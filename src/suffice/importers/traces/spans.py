@@ -83,6 +83,7 @@ class LoggedReply:
 
     Attributes:
         text: The assistant's text; may be empty.
+        reasoning: What the model thought, if the log has it apart from the text.
         tools: The tools that the model called.
         tokens: Generated tokens with log-probabilities.
         model: The model's name.
@@ -92,6 +93,7 @@ class LoggedReply:
     """
 
     text: str = ""
+    reasoning: str = ""
     tools: tuple[ToolCall, ...] = ()
     tokens: tuple[Token, ...] | None = None
     model: str | None = None

@@ -21,7 +21,8 @@ Api = Literal["chat", "completions"]
 _SERVER_ERROR = 500
 _RESERVED_FIELDS = ("model", "messages", "prompt", "stream", "n")
 _NOT_GIVEN = -100.0
-_CHARACTERS_PER_TOKEN = 4.0
+CHARACTERS_PER_TOKEN = 4.0
+"""An estimate where the tokens of a text are unknown."""
 _FAILED = "error"
 _CUT_REASONS = frozenset(
     {"length", "max_tokens", "max_output_tokens", "model_length", "model_context_window_exceeded", "incomplete"}
@@ -110,7 +111,7 @@ def request_body(
 def expected_tokens(body: Mapping[str, Any]) -> float:
     """Estimate the tokens of a request: a quarter of its characters, plus its limit of generated tokens."""
     texts = [message["content"] for message in body["messages"]] if "messages" in body else [body.get("prompt", "")]
-    return sum(map(len, texts)) / _CHARACTERS_PER_TOKEN + float(body.get("max_tokens", 0) * body.get("n", 1))
+    return sum(map(len, texts)) / CHARACTERS_PER_TOKEN + float(body.get("max_tokens", 0) * body.get("n", 1))
 
 
 def checked_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

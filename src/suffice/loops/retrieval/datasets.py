@@ -74,6 +74,7 @@ class Question:
         supporting: Ids of the passages with the gold evidence; empty if unknown.
         split: Split in the data set (`dev`, `test`); None if not given.
         supporting_pages: Titles of pages with the gold evidence, which need not be among the passages; empty if unknown.
+        cluster: What was asked, if several of these ask the same; empty = the id.
     """
 
     question_id: str
@@ -85,6 +86,7 @@ class Question:
     supporting: frozenset[str] = frozenset()
     split: str | None = None
     supporting_pages: frozenset[str] = frozenset()
+    cluster: str = ""
 
     def __post_init__(self) -> None:
         for name in ("question_id", "question", "type", "level", "split"):

@@ -47,6 +47,20 @@ def strip_thinking(text: str) -> tuple[int, str]:
     return start, text[start:]
 
 
+def split_thinking(text: str) -> tuple[str, str | None]:
+    """Return what a model thought before its reply, without tags, and the reply; None if the text ends while it thinks.
+
+    >>> split_thinking("<think>6 times 7</think>42"), split_thinking("<think>6 times"), split_thinking("42")
+    (('6 times 7', '42'), ('6 times', None), ('', '42'))
+    """
+    start, visible = strip_thinking(text)
+    if not start:
+        return "", text
+    begins, ends = _OPEN.search(text), _END_OF_THINKING.search(text)
+    thinking = text[begins.end() if begins else 0 : ends.start() if ends else len(text)]
+    return thinking, visible if ends else None
+
+
 def parse_confidence(text: str) -> float:
     r"""Return the stated confidence of a reply, an integer in 1..5; NaN if there is none on that scale.
 

@@ -109,11 +109,24 @@ def change_text(policy: Policy, highest: int | None) -> str:
     if is_closed_book(policy):
         return "never retrieve, and answer from round 0"
     if is_fixed_budget(policy):
+        if (tokens := _budget(policy)) is not None:
+            return f"lower the budget of thought to {tokens:,} tokens"
         return f"lower the cap{'' if highest is None else f' from {highest}'} to {policy.max_rounds}"
     gate = gate_of(policy)
     if gate is not None:
         return f"answer from round 0, without retrieval, when {gate}"
     return f"stop by {policy.label}" if policy.label.isidentifier() else f"stop when {policy.rule}"
+
+
+def _budget(policy: Policy) -> int | None:
+    """Return the tokens of thought that a cap on checkpoints allows; None if checkpoints are not every so many tokens.
+
+    >>> _budget(Policy(rule=fixed_k(3), max_rounds=3, depends={"every": 256, "trial_tokens": 32}))
+    768
+    """
+    every = policy.depends.get("every")
+    is_even = "trial_tokens" in policy.depends and policy.depends.get("boundary", "tokens") == "tokens"
+    return policy.max_rounds * every if is_even and isinstance(every, int) else None
 
 
 def is_fixed_budget(policy: Policy) -> bool:

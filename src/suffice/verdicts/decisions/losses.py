@@ -34,7 +34,7 @@ _SUMS = ("losses", "open", "squares", "values", "twins", "gains", "squared_gains
 """Attributes of totals that are sums over units."""
 _COST_REMEDIES = {
     "calls": "log every round",
-    "tokens": "log cost.generator.uncached_tokens, cost.generator.cached_tokens and cost.generator.output_tokens",
+    "tokens": "log cost.generator.uncached_tokens, cost.generator.cached_tokens and cost.generator.output_tokens (of prefixes of chains of thought: import with --trial-cost N)",
     "money": "log the tokens (cost.generator.uncached_tokens, ...), and give prices of every component (prices=..., --prices FILE)",
     RETRIEVALS: "record round 0, the model alone, beside the rounds with evidence",
 }

@@ -6,14 +6,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from suffice.common.tables import counted
+from suffice.common.tables import CAUTION, counted
 from suffice.evaluation.replay import seen_from
+from suffice.evaluation.replay.costs import asked_note
 from suffice.evaluation.replay.outcomes import agreement_note, choice_notes, is_agreement
 from suffice.evaluation.replay.panels import best_single_note
 from suffice.policy.metrics import METRICS
 from suffice.policy.normalizers import MATCH
 from suffice.policy.rules import Selector
+from suffice.policy.signals import TRIAL
 from suffice.recordings.recording import Recording
+from suffice.recordings.schema import CHECKPOINTS, cost_column
 from suffice.verdicts.copies import copies_note, unit_names
 from suffice.verdicts.decisions.gates import unnamed_columns
 from suffice.verdicts.decisions.trial import Trial
@@ -115,9 +118,27 @@ def taken_back_text(trial: Trial) -> str:
     return f"{text}. The loop, or what it is asked, may have changed: {then}"
 
 
+def _thought_notes(recording: Recording) -> list[str]:
+    """Return notes on recorded chains of thought: what their trials cost, and checkpoints that no loop can know."""
+    notes, depends = asked_note(recording), recording.metadata.get("depends") or {}
+    if CHECKPOINTS in depends:
+        notes.append(
+            f"{CAUTION}what is advised cannot be deployed: the checkpoints are {depends[CHECKPOINTS]}, known only when it has ended"
+        )
+    asked, cost = cost_column(TRIAL, "calls"), cost_column(TRIAL, "output_tokens")
+    if {asked, cost} <= {*recording.names("cost")} and np.isnan(
+        recording.column(cost)[recording.column(asked) > 0]
+    ).any():
+        notes.append(
+            f"{CAUTION}what a trial answer costs is unknown, so that calls are compared, of which a chain that is not stopped has the fewest: "
+            "import the table with --trial-cost N, and decide on tokens"
+        )
+    return notes
+
+
 def unit_notes(recording: Recording, trial: Trial) -> list[str]:
     """Return notes on the questions that judged: how they were measured, what is unknown, and what they contradict."""
-    notes = []
+    notes = _thought_notes(recording)
     if trial.loop.samples:
         notes.append(
             f"losses are means over {trial.orders} random orders of each question's samples; the unit is the question"

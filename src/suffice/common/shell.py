@@ -17,9 +17,11 @@ _TOKEN = re.compile(
 )
 _QUOTED = re.compile(r"\\(.)|'([^']*)'|\"((?:\\.|[^\"\\])*)\"", re.DOTALL)
 _PREFIXES = frozenset(
-    ["sudo", "env", "time", "command", "builtin", "exec", "nohup", "nice", "stdbuf", "xvfb-run", "xargs"]
+    ["sudo", "env", "time", "timeout", "command", "builtin", "exec", "nohup", "nice", "stdbuf", "xargs", "npx", "bunx"]
     + ["then", "do", "else", "elif", "if", "while", "until", "!", "{"]
 )
+"""Words before a program, with options and durations of their own."""
+_RUNNERS = frozenset(["uv run", "poetry run", "pdm run", "pipenv run", "hatch run", "rye run", "bundle exec"])
 _ASSIGNMENT = re.compile(r"\w+\+?=.*", re.DOTALL)
 _DURATION = re.compile(r"\d+(?:\.\d+)?[smhd]?|-n\d*|-k|-oL|-eL")
 
@@ -116,19 +118,13 @@ def _without_prefixes(words: list[str]) -> list[str]:
     """Return the words of a command from its program on."""
     place = 0
     while place < len(words):
-        word = words[place]
-        if word == "timeout":
-            place += 1
-            while place < len(words) and (words[place].startswith("-") or _DURATION.fullmatch(words[place])):
-                place += 1
-        elif _ASSIGNMENT.fullmatch(word):
-            place += 1
-        elif word in _PREFIXES:
-            place += 1
-            while place < len(words) and (words[place].startswith("-") or _DURATION.fullmatch(words[place])):
-                place += 1
-        else:
+        is_runner = " ".join(words[place : place + 2]) in _RUNNERS
+        if not (is_runner or words[place] in _PREFIXES or _ASSIGNMENT.fullmatch(words[place])):
             break
+        options = words[place] in _PREFIXES or is_runner
+        place += 1 + is_runner
+        while options and place < len(words) and (words[place].startswith("-") or _DURATION.fullmatch(words[place])):
+            place += 1
     return words[place:]
 
 

@@ -84,6 +84,11 @@ class VisibleFiles:
             return None
         return _hash(repr(sorted(self._changes.values())))[:12]
 
+    @property
+    def changed(self) -> frozenset[str]:
+        """The files that are not as they were at first; `*` stands for those that a command changes without naming them."""
+        return frozenset(self._changes)
+
     def edit(self, path: str, change: str, *, makes: bool = False) -> None:
         """Note that a tool changed a file.
 
@@ -112,12 +117,13 @@ class VisibleFiles:
     def patch(self, text: str) -> None:
         """Note the files that a patch changes, in the form of `apply_patch` or of `diff`."""
         places = [*_PATCHED.finditer(text)]
-        for match, end in zip(places, [*(later.start() for later in places[1:]), len(text)], strict=True):
+        for place, match in enumerate(places):
+            end = places[place + 1].start() if match is not places[-1] else len(text)
             change = text[match.end() : end].strip()
             if match["kind"] == "Delete":
                 self.remove(match["file"].strip())
             elif match["moved"]:
-                before = places[places.index(match) - 1]["file"] or ""
+                before = places[place - 1]["file"] or ""
                 self._move(before.strip(), match["moved"].strip())
                 self.edit(match["moved"].strip(), change)
             else:
@@ -184,8 +190,7 @@ class VisibleFiles:
             for path in named:
                 self.remove(path)
         elif program == "find" and ("-exec" in words or "-delete" in words):
-            rest = words[words.index("-exec") + 1 :] if "-exec" in words else ["rm", "*"]
-            self._program(ShellCommand(words=rest), own)
+            self._program(ShellCommand(words=words[words.index("-exec") + 1 :] if "-exec" in words else ["black"]), own)
         elif program in _ALL_NAMED or program in _LAST_NAMED:
             self._write(program, words, named, own)
         elif program in ("curl", "wget") and {"-o", "-O", "--output"} & {*words[:-1]}:

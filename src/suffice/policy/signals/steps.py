@@ -19,8 +19,7 @@ from suffice.policy.signals.from_policy import WRITERS
 STEPS = "steps"
 """The capability of a loop whose rounds are the steps of an agent."""
 
-_RUNNERS = r"(?:(?:uv|poetry|pdm|pipenv|hatch|rye|bundle|npx|pnpx|bunx|coverage|docker-compose)\s+(?:(?:run|exec)\s+)?(?:-\S+\s+)*)?"
-_PYTHON = r"(?:(?:\S*/)?(?:python|pypy)[\d.]*\s+(?:-(?![mc]\b)\S+\s+)*(?:-m\s+)?)?"
+_PYTHON = r"(?:(?:\S*/)?(?:(?:python|pypy)[\d.]*|coverage\s+run)\s+(?:-[WX]\s+\S+\s+|-(?![mc]\b)\S+\s+)*(?:-m\s+)?)?"
 _TOOLS = (
     r"(?:\S*/)?(?:pytest|py\.test|unittest|doctest|nose2?|nosetests|tox|nox|mypy|pyright|pyflakes|pylint|flake8|eslint|tsc|jest|vitest"
     r"|mocha|rspec|phpunit|ctest|gotestsum|runtests|shellcheck|py_compile)(?![\w.-])"
@@ -32,7 +31,7 @@ _TASKS = (
 _SCRIPTS = (
     r"(?:(?:bash|sh|node|ts-node|ruby|php|perl)\s+)?(?:\S*/)?[\w.-]*(?:test|repro|verif|check|demo)[\w-]*\.(?:py|sh|[cm]?[jt]s|rb|php|pl)\b"
 )
-CHECKS = re.compile(rf"{_RUNNERS}{_PYTHON}(?:{_TOOLS}|{_TASKS}|{_SCRIPTS})")
+CHECKS = re.compile(rf"{_PYTHON}(?:{_TOOLS}|{_TASKS}|{_SCRIPTS})")
 """Commands that check a result, rather than change it or look at it; matched at the program that runs."""
 
 _COUNT = (0.0, math.inf)

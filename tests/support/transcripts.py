@@ -25,7 +25,11 @@ class Turn:
 
 TURNS = (
     Turn("bash", {"command": "ls src"}, tokens=(900, 0, 11)),
-    Turn("write", {"path": f"{ROOT}/repro.py", "content": "import parser\nassert parser.lines('a\\nb')\n"}, tokens=(40, 900, 12)),
+    Turn(
+        "write",
+        {"path": f"{ROOT}/repro.py", "content": "import parser\nassert parser.lines('a\\nb')\n"},
+        tokens=(40, 900, 12),
+    ),
     Turn("bash", {"command": "python repro.py"}, failed=True, tokens=(50, 940, 13)),
     Turn("edit", {"path": f"{ROOT}/src/parser.py", "old": "[:-1]", "new": ""}, tokens=(60, 990, 14)),
     Turn("bash", {"command": "cd /testbed && python repro.py"}, tokens=(70, 1050, 15)),
@@ -53,7 +57,14 @@ def lines(records: Any) -> str:
 
 def claude_code(turns: Any = TURNS, session: str = "s1", **common: Any) -> list[dict[str, Any]]:
     """A session; each reply comes in two lines that share its id and repeat its usage."""
-    base = {"sessionId": session, "cwd": ROOT, "isSidechain": False, "userType": "external", "version": "2.0.1", **common}
+    base = {
+        "sessionId": session,
+        "cwd": ROOT,
+        "isSidechain": False,
+        "userType": "external",
+        "version": "2.0.1",
+        **common,
+    }
     records: list[dict[str, Any]] = [
         {"type": "file-history-snapshot", "messageId": "m", "snapshot": {}, "isSnapshotUpdate": False},
         {"parentUuid": None, "type": "user", "message": {"role": "user", "content": TASK}, "uuid": "u0", **base},
@@ -62,7 +73,12 @@ def claude_code(turns: Any = TURNS, session: str = "s1", **common: Any) -> list[
     for i, turn in enumerate(turns):
         given = {"file_path" if name == "path" else name: value for name, value in turn.arguments.items()}
         given = {{"old": "old_string", "new": "new_string"}.get(name, name): value for name, value in given.items()}
-        use = {"type": "tool_use", "id": f"toolu_{session}_{i}", "name": names.get(turn.tool, turn.tool), "input": given}
+        use = {
+            "type": "tool_use",
+            "id": f"toolu_{session}_{i}",
+            "name": names.get(turn.tool, turn.tool),
+            "input": given,
+        }
         text = {"type": "text", "text": f"Step {i}."}
         uncached, cached, output = turn.tokens
         usage = {
@@ -72,9 +88,17 @@ def claude_code(turns: Any = TURNS, session: str = "s1", **common: Any) -> list[
             "output_tokens": output,
         }
         when = {"timestamp": f"2026-02-01T10:{i:02}:00.000Z"}
-        message = {"id": f"msg_{session}_{i}", "role": "assistant", "model": "claude-x", "usage": usage, "type": "message"}
+        message = {
+            "id": f"msg_{session}_{i}",
+            "role": "assistant",
+            "model": "claude-x",
+            "usage": usage,
+            "type": "message",
+        }
         first = {**message, "content": [text], "usage": {**usage, "output_tokens": 1}}
-        records.append({"parentUuid": f"u{i}", "type": "assistant", "message": first, "requestId": f"r{i}", **when, **base})
+        records.append(
+            {"parentUuid": f"u{i}", "type": "assistant", "message": first, "requestId": f"r{i}", **when, **base}
+        )
         if turn.tool:
             second = {**message, "content": [use]}
             result = {"type": "tool_result", "tool_use_id": use["id"], "content": "ok", "is_error": turn.failed}
@@ -91,7 +115,10 @@ def codex(turns: Any = TURNS, session: str = "c1", *, first: bool = False) -> li
     """A rollout; `first` = the counts of tokens precede the items of their call, as older versions write them."""
     total = {"input_tokens": 0, "cached_input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
     parts: list[tuple[str, dict[str, Any]]] = [
-        ("session_meta", {"id": session, "cwd": ROOT, "originator": "codex_exec", "cli_version": "0.90.0", "source": "exec"}),
+        (
+            "session_meta",
+            {"id": session, "cwd": ROOT, "originator": "codex_exec", "cli_version": "0.90.0", "source": "exec"},
+        ),
         ("response_item", _said("user", "<environment_context>\n  <cwd>/testbed</cwd>\n</environment_context>")),
         ("response_item", _said("user", TASK)),
         ("event_msg", {"type": "user_message", "message": TASK}),
@@ -105,7 +132,9 @@ def codex(turns: Any = TURNS, session: str = "c1", *, first: bool = False) -> li
         total["total_tokens"] = total["input_tokens"] + total["output_tokens"]
         info = {"total_token_usage": total, "last_token_usage": last, "model_context_window": 258400}
         counted = ("event_msg", {"type": "token_count", "info": info, "rate_limits": {"primary": {"used_percent": i}}})
-        items: list[tuple[str, dict[str, Any]]] = [("response_item", {"type": "reasoning", "summary": [], "encrypted_content": "x"})]
+        items: list[tuple[str, dict[str, Any]]] = [
+            ("response_item", {"type": "reasoning", "summary": [], "encrypted_content": "x"})
+        ]
         if not turn.tool:
             items.append(("response_item", _said("assistant", "Done.")))
         result = []
@@ -116,7 +145,8 @@ def codex(turns: Any = TURNS, session: str = "c1", *, first: bool = False) -> li
             result = [("response_item", {"type": kind, "call_id": f"call_{i}", "output": told})]
         parts += [counted, *items, *result] if first else [*items, counted, *result, counted]
     return [
-        {"timestamp": f"2026-02-01T10:00:{place:02}.000Z", "type": kind, "payload": part} for place, (kind, part) in enumerate(parts)
+        {"timestamp": f"2026-02-01T10:00:{place:02}.000Z", "type": kind, "payload": part}
+        for place, (kind, part) in enumerate(parts)
     ]
 
 
@@ -140,13 +170,26 @@ def _codex_call(turn: Turn, call: str) -> dict[str, Any]:
 def openhands(turns: Any = TURNS, task: str = "repo__repo-1") -> dict[str, Any]:
     """A record of `output.jsonl`, in the form of earlier versions."""
     history: list[dict[str, Any]] = [
-        {"id": 0, "source": "user", "action": "message", "args": {"content": TASK}, "message": TASK, "timestamp": "2026-02-01T10:00:00"}
+        {
+            "id": 0,
+            "source": "user",
+            "action": "message",
+            "args": {"content": TASK},
+            "message": TASK,
+            "timestamp": "2026-02-01T10:00:00",
+        }
     ]
     usages, costs = [], []
     for i, turn in enumerate(turns):
         action, given = _openhands_action(turn)
-        call = {"function_name": turn.tool, "tool_call_id": f"c{i}", "model_response": {"id": f"resp-{i}", "model": "m-x"}}
-        history.append({"id": 2 * i + 1, "source": "agent", "action": action, "args": given, "tool_call_metadata": call})
+        call = {
+            "function_name": turn.tool,
+            "tool_call_id": f"c{i}",
+            "model_response": {"id": f"resp-{i}", "model": "m-x"},
+        }
+        history.append(
+            {"id": 2 * i + 1, "source": "agent", "action": action, "args": given, "tool_call_metadata": call}
+        )
         if turn.tool:
             told = {"id": 2 * i + 2, "source": "agent", "cause": 2 * i + 1, "content": "x"}
             extras = {"metadata": {"exit_code": int(turn.failed)}} if action == "run" else {}
@@ -173,15 +216,32 @@ def _openhands_action(turn: Turn) -> tuple[str, dict[str, Any]]:
         return "run", {**turn.arguments, "thought": "Next.", "blocking": False, "hidden": False}
     path = turn.arguments["path"]
     if turn.tool == "write":
-        return "edit", {"path": path, "command": "create", "file_text": turn.arguments["content"], "old_str": None, "start": 1}
-    return "edit", {"path": path, "command": "str_replace", "old_str": turn.arguments["old"], "new_str": turn.arguments["new"]}
+        return "edit", {
+            "path": path,
+            "command": "create",
+            "file_text": turn.arguments["content"],
+            "old_str": None,
+            "start": 1,
+        }
+    return "edit", {
+        "path": path,
+        "command": "str_replace",
+        "old_str": turn.arguments["old"],
+        "new_str": turn.arguments["new"],
+    }
 
 
 def openhands_events(turns: Any = TURNS) -> list[dict[str, Any]]:
     """The events of a conversation, in the form of the newer versions."""
     events: list[dict[str, Any]] = [
         {"kind": "SystemPromptEvent", "id": "e-s", "source": "agent", "timestamp": "2026-02-01T10:00:00"},
-        {"kind": "MessageEvent", "id": "e-u", "source": "user", "timestamp": "2026-02-01T10:00:01", "llm_message": _said("user", TASK)},
+        {
+            "kind": "MessageEvent",
+            "id": "e-u",
+            "source": "user",
+            "timestamp": "2026-02-01T10:00:01",
+            "llm_message": _said("user", TASK),
+        },
     ]
     for i, turn in enumerate(turns):
         name, action = "finish", {"kind": "FinishAction", "message": "Done."}
@@ -193,8 +253,18 @@ def openhands_events(turns: Any = TURNS) -> list[dict[str, Any]]:
         when = {"timestamp": f"2026-02-01T10:01:{i:02}"}
         call = {"tool_call_id": f"c{i}", "llm_response_id": f"resp-{i}", "tool_name": name, "thought": []}
         events.append({"kind": "ActionEvent", "id": f"e{i}", "source": "agent", "action": action, **call, **when})
-        told = {"kind": "TerminalObservation", "exit_code": int(turn.failed)} if turn.tool == "bash" else {"is_error": turn.failed}
-        result = {"id": f"o{i}", "source": "environment", "action_id": f"e{i}", "tool_call_id": f"c{i}", "tool_name": name}
+        told = (
+            {"kind": "TerminalObservation", "exit_code": int(turn.failed)}
+            if turn.tool == "bash"
+            else {"is_error": turn.failed}
+        )
+        result = {
+            "id": f"o{i}",
+            "source": "environment",
+            "action_id": f"e{i}",
+            "tool_call_id": f"c{i}",
+            "tool_name": name,
+        }
         events.append({"kind": "ObservationEvent", "observation": told, **result, **when})
     return events
 
@@ -205,7 +275,11 @@ def swe_agent(turns: Any = TURNS, status: str = "submitted") -> dict[str, Any]:
     for turn in turns:
         action = turn.arguments.get("command", "submit")
         if turn.tool == "write":
-            action = f"str_replace_editor create {turn.arguments['path']} --file_text '{turn.arguments['content']}'".replace("'a\\nb'", "x")
+            action = (
+                f"str_replace_editor create {turn.arguments['path']} --file_text '{turn.arguments['content']}'".replace(
+                    "'a\\nb'", "x"
+                )
+            )
         elif turn.tool == "edit":
             action = f"str_replace_editor str_replace {turn.arguments['path']} --old_str '[:-1]' --new_str ''"
         step = {"action": action, "observation": "x", "response": "y", "thought": "z", "execution_time": 0.5}
@@ -241,13 +315,32 @@ def inspect_log(turns: Any = TURNS, *, score: str = "C", epochs: int = 1, text: 
             uncached, cached, output = turn.tokens
             usage = {"input_tokens": uncached, "input_tokens_cache_read": cached, "output_tokens": output}
             usage["total_tokens"] = sum(turn.tokens)
-            said = {"model": "m-x", "choices": [{"message": message, "stop_reason": "stop"}], "usage": usage, "time": 1.5}
+            said = {
+                "model": "m-x",
+                "choices": [{"message": message, "stop_reason": "stop"}],
+                "usage": usage,
+                "time": 1.5,
+            }
             when = {"timestamp": f"2026-02-01T10:{i:02}:00"}
             events.append({"event": "model", "model": "m-x", "input": [], "output": said, **when})
             if turn.tool:
                 error = {"type": "unknown", "message": "x"} if turn.failed else None
-                events.append({"event": "tool", "id": call["id"], "function": name, "result": "x", "error": error, **when})
+                events.append(
+                    {"event": "tool", "id": call["id"], "function": name, "result": "x", "error": error, **when}
+                )
         samples.append(
-            {"id": "p1", "epoch": epoch, "input": TASK, "target": "", "events": events, "scores": {"tests": {"value": score}}}
+            {
+                "id": "p1",
+                "epoch": epoch,
+                "input": TASK,
+                "target": "",
+                "events": events,
+                "scores": {"tests": {"value": score}},
+            }
         )
-    return {"version": 2, "status": "success", "eval": {"task": "mend", "config": {"epochs": epochs}}, "samples": samples}
+    return {
+        "version": 2,
+        "status": "success",
+        "eval": {"task": "mend", "config": {"epochs": epochs}},
+        "samples": samples,
+    }

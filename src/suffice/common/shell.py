@@ -17,11 +17,13 @@ _TOKEN = re.compile(
 )
 _QUOTED = re.compile(r"\\(.)|'([^']*)'|\"((?:\\.|[^\"\\])*)\"", re.DOTALL)
 _PREFIXES = frozenset(
-    ["sudo", "env", "time", "timeout", "command", "builtin", "exec", "nohup", "nice", "stdbuf", "xargs", "npx", "bunx"]
-    + ["then", "do", "else", "elif", "if", "while", "until", "!", "{"]
+    (
+        *("sudo", "env", "time", "timeout", "command", "builtin", "exec", "nohup", "nice", "stdbuf", "xargs"),
+        *("npx", "bunx", "then", "do", "else", "elif", "if", "while", "until", "!", "{"),
+    )
 )
 """Words before a program, with options and durations of their own."""
-_RUNNERS = frozenset(["uv run", "poetry run", "pdm run", "pipenv run", "hatch run", "rye run", "bundle exec"])
+_RUNNERS = frozenset({"uv run", "poetry run", "pdm run", "pipenv run", "hatch run", "rye run", "bundle exec"})
 _ASSIGNMENT = re.compile(r"\w+\+?=.*", re.DOTALL)
 _DURATION = re.compile(r"\d+(?:\.\d+)?[smhd]?|-n\d*|-k|-oL|-eL")
 
@@ -75,20 +77,20 @@ def _simple(script: str) -> Iterator[ShellCommand]:
     command, redirect, place = ShellCommand(), "", 0
     awaited: list[tuple[ShellCommand, str]] = []
     while (match := _TOKEN.match(script, place)) is not None:
-        kind, token, place = match.lastgroup, match[0], match.end()
+        kind, text, place = match.lastgroup, match[0], match.end()
         if kind == "redirect":
-            redirect = token.lstrip("0123456789")
+            redirect = text.lstrip("0123456789")
         elif kind == "word" and redirect:
-            _redirect(command, redirect, unquoted(token), awaited)
+            _redirect(command, redirect, unquoted(text), awaited)
             redirect = ""
         elif kind == "word":
-            command.words.append(unquoted(token))
+            command.words.append(unquoted(text))
         elif kind == "operator":
             redirect = ""
-            if token == "\n":
+            if text == "\n":
                 place = _read_documents(script, place, awaited)
             if command.words or command.writes:
-                command.after = ";" if token in "\n;;()`" else token
+                command.after = ";" if text in "\n;;()`" else text
                 yield command
                 command = ShellCommand()
     yield command
@@ -134,6 +136,4 @@ def unquoted(word: str) -> str:
     >>> unquoted("'a b'.py"), unquoted(r'"a \"b\""'), unquoted(r"a\ b")
     ('a b.py', 'a "b"', 'a b')
     """
-    return _QUOTED.sub(
-        lambda match: match[1] or match[2] or re.sub(r"\\([\"\\$`])", r"\1", match[3] or ""), word
-    )
+    return _QUOTED.sub(lambda match: match[1] or match[2] or re.sub(r"\\([\"\\$`])", r"\1", match[3] or ""), word)

@@ -35,7 +35,9 @@ NO_EXIT_CODES = {"swe_agent", "inspect"}
 
 
 def write(name, folder, turns=made.TURNS):
-    path = folder / ("run.traj" if name == "swe_agent" else "run.jsonl" if name in ("claude_code", "codex") else "run.json")
+    path = folder / (
+        "run.traj" if name == "swe_agent" else "run.jsonl" if name in ("claude_code", "codex") else "run.json"
+    )
     path.write_text(WRITTEN[name](turns))
     return path
 
@@ -73,7 +75,9 @@ def test_each_format_is_recognised_and_its_steps_are_the_rounds(name, tmp_path):
 def test_tokens_are_counted_once_with_their_cached_share(name, tmp_path):
     _, trajectory = read(name, tmp_path)
     costs = [step.costs["generator"] for step in trajectory.rounds]
-    assert [(own.uncached_tokens, own.cached_tokens, own.output_tokens) for own in costs] == [turn.tokens for turn in made.TURNS]
+    assert [(own.uncached_tokens, own.cached_tokens, own.output_tokens) for own in costs] == [
+        turn.tokens for turn in made.TURNS
+    ]
     assert {own.calls for own in costs} == {1}
     assert same(column(trajectory, "context_tokens"), [turn.tokens[0] + turn.tokens[1] for turn in made.TURNS])
 
@@ -140,20 +144,34 @@ def test_runs_of_mini_swe_agent_are_read_as_a_person_reads_them(name):
 
 
 def test_tokens_of_a_run_of_mini_swe_agent_are_those_of_its_calls():
-    (trajectory,) = importer("mini_swe_agent")(FIXTURES / "mini_swe_agent_django__django-11163.traj.json.gz").trajectories
-    costs = trajectory.rounds[4].costs["generator"]  # 5,179 of the prompt, of which 4,037 were cached, and 149 generated
+    (trajectory,) = importer("mini_swe_agent")(
+        FIXTURES / "mini_swe_agent_django__django-11163.traj.json.gz"
+    ).trajectories
+    costs = trajectory.rounds[4].costs[
+        "generator"
+    ]  # 5,179 of the prompt, of which 4,037 were cached, and 149 generated
     assert (costs.uncached_tokens, costs.cached_tokens, costs.output_tokens) == (1142, 4037, 149)
     assert sum(step.costs["generator"].output_tokens for step in trajectory.rounds) == 2773
 
 
 def test_later_versions_of_mini_swe_agent_call_tools(tmp_path):
     def call(*commands, cost):
-        return {"role": "assistant", "content": None, "extra": {"actions": [{"command": c} for c in commands], "cost": cost}}
+        return {
+            "role": "assistant",
+            "content": None,
+            "extra": {"actions": [{"command": c} for c in commands], "cost": cost},
+        }
 
     def result(code):
         return {"role": "tool", "content": "x", "extra": {"returncode": code}}
 
-    messages = [{"role": "user", "content": "Mend it."}, call("ls", "pytest", cost=0.1), result(0), result(1), call("echo x > a", cost=0.2)]
+    messages = [
+        {"role": "user", "content": "Mend it."},
+        call("ls", "pytest", cost=0.1),
+        result(0),
+        result(1),
+        call("echo x > a", cost=0.2),
+    ]
     run = {"info": {"exit_status": "LimitsExceeded"}, "messages": messages, "trajectory_format": "mini-swe-agent-1.1"}
     (tmp_path / "task-1.traj.json").write_text(json.dumps(run))
     (trajectory,) = importer("mini_swe_agent")(tmp_path / "task-1.traj.json").trajectories

@@ -18,7 +18,7 @@ LOOKS = [
     "nl -ba src/a.py | sed -n '150,180p'",
     "sed -n '40,50p;80,90p' src/a.py",
     "grep -rn 'a > b' src | head",
-    'grep -n "open(\'x\', \'w\')" src/a.py',
+    "grep -n \"open('x', 'w')\" src/a.py",
     "find . -name '*.py' -not -path './.git/*' | xargs grep -l foo",
     "git diff > /dev/null 2>&1; git status; git log --oneline -5 -- src/a.py",
     "git add -A && git diff --cached",
@@ -181,7 +181,9 @@ def test_the_first_folder_renames_no_state():
     assert files.changed == {"a.py"}
 
 
-@pytest.mark.parametrize("script", ["'", '"' * 99, "<<", "cat <<", ">", "a >", "$(" * 500, "\\", "\0\ud800", "é > ü.txt", "x" * 10**6])
+@pytest.mark.parametrize(
+    "script", ["'", '"' * 99, "<<", "cat <<", ">", "a >", "$(" * 500, "\\", "\0\ud800", "é > ü.txt", "x" * 10**6]
+)
 def test_no_script_is_refused(script):
     shell_commands(script)
     VisibleFiles().run(script)

@@ -56,7 +56,13 @@ LOOKED_AT = [
     "make",
     "",
 ]
-HIDDEN = ["pytest -q | tail -5", "pytest; ls", "pytest || true", "python repro.py &", "for t in a b; do pytest $t; done"]
+HIDDEN = [
+    "pytest -q | tail -5",
+    "pytest; ls",
+    "pytest || true",
+    "python repro.py &",
+    "for t in a b; do pytest $t; done",
+]
 """Checks whose outcome is not that of the whole command."""
 
 
@@ -98,12 +104,23 @@ def test_no_tool_and_an_unknown_price_are_unknown():
 
 
 def test_states_and_checks_are_counted_since_the_last_change():
-    given = [(None, math.nan), ("a", math.nan), ("a", 1.0), ("a", 0.0), ("a", 1.0), ("b", math.nan), ("b", 1.0), ("a", 1.0)]
+    given = [
+        (None, math.nan),
+        ("a", math.nan),
+        ("a", 1.0),
+        ("a", 0.0),
+        ("a", 1.0),
+        ("b", math.nan),
+        ("b", 1.0),
+        ("a", 1.0),
+    ]
     costs = {"generator": Cost(calls=1, uncached_tokens=30, cached_tokens=70, output_tokens=5, seconds=1)}
     rounds, values = [], []
     for index, (state, check) in enumerate(given, start=1):
         rounds.append(Round(index=index, answer=state, signals={"check_passed": check}, costs=costs))
-        values.append(compute_signals(rounds, ("since_change", "checks_green_since_change", "context_tokens"), state={}))
+        values.append(
+            compute_signals(rounds, ("since_change", "checks_green_since_change", "context_tokens"), state={})
+        )
     assert [value["since_change"] for value in values[1:]] == [0, 1, 2, 3, 0, 1, 0]
     assert [value["checks_green_since_change"] for value in values[1:]] == [0, 1, 0, 1, 0, 1, 1]
     assert math.isnan(values[0]["since_change"])

@@ -19,8 +19,8 @@ from suffice.importers.importers import reads_traces, recognised_by
 from suffice.importers.recognise import Head, data_files
 from suffice.importers.traces.core import ANSWER_TOOLS
 from suffice.importers.traces.files import fields_of, nanoseconds, objects_in
-from suffice.importers.traces.payloads import logged_reply, messages_of, usage_in
 from suffice.importers.traces.kinds import OTHER_CALLS
+from suffice.importers.traces.payloads import logged_reply, messages_of, usage_in
 from suffice.importers.traces.runs import run_of
 from suffice.importers.traces.spans import CHAT, About, Log, TraceSpan
 from suffice.policy.rounds import End
@@ -123,9 +123,9 @@ def _run_of_steps(path: str | Path) -> ImportedRun:
         sample = _resolved(sample, fields_of(sample.get("attachments")))  # noqa: PLW2901
         runs.append(run_of_sample(sample, name, end, _grades(sample.get("scores"))))
     run = run_of_agents("inspect", runs, {})
+    chosen = "the samples work with tools, and none gives several answers: every call of the model is a step"
     run.notes = [
-        "the samples work with tools, and none gives several answers: every call of the model is a step; --expected "
-        f"{OTHER_CALLS} reads every call with text as an answer instead",
+        f"{chosen}; --expected {OTHER_CALLS} reads every call with text as an answer instead",
         *notes,
         *run.notes,
     ]

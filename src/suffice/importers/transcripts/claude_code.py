@@ -16,8 +16,11 @@ from suffice.importers.transcripts.steps import Step, ToolUse, charge_subagent, 
 from suffice.importers.transcripts.visible import VisibleFiles
 
 _SILENT = frozenset(
-    ["summary", "system", "progress", "queue-operation", "file-history-snapshot", "custom-title", "ai-title", "tag", "mode"]
-    + ["last-prompt", "agent-name", "pr-link", "permission-mode", "attachment", "result"]
+    (
+        *("summary", "system", "progress", "queue-operation", "file-history-snapshot", "custom-title"),
+        *("ai-title", "tag", "mode", "last-prompt", "agent-name", "pr-link", "permission-mode", "attachment"),
+        *("result",),
+    )
 )
 """Types of lines that hold no step."""
 
@@ -65,7 +68,7 @@ def _runs(files: Sequence[Path]) -> Iterator[AgentRun]:
 def _read(session: _Session, record: Mapping[str, Any]) -> None:
     kind, message = record.get("type"), fields_of(record.get("message"))
     session.folder = session.folder or str(record.get("cwd") or "")
-    if kind == "assistant":
+    if kind == "assistant" and message:
         _read_reply(session, record, message)
     elif kind == "user":
         content = message.get("content")

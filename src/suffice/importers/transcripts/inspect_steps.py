@@ -13,8 +13,10 @@ from suffice.importers.transcripts.steps import Step, ToolUse, price_of, time_of
 from suffice.policy.rounds import End
 
 _SILENT = frozenset(
-    ["sample_init", "sample_limit", "sandbox", "state", "store", "approval", "compaction", "input", "score", "score_edit", "error"]
-    + ["logger", "info", "span_begin", "span_end", "step", "subtask"]
+    (
+        *("sample_init", "sample_limit", "sandbox", "state", "store", "approval", "compaction", "input"),
+        *("score", "score_edit", "error", "logger", "info", "span_begin", "span_end", "step", "subtask"),
+    )
 )
 """Kinds of events that hold no step."""
 
@@ -42,7 +44,9 @@ def run_of_sample(sample: Mapping[str, Any], name: str, end: End | None, grades:
     """
     run = AgentRun(name=name, end=end or "exhausted")
     question = sample.get("input")
-    run.task = question if isinstance(question, str) else next((m.text for m in messages_of(question) if m.role == "user"), "")
+    run.task = (
+        question if isinstance(question, str) else next((m.text for m in messages_of(question) if m.role == "user"), "")
+    )
     marks = [mark for mark in grades.values() if isinstance(mark, int | float) and 0 <= mark <= 1]
     run.resolved = float(marks[0]) if marks else None
     steps: list[Step] = []

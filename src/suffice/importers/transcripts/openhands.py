@@ -18,9 +18,12 @@ _NOT_TOOLS = frozenset({"message", "finish", "reject", "think", "system"})
 """Actions of an agent that call no tool."""
 
 _SILENT = frozenset(
-    ["change_agent_state", "recall", "condensation", "condensation_request", "null", "agent_state_changed", "system", "message"]
-    + ["task_tracking", "ConversationStateUpdateEvent", "SystemPromptEvent", "MessageEvent", "CondensationRequest", "PauseEvent"]
-    + ["Condensation", "CondensationSummaryEvent", "TokenEvent", "LLMCompletionLogEvent", "StreamingDeltaEvent"]
+    (
+        *("change_agent_state", "recall", "condensation", "condensation_request", "null"),
+        *("agent_state_changed", "system", "message", "task_tracking", "ConversationStateUpdateEvent"),
+        *("SystemPromptEvent", "MessageEvent", "CondensationRequest", "PauseEvent", "Condensation"),
+        *("CondensationSummaryEvent", "TokenEvent", "LLMCompletionLogEvent", "StreamingDeltaEvent"),
+    )
 )
 """Kinds of events that hold no step."""
 
@@ -37,7 +40,9 @@ def _is_event(record: Mapping[str, Any]) -> bool:
 def _is_openhands(head: Head) -> bool:
     if head.form not in ("json", "jsonl"):
         return False
-    return (head.has("instance_id", "history") and bool({"test_result", "metrics"} & {*head.names})) or _is_event(head.record)
+    return (head.has("instance_id", "history") and bool({"test_result", "metrics"} & {*head.names})) or _is_event(
+        head.record
+    )
 
 
 def _runs(files: Sequence[Path]) -> Iterator[AgentRun]:
@@ -59,7 +64,9 @@ def _runs(files: Sequence[Path]) -> Iterator[AgentRun]:
 
 def _run(record: Mapping[str, Any], name: str, *, cut: bool = False) -> AgentRun:
     history = record.get("history")
-    listed = [event for item in history if isinstance(item, list) for event in item] if isinstance(history, list) else []
+    listed = (
+        [event for item in history if isinstance(item, list) for event in item] if isinstance(history, list) else []
+    )
     events = objects_in(listed or history)  # earlier versions paired each action with its observation
     settings = fields_of(record.get("metadata"))
     model = fields_of(settings.get("llm_config") or settings.get("llm")).get("model")
@@ -78,7 +85,9 @@ def _run(record: Mapping[str, Any], name: str, *, cut: bool = False) -> AgentRun
 
 def _end(record: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> End:
     error = str(record.get("error") or "") + "".join(
-        str(event.get("content") or event.get("error") or event.get("code") or "") for event in events[-3:] if _is_error(event)
+        str(event.get("content") or event.get("error") or event.get("code") or "")
+        for event in events[-3:]
+        if _is_error(event)
     )
     if any(word in error.lower() for word in _LIMITS):
         return "max_rounds"
@@ -117,7 +126,9 @@ def _steps(events: Sequence[Mapping[str, Any]], run: AgentRun) -> dict[str, Step
         elif event.get("source") == "agent" and (kind in ("ActionEvent", "MessageEvent") or _is_action(event)):
             response = fields_of(fields_of(event.get("tool_call_metadata")).get("model_response"))
             key = str(event.get("llm_response_id") or response.get("id") or f"event {event.get('id', place)}")
-            step = steps.setdefault(key, Step(time=time_of(event.get("timestamp")), usage=usage_in(response.get("usage"))))
+            step = steps.setdefault(
+                key, Step(time=time_of(event.get("timestamp")), usage=usage_in(response.get("usage")))
+            )
             run.model = run.model or response.get("model")
             in_all = fields_of(event.get("llm_metrics")).get("accumulated_cost")
             if not math.isnan(price_of(in_all)):
@@ -139,14 +150,22 @@ def _is_action(event: Mapping[str, Any]) -> bool:
 
 def _use(event: Mapping[str, Any]) -> ToolUse | None:
     if "tool_name" in event:
-        arguments = {name: value for name, value in fields_of(event.get("action")).items() if name != "kind" and value is not None}
+        arguments = {
+            name: value
+            for name, value in fields_of(event.get("action")).items()
+            if name != "kind" and value is not None
+        }
         name = str(event["tool_name"])
         return None if name in _NOT_TOOLS else ToolUse(name=name, arguments=arguments)
     name = str(event.get("action"))
     if name in _NOT_TOOLS or not isinstance(event.get("action"), str):
         return None
     hidden = ("thought", "hidden", "security_risk", "confirmation_state", "blocking", "is_input", "is_static", "cwd")
-    given = {own: value for own, value in fields_of(event.get("args")).items() if own not in hidden and value not in (None, "")}
+    given = {
+        own: value
+        for own, value in fields_of(event.get("args")).items()
+        if own not in hidden and value not in (None, "")
+    }
     return ToolUse(name="view" if name == "edit" and given.get("command") == "view" else name, arguments=given)
 
 

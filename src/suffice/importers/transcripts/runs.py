@@ -121,7 +121,9 @@ def transcript_importer(
         if others:
             names = cut_list(head.path.name for head in others)
             told = ", and from those with grades whether runs succeeded" if grades and outcomes is None else ""
-            run.notes.append(f"files that are not of this format lie in the folder, and no steps are read from them{told}: {names}")
+            run.notes.append(
+                f"files that are not of this format lie in the folder, and no steps are read from them{told}: {names}"
+            )
         return run
 
     setattr(recognises, OF_AGENTS, True)
@@ -148,19 +150,19 @@ def run_of_agents(source: str, runs: Sequence[AgentRun], outcomes: Mapping[str, 
             f"no outcome is that of a run: the runs are {own[0].name!r}, ..., the outcomes {next(iter(outcomes))!r}, ...; "
             "give the file with the ids of these runs (--outcomes)"
         )
-    graded = {run.name: outcomes.get(run.name, math.nan if run.resolved is None else run.resolved) for run in own}
+    grades = [outcomes.get(run.name, math.nan if run.resolved is None else run.resolved) for run in own]
     several = Counter(run.name for run in own)
     seen: Counter[str] = Counter()
     trajectories = []
-    for run in own:
+    for run, grade in zip(own, grades, strict=True):
         seen[run.name] += 1
         name = run.name if several[run.name] == 1 else f"{run.name}#{seen[run.name]}"
-        trajectories.append(_trajectory(run, name, graded[run.name]))
+        trajectories.append(_trajectory(run, name, grade))
     models = {run.model for run in own}
     return ImportedRun(
         source=source,
         trajectories=trajectories,
-        notes=[*_notes(own, graded, len(runs) - len(own))],
+        notes=[*_notes(own, grades, len(runs) - len(own))],
         expected=("missing-values",),  # a run has no result before its first change
         depends={"model": models.pop()} if len(models) == 1 and None not in models else {},
     )
@@ -182,7 +184,7 @@ def _trajectory(run: AgentRun, name: str, grade: float) -> ImportedTrajectory:
     )
 
 
-def _notes(runs: Sequence[AgentRun], graded: Mapping[str, float], empty: int) -> Iterator[str]:
+def _notes(runs: Sequence[AgentRun], grades: Sequence[float], empty: int) -> Iterator[str]:
     silent = sum(run.rounds[-1].answer is None for run in runs)
     yield (
         "an answer stands for the files that the run has changed so far, as far as its commands and tools show it; a program "
@@ -190,10 +192,10 @@ def _notes(runs: Sequence[AgentRun], graded: Mapping[str, float], empty: int) ->
     )
     if silent:
         yield f"{silent:,} of {len(runs):,} runs show no change of a file: nothing is known of their results before the end"
-    n_graded = sum(not math.isnan(grade) for grade in graded.values())
+    n_graded = sum(not math.isnan(grade) for grade in grades)
     if n_graded:
         yield (
-            f"{n_graded:,} of {len(graded):,} runs were graded; where a step's files are not the final ones nobody graded them, and "
+            f"{n_graded:,} of {len(runs):,} runs were graded; where a step's files are not the final ones nobody graded them, and "
             f"{RESOLVED} counts as 0 there: a run that failed loses nothing, one that succeeded at most itself"
         )
     else:

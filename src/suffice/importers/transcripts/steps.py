@@ -22,16 +22,24 @@ from suffice.importers.traces.spans import Usage
 from suffice.importers.transcripts.visible import VisibleFiles
 
 _SHELLS = frozenset(
-    ["bash", "shell", "sh", "run", "execute_bash", "execute_command", "exec_command", "shell_command", "exec", "terminal"]
-    + ["local_shell", "run_shell_command", "run_command", "cmd", "powershell", "bash_session"]
+    (
+        *("bash", "shell", "sh", "run", "execute_bash", "execute_command", "exec_command", "shell_command"),
+        *("exec", "terminal", "local_shell", "run_shell_command", "run_command", "cmd", "powershell"),
+        *("bash_session",),
+    )
 )
-_PROGRAMS = frozenset(["python", "ipython", "run_ipython", "execute_ipython_cell", "execute_python", "notebook"])
-_PATCHES = frozenset(["apply_patch", "patch"])
-_WRITES = frozenset(["write", "create", "write_file", "create_file", "new_file"])
+_PROGRAMS = frozenset({"python", "ipython", "run_ipython", "execute_ipython_cell", "execute_python", "notebook"})
+_PATCHES = frozenset({"apply_patch", "patch"})
+_WRITES = frozenset({"write", "create", "write_file", "create_file", "new_file"})
 _EDITS = frozenset(
-    ["edit", "multiedit", "notebookedit", "str_replace", "insert", "undo_edit", "edit_file", "replace", "replace_in_file"]
+    (
+        *("edit", "multiedit", "notebookedit", "str_replace", "insert", "undo_edit", "edit_file", "replace"),
+        *("replace_in_file",),
+    )
 )
-_EDITORS = frozenset(["text_editor", "str_replace_editor", "str_replace_based_edit_tool", "file_editor", "edit_anthropic"])
+_EDITORS = frozenset(
+    {"text_editor", "str_replace_editor", "str_replace_based_edit_tool", "file_editor", "edit_anthropic"}
+)
 _PATHS = ("path", "file_path", "notebook_path", "filename", "file")
 _SCRIPTS = ("command", "cmd", "script", "code", "input")
 _CONTENTS = ("content", "file_text", "contents", "text")
@@ -80,7 +88,9 @@ class ToolUse:
     def text(self) -> str:
         """The call as text, by which repeated calls and checks are known."""
         script = self.script
-        return script if script is not None else f"{self.name} {json.dumps(self.arguments, sort_keys=True, default=str)}"
+        return (
+            script if script is not None else f"{self.name} {json.dumps(self.arguments, sort_keys=True, default=str)}"
+        )
 
     def note(self, files: VisibleFiles) -> None:
         """Note which files the call changes; one that failed changes none, unless it is a program."""
@@ -179,7 +189,11 @@ def objects_of(file: Path) -> tuple[list[dict[str, Any]], bool, Counter[str]]:
     records = [value for value in values if isinstance(value, dict)]
     for value in values[: -1 if cut else None]:
         if not isinstance(value, dict):
-            skipped["lines that are not JSON" if isinstance(value, ValueError) else f"values of the type {type(value).__name__}"] += 1
+            skipped[
+                "lines that are not JSON"
+                if isinstance(value, ValueError)
+                else f"values of the type {type(value).__name__}"
+            ] += 1
     if not records:
         raise DataError(f"{file}: no JSON objects, which transcripts consist of; copy the file again")
     return records, cut, skipped

@@ -74,7 +74,9 @@ def _use(action: str, state: Mapping[str, Any], observation: str) -> ToolUse | N
         arguments = {"command": words[0], "path": words[1], "change": action, "content": content}
         return ToolUse(name=program, arguments=arguments, failed=refused)
     if program in ("edit", "insert", "undo_edit"):
-        return ToolUse(name=program, arguments={"path": state.get("open_file") or "*", "change": action}, failed=refused)
+        return ToolUse(
+            name=program, arguments={"path": state.get("open_file") or "*", "change": action}, failed=refused
+        )
     if program == "create" and words:
         return ToolUse(name=program, arguments={"path": words[0], "content": "\n"}, failed=refused)
     return ToolUse(name="bash", arguments={"command": action})

@@ -28,9 +28,7 @@ _TASKS = (
     r"(?:npm|yarn|pnpm|bun|cargo|go|mvn|gradle|\S*gradlew|dotnet|make|bazel|swift|mix|rake|composer|deno)\s+(?:-\S+\s+|run\s+)*"
     r"(?:test|check|lint|vet|clippy)\S*|ruff\s+check|setup\.py\s+test|\S*manage\.py\s+test|\S*bin/test\b"
 )
-_SCRIPTS = (
-    r"(?:(?:bash|sh|node|ts-node|ruby|php|perl)\s+)?(?:\S*/)?[\w.-]*(?:test|repro|verif|check|demo)[\w-]*\.(?:py|sh|[cm]?[jt]s|rb|php|pl)\b"
-)
+_SCRIPTS = r"(?:(?:bash|sh|node|ts-node|ruby|php|perl)\s+)?(?:\S*/)?[\w.-]*(?:test|repro|verif|check|demo)[\w-]*\.(?:py|sh|[cm]?[jt]s|rb|php|pl)\b"
 CHECKS = re.compile(rf"{_PYTHON}(?:{_TOOLS}|{_TASKS}|{_SCRIPTS})")
 """Commands that check a result, rather than change it or look at it; matched at the program that runs."""
 
@@ -61,7 +59,7 @@ class StepSignals:
         self,
         command: str | Sequence[str] | None,
         *,
-        failed: bool | None | Sequence[bool | None] = None,
+        failed: bool | Sequence[bool | None] | None = None,
         dollars: float = math.nan,
         check: bool | None = None,
     ) -> dict[str, float]:

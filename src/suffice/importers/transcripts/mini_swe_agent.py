@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice, takewhile, zip_longest
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +55,10 @@ def _uses(message: Mapping[str, Any], replies: Iterable[Mapping[str, Any]]) -> I
     commands = [str(action["command"]) for action in actions if action.get("command")]
     if not commands:
         commands = _COMMAND.findall(text_of(message.get("content")))[:1]
-    for command, reply in zip_longest(commands, islice(replies, len(commands)), fillvalue={}):
-        yield ToolUse(name="bash", arguments={"command": command}, failed=_failed(reply))
+    following = [*islice(replies, len(commands))]
+    for place, command in enumerate(commands):
+        failed = _failed(following[place]) if place < len(following) else None
+        yield ToolUse(name="bash", arguments={"command": command}, failed=failed)
 
 
 def _failed(reply: Mapping[str, Any]) -> bool | None:

@@ -9,12 +9,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+from benchmarks.readings import transcripts as made
 
 from suffice.errors import DataError
 from suffice.importers import import_recording, importer, kind_of
 from suffice.policy.signals import StepSignals
 from suffice.recordings import read_recording
-from tests.support import transcripts as made
 from tests.support.cli_tools import cli
 
 FIXTURES = Path(__file__).resolve().parents[2] / "data" / "transcripts"

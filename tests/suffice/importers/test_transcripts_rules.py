@@ -7,11 +7,11 @@ import json
 import math
 
 import pytest
+from benchmarks.readings import transcripts as made
 
 from suffice.errors import DataError, SchemaError, SufficeError
 from suffice.importers import importer, kind_of
 from suffice.importers.transcripts.runs import read_outcomes
-from tests.support import transcripts as made
 from tests.support.cli_tools import cli
 
 TURNS = made.TURNS

@@ -269,6 +269,35 @@ def openhands_events(turns: Any = TURNS) -> list[dict[str, Any]]:
     return events
 
 
+def mini_swe_agent(turns: Any = TURNS, task: str = "repo__repo-1") -> dict[str, Any]:
+    """A trajectory whose only tool is the shell."""
+    messages: list[dict[str, Any]] = [{"role": "system", "content": "Help."}, {"role": "user", "content": TASK}]
+    for i, turn in enumerate(turns):
+        uncached, cached, output = turn.tokens
+        usage = {
+            "prompt_tokens": uncached + cached,
+            "completion_tokens": output,
+            "prompt_tokens_details": {"cached_tokens": cached},
+        }
+        extra = {"response": {"model": "m-x", "usage": {**usage, "cost": 0.01 * (i + 1)}}}
+        command = as_command(turn) or "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
+        messages.append({"role": "assistant", "content": f"THOUGHT: so.\n\n```bash\n{command}\n```", "extra": extra})
+        messages.append(
+            {"role": "user", "content": f"<returncode>{int(turn.failed)}</returncode>\n<output>\n</output>"}
+        )
+    info = {"exit_status": "Submitted", "submission": "x", "model_stats": {"api_calls": len(turns)}}
+    return {"info": info, "messages": messages, "trajectory_format": "mini-swe-agent-1", "instance_id": task}
+
+
+def as_command(turn: Turn) -> str:
+    """Return what a turn does as a command of a shell; "" if it calls no tool."""
+    if turn.tool == "write":
+        return f"cat <<'EOF' > {turn.arguments['path']}\n{turn.arguments['content']}EOF"
+    if turn.tool == "edit":
+        return f"sed -i 's/{turn.arguments['old']}/{turn.arguments['new']}/' {turn.arguments['path']}"
+    return str(turn.arguments.get("command", ""))
+
+
 def swe_agent(turns: Any = TURNS, status: str = "submitted") -> dict[str, Any]:
     """A trajectory; the price of the whole run is all that it says of costs."""
     steps = []

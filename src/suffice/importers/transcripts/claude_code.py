@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +12,6 @@ from suffice.importers.traces.files import fields_of, objects_in
 from suffice.importers.traces.payloads import text_of, usage_in
 from suffice.importers.transcripts.runs import AgentRun, transcript_importer
 from suffice.importers.transcripts.steps import Step, ToolUse, charge_subagent, objects_of, price_of, time_of
-from suffice.importers.transcripts.visible import VisibleFiles
 
 _SILENT = frozenset(
     (
@@ -27,17 +25,12 @@ _SILENT = frozenset(
 
 @dataclass(slots=True)
 class _Session:
-    """What is known of a session, from all files that belong to it."""
+    """What is known of a session, from all files that belong to it: its run, and the replies of it and of subagents by id."""
 
+    run: AgentRun
     main: dict[str, Step] = field(default_factory=dict)
     side: dict[str, Step] = field(default_factory=dict)
     uses: dict[str, ToolUse] = field(default_factory=dict)
-    skipped: Counter[str] = field(default_factory=Counter)
-    task: str = ""
-    model: str | None = None
-    folder: str = ""
-    cut: bool = False
-    broken: bool = False
 
 
 def _is_claude_code(head: Head) -> bool:
@@ -56,18 +49,23 @@ def _runs(files: Sequence[Path]) -> Iterator[AgentRun]:
         name = str(next((record["sessionId"] for record in records if record.get("sessionId")), file.stem))
         name = next((owners[own] for own in sorted(ids) if own in owners), name)
         owners |= dict.fromkeys(ids, name)
-        session = sessions.setdefault(name, _Session())
-        session.cut |= cut
-        session.skipped += skipped
+        session = sessions.setdefault(name, _Session(AgentRun(name=name)))
+        session.run.cut |= cut
+        session.run.skipped += skipped
         for record in records:
             _read(session, record)
-    for name, session in sessions.items():
-        yield _run(name, session)
+    for session in sessions.values():
+        main, side = [*session.main.values()], [*session.side.values()]
+        session.run.steps = main or side  # a subagent's file alone is a run of its own
+        charge_subagent(session.run.steps, side if main else [])
+        session.run.files.stays = True
+        session.run.close()
+        yield session.run
 
 
 def _read(session: _Session, record: Mapping[str, Any]) -> None:
     kind, message = record.get("type"), fields_of(record.get("message"))
-    session.folder = session.folder or str(record.get("cwd") or "")
+    session.run.files.root = session.run.files.root or str(record.get("cwd") or "").rstrip("/")
     if kind == "assistant" and message:
         _read_reply(session, record, message)
     elif kind == "user":
@@ -78,22 +76,24 @@ def _read(session: _Session, record: Mapping[str, Any]) -> None:
                 use.failed, use.answered = part.get("is_error") is True, True
         text = text_of(content).strip()
         if text and not (record.get("isSidechain") or record.get("isMeta") or record.get("isCompactSummary")):
-            session.task = session.task or ("" if text.startswith(("<command", "<local-command", "Caveat:")) else text)
-            session.broken = text.startswith("[Request interrupted by user")
+            session.run.task = session.run.task or (
+                "" if text.startswith(("<command", "<local-command", "Caveat:")) else text
+            )
+            session.run.end = "failed" if text.startswith("[Request interrupted by user") else "exhausted"
     elif kind not in _SILENT:
-        session.skipped[str(kind)] += 1
+        session.run.skipped[str(kind)] += 1
 
 
 def _read_reply(session: _Session, record: Mapping[str, Any], message: Mapping[str, Any]) -> None:
     """Read a line of a reply; the lines of one reply share its id, and each repeats its usage."""
     if record.get("isApiErrorMessage") or message.get("model") == "<synthetic>":
-        session.broken = True
+        session.run.end = "failed"
         return
-    session.broken = False
+    session.run.end = "exhausted"
     steps = session.side if record.get("isSidechain") else session.main
     key = str(message.get("id") or record.get("requestId") or record.get("uuid") or len(steps))
     if steps is session.main:
-        session.model = session.model or message.get("model")
+        session.run.model = session.run.model or message.get("model")
     step = steps.setdefault(key, Step(time=time_of(record.get("timestamp"))))
     usage = usage_in(message.get("usage"), apart=True)
     if not step.usage.output >= usage.output:  # the last line has what was generated up to the end
@@ -104,26 +104,6 @@ def _read_reply(session: _Session, record: Mapping[str, Any], message: Mapping[s
             use = ToolUse(name=str(part.get("name")), arguments=fields_of(part.get("input")))
             session.uses[str(part.get("id"))] = use
             step.uses.append(use)
-
-
-def _run(name: str, session: _Session) -> AgentRun:
-    steps, others = [*session.main.values()], [*session.side.values()]
-    if not steps:  # a subagent's file alone is a run of its own
-        steps, others = others, []
-    charge_subagent(steps, others)
-    waits = bool(steps) and any(not use.answered for use in steps[-1].uses)
-    run = AgentRun(
-        name=name,
-        task=session.task,
-        model=session.model,
-        end="failed" if session.cut or session.broken or waits else "exhausted",
-        cut=session.cut or waits,
-        files=VisibleFiles(session.folder, stays=True),
-        skipped=session.skipped,
-    )
-    for step in steps:
-        run.add(step)
-    return run
 
 
 read_claude_code = transcript_importer("claude_code", _runs, _is_claude_code)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,8 +14,7 @@ from suffice.importers.traces.files import fields_of, unwrapped
 from suffice.importers.traces.payloads import count, first, text_of
 from suffice.importers.traces.spans import Usage, usage_of
 from suffice.importers.transcripts.runs import AgentRun, transcript_importer
-from suffice.importers.transcripts.steps import Step, ToolUse, added, charge_subagent, objects_of, time_of
-from suffice.importers.transcripts.visible import VisibleFiles
+from suffice.importers.transcripts.steps import Step, ToolUse, charge_subagent, objects_of, time_of
 
 _CALLS = frozenset({"function_call", "custom_tool_call", "local_shell_call", "web_search_call", "tool_search_call"})
 _RESULTS = frozenset({"function_call_output", "custom_tool_call_output", "tool_search_output"})
@@ -39,47 +37,40 @@ _SETTINGS = ("<environment_context>", "<user_instructions>", "# AGENTS.md", "<pe
 
 @dataclass(slots=True)
 class _Session:
-    """What is known of a rollout so far; `counts` = where its counts of tokens stand: before or after the items of a call."""
+    """A rollout so far; `counts` = where its counts of tokens stand: before or after the items of their call."""
 
-    name: str
+    run: AgentRun
     counts: Literal["before", "after", "nowhere"]
     meta: Mapping[str, Any] = field(default_factory=dict)
-    steps: list[Step] = field(default_factory=list)
     uses: dict[str, ToolUse] = field(default_factory=dict)
-    skipped: Counter[str] = field(default_factory=Counter)
-    task: str = ""
-    model: str | None = None
     is_open: bool = False
-    cut: bool = False
-    broken: bool = False
     total: Mapping[str, Any] = field(default_factory=dict)
     owed: list[Usage] = field(default_factory=list)
 
     def step(self, time: int | None) -> Step:
         """Return the step to which an item belongs; a new one after the count of tokens, or the result, of the last one."""
-        if not self.is_open or not self.steps:
-            self.steps.append(Step(time=time))
+        if not self.is_open:
+            self.run.steps.append(Step(time=time))
             self.is_open = True
-            for usage in self.owed:
-                self.charge(usage)
-            self.owed.clear()
-        return self.steps[-1]
+            self.charge()
+        return self.run.steps[-1]
 
-    def charge(self, usage: Usage) -> None:
-        """Charge a call to the last step: its own, or one that left nothing else, such as that of a summary."""
-        step = self.steps[-1]
-        if math.isnan(step.usage.output):
-            step.usage = usage
-        else:
-            step.usage, step.calls = added(step.usage, usage), step.calls + 1
+    def charge(self) -> None:
+        """Charge calls to the last step: its own, and those that left nothing else, such as that of a summary."""
+        for usage in self.owed:
+            step = self.run.steps[-1]
+            if math.isnan(step.usage.output):
+                step.usage = usage
+            else:
+                step.charge(Step(usage=usage))
+        self.owed.clear()
 
     def count(self, usage: Usage) -> None:
         """Note the tokens of a call."""
-        if self.counts == "before" or not self.steps:
-            self.owed.append(usage)
-        else:
-            self.charge(usage)
+        self.owed.append(usage)
         self.is_open = False
+        if self.counts == "after" and self.run.steps:
+            self.charge()
 
 
 def _is_codex(head: Head) -> bool:
@@ -89,15 +80,16 @@ def _is_codex(head: Head) -> bool:
 
 
 def _runs(files: Sequence[Path]) -> Iterator[AgentRun]:
-    sessions = [_session(file) for file in files]
-    by_id = {session.name: session for session in sessions}
-    parents = [by_id.get(_parent(session.meta)) for session in sessions]
-    for session, parent in zip(sessions, parents, strict=True):
-        if parent is not None and parent is not session and parent.steps:
-            charge_subagent(parent.steps, session.steps)
-    for session, parent in zip(sessions, parents, strict=True):
-        if parent is None or parent is session or not parent.steps:
-            yield _run(session)
+    sessions = [*map(_session, files)]
+    by_id = {session.run.name: session.run for session in sessions if session.run.steps}
+    for session in sessions:
+        parent = by_id.get(_parent(session.meta))
+        if parent is not None and parent is not session.run:
+            charge_subagent(parent.steps, session.run.steps)
+    for session in sessions:
+        if by_id.get(_parent(session.meta), session.run) is session.run:
+            session.run.close()
+            yield session.run
 
 
 def _parent(meta: Mapping[str, Any]) -> str:
@@ -111,12 +103,11 @@ def _session(file: Path) -> _Session:
     parts = [(record, fields_of(record.get("payload", record))) for record in records]
     order = [kind for _, part in parts if (kind := _order(part))]
     counts: Any = "nowhere" if "count" not in order else "before" if order[0] == "count" else "after"
-    session = _Session(file.stem, counts, cut=cut, skipped=skipped)
+    session = _Session(AgentRun(name=file.stem, cut=cut, skipped=skipped), counts)
     for record, part in parts:
         _read(session, str(record.get("type", "session_meta")), part, time_of(record.get("timestamp")))
-    if session.owed and session.steps:
-        for usage in session.owed:
-            session.charge(usage)
+    if session.run.steps:
+        session.charge()
     return session
 
 
@@ -130,9 +121,10 @@ def _order(part: Mapping[str, Any]) -> str:
 def _read(session: _Session, line: str, part: Mapping[str, Any], time: int | None) -> None:
     kind = str(part.get("type") or line)
     if line == "session_meta" and not session.meta:
-        session.meta, session.name = part, str(part.get("id") or session.name)
+        session.meta, session.run.name = part, str(part.get("id") or session.run.name)
+        session.run.files.root = str(part.get("cwd") or "").rstrip("/")
     elif line == "turn_context":
-        session.model = session.model or part.get("model")
+        session.run.model = session.run.model or part.get("model")
     elif kind == "token_count":
         info = fields_of(part.get("info"))
         total = fields_of(info.get("total_token_usage"))
@@ -148,9 +140,9 @@ def _read(session: _Session, line: str, part: Mapping[str, Any], time: int | Non
     elif kind in ("message", "reasoning"):
         _message(session, part, time)
     elif kind == "turn_aborted":
-        session.broken = True
+        session.run.end = "failed"
     elif line not in _SILENT and kind not in _SILENT:
-        session.skipped[kind] += 1
+        session.run.skipped[kind] += 1
 
 
 def _usage(counts: Any) -> Usage:
@@ -165,8 +157,8 @@ def _difference(total: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str
 def _message(session: _Session, part: Mapping[str, Any], time: int | None) -> None:
     if part.get("role") == "user":
         text = text_of(part.get("content")).strip()
-        session.task = session.task or ("" if text.startswith(_SETTINGS) else text)
-        session.broken = False
+        session.run.task = session.run.task or ("" if text.startswith(_SETTINGS) else text)
+        session.run.end = "exhausted"
     elif part.get("role") == "assistant" or part.get("type") == "reasoning":
         session.step(time)
 
@@ -182,13 +174,14 @@ def _use(kind: str, part: Mapping[str, Any]) -> ToolUse:
     if isinstance(words, list) and words[:1] == ["apply_patch"]:
         name, arguments = "apply_patch", {"input": "\n".join(map(str, words[1:]))}
     folder = first(arguments, ("workdir", "working_directory"))
-    return ToolUse(name=name, arguments=arguments, folder=folder if isinstance(folder, str) else "")
+    answered = kind in _ANSWERED_ELSEWHERE
+    return ToolUse(name=name, arguments=arguments, folder=str(folder or ""), answered=answered)
 
 
 def _answer(session: _Session, part: Mapping[str, Any]) -> None:
     use = session.uses.get(str(part.get("call_id")))
     if use is None:
-        session.skipped["results of unknown calls"] += 1
+        session.run.skipped["results of unknown calls"] += 1
         return
     output = unwrapped(part.get("output"))
     told = fields_of(output)
@@ -200,24 +193,6 @@ def _answer(session: _Session, part: Mapping[str, Any]) -> None:
     use.answered = True
     use.failed = code != 0 if code is not None else (not success if isinstance(success, bool) else None)
     session.is_open = session.is_open and session.counts != "nowhere"
-
-
-def _run(session: _Session) -> AgentRun:
-    waits = bool(session.steps) and any(
-        not use.answered and use.kind not in _ANSWERED_ELSEWHERE for use in session.steps[-1].uses
-    )
-    run = AgentRun(
-        name=session.name,
-        task=session.task,
-        model=session.model,
-        end="failed" if session.cut or session.broken or waits else "exhausted",
-        cut=session.cut or waits,
-        files=VisibleFiles(str(session.meta.get("cwd") or "")),
-        skipped=session.skipped,
-    )
-    for step in session.steps:
-        run.add(step)
-    return run
 
 
 read_codex = transcript_importer("codex", _runs, _is_codex)

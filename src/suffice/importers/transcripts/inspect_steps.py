@@ -49,7 +49,6 @@ def run_of_sample(sample: Mapping[str, Any], name: str, end: End | None, grades:
     )
     marks = [mark for mark in grades.values() if isinstance(mark, int | float) and 0 <= mark <= 1]
     run.resolved = float(marks[0]) if marks else None
-    steps: list[Step] = []
     uses: dict[str, ToolUse] = {}
     for event in objects_in(sample.get("events")):
         kind = str(event.get("event"))
@@ -58,15 +57,13 @@ def run_of_sample(sample: Mapping[str, Any], name: str, end: End | None, grades:
             run.skipped["failed calls of the model"] += 1
         elif kind == "model":
             run.model = run.model or output.get("model") or event.get("model")
-            steps.append(_step(event, output, uses))
+            run.steps.append(_step(event, output, uses))
         elif kind == "tool":
             use = uses.get(str(event.get("id")))
             if use is not None:  # a shell's result does not say how it ended
                 use.failed = True if event.get("error") else None if use.script is not None else False
         elif kind not in _SILENT:
             run.skipped[kind] += 1
-    for step in steps:
-        run.add(step)
     return run
 
 

@@ -46,7 +46,7 @@ def _add(run: AgentRun, message: Mapping[str, Any], replies: Iterable[Mapping[st
     usage = fields_of(response.get("usage"))
     run.model = run.model or response.get("model")
     dollars = price_of(first({**extra, **usage}, ("cost",)))
-    run.add(Step(uses=[*_uses(message, replies)], usage=usage_in(usage), dollars=dollars))
+    run.steps.append(Step(uses=[*_uses(message, replies)], usage=usage_in(usage), dollars=dollars))
 
 
 def _uses(message: Mapping[str, Any], replies: Iterable[Mapping[str, Any]]) -> Iterator[ToolUse]:

@@ -27,6 +27,9 @@ _SILENT = frozenset(
 )
 """Kinds of events that hold no step."""
 
+_NOT_GIVEN = frozenset({"kind", "thought", "hidden", "security_risk", "confirmation_state", "blocking", "cwd"})
+"""Arguments that do not determine what a tool does."""
+
 _RESULTS = frozenset({"ObservationEvent", "AgentErrorEvent", "UserRejectObservation"})
 _LIMITS = ("maximum iteration", "max_iterations", "maxiterationsreached", "budget")
 
@@ -64,10 +67,8 @@ def _runs(files: Sequence[Path]) -> Iterator[AgentRun]:
 
 def _run(record: Mapping[str, Any], name: str, *, cut: bool = False) -> AgentRun:
     history = record.get("history")
-    listed = (
-        [event for item in history if isinstance(item, list) for event in item] if isinstance(history, list) else []
-    )
-    events = objects_in(listed or history)  # earlier versions paired each action with its observation
+    pairs = [event for pair in history if isinstance(pair, list) for event in pair] if isinstance(history, list) else []
+    events = objects_in(pairs or history)  # earlier versions paired each action with its observation
     settings = fields_of(record.get("metadata"))
     model = fields_of(settings.get("llm_config") or settings.get("llm")).get("model")
     run = AgentRun(name=name, model=model, cut=cut, end="failed" if cut else _end(record, events))
@@ -78,8 +79,7 @@ def _run(record: Mapping[str, Any], name: str, *, cut: bool = False) -> AgentRun
     run.files.stays = True
     steps = _steps(events, run)
     _charge(steps, fields_of(record.get("metrics")), run)
-    for step in steps.values():
-        run.add(step)
+    run.steps = [*steps.values()]
     return run
 
 
@@ -149,24 +149,11 @@ def _is_action(event: Mapping[str, Any]) -> bool:
 
 
 def _use(event: Mapping[str, Any]) -> ToolUse | None:
-    if "tool_name" in event:
-        arguments = {
-            name: value
-            for name, value in fields_of(event.get("action")).items()
-            if name != "kind" and value is not None
-        }
-        name = str(event["tool_name"])
-        return None if name in _NOT_TOOLS else ToolUse(name=name, arguments=arguments)
-    name = str(event.get("action"))
-    if name in _NOT_TOOLS or not isinstance(event.get("action"), str):
+    name = str(event.get("tool_name") or event.get("action"))
+    if name in _NOT_TOOLS or _kind(event) == "MessageEvent":
         return None
-    hidden = ("thought", "hidden", "security_risk", "confirmation_state", "blocking", "is_input", "is_static", "cwd")
-    given = {
-        own: value
-        for own, value in fields_of(event.get("args")).items()
-        if own not in hidden and value not in (None, "")
-    }
-    return ToolUse(name="view" if name == "edit" and given.get("command") == "view" else name, arguments=given)
+    given = fields_of(event.get("action")) or fields_of(event.get("args"))
+    return ToolUse(name=name, arguments={own: value for own, value in given.items() if own not in _NOT_GIVEN and value})
 
 
 def _answer(uses: Mapping[str, ToolUse], event: Mapping[str, Any]) -> None:

@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from suffice.importers.traces.files import fields_of
 from suffice.importers.trajectories import ImportedTrajectory, unknown_metrics
 from suffice.importers.transcripts.steps import Step
 from suffice.importers.transcripts.visible import VisibleFiles
-from suffice.policy.rounds import Cost, End, Round
+from suffice.policy.rounds import End, Round
 from suffice.policy.signals import StepSignals, compute_signals
 
 RESOLVED = "resolved"
@@ -51,8 +52,8 @@ class AgentRun:
         model: The model's name; None if unknown.
         total: The price of the whole run, USD, where the transcript does not say what each step cost; NaN if it does.
         cut: Whether the transcript lacks its end.
-        files: The changes of files so far.
-        rounds: The steps so far.
+        files: The files as they were before the first step.
+        steps: The steps so far.
         skipped: Number of events by kind that the reader does not know.
     """
 
@@ -64,28 +65,29 @@ class AgentRun:
     total: float = math.nan
     cut: bool = False
     files: VisibleFiles = field(default_factory=VisibleFiles)
-    rounds: list[Round] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
-    _signals: StepSignals = field(default_factory=StepSignals)
 
-    def add(self, step: Step) -> None:
-        """Add a step, after its effect on the files and its signals."""
-        for use in step.uses:
-            use.note(self.files)
-        cost = Cost(
-            calls=step.calls,
-            uncached_tokens=step.usage.uncached,
-            cached_tokens=step.usage.cached,
-            output_tokens=step.usage.output,
-            seconds=step.seconds,
-        )
-        signals = self._signals.add(
-            [use.text for use in step.uses], failed=[use.failed for use in step.uses], dollars=step.dollars
-        )
-        index = len(self.rounds) + 1
-        added = Round(index=index, answer=self.files.digest, costs={"generator": cost}, signals=signals)
-        own = compute_signals([*self.rounds, added], _ON_DEMAND, state={})
-        self.rounds.append(replace(added, signals={**signals, **own}))
+    def close(self) -> None:
+        """Note whether the run waits for a tool; a run that does, or whose transcript is cut, failed before its own end."""
+        self.cut |= bool(self.steps) and any(not use.answered for use in self.steps[-1].uses)
+        self.end = "failed" if self.cut else self.end
+
+    def rounds(self) -> tuple[Round, ...]:
+        """Return the steps as rounds, each with its effect on the files and its signals."""
+        rounds: list[Round] = []
+        measured, files = StepSignals(), deepcopy(self.files)
+        for index, step in enumerate(self.steps, start=1):
+            for use in step.uses:
+                use.note(files)
+            signals = measured.add(
+                [use.text for use in step.uses], failed=[use.failed for use in step.uses], dollars=step.dollars
+            )
+            costs = {"generator": step.cost}
+            rounds.append(Round(index=index, answer=files.digest, costs=costs, signals=signals))
+            own = compute_signals(rounds, _ON_DEMAND, state={})
+            rounds[-1] = replace(rounds[-1], signals={**signals, **own})
+        return tuple(rounds)
 
 
 def transcript_importer(
@@ -142,7 +144,7 @@ def run_of_agents(source: str, runs: Sequence[AgentRun], outcomes: Mapping[str, 
     Raises:
         DataError: No run has a step, or outcomes are given and none is that of a run.
     """
-    own = [run for run in runs if run.rounds]
+    own = [run for run in runs if run.steps]
     if not own:
         raise DataError(f"the {source} transcripts have no steps: {len(runs)} runs without a call of a model")
     if outcomes and not any(run.name in outcomes for run in own):
@@ -162,37 +164,37 @@ def run_of_agents(source: str, runs: Sequence[AgentRun], outcomes: Mapping[str, 
     return ImportedRun(
         source=source,
         trajectories=trajectories,
-        notes=[*_notes(own, grades, len(runs) - len(own))],
+        notes=[*_notes(own, trajectories, len(runs) - len(own))],
         expected=("missing-values",),  # a run has no result before its first change
         depends={"model": models.pop()} if len(models) == 1 and None not in models else {},
     )
 
 
 def _trajectory(run: AgentRun, name: str, grade: float) -> ImportedTrajectory:
-    final = run.rounds[-1].answer
-    kept = [float(step.answer == final) for step in run.rounds]
-    grades = [math.nan if final is None else grade * same for same in kept]
+    rounds = run.rounds()
+    final = rounds[-1].answer
+    grades = [math.nan if final is None else grade * (step.answer == final) for step in rounds]
     grades[-1] = grade
     return ImportedTrajectory(
         question_id=name,
         cluster=run.name,
         question=run.task,
-        rounds=tuple(run.rounds),
+        rounds=rounds,
         end=run.end,
         metrics=tuple({**unknown_metrics(), RESOLVED: value} for value in grades),
         labels={"model": run.model} if run.model else {},
     )
 
 
-def _notes(runs: Sequence[AgentRun], grades: Sequence[float], empty: int) -> Iterator[str]:
-    silent = sum(run.rounds[-1].answer is None for run in runs)
+def _notes(runs: Sequence[AgentRun], trajectories: Sequence[ImportedTrajectory], empty: int) -> Iterator[str]:
     yield (
         "an answer stands for the files that the run has changed so far, as far as its commands and tools show it; a program "
         "may change files without saying so"
     )
+    silent = sum(item.rounds[-1].answer is None for item in trajectories)
     if silent:
         yield f"{silent:,} of {len(runs):,} runs show no change of a file: nothing is known of their results before the end"
-    n_graded = sum(not math.isnan(grade) for grade in grades)
+    n_graded = sum(not math.isnan(item.metrics[-1][RESOLVED]) for item in trajectories)
     if n_graded:
         yield (
             f"{n_graded:,} of {len(runs):,} runs were graded; where a step's files are not the final ones nobody graded them, and "
@@ -210,7 +212,7 @@ def _notes(runs: Sequence[AgentRun], grades: Sequence[float], empty: int) -> Ite
         yield f"{empty:,} runs have no step, and are left out"
     unknown = sum((run.skipped for run in runs), Counter[str]())
     if unknown:
-        yield "events of unknown kinds, left out: " + ", ".join(f"{kind} ({n:,})" for kind, n in unknown.most_common(5))
+        yield "events of unknown kinds, left out: " + cut_list(f"{kind} ({n:,})" for kind, n in unknown.most_common())
 
 
 def _is_report(head: Head) -> bool:

@@ -20,6 +20,7 @@ from suffice.importers.traces.files import nanoseconds
 from suffice.importers.traces.payloads import first
 from suffice.importers.traces.spans import Usage
 from suffice.importers.transcripts.visible import VisibleFiles
+from suffice.policy.rounds import Cost
 
 _SHELLS = frozenset(
     (
@@ -133,20 +134,27 @@ class Step:
     seconds: float = math.nan
     time: int | None = None
 
+    @property
+    def cost(self) -> Cost:
+        """The cost of the calls."""
+        return Cost(
+            calls=self.calls,
+            uncached_tokens=self.usage.uncached,
+            cached_tokens=self.usage.cached,
+            output_tokens=self.usage.output,
+            seconds=self.seconds,
+        )
+
     def charge(self, other: Step) -> None:
         """Add another call to this step, such as a subagent's: its cost, and the tools that it called."""
         self.uses += other.uses
-        self.usage = added(self.usage, other.usage)
+        one, more = self.usage, other.usage
+        self.usage = Usage(
+            uncached=one.uncached + more.uncached, cached=one.cached + more.cached, output=one.output + more.output
+        )
         self.dollars += other.dollars
         self.calls += other.calls
         self.seconds += other.seconds
-
-
-def added(one: Usage, other: Usage) -> Usage:
-    """Return the tokens of two calls together."""
-    return Usage(
-        uncached=one.uncached + other.uncached, cached=one.cached + other.cached, output=one.output + other.output
-    )
 
 
 def charge_subagent(steps: Sequence[Step], others: Iterable[Step]) -> None:

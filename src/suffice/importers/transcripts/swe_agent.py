@@ -51,7 +51,7 @@ def _run(file: Path, attempt: Mapping[str, Any], *, cut: bool) -> AgentRun:
         use = _use(str(item.get("action") or ""), state, str(item.get("observation") or ""))
         state = fields_of(unwrapped(item.get("state")))
         run.files.root = run.files.root or str(state.get("working_dir") or "").rstrip("/")
-        run.add(Step(uses=[use] if use else []))
+        run.steps.append(Step(uses=[use] if use else []))
     return run
 
 

@@ -77,6 +77,7 @@ class Case:
         options: The one option that it is documented to need.
         metric: The column of the recording with the scores; None = the comparison with the gold answers.
         samples: Whether the answers of a question are independent samples.
+        states: Whether an answer stands for a state, so that only which answers are the same counts.
     """
 
     name: str
@@ -86,6 +87,7 @@ class Case:
     options: tuple[str, ...]
     metric: str | None
     samples: bool
+    states: bool = False
 
     def log(self) -> Log:
         """Return the log; the same for every call."""
@@ -109,12 +111,18 @@ CASES: list[Case] = []
 
 
 def shape(
-    file: str, source: str = "", *, options: Sequence[str] = (), metric: str | None = None, samples: bool = False
+    file: str,
+    source: str = "",
+    *,
+    options: Sequence[str] = (),
+    metric: str | None = None,
+    samples: bool = False,
+    states: bool = False,
 ) -> Callable[[Callable[[Draw], Log]], Callable[[Draw], Log]]:
     """Register the function as a case under its name."""
 
     def add(make: Callable[[Draw], Log]) -> Callable[[Draw], Log]:
-        CASES.append(Case(make.__name__, file, make, source, tuple(options), metric, samples))
+        CASES.append(Case(make.__name__, file, make, source, tuple(options), metric, samples, states))
         return make
 
     return add

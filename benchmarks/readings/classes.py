@@ -123,7 +123,8 @@ def differences(case: Case, log: Log, recording: Recording, *, samples: bool) ->
     exchangeable = bool(recording.metadata.get("exchangeable"))
     if samples != exchangeable:
         return f"the answers of a question are {'rounds in an order' if samples else 'independent samples'}"
-    return _sizes(read, questions) or _values(read, questions, case.metric or ("match" if "match" in rows[0] else "em"))
+    scored = case.metric or ("match" if "match" in rows[0] else "em")
+    return _sizes(read, questions) or _values(read, questions, scored, states=case.states)
 
 
 def _stoppable(rows: Sequence[dict[str, Any]]) -> str:
@@ -151,7 +152,7 @@ def _sizes(read: _Read, questions: Mapping[Any, Sequence[Loop]]) -> str:
     return ""
 
 
-def _values(read: _Read, questions: Mapping[Any, Sequence[Loop]], scored: str) -> str:
+def _values(read: _Read, questions: Mapping[Any, Sequence[Loop]], scored: str, *, states: bool) -> str:
     """Compare answers, gold answers and scores."""
     columns: tuple[tuple[str, Callable[[dict[str, Any]], Any], Callable[[Loop], Sequence[Any]]], ...] = (
         ("answers", lambda row: _key(row.get("answer")), lambda loop: [*map(_key, loop.answers)]),
@@ -159,11 +160,18 @@ def _values(read: _Read, questions: Mapping[Any, Sequence[Loop]], scored: str) -
         ("scores", lambda row: _score(row.get(scored)), _scores),
     )
     for what, of_row, of_loop in columns:
-        ours = _bag([[*map(of_row, sorted(run, key=_round))] for run in runs.values()] for runs in read.values())
-        theirs = _bag([of_loop(loop) for loop in loops] for loops in questions.values())
+        shown = _pattern if states and what == "answers" else list
+        ours = _bag([shown(map(of_row, sorted(run, key=_round))) for run in runs.values()] for runs in read.values())
+        theirs = _bag([shown(of_loop(loop)) for loop in loops] for loops in questions.values())
         if ours != theirs:
             return f"{what}: {_example(ours - theirs)}, not {_example(theirs - ours)}"
     return ""
+
+
+def _pattern(answers: Iterable[Any]) -> list[int | None]:
+    """Return answers as numbers in the order of their first occurrence."""
+    numbers: dict[Any, int] = {}
+    return [None if answer is None else numbers.setdefault(answer, len(numbers)) for answer in answers]
 
 
 def _round(row: dict[str, Any]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.readings import (
+    agents,
     graders,
     harnesses,
     items,
@@ -22,6 +23,7 @@ __all__ = [
     "CASES",
     "KNOWN",
     "NOT_READ",
+    "agents",
     "graders",
     "harnesses",
     "items",

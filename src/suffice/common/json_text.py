@@ -14,6 +14,8 @@ import numpy as np
 
 _NOT_BLANK = re.compile(r"[^ \t\r\n]")
 _MAY_FOLLOW = {"": "[", "[": "]", ",": "", "item": ",]", "]": ""}
+_STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\Z)|[][{},]', re.DOTALL)
+_CLOSED_BY = {"{": "}", "[": "]"}
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -102,6 +104,27 @@ def values_in(text: str) -> Iterator[Any]:
         except RecursionError:
             raise ValueError("it is nested too deeply") from None
         yield well_formed(value) if _SURROGATE_ESCAPE.search(text) else value
+
+
+def cut_document(text: str) -> Any:
+    """Return the value of a JSON document whose end is missing, without its last item; None if nothing can be read.
+
+    >>> cut_document('{"runs": [{"id": 1}, {"id": 2, "na')
+    {'runs': [{'id': 1}, {'id': 2}]}
+    """
+    closing: list[str] = []
+    place, missing = 0, ""
+    for match in _STRUCTURE.finditer(text):
+        if match[0] in _CLOSED_BY:
+            closing.append(_CLOSED_BY[match[0]])
+        elif match[0] in "}]":
+            del closing[-1:]
+        elif match[0] == ",":
+            place, missing = match.start(), "".join(reversed(closing))
+    try:
+        return load_json(text[:place] + missing) if missing else None
+    except ValueError:
+        return None
 
 
 def _array_item(decoder: json.JSONDecoder, text: str, place: int, *, is_cut: bool) -> tuple[Any, int] | None:

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from suffice.common.files import decoded, disk_fault, quoted, unpacked
-from suffice.common.json_text import array_items, values_in
+from suffice.common.json_text import array_items, cut_document, values_in
 from suffice.common.tables import cut_list
 from suffice.errors import DataError, NotFoundError, SchemaError
 from suffice.importers.literals import load_record
@@ -80,6 +80,9 @@ class Head:
         return self.record
 
 
+OF_AGENTS = "of_agents"
+"""The attribute of a test that accepts transcripts of agents."""
+
 _Tests = Mapping[str, Callable[[Head], bool]]
 
 
@@ -97,12 +100,16 @@ def recognise(path: str | Path, tests: _Tests, of_traces: _Tests, elsewhere: str
         SchemaError: The format is unknown, the files of a folder have several, or the file is already a recording.
     """
     kinds: dict[str, Path] = {}
-    for file in data_files(path):
+    files = data_files(path)
+    for file in [file for file in files if file.stat().st_size] or files:
         head = head_of(file)
         if file == Path(path) and is_archive(head, tests, of_traces):
             with TemporaryDirectory() as folder:
                 return recognise(unzipped(file, Path(folder)), tests, of_traces, elsewhere)
         kinds.setdefault(_kind_of(head, tests, of_traces, elsewhere), file)
+    of_agents = [kind for kind in kinds if getattr(tests.get(kind), OF_AGENTS, False)]
+    if len(of_agents) == 1 and kinds.keys() <= {of_agents[0], "tabular"}:
+        return of_agents[0]  # reports and indexes lie beside transcripts; their importer says what it leaves out
     if len(kinds) > 1:
         several = cut_list(f"{kind} ({file.name})" for kind, file in kinds.items())
         raise SchemaError(
@@ -291,6 +298,9 @@ def _first_value(path: Path) -> Any:
     try:
         return load_record(text)
     except ValueError as error:
+        value = cut_document(text)  # a transcript is read as far as it goes; other readers say that the end is missing
+        if isinstance(value, dict):
+            return value
         raise DataError(f"{path}: not JSON ({error})") from error
 
 

@@ -36,7 +36,7 @@ _CONVERSATION = (
     "traceloop.association.properties.session_id",
 )
 _SECRET = re.compile(r"authorization|api[-_.]?key|secret|password|cookie|credential", re.IGNORECASE)
-_ANSWER_TOOLS = ("submit", "submit_answer", "final_answer", "final_result")
+ANSWER_TOOLS = ("submit", "submit_answer", "final_answer", "final_result")
 _ANSWER_ARGUMENTS = ("answer", "final_answer", "result", "response", "output")
 _GOLDS = frozenset(GOLDS) - {
     "label",
@@ -199,7 +199,7 @@ def _conversation(
         _refuse_several_questions(key, chats)
     merged.golds = merged.golds or _golds_of_ids(ordered)
     chosen = [span for span in chats if id(span) not in others]
-    by_tool = merged.answer_tool or any(call.name in _ANSWER_TOOLS for span in chosen for call in span.reply.tools)
+    by_tool = merged.answer_tool or any(call.name in ANSWER_TOOLS for span in chosen for call in span.reply.tools)
     steps = _steps(ordered, notes, others, by_tool=by_tool)
     read = [step.span for step in steps if (step.counts and not step.other) or step.answer is not None]
     merged.question = merged.question or _asked_of_the_loop(ordered, read)
@@ -339,7 +339,7 @@ def _repeats(spans: Sequence[TraceSpan]) -> dict[int, str]:
 def _submitted(span: TraceSpan) -> str | None:
     """Return the answer that a tool call submits; None if no call does."""
     for call in span.reply.tools:
-        if call.name not in _ANSWER_TOOLS:
+        if call.name not in ANSWER_TOOLS:
             continue
         arguments: Any = call.arguments
         if isinstance(arguments, str):

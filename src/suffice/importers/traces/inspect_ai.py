@@ -17,7 +17,9 @@ from suffice.errors import DataError, SchemaError
 from suffice.importers.imported import ImportedRun
 from suffice.importers.importers import reads_traces, recognised_by
 from suffice.importers.recognise import Head, data_files
+from suffice.importers.traces.core import ANSWER_TOOLS
 from suffice.importers.traces.files import fields_of, nanoseconds, objects_in
+from suffice.importers.traces.kinds import OTHER_CALLS
 from suffice.importers.traces.payloads import logged_reply, messages_of, usage_in
 from suffice.importers.traces.runs import run_of
 from suffice.importers.traces.spans import CHAT, About, Log, TraceSpan
@@ -37,21 +39,25 @@ _CAPS = ("message", "token", "time", "working", "turn", "cost")
 def inspect_log(path: str | Path) -> Log:
     """Return the model calls of an Inspect log as spans, one trace for each sample and epoch."""
     log = Log()
+    for where, name, header, sample in _samples(path, log.notes):
+        several = fields_of(fields_of(header.get("eval")).get("config")).get("epochs") not in (None, 1)
+        _add_sample(log, sample, where, name, f"#{sample.get('epoch', 1)}" if several else "")
+    return log
+
+
+def _samples(path: str | Path, notes: list[str]) -> Iterator[tuple[str, str, Mapping[str, Any], dict[str, Any]]]:
+    """Yield the samples of a log or a folder of logs, each with its place, its name and the log's header."""
     files = data_files(path)
     for file in files:
         samples = 0
         for where, header, sample in _archive(file) if zipfile.is_zipfile(file) else _document(file):
             samples += 1
-            about = fields_of(header.get("eval"))
-            task = about.get("task") or file.stem
-            several = fields_of(about.get("config")).get("epochs") not in (None, 1)
-            suffix = f"#{sample.get('epoch', 1)}" if several else ""
-            _add_sample(log, sample, where, f"{task}:" if len(files) > 1 else "", suffix)
+            task = fields_of(header.get("eval")).get("task") or file.stem
+            yield where, f"{task}:{sample.get('id')}" if len(files) > 1 else str(sample.get("id")), header, sample
             if samples == 1 and header.get("status") not in (None, "success"):
-                log.notes.append(f"{file.name}: the log's status is {header['status']!r}, so samples may be missing")
+                notes.append(f"{file.name}: the log's status is {header['status']!r}, so samples may be missing")
         if not samples:
             raise DataError(f"{file}: the log has no samples; were they left out of the log (log_samples)?")
-    return log
 
 
 def _is_inspect(head: Head) -> bool:
@@ -74,6 +80,9 @@ def read_inspect(
     If the model answers by the tool `submit`, the submitted answers are the rounds.  A sample's epochs are trajectories of
     one question; with `samples`, epochs of one call each are the independent samples of one trajectory.
 
+    Where samples work with tools (`bash`, `python`, `text_editor`, ...) and none gives several answers, they are read as runs of
+    agents: every call of a model is a step, and the answer of a round is the state of the files.
+
     Args:
         path: An `.eval` or `.json` log, or a folder of them.
         ended: The reason why trajectories are shorter than the longest one, if the log has none; None = the loop's own rule.
@@ -85,7 +94,11 @@ def read_inspect(
     Raises:
         DataError: The log cannot be read, or has no answers.
     """
+    from suffice.importers.transcripts.inspect_steps import has_steps_alone
+
     log = inspect_log(path)
+    if not (samples or where or answer_position or OTHER_CALLS in expected) and has_steps_alone(log, ANSWER_TOOLS):
+        return _run_of_steps(path)
     if samples:
         _join_epochs(log)
     return run_of(
@@ -97,6 +110,26 @@ def read_inspect(
         expected=expected,
         together="if the epochs of a question are independent samples of its answer, --samples reads them as such",
     )
+
+
+def _run_of_steps(path: str | Path) -> ImportedRun:
+    from suffice.importers.transcripts.inspect_steps import run_of_sample
+    from suffice.importers.transcripts.runs import run_of_agents
+
+    notes: list[str] = []
+    runs = []
+    for _, name, _, sample in _samples(path, notes):
+        end = _sample_end(sample.get("error"), sample.get("limit"))
+        sample = _resolved(sample, fields_of(sample.get("attachments")))  # noqa: PLW2901
+        runs.append(run_of_sample(sample, name, end, _grades(sample.get("scores"))))
+    run = run_of_agents("inspect", runs, {})
+    chosen = "the samples work with tools, and none gives several answers: every call of the model is a step"
+    run.notes = [
+        f"{chosen}; --expected {OTHER_CALLS} reads every call with text as an answer instead",
+        *notes,
+        *run.notes,
+    ]
+    return run
 
 
 def _join_epochs(log: Log) -> None:
@@ -181,8 +214,7 @@ def _json_object(raw: bytes, where: str) -> dict[str, Any]:
     return value
 
 
-def _add_sample(log: Log, sample: Mapping[str, Any], where: str, prefix: str, suffix: str) -> None:
-    name = f"{prefix}{sample.get('id')}"
+def _add_sample(log: Log, sample: Mapping[str, Any], where: str, name: str, suffix: str) -> None:
     trace = name + suffix
     attachments = fields_of(sample.get("attachments"))
     pool = _resolved(objects_in(fields_of(sample.get("events_data")).get("messages")), attachments)

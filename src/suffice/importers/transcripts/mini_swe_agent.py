@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
 
 from suffice.importers.recognise import Head
-from suffice.importers.traces.files import documents, fields_of, objects_in
-from suffice.importers.traces.payloads import usage_in
+from suffice.importers.traces.files import fields_of, objects_in
+from suffice.importers.traces.payloads import first, text_of, usage_in
 from suffice.importers.transcripts.runs import AgentRun, transcript_importer
+from suffice.importers.transcripts.steps import Step, ToolUse, objects_of, price_of
 from suffice.policy.rounds import End
 
 _COMMAND = re.compile(r"```(?:bash|sh|mswea_bash_command)\s*\n(.*?)\n```", re.DOTALL)
@@ -23,48 +24,48 @@ def _is_mini_swe_agent(head: Head) -> bool:
     return str(head.record.get("trajectory_format", "")).startswith("mini-swe-agent")
 
 
-def _runs(path: Path) -> Iterator[AgentRun]:
-    for where, document in documents(path):
-        info = fields_of(document.get("info"))
-        name = document.get("instance_id") or Path(where.split(", ")[0]).name.split(".")[0]
-        run = AgentRun(name=str(name), end=_ENDS.get(str(info.get("exit_status")), "failed"))
-        messages = objects_in(document.get("messages"))
-        run.task = str(next((item.get("content") for item in messages if item.get("role") == "user"), ""))
-        for item, reply in zip(messages, [*messages[1:], {}], strict=True):
-            if item.get("role") == "assistant":
-                _add(run, item, reply if reply.get("role") != "assistant" else {})
-        yield run
+def _runs(files: Sequence[Path]) -> Iterator[AgentRun]:
+    for file in files:
+        documents, cut, _ = objects_of(file)
+        for document in documents:
+            name = str(document.get("instance_id") or file.name.split(".")[0])
+            status = str(fields_of(document.get("info")).get("exit_status"))
+            run = AgentRun(name=name, end=_ENDS.get(status, "failed"), cut=cut and document is documents[-1])
+            messages = objects_in(document.get("messages"))
+            run.task = next((text_of(item.get("content")) for item in messages if item.get("role") == "user"), "")
+            for place, item in enumerate(messages):
+                if item.get("role") == "assistant":
+                    replies = takewhile(lambda reply: reply.get("role") != "assistant", messages[place + 1 :])
+                    _add(run, item, replies)
+            yield run
 
 
-def _add(run: AgentRun, message: Mapping[str, Any], reply: Mapping[str, Any]) -> None:
-    response = fields_of(fields_of(message.get("extra")).get("response"))
+def _add(run: AgentRun, message: Mapping[str, Any], replies: Iterable[Mapping[str, Any]]) -> None:
+    extra = fields_of(message.get("extra"))
+    response = fields_of(extra.get("response"))
     usage = fields_of(response.get("usage"))
     run.model = run.model or response.get("model")
-    price = usage.get("cost")
-    run.add(
-        _command(message),
-        usage=usage_in(usage),
-        failed=_failed(reply),
-        dollars=float(price) if isinstance(price, int | float) else math.nan,
-    )
+    dollars = price_of(first({**extra, **usage}, ("cost",)))
+    run.steps.append(Step(uses=[*_uses(message, replies)], usage=usage_in(usage), dollars=dollars))
 
 
-def _command(message: Mapping[str, Any]) -> str | None:
-    """Return the command of a message: in its text, or in the calls of tools of later versions."""
-    actions = [action.get("command") for action in objects_in(fields_of(message.get("extra")).get("actions"))]
-    if any(actions):
-        return "\n".join(str(action) for action in actions if action)
-    content = message.get("content")
-    text = content if isinstance(content, str) else "\n".join(str(part.get("text", "")) for part in objects_in(content))
-    found = _COMMAND.search(text)
-    return found[1] if found else None
+def _uses(message: Mapping[str, Any], replies: Iterable[Mapping[str, Any]]) -> Iterator[ToolUse]:
+    """Yield the commands of a message: the one in its text, or those in the calls of tools of later versions."""
+    actions = objects_in(fields_of(message.get("extra")).get("actions"))
+    commands = [str(action["command"]) for action in actions if action.get("command")]
+    if not commands:
+        commands = _COMMAND.findall(text_of(message.get("content")))[:1]
+    following = [*islice(replies, len(commands))]
+    for place, command in enumerate(commands):
+        failed = _failed(following[place]) if place < len(following) else None
+        yield ToolUse(name="bash", arguments={"command": command}, failed=failed)
 
 
 def _failed(reply: Mapping[str, Any]) -> bool | None:
     """Return whether a command failed, by the return code in the message after it."""
     code = fields_of(reply.get("extra")).get("returncode")
     if not isinstance(code, int):
-        found = _RETURN_CODE.search(str(reply.get("content", "")))
+        found = _RETURN_CODE.search(text_of(reply.get("content")))
         code = int(found[1]) if found else None
     return None if code is None else code != 0
 

@@ -11,23 +11,25 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from suffice.common.files import decoded, unpacked
 from suffice.common.json_text import load_json
+from suffice.common.tables import cut_list
 from suffice.errors import DataError, SchemaError
 from suffice.importers.imported import ImportedRun
 from suffice.importers.importers import recognised_by
 from suffice.importers.names import IDS, plain_name
-from suffice.importers.recognise import Head
+from suffice.importers.recognise import OF_AGENTS, Head, data_files, head_of
 from suffice.importers.records import records_of
 from suffice.importers.traces.files import fields_of
-from suffice.importers.traces.spans import Usage
 from suffice.importers.trajectories import ImportedTrajectory, unknown_metrics
+from suffice.importers.transcripts.steps import Step
 from suffice.importers.transcripts.visible import VisibleFiles
-from suffice.policy.rounds import Cost, End, Round
+from suffice.policy.rounds import End, Round
 from suffice.policy.signals import StepSignals, compute_signals
 
 RESOLVED = "resolved"
@@ -48,8 +50,10 @@ class AgentRun:
         end: The reason for the end; `exhausted` is the agent's own.
         resolved: The run's grade in [0, 1]; None if the transcript has none.
         model: The model's name; None if unknown.
-        files: The changes of files so far.
-        rounds: The steps so far.
+        total: The price of the whole run, USD, where the transcript does not say what each step cost; NaN if it does.
+        cut: Whether the transcript lacks its end.
+        files: The files as they were before the first step.
+        steps: The steps so far.
         skipped: Number of events by kind that the reader does not know.
     """
 
@@ -58,57 +62,42 @@ class AgentRun:
     end: End = "exhausted"
     resolved: float | None = None
     model: str | None = None
+    total: float = math.nan
+    cut: bool = False
     files: VisibleFiles = field(default_factory=VisibleFiles)
-    rounds: list[Round] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
-    _signals: StepSignals = field(default_factory=StepSignals)
 
-    def add(
-        self,
-        command: str | None,
-        *,
-        usage: Usage,
-        failed: bool | None = None,
-        dollars: float = math.nan,
-        calls: float = 1.0,
-        seconds: float = math.nan,
-        is_shell: bool = True,
-    ) -> None:
-        """Add a step; edits by tools are noted in `files` before.
+    def close(self) -> None:
+        """Note whether the run waits for a tool; a run that does, or whose transcript is cut, failed before its own end."""
+        self.cut |= bool(self.steps) and any(not use.answered for use in self.steps[-1].uses)
+        self.end = "failed" if self.cut else self.end
 
-        Args:
-            command: What the step ran, as text; None if nothing.
-            usage: The tokens of its calls of models.
-            failed: Whether what it ran failed; None if unknown.
-            dollars: The price of its calls, USD; NaN if unknown.
-            calls: Number of its calls.
-            seconds: Their duration, seconds; NaN if unknown.
-            is_shell: Whether a shell ran the command, which may change files.
-        """
-        if command and is_shell:
-            self.files.run(command)
-        cost = Cost(
-            calls=calls,
-            uncached_tokens=usage.uncached,
-            cached_tokens=usage.cached,
-            output_tokens=usage.output,
-            seconds=seconds,
-        )
-        signals = self._signals.add(command, failed=failed, dollars=dollars)
-        index = len(self.rounds) + 1
-        step = Round(index=index, answer=self.files.digest, costs={"generator": cost}, signals=signals)
-        own = compute_signals([*self.rounds, step], _ON_DEMAND, state={})
-        self.rounds.append(Round.from_dict({**step.to_dict(), "signals": {**signals, **own}}))
+    def rounds(self) -> tuple[Round, ...]:
+        """Return the steps as rounds, each with its effect on the files and its signals."""
+        rounds: list[Round] = []
+        measured, files = StepSignals(), deepcopy(self.files)
+        for index, step in enumerate(self.steps, start=1):
+            for use in step.uses:
+                use.note(files)
+            signals = measured.add(
+                [use.text for use in step.uses], failed=[use.failed for use in step.uses], dollars=step.dollars
+            )
+            costs = {"generator": step.cost}
+            rounds.append(Round(index=index, answer=files.digest, costs=costs, signals=signals))
+            own = compute_signals(rounds, _ON_DEMAND, state={})
+            rounds[-1] = replace(rounds[-1], signals={**signals, **own})
+        return tuple(rounds)
 
 
 def transcript_importer(
-    source: str, runs_of: Callable[[Path], Iterable[AgentRun]], recognises: Callable[[Head], bool]
+    source: str, runs_of: Callable[[Sequence[Path]], Iterable[AgentRun]], recognises: Callable[[Head], bool]
 ) -> Callable[..., ImportedRun]:
     """Return the importer of a format of transcripts.
 
     Args:
         source: The name of the format.
-        runs_of: Reads the runs of a file or folder.
+        runs_of: Reads the runs of some files.
         recognises: Returns whether a file has the format.
     """
 
@@ -118,14 +107,28 @@ def transcript_importer(
 
         Args:
             path: A file, or a folder.
-            outcomes: A file that says which runs succeeded, see `read_outcomes`; None = the transcripts' own.
+            outcomes: A file that says which runs succeeded, see `read_outcomes`; None = the reports of SWE-bench in the folder,
+                or else the transcripts' own.
 
         Raises:
             DataError: The transcripts have no steps, or the outcomes are those of other runs.
         """
-        runs = list(runs_of(Path(path)))
-        return run_of_agents(source, runs, {} if outcomes is None else read_outcomes(outcomes))
+        heads = [head_of(file) for file in data_files(path) if file.stat().st_size or file == Path(path)]
+        own = [head.path for head in heads if recognises(head)] or [head.path for head in heads]
+        others = [head for head in heads if head.path not in own]
+        grades: dict[str, float] = {}
+        for report in [Path(outcomes)] if outcomes is not None else [head.path for head in others if _is_report(head)]:
+            grades |= read_outcomes(report)
+        run = run_of_agents(source, list(runs_of(own)), grades)
+        if others:
+            names = cut_list(head.path.name for head in others)
+            told = ", and from those with grades whether runs succeeded" if grades and outcomes is None else ""
+            run.notes.append(
+                f"files that are not of this format lie in the folder, and no steps are read from them{told}: {names}"
+            )
+        return run
 
+    setattr(recognises, OF_AGENTS, True)
     read.__name__ = read.__qualname__ = f"read_{source}"
     return read
 
@@ -141,7 +144,7 @@ def run_of_agents(source: str, runs: Sequence[AgentRun], outcomes: Mapping[str, 
     Raises:
         DataError: No run has a step, or outcomes are given and none is that of a run.
     """
-    own = [run for run in runs if run.rounds]
+    own = [run for run in runs if run.steps]
     if not own:
         raise DataError(f"the {source} transcripts have no steps: {len(runs)} runs without a call of a model")
     if outcomes and not any(run.name in outcomes for run in own):
@@ -149,61 +152,76 @@ def run_of_agents(source: str, runs: Sequence[AgentRun], outcomes: Mapping[str, 
             f"no outcome is that of a run: the runs are {own[0].name!r}, ..., the outcomes {next(iter(outcomes))!r}, ...; "
             "give the file with the ids of these runs (--outcomes)"
         )
-    graded = {run.name: outcomes.get(run.name, math.nan if run.resolved is None else run.resolved) for run in own}
+    grades = [outcomes.get(run.name, math.nan if run.resolved is None else run.resolved) for run in own]
     several = Counter(run.name for run in own)
     seen: Counter[str] = Counter()
     trajectories = []
-    for run in own:
+    for run, grade in zip(own, grades, strict=True):
         seen[run.name] += 1
         name = run.name if several[run.name] == 1 else f"{run.name}#{seen[run.name]}"
-        trajectories.append(_trajectory(run, name, graded[run.name]))
+        trajectories.append(_trajectory(run, name, grade))
     models = {run.model for run in own}
     return ImportedRun(
         source=source,
         trajectories=trajectories,
-        notes=[*_notes(own, graded, len(runs) - len(own))],
+        notes=[*_notes(own, trajectories, len(runs) - len(own))],
         expected=("missing-values",),  # a run has no result before its first change
         depends={"model": models.pop()} if len(models) == 1 and None not in models else {},
     )
 
 
 def _trajectory(run: AgentRun, name: str, grade: float) -> ImportedTrajectory:
-    final = run.rounds[-1].answer
-    kept = [float(step.answer == final) for step in run.rounds]
-    grades = [math.nan if final is None else grade * same for same in kept]
+    rounds = run.rounds()
+    final = rounds[-1].answer
+    grades = [math.nan if final is None else grade * (step.answer == final) for step in rounds]
     grades[-1] = grade
     return ImportedTrajectory(
         question_id=name,
         cluster=run.name,
         question=run.task,
-        rounds=tuple(run.rounds),
+        rounds=rounds,
         end=run.end,
         metrics=tuple({**unknown_metrics(), RESOLVED: value} for value in grades),
         labels={"model": run.model} if run.model else {},
     )
 
 
-def _notes(runs: Sequence[AgentRun], graded: Mapping[str, float], empty: int) -> Iterator[str]:
-    silent = sum(run.rounds[-1].answer is None for run in runs)
+def _notes(runs: Sequence[AgentRun], trajectories: Sequence[ImportedTrajectory], empty: int) -> Iterator[str]:
     yield (
         "an answer stands for the files that the run has changed so far, as far as its commands and tools show it; a program "
         "may change files without saying so"
     )
+    silent = sum(item.rounds[-1].answer is None for item in trajectories)
     if silent:
         yield f"{silent:,} of {len(runs):,} runs show no change of a file: nothing is known of their results before the end"
-    known = sum(not math.isnan(grade) for grade in graded.values())
-    if known:
+    n_graded = sum(not math.isnan(item.metrics[-1][RESOLVED]) for item in trajectories)
+    if n_graded:
         yield (
-            f"{known:,} of {len(graded):,} runs were graded; where a step's files are not the final ones nobody graded them, and "
+            f"{n_graded:,} of {len(runs):,} runs were graded; where a step's files are not the final ones nobody graded them, and "
             f"{RESOLVED} counts as 0 there: a run that failed loses nothing, one that succeeded at most itself"
         )
     else:
         yield "no run was graded (--outcomes FILE says which succeeded): a step counts as right if its files are the final ones"
+    known = [run.total for run in runs if not math.isnan(run.total)]
+    if known:
+        yield f"the log says what {len(known):,} whole runs cost ({sum(known):,.2f} USD), and not what each step cost: it is left out"
+    cut = sum(run.cut for run in runs)
+    if cut:
+        yield f"{cut:,} of {len(runs):,} transcripts lack their end: what is there is read, and they count as failed before their own end"
     if empty:
         yield f"{empty:,} runs have no step, and are left out"
     unknown = sum((run.skipped for run in runs), Counter[str]())
     if unknown:
-        yield "events of unknown kinds, left out: " + ", ".join(f"{kind} ({n:,})" for kind, n in unknown.most_common(5))
+        yield "events of unknown kinds, left out: " + cut_list(f"{kind} ({n:,})" for kind, n in unknown.most_common())
+
+
+def _is_report(head: Head) -> bool:
+    """Return whether a file is a report of SWE-bench, which says what succeeded."""
+    values = [value for value in head.record.values() if isinstance(value, dict)]
+    return head.form == "json" and (
+        any(isinstance(head.record.get(name), list) for name in _LISTS)
+        or any(isinstance(value.get(RESOLVED), bool) for value in values)
+    )
 
 
 def _report(path: Path) -> dict[str, Any]:

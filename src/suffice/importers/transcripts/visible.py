@@ -3,55 +3,56 @@
 from __future__ import annotations
 
 import hashlib
+import posixpath
 import re
 
-_HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1([^\n]*)\n(.*?)\n[ \t]*\2[ \t]*(?=\n|$)", re.DOTALL)
-_QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"")
-_PARTS = re.compile(r"&&|\|\||[;\n|]")
-_REDIRECT = re.compile(r"(?<![<>&\d=-])(?:1|&)?>{1,2}\|?\s*([^\s&|;<>()]+)")
-_NOWHERE = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
-_BEFORE_WORDS = frozenset({"sudo", "env", "time", "command", "exec", "nohup", "then", "do", "else", "{", "("})
-_TOUCHING = {"tee": 0, "touch": 0, "truncate": 0, "cp": -1, "mv": -1, "ln": -1, "install": -1, "rsync": -1}
-"""Programs that write files: all that they name (0), or the last."""
-_INPLACE = {
-    "sed": re.compile(r"-\w*i(?:\..*)?|--in-place.*"),
-    "perl": re.compile(r"-\w*i(?:\..*)?"),
-    "ruff": re.compile(r"format|--fix"),
-}
-_OF_GIT = frozenset(
-    {
-        "apply",
-        "am",
-        "checkout",
-        "restore",
-        "reset",
-        "stash",
-        "revert",
-        "rm",
-        "mv",
-        "clean",
-        "merge",
-        "rebase",
-        "pull",
-        "switch",
-    }
-)
-_ANY = frozenset(
-    {"patch", "ed", "ex", "black", "isort", "autopep8", "prettier", "gofmt", "rustfmt", "dos2unix", "2to3"}
-)
-_IN_CODE = re.compile(
-    r"open\([^)\n]*,\s*(?:mode\s*=\s*)?['\"][^'\"]*[wax+]|\.write_(?:text|bytes)\(|writeFile|shutil\.(?:copy|move|rmtree)|os\.(?:remove|rename|replace)"
-)
+from suffice.common.shell import ShellCommand, shell_commands
+
 _ELSEWHERE = "*"
 """The name of the files that a command changes without naming them."""
+
+_NOT_OURS = ("/dev/", "/tmp/", "/var/tmp/", "/proc/", "/sys/")  # noqa: S108 - names in logs, opened by nobody
+_ALL_NAMED = frozenset({"tee", "touch", "truncate"})
+_LAST_NAMED = frozenset({"cp", "mv", "ln", "install", "rsync"})
+_SHELLS = frozenset({"bash", "sh", "zsh", "dash", "ksh", "eval"})
+_INTERPRETERS = re.compile(r"(?:python|pypy|node|ruby|perl)[\d.]*")
+_IN_PLACE = {
+    "sed": re.compile(r"-[a-zA-Z]*i.*|--in-place.*"),
+    "perl": re.compile(r"-[a-zA-Z]*i.*"),
+    "ruff": re.compile(r"format|--fix"),
+    "prettier": re.compile(r"-w|--write"),
+    "eslint": re.compile(r"--fix"),
+    "gofmt": re.compile(r"-w"),
+    "autopep8": re.compile(r"-[a-z]*i[a-z]*|--in-place"),
+    "2to3": re.compile(r"-[a-z]*w[a-z]*"),
+    "cargo": re.compile(r"fmt|fix"),
+    "go": re.compile(r"fmt"),
+}
+"""Programs that change files only where an argument says so."""
+_FORMATTERS = frozenset({"black", "isort", "yapf", "rustfmt", "dos2unix", "ed", "ex"})
+_ONLY_SAYS = re.compile(r"--(?:check|check-only|diff|dry-run|stat|numstat|help|version)")
+_WHOLE_TREE = frozenset({"am", "merge", "rebase", "pull", "switch", "revert", "cherry-pick"})
+_NO_FILES = re.compile(r"-(?:b|B|-orphan|-soft|-mixed|N|-staged)")
+_SCRIPTS_OF = {"sed": ("-e", "-f", "--expression", "--file"), "perl": ("-e", "-E")}
+_FILE_LIKE = re.compile(r".*[./].*|[A-Z][A-Za-z]+file")
+_IN_CODE = re.compile(
+    r"(?:open\(\s*(?P<opened>[^,()\n]*(?:\([^()\n]*\))?),\s*(?:mode\s*=\s*)?['\"][^'\"]*[wax+][^'\"]*['\"]"
+    r"|(?:Path\(\s*(?P<path>[^()\n]*)\)|\b\w+)\.write_(?:text|bytes)\("
+    r"|writeFile(?:Sync)?\(\s*(?P<written>[^,()\n]*)|shutil\.(?:copy\w*|move|rmtree)\(|os\.(?:remove|unlink|rename|replace)\()"
+)
+_LITERAL = re.compile(r"[rbu]?(['\"])([^'\"{}\n]+)\1")
+_PATCHED = re.compile(
+    r"^(?:\*\*\* (?P<kind>Add|Update|Delete) File: (?P<file>.+)|\*\*\* Move to: (?P<moved>.+)|\+\+\+ (?:b/)?(?P<diff>[^\t\n]+).*)$",
+    re.MULTILINE,
+)
 
 
 class VisibleFiles:
     r"""The changes of files that a transcript shows, in the order in which they were made.
 
     Two moments of a run have one digest if every file was changed by the same commands.  A file that the run wrote first and
-    then removed counts as never there.  What a program writes without saying so is not seen, and a formatter that finds
-    nothing to change counts as a change.
+    then removed counts as never there, and so does a change that git takes back.  What a program writes without saying so is
+    not seen, files for passing use (``/tmp``) do not count, and a formatter that finds nothing to change counts as a change.
 
     >>> files = VisibleFiles()
     >>> files.run("grep -n name src/a.py"), files.digest
@@ -59,20 +60,34 @@ class VisibleFiles:
     >>> files.run("sed -i s/old/new/ src/a.py"), files.run("cat > try.py <<'EOF'\nprint(1)\nEOF"), files.run("python try.py")
     (True, True, False)
     >>> before = files.digest
-    >>> files.run("rm try.py"), files.digest == before
+    >>> files.run("cd src && rm ../try.py"), files.digest == before
     (True, False)
+
+    Args:
+        root: The working folder, which absolute names may begin with; "" = the first one that a command goes to.
+        stays: Whether a command begins in the folder in which the one before ended, as in a shell that goes on.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, root: str = "", *, stays: bool = False) -> None:
+        self.root = root.rstrip("/")
+        self.stays = stays
+        self._folder = ""
         self._changes: dict[str, str] = {}
         self._made: set[str] = set()
+        self._stashed: list[dict[str, str]] = []
+        self._committed = False
 
     @property
     def digest(self) -> str | None:
         """A short text that stands for the state; None before the first change."""
         if not self._changes:
             return None
-        return hashlib.sha256(repr(sorted(self._changes.items())).encode()).hexdigest()[:12]
+        return _hash(repr(sorted(self._changes.values())))[:12]
+
+    @property
+    def changed(self) -> frozenset[str]:
+        """The files that are not as they were at first; `*` stands for those that a command changes without naming them."""
+        return frozenset(self._changes)
 
     def edit(self, path: str, change: str, *, makes: bool = False) -> None:
         """Note that a tool changed a file.
@@ -82,69 +97,237 @@ class VisibleFiles:
             change: All that determines the change: the tool's arguments.
             makes: Whether the change does not depend on what the file held before.
         """
-        name = path.removeprefix("./") or _ELSEWHERE
+        name = self._name(path)
+        if name.startswith(_NOT_OURS):
+            return
         if makes and name not in self._changes:
             self._made.add(name)
-        before = "" if makes else self._changes.get(name, "")
-        self._changes[name] = hashlib.sha256(f"{before}\0{change}".encode()).hexdigest()
+        self._changes[name] = _hash(posixpath.basename(name), "" if makes else self._changes.get(name, ""), change)
 
     def remove(self, path: str) -> None:
-        """Note that a file was removed."""
-        name = path.removeprefix("./")
-        if name in self._made:
-            self._made.discard(name)
-            self._changes.pop(name, None)
-        else:
-            self._changes[name] = "removed"
+        """Note that a file, or a folder with all in it, was removed."""
+        name = self._name(path)
+        made = {own for own in self._made if own == name or own.startswith(f"{name}/")}
+        for own in made:
+            self._changes.pop(own, None)
+        self._made -= made
+        if not made and not name.startswith(_NOT_OURS) and name != _ELSEWHERE:
+            self._changes[name] = _hash("removed", name)
 
-    def run(self, command: str) -> bool:
+    def patch(self, text: str) -> None:
+        """Note the files that a patch changes, in the form of `apply_patch` or of `diff`."""
+        places = [*_PATCHED.finditer(text)]
+        for place, match in enumerate(places):
+            end = places[place + 1].start() if match is not places[-1] else len(text)
+            change = text[match.end() : end].strip()
+            if match["kind"] == "Delete":
+                self.remove(match["file"].strip())
+            elif match["moved"]:
+                before = places[place - 1]["file"] or ""
+                self._move(before.strip(), match["moved"].strip())
+                self.edit(match["moved"].strip(), change)
+            else:
+                path = (match["file"] or match["diff"]).strip()
+                self.edit(path, change, makes=match["kind"] == "Add")
+        if not places:
+            self.edit(_ELSEWHERE, text)
+
+    def run(self, command: str, folder: str = "") -> bool:
         """Note what a command of a shell changes, as far as its text shows; return whether it changes anything.
 
         Args:
             command: One command, or several of a script.
+            folder: The folder in which it runs; "" = the working folder, or where the command before ended.
         """
-        bodies = [match[4] for match in _HEREDOC.finditer(command)]
-        plain = _HEREDOC.sub(lambda match: f" {match[3]}\n", command)
         before = dict(self._changes)
-        for part in _PARTS.split(_QUOTED.sub(_kept_quotes, plain)):
-            self._run_one(part, command)
-        code = [*bodies, *_QUOTED.findall(plain)] if re.search(r"\b(?:python[\d.]*|node|ruby|perl)\b", plain) else []
-        if any(_IN_CODE.search(text) for text in code):
-            self.edit(_ELSEWHERE, command)
+        self._folder = folder or (self._folder if self.stays else "")
+        self._script(command)
         return self._changes != before
 
-    def _run_one(self, part: str, command: str) -> None:
-        for target in _REDIRECT.findall(part):
-            if _unquoted(target) not in _NOWHERE:
-                self.edit(_unquoted(target), command, makes=">>" not in part)
-        words = [_unquoted(word) for word in _REDIRECT.sub("", part).split()]
-        while words and (words[0] in _BEFORE_WORDS or re.fullmatch(r"\w+=.*", words[0])):
-            del words[0]
-        if words:
-            program, named = words[0].rpartition("/")[2], [word for word in words[1:] if not word.startswith("-")]
-            self._run_program(program, named, words[1:], command)
+    def code(self, text: str) -> bool:
+        """Note what a program's text changes, such as a cell of a notebook; return whether it changes anything."""
+        before = dict(self._changes)
+        for match in _IN_CODE.finditer(text):
+            literal = _LITERAL.fullmatch((match["opened"] or match["path"] or match["written"] or "").strip())
+            self.edit(literal[2] if literal else _ELSEWHERE, text)
+        return self._changes != before
 
-    def _run_program(self, program: str, named: list[str], words: list[str], command: str) -> None:
-        """Note what a program changes, by the files that it names."""
-        in_place = program in _INPLACE and any(map(_INPLACE[program].fullmatch, words))
-        if program == "rm":
+    def _name(self, path: str) -> str:
+        """Return the name of a file below the working folder, however the path is written."""
+        if path == _ELSEWHERE:
+            return path
+        if path.startswith("~"):
+            path = f"/{path}"
+        name = posixpath.normpath(posixpath.join(self._folder, path)) if path else _ELSEWHERE
+        if self.root and name.startswith(f"{self.root}/"):
+            return name[len(self.root) + 1 :]
+        return "." if name == self.root else name
+
+    def _script(self, script: str) -> None:
+        for command in shell_commands(script):
+            own = " ".join(command.words) + (f"\0{command.given}" if command.given is not None else "")
+            for target, appends in command.writes:
+                told = command.given if command.program == "cat" and command.given is not None else own
+                self.edit(target, told, makes=not appends)
+            if command.words:
+                self._program(command, own)
+
+    def _program(self, command: ShellCommand, own: str) -> None:  # noqa: C901 - one branch for each kind of program
+        program, words = command.program, command.words[1:]
+        named = [word for word in words if not word.startswith("-")]
+        if program == "cd":
+            self._go(named[0] if named else "")
+        elif program in _SHELLS:
+            self._shell(program, words, command.given)
+        elif _INTERPRETERS.fullmatch(program) and not _in_place(program, words):
+            self._interpreter(words, command.given)
+        elif program == "git":
+            self._git(named, words, own, command.given)
+        elif program in ("patch", "apply_patch", "applypatch"):
+            if not any(map(_ONLY_SAYS.fullmatch, words)):
+                self.patch(command.given if command.given is not None else " ".join(words))
+        elif program == "rm":
             for path in named:
                 self.remove(path)
-        elif program in _TOUCHING and named:
-            for path in named if _TOUCHING[program] == 0 else named[-1:]:
-                self.edit(path, command, makes=program in ("cp", "touch"))
-            if program == "mv":
-                self.remove(named[0])
-        elif in_place and named:
-            self.edit(named[-1], command)
-        elif in_place or program in _ANY or (program == "git" and named and named[0] in _OF_GIT):
-            self.edit(_ELSEWHERE, command)
+        elif program == "find" and ("-exec" in words or "-delete" in words):
+            self._program(ShellCommand(words=words[words.index("-exec") + 1 :] if "-exec" in words else ["black"]), own)
+        elif program in _ALL_NAMED or program in _LAST_NAMED:
+            self._write(program, words, named, own)
+        elif program in ("curl", "wget") and {"-o", "-O", "--output"} & {*words[:-1]}:
+            place = next(place for place, word in enumerate(words) if word in ("-o", "-O", "--output"))
+            self.edit(words[place + 1], own, makes=True)
+        elif _in_place(program, words) or (program in _FORMATTERS and not any(map(_ONLY_SAYS.fullmatch, words))):
+            self._edit_named(program, words, own)
+
+    def _go(self, folder: str) -> None:
+        self._folder = posixpath.normpath(posixpath.join(self._folder, folder))
+        if self._folder.startswith("/") and not self.root and not f"{self._folder}/".startswith(_NOT_OURS):
+            self.root = self._folder
+            self._changes = {self._name(name): change for name, change in self._changes.items()}
+            self._made = {self._name(name) for name in self._made}
+
+    def _shell(self, program: str, words: list[str], given: str | None) -> None:
+        place = next((place for place, word in enumerate(words) if re.fullmatch(r"-[a-z]*c", word)), None)
+        if program == "eval":
+            self._script(" ".join(words))
+        elif place is not None and place + 1 < len(words):
+            self._script(words[place + 1])
+        elif given is not None:
+            self._script(given)
+
+    def _interpreter(self, words: list[str], given: str | None) -> None:
+        if "-m" in words[:-1]:
+            rest = words[words.index("-m") + 1 :]
+            self._program(ShellCommand(words=rest), " ".join(rest))
+            return
+        place = next((place for place, word in enumerate(words) if word in ("-c", "-e", "-E")), None)
+        self.code(words[place + 1] if place is not None and place + 1 < len(words) else given or "")
+
+    def _write(self, program: str, words: list[str], named: list[str], own: str) -> None:
+        if program == "mv" and len(named) > 1:
+            self._move(named[0], named[-1])
+        elif program == "cp" and len(named) > 1:
+            self._copy(named[0], named[-1])
+        elif program == "touch":
+            for path in named:
+                if self._name(path) not in self._changes:
+                    self.edit(path, "", makes=True)
+        else:
+            for path in named if program in _ALL_NAMED else named[-1:]:
+                self.edit(path, own, makes=program == "tee" and "-a" not in words)
+
+    def _copy(self, source: str, target: str) -> None:
+        """Note that a file holds what another one holds; a copy of what git has is known again when it comes back."""
+        held = self._changes.get(self._name(source), _hash("as before", self._name(source)))
+        name = self._name(target)
+        if target.endswith("/") or name in (".", ".."):
+            name = self._name(posixpath.join(target, posixpath.basename(source)))
+        if held == _hash("as before", name):
+            self._changes.pop(name, None)
+        elif not name.startswith(_NOT_OURS):
+            if name not in self._changes:
+                self._made.add(name)
+            self._changes[name] = held
+
+    def _move(self, source: str, target: str) -> None:
+        self._copy(source, target)
+        self.remove(source)
+
+    def _edit_named(self, program: str, words: list[str], own: str) -> None:
+        """Note an edit in place of the files that are named after the script, or of unnamed ones."""
+        scripts = _SCRIPTS_OF.get(program, ())
+        skipped = {place + 1 for place, word in enumerate(words) if word in scripts}
+        named = [word for place, word in enumerate(words) if place not in skipped and not word.startswith("-")]
+        if program == "sed" and not skipped:
+            named = named[1:]
+        files = named if program in _SCRIPTS_OF else [word for word in named if re.search(r"\w\.\w+$", word)]
+        known = [path for path in files if not re.search(r"[$*?{]|^\\?;$|^\+$", path)]
+        for path in known:
+            self.edit(path, own)
+        if not known or len(known) < len([path for path in files if path not in (";", "+", "\\;")]):
+            self.edit(_ELSEWHERE, own)
+
+    def _git(self, named: list[str], words: list[str], own: str, given: str | None) -> None:
+        verb, paths = (named[0], named[1:]) if named else ("", [])
+        if verb == "stash":
+            self._stash(paths[0] if paths else "push")
+        elif verb == "commit":
+            self._committed = True
+        elif verb == "apply" and not any(map(_ONLY_SAYS.fullmatch, words)):
+            self.patch(given if given is not None else own)
+        elif verb == "clean" and not {"-n", "--dry-run"} & {*words}:
+            self._changes = {name: change for name, change in self._changes.items() if name not in self._made}
+            self._made.clear()
+        elif verb == "rm" and "--cached" not in words:
+            for path in paths:
+                self.remove(path)
+        elif verb == "mv" and len(paths) > 1:
+            self._move(paths[0], paths[-1])
+        elif verb in ("checkout", "restore", "reset"):
+            self._take_back(verb, paths, words, own)
+        elif verb in _WHOLE_TREE:
+            self.edit(_ELSEWHERE, own)
+
+    def _take_back(self, verb: str, paths: list[str], words: list[str], own: str) -> None:
+        if any(map(_NO_FILES.fullmatch, words)) or (verb == "reset" and "--hard" not in words):
+            return
+        before, _, after = (list(part) for part in _divided(words[1:], "--"))
+        files = after or [path for path in paths if verb == "restore" or _FILE_LIKE.fullmatch(path)]
+        other = [word for word in before if word not in files and word != "HEAD" and not word.startswith("-")]
+        if self._committed or other or (verb == "checkout" and not files):
+            self.edit(_ELSEWHERE, own)
+        elif verb == "reset" or any(self._name(path) in (".", ":/") for path in files):
+            self._changes = {name: change for name, change in self._changes.items() if name in self._made}
+        else:
+            for path in files:
+                name = self._name(path)
+                for known in [own for own in self._changes if own == name or own.startswith(f"{name}/")]:
+                    if known not in self._made:
+                        del self._changes[known]
+
+    def _stash(self, verb: str) -> None:
+        if verb in ("push", "save"):
+            self._stashed.append({name: change for name, change in self._changes.items() if name not in self._made})
+            self._changes = {name: change for name, change in self._changes.items() if name in self._made}
+        elif verb in ("pop", "apply") and self._stashed:
+            self._changes |= self._stashed[-1]
+            del self._stashed[len(self._stashed) - (verb == "pop") :]
+        elif verb in ("drop", "clear"):
+            del self._stashed[-1:]
 
 
-def _kept_quotes(match: re.Match[str]) -> str:
-    """Return a quoted text without what separates commands, so that its words stay one word."""
-    return re.sub(r"[\s;|&<>()]", "_", match[0])
+def _in_place(program: str, words: list[str]) -> bool:
+    return (
+        program in _IN_PLACE
+        and any(map(_IN_PLACE[program].fullmatch, words))
+        and not any(map(_ONLY_SAYS.fullmatch, words))
+    )
 
 
-def _unquoted(word: str) -> str:
-    return word.strip("'\"")
+def _divided(words: list[str], at: str) -> tuple[list[str], list[str], list[str]]:
+    place = words.index(at) if at in words else len(words)
+    return words[:place], words[place : place + 1], words[place + 1 :]
+
+
+def _hash(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()

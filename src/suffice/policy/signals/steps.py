@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
+from suffice.common.shell import shell_commands
 from suffice.policy.rounds import Round
 from suffice.policy.signals.definitions import EVERY_ROUND, declare, register_signal
 from suffice.policy.signals.from_policy import WRITERS
@@ -22,12 +23,18 @@ CHECKER = "checker"
 STEPS = "steps"
 """The capability of a loop whose rounds are the steps of an agent."""
 
-CHECKS = re.compile(
-    r"\b(?:pytest|py\.test|unittest|nosetests|tox|nox|runtests(?:\.py)?|manage\.py\s+test|bin/test|ctest|jest|vitest|mocha|rspec"
-    r"|phpunit|mypy|pyright|flake8|ruff\s+check|eslint|tsc"
-    r"|(?:npm|yarn|pnpm|cargo|go|mvn|gradle|dotnet|make|bazel|swift|mix|rake)\s+(?:run\s+)?(?:test|check|lint|vet|clippy)\w*)\b"
+_PYTHON = r"(?:(?:\S*/)?(?:(?:python|pypy)[\d.]*|coverage\s+run)\s+(?:-[WX]\s+\S+\s+|-(?![mc]\b)\S+\s+)*(?:-m\s+)?)?"
+_TOOLS = (
+    r"(?:\S*/)?(?:pytest|py\.test|unittest|doctest|nose2?|nosetests|tox|nox|mypy|pyright|pyflakes|pylint|flake8|eslint|tsc|jest|vitest"
+    r"|mocha|rspec|phpunit|ctest|gotestsum|runtests|shellcheck|py_compile)(?![\w.-])"
 )
-"""Commands that check a result, rather than change it or look at it."""
+_TASKS = (
+    r"(?:npm|yarn|pnpm|bun|cargo|go|mvn|gradle|\S*gradlew|dotnet|make|bazel|swift|mix|rake|composer|deno)\s+(?:-\S+\s+|run\s+)*"
+    r"(?:test|check|lint|vet|clippy)\S*|ruff\s+check|setup\.py\s+test|\S*manage\.py\s+test|\S*bin/test\b"
+)
+_SCRIPTS = r"(?:(?:bash|sh|node|ts-node|ruby|php|perl)\s+)?(?:\S*/)?[\w.-]*(?:test|repro|verif|check|demo)[\w-]*\.(?:py|sh|[cm]?[jt]s|rb|php|pl)\b"
+CHECKS = re.compile(rf"{_PYTHON}(?:{_TOOLS}|{_TASKS}|{_SCRIPTS})")
+"""Commands that check a result, rather than change it or look at it; matched at the program that runs."""
 
 _COUNT = (0.0, math.inf)
 
@@ -41,8 +48,10 @@ class StepSignals:
     >>> steps.add("pytest -q", failed=False, dollars=0.25)
     {'command_repeated': 1.0, 'tool_failed': 0.0, 'check_passed': 1.0, 'spend': 0.5}
 
+    A check whose outcome the step cannot show, such as the first command of ``pytest | tail``, counts as none.
+
     Args:
-        checks: A regular expression that is found in commands which check the result.
+        checks: A regular expression that matches the beginning of a simple command which checks the result.
     """
 
     def __init__(self, checks: re.Pattern[str] = CHECKS) -> None:
@@ -51,30 +60,50 @@ class StepSignals:
         self._spent = 0.0
 
     def add(
-        self, command: str | None, *, failed: bool | None = None, dollars: float = math.nan, check: bool | None = None
+        self,
+        command: str | Sequence[str] | None,
+        *,
+        failed: bool | Sequence[bool | None] | None = None,
+        dollars: float = math.nan,
+        check: bool | None = None,
     ) -> dict[str, float]:
         """Return the signals of the next step, for `Round.signals`.
 
         Args:
-            command: The tool's call as text; None if the step called no tool.
-            failed: Whether the tool failed; None if unknown.
+            command: The tool's call as text, or those of several tools; None if the step called no tool.
+            failed: Whether the tool failed, or each of several; None if unknown.
             dollars: The price of the step's own calls of models, USD; NaN if unknown, and then what is spent is unknown
                 from there on.
             check: Whether the command checks the result; None = by its text.
         """
-        words = " ".join((command or "").split())
-        own = hashlib.sha256(words.encode()).hexdigest()
+        commands = [command] if isinstance(command, str) else list(command or ())
+        outcomes = list(failed) if isinstance(failed, Sequence) else [failed] * max(1, len(commands))
+        words = " ".join(" ".join(commands).split())
+        own = hashlib.sha256(words.encode("utf-8", "surrogatepass")).hexdigest()
         repeated = math.nan if not words else float(own in self._known)
         self._known.add(own)
-        is_check = check if check is not None else bool(self._checks.search(words))
+        checked = [
+            one
+            for text, one in zip(commands, outcomes, strict=False)
+            if (check if check is not None else self._is_check(text)) and one is not None
+        ]
+        known = [one for one in outcomes if one is not None]
         self._spent += dollars
-        outcome = math.nan if failed is None else float(failed)
         return {
             "command_repeated": repeated,
-            "tool_failed": outcome,
-            "check_passed": 1.0 - outcome if is_check else math.nan,
+            "tool_failed": float(any(known)) if known else math.nan,
+            "check_passed": 1.0 - any(checked) if checked else math.nan,
             "spend": self._spent,
         }
+
+    def _is_check(self, text: str) -> bool:
+        """Return whether a command runs a check whose outcome is that of the whole command."""
+        decides = True
+        for command in reversed(shell_commands(text)):
+            decides = decides and command.after in ("", "&&")
+            if decides and self._checks.match(" ".join(command.words)):
+                return True
+        return False
 
 
 declare(

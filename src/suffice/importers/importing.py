@@ -166,8 +166,7 @@ def import_recording(
         file_is: For a folder or archive: what a file's name is, a `round`, a `model`, a `run` or a `question`; None = by the names.
         query: For a SQLite or DuckDB database: the query whose rows are the table; None = its only table.
         pattern: For prose: a regular expression with the named group `answer`, and others (`question`, `round`, `gold`).
-        answer_position: For tabular files and traces: the position of the answer in a reply, or its words, such as `json:city`.
-            Policies made for the recording read replies there, too.  None = as logged.
+        answer_position: The position of the answer in a reply, or its words (`json:city`), for policies, too; None = as logged.
         expected: Names of alarms that are right for this log (`suffice.importers.alarms.ALARMS`).
         outcomes: For transcripts of agents: a file that says which runs succeeded, such as a report of SWE-bench.
         trial_cost: For a table of prefixes of chains of thought: the tokens that a trial answer costs; None = unknown.

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from suffice.policy.rounds import COST_KINDS
+from suffice.recordings.recording import Recording
+from suffice.recordings.schema import ASKED, TRIALS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,3 +58,15 @@ class CostGaps:
             *([counted] if self.uncounted else []),
             *self.of_figures,
         )
+
+
+def asked_note(recording: Recording) -> list[str]:
+    """Return a note if the trial answers were asked along finished chains of thought."""
+    if recording.metadata.get(TRIALS) != ASKED:
+        return []
+    return [
+        (
+            "trial answers were asked along finished chains: their costs are those of asking afterwards, and not what a live loop pays, "
+            "whose server has the chain in its cache"
+        )
+    ]

@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
-from suffice.evaluation.replay.cost_gaps import CostGaps
+from suffice.evaluation.replay.cost_gaps import CostGaps, asked_note
 from suffice.evaluation.replay.prices import Price
 from suffice.evaluation.replay.waves import due_in_waves, wave_note, wave_of
 from suffice.policy.rounds import COST_KINDS, Floats, Mask
 from suffice.policy.signals import EMBEDDING, LOOP_COMPONENTS, RERANKING, RETRIEVAL, SIGNALS, member_component
 from suffice.recordings.recording import Recording
-from suffice.recordings.schema import ASKED, BATCH_NOTE, TRIALS, cost_column
+from suffice.recordings.schema import BATCH_NOTE, cost_column
 
 COSTS = ("calls", "tokens", "seconds", "money", "retrievals")
 """The costs that policies can be compared by."""
@@ -79,18 +79,6 @@ class Ledger:
             for c, kinds in self.costs.items()
         }
         return Ledger(costs=costs, calls=self.calls + other.calls, money=self.money + other.money)
-
-
-def asked_note(recording: Recording) -> list[str]:
-    """Return a note if the trial answers were asked along finished chains of thought."""
-    if recording.metadata.get(TRIALS) != ASKED:
-        return []
-    return [
-        (
-            "trial answers were asked along finished chains: their costs are those of asking afterwards, and not what a live loop pays, "
-            "whose server has the chain in its cache"
-        )
-    ]
 
 
 def _is_on_demand(component: str, measuring: set[str]) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 
 from suffice.common.tables import CAUTION, counted
 from suffice.evaluation.replay import seen_from
-from suffice.evaluation.replay.costs import asked_note
+from suffice.evaluation.replay.cost_gaps import asked_note
 from suffice.evaluation.replay.outcomes import agreement_note, choice_notes, is_agreement
 from suffice.evaluation.replay.panels import best_single_note
 from suffice.policy.metrics import METRICS

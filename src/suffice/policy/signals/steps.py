@@ -11,7 +11,6 @@ import math
 import re
 from collections.abc import Sequence
 
-from suffice.common.shell import shell_commands
 from suffice.policy.rounds import Round
 from suffice.policy.signals.definitions import declare, register_signal
 from suffice.policy.signals.from_policy import WRITERS
@@ -94,6 +93,8 @@ class StepSignals:
 
     def _is_check(self, text: str) -> bool:
         """Return whether a command runs a check whose outcome is that of the whole command."""
+        from suffice.common.shell import shell_commands
+
         decides = True
         for command in reversed(shell_commands(text)):
             decides = decides and command.after in ("", "&&")

@@ -143,7 +143,7 @@ def test_runs_of_mini_swe_agent_are_read_as_a_person_reads_them(name):
     assert trajectory.labels == {"model": "google/gemini-3-pro-preview"}
 
 
-def test_tokens_of_a_run_of_mini_swe_agent_are_those_of_its_calls():
+def test_tokens_of_mini_swe_agent_are_those_of_its_calls():
     (trajectory,) = importer("mini_swe_agent")(
         FIXTURES / "mini_swe_agent_django__django-11163.traj.json.gz"
     ).trajectories

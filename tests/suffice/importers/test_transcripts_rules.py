@@ -48,7 +48,7 @@ def claude(turns=TURNS, session="s1", **common):
     return made.claude_code(turns, session, **common)
 
 
-def test_a_subagent_in_the_file_is_charged_to_the_step_that_started_it(tmp_path):
+def test_a_subagent_is_charged_to_the_step_that_started_it(tmp_path):
     own, side = claude(), claude(FEW, "sub", isSidechain=True)
     for record in side:
         record["sessionId"] = "s1"
@@ -76,6 +76,12 @@ def test_a_session_that_goes_on_in_another_file_is_charged_once(tmp_path):
     again = [{**record, "sessionId": "s2"} for record in claude()]
     (tmp_path / "b.jsonl").write_text(made.lines(again))
     trajectory = only(read("claude_code", tmp_path))
+    assert output(trajectory) == [turn.tokens[2] for turn in TURNS]
+
+
+def test_lines_of_a_reply_are_one_step_by_their_id_alone(tmp_path):
+    records = [{name: value for name, value in record.items() if name != "requestId"} for record in claude()]
+    trajectory = only(read("claude_code", tmp_path / "s.jsonl", made.lines(records)))
     assert output(trajectory) == [turn.tokens[2] for turn in TURNS]
 
 
@@ -361,9 +367,9 @@ def test_the_note_on_inspect_names_an_option_that_works(tmp_path, monkeypatch):
 
 def test_inspect_samples_with_several_answers_keep_their_reading(tmp_path):
     log = made.inspect_log()
-    for event in log["samples"][0]["events"]:
-        if event["event"] == "model":
-            event["output"]["choices"][0]["message"] = {"role": "assistant", "content": "Oslo", "source": "generate"}
+    calls_of_the_model = [event for event in log["samples"][0]["events"] if event["event"] == "model"]
+    for event in calls_of_the_model[-3:]:
+        event["output"]["choices"][0]["message"] = {"role": "assistant", "content": "Oslo", "source": "generate"}
     run = read("inspect", tmp_path / "log.json", json.dumps(log))
     assert {step.answer for step in only(run).rounds} == {"Oslo"}
 

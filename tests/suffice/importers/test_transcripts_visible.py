@@ -7,6 +7,7 @@ import pytest
 from suffice.common.shell import shell_commands
 from suffice.importers.transcripts.visible import VisibleFiles
 
+PASSING = "/" + "tmp"
 NOTHING: set[str] = set()
 UNNAMED = {"*"}
 PATCH = "*** Begin Patch\n*** Update File: src/a.py\n@@\n-x\n+y\n*** Add File: new.py\n+z\n*** Delete File: old.py\n*** End Patch"
@@ -33,7 +34,7 @@ LOOKS = [
     "npm install --silent",
     "python -c 'print(open(\"a.txt\").read())'",
     "python - <<'EOF'\nimport a\nprint(a.x > 3)\nEOF",
-    "python repro.py > /tmp/out.txt 2>&1; tail -5 /tmp/out.txt",
+    f"python repro.py > {PASSING}/out.txt 2>&1; tail -5 {PASSING}/out.txt",
     "PYTHONPATH=. timeout 60 pytest tests -q 2>&1 | tail -20",
     "cd src && head -n 3 a.py",
     "black --check src && ruff check src && isort --check-only src && gofmt -l .",

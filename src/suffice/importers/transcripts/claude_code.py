@@ -25,7 +25,7 @@ _SILENT = frozenset(
 
 @dataclass(slots=True)
 class _Session:
-    """What is known of a session, from all files that belong to it: its run, and the replies of it and of subagents by id."""
+    """A session as far as it is known from all files that belong to it: its run, and the replies of it and of subagents by id."""
 
     run: AgentRun
     main: dict[str, Step] = field(default_factory=dict)

@@ -82,7 +82,7 @@ class ToolUse:
 
     @property
     def works(self) -> bool:
-        """Whether the tool runs programs or changes files."""
+        """True if the tool runs programs or changes files."""
         return self.kind in _SHELLS | _PROGRAMS | _PATCHES | _WRITES | _EDITS | _EDITORS
 
     @property

@@ -12,7 +12,6 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-from suffice.common.shell import shell_commands
 from suffice.policy.rounds import Round
 from suffice.policy.signals.definitions import EVERY_ROUND, declare, register_signal
 from suffice.policy.signals.from_policy import WRITERS
@@ -98,6 +97,8 @@ class StepSignals:
 
     def _is_check(self, text: str) -> bool:
         """Return whether a command runs a check whose outcome is that of the whole command."""
+        from suffice.common.shell import shell_commands
+
         decides = True
         for command in reversed(shell_commands(text)):
             decides = decides and command.after in ("", "&&")

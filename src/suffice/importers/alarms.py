@@ -87,7 +87,10 @@ def find_alarms(
         # if the user named the doubtful column, that answers a stop, and the doubt is noted all the same
         doubted = _DOUBTED.get(name, "answer")
         own: Literal["stop", "caution"] = level if doubted is None or read.was_guessed(doubted) else "caution"
-        result += [Alarm(name=name, level=own, sentence=text, choices=choices) for text, choices in check(read)]
+        result += [
+            Alarm(name=name, level=own, sentence=text, choices=choices, confirmed="".join(sure))
+            for text, choices, *sure in check(read)
+        ]
     names = {alarm.name for alarm in result}
     result = [alarm for alarm in result if names.isdisjoint(_MORE_SPECIFIC.get(alarm.name, ()))]
     return sorted(result, key=lambda alarm: alarm.level != "stop")
@@ -366,6 +369,8 @@ def _sample_list(read: Read) -> Iterator[Doubt]:
                 "--samples": ({"samples": True}, "they are independent samples"),
                 **(in_order if read.source == "tabular" else {}),
             },
+            # where even their order shows nothing, verdicts about samples hold for rounds, too
+            "--samples" if is_called and facts.trajectories >= _ENOUGH and not facts.order.are_clear else "",
         )
 
 
@@ -414,7 +419,7 @@ ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[Read], Iterator
 
 _MORE_SPECIFIC = {
     "drafts": {"options"},
-    "falling-scores": {"graded"},
+    "falling-scores": {"graded", "other-speakers"},
     "never-right": {"graded"},
     "same-score": {"never-right"},
     "missing-values": {"empty-answers", "empty-rounds"},

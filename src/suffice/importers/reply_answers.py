@@ -67,6 +67,10 @@ _LABEL = re.compile(r"^[\W_]{0,8}([A-Za-z][A-Za-z ]{0,30}?)[*_`]{0,3}:", re.MULT
 _HEAD = re.compile(r"^\[\[ ## (\w+) ## \]\]$", re.MULTILINE)
 """The heads of fields in replies of DSPy."""
 
+_IN_HEADS = r"\[\[ ## "
+_MISSING = 0.03
+"""The most replies without a mark of answers that is read without a question."""
+
 _ANSWERS = frozenset((*PARSED_ANSWERS, "result", "output", "conclusion", "solution", "verdict", "value"))
 _FIRST_LETTER = AnswerPosition("regex", r"^\W*([A-Za-z])[.):\]]")
 """The letter of an option that a reply begins with, whatever other letters follow."""
@@ -164,7 +168,7 @@ def refuse_whole_replies(parts: Iterable[pa.Table], options: Mapping[str, Any]) 
             break
     guess = None if 2 * n_parsed > n else _guess_of([*questions.values()], options.get("normalizer"))
     if guess is not None:
-        raise UnsettledError(guess[0], "answer_position", guess[1])
+        raise UnsettledError(guess[0], "answer_position", guess[1], guess[2])
 
 
 def with_position(error: UnsettledError, rows: Sequence[Record]) -> UnsettledError:
@@ -191,8 +195,8 @@ def _replies_of(table: TableColumns, ids: Sequence[str], answer: str, golds: str
     return [Replies(name, texts, known) for name, (texts, known) in [*questions.items()][:SAMPLE]]
 
 
-def _guess_of(questions: list[Replies], normalizer: str | None) -> tuple[str, _Choices] | None:
-    """Return a question about the position of answers, and its choices; None if the replies are answers."""
+def _guess_of(questions: list[Replies], normalizer: str | None) -> tuple[str, _Choices, str] | None:
+    """Return a question about the position of answers, its choices, and the one that gold answers confirm; None if the replies are answers."""
     has_golds = sum(bool(item.golds) for item in questions) >= 2 * _ENOUGH
     questions = [item for item in questions if (item.golds if has_golds else len(item.texts) > 1)]
     places = hash_places([item.cluster for item in questions], salt="answer position:")
@@ -233,10 +237,12 @@ def _guess_of(questions: list[Replies], normalizer: str | None) -> tuple[str, _C
     shown = (
         best[:1] if has_golds else [*dict.fromkeys([position, *(own for own in best if own.kind == "json")])][:_SHOWN]
     )
-    return question, {
+    choices: _Choices = {
         **{f"--answer-position {quoted(str(own))}": (str(own), _meaning(own)) for own in shown},
         f"--answer-position {WHOLE}": (str(WHOLE), "the whole reply is the answer"),
     }
+    is_sure = has_golds and max(before) <= _HARDLY_EVER and agreed >= _OFTEN and compare.is_sure(best, halves[1])
+    return question, choices, next(iter(choices)) if is_sure else ""
 
 
 def _known_answers(item: Replies, *, has_golds: bool) -> list[tuple[str, Sequence[str]]]:
@@ -251,7 +257,7 @@ def _meaning(position: AnswerPosition) -> str:
     return f"the answer is at {position} of a reply" if len(str(position)) <= _LONG_NAME else "the answer is there"
 
 
-def _without_position(questions: Sequence[Replies], compare: _Comparison) -> tuple[str, _Choices] | None:
+def _without_position(questions: Sequence[Replies], compare: _Comparison) -> tuple[str, _Choices, str] | None:
     """Return a question about replies that hardly ever are a gold answer, but often contain one, though at no usual position."""
     right = compare.whole(questions)
     pairs = [(_words(text), [*map(_words, item.golds)]) for item in questions for text in item.texts]
@@ -262,7 +268,7 @@ def _without_position(questions: Sequence[Replies], compare: _Comparison) -> tup
         f"{right:.0%} of the answers equal a gold answer, but {containing:.0%} contain one: they are whole replies, and the answers are at "
         "no usual position in them (--answer-position regex:EXPRESSION reads an unusual one)"
     )
-    return question, {f"--answer-position {WHOLE}": (str(WHOLE), "the whole reply is the answer")}
+    return question, {f"--answer-position {WHOLE}": (str(WHOLE), "the whole reply is the answer")}, ""
 
 
 def _words(text: str) -> str:
@@ -308,6 +314,29 @@ class _Comparison:
         read = sum(answer is not None for own in answers for answer in own) / max(n, 1)
         agreed = sum(self._share(item, own) for item, own in zip(questions, answers, strict=True)) / len(questions)
         return read, agreed
+
+    def is_sure(self, positions: Sequence[AnswerPosition], questions: Sequence[Replies]) -> bool:
+        """Return whether the first position is a usual mark that nearly all replies have, right before no more than an answer.
+
+        Others that agree as well with the gold answers must have the same answers there.
+        """
+        first, *others = positions
+        texts, key_of = [text for item in questions for text in item.texts], normalizer_of(self.normalizer)
+        answers = [found.answer or "" for found in located_in(texts, first)]
+        golds = [text for item in questions for text in item.golds]
+        is_mark = (
+            first.kind in ("marker", "json", "boxed", "letter") or first == _FIRST_LETTER or _IN_HEADS in first.text
+        )
+        if not is_mark or answers.count("") > _MISSING * len(answers) or _length(answers) > _length(golds) + _LONGER:
+            return False
+        least = self.at(first, questions)[1] - _HELD
+        for other in others:
+            if self.at(other, questions)[1] >= least:
+                pairs = zip(answers, located_in(texts, other), strict=True)
+                differ = sum(key_of(own) != key_of(found.answer or "") for own, found in pairs)
+                if differ > _HELD * len(texts):
+                    return False
+        return True
 
     def written(self, position: AnswerPosition, questions: Sequence[Replies]) -> int:
         """Return the number of answers at a position that are a gold answer as it is written, with nothing after it."""

@@ -182,15 +182,16 @@ def test_short_answers_are_not_taken_for_sentences(tmp_path, form, share):
 @pytest.mark.parametrize(
     ("name", "values"), [("global_step", (500, 1000, 1500)), ("checkpoint", (1, 2, 3)), ("shard", (0, 1, 2))]
 )
-def test_checkpoints_of_a_training_are_asked_about(tmp_path, name, values):
+def test_steps_of_a_training_are_other_loops(tmp_path, name, values):
     rows = [
         {"example_id": q, name: value, "pred": answer(q, r), "label": CITIES[q % 4]}
         for q in range(30)
         for r, value in enumerate(values)
     ]
     path = written(tmp_path, rows)
-    assert next(iter(choices(path).choices)) == f"--column run={name}"
-    assert imported(path, columns={"run": name}).rounds == 1
+    if name != "global_step":
+        assert next(iter(choices(path).choices)) == f"--column run={name}"
+    assert imported(path, columns={} if name == "global_step" else {"run": name}).rounds == 1
 
 
 def judged(order):

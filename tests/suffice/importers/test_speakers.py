@@ -96,7 +96,8 @@ def typed(path, option):
 def test_the_last_item_of_another_kind_is_no_round(tmp_path):
     steps = [{"type": "attempt", "answer": CITIES[r]} for r in range(3)]
     steps.append({"type": "final", "answer": CITIES[1]})
-    path = written(tmp_path / "log.jsonl", [{"id": q, "gold": "Rome", "steps": steps} for q in range(20)])
+    records = [{"id": q, "gold": CITIES[q % 3], "steps": steps} for q in range(20)]
+    path = written(tmp_path / "log.jsonl", records)
     assert typed(path, "--where type=attempt").seen.sum(axis=1).tolist() == [3] * 20
 
 

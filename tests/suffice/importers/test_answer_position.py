@@ -231,6 +231,23 @@ def test_usual_names_come_first_without_golds():
     ]
 
 
+@pytest.mark.parametrize(
+    ("mark", "end", "share"),
+    [("<answer>", "</answer> as I said", 1), ("\nFinal answer: ", "", 1), ("<answer>", "</answer>", 0.8)],
+)
+def test_a_mark_in_nearly_all_replies_is_offered_without_golds(mark, end, share):
+    said = [f"{q} {r} I think. {mark}{CITIES[(q + r) % 7]}{end}" for q in range(10) for r in (1, 2, 3)]
+    said = [text if i < share * len(said) else f"{i} Nothing is known." for i, text in enumerate(said)]
+    write([{"id": i // 3, "round": i % 3 + 1, "response": text} for i, text in enumerate(said)])
+    if share < 1:
+        assert "config" not in read()[0].metadata
+        return
+    with pytest.raises(UnsettledError) as error:
+        read()
+    position, whole = (value for value, _ in error.value.choices.values())
+    assert (read(position)[0].answers[0].tolist(), whole) == ([*CITIES[1:4]], "whole")
+
+
 def test_the_half_that_did_not_choose_can_reject_a_position():
     rows = records("boxed")
     from suffice.evaluation.statistics.folds import hash_places

@@ -318,7 +318,9 @@ def _called(items: Sequence[Conversation], rounds: Sequence[Sequence[Round]]) ->
 
 
 def _model(item: Conversation) -> str | None:
+    """Return the models that replied; a call that failed may name an alias, or the model that it was tried with before."""
     calls = [step for step in item.steps if step.counts or step.answer is not None]
+    calls = [step for step in calls if not step.span.failed] or calls
     names = list(dict.fromkeys(step.span.reply.model for step in calls if step.span.reply.model))
     return ", ".join(names) or None
 

@@ -257,14 +257,11 @@ def inspect_archive(tmp_path, calls=1):
     return path
 
 
-def test_epochs_of_inspect_are_samples_if_the_user_says_so(tmp_path):
+def test_epochs_of_one_call_each_are_samples(tmp_path):
     path = inspect_archive(tmp_path)
-    apart = imported(path)
-    assert (apart.trajectories, apart.rounds) == (12, 1)
-    assert any("--samples reads them" in note for note in apart.notes)
-    assert not any("--key" in note for note in apart.notes)
-    joined = imported(path, samples=True)
-    assert (joined.trajectories, joined.rounds) == (4, 3)
+    joined = imported(path)
+    assert (joined.trajectories, joined.rounds, joined.samples) == (4, 3, True)
+    assert any("(--samples says so, too)" in note for note in joined.notes)
     table = read_recording(path.with_suffix(".parquet")).table
     assert table.column("choice").to_pylist() == table.column("em").to_pylist()
 

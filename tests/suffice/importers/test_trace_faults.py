@@ -187,6 +187,12 @@ def test_failed_calls_are_left_out_and_a_failed_end_is_said(tmp_path):
     assert "failed model calls, left out, whose cost counts to the next round: 2" in run.notes
 
 
+def test_a_call_that_failed_does_not_name_the_model(tmp_path):
+    alias, model = {"gen_ai.request.model": "small"}, {"gen_ai.request.model": "small-2024"}
+    path = otlp(tmp_path / "a.json", span(None, code=2, **alias), span("Oslo", number=2, **model))
+    assert read_otlp(path).trajectories[0].labels["model"] == "small-2024"
+
+
 def test_calls_after_the_last_answer_are_a_round_without_one(tmp_path):
     tool = {"gen_ai.completion.0.tool_calls.0.name": "search", "gen_ai.completion.0.tool_calls.0.arguments": "{}"}
     run = read_otlp(otlp(tmp_path / "a.json", span("Oslo"), span(None, number=2, **tool)))

@@ -58,5 +58,5 @@ def confirmed_note(error: UnsettledError, option: str) -> str:
     """Return the note on a question that the log's own values answer."""
     others = [own for own in error.choices if own != option]
     remedy = f"; {others[0]} reads it otherwise" if others else ""
-    shown = f"as the log itself shows, {error.choices[option][1]} ({option} says so, too){remedy}"
+    shown = f"the log itself shows: {error.choices[option][1]} (as by {option}){remedy}"
     return f"{shown}: {error.question.removesuffix('?').removesuffix('.')}"

@@ -22,11 +22,14 @@ def squares(q, r):
     return f"{q % 9 + 1}.{100 + q + (r < 2)},5 m²"
 
 
-def test_decimal_commas_with_units_are_asked_about(tmp_path):
+def test_decimal_commas_are_asked_about_unless_thousands_or_units_show_them(tmp_path):
     rows = [{"id": q, "round": r, "answer": squares(q, r), "gold": squares(q, 2)} for q in range(30) for r in (1, 2)]
+    path = written(tmp_path, rows)
+    assert by_round(path) == [0.0, 1.0]
+    path.with_suffix(".import.json").unlink()
+    rows = [{**row, "gold": "3,5" if row["id"] else "1,234 m²"} for row in rows]  # English thousands among them
     found = choices(written(tmp_path, rows))
     assert next(iter(found.choices)) == "--set normalizer=decimal_comma"
-    assert by_round(written(tmp_path, rows), normalizer="decimal_comma") == [0.0, 1.0]
 
 
 def test_decimal_commas_beside_words_are_asked_about(tmp_path):

@@ -41,7 +41,7 @@ def test_samples_in_ids_of_a_batch_are_samples(tmp_path):
     path = batch(tmp_path / "batch.jsonl", "q_{}_seed_{}".format)
     summary = import_recording(path, out=tmp_path / "batch.parquet")
     assert summary.samples
-    assert any("independent samples (--samples says so, too)" in note for note in summary.notes)
+    assert any("independent samples (as by --samples)" in note for note in summary.notes)
     assert not import_recording(path, out=tmp_path / "rounds.parquet", expected=["sample-list"]).samples
 
 

@@ -352,14 +352,15 @@ def _sample_list(read: Read) -> Iterator[Doubt]:
     column = read.columns.get("round", "")
     is_list, lead = column.startswith("order in "), column.removeprefix("order in ").strip("'")
     name, facts = last_name(lead), read.facts
-    ours = ROUNDS if is_list else "round"
     is_called = name in _SAMPLES if is_list else bool(_SAMPLE_NUMBER.fullmatch(name))
     may_be = single_name(name) in _SAMPLES_OR_ROUNDS if is_list else name.startswith(REPEATS)
     may_be = may_be and facts.trajectories >= _ENOUGH and not facts.order.are_clear
-    is_said = read.samples or not {ROUNDS, "round"}.isdisjoint(read.options.get("columns") or {})
+    # who names a list with samples as that of the rounds has not said that they have an order
+    said = read.options.get("columns") or {}
+    is_said = read.samples or "round" in said or (ROUNDS in said and not is_called)
     if (is_called or may_be) and not is_said and (facts.several or not facts.answers):
         in_order: dict[str, tuple[dict[str, Any], str]] = {
-            f"--column {quoted(f'{ours}={lead}')}": ({"columns": {ours: lead}}, "each follows the one before")
+            f"--column {quoted(f'round={lead}')}": ({"columns": {"round": lead}}, "each follows the one before")
         }
         what = "the items of" if is_list else "the rows that are counted by"
         why = "" if is_called else ", and neither their name nor their order shows which"
@@ -367,10 +368,12 @@ def _sample_list(read: Read) -> Iterator[Doubt]:
             f"{what} {lead!r} may be rounds that follow one another, or independent samples that vote{why}",
             {
                 "--samples": ({"samples": True}, "they are independent samples"),
-                **(in_order if read.source == "tabular" else {}),
+                **(in_order if read.source == "tabular" and not is_list else {}),
             },
             # where even their order shows nothing, verdicts about samples hold for rounds, too
-            "--samples" if is_called and facts.trajectories >= _ENOUGH and not facts.order.are_clear else "",
+            "--samples"
+            if is_called and ROUNDS not in said and facts.trajectories >= _ENOUGH and not facts.order.are_clear
+            else "",
         )
 
 

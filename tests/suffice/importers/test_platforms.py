@@ -155,7 +155,7 @@ def completions(q, gold, said):
 
 def test_completions_of_a_request_may_be_samples(tmp_path):
     path = written(tmp_path, [completions(*one) for one in drawn(shares=(0.6,) * 4)])
-    assert [*choices(path).choices][:2] == ["--samples", "--column rounds=outputs"]
+    assert [*choices(path).choices][:2] == ["--samples", "--expected sample-list"]
     summary = imported(path, samples=True)
     assert {item.ours: item.theirs for item in summary.readings}["question_id"] == "request_id"
     assert (summary.clusters, summary.samples) == (60, True)

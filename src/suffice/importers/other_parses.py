@@ -26,11 +26,12 @@ def refuse_other_parses(table: TableColumns, columns: Mapping[str, str], used: C
     Raises:
         UnsettledError: Nearly all replies have each of the label's values.
     """
-    if not {"question", "text", "answer"} <= columns.keys():
+    if not {"question", "answer"} <= columns.keys():
         return
     replies: dict[int, list[str]] = {}
     questions: dict[int, str] = {}
-    texts = (table.column(columns[name]) for name in ("question", "text"))
+    # where answers are read inside replies, these are in the column of answers
+    texts = (table.column(columns[name]) for name in ("question", "text" if "text" in columns else "answer"))
     for row, question, text in zip(table.rows, *texts, strict=True):
         replies.setdefault(row.number, []).append(str(text))
         questions[row.number] = str(question)

@@ -118,7 +118,7 @@ def position_note(position: AnswerPosition, counts: Mapping[str, int]) -> str:
     )
 
 
-def refuse_whole_replies(parts: Iterable[pa.Table], options: Mapping[str, Any]) -> None:
+def refuse_whole_replies(parts: Iterable[pa.Table], options: Mapping[str, Any], scores: Iterable[str] = ()) -> None:
     """Ask for the position of the answers if whole replies were logged, unless the user named it.
 
     They were if a position in the replies agrees clearly better with gold answers, or without any between rounds, than they do,
@@ -127,6 +127,7 @@ def refuse_whole_replies(parts: Iterable[pa.Table], options: Mapping[str, Any]) 
     Args:
         parts: The recording, at least its columns `COLUMNS`.
         options: The user's options for the import.
+        scores: The names of graded scores of the log's own, of which the first can judge whole replies instead of gold answers.
 
     Raises:
         UnsettledError: A position does, in the half of the questions that chose it and in the other half, or none reads the answers.
@@ -148,6 +149,18 @@ def refuse_whole_replies(parts: Iterable[pa.Table], options: Mapping[str, Any]) 
         if len(questions) == SAMPLE:
             break
     guess = None if 2 * n_parsed > n else _guess_of([*questions.values()], options.get("normalizer"))
+    has_golds = any(item.golds for item in questions.values()) and "golds" not in options
+    score = next(iter(scores), "") if guess is not None and has_golds else ""
+    if guess is not None and score:
+        choices = {option: ({"answer_position": value}, meaning) for option, (value, meaning) in guess[1].items()}
+        judged = {"answer_position": str(WHOLE), "columns": {"golds": ""}}
+        judged_by = f"the whole reply is the answer, and the log's own {score!r} judges it, not the gold answer"
+        raise UnsettledError(
+            guess[0],
+            "options",
+            {**choices, f"--answer-position {WHOLE} --column golds=": (judged, judged_by)},
+            guess[2],
+        )
     if guess is not None:
         raise UnsettledError(guess[0], "answer_position", guess[1], guess[2])
 

@@ -296,7 +296,7 @@ def test_drafts_that_repeat_and_other_prose_are_not_asked_about():
 
 def test_only_the_first_questions_of_a_large_log_are_looked_at(monkeypatch):
     write(records("boxed"))
-    monkeypatch.setattr(readers, "refuse_whole_replies", lambda parts, options: seen.extend(parts))
+    monkeypatch.setattr(readers, "refuse_whole_replies", lambda parts, *_: seen.extend(parts))
     seen: list = []
     monkeypatch.setattr(table_parts, "LARGE", 0)
     monkeypatch.setattr(table_parts, "PART", 40)
@@ -339,6 +339,30 @@ def test_sentences_with_one_number_are_replies_though_they_read_as_numbers(wordi
     recording, summary = read()
     assert any("--answer-position whole reads it otherwise" in note for note in summary.notes)
     assert recording.answers[3].tolist() == ["41", "40", "40"]
+
+
+@pytest.mark.parametrize("score", [0.35, 1.0])
+def test_a_graded_score_is_offered_to_judge_whole_replies(score):
+    frames = ("{}, as the context says here.", "It seems from all that is given here that it is {}.")
+    rows = [
+        {
+            "id": f"q{q}",
+            "round": r,
+            "response": frames[(q + r) % 2].format(CITIES[(q + (r == 1)) % 7]),
+            "reference": CITIES[q % 7],
+            "answer_correctness": score if r == 1 else 1,
+        }
+        for q in range(60)
+        for r in (1, 2)
+    ]
+    write(rows)
+    with pytest.raises(UnsettledError) as error:
+        read()
+    offered = "--answer-position whole --column golds="
+    assert (offered in error.value.choices) == (score < 1)
+    assert read(next(iter(error.value.choices))[len("--answer-position ") :].strip("'"))[1].by_round[1].em == 1
+    Path("log.import.json").unlink()
+    assert read("whole", columns={"golds": ""})[1].judged_by == ("answer_correctness",)
 
 
 # -- what follows -----------------------------------------------------------------------------------------------------

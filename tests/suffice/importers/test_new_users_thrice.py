@@ -134,6 +134,13 @@ def filtered(labels=("strict", "flexible"), n=30):
     return rows
 
 
+def test_replies_that_are_parsed_by_the_import_are_counted_once(tmp_path):
+    rows = [{name: value for name, value in row.items() if name != "filtered_resps"} for row in filtered()]
+    path = written(tmp_path, rows)
+    asked = choices(path, samples=True, answer_position=r"regex:gives (\w+)")
+    assert set(asked.choices) == {"--where filter=strict", "--where filter=flexible"}
+
+
 @pytest.mark.parametrize("samples", [False, True])
 def test_the_same_replies_under_two_filters_are_asked_about(tmp_path, samples):
     path = written(tmp_path, filtered())

@@ -172,7 +172,7 @@ def _empty_rounds(read: Read) -> Iterator[Doubt]:
     )
     choices: dict[str, tuple[dict[str, Any], str]] = {}
     for name, (answering, others) in facts.kinds.items():
-        if len(answering) == 1 and answering.isdisjoint(others):
+        if len(answering) == 1 and answering.isdisjoint(others) and answering != {"None"}:
             theirs, (value,) = name.removeprefix("imported_"), answering
             choices |= of_rows(theirs, value, f"rounds are rows whose {theirs!r} is {value!r}")
     single = {name: own for name, own in facts.changing.items() if len(own[0]) == 1 and own[1] - own[0]}

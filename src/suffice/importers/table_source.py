@@ -187,7 +187,8 @@ class TableSource(ABC):
         """Ask about columns that may order or divide the rows of a question, if nothing else does."""
         columns, plan = self._options.columns, self.plan
         read = {*plan.columns.values(), *plan.metrics.values(), *columns.values(), *self._options.where}
-        refuse_other_parses(TableColumns(self.shape.rows), plan.columns, read)
+        has_replies = self._options.answer_position is not None
+        refuse_other_parses(TableColumns(self.shape.rows), plan.columns, read, has_replies=has_replies)
         counts = plan.columns.get("round", "")
         order = re.fullmatch(r"order in '(.+)'", self.shape.columns.get(counts, ""))
         is_said = self._options.samples or not {"round", RUN, ROUNDS}.isdisjoint(columns) or (counts and order is None)

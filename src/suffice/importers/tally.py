@@ -155,8 +155,8 @@ class Tally:
             f"{answer}={self._example[1]!r:.40} for instance: is {gold!r} what the model said?",
             "log_golds",
             {
-                "--log-golds keep": ("keep", "they are gold answers"),
-                "--log-golds drop": ("drop", "leave them out"),
+                "--log-golds keep": ("keep", f"{gold!r} has gold answers, and the model was right"),
+                "--log-golds drop": ("drop", f"{gold!r} is what the model said: there are no gold answers"),
             },
         )
 

@@ -322,7 +322,7 @@ def test_an_inspect_log_says_how_samples_ended(tmp_path):
 
 def test_the_messages_of_inspects_pool_are_resolved():
     run = read("inspect_rounds.eval")
-    assert any(note.startswith("conversations in which a user's message comes between rounds") for note in run.notes)
+    assert any(note.startswith("conversations whose calls have other last messages of a user") for note in run.notes)
 
 
 def test_a_question_of_several_messages_is_the_users(tmp_path):

@@ -64,14 +64,15 @@ def outcome(case: Case, folder: Path) -> Outcome:
 
 def _imported(case: Case, log: Log, recording: Recording, said: str) -> tuple[str, str]:
     """Return the class of a log that was imported with no option ("": still open), and what is wrong with it."""
-    wrong = differences(case, log, recording, samples=False)
-    if case.samples and "--samples" not in said:
+    are_samples = bool(recording.metadata.get("exchangeable"))
+    wrong = differences(case, log, recording, samples=are_samples and case.samples)
+    if case.samples and not are_samples and "--samples" not in said:
         wrong = wrong or "independent samples are read as rounds in an order, and nothing says so"
     if wrong:
         return MISREAD, wrong
     if not log.loops:
         return NOTHING, said
-    return ("" if case.samples else PLAIN), said
+    return (PLAIN if are_samples == case.samples else ""), said
 
 
 def _printed(case: Case, log: Log, said: str, out: Path, depth: int = DEPTH) -> str:

@@ -73,9 +73,12 @@ class UnsettledError(DataError):
         message: The ambiguity, in words.
         parameter: The parameter of the reader that settles it.
         choices: For each option of the command line, the parameter's value and its meaning.
+        confirmed: The option that the data themselves confirm; "" if only their owner knows.
     """
 
-    def __init__(self, message: str, parameter: str, choices: Mapping[str, tuple[Any, str]]) -> None:
+    def __init__(
+        self, message: str, parameter: str, choices: Mapping[str, tuple[Any, str]], confirmed: str = ""
+    ) -> None:
         options = "; or ".join(f"{option} ({meaning})" for option, (_, meaning) in choices.items())
         super().__init__(
             f"{message.rstrip('.')}{'' if message.endswith('?') else '.'} Say which ({parameter}): {options}."
@@ -83,6 +86,7 @@ class UnsettledError(DataError):
         self.question = message
         self.parameter = parameter
         self.choices = choices
+        self.confirmed = confirmed
 
 
 class CensoredError(DataError):

@@ -21,12 +21,14 @@ class Alarm:
         sentence: What is doubtful.
         choices: Other readings that answer it: by the command line's options, the parameters of `import_recording` with their
             values, and what the reading is.
+        confirmed: The choice that the log itself confirms; "" if only its owner knows.
     """
 
     name: str
     level: Literal["stop", "caution"]
     sentence: str
     choices: Mapping[str, tuple[dict[str, Any], str]] = field(default_factory=dict)
+    confirmed: str = ""
 
     @property
     def note(self) -> str:
@@ -41,7 +43,7 @@ class Alarm:
                 "the reading is right all the same, and is shown after the import",
             )
         }
-        return UnsettledError(self.sentence, "options", {**self.choices, **expected})
+        return UnsettledError(self.sentence, "options", {**self.choices, **expected}, self.confirmed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,5 +74,5 @@ class Read:
         return bool(self.options.get("samples"))
 
 
-Doubt = tuple[str, dict[str, tuple[dict[str, Any], str]]]
-"""The sentence of an alarm, and the other readings that answer it."""
+Doubt = tuple[str, dict[str, tuple[dict[str, Any], str]]] | tuple[str, dict[str, tuple[dict[str, Any], str]], str]
+"""The sentence of an alarm, the other readings that answer it, and the one of them that the log itself confirms, if any."""

@@ -87,7 +87,10 @@ def find_alarms(
         # if the user named the doubtful column, that answers a stop, and the doubt is noted all the same
         doubted = _DOUBTED.get(name, "answer")
         own: Literal["stop", "caution"] = level if doubted is None or read.was_guessed(doubted) else "caution"
-        result += [Alarm(name=name, level=own, sentence=text, choices=choices) for text, choices in check(read)]
+        result += [
+            Alarm(name=name, level=own, sentence=text, choices=choices, confirmed="".join(sure))
+            for text, choices, *sure in check(read)
+        ]
     names = {alarm.name for alarm in result}
     result = [alarm for alarm in result if names.isdisjoint(_MORE_SPECIFIC.get(alarm.name, ()))]
     return sorted(result, key=lambda alarm: alarm.level != "stop")
@@ -169,7 +172,7 @@ def _empty_rounds(read: Read) -> Iterator[Doubt]:
     )
     choices: dict[str, tuple[dict[str, Any], str]] = {}
     for name, (answering, others) in facts.kinds.items():
-        if len(answering) == 1 and answering.isdisjoint(others):
+        if len(answering) == 1 and answering.isdisjoint(others) and answering != {"None"}:
             theirs, (value,) = name.removeprefix("imported_"), answering
             choices |= of_rows(theirs, value, f"rounds are rows whose {theirs!r} is {value!r}")
     single = {name: own for name, own in facts.changing.items() if len(own[0]) == 1 and own[1] - own[0]}
@@ -349,14 +352,15 @@ def _sample_list(read: Read) -> Iterator[Doubt]:
     column = read.columns.get("round", "")
     is_list, lead = column.startswith("order in "), column.removeprefix("order in ").strip("'")
     name, facts = last_name(lead), read.facts
-    ours = ROUNDS if is_list else "round"
     is_called = name in _SAMPLES if is_list else bool(_SAMPLE_NUMBER.fullmatch(name))
     may_be = single_name(name) in _SAMPLES_OR_ROUNDS if is_list else name.startswith(REPEATS)
     may_be = may_be and facts.trajectories >= _ENOUGH and not facts.order.are_clear
-    is_said = read.samples or not {ROUNDS, "round"}.isdisjoint(read.options.get("columns") or {})
+    # who names a list with samples as that of the rounds has not said that they have an order
+    said = read.options.get("columns") or {}
+    is_said = read.samples or "round" in said or (ROUNDS in said and not is_called)
     if (is_called or may_be) and not is_said and (facts.several or not facts.answers):
         in_order: dict[str, tuple[dict[str, Any], str]] = {
-            f"--column {quoted(f'{ours}={lead}')}": ({"columns": {ours: lead}}, "each follows the one before")
+            f"--column {quoted(f'round={lead}')}": ({"columns": {"round": lead}}, "each follows the one before")
         }
         what = "the items of" if is_list else "the rows that are counted by"
         why = "" if is_called else ", and neither their name nor their order shows which"
@@ -364,8 +368,12 @@ def _sample_list(read: Read) -> Iterator[Doubt]:
             f"{what} {lead!r} may be rounds that follow one another, or independent samples that vote{why}",
             {
                 "--samples": ({"samples": True}, "they are independent samples"),
-                **(in_order if read.source == "tabular" else {}),
+                **(in_order if read.source == "tabular" and not is_list else {}),
             },
+            # where even their order shows nothing, verdicts about samples hold for rounds, too
+            "--samples"
+            if is_called and ROUNDS not in said and facts.trajectories >= _ENOUGH and not facts.order.are_clear
+            else "",
         )
 
 
@@ -414,7 +422,7 @@ ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[Read], Iterator
 
 _MORE_SPECIFIC = {
     "drafts": {"options"},
-    "falling-scores": {"graded"},
+    "falling-scores": {"graded", "other-speakers"},
     "never-right": {"graded"},
     "same-score": {"never-right"},
     "missing-values": {"empty-answers", "empty-rounds"},

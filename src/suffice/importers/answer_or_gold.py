@@ -131,9 +131,9 @@ def refuse_steps(table: TableColumns, reply: str, final: str) -> None:
     if len(missing) > len(last) / 2 and len(last) >= _ENOUGH:
         said, answer = missing[0]
         raise UnsettledError(
-            f"{len(missing):,} of {len(last):,} records have an answer in {final!r}, such as {answer!r:.40}, which the {reply!r} of the "
-            f"last round ({said!r:.40}) does not contain: if rounds are steps without an answer of their own, there is nothing to "
-            "stop, so log one in each",
+            f"{final!r} has the answer of a record, such as {answer!r:.40}, and in {len(missing):,} of {len(last):,} records it is not in the "
+            f"last {reply!r}, such as {said!r:.40}. A loop can stop only where each round has an answer: if these are steps to a "
+            "later one, log an answer in each",
             "columns",
             {_options({"answer": reply}): ({"answer": reply}, f"{reply!r} is an answer in each round")},
         )

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
-from fractions import Fraction
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from suffice.common.tables import CAUTION
@@ -14,13 +12,10 @@ from suffice.importers.parted_run import PartedRun
 from suffice.policy.comparisons import FEW, Comparison, chosen_normalizer, merged_by_words
 from suffice.policy.expressions import is_available, looks_mathematical
 from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH, Grouping, normalizer_of
-from suffice.policy.numbers_in_text import only_number
 
 _PAIRS = 20_000
 """The most pairs of answers that are compared to see whether two normalizers differ."""
 
-_MEASURE = re.compile(r"[^\w.-]*[-+]?\d[\d.,\s]*([A-Za-z°µ][A-Za-z°/]{0,11}[²³]?)\W*")
-_FACTORS = {*(10**k for k in range(1, 10)), 60, 3600, 7, 12, 24}
 _LISTS = "since they are lists: the order of their items does not count, unless --set normalizer=literal says so"
 
 
@@ -32,7 +27,7 @@ def comparison_of(run: PartedRun, options: Mapping[str, Any]) -> Comparison:
     """
     given = options.get("normalizer")
     if given is not None:
-        return Comparison(given, "as you said")
+        return Comparison(given, "as chosen")
     if not options.get("samples") and run.source != "tabular" and log_reader(run.source) is None:
         return Comparison(DEFAULT_NORMALIZER, "as in the paper of the run")
     golds = run.texts("golds")
@@ -75,8 +70,6 @@ def comparison_notes(run: PartedRun, options: Mapping[str, Any], comparison: Com
         notes.append(f"the log's own score {MATCH!r} is replaced by this comparison with the gold answers")
     if "normalizer" in options:
         notes += _unread_golds(name, golds)
-    if name == "number":
-        notes += _other_units(run.pairs(_PAIRS))
     if options.get("normalizer") == DEFAULT_NORMALIZER:
         pairs = run.pairs(_PAIRS)
         merged = merged_by_words(pairs)
@@ -86,29 +79,6 @@ def comparison_notes(run: PartedRun, options: Mapping[str, Any], comparison: Com
                 "brackets differ; --set normalizer=mixed tells them apart"
             )
     return notes
-
-
-def _other_units(pairs: Collection[tuple[str, str]]) -> list[str]:
-    """Note that some numbers equal others in another unit, which does not count."""
-    apart = [pair for pair in pairs if _is_multiple(*map(only_number, pair)) and len({*map(_unit, pair)} - {""}) > 1]
-    if len(apart) <= FEW * len(pairs):
-        return []
-    first, second = apart[0]
-    said = f"{len(apart):,} of {len(pairs):,} pairs of answers, such as {first!r:.40} and {second!r:.40}, may be the same in another unit"
-    return [f"{CAUTION}{said}: units do not count, so that they differ. Write the answers of a question in one unit"]
-
-
-def _unit(text: str) -> str:
-    match = _MEASURE.fullmatch(text)
-    return match[1].lower() if match else ""
-
-
-def _is_multiple(first: Fraction | None, second: Fraction | None) -> bool:
-    """Return whether one number is another in a unit that is 10, 100, ..., 60, 3,600, 12, 24 or 7 times as large."""
-    if not first or not second or first == second:
-        return False
-    factor = max(first / second, second / first)
-    return factor in _FACTORS
 
 
 def _unread_golds(name: str, golds: Iterable[str]) -> list[str]:

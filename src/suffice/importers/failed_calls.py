@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from suffice.common.files import quoted
@@ -13,7 +14,10 @@ from suffice.errors import UnsettledError
 from suffice.importers.grid import whole_number
 from suffice.importers.names import last_name
 from suffice.importers.records import Record
+from suffice.importers.shape import ANY, Shape, column_names
+from suffice.importers.stages import changed_by
 from suffice.importers.table_columns import TableColumns
+from suffice.recordings.runs import MODEL_NAMES
 
 _FAILED = re.compile(
     r"(?:err(?:or)?|fail(?:ed|ure)?|exception|time(?:d[_ ]?)?out|cancel?led|aborted|[45]\d\d)", re.IGNORECASE
@@ -21,6 +25,9 @@ _FAILED = re.compile(
 """Values of a column such as `level` or `status` in the rows of calls that failed."""
 
 _RETRIES = frozenset({"retry", "is_retry", "retried", "was_retried", "retries", "retry_count", "n_retries"})
+_MESSAGES = frozenset({"error", "error_message", "error_msg", "exception"})
+"""Names of columns that are filled where a call failed."""
+
 _TRUE = frozenset({"true", "yes", *map(str, range(1, 10))})
 _NEARLY_ALL, _HARDLY_ANY = 0.9, 0.1
 _MOST, _OFFERED = 8, 3
@@ -42,6 +49,8 @@ def refuse_failed_calls(table: TableColumns, answer: str, used: Sequence[str]) -
         return
     for name in [name for name in table.names if name not in used and name != answer]:
         values = [value if isinstance(value, str) else f"{value}" for value in table.column(name)]
+        if is_message := last_name(name) in _MESSAGES:
+            values = ["" if value in ("", "None") else "error" for value in values]
         counts, cuts = Counter(values), Counter(value for value, cut in zip(values, is_cut, strict=True) if cut)
         failed = [value for value in counts if _FAILED.fullmatch(value) and cuts[value] >= _NEARLY_ALL * counts[value]]
         others = [value for value, _ in counts.most_common() if value not in failed]
@@ -52,17 +61,19 @@ def refuse_failed_calls(table: TableColumns, answer: str, used: Sequence[str]) -
             and all(cuts[value] <= _HARDLY_ANY * counts[value] for value in others)
         ):
             n = sum(counts[value] for value in failed)
+            own = {answer: [ANY]} if is_message else {name: others[:_OFFERED]}
             raise UnsettledError(
-                f"{name!r} is {failed[0]!r} in {counted(n, 'row')} that have no answer, or only its beginning: these calls may have failed, and be no "
+                f"{name!r} is {'filled' if is_message else repr(failed[0])} in {counted(n, 'row')} that have no answer, or only its beginning: these calls may have failed, and be no "
                 "rounds",
                 "options",
                 {
                     **{
-                        f"--where {quoted(f'{name}={value}')}": (
-                            {"where": {name: value}},
-                            f"rounds are rows whose {name!r} is {value!r}",
+                        f"--where {quoted(f'{column}={value}')}": (
+                            {"where": {column: value}},
+                            f"rounds are rows whose {column!r} is {'filled' if value == ANY else repr(value)}",
                         )
-                        for value in others[:_OFFERED]
+                        for column, kept in own.items()
+                        for value in kept
                     },
                     "--column round=": (
                         {"columns": {"round": ""}},
@@ -101,6 +112,39 @@ def refuse_retries(table: TableColumns, answer: str, used: Sequence[str]) -> Non
                     ),
                 },
             )
+
+
+def models_that_answer(shape: Shape, columns: Mapping[str, str]) -> Shape:
+    """Return rows of which those without an answer have the model of the others of their question.
+
+    A call that failed may name no model, or another one than the call that was made instead; it is no call of another loop.
+    Values with which some row has an answer stay as they are.
+    """
+    key, answer = (columns.get(name, "") for name in ("question_id", "answer"))
+    names = [name for name in column_names(shape.rows) if last_name(name) in MODEL_NAMES and name not in (key, answer)]
+    said = [row for row in shape.rows if row.values.get(answer) not in (None, "")]
+    known = {name: {row.values.get(name) for row in said} for name in names}
+    names = [name for name in names if any(row.values.get(name) not in known[name] for row in shape.rows)]
+    if not (key and said and names):
+        return shape
+
+    def read(rows: Sequence[Record]) -> list[Record]:
+        models: dict[tuple[str, str], set[Any]] = {}
+        for row in rows:
+            for name in names if row.values.get(answer) not in (None, "") else ():
+                models.setdefault((name, str(row.values.get(key))), set()).add(row.values[name])
+        result = []
+        for row in rows:
+            others = {name: models.get((name, str(row.values.get(key))), set()) for name in names}
+            changed = {
+                name: next(iter(own))
+                for name, own in others.items()
+                if len(own) == 1 and row.values.get(name) not in known[name]
+            }
+            result.append(replace(row, values={**row.values, **changed}) if changed else row)
+        return result
+
+    return changed_by(shape, read, {})
 
 
 def _is_whole(value: Any) -> bool:

@@ -11,7 +11,7 @@ from suffice.policy.signals.position import AnswerPosition
 _SHARE, _LEAST = 0.03, 3
 """The least share and number of replies with the same words before or after a gold answer."""
 
-_MOST, _LONGEST = 4, 40
+_MOST, _LONGEST = 4, 60
 """The most such words that an expression has, and their most characters."""
 
 _BEFORE = re.compile(r"\S+ .*\S[ :]+|.*: *")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers.grid import gold_texts
-from suffice.importers.names import GOLDS, IDS, QUESTIONS, plain_name
+from suffice.importers.names import GOLDS, IDS, QUESTIONS, last_name, plain_name
 from suffice.importers.records import Record, records_of
 from suffice.policy.metrics import normalize_answer
 from suffice.policy.normalizers import listed_items
@@ -112,17 +113,30 @@ class GoldAnswers:
 
 def _golds(path: Path) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
     """Read gold answers by id, and by normalised question."""
-    records = list(records_of(path))
+    records = [replace(item, values=dict(_fields(item.values))) for item in records_of(path)]
     names = list(dict.fromkeys(name for item in records for name in item.values))
 
-    def called(usual: tuple[str, ...]) -> list[str]:
-        return [name for wanted in usual for name in names if plain_name(name) == wanted]
+    def called(usual: tuple[str, ...], within: tuple[str, ...] = ()) -> list[str]:
+        inside = [name for name in names if "." in name and plain_name(name).partition(".")[0] in within]
+        own = [name for wanted in usual for name in inside if last_name(name) == wanted]
+        return [name for wanted in usual for name in names if plain_name(name) == wanted] + (
+            own or (inside if len(inside) == 1 else [])
+        )
 
-    golds, ids, questions = called((*GOLDS, "answers", "answer")), called(IDS), called(QUESTIONS)
+    golds, ids = called((*GOLDS, "answers", "answer"), ("outputs", "output", *GOLDS)), called(IDS)
+    questions = called(QUESTIONS, ("inputs", "input"))
     if not golds or not (ids or questions):
         lacking = "ids or questions" if golds else "gold answers"
         raise SchemaError(f"{path}: no column has {lacking}; there are: {cut_list(names)}")
     return _by(records, ids, golds, str), _by(records, questions, golds, normalize_answer)
+
+
+def _fields(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the fields of a record, those of objects such as `inputs` and `outputs` under dotted names."""
+    for name, value in values.items():
+        own = value.items() if isinstance(value, Mapping) else ()
+        yield from ((f"{name}.{key}", item) for key, item in own)
+        yield from () if own else ((name, value),)
 
 
 def _by(

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
@@ -17,8 +18,9 @@ from suffice.common.results import Result
 from suffice.common.tables import Column, Table, counted
 from suffice.errors import DataError, UnsettledError
 from suffice.importers.alarm import Alarm
-from suffice.importers.alarms import check_expected, find_alarms
+from suffice.importers.alarms import ALARMS, check_expected, find_alarms
 from suffice.importers.comparing import comparison_metadata, comparison_notes, comparison_of
+from suffice.importers.confirming import Scored, as_options, confirmed_note, confirmed_rows
 from suffice.importers.importers import log_reader
 from suffice.importers.mapping import Mapped, default_out, mapping_path, own_place, read_mapping, write_mapping
 from suffice.importers.parted_run import PartedRun
@@ -221,19 +223,10 @@ def _imported(
         said = ", ".join(f"{name} {value}" for name, value in options.items()) or "your confirmation"
         notes.append(f"read as last time, by {mapping_path(out)}: {said}; delete this file to be asked again")
     with ExitStack() as stack:
-        asked: list[str] = []
-        while True:
-            try:
-                run = read_run(path, options, embedder, lambda: _part_folder(out, stack))
-                metadata, reading, alarms = _reviewed(run, options)
-                break
-            except UnsettledError as error:
-                if settle is None:
-                    raise
-                asked += [error.question] if error.parameter == "answer_position" else []
-                _settled(options, error, settle(error))
+        source = _Source(path, embedder, lambda: _part_folder(out, stack), settle)
+        run, metadata, reading, alarms, settled = source.read(options)
         confirmed, was_asked = _confirmed(path, run, stored, confirm)
-        notes += [*run.notes, *asked, *_left_out_note(path)]
+        notes += [*run.notes, *settled, *_left_out_note(path)]
         columns = run.write(out, {**metadata, "notes": notes})
     by_round = reading.by_round()
     judged_by = _judged_by(by_round)
@@ -264,6 +257,42 @@ def _imported(
         preview=reading.preview,
         alarms=tuple(alarms),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """What is imported, and who settles questions about it that it does not settle itself."""
+
+    path: Path
+    embedder: Embedder | None
+    folder: Callable[[], Path]
+    settle: Callable[[UnsettledError], Any] | None
+
+    def read(self, options: dict[str, Any]) -> tuple[PartedRun, dict[str, Any], Reading, list[Alarm], list[str]]:
+        """Read the source; add answers to questions to the options, and return notes on them last."""
+        notes: list[str] = []
+        while True:
+            try:
+                run = read_run(self.path, options, self.embedder, self.folder)
+                return (run, *_reviewed(run, options), notes)
+            except UnsettledError as error:
+                counted_rows = partial(self._scored, options)
+                if option := error.confirmed or confirmed_rows(error, counted_rows):
+                    notes.append(confirmed_note(error, option))
+                    _settled(options, error, error.choices[option][0])
+                    continue
+                if self.settle is None:
+                    raise
+                notes += [error.question] if error.parameter == "answer_position" else []
+                _settled(options, error, self.settle(error))
+
+    def _scored(self, options: Mapping[str, Any], where: Mapping[str, str]) -> Scored | None:
+        """Count right answers if only some rows are read, whatever is unusual about them; None if they cannot be read."""
+        trial = {**options, "where": {**options.get("where", {}), **where}, "expected": [*ALARMS]}
+        try:
+            return Scored.of(replace(self, settle=None).read(trial)[2])
+        except DataError:
+            return None
 
 
 def _judged_by(by_round: Sequence[RoundMeans]) -> tuple[str, ...]:
@@ -303,7 +332,7 @@ def _reviewed(run: PartedRun, options: Mapping[str, Any]) -> tuple[dict[str, Any
 
 def _settled(options: dict[str, Any], error: UnsettledError, choice: Any) -> None:
     """Add a choice to the options: the value of a parameter, or those of several."""
-    for name, value in (choice if error.parameter == "options" else {error.parameter: choice}).items():
+    for name, value in as_options(error, choice).items():
         before = options.get(name)
         if isinstance(before, dict):
             options[name] = {**before, **value}

@@ -15,22 +15,26 @@ _MOST = 8
 """With more values, a column does not say how answers were parsed."""
 
 
-def refuse_other_parses(table: TableColumns, columns: Mapping[str, str], used: Collection[str]) -> None:
+def refuse_other_parses(
+    table: TableColumns, columns: Mapping[str, str], used: Collection[str], *, has_replies: bool
+) -> None:
     """Raise if the records of a question differ in a label, while their replies are the same, as with the filters of lm-eval.
 
     Args:
         table: The rows, each with the number of its record.
         columns: The table's column for each of our names.
         used: Columns whose meaning is known.
+        has_replies: Whether answers are read inside replies, which are then in the column of answers.
 
     Raises:
         UnsettledError: Nearly all replies have each of the label's values.
     """
-    if not {"question", "text", "answer"} <= columns.keys():
+    reply = columns.get("text") or (columns.get("answer") if has_replies else None)
+    if reply is None or not {"question", "answer"} <= columns.keys():
         return
     replies: dict[int, list[str]] = {}
     questions: dict[int, str] = {}
-    texts = (table.column(columns[name]) for name in ("question", "text"))
+    texts = (table.column(name) for name in (columns["question"], reply))
     for row, question, text in zip(table.rows, *texts, strict=True):
         replies.setdefault(row.number, []).append(str(text))
         questions[row.number] = str(question)

@@ -142,8 +142,8 @@ class PartedRun:
         return len(np.unique(np.concatenate(self._clusters)))
 
     def tables(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Yield some columns that every part has, part by part."""
-        return (_table_of(part, [*columns]) for part in self._parts)
+        """Yield some columns, part by part, of the parts that have them."""
+        return (_table_of(part, [*columns]) for part in self._parts if {*columns} <= {*_names_of(part)})
 
     def texts(self, name: Literal["answer", "golds"]) -> PartTexts:
         """Return the answers, or the gold answers, part by part."""
@@ -155,7 +155,7 @@ class PartedRun:
 
     def _pairs(self) -> Iterator[tuple[str, str]]:
         for part in self._parts:
-            names = pq.read_schema(part).names if isinstance(part, Path) else part.column_names
+            names = _names_of(part)
             if "answer" not in names:
                 continue
             before: tuple[str, str | None] = ("", None)
@@ -218,6 +218,10 @@ def _complete(part: Path | pa.Table, schema: pa.Schema) -> pa.Table:
     return table.select(schema.names).cast(schema)
 
 
+def _names_of(part: Path | pa.Table) -> list[str]:
+    return [*(pq.read_schema(part).names if isinstance(part, Path) else part.column_names)]
+
+
 def _table_of(part: Path | pa.Table, columns: list[str] | None = None) -> pa.Table:
     if isinstance(part, Path):
         return pq.read_table(part, columns=columns, partitioning=None)
@@ -232,7 +236,7 @@ class PartTexts(Collection[str]):
 
     def __iter__(self) -> Iterator[str]:
         for part in self._parts:
-            names = pq.read_schema(part).names if isinstance(part, Path) else part.column_names
+            names = _names_of(part)
             if self._name not in names:
                 continue
             column = _table_of(part, [self._name]).column(0)

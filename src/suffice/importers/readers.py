@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from suffice.importers.table_parts import announce_size
 from suffice.importers.table_source import TableOptions
 from suffice.importers.tabular import read_tabular
 from suffice.policy.embedding import Embedder
+from suffice.recordings.schema import column_kind
 
 
 def read_run(
@@ -48,6 +49,14 @@ def read_run(
     return run
 
 
+def graded_scores(run: PartedRun) -> Iterator[str]:
+    """Yield the names of the log's own scores of answers that are neither right nor wrong alone, such as a judge's from 0 to 1."""
+    for item in run.schema:
+        is_own = column_kind(item.name, item) == "metric" and item.name not in ("em", "f1")
+        if is_own and any({*table.column(0).drop_null().to_pylist()} - {0.0, 1.0} for table in run.tables([item.name])):
+            yield item.name
+
+
 def _read_plain(
     path: Path, options: Mapping[str, Any], embedder: Embedder | None, folder: Callable[[], Path]
 ) -> PartedRun:
@@ -68,7 +77,7 @@ def _read_plain(
             embedder=embedder,
             announce=lambda: announce_size(path, kind),
         )
-        refuse_whole_replies(result.tables(COLUMNS), options)
+        refuse_whole_replies(result.tables(COLUMNS), options, graded_scores(result))
         return result
     announce_size(path, kind)
     run = read(path, embedder, **arguments) if "embedder" in takes else read(path, **arguments)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,33 +15,38 @@ from suffice.importers.records import Record
 from suffice.importers.table_columns import TableColumns
 
 _OFFERED = 6
+_ANSWERING = re.compile("answer|generat|respon|final")
+"""What is in the names of calls that answer."""
 
 _RETRIES = ("attempt", "retry", "retries", "retry_count", "try", "attempt_number", "try_number")
 """Names of columns that count how often a call was repeated as often as rounds."""
 
 
 def refuse_other_calls(rows: Sequence[Record], columns: Mapping[str, str]) -> None:
-    """Raise if rows that count retries are calls of several kinds, or some of them failed.
+    """Raise if the rows of a round, or rows that count retries, are calls of several kinds, or some of the latter failed.
 
     Raises:
         UnsettledError: They are; the options choose the rows with the answers.
     """
-    if last_name(columns["round"]) not in _RETRIES:
-        return
     table, used = TableColumns(rows), {*columns.values()}
-    ids = table.column(columns["question_id"])
+    counts_retries = last_name(columns["round"]) in _RETRIES
+    ids = [*map(str, table.column(columns["question_id"]))]
+    if not counts_retries:
+        ids = [f"{own}@{number}" for own, number in zip(ids, table.column(columns["round"]), strict=True)]
     for name, kinds in _kinds_of(table, used):
         if not table.constant_in(name, ids):
-            shown = sorted(kinds, key=lambda kind: ("answer" not in kind.lower(), kind))
+            shown = sorted(kinds, key=lambda kind: (not _ANSWERING.search(kind.lower()), kind))
+            choices: dict[str, tuple[Any, str]] = {
+                f"--where {quoted(f'{name}={kind}')}": ({"where": {name: kind}}, f"those with {name} {kind!r}")
+                for kind in shown[:_OFFERED]
+            }
+            if not counts_retries:
+                own = {"columns": {"run": name}}
+                choices[f"--column {quoted(f'run={name}')}"] = (own, f"all: each {name!r} is a loop of its own")
             raise UnsettledError(
-                f"the rows are calls of several kinds, by {name!r}: which of them have the answers?",
-                "where",
-                {
-                    f"--where {quoted(f'{name}={kind}')}": ({name: kind}, f"those with {name} {kind!r}")
-                    for kind in shown[:_OFFERED]
-                },
+                f"the rows are calls of several kinds, by {name!r}: which of them have the answers?", "options", choices
             )
-    if "answer" in columns:
+    if counts_retries and "answer" in columns:
         refuse_failed_calls(table, columns["answer"], [*used])
 
 

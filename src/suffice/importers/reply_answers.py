@@ -5,10 +5,8 @@ A position is guessed on one half of the questions and measured on the other hal
 
 from __future__ import annotations
 
-import json
-import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -16,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 from suffice.common.files import quoted
 from suffice.errors import DataError, UnsettledError
 from suffice.evaluation.statistics.folds import hash_places
+from suffice.importers.answer_places import candidates, is_mark, marks_in
 from suffice.importers.framed_answers import framed_position
 from suffice.importers.grid import only_text
-from suffice.importers.names import GOLDS, IDS, PARSED_ANSWERS, plain_name
+from suffice.importers.names import GOLDS, IDS
 from suffice.importers.records import Record
 from suffice.importers.round_columns import RoundColumns
 from suffice.importers.table_columns import TableColumns
 from suffice.policy.comparisons import guess_normalizer
 from suffice.policy.metrics import normalize_answer
 from suffice.policy.normalizers import DEFAULT_NORMALIZER, match, normalizer_of
-from suffice.policy.numbers_in_text import is_number_alone
 from suffice.policy.session.replies import located_in
-from suffice.policy.signals.position import AnswerPosition, PositionKind
+from suffice.policy.signals.position import AnswerPosition
 from suffice.policy.signals.text import strip_thinking
 
 if TYPE_CHECKING:
@@ -61,26 +59,13 @@ _READ, _STEADY, _CHANGING = 0.9, 0.3, 0.3
 """Without gold answers: the least share of replies with an answer, the least gain in agreement between rounds, and the most that
 whole replies may agree."""
 
-_FORMS: tuple[PositionKind, ...] = ("boxed", "code-block", "letter", "last-number")
-_PHRASES = ("Answer:", "answer is:", "answer is", "####")
-_LABEL = re.compile(r"^[\W_]{0,8}([A-Za-z][A-Za-z ]{0,30}?)[*_`]{0,3}:", re.MULTILINE)
-_HEAD = re.compile(r"^\[\[ ## (\w+) ## \]\]$", re.MULTILINE)
-"""The heads of fields in replies of DSPy."""
+_MISSING = 0.03
+"""The most replies without a mark of answers that is read without a question."""
 
-_ANSWERS = frozenset((*PARSED_ANSWERS, "result", "output", "conclusion", "solution", "verdict", "value"))
-_FIRST_LETTER = AnswerPosition("regex", r"^\W*([A-Za-z])[.):\]]")
-"""The letter of an option that a reply begins with, whatever other letters follow."""
-
-_DIGITS = r"[-+]?[\d.,]*\d"
-"""A number, without what follows it."""
-
-_MOST, _SHOWN = 6, 3
+_SHOWN = 3
 _LONG_NAME = 60
 _OPTIONS = 10
 """With more gold answers, none is right by chance."""
-
-_AROUND = 12
-"""Most characters around gold answers that an expression quotes."""
 
 
 _Choices = dict[str, tuple[Any, str]]
@@ -133,7 +118,7 @@ def position_note(position: AnswerPosition, counts: Mapping[str, int]) -> str:
     )
 
 
-def refuse_whole_replies(parts: Iterable[pa.Table], options: Mapping[str, Any]) -> None:
+def refuse_whole_replies(parts: Iterable[pa.Table], options: Mapping[str, Any], scores: Iterable[str] = ()) -> None:
     """Ask for the position of the answers if whole replies were logged, unless the user named it.
 
     They were if a position in the replies agrees clearly better with gold answers, or without any between rounds, than they do,
@@ -142,6 +127,7 @@ def refuse_whole_replies(parts: Iterable[pa.Table], options: Mapping[str, Any]) 
     Args:
         parts: The recording, at least its columns `COLUMNS`.
         options: The user's options for the import.
+        scores: The names of graded scores of the log's own, of which the first can judge whole replies instead of gold answers.
 
     Raises:
         UnsettledError: A position does, in the half of the questions that chose it and in the other half, or none reads the answers.
@@ -163,8 +149,20 @@ def refuse_whole_replies(parts: Iterable[pa.Table], options: Mapping[str, Any]) 
         if len(questions) == SAMPLE:
             break
     guess = None if 2 * n_parsed > n else _guess_of([*questions.values()], options.get("normalizer"))
+    has_golds = any(item.golds for item in questions.values()) and "golds" not in options
+    score = next(iter(scores), "") if guess is not None and has_golds else ""
+    if guess is not None and score:
+        choices = {option: ({"answer_position": value}, meaning) for option, (value, meaning) in guess[1].items()}
+        judged = {"answer_position": str(WHOLE), "columns": {"golds": ""}}
+        judged_by = f"the whole reply is the answer, and the log's own {score!r} judges it, not the gold answer"
+        raise UnsettledError(
+            guess[0],
+            "options",
+            {**choices, f"--answer-position {WHOLE} --column golds=": (judged, judged_by)},
+            guess[2],
+        )
     if guess is not None:
-        raise UnsettledError(guess[0], "answer_position", guess[1])
+        raise UnsettledError(guess[0], "answer_position", guess[1], guess[2])
 
 
 def with_position(error: UnsettledError, rows: Sequence[Record]) -> UnsettledError:
@@ -191,8 +189,35 @@ def _replies_of(table: TableColumns, ids: Sequence[str], answer: str, golds: str
     return [Replies(name, texts, known) for name, (texts, known) in [*questions.items()][:SAMPLE]]
 
 
-def _guess_of(questions: list[Replies], normalizer: str | None) -> tuple[str, _Choices] | None:
-    """Return a question about the position of answers, and its choices; None if the replies are answers."""
+def _guess_of(questions: list[Replies], normalizer: str | None) -> tuple[str, _Choices, str] | None:
+    """Return a question about the position of answers, its choices, and the one that gold answers confirm; None if the replies are answers."""
+    unknown = [item.texts for item in questions if not item.golds and len(item.texts) > 1]
+    return _compared(questions, normalizer) or _marked([text for own in unknown for text in own])
+
+
+def _marked(texts: Sequence[str]) -> tuple[str, _Choices, str] | None:
+    """Return a question about a mark of answers in nearly all replies without gold answers, such as a tag; None if there is none."""
+    for position in marks_in(texts) if len(texts) >= _ENOUGH else []:
+        answers = [found.answer for found in located_in(texts, position)]
+        said = {answer for answer in answers if answer}
+        if len(answers) - answers.count(None) >= _READ * len(answers) and len(said) > 1:
+            question = (
+                f"the answers may be inside replies: {1 - answers.count(None) / len(answers):.0%} of them have one at '{position}', such as "
+                f"{next(filter(None, answers))!r:.40}"
+            )
+            return question, _choices([position]), ""
+    return None
+
+
+def _choices(positions: Sequence[AnswerPosition]) -> _Choices:
+    return {
+        **{f"--answer-position {quoted(str(own))}": (str(own), _meaning(own)) for own in positions},
+        f"--answer-position {WHOLE}": (str(WHOLE), "the whole reply is the answer"),
+    }
+
+
+def _compared(questions: list[Replies], normalizer: str | None) -> tuple[str, _Choices, str] | None:
+    """Return a question about a position at which answers agree better than whole replies do, as `_guess_of` does."""
     has_golds = sum(bool(item.golds) for item in questions) >= 2 * _ENOUGH
     questions = [item for item in questions if (item.golds if has_golds else len(item.texts) > 1)]
     places = hash_places([item.cluster for item in questions], salt="answer position:")
@@ -202,6 +227,7 @@ def _guess_of(questions: list[Replies], normalizer: str | None) -> tuple[str, _C
         return None
     golds = [text for item in questions for text in item.golds]
     texts = [text for item in questions for text in item.texts]
+    known = [(text, item.golds) for item in halves[0] for text in item.texts]
     framed = framed_position([pair for item in halves[0] for pair in _known_answers(item, has_golds=has_golds)])
     is_short = _length(texts) <= (_length(golds) + _LONGER if has_golds else _LONG)
     if is_short and framed is None:
@@ -214,8 +240,8 @@ def _guess_of(questions: list[Replies], normalizer: str | None) -> tuple[str, _C
         return None
     chance = max(Counter(golds).values(), default=0) / max(len(golds), 1) if len({*golds}) <= _OPTIONS else 0.0
     ranked = []
-    candidates = [*([] if is_short else _candidates(halves[0], has_golds=has_golds)), *([framed] if framed else [])]
-    for place, position in enumerate(candidates):
+    positions = [*([] if is_short else candidates(known, has_golds=has_golds)), *([framed] if framed else [])]
+    for place, position in enumerate(positions):
         read, agreed = compare.at(position, halves[0])
         if agreed - before[0] >= (_GAIN if has_golds else _STEADY) and agreed > chance and (has_golds or read >= _READ):
             ranked.append((-agreed if has_golds else 0, -compare.written(position, halves[0]), place, position))
@@ -233,10 +259,9 @@ def _guess_of(questions: list[Replies], normalizer: str | None) -> tuple[str, _C
     shown = (
         best[:1] if has_golds else [*dict.fromkeys([position, *(own for own in best if own.kind == "json")])][:_SHOWN]
     )
-    return question, {
-        **{f"--answer-position {quoted(str(own))}": (str(own), _meaning(own)) for own in shown},
-        f"--answer-position {WHOLE}": (str(WHOLE), "the whole reply is the answer"),
-    }
+    choices = _choices(shown)
+    is_sure = has_golds and max(before) <= _HARDLY_EVER and agreed >= _OFTEN and compare.is_sure(best, halves[1])
+    return question, choices, next(iter(choices)) if is_sure else ""
 
 
 def _known_answers(item: Replies, *, has_golds: bool) -> list[tuple[str, Sequence[str]]]:
@@ -251,7 +276,7 @@ def _meaning(position: AnswerPosition) -> str:
     return f"the answer is at {position} of a reply" if len(str(position)) <= _LONG_NAME else "the answer is there"
 
 
-def _without_position(questions: Sequence[Replies], compare: _Comparison) -> tuple[str, _Choices] | None:
+def _without_position(questions: Sequence[Replies], compare: _Comparison) -> tuple[str, _Choices, str] | None:
     """Return a question about replies that hardly ever are a gold answer, but often contain one, though at no usual position."""
     right = compare.whole(questions)
     pairs = [(_words(text), [*map(_words, item.golds)]) for item in questions for text in item.texts]
@@ -262,7 +287,7 @@ def _without_position(questions: Sequence[Replies], compare: _Comparison) -> tup
         f"{right:.0%} of the answers equal a gold answer, but {containing:.0%} contain one: they are whole replies, and the answers are at "
         "no usual position in them (--answer-position regex:EXPRESSION reads an unusual one)"
     )
-    return question, {f"--answer-position {WHOLE}": (str(WHOLE), "the whole reply is the answer")}
+    return question, _choices(()), ""
 
 
 def _words(text: str) -> str:
@@ -309,6 +334,30 @@ class _Comparison:
         agreed = sum(self._share(item, own) for item, own in zip(questions, answers, strict=True)) / len(questions)
         return read, agreed
 
+    def is_sure(self, positions: Sequence[AnswerPosition], questions: Sequence[Replies]) -> bool:
+        """Return whether the first position is a usual mark that nearly all replies have, right before no more than an answer.
+
+        Others that agree as well with the gold answers must have the same answers there.
+        """
+        first, *others = positions
+        texts, key_of = [text for item in questions for text in item.texts], normalizer_of(self.normalizer)
+        answers = [found.answer or "" for found in located_in(texts, first)]
+        golds = [text for item in questions for text in item.golds]
+        if (
+            not is_mark(first)
+            or answers.count("") > _MISSING * len(answers)
+            or _length(answers) > _length(golds) + _LONGER
+        ):
+            return False
+        least = self.at(first, questions)[1] - _HELD
+        for other in others:
+            if self.at(other, questions)[1] >= least:
+                pairs = zip(answers, located_in(texts, other), strict=True)
+                differ = sum(key_of(own) != key_of(found.answer or "") for own, found in pairs)
+                if differ > _HELD * len(texts):
+                    return False
+        return True
+
     def written(self, position: AnswerPosition, questions: Sequence[Replies]) -> int:
         """Return the number of answers at a position that are a gold answer as it is written, with nothing after it."""
         pairs = [(found.answer, item.golds) for item in questions for found in located_in(item.texts, position)]
@@ -322,74 +371,3 @@ class _Comparison:
             keys = [None if answer is None else key_of(answer) for answer in answers]
             hits = [float(one is not None and one == other) for one, other in pairwise(keys)]
         return sum(hits) / max(len(hits), 1)
-
-
-def _candidates(questions: Sequence[Replies], *, has_golds: bool) -> list[AnswerPosition]:
-    """Return positions that many replies may have, the most specific first."""
-    texts = [strip_thinking(text)[1] for item in questions for text in item.texts]
-
-    def often(found: Iterable[Collection[str]]) -> list[str]:
-        counts = Counter(name for names in found for name in {*names})
-        return [name for name, n in counts.most_common() if 2 * n >= len(texts)]
-
-    def is_usual(name: str) -> bool:
-        return not _ANSWERS.isdisjoint(re.split(r"[_.]", plain_name(name)))
-
-    names = often(map(_json_paths, texts))
-    keys = [AnswerPosition("json", name) for name in sorted(names[:_MOST], key=lambda name: not is_usual(name))]
-    if has_golds:
-        objects = often(map(_json_objects, texts))[:_MOST]
-        keys += [AnswerPosition("regex", rf'"{re.escape(name)}":\s*(\{{[^{{}}]*\}})') for name in objects]
-    labels = [name for name in often(map(_LABEL.findall, texts))[:_MOST] if has_golds or is_usual(name)]
-    markers = [AnswerPosition("marker", text) for text in (*(f"{name}:" for name in labels), *_PHRASES)]
-    heads = [name for name in often(map(_HEAD.findall, texts))[:_MOST] if has_golds or is_usual(name)]
-    markers += [AnswerPosition("regex", rf"\[\[ ## {name} ## \]\]\s*(.+)") for name in heads]
-    boxed, code, letter, number = map(AnswerPosition, _FORMS)
-    if not has_golds:
-        return [*keys, *markers, boxed, code]
-    golds = [item.golds for item in questions for _ in item.texts]
-    sides = [_around(text, own) for text, own in zip(texts, golds, strict=True)]
-    before, after = (max(often(side), key=len, default="") for side in zip(*sides, strict=True))
-    if len(before) == _AROUND and " " in before.strip():
-        before = before.partition(" ")[2]  # else it begins within a word
-    expression = f"{re.escape(before)}(.+?){re.escape(after)}".replace("\\ ", " ")
-    between = [AnswerPosition("regex", expression)] if before and after else []
-    if before.strip() and all(is_number_alone(text) for own in golds for text in own):
-        between.insert(0, AnswerPosition("regex", f"{re.escape(before)}({_DIGITS})".replace("\\ ", " ")))
-    return [*keys, *markers, boxed, code, *between, letter, _FIRST_LETTER, number]
-
-
-def _json_paths(text: str) -> list[str]:
-    """Return the paths of the texts, numbers and booleans in the first JSON object of a reply."""
-    return [path for path, own in _values_in(text) if path and isinstance(own, str | int | float)]
-
-
-def _json_objects(text: str) -> list[str]:
-    """Return the keys of the objects in the first JSON object of a reply that hold no further object."""
-    objects = [(path, own) for path, own in _values_in(text) if path and isinstance(own, dict)]
-    return [
-        path.rpartition(".")[2] for path, own in objects if not any(isinstance(item, dict) for item in own.values())
-    ]
-
-
-def _values_in(text: str) -> list[tuple[str, Any]]:
-    """Return all values in the first JSON object of a reply with their paths, itself first."""
-    try:
-        value, _ = json.JSONDecoder().raw_decode(text, max(text.find("{"), 0))
-    except (ValueError, RecursionError):
-        return []
-    left = [("", value)]
-    for path, own in left:
-        if isinstance(own, dict):
-            left += [(f"{path}.{key}".removeprefix("."), item) for key, item in own.items()]
-    return left
-
-
-def _around(text: str, golds: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the texts of all lengths right before the last gold answer in a line of a reply, and those right after it."""
-    place, gold = max((text.rfind(gold), gold) for gold in golds)
-    if place < 0:
-        return [], []
-    before = text[max(place - _AROUND, 0) : place].rpartition("\n")[2]
-    after = text[place + len(gold) :][:_AROUND].partition("\n")[0]
-    return [before[i:] for i in range(len(before))], [after[:i] for i in range(1, len(after) + 1)]

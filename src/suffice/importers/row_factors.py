@@ -29,10 +29,9 @@ _AGAIN, _TOGETHER = 2, 1.5
 _SHOWN = 4
 _SETTING = re.compile(
     r"(?:top|max|min)(?:_?\w+)?|[knp]|(?:\w+_)?(?:size|length|limit|budget|shots?|docs|documents|passages|chunks|contexts?|beams?"
-    r"|width|window|threshold|alpha|beta|temp)|(?:\w+_)?(?:global_steps?|training_steps?|train_steps?|checkpoints?|ckpt|shard|fold)"
+    r"|width|window|threshold|alpha|beta|temp)|(?:\w+_)?(?:checkpoints?|ckpt|shard|fold)"
 )
-"""Names of the settings of a loop, such as the number of passages, and of the state of its model's training: other values are other
-loops, not attempts in an order."""
+"""Names of the settings of a loop, such as the number of passages: other values are other loops, not attempts in an order."""
 
 _COUNTS_DOWN = re.compile(r"(?:^|_)(?:left|remaining|remain|countdown)(?:_|$)")
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")

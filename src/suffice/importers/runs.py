@@ -294,9 +294,9 @@ def runs_notes(several: int, plan: ColumnMap, run: Run, order: RowOrder | None) 
     names = [name for name in order.runs if name in (FILE, *run[1]) or last_name(name) in LOOP_NAMES]
     left_out = " ".join(f"--column {name}=" for name in names)
     remedy = (
-        f"another {' or '.join(names)} is another run, never another round: "
-        + ("if each file is a round, --file-is round; " if FILE in names else "")
-        + f"for a panel that votes, --samples; for attempts in the order of the rows, {left_out}"
+        f"each {' and '.join(names)} is a run of its own. To read rounds instead, in the order of the rows: {left_out}"
+        + ("; if each file is a round: --file-is round" if FILE in names else "")
+        + "; a panel that votes: --samples"
     )
     return [said, remedy]
 

@@ -174,16 +174,15 @@ class _Rows:
         questions = self._texts("question")
         text = columns.get("question")
         if text is not None and questions[first] != questions[second]:
+            by_text = f"--column {quoted(f'question_id={text}')}"
+            golds = [*map(str, self._cells(columns.get("golds", "")))]
+            differ = sum(golds[order[i]] != golds[order[i + 1]] for i in copies.tolist())
             raise UnsettledError(
                 f"{has_it}, with another text: {questions[first]!r:.40} there and {questions[second]!r:.40} here, so "
                 f"{columns['question_id']!r} does not name one question",
                 "columns",
-                {
-                    f"--column {quoted(f'question_id={text}')}": (
-                        {"question_id": text},
-                        f"{text!r} tells the questions apart",
-                    ),
-                },
+                {by_text: ({"question_id": text}, f"{text!r} tells the questions apart")},
+                by_text if 2 * differ > len(copies) else "",
             )
         number = columns["round"]
         refuse_other_calls(self._rows, columns)

@@ -15,7 +15,12 @@ from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers.answer_or_gold import FEW
 from suffice.importers.column_map import ColumnMap
-from suffice.importers.failed_calls import refuse_failed_calls, refuse_retries, without_repeated_calls
+from suffice.importers.failed_calls import (
+    models_that_answer,
+    refuse_failed_calls,
+    refuse_retries,
+    without_repeated_calls,
+)
 from suffice.importers.golds import ask_about_gold_lists, gold_form
 from suffice.importers.grid import Grid, are_texts, gold_texts, only_text
 from suffice.importers.guesses import guess_columns, is_long
@@ -143,6 +148,7 @@ class TableSource(ABC):
         except UnsettledError as error:
             raise error if options.answer_position else with_position(error, self.shape.rows) from None
         self.plan.notes += [*of_ids, *of_costs]
+        self.shape = models_that_answer(self.shape, self.plan.columns)
         self._read_options()
         if options.columns.get(RUN) == self.plan.columns.get("question_id", "") and not (self._again or shape.how):
             self._again = self._key
@@ -183,7 +189,8 @@ class TableSource(ABC):
         """Ask about columns that may order or divide the rows of a question, if nothing else does."""
         columns, plan = self._options.columns, self.plan
         read = {*plan.columns.values(), *plan.metrics.values(), *columns.values(), *self._options.where}
-        refuse_other_parses(TableColumns(self.shape.rows), plan.columns, read)
+        has_replies = self._options.answer_position is not None
+        refuse_other_parses(TableColumns(self.shape.rows), plan.columns, read, has_replies=has_replies)
         counts = plan.columns.get("round", "")
         order = re.fullmatch(r"order in '(.+)'", self.shape.columns.get(counts, ""))
         is_said = self._options.samples or not {"round", RUN, ROUNDS}.isdisjoint(columns) or (counts and order is None)

@@ -118,17 +118,17 @@ class Tally:
         """Raise if ids name several questions, as where two data sets are in one log."""
         if self._first_mixed is not None and self._mixed > max(1, FEW * self._named):
             key, text, (name, (first, second)) = columns["question_id"], columns["question"], self._first_mixed
+            by_text = f"--column {quoted(f'question_id={text}')}"
             raise UnsettledError(
                 f"{self._mixed:,} of {self._named:,} values of {key!r} have several texts, such as {name!r:.40}: {first!r:.60} and "
                 f"{second!r:.60}",
                 "columns",
                 {
-                    f"--column {quoted(f'question_id={text}')}": (
-                        {"question_id": text},
-                        f"{text!r} tells the questions apart",
-                    ),
+                    by_text: ({"question_id": text}, f"{text!r} tells the questions apart"),
                     "--column question=": ({"question": ""}, f"{key!r} does: they are wordings of one question"),
                 },
+                # wordings of one question have the same gold answers
+                by_text if 2 * self._differing > self._mixed else "",
             )
 
     def refuse_differing_golds(self, where: str, grid: Grid) -> None:
@@ -155,8 +155,8 @@ class Tally:
             f"{answer}={self._example[1]!r:.40} for instance: is {gold!r} what the model said?",
             "log_golds",
             {
-                "--log-golds keep": ("keep", "they are gold answers"),
-                "--log-golds drop": ("drop", "leave them out"),
+                "--log-golds keep": ("keep", f"{gold!r} has gold answers, and the model was right"),
+                "--log-golds drop": ("drop", f"{gold!r} is what the model said: there are no gold answers"),
             },
         )
 

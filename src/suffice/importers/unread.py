@@ -218,7 +218,7 @@ def refuse_unique_ids(rows: Sequence[Record], columns: Mapping[str, str]) -> Non
         options[option] = ({"columns": {"question_id": names[0]}, "samples": True}, meaning)
     if options:
         raise UnsettledError(
-            f"each row has another {columns['question_id']!r:.60}, and nothing is called like several rounds of a question",
+            f"each row has a {columns['question_id']!r:.60} of its own, so it does not name a question with several rounds: what does?",
             "options",
             options,
         )

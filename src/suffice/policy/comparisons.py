@@ -19,6 +19,7 @@ from suffice.policy.normalizers import (
     listed_items,
 )
 from suffice.policy.numbers_in_text import is_number_alone
+from suffice.policy.quantities import is_quantity
 
 MOST = 0.95
 """Least share of the texts that must be code, LaTeX or (without gold answers) numbers to choose that normalizer."""
@@ -34,6 +35,15 @@ _DECIMAL_COMMA = re.compile(
     r"\s*[-+]?\s*[$€£]?\s*(?:\d{1,3}(?:[.\s]\d{3})+,\d+|\d+,(?:\d{1,2}|\d{4,}))\s*"
     rf"(?:[%€]|{_UNIT})?\s*"
 )
+_SURE_COMMA = re.compile(
+    rf"\s*[-+]?(?:\d{{1,3}}(?:[.\s]\d{{3}})+,\d+\s*(?:[%€]|{_UNIT})?|\d+,\d{{1,2}}\s*(?:[%€]|{_UNIT}))\s*"
+)
+_DECIMAL_POINT = re.compile(r"(?<![\d.])\d+\.(?!\d{3}(?!\d))\d+|\d,\d{3}(?!\d)")
+"""What nobody writes who writes a decimal comma: a point with another number of digits after it than three, or a comma with three."""
+
+_TOLD = 0.05
+"""Least share of gold answers that show that a comma is decimal: it follows thousands, or a unit follows its digits."""
+
 _COMMA_AFTER_POINTS = re.compile(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+,\d")
 _LEADING_ZERO = re.compile(r"\s*0\d+\s*")
 _QUOTED = re.compile(r"\s*['\"\[{][\s\S]*")
@@ -50,7 +60,7 @@ _MEANINGS = {
     "letter": "as letters of options: a is A",
     "date": "as dates, the month first: 03/04/2021 is in March",
     "date_day_first": "as dates, the day first: 03/04/2021 is in April",
-    "mixed": "as numbers and the words beside them: 5 km is not 5 m, nor 5",
+    "mixed": "as numbers and the words beside them: 5 km is 5,000 m, not 5 m, nor 5",
     DEFAULT_NORMALIZER: "as words, without punctuation: 3,5 is 35",
 }
 
@@ -134,9 +144,11 @@ def chosen_normalizer(golds: Iterable[str], answers: Iterable[str] = (), pairs: 
         return named
     with_comma = next(filter(_DECIMAL_COMMA.fullmatch, texts), None)
     if with_comma is not None and all(map(_is_number, texts)):
+        is_told = _share(_SURE_COMMA.fullmatch, texts) >= _TOLD and not any(map(_DECIMAL_POINT.search, texts))
         raise _unsettled(
             f"gold answers such as {with_comma!r:.40} may have a decimal comma",
             ("decimal_comma", "exact", DEFAULT_NORMALIZER),
+            "decimal_comma" if is_told else "",
         )
     chosen = _code_or_words(texts, pairs, "which reads all gold answers")
     _ask_about_decimal_commas(chosen.normalizer, pairs)
@@ -288,7 +300,18 @@ def _code_or_words(texts: Collection[str], pairs: Pairs, why: str) -> Comparison
             "mixed",
             f"since {differing} differ in a sign, a decimal point or a bracket alone, which {DEFAULT_NORMALIZER!r} would ignore",
         )
+    halves = sum(_is_half_right(*pair) for pair in pairs)
+    if halves > FEW * n:
+        return Comparison(
+            "mixed", f"since {halves:,} of {n:,} pairs are other numbers with the same unit, and are not half right"
+        )
     return Comparison(DEFAULT_NORMALIZER, why)
+
+
+def _is_half_right(first: str, second: str) -> bool:
+    """Return whether two different quantities have a unit in common, for which F1 would count."""
+    both = first != second and is_quantity(first) and is_quantity(second)
+    return both and NORMALIZERS["mixed"](first) != NORMALIZERS["mixed"](second)
 
 
 def _ask_if_another_differs(name: str, texts: Collection[str], pairs: Pairs) -> None:
@@ -303,10 +326,12 @@ def _ask_if_another_differs(name: str, texts: Collection[str], pairs: Pairs) -> 
         apart = [pair for pair in pairs if rival.may_differ(*pair) and _differ(name, rival.name, *pair)]
         if len(apart) > FEW * len(pairs):
             first, second = apart[0]
+            is_told = rival.name == "mixed" and all(is_quantity(text) for pair in pairs for text in pair)
             raise _unsettled(
                 f"{len(apart):,} of {len(pairs):,} pairs of answers, such as {first!r:.40} and {second!r:.40}, are the same or not "
                 f"depending on whether answers are compared as {name!r} or as {rival.name!r}",
                 (name, rival.name),
+                rival.name if is_told else "",  # every answer says its unit
             )
 
 
@@ -314,11 +339,12 @@ def _is_padded(text: str) -> bool:
     return _LEADING_ZERO.fullmatch(text) is not None
 
 
-def _unsettled(message: str, names: Sequence[str]) -> UnsettledError:
+def _unsettled(message: str, names: Sequence[str], confirmed: str = "") -> UnsettledError:
     return UnsettledError(
         f"{message}: how are answers compared?",
         "normalizer",
         {f"--set normalizer={name}": (name, _MEANINGS[name]) for name in names},
+        confirmed and f"--set normalizer={confirmed}",
     )
 
 

@@ -25,6 +25,7 @@ from suffice.errors import NotFoundError, did_you_mean
 from suffice.policy.metrics import answer_key, normalize_answer
 from suffice.policy.numbers_in_text import LONGEST as _LONGEST
 from suffice.policy.numbers_in_text import is_number_alone, only_number, without_numbers
+from suffice.policy.quantities import in_base_units
 
 Normalizer = Callable[[str], str | None]
 """Returns the key by which an answer is compared; None for an answer that cannot be read, which casts no vote."""
@@ -199,8 +200,11 @@ def _decimal_comma_key(answer: str) -> str | None:
 
 @register_normalizer("mixed")
 def _mixed_key(answer: str) -> str | None:
-    """As in question answering, but numbers count by value, with sign and decimal point, and code and formulas as written."""
-    text = answer.strip()
+    """As in question answering, but numbers count by value, with sign, decimal point and unit, and code and formulas as written.
+
+    Lengths, masses, volumes and times in other units may be equal: 87 km is 87,000 m.
+    """
+    text = in_base_units(answer.strip())
     if text.lower() in _MISSING:
         return None
     rest, values = without_numbers(text)

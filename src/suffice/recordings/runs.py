@@ -27,7 +27,8 @@ MODEL_NAMES = frozenset(
 """Columns that name the model; their values are never texts of the question."""
 
 LOOP_NAMES = MODEL_NAMES | {
-    *("prompt_id", "prompt_name", "prompt_version", "prompt_template", "temperature", "retriever"),
+    *("prompt_id", "prompt_name", "prompt_version", "prompt_template", "prompt_variant", "temperature", "retriever"),
+    *("global_step", "training_step", "train_step"),
     *("system", "system_name", "system_id", "system_prompt", "system_message", "method", "experiment"),
     *("config", "config_id", "config_name", "configuration", "variant"),
 }

@@ -155,6 +155,10 @@ def test_whole_replies_are_asked_about_and_the_printed_command_works(kind, has_g
     rows = renamed(records(kind), **({} if has_golds else {"expected": ""}))
     write(rows)
     asked = cli("import", "log.jsonl", "-o", "log.parquet", "--yes", *column)
+    if has_golds and kind in ("json", "boxed"):  # gold answers confirm the mark
+        assert (asked.code, "--answer-position whole reads it otherwise" in " ".join(asked.out.split())) == (0, True)
+        assert [a.rstrip(".") for a in read_recording("log.parquet").answers[4].tolist()] == answers_of(4)
+        return
     if kind == "regex" and not has_golds:  # nothing in these replies looks like an answer without a gold one
         assert (asked.code, "inside replies" in asked.err) == (0, False)
         return
@@ -181,8 +185,19 @@ def test_a_gold_answer_under_another_name_is_asked_about_with_the_position(kind)
     assert all("--column" in command and command.count("--answer-position") == 1 for command in printed_commands(given))
 
 
+def test_a_mark_beside_another_that_agrees_as_well_is_asked_about():
+    reversed_ = [answer for q in range(QUESTIONS) for answer in answers_of(q)[::-1]]
+    pairs = zip(records("boxed"), reversed_, strict=True)
+    write([{**row, "response": f"{row['response']}\nIn short: {answer}"} for row, answer in pairs])
+    with pytest.raises(UnsettledError, match="inside replies"):
+        read()
+    write([row if int(row["id"][1:]) % 9 else {**row, "response": "I do not know this."} for row in records("boxed")])
+    with pytest.raises(UnsettledError, match="inside replies"):
+        read()
+
+
 def test_the_chosen_position_is_imported_and_kept_if_asked_interactively():
-    write(records("json"))
+    write(renamed(records("json"), expected=""))
     asked = []
 
     def settle(error):
@@ -214,6 +229,23 @@ def test_usual_names_come_first_without_golds():
         "--answer-position json:sure",
         "--answer-position whole",
     ]
+
+
+@pytest.mark.parametrize(
+    ("mark", "end", "share"),
+    [("<answer>", "</answer> as I said", 1), ("\nFinal answer: ", "", 1), ("<answer>", "</answer>", 0.8)],
+)
+def test_a_mark_in_nearly_all_replies_is_offered_without_golds(mark, end, share):
+    said = [f"{q} {r} I think. {mark}{CITIES[(q + r) % 7]}{end}" for q in range(10) for r in (1, 2, 3)]
+    said = [text if i < share * len(said) else f"{i} Nothing is known." for i, text in enumerate(said)]
+    write([{"id": i // 3, "round": i % 3 + 1, "response": text} for i, text in enumerate(said)])
+    if share < 1:
+        assert "config" not in read()[0].metadata
+        return
+    with pytest.raises(UnsettledError) as error:
+        read()
+    position, whole = (value for value, _ in error.value.choices.values())
+    assert (read(position)[0].answers[0].tolist(), whole) == ([*CITIES[1:4]], "whole")
 
 
 def test_the_half_that_did_not_choose_can_reject_a_position():
@@ -264,7 +296,7 @@ def test_drafts_that_repeat_and_other_prose_are_not_asked_about():
 
 def test_only_the_first_questions_of_a_large_log_are_looked_at(monkeypatch):
     write(records("boxed"))
-    monkeypatch.setattr(readers, "refuse_whole_replies", lambda parts, options: seen.extend(parts))
+    monkeypatch.setattr(readers, "refuse_whole_replies", lambda parts, *_: seen.extend(parts))
     seen: list = []
     monkeypatch.setattr(table_parts, "LARGE", 0)
     monkeypatch.setattr(table_parts, "PART", 40)
@@ -304,11 +336,33 @@ def test_sentences_with_one_number_are_replies_though_they_read_as_numbers(wordi
     write([{**row, "response": f"{row['expected']} kilometres per hour"} for row in rows])
     assert "config" not in read()[0].metadata
     write(rows)
+    recording, summary = read()
+    assert any("--answer-position whole reads it otherwise" in note for note in summary.notes)
+    assert recording.answers[3].tolist() == ["41", "40", "40"]
+
+
+@pytest.mark.parametrize("score", [0.35, 1.0])
+def test_a_graded_score_is_offered_to_judge_whole_replies(score):
+    frames = ("{}, as the context says here.", "It seems from all that is given here that it is {}.")
+    rows = [
+        {
+            "id": f"q{q}",
+            "round": r,
+            "response": frames[(q + r) % 2].format(CITIES[(q + (r == 1)) % 7]),
+            "reference": CITIES[q % 7],
+            "answer_correctness": score if r == 1 else 1,
+        }
+        for q in range(60)
+        for r in (1, 2)
+    ]
+    write(rows)
     with pytest.raises(UnsettledError) as error:
         read()
-    assert len(error.value.choices) == 2
-    recording, _ = read(next(iter(error.value.choices.values()))[0])
-    assert recording.answers[3].tolist() == ["41", "40", "40"]
+    offered = "--answer-position whole --column golds="
+    assert (offered in error.value.choices) == (score < 1)
+    assert read(next(iter(error.value.choices))[len("--answer-position ") :].strip("'"))[1].by_round[1].em == 1
+    Path("log.import.json").unlink()
+    assert read("whole", columns={"golds": ""})[1].judged_by == ("answer_correctness",)
 
 
 # -- what follows -----------------------------------------------------------------------------------------------------

@@ -86,7 +86,7 @@ def lists(name, shares):
 @pytest.mark.parametrize("name", ["pred", "responses", "prediction"])
 def test_answers_in_no_order_are_asked_about(tmp_path, name):
     path = written(tmp_path, lists(name, (0.6,) * 4))
-    assert [*choices(path).choices][:2] == ["--samples", f"--column rounds={name}"]
+    assert [*choices(path).choices][:2] == ["--samples", "--expected sample-list"]
     assert imported(path, samples=True).samples
     assert imported(path, columns={"rounds": name}).rounds == 4
     assert by_round(written(tmp_path, lists(name, (0.3, 0.5, 0.7, 0.9))))[-1] > 0.8

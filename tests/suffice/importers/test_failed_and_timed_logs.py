@@ -22,11 +22,14 @@ def squares(q, r):
     return f"{q % 9 + 1}.{100 + q + (r < 2)},5 m²"
 
 
-def test_decimal_commas_with_units_are_asked_about(tmp_path):
+def test_decimal_commas_are_asked_about_unless_thousands_or_units_show_them(tmp_path):
     rows = [{"id": q, "round": r, "answer": squares(q, r), "gold": squares(q, 2)} for q in range(30) for r in (1, 2)]
+    path = written(tmp_path, rows)
+    assert by_round(path) == [0.0, 1.0]
+    path.with_suffix(".import.json").unlink()
+    rows = [{**row, "gold": "3,5" if row["id"] else "1,234 m²"} for row in rows]  # English thousands among them
     found = choices(written(tmp_path, rows))
     assert next(iter(found.choices)) == "--set normalizer=decimal_comma"
-    assert by_round(written(tmp_path, rows), normalizer="decimal_comma") == [0.0, 1.0]
 
 
 def test_decimal_commas_beside_words_are_asked_about(tmp_path):
@@ -287,3 +290,31 @@ def test_a_second_import_says_how_to_be_asked_again(tmp_path):
     out.with_suffix(".import.json").unlink()
     with pytest.raises(UnsettledError, match="of several kinds"):
         import_recording(path, out=out)
+
+
+@pytest.mark.parametrize("alias", [None, "small-fallback"])
+@pytest.mark.parametrize("counts", [True, False])
+def test_calls_that_failed_are_no_other_loop(tmp_path, alias, counts):
+    rows = []
+    for q in range(30):
+        for r in (1, 2):
+            row = {"id": q, "gold": answer(q, 2), **({"step": r} if counts else {})}
+            failed = {**row, "model": alias, "answer": None, "error": "RateLimitError: 429 Too Many Requests"}
+            rows += [failed] if (q + r) % 5 == 0 else []
+            rows.append({**row, "model": "small", "answer": answer(q, r), "error": None})
+    path = written(tmp_path, rows)
+    options = {} if counts else next(iter(choices(path).choices.values()))[0]
+    assert options == ({} if counts else {"where": {"answer": "*"}})
+    summary = imported(path, **options)
+    assert (summary.trajectories, summary.rounds, summary.loops) == (30, 2, ())
+    assert by_round(path, **options) == [pytest.approx(1 / 3), 1.0]
+
+
+def test_a_model_with_answers_of_its_own_is_another_loop(tmp_path):
+    rows = [
+        {"id": q, "step": r, "gold": answer(q, 2), "model": model, "answer": answer(q, r) if q or r == 1 else None}
+        for q in range(30)
+        for model in ("small", "large")
+        for r in (1, 2)
+    ]
+    assert imported(written(tmp_path, rows)).trajectories == len(rows) / 2

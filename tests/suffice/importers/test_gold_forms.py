@@ -49,6 +49,33 @@ def test_gold_answers_of_a_file_follow_the_mark_too(tmp_path):
     assert read(source, golds=golds)[:2] == ([0.0, 1.0], ["0"])
 
 
+@pytest.mark.parametrize(
+    "item_of",
+    [
+        lambda asked, gold: {
+            "id": f"e{asked}",
+            "dataset_id": "d",
+            "inputs": {"question": asked},
+            "outputs": {"answer": gold},
+        },
+        lambda asked, gold: {
+            "id": f"x{asked}",
+            "inputs": {"q": asked},
+            "outputs": {"said": gold},
+            "metadata": {"answer": "no"},
+        },
+        lambda asked, gold: {"id": asked, "input": {"query": asked}, "expectedOutput": {"answer": gold, "why": "so"}},
+    ],
+    ids=["langsmith", "only fields", "langfuse"],
+)
+def test_examples_of_a_platform_are_gold_answers(item_of, tmp_path):
+    source = log(tmp_path / "log.jsonl", lambda q: None)
+    golds = tmp_path / "examples.jsonl"
+    items = [item_of(f"Where is {q}?", CITIES[q % 5]) for q in range(N)]
+    golds.write_text("".join(json.dumps(item) + "\n" for item in items), encoding="utf-8")
+    assert read(source, golds=golds)[:2] == ([0.0, 1.0], ["Oslo"])
+
+
 @pytest.mark.parametrize("sign", [" | ", "|", "; "])
 def test_alternatives_in_one_text_are_several_gold_answers(sign, tmp_path):
     source = log(

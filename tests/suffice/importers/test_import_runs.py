@@ -45,7 +45,7 @@ def test_three_files_of_three_systems_are_three_runs_of_one_round(tmp_path, labe
     )
     assert done.code == 0, done
     assert [done.json[name] for name in ("clusters", "trajectories", "rounds")] == [30, 90, 1]
-    (note,) = [note for note in done.json["notes"] if "never another round" in note]
+    (note,) = [note for note in done.json["notes"] if "is a run of its own" in note]
     for part in ("--samples", "--column file="):
         assert part in note
     recording = read_recording(tmp_path / "r.parquet")

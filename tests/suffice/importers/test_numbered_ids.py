@@ -7,7 +7,6 @@ import json
 import pytest
 
 from suffice import import_recording, read_recording
-from suffice.errors import UnsettledError
 from tests.support.cli_tools import CITIES
 
 
@@ -38,12 +37,12 @@ def test_ids_of_a_batch_name_questions_and_rounds(tmp_path, form):
     assert (whole.trajectories, whole.rounds) == (60, 1)
 
 
-def test_samples_in_ids_of_a_batch_are_asked_about(tmp_path):
+def test_samples_in_ids_of_a_batch_are_samples(tmp_path):
     path = batch(tmp_path / "batch.jsonl", "q_{}_seed_{}".format)
-    with pytest.raises(UnsettledError, match="'sample' may be") as error:
-        import_recording(path, out=tmp_path / "batch.parquet")
-    assert [*error.value.choices] == ["--samples", "--expected sample-list"]
-    assert import_recording(path, out=tmp_path / "batch.parquet", samples=True).samples
+    summary = import_recording(path, out=tmp_path / "batch.parquet")
+    assert summary.samples
+    assert any("independent samples (as by --samples)" in note for note in summary.notes)
+    assert not import_recording(path, out=tmp_path / "rounds.parquet", expected=["sample-list"]).samples
 
 
 @pytest.mark.parametrize("form", ["q{}-{}", "{}round{}", "q{}-page{}"])

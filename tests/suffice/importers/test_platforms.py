@@ -49,11 +49,17 @@ def test_the_only_field_of_a_reference_is_the_gold_answer(tmp_path):
     assert "golds" not in {item.ours for item in readings}
 
 
-def test_epochs_may_be_samples(tmp_path):
+def test_epochs_are_samples_unless_an_order_shows(tmp_path):
     made = rows(id=lambda q, r: q, epoch=lambda q, r: r, target=lambda q, r: CITIES[(q + q % 3) % 4])
     path = written(tmp_path, made)
+    assert imported(path).samples
+    (tmp_path / "log.import.json").unlink()
+    made = [
+        {**row, "output": row["target" if row["epoch"] == 2 and "3" not in row["question"] else "output"]}
+        for row in made
+    ]
+    path = written(tmp_path, made)
     assert [*choices(path).choices][:2] == ["--samples", "--column round=epoch"]
-    assert imported(path, samples=True).samples
 
 
 def test_long_lists_of_a_document_are_columns(tmp_path):
@@ -149,7 +155,7 @@ def completions(q, gold, said):
 
 def test_completions_of_a_request_may_be_samples(tmp_path):
     path = written(tmp_path, [completions(*one) for one in drawn(shares=(0.6,) * 4)])
-    assert [*choices(path).choices][:2] == ["--samples", "--column rounds=outputs"]
+    assert [*choices(path).choices][:2] == ["--samples", "--expected sample-list"]
     summary = imported(path, samples=True)
     assert {item.ours: item.theirs for item in summary.readings}["question_id"] == "request_id"
     assert (summary.clusters, summary.samples) == (60, True)

@@ -124,8 +124,13 @@ TIMES = "What is {} times nine?"
     ],
     ids=["run", "one loop", "set", "lists"],
 )
-def test_two_questions_under_one_id_are_asked_about(made, options, tmp_path):
-    source = write(tmp_path / "log.jsonl", made())
+def test_two_questions_under_one_id_have_other_golds(made, options, tmp_path):
+    rows_ = made()
+    source = write(tmp_path / "log.jsonl", rows_)
+    assert shape_of(source, **options) == (2 * N, 2 * N, ROUNDS)
+    golds = {row["id"]: row["gold"] for row in rows_}
+    source.with_suffix(".import.json").unlink()
+    write(source, [{**row, "gold": golds[row["id"]]} for row in rows_])  # so that texts may be wordings
     found = asked(source, **options)
     assert set(found.choices) == {"--column question_id=question", "--column question="}
     columns = {**options.get("columns", {}), "question_id": "question"}

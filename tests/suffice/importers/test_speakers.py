@@ -96,7 +96,8 @@ def typed(path, option):
 def test_the_last_item_of_another_kind_is_no_round(tmp_path):
     steps = [{"type": "attempt", "answer": CITIES[r]} for r in range(3)]
     steps.append({"type": "final", "answer": CITIES[1]})
-    path = written(tmp_path / "log.jsonl", [{"id": q, "gold": "Rome", "steps": steps} for q in range(20)])
+    records = [{"id": q, "gold": CITIES[q % 3], "steps": steps} for q in range(20)]
+    path = written(tmp_path / "log.jsonl", records)
     assert typed(path, "--where type=attempt").seen.sum(axis=1).tolist() == [3] * 20
 
 
@@ -107,12 +108,14 @@ def test_chosen_items_of_a_list_are_counted_anew(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["samples", "candidates", "generations", "completions"])
-def test_a_list_of_samples_is_asked_about(tmp_path, name):
+def test_a_list_of_samples_is_asked_about_also_if_named(tmp_path, name):
     drawn = [{"id": q, "gold": "Rome", name: [CITIES[(q + r) % 3] for r in range(4)]} for q in range(20)]
     path = written(tmp_path / "log.jsonl", drawn)
     assert typed(path, "--samples").independent
     path.with_suffix(".import.json").unlink()
-    assert not typed(path, f"--column rounds={name}").independent
+    with pytest.raises(UnsettledError, match="independent samples"):
+        import_recording(path, out=path.with_suffix(".parquet"), columns={"rounds": name})
+    assert not typed(path, "--expected sample-list").independent
 
 
 def chat(questions):

@@ -187,6 +187,12 @@ def test_failed_calls_are_left_out_and_a_failed_end_is_said(tmp_path):
     assert "failed model calls, left out, whose cost counts to the next round: 2" in run.notes
 
 
+def test_a_call_that_failed_does_not_name_the_model(tmp_path):
+    alias, model = {"gen_ai.request.model": "small"}, {"gen_ai.request.model": "small-2024"}
+    path = otlp(tmp_path / "a.json", span(None, code=2, **alias), span("Oslo", number=2, **model))
+    assert read_otlp(path).trajectories[0].labels["model"] == "small-2024"
+
+
 def test_calls_after_the_last_answer_are_a_round_without_one(tmp_path):
     tool = {"gen_ai.completion.0.tool_calls.0.name": "search", "gen_ai.completion.0.tool_calls.0.arguments": "{}"}
     run = read_otlp(otlp(tmp_path / "a.json", span("Oslo"), span(None, number=2, **tool)))
@@ -316,7 +322,7 @@ def test_an_inspect_log_says_how_samples_ended(tmp_path):
 
 def test_the_messages_of_inspects_pool_are_resolved():
     run = read("inspect_rounds.eval")
-    assert any(note.startswith("conversations in which a user's message comes between rounds") for note in run.notes)
+    assert any(note.startswith("conversations whose calls have other last messages of a user") for note in run.notes)
 
 
 def test_a_question_of_several_messages_is_the_users(tmp_path):

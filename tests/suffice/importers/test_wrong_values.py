@@ -43,11 +43,23 @@ def test_places_with_commas_are_no_lists(tmp_path):
     )
 
 
-def test_another_unit_has_a_caution(tmp_path):
-    summary = read(tmp_path, lambda q, r: f"{q + 1},000 m" if r == 1 else f"{q + 1} km", lambda q: f"{q + 1} km")
-    assert any(note.startswith("caution") and "another unit" in note for note in summary.notes)
-    summary = read(tmp_path, lambda q, r: f"{10 * q + r} km", lambda q: f"{10 * q + 2} km")
-    assert not any("another unit" in note for note in summary.notes)
+def test_quantities_in_another_unit_are_equal(tmp_path):
+    summary = read(tmp_path, lambda q, r: f"{q + 1} m" if r == 1 else f"{q + 1},000 m", lambda q: f"{q + 1} km")
+    assert [mean.match for mean in summary.by_round] == [0, 1]
+    assert any("--set normalizer=number reads it otherwise" in note for note in summary.notes)
+
+
+def test_units_that_some_answers_leave_out_are_asked_about(tmp_path):
+    with pytest.raises(UnsettledError, match="or as 'mixed'"):
+        read(tmp_path, lambda q, r: (f"{q + 1}", f"{q + 1},000 m")[(q + r) % 2], lambda q: f"{q + 1} km")
+
+
+def test_a_shared_unit_is_not_half_an_answer(tmp_path):
+    def gold(q):
+        return f"{q + 1} km" if q % 2 else CITIES[q % 4]
+
+    summary = read(tmp_path, lambda q, r: gold(q) if r == 2 else f"{q} km" if q % 2 else "Bern", gold)
+    assert [mean.match for mean in summary.by_round] == [0, 1]
 
 
 def test_messages_of_errors_have_a_caution(tmp_path):

@@ -129,6 +129,6 @@ def test_a_budget_that_scored_as_well_and_is_not_tested_is_named():
     tune = log_of(200, lambda q, r: float(r >= 3 or q % 10 > 0), **stable)
     advice = decide(log_of(400, lambda q, r: float(r >= 2), first=200, **stable), metric="quality", tune=tune)
     assert (
-        "In these questions a cap of 2 scored as well and is cheaper, but it is not tested: on the tune questions a cheaper "
-        "candidate seemed to lose no more."
+        "In these questions a cap of 2 scored as well and is cheaper, but they cannot prove it: on the tune questions "
+        "something cheaper seemed as good, and was tested instead."
     ) in advice.sentence

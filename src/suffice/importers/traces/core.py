@@ -374,6 +374,6 @@ def _note_oddities(steps: Sequence[TraceStep], notes: Counter[str]) -> None:
     }
     if len(questions) > 1:
         notes[
-            "conversations in which a user's message comes between rounds (the loop's own feedback, or a new question that "
-            "does not belong to the same trajectory)"
+            "conversations whose calls have other last messages of a user (prompts or feedback of the loop; if they are other questions, "
+            "--key names what makes a question)"
         ] += 1

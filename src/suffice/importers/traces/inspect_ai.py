@@ -13,7 +13,7 @@ from typing import Any
 
 from suffice.common.files import decoded, unpacked
 from suffice.common.json_text import load_json
-from suffice.errors import DataError, SchemaError
+from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers.imported import ImportedRun
 from suffice.importers.importers import reads_traces, recognised_by
 from suffice.importers.recognise import Head, data_files
@@ -78,7 +78,7 @@ def read_inspect(
     """Read an Inspect log: every call of a model with an answer is a round, the sample's target the gold answer.
 
     If the model answers by the tool `submit`, the submitted answers are the rounds.  A sample's epochs are trajectories of
-    one question; with `samples`, epochs of one call each are the independent samples of one trajectory.
+    one question; with `samples`, which epochs of one call each need, they are the independent samples of one trajectory.
 
     Where samples work with tools (`bash`, `python`, `text_editor`, ...) and none gives several answers, they are read as runs of
     agents: every call of a model is a step, and the answer of a round is the state of the files.
@@ -93,23 +93,21 @@ def read_inspect(
 
     Raises:
         DataError: The log cannot be read, or has no answers.
+        UnsettledError: Each epoch is one call, and `samples` is missing.
     """
     from suffice.importers.transcripts.inspect_steps import has_steps_alone
 
     log = inspect_log(path)
     if not (samples or where or answer_position or OTHER_CALLS in expected) and has_steps_alone(log, ANSWER_TOOLS):
         return _run_of_steps(path)
-    if samples:
+    are_calls = max(Counter(span.trace for span in log.spans).values(), default=1) == 1
+    has_epochs = max(Counter(about.cluster for about in log.about.values()).values(), default=1) > 1
+    if are_calls and has_epochs and not samples:
+        doubt = "each epoch of a question is one call of the model, so none has rounds in an order"
+        raise UnsettledError(doubt, "samples", {"--samples": (True, "epochs are independent samples")}, "--samples")
+    if are_calls and samples:
         _join_epochs(log)
-    return run_of(
-        log,
-        "inspect",
-        ended=ended,
-        answer_position=answer_position,
-        where=where,
-        expected=expected,
-        together="if the epochs of a question are independent samples of its answer, --samples reads them as such",
-    )
+    return run_of(log, "inspect", ended=ended, answer_position=answer_position, where=where, expected=expected)
 
 
 def _run_of_steps(path: str | Path) -> ImportedRun:
@@ -133,9 +131,7 @@ def _run_of_steps(path: str | Path) -> ImportedRun:
 
 
 def _join_epochs(log: Log) -> None:
-    """Join the epochs of each question to one trace, each with its own score, if an epoch is one call."""
-    if max(Counter(span.trace for span in log.spans).values(), default=1) > 1:
-        return
+    """Join the epochs of each question to one trace, each with its own score."""
     for place, span in enumerate(log.spans):
         about = log.about[span.trace]
         span.trace, span.scores = about.cluster, {**span.scores, **about.scores}

@@ -86,7 +86,6 @@ def run_of(
     answer_position: AnswerPosition | None = None,
     where: Mapping[str, str] | None = None,
     expected: Collection[str] = (),
-    together: str = "if several traces are the rounds of one question, --key names the attribute that they share",
 ) -> ImportedRun:
     """Convert a log of traces to trajectories.
 
@@ -99,7 +98,6 @@ def run_of(
         answer_position: The position of the answer in a reply; None = the whole reply.
         where: The calls that are answers, by what tells them apart; the cost of the others counts to the next answer.  None = all.
         expected: Alarms that are right; `other-calls` = calls of several kinds are answers.
-        together: The option of the format that joins traces of a single round to questions, for a note.
 
     Raises:
         DataError: There are no rounds, spans cannot be ordered, no span has the attribute `key`, or no reply has an answer at
@@ -133,7 +131,7 @@ def run_of(
         source=source,
         trajectories=trajectories,
         notes=[
-            *_length_notes(rounds, trajectories, ended, together),
+            *_length_notes(rounds, trajectories, ended),
             *_usage_notes(rounds),
             *_cluster_notes(trajectories),
             *log.notes,
@@ -318,7 +316,9 @@ def _called(items: Sequence[Conversation], rounds: Sequence[Sequence[Round]]) ->
 
 
 def _model(item: Conversation) -> str | None:
+    """Return the models that replied; a call that failed may name an alias, or the model that it was tried with before."""
     calls = [step for step in item.steps if step.counts or step.answer is not None]
+    calls = [step for step in calls if not step.span.failed] or calls
     names = list(dict.fromkeys(step.span.reply.model for step in calls if step.span.reply.model))
     return ", ".join(names) or None
 
@@ -334,15 +334,15 @@ def _models(trajectories: Sequence[ImportedTrajectory]) -> tuple[dict[str, Any],
 
 
 def _length_notes(
-    rounds: Sequence[Sequence[Round]], trajectories: Sequence[ImportedTrajectory], ended: End | None, together: str
+    rounds: Sequence[Sequence[Round]], trajectories: Sequence[ImportedTrajectory], ended: End | None
 ) -> list[str]:
     lengths = Counter(len(own) for own in rounds)
     longest = max(lengths)
     notes = []
     if longest == 1:
         notes.append(
-            f"every trace has one round, so there is nothing to stop earlier and nothing to decide; {together}. Else log each draft "
-            "or step as a model call"
+            "every trace has one round, so there is nothing to stop earlier and nothing to decide; if several traces are the rounds of one "
+            "question, --key names the attribute that they share. Else log each draft or step as a model call"
         )
     elif len(lengths) == 1:
         notes.append(f"every question has {longest} rounds: read as the loop's cap")

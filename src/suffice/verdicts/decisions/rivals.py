@@ -146,7 +146,9 @@ def _rival_text(trial: Trial, place: int, rival: int) -> str:
     if trial.proved[rival]:
         proof = "and a larger loss by it is ruled out, too"
     elif rival not in trial.sequence:
-        proof = "but it is not tested: on the tune questions a cheaper candidate seemed to lose no more"
+        proof = (
+            "but they cannot prove it: on the tune questions something cheaper seemed as good, and was tested instead"
+        )
     return (
         f"In these questions {_budget_text(trial, trial.candidates[rival])} scored {'better' if better else 'as well'} and "
         f"{'is cheaper' if cheaper else 'costs no more'}, {proof}."

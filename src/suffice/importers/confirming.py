@@ -1,0 +1,62 @@
+"""Settle a question about a reading where the log itself leaves no doubt, such as by its gold answers, and say how it was settled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from suffice.errors import UnsettledError
+from suffice.importers.reading import Reading
+from suffice.importers.shape import ANY
+
+_ENOUGH = 20
+"""The least number of questions, and of answers in other rows, about which a share says something."""
+
+_OFTEN, _NEVER = 0.3, 0.01
+"""The least share of right answers in rows that are answers, and the most in others."""
+
+
+class Scored(NamedTuple):
+    """Numbers of questions, of answers that were compared with gold answers, and of right ones."""
+
+    questions: int
+    answers: int
+    right: float
+
+    @classmethod
+    def of(cls, reading: Reading) -> Scored:
+        """Count what was read."""
+        means = [item for item in reading.by_round() if item.scored]
+        right = sum(item.scored * (item.em if item.match != item.match else item.match) for item in means)
+        return cls(reading.facts.clusters, sum(item.scored for item in means), right)
+
+
+def confirmed_rows(error: UnsettledError, count: Callable[[Mapping[str, str]], Scored | None]) -> str:
+    """Return the option that chooses the only rows with right answers; "" if none does beyond doubt.
+
+    Args:
+        error: The question.
+        count: Counts what is read if only rows with the given values are; None if nothing can be read so.
+    """
+    for option, (value, _) in error.choices.items():
+        where = as_options(error, value).get("where", {})
+        own = None if len(where) != 1 or ANY in where.values() else count(where)
+        if own is not None and own.questions >= _ENOUGH and own.right >= _OFTEN * max(own.answers, 1):
+            every = count(dict.fromkeys(where, ANY))
+            others = 0 if every is None else every.answers - own.answers
+            is_told = every is not None and (others >= _ENOUGH or (others == 0 and every.right == own.right))
+            return option if every is not None and is_told and every.right - own.right <= _NEVER * others else ""
+    return ""
+
+
+def as_options(error: UnsettledError, value: Any) -> dict[str, Any]:
+    """Return the value of a choice as values of parameters."""
+    return value if error.parameter == "options" else {error.parameter: value}
+
+
+def confirmed_note(error: UnsettledError, option: str) -> str:
+    """Return the note on a question that the log's own values answer."""
+    others = [own for own in error.choices if own != option]
+    remedy = f"; {others[0]} reads it otherwise" if others else ""
+    shown = f"the log itself shows: {error.choices[option][1]} (as by {option}){remedy}"
+    return f"{shown}: {error.question.removesuffix('?').removesuffix('.')}"

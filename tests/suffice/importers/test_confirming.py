@@ -1,0 +1,63 @@
+"""Questions about a reading that the log itself answers: by its gold answers, where they leave no doubt."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from suffice.errors import UnsettledError
+from suffice.importers import import_recording
+from suffice.recordings import read_recording
+
+CITIES = ("Oslo", "Lima", "Rome", "Cairo")
+
+
+def log(tmp_path, *, n=30, critic="That may be wrong.", kinds=("solver", "critic")):
+    """Write a log in which two speak in turn; the first says the gold answer in the end."""
+    records = [
+        {
+            "id": q,
+            "gold": CITIES[q % 4],
+            "messages": [
+                {"source": kind, "content": CITIES[(q + (q % 5 > r)) % 4] if kind == kinds[0] else critic}
+                for r in range(3)
+                for kind in kinds
+            ],
+        }
+        for q in range(n)
+    ]
+    path = tmp_path / "log.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
+    return path
+
+
+def read(path, **options):
+    return import_recording(path, out=path.with_suffix(".parquet"), **options)
+
+
+def test_only_those_who_say_gold_answers_are_read(tmp_path):
+    path = log(tmp_path)
+    summary = read(path)
+    assert {*read_recording(summary.path).answers.ravel()} == {*CITIES}
+    said = "the log itself shows: those of 'solver' (as by --where source=solver): the items of a list"
+    assert any(note.startswith(said) for note in summary.notes)
+    assert json.loads(summary.mapping.read_text("utf-8"))["options"] == {"where": {"source": "solver"}}
+
+
+@pytest.mark.parametrize("changed", [{"critic": "Oslo"}, {"n": 19}], ids=["critic is right", "few questions"])
+def test_rows_are_asked_about_where_gold_answers_leave_doubt(tmp_path, changed):
+    with pytest.raises(UnsettledError, match="say in turn"):
+        read(log(tmp_path, **changed))
+
+
+def test_two_who_answer_are_asked_about(tmp_path):
+    path = log(tmp_path, kinds=("solver", "user", "checker"), critic="Rome")
+    with pytest.raises(UnsettledError) as error:
+        read(path)
+    assert len(error.value.choices) == len(("solver", "checker"))
+
+
+def test_what_the_user_says_is_not_overruled(tmp_path):
+    summary = read(log(tmp_path), where={"source": "critic"}, expected=["never-right"])
+    assert {*read_recording(summary.path).answers.ravel()} == {"That may be wrong."}

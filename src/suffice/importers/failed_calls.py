@@ -132,7 +132,7 @@ def models_that_answer(shape: Shape, columns: Mapping[str, str]) -> Shape:
         models: dict[tuple[str, str], set[Any]] = {}
         for row in rows:
             for name in names if row.values.get(answer) not in (None, "") else ():
-                models.setdefault((name, str(row.values.get(key))), set()).add(row.values[name])
+                models.setdefault((name, str(row.values.get(key))), set()).add(row.values.get(name))
         result = []
         for row in rows:
             others = {name: models.get((name, str(row.values.get(key))), set()) for name in names}

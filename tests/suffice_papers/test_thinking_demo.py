@@ -111,13 +111,54 @@ def test_checking_again_helps_arithmetic_and_harms_lists(test_chains):
     assert own[~arithmetic].mean() < first[~arithmetic].mean() - 0.1
 
 
-def test_a_rule_is_above_the_coin_up_to_its_break_even_price(lines):
+def parts(run) -> tuple[float, float, float]:
+    """Return a run's mean tokens for the chain, for trial answers, and of prefixes that they would read again."""
+    chain, trial = (run.ledger.costs[name] for name in ("generator", "trial"))
+    sums = [costs["uncached_tokens"] + costs["output_tokens"] for costs in (chain, trial)]
+    return (*(float(values.mean()) for values in sums), float(trial["cached_tokens"].mean()))
+
+
+def best_coin(points: list[tuple[float, float]], budget: float) -> float:
+    """Return how often the best coin between two points of tokens and accuracy is right within a budget: try all pairs."""
+    best = max((right for tokens, right in points if tokens <= budget), default=0.0)
+    for cheap, low in points:
+        for dear, high in points:
+            if cheap <= budget < dear:
+                best = max(best, low + (high - low) * (budget - cheap) / (dear - cheap))
+    return best
+
+
+def test_coins_and_break_even_prices_are_those_of_trying_all_pairs(lines):
+    runs = {run.label: run for run in lines.compared.runs}
+    fixed = [(parts(run), run.values["em"].mean()) for run in runs.values() if run.kind == "fixed"]
+
+    def coin(line, price: float) -> float:
+        points = [(chain + price * trial, right) for (chain, trial, _), right in fixed]
+        chain, trial, _ = parts(runs[line.label])
+        return best_coin(points, chain + price * trial)
+
     for line in lines.rules:
-        assert line.tokens["free"] <= line.tokens["cached"] <= line.tokens["reread"]
+        chain, trial, again = parts(runs[line.label])
+        assert line.tokens == pytest.approx({"free": chain, "cached": chain + trial, "reread": chain + trial + again})
+        assert line.coins["free"].quality == pytest.approx(coin(line, 0))
+        assert line.coins["cached"].quality == pytest.approx(coin(line, 1))
+        assert line.above["cached"].delta == pytest.approx(line.accuracy - coin(line, 1))
+        forced = [(chain + trial, right) for (chain, trial, _), right in fixed]
+        assert line.coins["reread"].quality == pytest.approx(best_coin(forced, chain + trial + again))
         price = lines.pays_up_to(line)
-        assert (price > 0) == (line.coins["free"] is None or line.above["free"].delta > 0)
-        if 0 < price < MOST_PRICE:
-            assert (price > 1) == (line.above["cached"].delta > 0)
+        assert price > 0
+        assert coin(line, 0.98 * price) < line.accuracy
+        assert price == MOST_PRICE or coin(line, 1.02 * price) >= line.accuracy - 1e-9
+
+
+def test_the_fewest_tokens_of_a_coin_are_where_it_is_right_so_often(lines):
+    for line in lines.rules:
+        tokens = lines.tokens_of_coin(line.accuracy)
+        points = [(budget.tokens["cached"], budget.accuracy) for budget in lines.budgets]
+        if tokens is None:
+            assert line.accuracy > max(right for _, right in points)
+        else:
+            assert best_coin(points, tokens) == pytest.approx(line.accuracy)
 
 
 def test_the_demo_gives_one_sentence_two_tables_and_json(tmp_path):

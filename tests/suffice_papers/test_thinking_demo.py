@@ -21,13 +21,13 @@ EVERY = 16
 
 
 @pytest.fixture(scope="module")
-def test_chains() -> Recording:
+def chains() -> Recording:
     return bundled_recording("thoughts_test")
 
 
 @pytest.fixture(scope="module")
-def lines(test_chains) -> Lines:
-    return Lines(test_chains, RULES)
+def lines(chains) -> Lines:
+    return Lines(chains, RULES)
 
 
 def test_bundled_chains_are_small_and_no_puzzle_is_in_both_sets():
@@ -61,14 +61,14 @@ def test_each_checkpoint_has_its_stretch_and_its_trial(name):
     assert (cached[thought] >= tokens[thought]).all()
 
 
-def test_charges_are_those_of_plain_loops_over_the_rounds(test_chains):
-    chain = sum(np.nan_to_num(test_chains.column(f"cost.generator.{kind}_tokens")) for kind in ("uncached", "output"))
-    trial = sum(np.nan_to_num(test_chains.column(f"cost.trial.{kind}_tokens")) for kind in ("uncached", "output"))
+def test_charges_are_those_of_plain_loops_over_the_rounds(chains):
+    chain = sum(np.nan_to_num(chains.column(f"cost.generator.{kind}_tokens")) for kind in ("uncached", "output"))
+    trial = sum(np.nan_to_num(chains.column(f"cost.trial.{kind}_tokens")) for kind in ("uncached", "output"))
     rules = ("deer(0.9)", "dynasor(2)", "token_budget(64)", "fixed_k(20)")
-    compared = Replayer(test_chains, metrics="em").compare(rules)
+    compared = Replayer(chains, metrics="em").compare(rules)
     for rule in rules:
-        policy = policy_for(test_chains, rule)
-        stopped = stops(policy, test_chains.rounds(policy.raw_columns))
+        policy = policy_for(chains, rule)
+        stopped = stops(policy, chains.rounds(policy.raw_columns))
         run = next(run for run in compared.runs if run.label == rule)
         for q in range(0, len(stopped.rounds), 7):
             at, returned = int(stopped.rounds[q]) - 1, int(stopped.answer_rounds[q]) - 1
@@ -80,18 +80,18 @@ def test_charges_are_those_of_plain_loops_over_the_rounds(test_chains):
             assert paid["trial"] == sum(trial[q, r] for r in asked)
 
 
-def test_a_chain_that_ends_by_itself_pays_no_trial(test_chains, lines):
-    assert lines.whole.trials <= (test_chains.ends != "exhausted").mean()
+def test_a_chain_that_ends_by_itself_pays_no_trial(chains, lines):
+    assert lines.whole.trials <= (chains.ends != "exhausted").mean()
     assert lines.whole.tokens["cached"] == pytest.approx(lines.whole.tokens["free"], abs=0.2)
 
 
 @pytest.mark.parametrize("rule", RULES.values())
-def test_a_stop_reads_nothing_that_comes_after_it(test_chains, rule):
-    policy = policy_for(test_chains, rule)
-    stopped = stops(policy, test_chains.rounds(policy.raw_columns))
+def test_a_stop_reads_nothing_that_comes_after_it(chains, rule):
+    policy = policy_for(chains, rule)
+    stopped = stops(policy, chains.rounds(policy.raw_columns))
     for last in (2, 5):
-        table = test_chains.table.filter(pc.less_equal(test_chains.table["round"], last))
-        cut = Recording(table, test_chains.metadata)
+        table = chains.table.filter(pc.less_equal(chains.table["round"], last))
+        cut = Recording(table, chains.metadata)
         again = stops(policy, cut.rounds(policy.raw_columns))
         before = stopped.rounds <= last
         fired = stopped.fired & before
@@ -99,11 +99,11 @@ def test_a_stop_reads_nothing_that_comes_after_it(test_chains, rule):
         assert not again.fired[~before].any()
 
 
-def test_checking_again_helps_arithmetic_and_harms_lists(test_chains):
-    right, thinking = test_chains.column("em"), test_chains.objects("thinking")
-    kinds = np.array([name.split("-")[0] for name in test_chains.question_ids])
-    own = np.array([row[seen][-1] for row, seen in zip(right, test_chains.seen, strict=True)])
-    golds = [golds[0] for golds in test_chains.objects("golds")[:, 0]]
+def test_checking_again_helps_arithmetic_and_harms_lists(chains):
+    right, thinking = chains.column("em"), chains.objects("thinking")
+    kinds = np.array([name.split("-")[0] for name in chains.question_ids])
+    own = np.array([row[seen][-1] for row, seen in zip(right, chains.seen, strict=True)])
+    golds = [golds[0] for golds in chains.objects("golds")[:, 0]]
     texts = ["".join(text or "" for text in row) for row in thinking]
     first = np.array([text.split(" So ")[1].split()[0] == gold for text, gold in zip(texts, golds, strict=True)])
     arithmetic = kinds == "arithmetic"
@@ -151,7 +151,7 @@ def test_coins_and_break_even_prices_are_those_of_trying_all_pairs(lines):
         assert price == MOST_PRICE or coin(line, 1.02 * price) >= line.accuracy - 1e-9
 
 
-def test_the_fewest_tokens_of_a_coin_are_where_it_is_right_so_often(lines):
+def test_a_coin_of_the_fewest_tokens_is_right_so_often(lines):
     for line in lines.rules:
         tokens = lines.tokens_of_coin(line.accuracy)
         points = [(budget.tokens["cached"], budget.accuracy) for budget in lines.budgets]

@@ -83,7 +83,7 @@ def demo_thinking(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ThinkingFigures:
-    """What rules gain on test chains, certified in the order that tune chains give.
+    """Rules on test chains, certified in the order that tune chains give.
 
     Attributes:
         tune: The chains by which the rules are ordered for their tests.

@@ -6,6 +6,7 @@ import importlib.util
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
@@ -14,7 +15,7 @@ from suffice.policy.session import stops
 from suffice.recordings import Recording, bundled_recording
 from suffice.recordings.bundled import BUNDLED_THOUGHTS
 from suffice_papers.thinking.lines import MOST_PRICE, NEVER, Lines
-from suffice_papers.thinking.thinking_demo import RULES
+from suffice_papers.thinking.thinking_demo import RULES, ThinkingFigures
 from tests.support.cli_tools import cli
 
 EVERY = 16
@@ -159,6 +160,17 @@ def test_a_coin_of_the_fewest_tokens_is_right_so_often(lines):
             assert line.accuracy > max(right for _, right in points)
         else:
             assert best_coin(points, tokens) == pytest.approx(line.accuracy)
+
+
+def test_few_chains_certify_nothing_and_the_sentences_say_so(chains):
+    few = pc.is_in(chains.table["question_id"], pa.array(chains.question_ids[:20]))
+    found = ThinkingFigures(
+        tune=bundled_recording("thoughts_tune"), test=Recording(chains.table.filter(few), chains.metadata)
+    )
+    assert found.certified == {}
+    assert found.proof.startswith("Of no rule")
+    assert f"{found.chosen.label} (not certified) is right on" in found.sentence
+    assert found.chosen.tokens["cached"] == min(line.tokens["cached"] for line in found.lines.rules)
 
 
 def test_the_demo_gives_one_sentence_two_tables_and_json(tmp_path):

@@ -46,10 +46,7 @@ _HOW_CHOSEN = (
 )
 
 
-def demo_thinking(
-    output: Output,
-    markdown: options.Markdown = None,
-) -> None:
+def demo_thinking(output: Output, markdown: options.Markdown = None) -> None:
     """Stop chains of thought early.
 
     Recorded chains of a tiny model that checks itself again, for better and for worse: rules, budgets and the price of asking.
@@ -142,7 +139,7 @@ class ThinkingFigures:
         proof = "certified" if line.label in self.certified else "not certified"
         text = (
             f"{line.label} ({proof}) is right on {_percent(line.accuracy)} % of {self.test.shape[0]} puzzles with {line.tokens['cached']:.0f} tokens "
-            f"each, trial answers included; never stopping on {_percent(whole.accuracy)} % with {whole.tokens['cached']:.0f}"
+            f"each, trial answers over a prefix cache included; never stopping on {_percent(whole.accuracy)} % with {whole.tokens['cached']:.0f}"
         )
         if coin is None or above is None:
             return f"{text}; every fixed budget costs more."
@@ -172,15 +169,15 @@ class ThinkingFigures:
             return f"{line.label} asks for no trial answer."
         trial = (line.tokens["cached"] - line.tokens["free"]) / line.trials
         up_to, reread = self.lines.pays_up_to(line) * trial, line.above.get("reread")
-        uncached = (
+        again = (
             ""
             if reread is None
-            else f"; where each reads the whole chain again, it is {100 * reread.delta:+.1f} points from a coin"
+            else f"; if each reads the whole chain again, it is {100 * reread.delta:+.1f} points from one"
         )
         return (
             f"Asking is dear here: a trial answer computes {trial:.0f} tokens, {100 * trial / every:.0f} % of the {every} between two "
             f"checkpoints ({100 * trial / 256:.0f} % if these were 256). {line.label} is better than a coin while a trial computes fewer than "
-            f"{up_to:.0f}{uncached}."
+            f"{up_to:.0f}{again}."
         )
 
     @property
@@ -250,12 +247,8 @@ class ThinkingFigures:
             columns=(
                 Column("stop at"),
                 Column("trials", ".2f"),
-                Column("tokens: free", ".0f"),
-                Column("cached", ".0f"),
-                Column("reread", ".0f"),
-                Column("above coin: free", "+.1f", scale=100),
-                Column("cached ", "+.1f", scale=100),
-                Column("reread ", "+.1f", scale=100),
+                *(Column(f"tokens, {asking}", ".0f") for asking in ASKING),
+                *(Column(f"above coin, {asking}", "+.1f", scale=100) for asking in ASKING),
                 Column("pays up to", ".1f"),
             ),
             rows=tuple(rows),

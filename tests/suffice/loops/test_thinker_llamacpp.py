@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pytest
-from training.thinker.puzzles import WHOLE, questions
+from training.thinker.puzzles import WHOLE, draw_chain, draw_puzzle, questions
 
 from suffice import ChatModel, Policy, ThinkingLoop, read_recording, record
 from suffice.loops.retrieval import Question
@@ -82,3 +83,44 @@ def test_llamacpp_continues_a_thought_as_transformers_does(thinker):
                 chain.tolist(), skip_special_tokens=False
             )
         model.close()
+
+
+def test_a_taught_trial_answer_sees_only_the_chain_before_it(thinker):
+    import torch
+    from training.thinker.train import Texts
+
+    texts, network = Texts(thinker.tokenizer(), seed=5), thinker.transformers()
+    settings = {"longest": 5, "most": 3, "plain": 0.0}
+    batch = texts.batch(1, **settings)
+    lesson = Texts(thinker.tokenizer(), seed=5).draw(**settings)
+    assert batch["input_ids"][0].tolist() == lesson.ids
+    with torch.no_grad():
+        together = network(**{name: batch[name] for name in ("input_ids", "position_ids", "attention_mask")}).logits[0]
+        ends = [start for start, _ in lesson.trials[1:]] + [len(lesson.ids)]
+        for (start, cut), end in zip(lesson.trials, ends, strict=True):
+            alone = lesson.ids[:cut] + lesson.ids[start:end]
+            logits = network(torch.tensor([alone])).logits[0]
+            assert torch.allclose(together[start:end], logits[cut:], atol=1e-4)
+
+
+def test_lessons_hold_the_last_stated_answer_and_slip_as_they_say():
+    rng = random.Random(3)
+    first_slips = []
+    for _ in range(400):
+        puzzle = draw_puzzle(rng)
+        chain = draw_chain(puzzle, rng)
+        stated = None
+        for place, word in enumerate(chain.words):
+            stated = int(word) if place and chain.words[place - 1] == "So" else stated
+            assert chain.holds[place] == stated
+        assert chain.words[-1] == "Done"
+        if puzzle.kind == "arithmetic":
+            first_slips.append(next(held for held in chain.holds if held is not None) != puzzle.answer)
+            value = puzzle.start
+            for op, digit in puzzle.steps:
+                value = eval(f"({value} {op} {digit}) % 10")
+        else:
+            digits = [digit for _, digit in puzzle.steps]
+            value = max(digits) if puzzle.word == "Largest" else min(digits)
+        assert puzzle.answer == value
+    assert 0.1 < sum(first_slips) / len(first_slips) < 0.4

@@ -150,9 +150,9 @@ def build_model(directory: Path, *, taught: bool = True) -> TinyModel:
     return model
 
 
-def stored_model(directory: Path) -> TinyModel:
-    """Write the taught model into `directory` from its stored weights: teaching takes 20 seconds of a processor."""
-    shutil.copytree(STORED_MODEL, directory, ignore=shutil.ignore_patterns("*.md"))
+def stored_model(directory: Path, stored: Path = STORED_MODEL) -> TinyModel:
+    """Write a model into `directory` from its stored weights: teaching takes 20 seconds of a processor, or minutes."""
+    shutil.copytree(stored, directory, ignore=shutil.ignore_patterns("*.md"))
     model = TinyModel(directory)
     _write_gguf(model, model.transformers())
     return model
@@ -286,26 +286,29 @@ def _write_gguf(model: TinyModel, network: Any) -> None:
     """Write the weights as F32 GGUF, the way llama.cpp wants a Llama."""
     import gguf
 
-    vocabulary = json.loads((model.directory / "tokenizer.json").read_text())["model"]
-    tokens = sorted(vocabulary["vocab"], key=vocabulary["vocab"].get)
+    written, config = json.loads((model.directory / "tokenizer.json").read_text()), network.config
+    vocabulary, added = written["model"], {token["content"]: token for token in written["added_tokens"]}
+    places = vocabulary["vocab"] | {word: token["id"] for word, token in added.items()}
+    tokens = sorted(places, key=places.get)
+    heads, kv_heads = config.num_attention_heads, config.num_key_value_heads
     writer = gguf.GGUFWriter(str(model.gguf), "llama")
     writer.add_name("tiny")
-    writer.add_context_length(CONTEXT)
-    writer.add_embedding_length(HIDDEN)
-    writer.add_block_count(LAYERS)
-    writer.add_feed_forward_length(2 * HIDDEN)
-    writer.add_head_count(HEADS)
-    writer.add_head_count_kv(KV_HEADS)
-    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(kv_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_rope_freq_base(10000.0)
-    writer.add_rope_dimension_count(HIDDEN // HEADS)
+    writer.add_rope_dimension_count(config.hidden_size // heads)
     writer.add_vocab_size(len(tokens))
     writer.add_file_type(gguf.LlamaFileType.ALL_F32)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-2")
     writer.add_token_list(tokens)
-    control, normal = gguf.TokenType.CONTROL, gguf.TokenType.NORMAL
-    writer.add_token_types([control if token in SPECIAL else normal for token in tokens])
+    types = {True: gguf.TokenType.CONTROL, False: gguf.TokenType.USER_DEFINED, None: gguf.TokenType.NORMAL}
+    writer.add_token_types([types[added[token]["special"] if token in added else None] for token in tokens])
     writer.add_token_merges([" ".join(pair) for pair in vocabulary["merges"]])
     writer.add_bos_token_id(0)
     writer.add_eos_token_id(SPECIAL.index("<|im_end|>"))
@@ -314,7 +317,7 @@ def _write_gguf(model: TinyModel, network: Any) -> None:
     for name, weight in network.state_dict().items():
         array = weight.detach().float().numpy()
         if "q_proj" in name or "k_proj" in name:
-            array = _interleaved(array, HEADS if "q_proj" in name else KV_HEADS)
+            array = _interleaved(array, heads if "q_proj" in name else kv_heads)
         writer.add_tensor(_gguf_name(name), array)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

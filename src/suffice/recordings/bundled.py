@@ -1,4 +1,4 @@
-"""Recordings in the package: derived from published runs, without the texts of questions and drafts (see data/DATA.md)."""
+"""Recordings in the package: derived from published runs, without their texts, and chains of our own model (see data/DATA.md)."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ BUNDLED_SAMPLES = (
 )
 """Samples of one model and panels of many; `match` is the metric, and in `samples_game24` the signal `passed` is a check."""
 
+BUNDLED_THOUGHTS = ("thoughts_tune", "thoughts_test")
+"""Chains of thought of a tiny model about invented puzzles, with a trial answer at every checkpoint; `em` is the metric."""
+
 
 BUNDLED_STEPS = ("agents_swebench",)
 """Runs of agents by step; `resolved` is the metric, and an answer stands for the state of the changed files."""
@@ -40,7 +43,13 @@ def bundled_recording(name: str) -> Recording:
     Raises:
         DataError: The name is unknown.
     """
-    known = (*BUNDLED_RECORDINGS, *BUNDLED_SAMPLES, *BUNDLED_STEPS, *BUNDLED_CHECKED)
+    known = (
+        *BUNDLED_RECORDINGS,
+        *BUNDLED_SAMPLES,
+        *BUNDLED_THOUGHTS,
+        *BUNDLED_STEPS,
+        *BUNDLED_CHECKED,
+    )
     if name not in known:
         raise DataError(f"unknown bundled recording {name!r}; allowed: {', '.join(known)}")
     with as_file(files("suffice") / "data" / "recorded" / f"{name}.parquet") as path:

@@ -1,0 +1,216 @@
+"""Ways to stop a chain of thought on one recording: right answers, tokens, and coins between fixed budgets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from suffice.evaluation.replay import Replayer, policy_for
+from suffice.evaluation.replay.baselines import Run
+from suffice.evaluation.replay.front import Mixture, best_mixture, upper_hull
+from suffice.evaluation.replay.prices import Price
+from suffice.evaluation.statistics import PairedResult
+from suffice.policy.rounds import Floats
+from suffice.policy.signals import TRIAL
+from suffice.recordings import Recording
+
+METRIC = "em"
+NEVER = "never stop"
+Asking = Literal["free", "cached", "reread"]
+ASKING: tuple[Asking, ...] = ("free", "cached", "reread")
+"""What trial answers cost: nothing; their own tokens, on a server that caches prefixes; or the whole chain read again."""
+
+MOST_PRICE = 20.0
+"""The highest price of a trial that is tried, in its recorded price."""
+
+_COMPUTED = Price(uncached=1e6, cached=0.0, output=1e6)
+"""The price by which an amount of money is a number of computed tokens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One way to stop.
+
+    Attributes:
+        label: Its name.
+        right: Whether each answer is right, shape ``(n_questions,)``.
+        tokens: Mean tokens that the model computes, by the price of asking.
+        trials: Mean number of trial answers.
+        against: Difference of the right answers to those without a stop.
+        at_random: For a rule, the share of right answers if its stops were dealt to other questions.
+        dominated: The fixed budget, mixture or random twin that is at least as right for no more tokens; None if there is none.
+        coins: For a rule, the coin between two fixed budgets that is right most often for no more tokens, by the price of
+            asking; None if every budget costs more.
+        above: For a rule, the difference of right answers to that coin, by the price of asking.
+    """
+
+    label: str
+    right: Floats
+    tokens: Mapping[Asking, float]
+    trials: float
+    against: PairedResult
+    at_random: float | None
+    dominated: str | None
+    coins: Mapping[Asking, Mixture | None]
+    above: Mapping[Asking, PairedResult]
+
+    @property
+    def accuracy(self) -> float:
+        """The share of right answers."""
+        return float(self.right.mean())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        values = asdict(self)
+        del values["right"]
+        return {**values, "accuracy": self.accuracy}
+
+
+class Lines:
+    """Rules, fixed budgets and the whole chains of one recording.
+
+    Args:
+        recording: Chains with their trial answers.
+        rules: The rules by name.
+
+    Attributes:
+        every: Tokens between two checkpoints.
+        compared: The replayed rules and baselines.
+        rules: The rules, judged.
+    """
+
+    def __init__(self, recording: Recording, rules: Mapping[str, str]) -> None:
+        policies = [policy_for(recording, rule, name=name) for name, rule in rules.items()]
+        prices = {"generator": _COMPUTED, TRIAL: _COMPUTED}
+        replayer = Replayer(recording, metrics=METRIC, prices=prices, cost="money")
+        self.compared = replayer.compare([*policies, policy_for(recording, "full", name=NEVER)])
+        self._draws, self.every = replayer.draws, int(recording.metadata["depends"]["every"])
+        runs = self.compared.runs
+        self._fixed = [run for run in runs if run.kind == "fixed"]
+        self._whole = next(run for run in runs if run.label == NEVER)
+        self._rivals = {run.label: rival for run, rival in zip(runs, self.compared.rivals, strict=True)}
+        self.rules = [self._line(run) for run in runs if run.kind == "rule" and run.label != NEVER]
+
+    @cached_property
+    def whole(self) -> Line:
+        """The chains without a stop."""
+        return self._line(self._whole)
+
+    @cached_property
+    def budgets(self) -> list[Line]:
+        """The fixed budgets that no other one, and no coin between two, dominates, from cheap to expensive."""
+        quality, cost = (np.array([value(run) for run in self._fixed]) for value in (_right, _cached))
+        return [self._line(self._fixed[place]) for place in upper_hull(quality, cost)]
+
+    def tokens_of_coin(self, accuracy: float) -> float | None:
+        """Return the fewest tokens for which a coin between fixed budgets is right so often; None if none is."""
+        right = [line.accuracy for line in self.budgets]
+        if accuracy > right[-1]:
+            return None
+        return float(np.interp(accuracy, right, [line.tokens["cached"] for line in self.budgets]))
+
+    def points(self) -> list[tuple[str, str, float, float]]:
+        """Return label, kind, tokens and share of right answers of every fixed budget, rule and random twin."""
+        return [
+            (run.label, run.kind, _cached(run), _right(run))
+            for run in self.compared.runs
+            if run.kind in ("rule", "fixed") or run.label in {f"random({line.label})" for line in self.rules}
+        ]
+
+    def pays_up_to(self, line: Line) -> float:
+        """Return how many times the recorded price a trial may cost before a coin is as right as a rule for as much.
+
+        It is 0 if the rule is no better even where asking is free, and `MOST_PRICE` if it is better still at that price.
+        """
+        run = next(run for run in self.compared.runs if run.label == line.label)
+        low, high = 0.0, MOST_PRICE
+        if not self._above(run, low):
+            return 0.0
+        if self._above(run, high):
+            return high
+        for _ in range(40):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self._above(run, middle) else (low, middle)
+        return low
+
+    def _in_tokens(self, label: str) -> str:
+        """Return a label with its checkpoints as numbers of tokens."""
+        text = re.sub(r"fixed_k\((\d+)\)", lambda found: f"{int(found[1]) * self.every:,} tokens", label)
+        return text.replace("a mixture of ", "").replace(" and ", " or ") if text != label else label
+
+    def _above(self, run: Run, price: float) -> bool:
+        coin = self._coin(run, lambda other: _mean(_chain(other) + price * _trials(other)))
+        return coin is None or _right(run) > coin.quality
+
+    def _coin(self, run: Run, spent: Callable[[Run], float]) -> Mixture | None:
+        quality, cost = (np.array([value(other) for other in self._fixed]) for value in (_right, spent))
+        return best_mixture([other.label for other in self._fixed], quality, cost, spent(run))
+
+    def _line(self, run: Run) -> Line:
+        right, rule = run.values[METRIC], run.kind == "rule" and run.label != NEVER
+        twin = next((other for other in self.compared.runs if other.label == f"random({run.label})"), None)
+        coins = {asking: self._coin(run, spent) for asking, spent in _SPENT.items()} if rule else {}
+        fixed = {other.label: other.values[METRIC] for other in self._fixed}
+        differences = {
+            asking: right - (1 - coin.share) * fixed[coin.cheap] - coin.share * fixed[coin.dear]
+            for asking, coin in coins.items()
+            if coin is not None
+        }
+        compared = self._draws.compare({NEVER: right - self._whole.values[METRIC], **differences})
+        rival = self._rivals[run.label].dominating
+        return Line(
+            label=self._in_tokens(run.label),
+            right=right,
+            tokens={asking: spent(run) for asking, spent in _SPENT.items()},
+            trials=_mean(run.ledger.costs[TRIAL]["calls"]),
+            against=compared.pop(NEVER),
+            at_random=None if twin is None or not rule else _right(twin),
+            dominated=None if rival is None else self._in_tokens(rival),
+            coins=coins,
+            above=compared,
+        )
+
+
+def _chain(run: Run) -> Floats:
+    """Return the tokens that a model computes for a chain and its own answer, shape ``(n_questions,)``."""
+    return _computed(run, "generator")
+
+
+def _trials(run: Run) -> Floats:
+    """Return the tokens that a model computes for trial answers where prefixes are cached, same shape."""
+    return _computed(run, TRIAL)
+
+
+def _computed(run: Run, component: str) -> Floats:
+    costs = run.ledger.costs[component]
+    return costs["uncached_tokens"] + costs["output_tokens"]
+
+
+def _mean(values: Floats) -> float:
+    return float(values.mean())
+
+
+def _right(run: Run) -> float:
+    return _mean(run.values[METRIC])
+
+
+def _cached(run: Run) -> float:
+    return _mean(_chain(run) + _trials(run))
+
+
+def _reread(run: Run) -> float:
+    """Return the mean tokens without a prefix cache; a server that forces a fixed budget does so where the chain is."""
+    again = 0.0 if run.kind == "fixed" else _mean(run.ledger.costs[TRIAL]["cached_tokens"])
+    return _cached(run) + again
+
+
+_SPENT: Mapping[Asking, Callable[[Run], float]] = {
+    "free": lambda run: _mean(_chain(run)),
+    "cached": _cached,
+    "reread": _reread,
+}

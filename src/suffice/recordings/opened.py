@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from suffice.recordings.round_journal import JournalContent
 
 _MAGIC = b"PAR1"
+_MORE_READINGS = 4
 _Opened = TypeVar("_Opened", bound="OpenFile")
+_Read = TypeVar("_Read")
 
 
 class PartGoneError(NotFoundError):
@@ -34,6 +36,14 @@ class PartGoneError(NotFoundError):
 
     def __init__(self, path: object) -> None:
         super().__init__(f"{str(path)!r} was compacted or removed while it was read: try again")
+
+
+def read_again(read: Callable[[], _Read]) -> _Read:
+    """Return what a function reads of a folder; call it again if the folder is compacted meanwhile."""
+    for _ in range(_MORE_READINGS):
+        with suppress(PartGoneError):
+            return read()
+    return read()
 
 
 class OpenRecording(ABC):

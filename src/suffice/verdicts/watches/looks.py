@@ -16,6 +16,7 @@ import pyarrow as pa
 from suffice._version import __version__
 from suffice.common.files import is_url, place
 from suffice.errors import DataError, SchemaError
+from suffice.policy.rounds import Floats
 from suffice.policy.session import Policy
 from suffice.recordings.merging import LEFT_OUT, MERGED
 from suffice.recordings.opened import OpenFile, read_again, write_tables
@@ -161,7 +162,7 @@ def reduced(log: Recording, policy: Policy) -> Recording:
     of_rows = log.row_question[rows]
     shortened = leave[of_rows]
 
-    def column(values: np.ndarray) -> pa.Array:
+    def column(values: Floats) -> pa.Array:
         return pa.array(values[of_rows], pa.float64(), mask=~shortened)
 
     table = log.table.take(pa.array(rows)).drop_columns([n for n in log.table.column_names if n.startswith(KEPT)])

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from suffice.common.files import is_url, place, quoted, reaching, replacing, unreachable
 from suffice.errors import DataError, NotFoundError, SchemaError
-from suffice.recordings.decoded import check_decoded
+from suffice.recordings.decoded import check_decoded, chunks_of
 from suffice.recordings.digest import ColumnDigest, TableDigest, damaged, stored_digests
 from suffice.recordings.schema import META_KEY, RECORDING_FORMAT, RECORDING_VERSION, ROUNDS_SUFFIX, build_table
 
@@ -180,9 +180,11 @@ class OpenFile(OpenRecording):
             return bool(n_missing == file.metadata.num_rows)
 
     def _statistics(self, file: pq.ParquetFile, name: str) -> list[Any]:
-        place, metadata = self.schema.names.index(name), file.metadata
-        groups = [metadata.row_group(i).column(place) for i in range(metadata.num_row_groups)]
-        return [group.statistics if group.is_stats_set else None for group in groups]
+        try:
+            chunks = [*chunks_of(file, range(file.metadata.num_row_groups), [name])]
+        except (pa.ArrowException, OSError) as error:
+            raise _unreadable_file(self.path, error) from None
+        return [chunk.statistics if chunk.is_stats_set else None for chunk in chunks]
 
     def tables(self, rows: int | None = None, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """Yield the rows as tables; finally compare each column that was read with its checksum."""

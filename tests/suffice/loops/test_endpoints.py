@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import json
 import re
 import shutil
+import socket
 import ssl
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from itertools import pairwise
 from types import SimpleNamespace
 from urllib.parse import urlsplit
@@ -431,6 +434,45 @@ def test_a_repeated_id_and_another_model_are_noted_while_recording_and_answering
             assert shown.code == 0, shown.err
             assert shown.err.count("gave the id '1' to two replies") == 1
             assert shown.err.count("replied as 'other'") == 1
+
+
+class TwiceTold(threading.Thread):
+    """A server whose proxy sends each reply twice on a connection that is kept open."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.socket.getsockname()[1]}/v1"
+        self.asked = 0
+        self.start()
+
+    def run(self):
+        while True:
+            try:
+                connection, _ = self.socket.accept()
+            except OSError:
+                return
+            with connection, connection.makefile("rb") as file, suppress(OSError):
+                length = 0
+                for line in iter(file.readline, b""):
+                    if line.lower().startswith(b"content-length:"):
+                        length = int(line.split()[1])
+                    if line == b"\r\n":
+                        file.read(length)
+                        self.asked += 1
+                        body = json.dumps(completion(f"id{self.asked}")).encode()
+                        answer = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
+                        connection.sendall(answer % (len(body), body) * 2)
+
+
+def test_a_reply_that_a_proxy_sends_twice_is_noted(caplog):
+    server = TwiceTold()
+    model = ChatModel("m", base_url=server.url)
+    completions = [model.complete(question).completion_id for question in ("Who?", "Where?", "When?", "Why?")]
+    model.close()
+    server.socket.close()
+    assert len(set(completions)) < len(completions), "an answer became that of the next prompt"
+    assert len(said(caplog, "the id")) == 1
 
 
 def test_replies_from_the_own_cache_repeat_no_id(tmp_path, caplog):

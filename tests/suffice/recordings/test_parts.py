@@ -703,6 +703,14 @@ def test_a_recording_compacted_while_it_is_read_is_read_again(log, monkeypatch):
         read_recording(log)
 
 
+def test_more_parts_than_files_stay_open_are_replayed_in_blocks(log, monkeypatch):
+    before = small_parts(log, 6)
+    options = {"metrics": ["agreement"], "resampling": Resampling(n_resamples=50)}
+    expected = replay(before, ["answer_stable >= 1"], **options)
+    monkeypatch.setattr(parts, "_OPEN_FILES", 1)
+    assert_same_replay(replay(log, ["answer_stable >= 1"], jobs=1, **options), expected, apart=("data_hash",))
+
+
 def test_a_part_that_links_out_of_its_folder_is_refused(log, tmp_path):
     small_parts(log, 1)
     (part,) = log.glob("*.parquet")

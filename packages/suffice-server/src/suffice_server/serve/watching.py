@@ -192,7 +192,7 @@ class _Look:
 def answer_look() -> None:
     """Watch the log that standard input names, and write the result or its error to standard output; this runs in a process."""
     if hasattr(os, "nice"):
-        os.nice(10)  # decisions come first
+        os.nice(19)  # decisions come first
     look = pickle.load(sys.stdin.buffer)  # noqa: S301 - the server wrote it
     try:
         reply: Any = look.result()

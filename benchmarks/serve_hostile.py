@@ -51,6 +51,8 @@ class Attacker:
         self.port = int(port)
         self.counts: collections.Counter[str] = collections.Counter()
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=100)
+        self.is_ready = asyncio.Event()
+        self.is_ready.set()
         headers = {"authorization": f"Bearer {TOKEN}"}
         self.http = httpx.AsyncClient(base_url=url, timeout=120, headers=headers, limits=limits)
 
@@ -144,20 +146,28 @@ async def _votes(attacker: Attacker) -> None:
 
 
 async def _sessions(attacker: Attacker) -> None:
-    some = asyncio.Semaphore(100)
+    some, opened = asyncio.Semaphore(100), list[str]()
 
-    async def one(number: int) -> None:
+    async def open_one() -> None:
         async with some:
-            opened = await attacker.send("/v1/sessions", json.dumps({"policy": "similar"}).encode())
-        path = f"/v1/sessions/{opened.json()['id']}/rounds" if opened is not None and opened.is_success else "/"
-        while True:
-            number += 1
-            async with some:
-                await attacker.send(path, json.dumps({"answer": f"word {number} " * 80}).encode())
+            response = await attacker.send("/v1/sessions", json.dumps({"policy": "similar"}).encode())
+        if response is not None and response.is_success:
+            opened.append(response.json()["id"])
 
+    async def go_on(name: str) -> None:
+        for number in itertools.count():
+            async with some:
+                body = json.dumps({"answer": f"word {number} " * 80}).encode()
+                await attacker.send(f"/v1/sessions/{name}/rounds", body)
+
+    attacker.is_ready.clear()
     async with asyncio.TaskGroup() as group:
-        for number in range(2000):
-            group.create_task(one(number))
+        for _ in range(2000):
+            group.create_task(open_one())
+    attacker.is_ready.set()
+    async with asyncio.TaskGroup() as group:
+        for name in opened:
+            group.create_task(go_on(name))
 
 
 async def _watch(attacker: Attacker) -> None:
@@ -210,6 +220,7 @@ async def attacked(url: str, attack: Attack | None, honest: Callable[[], dict[st
     attacker = Attacker(url)
     task = None if attack is None else asyncio.ensure_future(attack(attacker))
     await asyncio.sleep(1 if attack else 0)
+    await attacker.is_ready.wait()
     figures = await asyncio.to_thread(honest)
     if task is not None:
         task.cancel()

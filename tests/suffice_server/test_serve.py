@@ -22,6 +22,7 @@ from openapi_spec_validator import validate
 from suffice import AnswerPosition, Audit, Policy, Round
 from suffice.errors import DataError
 from suffice.policy import normalizers
+from suffice.policy.expressions import is_available
 from suffice.policy.rounds import Cost, Decision, Passage, Token
 from suffice_server.serve import work
 from suffice_server.serve.answers import RefusedError
@@ -702,6 +703,20 @@ def test_requests_that_compare_long_take_turns_and_others_go_on(folder, monkeypa
     thread.join()
     assert [reply["stop"] for reply in replies] == [True]
     assert service._limit._places._value == 1  # it gave its place back
+
+
+@pytest.mark.whole
+@pytest.mark.skipif(not is_available(), reason="the extra math is not installed")
+def test_towers_of_exponents_are_compared_as_text_and_block_nobody(folder):
+    Policy(rule="answer_stable", max_rounds=6, normalizer="math").save(folder / "towers.json")
+    ask, service = serving(folder)
+    tower = {"policy": "towers", "rounds": rounds(*(f"$2^{{9^{{9^{{9 + {r}}}}}}}$" for r in range(6)))}
+    replies = []
+    thread = threading.Thread(target=lambda: replies.append(ask("POST", "/v1/decide", tower, status=200)))
+    thread.start()
+    assert ask("POST", "/v1/decide", {"policy": "stable", "rounds": rounds("Oslo", "Oslo")})["stop"]
+    thread.join(service._limit.seconds)
+    assert [reply["stop"] for reply in replies] == [True], "no tower equals another, so the cap stops it"
 
 
 def test_many_rounds_and_work_that_becomes_long_wait_for_their_turn(folder, monkeypatch):

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -302,6 +303,36 @@ def test_a_server_that_cannot_write_its_log_is_not_ready(folder, monkeypatch):
     (folder / "log").unlink()
     service.check_log()
     assert service.ready()["ready"]
+
+
+@pytest.mark.parametrize("removed", ["log", "log/stable-*"])
+def test_a_log_removed_while_serving_is_named_and_not_begun_anew(folder, removed):
+    service = served(folder)
+    session, _ = opened(service, "Oslo")
+    service.observe(session, {"index": 2, "answer": "Oslo"})
+    (path,) = folder.glob(removed)
+    shutil.move(path, folder / "elsewhere")
+    other, _ = opened(service, "Oslo")
+    for _ in range(2):
+        with pytest.raises(RefusedError, match="was removed"):
+            service.observe(other, {"index": 2, "answer": "Oslo"})
+        service.check_log()
+        assert "was removed or replaced" in service.ready()["fault"]
+    assert not path.exists()
+    shutil.move(folder / "elsewhere", path)
+    service.check_log()
+    assert service.ready()["ready"]
+    assert service.observe(other, {"index": 2, "answer": "Oslo"})["stop"]
+
+
+def test_parts_removed_while_serving_are_named_in_the_servers_log(folder, caplog):
+    service = served(folder)
+    for number in range(2):
+        session, _ = opened(service, "Oslo")
+        service.observe(session, {"index": 2, "answer": "Oslo"})
+        for part in (folder / "log").glob("*/part-*"):
+            part.unlink()
+        assert ("was removed while questions were recorded to it" in caplog.text) == (number == 1)
 
 
 def test_a_stop_is_counted_once_also_if_the_log_is_written_later(folder):

@@ -17,6 +17,7 @@ import json
 import re
 import socket
 import threading
+import uuid
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -245,7 +246,12 @@ class Endpoint:
                     "token_logprobs": [top[0][1] for top in tops],
                     "top_logprobs": [dict(top) for top in tops],
                 }
-        body = {"id": "x", "object": "chat.completion", "model": request.body.get("model"), "choices": [choice]}
+        body = {
+            "id": uuid.uuid4().hex,
+            "object": "chat.completion",
+            "model": request.body.get("model"),
+            "choices": [choice],
+        }
         if self.usage != "none":
             body["usage"] = self._usage(prompt, len(tokens))
         return body

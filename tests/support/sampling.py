@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import sys
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -56,7 +57,7 @@ def several(body: dict[str, Any], most: int = 99) -> dict[str, Any]:
         for k, text in enumerate(texts)
     ]
     usage = {"prompt_tokens": 40, "completion_tokens": 3 * len(texts)}
-    return {"id": "x", "object": "chat.completion", "model": "m", "choices": choices, "usage": usage}
+    return {"id": uuid.uuid4().hex, "object": "chat.completion", "model": "m", "choices": choices, "usage": usage}
 
 
 def questions(n: int = 6) -> list[Question]:

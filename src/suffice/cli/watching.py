@@ -31,6 +31,7 @@ from suffice.verdicts.watches import (
     export_metrics,
     full_width,
     prometheus_text,
+    read_log,
     seconds_of,
     watch,
 )
@@ -200,7 +201,9 @@ def watch_command(
     deadline = None if judged.deadline is None else _duration_in_seconds(judged.deadline)
     since = None if judged.since is None else seconds_of(judged.since)
     with status("watching", quiet=output.as_json):
-        whole = read_recording(path)
+        # What the state of an earlier look leaves out is needed to choose requests, and for the recording of audits.
+        is_whole = bool(where) or since is not None or written.audited is not None
+        whole, notes = (read_recording(path), []) if is_whole else read_log(path, policy)
         log = chosen_loop(whole, where)
         signal = None
         if judged.signal is not None:
@@ -222,7 +225,7 @@ def watch_command(
         )
         export_metrics(result)
     files = written.files(result, log, policy, since)
-    notes = [] if written.audited is None else _audited_notes(result, written.audited)
+    notes += [] if written.audited is None else _audited_notes(result, written.audited)
     notes += _suspend(result, policy, policy_path) if written.suspend else []
     if written.prometheus == "-":
         print_text(prometheus_text(result))

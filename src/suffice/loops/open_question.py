@@ -19,7 +19,7 @@ from suffice.policy.normalizers import MATCH
 from suffice.policy.rounds import Decision, End, Reason, Round
 from suffice.policy.session import Session
 from suffice.policy.signals import SIGNALS
-from suffice.recordings.round_journal import RoundWriter
+from suffice.recordings.round_journal import Changes, RoundWriter
 from suffice.recordings.schema import AUDIT_UNIT
 
 Ending = Literal["max_rounds", "exhausted", "rule", "failed", "cancelled"]
@@ -151,27 +151,36 @@ class OpenQuestion:
     def _commit(self, observed: Round, row: Mapping[str, Any], rounds: list[Round]) -> Decision | None:
         """Commit a round and decide; at a stop, or in an audit, the decision and the end are committed with it."""
         session = self.session
-        if session is None or not (session.auditing or session.would_stop(observed)):
-            self._journal.put(self.run, observed.index, row)
-            self.rounds = rounds
-            return None if session is None else session.observe(observed)
+        # Of rounds that are committed with all others, nothing need be taken back.
+        if (
+            session is None
+            or isinstance(self._journal, Changes)
+            or not (session.auditing or session.would_stop(observed))
+        ):
+            return self._put(observed, row, rounds)
         before = self.rounds, self._columns, self._ended, _copy_of(session)
         decision, refused = None, None
         try:
             with self.together():
-                self._journal.put(self.run, observed.index, row)
-                self.rounds = rounds
                 try:
-                    decision = session.observe(observed)
+                    decision = self._put(observed, row, rounds)
                 except (UnknownSignalError, NotFittedError) as error:  # the round is recorded all the same
                     refused = error
-                else:
-                    self._write_decision(decision, observed)
         except BaseException:  # nothing was committed, so the same round may be given again
             self.rounds, self._columns, self._ended, self.session = before
             raise
         if refused is not None:
             raise refused
+        return decision
+
+    def _put(self, observed: Round, row: Mapping[str, Any], rounds: list[Round]) -> Decision | None:
+        """Write a round, and the decision on it."""
+        self._journal.put(self.run, observed.index, row)
+        self.rounds = rounds
+        if self.session is None:
+            return None
+        decision = self.session.observe(observed)
+        self._write_decision(decision, observed)
         return decision
 
     def _write_decision(self, decision: Decision, observed: Round) -> None:

@@ -7,7 +7,7 @@ does not say so: the texts are counted here as references to the stored ones.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,17 +39,16 @@ def check_decoded(
         columns: The columns to read; None = all.
     """
     most = most_bytes()
-    # Of a damaged footer pyarrow ends the process when it is asked for a chunk, so small files are not asked.
     if sum(map(_whole_bound, (file.metadata.row_group(group) for group in groups))) <= most:
         return
-    chunks = [*_chunks(file.metadata, groups, columns)]
+    chunks = [*chunks_of(file, groups, columns)]
     if sum(_bound(chunk, rows) for chunk in chunks) <= most:
         return
     numbers = sum(_bound(chunk, rows) for chunk in chunks if chunk.physical_type != _TEXT)
     texts = list(dict.fromkeys(chunk.path_in_schema for chunk in chunks if chunk.physical_type == _TEXT))
     size = largest = numbers
     if texts and size <= most:
-        with pq.ParquetFile(path, metadata=file.metadata, read_dictionary=texts) as referring:
+        with _referring(path, file.metadata, texts) as referring:
             for batch in referring.iter_batches(rows or _ROWS, row_groups=list(groups), columns=texts):
                 size = (size if rows is None else numbers) + sum(map(_size_of, batch.columns))
                 largest = max(size, largest)
@@ -60,6 +59,14 @@ def check_decoded(
             f"{str(path)!r} has rows of more than {most:,} bytes in memory, although it is smaller on disk, as a file that is made to exhaust "
             f"the memory. If it can be trusted, set the environment variable {VARIABLE} to a larger number of bytes"
         )
+
+
+def _referring(path: Any, footer: Any, texts: list[str]) -> pq.ParquetFile:
+    """Open a file whose texts are read as references to a dictionary."""
+    try:
+        return pq.ParquetFile(path, metadata=footer, read_dictionary=texts)
+    except KeyError as error:
+        raise pa.ArrowInvalid(f"the footer lacks the column {error}") from None
 
 
 def most_bytes() -> int:
@@ -76,13 +83,19 @@ def most_bytes() -> int:
     return int(text)
 
 
-def _chunks(footer: Any, groups: Sequence[int], columns: Sequence[str] | None) -> Iterator[Any]:
+def chunks_of(file: pq.ParquetFile, groups: Iterable[int], columns: Sequence[str] | None = None) -> Iterator[Any]:
+    """Yield the metadata of column chunks, group by group.
+
+    Raises:
+        ArrowException: The footer is damaged.
+    """
+    names = [file.schema.column(i).path.partition(".")[0] for i in range(len(file.schema))]
+    places = [i for i, name in enumerate(names) if columns is None or name in columns]
     for group in groups:
-        row_group = footer.row_group(group)
-        for i in range(row_group.num_columns):
-            chunk = row_group.column(i)
-            if columns is None or chunk.path_in_schema.partition(".")[0] in columns:
-                yield chunk
+        # Asked for a chunk of a damaged footer, pyarrow ends the process; to read a row of it raises an error.
+        next(file.iter_batches(1, row_groups=[group], columns=[*dict.fromkeys(names[i] for i in places)]), None)
+        row_group = file.metadata.row_group(group)
+        yield from (row_group.column(i) for i in places)
 
 
 def _whole_bound(group: Any) -> int:

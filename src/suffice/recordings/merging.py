@@ -22,6 +22,9 @@ RUN = "run"
 INFERRED = "end_inferred"
 """The column that says whether a question's end was inferred from its length, 1 or 0."""
 
+LEFT_OUT = "rounds_left_out"
+"""The column with the number of a question's rounds if only its first row is left, see `suffice.verdicts.watches.looks`."""
+
 MERGED = "merged"
 """The entry of metadata that lists what a file was merged from."""
 

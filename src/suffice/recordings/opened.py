@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from suffice.common.files import is_url, place, quoted, reaching, replacing, unreachable
 from suffice.errors import DataError, NotFoundError, SchemaError
-from suffice.recordings.decoded import check_decoded
+from suffice.recordings.decoded import check_decoded, chunks_of
 from suffice.recordings.digest import ColumnDigest, TableDigest, damaged, stored_digests
 from suffice.recordings.schema import META_KEY, RECORDING_FORMAT, RECORDING_VERSION, ROUNDS_SUFFIX, build_table
 
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from suffice.recordings.round_journal import JournalContent
 
 _MAGIC = b"PAR1"
+_MORE_READINGS = 4
 _Opened = TypeVar("_Opened", bound="OpenFile")
+_Read = TypeVar("_Read")
 
 
 class PartGoneError(NotFoundError):
@@ -34,6 +36,14 @@ class PartGoneError(NotFoundError):
 
     def __init__(self, path: object) -> None:
         super().__init__(f"{str(path)!r} was compacted or removed while it was read: try again")
+
+
+def read_again(read: Callable[[], _Read]) -> _Read:
+    """Return what a function reads of a folder; call it again if the folder is compacted meanwhile."""
+    for _ in range(_MORE_READINGS):
+        with suppress(PartGoneError):
+            return read()
+    return read()
 
 
 class OpenRecording(ABC):
@@ -170,9 +180,11 @@ class OpenFile(OpenRecording):
             return bool(n_missing == file.metadata.num_rows)
 
     def _statistics(self, file: pq.ParquetFile, name: str) -> list[Any]:
-        place, metadata = self.schema.names.index(name), file.metadata
-        groups = [metadata.row_group(i).column(place) for i in range(metadata.num_row_groups)]
-        return [group.statistics if group.is_stats_set else None for group in groups]
+        try:
+            chunks = [*chunks_of(file, range(file.metadata.num_row_groups), [name])]
+        except (pa.ArrowException, OSError) as error:
+            raise _unreadable_file(self.path, error) from None
+        return [chunk.statistics if chunk.is_stats_set else None for chunk in chunks]
 
     def tables(self, rows: int | None = None, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """Yield the rows as tables; finally compare each column that was read with its checksum."""

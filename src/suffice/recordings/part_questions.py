@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from suffice.errors import DataError
-from suffice.recordings.merging import INFERRED, RUN, UNFINISHED, RunNames
+from suffice.recordings.merging import INFERRED, LEFT_OUT, RUN, UNFINISHED, RunNames
 from suffice.recordings.opened import OpenFile, run_starts
 from suffice.recordings.text_keys import text_keys
 
-_IDENTITY_COLUMNS = ("question_id", "cluster", "end", "recorded_at", RUN, INFERRED)
+_IDENTITY_COLUMNS = ("question_id", "cluster", "end", "recorded_at", RUN, INFERRED, LEFT_OUT)
 _CUT_ENDS = ("rule", "failed")
 _NUMBERED = r"#\d+$"
 
@@ -136,6 +136,9 @@ class _Identities:
         self._part = part
         self._first = table.take(pa.array(starts))
         self._lengths = np.diff(starts, append=table.num_rows)
+        if LEFT_OUT in names:
+            rounds = self._first.column(LEFT_OUT).to_numpy()
+            self._lengths = np.where(np.isnan(rounds), self._lengths, rounds).astype(np.int64)
         self._has_runs = RUN in names
         ids = self._first.column("question_id")
         self._clusters = pc.coalesce(self._first.column("cluster"), ids) if "cluster" in names else ids

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cached_property
@@ -34,6 +34,7 @@ _AT_ONCE = 16
 _LISTINGS = 100
 _LISTED = 3
 _GATHERED_ROWS = 1 << 11
+_SMALL_ROWS = 1 << 12
 
 
 def part_paths(folder: Path) -> list[Path]:
@@ -153,19 +154,34 @@ class OpenFolder(OpenRecording):
             part.close()
 
 
-def open_folder(path: Path) -> OpenFolder:
+def open_folder(path: Path, *, keep: bool = False) -> OpenFolder:
     """Open the parts of a folder, with their journals if a process is writing them or was killed.
+
+    Args:
+        path: The folder.
+        keep: Whether all rows will be read at once; see `opened_parts`.
 
     Raises:
         ConfigMismatchError: Parts were recorded with different settings.
         DataError: There are no parts, none has a round, or one is a link out of the folder.
         SchemaError: A part is damaged; the message names it.
     """
-    opened: dict[Path, _OpenPart | None] = {}
+    return OpenFolder(path, opened_parts(path, keep=keep))
+
+
+def opened_parts(path: Path, known: Container[str] = (), *, keep: bool = False) -> list[OpenPart]:
+    """Open the parts of a folder that have rows and were not compacted into another one.
+
+    Args:
+        path: The folder.
+        known: The names of parts to leave out.
+        keep: Whether to read many small parts at once and keep their rows, since each would be opened several times otherwise.
+    """
+    opened: dict[Path, OpenPart | None] = {}
     # A file that is renamed while the folder is listed may be missed, so the folder is listed until nothing is new. Opened
     # parts stay readable even if a compaction has removed them.
     for _ in range(_LISTINGS):
-        new = [place for place in part_paths(path) if place not in opened]
+        new = [place for place in part_paths(path) if place not in opened and place.name not in known]
         if not new:
             break
         for place in new:
@@ -173,11 +189,13 @@ def open_folder(path: Path) -> OpenFolder:
             with suppress(NotFoundError):
                 part = opened[place] = _part_with_rows(place)
                 if part is not None and part.is_final and len(opened) > _OPEN_FILES:
-                    part.close_itself()
+                    part.close_itself(keep=keep)
     else:
         raise DataError(f"{new[0].name!r} of {str(path)!r} cannot be opened: try again, or move it away")
     parts = [opened[place] for place in sorted(opened)]
     current = _counted([part for part in parts if part is not None])
+    if known:
+        return current
     if not opened:
         others = sorted(item.name for item in path.glob("*.parquet"))
         raise NotFoundError(
@@ -186,7 +204,7 @@ def open_folder(path: Path) -> OpenFolder:
         )
     if not current:
         raise DataError(f"no round was observed yet: the {counted(len(opened), 'part')} of {str(path)!r} have no rows")
-    return OpenFolder(path, current)
+    return current
 
 
 def _check_link(part: Path, folder: Path) -> None:
@@ -198,7 +216,7 @@ def _check_link(part: Path, folder: Path) -> None:
         )
 
 
-def _counted(parts: Sequence[_OpenPart]) -> list[_OpenPart]:
+def _counted(parts: Sequence[OpenPart]) -> list[OpenPart]:
     """Return the parts that were not compacted into another one; close the others."""
     replaced = replaced_parts(parts)
     for part in parts:
@@ -207,7 +225,7 @@ def _counted(parts: Sequence[_OpenPart]) -> list[_OpenPart]:
     return [part for part in parts if part.path.name not in replaced]
 
 
-class _OpenPart(OpenFile):
+class OpenPart(OpenFile):
     """One part, opened.
 
     Attributes:
@@ -217,11 +235,22 @@ class _OpenPart(OpenFile):
 
     is_final = False
     closes_itself = False
+    _kept: pa.Table | None = None
 
-    def close_itself(self) -> None:
-        """Close the file now, and after each use."""
+    def close_itself(self, *, keep: bool = False) -> None:
+        """Close the file now, and after each use; read the rows of a small one before, to keep them."""
+        if keep and self.n_rows <= _SMALL_ROWS:
+            with self.used():
+                (self._kept,) = super().tables()
         self.closes_itself = True
         self.close()
+
+    def tables(self, rows: int | None = None, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """Yield the rows; see `OpenRecording.tables`."""
+        if self._kept is None or rows is not None:
+            yield from super().tables(rows, columns)
+        else:
+            yield self._kept if columns is None else self._kept.select(list(columns))
 
     @contextmanager
     def used(self) -> Iterator[pq.ParquetFile]:
@@ -249,7 +278,7 @@ def damaged_part(path: Path, error: SchemaError) -> SchemaError:
     )
 
 
-def _part_with_rows(path: Path) -> _OpenPart | None:
+def _part_with_rows(path: Path) -> OpenPart | None:
     """Return a part, opened; None if it has no rows."""
     journal = RoundJournal(path, is_part=True)
     try:
@@ -267,7 +296,7 @@ def _part_with_rows(path: Path) -> _OpenPart | None:
     return None
 
 
-def open_parts(paths: Sequence[Path]) -> list[_OpenPart]:
+def open_parts(paths: Sequence[Path]) -> list[OpenPart]:
     """Open parts to which no process writes, concurrently at a URL; see `open_part`."""
     if paths and is_url(paths[0]):
         with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -280,10 +309,10 @@ def open_parts(paths: Sequence[Path]) -> list[_OpenPart]:
     return parts
 
 
-def open_part(path: Path) -> _OpenPart:
+def open_part(path: Path) -> OpenPart:
     """Open one part of a folder; the error for a damaged part contains advice."""
     try:
-        return open_file(path, _OpenPart) if Shard.of_part(path) is None else _OpenPart(path)
+        return open_file(path, OpenPart) if Shard.of_part(path) is None else OpenPart(path)
     except NotFoundError:
         raise PartGoneError(path) from None
     except SchemaError as error:
@@ -292,9 +321,12 @@ def open_part(path: Path) -> _OpenPart:
 
 def replaced_parts(parts: Sequence[OpenRecording]) -> set[str]:
     """Return the names of parts whose rows are in another part, into which they were compacted."""
-    return {
-        entry["file"] for part in parts for entry in part.metadata.get(MERGED) or () if entry["file"] != part.path.name
-    }
+    return {name for part in parts for name in joined_parts(part)}
+
+
+def joined_parts(part: OpenRecording) -> set[str]:
+    """Return the names of the parts that were compacted into this one."""
+    return {entry["file"] for entry in part.metadata.get(MERGED) or ()} - {part.path.name}
 
 
 def _in_order_of_time(table: pa.Table) -> pa.Table:

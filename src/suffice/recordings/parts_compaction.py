@@ -19,13 +19,12 @@ from suffice.recordings.file_locks import try_lock
 from suffice.recordings.merging import MERGED
 from suffice.recordings.opened import OpenFile, write_tables
 from suffice.recordings.parts import OpenFolder, open_part, part_paths, replaced_parts
-from suffice.recordings.parts_writing import move_ended, new_part, writer_ended
+from suffice.recordings.parts_writing import IDLE_S, move_ended, new_part, writer_ended
 from suffice.recordings.round_journal import RoundJournal, SealedError
 from suffice.recordings.sharded import is_sharded
 
 _LOCK = ".compaction"
 _MERGED_SUFFIX = "-merged.parquet"
-_IDLE_S = 24 * 3600.0
 _LARGE_ROWS = 1_000_000
 _JOINED_ROWS = 1 << 16
 
@@ -52,7 +51,7 @@ class CompactSummary(Result):
         return facts_table("Compacted recording", facts)
 
 
-def compact_recording(folder: str | Path, *, idle_s: float = _IDLE_S, large_rows: int = _LARGE_ROWS) -> CompactSummary:
+def compact_recording(folder: str | Path, *, idle_s: float = IDLE_S, large_rows: int = _LARGE_ROWS) -> CompactSummary:
     """Join the parts of a folder to which no process writes any more, while processes append and read.
 
     A part has ended if its process sealed it.  A part whose process was killed on this machine is sealed here; its unfinished

@@ -30,6 +30,9 @@ from suffice.recordings.round_journal import Changes, JournalContent, RoundJourn
 _log = logging.getLogger(__name__)
 _WRITER = re.compile(r"-([0-9a-f]{8})-(\d+)-[0-9a-f]{6}\.parquet$")
 _HOST_LENGTH = 24
+IDLE_S = 24 * 3600.0
+"""Seconds without a write after which a compaction seals a journal."""
+
 _LARGE_BYTES = 1 << 20
 """Journals of at least this many bytes are sealed by a separate process; below, starting one would take longer."""
 
@@ -111,6 +114,7 @@ class RecordedFolder:
         self._lock = threading.Lock()
         self._current: RoundJournal | None = None
         self._begun = 0
+        self._taken = time.monotonic()
         self._full: list[RoundJournal] = []
         self._sealing: threading.Thread | None = None
         self._is_sealing = False
@@ -142,10 +146,17 @@ class RecordedFolder:
                 self._begun += 1
             with suppress(SealedError):
                 journal.commit(changes.changes)
+                self._taken = time.monotonic()
                 return journal
             with self._lock:  # another thread has filled and sealed the part meanwhile
                 if self._current is journal:
                     self._current = None
+                    if not journal.recording.exists() and time.monotonic() - self._taken < IDLE_S:
+                        _log.warning(
+                            "%s was removed while questions were recorded to it, and with it %d of them",
+                            journal.recording,
+                            self._begun - 1,
+                        )
 
     def _part(self) -> RoundJournal:
         """Return the journal of the part that takes a new question."""

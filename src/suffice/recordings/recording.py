@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from suffice.policy.rounds import Floats, Mask, Rounds
 from suffice.policy.seen import one_name_per_text
 from suffice.policy.signals import answer_ids, clean_column
 from suffice.recordings.computed import compute_column, is_computed
-from suffice.recordings.opened import OpenFile, OpenRecording, PartGoneError, open_file, write_recording
+from suffice.recordings.opened import OpenFile, OpenRecording, open_file, read_again, write_recording
 from suffice.recordings.runs import keep_where, single_labels
 from suffice.recordings.schema import ASSUMED_END, PINNED_LABELS, column_kind, stated_kind
 
@@ -40,7 +39,6 @@ __all__ = [
 ]
 
 _FEW = 1000
-_MORE_READINGS = 4
 _KNOWN_ENDS = frozenset({"max_rounds", "exhausted", "rule", "failed"})
 
 
@@ -235,7 +233,8 @@ class Recording(Displayed):
 
         Without a column of clusters, questions with the same text form one unit.
         """
-        units = self.per_question("cluster", one_name_per_text(self.question_ids, self.texts))
+        known = "cluster" in self._kinds
+        units = self.per_question("cluster", () if known else one_name_per_text(self.question_ids, self.texts))
         units[:] = [own if name is None else name for name, own in zip(units, self.question_ids, strict=True)]
         return units
 
@@ -409,10 +408,14 @@ def is_recording(path: str | Path) -> bool:
     return place(path).suffix == ".parquet" or place(path).is_dir()
 
 
-def open_recording(path: str | Path) -> OpenRecording:
+def open_recording(path: str | Path, *, keep: bool = False) -> OpenRecording:
     """Open a recording, a file or a folder of parts, without reading its rows.
 
     It includes rounds that a `Recorder` is still adding.
+
+    Args:
+        path: The recording.
+        keep: Whether all rows will be read at once, so that they may stay in memory.
 
     Raises:
         DataError: The file does not exist.
@@ -420,14 +423,14 @@ def open_recording(path: str | Path) -> OpenRecording:
     """
     with reaching(path):
         path = place(path)
-        return _opened_folder(path) if path.is_dir() else open_file(path, OpenFile)
+        return _opened_folder(path, keep=keep) if path.is_dir() else open_file(path, OpenFile)
 
 
-def _opened_folder(path: Path) -> OpenRecording:
+def _opened_folder(path: Path, *, keep: bool) -> OpenRecording:
     from suffice.recordings.parts import open_folder
     from suffice.recordings.sharded import is_sharded, open_shards
 
-    return open_shards(path) if is_sharded(path) else open_folder(path)
+    return open_shards(path) if is_sharded(path) else open_folder(path, keep=keep)
 
 
 def read_recording(path: str | Path) -> Recording:
@@ -439,10 +442,7 @@ def read_recording(path: str | Path) -> Recording:
     """
 
     def read() -> Recording:
-        with open_recording(path) as opened, reaching(path):
+        with open_recording(path, keep=True) as opened, reaching(path):
             return Recording(opened.table(), opened.metadata)
 
-    for _ in range(_MORE_READINGS):
-        with suppress(PartGoneError):
-            return read()
-    return read()
+    return read_again(read)

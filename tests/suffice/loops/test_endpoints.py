@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import json
 import re
 import shutil
+import socket
 import ssl
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from itertools import pairwise
 from types import SimpleNamespace
 from urllib.parse import urlsplit
@@ -29,7 +32,9 @@ from suffice.loops.models.limits import limits_here, sharing_limits
 from suffice.loops.retrieval import PoolBM25, load_questions
 from suffice.policy.session import Policy
 from suffice.recordings import read_recording
+from suffice.recordings.cache import ResponseCache
 from suffice.recordings.journal import differences
+from tests.support.cli_tools import cli, corpus, dataset
 from tests.support.endpoint import Endpoint, nobody
 
 TIMES = re.compile("seconds|latency|recorded_at")
@@ -386,6 +391,95 @@ def test_endpoints_that_serve_different_models_are_noted_once(caplog):
     (warning,) = [entry.getMessage() for entry in caplog.records if "same model" in entry.getMessage()]
     assert "'llama-8b'" in warning
     assert "'llama-70b'" in warning
+
+
+def said(caplog, words):
+    return [entry.getMessage() for entry in caplog.records if words in entry.getMessage()]
+
+
+def completion(name="m", model="m"):
+    return {"id": name, "model": model, "choices": [{"message": {"content": "Answer: Oslo"}}]}
+
+
+def test_an_id_that_two_replies_have_is_noted_once(caplog):
+    with Endpoint(reply=lambda _: completion()) as endpoint:
+        model = ChatModel("m", base_url=endpoint.url)
+        model.answer("Who?")
+        assert not said(caplog, "the id")
+        for question in ("Where?", "When?"):
+            model.answer(question)
+    (warning,) = said(caplog, "the id")
+    assert "gave the id 'm' to two replies" in warning
+
+
+def test_the_reply_of_another_model_is_noted_once(caplog):
+    with Endpoint(reply=lambda body: completion(str(len(str(body))), "gpt-4o-mini")) as endpoint:
+        model = ChatModel("gpt-4o", base_url=endpoint.url)
+        for question in ("Who?", "Where is it?"):
+            model.answer(question)
+    (warning,) = said(caplog, "was asked for")
+    assert "the model 'gpt-4o' and replied as 'gpt-4o-mini'" in warning
+
+
+def test_a_repeated_id_and_another_model_are_noted_while_recording_and_answering(tmp_path):
+    questions = dataset(tmp_path / "q.jsonl")
+    Policy(rule="answer_stable", max_rounds=2).save(tmp_path / "p.json")
+    with Endpoint(reply=lambda _: completion("1", "other")) as endpoint:
+        ways = (
+            ("record", questions, "-o", tmp_path / "r.parquet", "--max-rounds", 2),
+            ("answer", "Where?", "--policy", tmp_path / "p.json", "--corpus", corpus(tmp_path / "corpus")),
+        )
+        for way in ways:
+            shown = cli(*way, "--base-url", endpoint.url, "--model", "m", "--set", "logprobs=false")
+            assert shown.code == 0, shown.err
+            assert shown.err.count("gave the id '1' to two replies") == 1
+            assert shown.err.count("replied as 'other'") == 1
+
+
+class TwiceTold(threading.Thread):
+    """A server whose proxy sends each reply twice on a connection that is kept open."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.socket.getsockname()[1]}/v1"
+        self.asked = 0
+        self.start()
+
+    def run(self):
+        while True:
+            try:
+                connection, _ = self.socket.accept()
+            except OSError:
+                return
+            with connection, connection.makefile("rb") as file, suppress(OSError):
+                length = 0
+                for line in iter(file.readline, b""):
+                    if line.lower().startswith(b"content-length:"):
+                        length = int(line.split()[1])
+                    if line == b"\r\n":
+                        file.read(length)
+                        self.asked += 1
+                        body = json.dumps(completion(f"id{self.asked}")).encode()
+                        answer = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
+                        connection.sendall(answer % (len(body), body) * 2)
+
+
+def test_a_reply_that_a_proxy_sends_twice_is_noted(caplog):
+    server = TwiceTold()
+    model = ChatModel("m", base_url=server.url)
+    completions = [model.complete(question).completion_id for question in ("Who?", "Where?", "When?", "Why?")]
+    model.close()
+    server.socket.close()
+    assert len(set(completions)) < len(completions), "an answer became that of the next prompt"
+    assert len(said(caplog, "the id")) == 1
+
+
+def test_replies_from_the_own_cache_repeat_no_id(tmp_path, caplog):
+    with Endpoint(reply=lambda _: completion()) as endpoint:
+        model = ChatModel("m", base_url=endpoint.url, cache=ResponseCache(tmp_path / "c.sqlite"))
+        assert [model.answer("Who?").from_cache for _ in range(2)] == [False, True]
+    assert not said(caplog, "the id")
 
 
 @pytest.mark.parametrize("urls", ["", " , ", "http://a:1/v1,ftp://b/v1", "http://a:1/v1,http://me:secret@b:2/v1", []])

@@ -1,5 +1,9 @@
 """Files that are small on disk and huge in memory are refused before their rows are read."""
 
+import struct
+import subprocess
+import sys
+
 import pyarrow.parquet as pq
 import pytest
 
@@ -53,3 +57,36 @@ def test_the_limit_is_a_number_of_bytes(tmp_path, monkeypatch, text):
     monkeypatch.setenv(decoded.VARIABLE, text)
     with pytest.raises(DataError, match="positive whole number"):
         read_recording(tmp_path / "bomb.parquet")
+
+
+READS = """
+import sys
+from pathlib import Path
+from suffice import read_recording
+from suffice.errors import SufficeError
+from suffice.recordings.recording import open_recording
+
+path, start = Path(sys.argv[1]), int(sys.argv[2])
+data = path.read_bytes()
+for at in range(start, start + 60):
+    for bit in (1, 4):
+        path.write_bytes(bytes([*data[:at], data[at] ^ bit, *data[at + 1 :]]))
+        for read in (read_recording, lambda path: open_recording(path).round_range()):
+            try:
+                read(path)
+            except SufficeError:
+                pass
+"""
+
+
+@pytest.mark.whole
+def test_a_damaged_footer_of_a_large_file_ends_no_process(tmp_path, monkeypatch):
+    path = tmp_path / "large.parquet"
+    bomb(path, n=40, size=50)
+    data = path.read_bytes()
+    monkeypatch.setenv(decoded.VARIABLE, "3000")  # so that it counts as large
+    footer = len(data) - 8 - struct.unpack("<I", data[-8:-4])[0]
+    child = subprocess.run(
+        [sys.executable, "-c", READS, path, str(footer)], capture_output=True, text=True, check=False
+    )
+    assert child.returncode == 0, child.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -164,4 +165,20 @@ def test_a_fork_while_a_thread_commits_does_not_wait_for_that_thread(tmp_path):
             finally:
                 os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert [question.run for question in journal.content().questions] == ["run"]
+
+
+def test_a_read_only_disk_is_not_taken_for_a_sealed_part(tmp_path, monkeypatch):
+    journal = RoundJournal(tmp_path / "part-1.parquet", is_part=True)
+    journal.check({})
+
+    def refusing(path, *_):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    monkeypatch.setattr(journal_file.os, "open", refusing)
+    with pytest.raises(DataError, match="Read-only file") as raised:
+        journal.begin("run", {})
+    assert "sealed" not in str(raised.value)
+    monkeypatch.undo()
+    journal.begin("run", {})
     assert [question.run for question in journal.content().questions] == ["run"]

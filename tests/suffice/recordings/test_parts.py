@@ -682,6 +682,7 @@ def test_a_compaction_while_the_parts_are_opened_and_read_changes_nothing(log, m
 def test_a_recording_compacted_while_it_is_read_is_read_again(log, monkeypatch):
     before = small_parts(log)
     monkeypatch.setattr(parts, "_OPEN_FILES", 0)
+    monkeypatch.setattr(parts, "_SMALL_ROWS", 0)  # so that their rows are not kept
     original, calls = parts.OpenFolder.table, []
 
     def compacting(opened):
@@ -700,6 +701,14 @@ def test_a_recording_compacted_while_it_is_read_is_read_again(log, monkeypatch):
     monkeypatch.setattr(parts.OpenFolder, "table", vanishing)
     with pytest.raises(NotFoundError, match="try again"):
         read_recording(log)
+
+
+def test_more_parts_than_files_stay_open_are_replayed_in_blocks(log, monkeypatch):
+    before = small_parts(log, 6)
+    options = {"metrics": ["agreement"], "resampling": Resampling(n_resamples=50)}
+    expected = replay(before, ["answer_stable >= 1"], **options)
+    monkeypatch.setattr(parts, "_OPEN_FILES", 1)
+    assert_same_replay(replay(log, ["answer_stable >= 1"], jobs=1, **options), expected, apart=("data_hash",))
 
 
 def test_a_part_that_links_out_of_its_folder_is_refused(log, tmp_path):

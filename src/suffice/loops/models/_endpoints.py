@@ -8,6 +8,7 @@ that fails is left alone for a growing time, and then tried with one request at 
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from collections import OrderedDict
@@ -28,7 +29,10 @@ _TOO_MANY = 429
 _FAILED_STATUS = frozenset({408, _TOO_MANY})
 _FIRST_SERVER_ERROR = 500
 _REMEMBERED_QUESTIONS = 1 << 16
+_REMEMBERED_IDS = 1 << 16
 _AFFINITY_CHARACTERS = 200
+_VERSION = re.compile(r"[-@:_.](?:\d{3,}|latest|preview|q\d|gguf|b?f16|fp\d|int\d|awq|gptq)")
+"""The beginning of what may follow a model's name in a reply: a date, the form of the weights, or the type of the file."""
 
 
 @dataclass(slots=True)
@@ -64,6 +68,19 @@ def affinity_of(messages: Sequence[Mapping[str, str]] | str) -> str:
         else next((message["content"] for message in messages if message["role"] == "user"), "")
     )
     return text[:_AFFINITY_CHARACTERS].split("\n\n", 1)[0]
+
+
+def _may_be_one_model(asked: str, replied: str) -> bool:
+    """Return whether a reply's model may be the one that was asked for: an alias, a dated version, or a file.
+
+    >>> _may_be_one_model("gpt-4o", "gpt-4o-2024-08-06"), _may_be_one_model("openai/gpt-4o", "gpt-4o-mini")
+    (True, False)
+    >>> _may_be_one_model("org/Model-7B", "/models/model-7b.Q4_K_M.gguf"), _may_be_one_model("a", "b")
+    (True, False)
+    """
+    one, other = sorted((re.split(r"[/\\]", name.strip().casefold())[-1] for name in (asked, replied)), key=len)
+    rest = other.removeprefix(one)
+    return one == other or (bool(one) and rest != other and _VERSION.match(rest) is not None)
 
 
 @dataclass(slots=True, eq=False)
@@ -106,6 +123,8 @@ class Endpoints:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _by_question: OrderedDict[str, _EndpointHealth] = field(default_factory=OrderedDict)
     _models: dict[str, str] = field(default_factory=dict)
+    _ids: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    _noted: set[str] = field(default_factory=set)
     _turns: int = 0
     refused: int = field(default=0, init=False)
 
@@ -164,8 +183,42 @@ class Endpoints:
             if response is not None:
                 await (_after_closing(response.close()) if blocking else response.aclose())
 
-    def note_model(self, url: str, model: str | None) -> None:
-        """Warn once if the endpoints' replies name different models."""
+    def note_reply(self, url: str, asked: str, model: str | None, completion_id: str | None) -> None:
+        """Warn once of each: a reply of another model than was asked for, a repeated id, endpoints with different models.
+
+        Args:
+            url: The endpoint.
+            asked: The model that was asked for.
+            model: The model that the reply names; None if it names none.
+            completion_id: The id of the reply; None if it has none.
+        """
+        with self._lock:
+            is_repeated = completion_id is not None and completion_id in self._ids
+            if completion_id is not None:
+                self._ids[completion_id] = None
+            while len(self._ids) > _REMEMBERED_IDS:
+                self._ids.popitem(last=False)
+            is_other = model is not None and not _may_be_one_model(asked, model)
+            new = {kind for kind, is_so in (("id", is_repeated), ("model", is_other)) if is_so} - self._noted
+            self._noted |= new
+        if "id" in new:
+            _ENDPOINTS_LOG.warning(
+                "%s gave the id %.80r to two replies: a cache or proxy may have sent an earlier reply again, for another request. Switch its cache "
+                "off, and record again what was affected",
+                url,
+                completion_id,
+            )
+        if "model" in new:
+            _ENDPOINTS_LOG.warning(
+                "%s was asked for the model %.80r and replied as %.80r: the answers are of the second one. Name it (--model), or correct the "
+                "routing",
+                url,
+                asked,
+                model,
+            )
+        self._compare_models(url, model)
+
+    def _compare_models(self, url: str, model: str | None) -> None:
         if model is None or len(self.urls) == 1 or url in self._models:
             return
         with self._lock:

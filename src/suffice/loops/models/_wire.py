@@ -43,6 +43,7 @@ class Completion:
         reasoning: Reasoning that the server returned apart from the text; None if there is none.
         tool_arguments: The arguments (JSON text) of the first tool call; None if there is none.
         model: The model named in the reply; None if there is none.
+        completion_id: The endpoint's id of the reply; None if it gives none.
         system_fingerprint: The endpoint's id for its own configuration; None if it gives none.
         cached_tokens_reported: True if the endpoint reported the number of input tokens from its prefix cache.
         from_cache: True if the reply came from the response cache, not from the endpoint.
@@ -55,6 +56,7 @@ class Completion:
     reasoning: str | None = None
     tool_arguments: str | None = None
     model: str | None = None
+    completion_id: str | None = None
     system_fingerprint: str | None = None
     cached_tokens_reported: bool = False
     from_cache: bool = False
@@ -211,6 +213,7 @@ def completion_of(
         reasoning=text_or_none(message.get("reasoning_content")) or text_or_none(message.get("reasoning")),
         tool_arguments=_tool_arguments(message.get("tool_calls")),
         model=text_or_none(body.get("model")),
+        completion_id=text_or_none(body.get("id")),
         system_fingerprint=text_or_none(body.get("system_fingerprint")),
         cached_tokens_reported=reported,
         from_cache=from_cache,

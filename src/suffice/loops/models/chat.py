@@ -263,9 +263,8 @@ class ChatModel(PromptedModel):
             raise
         if call.cache is not None:
             call.cache.put(call.requests[0], {"body": text, "seconds": seconds})
-        endpoints = self._connection.endpoints
-        endpoints.note_model(sent.endpoint, completions[0].model)
-        endpoints.limits.settle(sent.tokens, sum(item.cost.tokens for item in completions))
+        self._note(sent.endpoint, completions[0])
+        self._connection.endpoints.limits.settle(sent.tokens, sum(item.cost.tokens for item in completions))
         return completions
 
     def _from_batch(self, batches: BatchReplies, call: CacheableCall) -> tuple[Completion, ...]:
@@ -274,6 +273,7 @@ class ChatModel(PromptedModel):
         request = BatchRequest(request=call.requests[0], url=url, body=call.body, connection=self._connection)
         text = batches.reply(request)
         completions = self._parse(call, text, math.nan)
+        self._note(self._connection.endpoints.urls[0], completions[0])
         self._count(requests_sent=1)
         if call.wants_logprobs and self.capabilities >= LOGPROB_NEEDS:
             for completion in filter(
@@ -283,6 +283,9 @@ class ChatModel(PromptedModel):
         if call.cache is not None:
             call.cache.put(call.requests[0], {"body": text, "seconds": None})
         return completions
+
+    def _note(self, url: str, reply: Completion) -> None:
+        self._connection.endpoints.note_reply(url, self.model, reply.model, reply.completion_id)
 
     def read(self, completion: Completion) -> Reply:
         """Parse a completion: its answer, the tokens of the answer, the stated confidence and the cost."""

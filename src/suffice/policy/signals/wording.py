@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from suffice.policy.rounds import Passage, Round
 from suffice.policy.signals.definitions import register_signal
@@ -45,8 +45,12 @@ _WORD_OR_CONTRACTION = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)?")
 _QUOTED = re.compile('"[^"]*"|\u201c[^\u201d]*\u201d')
 
 
+def _folded(words: Iterable[str]) -> list[str]:
+    return [word.replace("\u2019", "'").removesuffix("'s").casefold() for word in words]
+
+
 def _folded_words(text: str) -> list[str]:
-    return [word.replace("\u2019", "'").removesuffix("'s").casefold() for word in _WORD_OR_CONTRACTION.findall(text)]
+    return _folded(_WORD_OR_CONTRACTION.findall(text))
 
 
 @register_signal("ratio", (0.0, 1.0), "feedback", component=CRITIC, reads={"feedback"})
@@ -84,5 +88,6 @@ def lexical_support(rounds: Sequence[Round]) -> float:
     draft_words = set(_folded_words(last.answer)) - FUNCTION_WORDS
     if not draft_words:
         return math.nan
-    context_words = {word for passage in passages for word in _folded_words(f"{passage.title} {passage.text}")}
+    context = "\n".join(f"{passage.title} {passage.text}" for passage in passages)
+    context_words = set(_folded(set(_WORD_OR_CONTRACTION.findall(context))))  # most words occur several times
     return len(draft_words & context_words) / len(draft_words)

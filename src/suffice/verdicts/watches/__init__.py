@@ -1,5 +1,6 @@
 """Watch a deployed policy: from a production log to one verdict."""
 
+from suffice.verdicts.watches.looks import read_log
 from suffice.verdicts.watches.metrics import WatchCollector, export_metrics, prometheus_text
 from suffice.verdicts.watches.requests import Requests
 from suffice.verdicts.watches.result import STATUSES, WatchResult
@@ -18,6 +19,7 @@ __all__ = [
     "export_metrics",
     "full_width",
     "prometheus_text",
+    "read_log",
     "seconds_of",
     "watch",
 ]

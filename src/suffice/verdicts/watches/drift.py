@@ -15,15 +15,19 @@ from suffice.evaluation.statistics.shares import share
 from suffice.policy.rounds import COST_KINDS, Floats, Mask
 from suffice.policy.session import Policy
 from suffice.policy.signals import ABSTAIN_PATTERNS, abstained_by, clean_column
+from suffice.recordings.merging import LEFT_OUT
 from suffice.recordings.recording import Recording
 from suffice.verdicts.diagnostics.drift import kolmogorov_p, kolmogorov_smirnov
 from suffice.verdicts.diagnostics.rows import mean_known
 from suffice.verdicts.losses import at_rounds
 from suffice.verdicts.watches.losses import reference_stops
-from suffice.verdicts.watches.requests import Requests
+from suffice.verdicts.watches.requests import Requests, numbers_of
 
 _READ, _OTHER, _HABIT = "the rule reads it", "signal", "habit"
 _TOKEN_ENDINGS = tuple(f".{kind}" for kind in COST_KINDS if kind.endswith("tokens"))
+KEPT = "watched."
+"""Prefix of the columns with the numbers of requests whose rounds are left out."""
+
 _FEWEST_VALUES = 20
 """Fewest values on either side for a comparison."""
 
@@ -112,7 +116,7 @@ class Drifts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Habits:
+class Habits:
     """Numbers of each question by name, each of shape ``(n_questions,)``, and the role of each number."""
 
     values: Mapping[str, Floats]
@@ -136,7 +140,7 @@ def drifts_of(
             can show may be too small to matter.
     """
     notes = []
-    mine = _habits(requests.recording, requests.policy, requests.ran, requests.stop, requests.answer)
+    mine = habits_of(requests)
     n = len(requests)
     if tune is not None:
         stopped = reference_stops(tune, requests.policy)
@@ -150,7 +154,7 @@ def drifts_of(
             )
     else:
         part = {name: values[:window] for name, values in mine.values.items()}
-        theirs, first = _Habits(values=part, roles=mine.roles), window
+        theirs, first = Habits(values=part, roles=mine.roles), window
         reference = f"the first {window:,} requests of the log"
         notes.append(
             "without tune questions (tune) the log is compared with its own beginning: what was wrong from the first day does not show"
@@ -229,9 +233,21 @@ def _movement_of(
     )
 
 
+def habits_of(requests: Requests) -> Habits:
+    """Return the numbers of each request, as they were kept for requests whose rounds are left out."""
+    recording = requests.recording
+    habits = _habits(recording, requests.policy, requests.ran, requests.stop, requests.answer)
+    left_out = numbers_of(recording, LEFT_OUT) > 0
+    if not left_out.any():
+        return habits
+    kept = {name: numbers_of(recording, f"{KEPT}{name}") for name in habits.values}
+    values = {name: np.where(left_out, kept[name], column) for name, column in habits.values.items()}
+    return Habits(values=values, roles=habits.roles)
+
+
 def _habits(
     recording: Recording, policy: Policy, ran: Mask, stop: npt.NDArray[np.int64], answer: npt.NDArray[np.int64]
-) -> _Habits:
+) -> Habits:
     """Compute numbers of the questions that a policy stopped: signals in the rounds that ran, and loop habits."""
     values: dict[str, Floats] = {}
     roles: dict[str, str] = {}
@@ -265,7 +281,7 @@ def _habits(
         add("answer length", _HABIT, _lengths(given))
     if "text" in recording.table.column_names:
         add("reply length", _HABIT, _lengths(at_rounds(recording, recording.objects("text"), answer, None).tolist()))
-    return _Habits(values=values, roles=roles)
+    return Habits(values=values, roles=roles)
 
 
 def _lengths(texts: Sequence[str | None]) -> Floats:

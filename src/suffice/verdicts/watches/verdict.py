@@ -245,7 +245,7 @@ def _first_pending(
 
 def _draw_notes(requests: Requests) -> list[str]:
     """Return notes if no request was drawn, or if more or fewer were drawn than the audit rates explain."""
-    from scipy.stats import binom
+    from scipy.special import bdtr, bdtrc
 
     rates = requests.rate[requests.counting & ~np.isnan(requests.rate)]
     n_drawn = int(requests.drawn[requests.counting].sum())
@@ -254,7 +254,7 @@ def _draw_notes(requests: Requests) -> list[str]:
         notes.append("no request of this log was audited: deploy with audit=Audit(rate=0.05, seed=...)")
     if not len(rates):
         return notes
-    few, many = binom.cdf(n_drawn, len(rates), rates.mean()), binom.sf(n_drawn - 1, len(rates), rates.mean())
+    few, many = bdtr(n_drawn, len(rates), rates.mean()), bdtrc(n_drawn - 1, len(rates), rates.mean())
     if min(few, many) > _NO_CHANCE:
         return notes
     return [

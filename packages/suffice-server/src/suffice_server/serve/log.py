@@ -68,6 +68,7 @@ class DecisionLog:
     def __init__(self, folder: Path, audit: Audit | None = None) -> None:
         self.folder, self.audit = folder, audit
         self.fault: str | None = None
+        self._folders: dict[Path, tuple[int, int] | None] = {}
         self._recorders: dict[str, Recorder] = {}
         self._lock = threading.Lock()
 
@@ -79,10 +80,13 @@ class DecisionLog:
         """Write a small file, and keep in `fault` why it cannot be written."""
         path = self.folder / f".ready.{os.getpid()}"
         try:
+            self.refuse_removed()
             make_folder(self.folder)
             path.write_bytes(bytes(_PROBE_BYTES))
             path.unlink()
             self.fault = None
+        except RefusedError as error:
+            self.fault = str(error)
         except (OSError, DataError) as error:
             cause = error.__cause__ or error
             self.fault = f"the log cannot be written: {getattr(cause, 'strerror', None) or type(cause).__name__}"
@@ -91,10 +95,11 @@ class DecisionLog:
         """Commit a question that has stopped, with its decision and its draw.
 
         Raises:
-            RefusedError: The log cannot be written.
+            RefusedError: The log cannot be written, or was removed.
         """
         decision = session.decision
         assert decision is not None
+        self.refuse_removed()
         with _faults():
             recorder = self._recorder(named)
             with recorder.at_once(names["question"], question_id=names["question_id"]) as run:
@@ -111,6 +116,7 @@ class DecisionLog:
         Raises:
             RefusedError: The log cannot be written.
         """
+        self.refuse_removed()
         try:
             return self._recorder(named).resume({**state, "session": session.to_state()})
         except DataError as error:
@@ -124,6 +130,7 @@ class DecisionLog:
         Raises:
             RefusedError: The log cannot be written.
         """
+        self.refuse_removed()
         with _faults():
             change(run)
 
@@ -141,7 +148,30 @@ class DecisionLog:
         with self._lock:
             if path.name not in self._recorders:
                 self._recorders[path.name] = Recorder(path, policy=named.policy, audit=self.audit, missing="ignore")
+                for folder in (self.folder, path):
+                    self._folders.setdefault(folder, _identity(folder))
             return self._recorders[path.name]
+
+    def refuse_removed(self) -> None:
+        """Raise if a folder of the log was removed or replaced since it was written, before a new log takes its place unnoticed.
+
+        Raises:
+            RefusedError: It was.
+        """
+        for folder, identity in [*self._folders.items()]:
+            if _identity(folder) != identity:
+                what = "the log" if folder == self.folder else "the recording of a policy in the log"
+                message = f"{what} was removed or replaced while the server ran: put it back, or restart the server for a new one"
+                raise RefusedError(503, message, retry_after=5)
+
+
+def _identity(folder: Path) -> tuple[int, int] | None:
+    """Return what tells a folder apart from another one of its name; None if it is missing."""
+    try:
+        status = folder.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 @contextmanager

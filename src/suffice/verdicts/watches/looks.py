@@ -1,0 +1,189 @@
+"""Read a log that is watched again and again: only what is new, beside the state that an earlier look has kept.
+
+The state is a file in the folder of the log. It contains the sealed parts as one part, as a compaction would, in which requests that were
+not audited have one row: a watch needs all rounds of audited requests, and of the others some numbers of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from suffice._version import __version__
+from suffice.common.files import is_url, place
+from suffice.errors import DataError, SchemaError
+from suffice.policy.rounds import Floats
+from suffice.policy.session import Policy
+from suffice.recordings.merging import LEFT_OUT, MERGED
+from suffice.recordings.opened import OpenFile, read_again, write_tables
+from suffice.recordings.parts import OpenFolder, OpenPart, joined_parts, opened_parts, part_paths
+from suffice.recordings.recording import Recording, read_recording
+from suffice.recordings.schema import REPLY_COLUMNS, column_kind
+from suffice.recordings.sharded import is_sharded
+from suffice.verdicts.watches.drift import KEPT, habits_of
+from suffice.verdicts.watches.requests import Requests, numbers_of
+
+_FEWEST_ROWS = 10_000
+"""Fewest rows of sealed parts for which a state is written."""
+
+_NEW_SHARE = 0.1
+"""The state is written again once there are this many new rows for each row in it."""
+
+_EMPTIED = frozenset({"signal", "metric", "cost", "happened"})
+_READ_OF_ALL = frozenset({"question", *REPLY_COLUMNS})
+
+
+def read_log(path: str | Path, policy: Policy, *, fewest: int = _FEWEST_ROWS) -> tuple[Recording, list[str]]:
+    """Read a log in order to watch one policy, and only what is new since an earlier look; also return notes.
+
+    To watch the result gives the same as to watch the whole log.  The state of a folder of parts is its file `.watched-DIGEST`; other logs
+    are read whole.  If an earlier part was changed or removed, or the state is damaged, the whole log is read, and a note says so.
+
+    Args:
+        path: The log.
+        policy: The policy that is watched.
+        fewest: Fewest new rows of sealed parts for which the state is written.
+
+    Raises:
+        DataError: The log is missing, or its rows contradict each other.
+        SchemaError: A part is damaged.
+    """
+    folder = place(path)
+    if is_url(folder) or not folder.is_dir() or is_sharded(folder):
+        return read_recording(path), []
+    return read_again(lambda: _Look(folder, policy, fewest).read())
+
+
+class _Look:
+    """One look at a folder of parts."""
+
+    def __init__(self, folder: Path, policy: Policy, fewest: int) -> None:
+        self._folder, self._policy, self._fewest = folder, policy, fewest
+        self._path = folder / f".watched-{policy.digest}"
+        self._stamps = {path.name: _stamp(path) for path in part_paths(folder) if path.is_file()}
+        self._notes: list[str] = []
+
+    def read(self) -> tuple[Recording, list[str]]:
+        """Read the folder with the state if there is one that fits, else without."""
+        if not self._path.is_file():
+            return self._read(None), self._notes
+        try:
+            with OpenFile(self._path) as state:
+                return self._read(state), self._notes
+        except SchemaError as error:
+            self._notes = [f"the whole log was read, and not only what is new: {error}"]
+            return self._read(None), self._notes
+
+    def _read(self, state: OpenFile | None) -> Recording:
+        with ExitStack() as stack:
+            parts = [stack.enter_context(part) for part in self._new_parts(state)]
+            known: list[OpenFile] = [] if state is None else [state]
+            sealed = [part for part in parts if part.is_final and part.path.name in self._stamps]
+            enough = max(self._fewest, _NEW_SHARE * sum(part.n_rows for part in known))
+            if sum(part.n_rows for part in sealed) < enough:
+                return _read_parts(self._folder, [*known, *parts])
+            recording = reduced(_read_parts(self._folder, [*known, *sealed]), self._policy)
+            if len(sealed) == len(parts):
+                self._keep(recording)
+                return recording
+            if not self._keep(recording):
+                return _read_parts(self._folder, [*known, *parts])
+            new_state = stack.enter_context(OpenFile(self._path))
+            return _read_parts(self._folder, [new_state, *(part for part in parts if part not in sealed)])
+
+    def _new_parts(self, state: OpenFile | None) -> list[OpenPart]:
+        """Open the parts that the state does not contain.
+
+        Raises:
+            SchemaError: The state does not fit.
+        """
+        if state is None:
+            return opened_parts(self._folder, keep=True)
+        if state.metadata.get("suffice") != __version__:
+            raise SchemaError("an earlier look was of another release")
+        known = {entry["file"]: entry.get("stamp") for entry in state.metadata.get(MERGED) or ()}
+        parts = opened_parts(self._folder, known, keep=True)
+        joined = {part: joined_parts(part) for part in parts}
+        gone = known.keys() - self._stamps.keys() - set().union(*joined.values())
+        changed = {name for name in known.keys() & self._stamps.keys() if known[name] != self._stamps[name]}
+        if gone | changed:
+            raise SchemaError(f"{min(gone | changed)!r} was changed or removed since an earlier look")
+        # Of a part that was compacted from known parts and new ones, each run that is known counts once.
+        new = [part for part in parts if not joined[part] or not joined[part] <= known.keys()]
+        if any(name not in state.schema.names for part in new for name in part.schema.names):
+            raise SchemaError("new rounds have columns that earlier ones lack")
+        return new
+
+    def _keep(self, recording: Recording) -> bool:
+        """Write the state, with all parts that were sealed when the look began; return whether it could be written."""
+        parts = [{"file": name, "stamp": stamp} for name, stamp in self._stamps.items()]
+        metadata = {**recording.metadata, MERGED: parts}
+        try:
+            write_tables(self._path, recording.table.schema, [recording.table], metadata, private=True)
+        except DataError as error:
+            self._notes.append(f"the next look reads the whole log again: {error}")
+            return False
+        return True
+
+
+def _stamp(path: Path) -> list[int]:
+    status = path.stat()
+    return [status.st_size, status.st_mtime_ns]
+
+
+def _read_parts(folder: Path, parts: Sequence[OpenFile]) -> Recording:
+    opened = OpenFolder(folder, parts)
+    return Recording(opened.table(), opened.metadata)
+
+
+def reduced(log: Recording, policy: Policy) -> Recording:
+    """Leave out what a watch of a policy does not need: of requests without an audit all rounds but the first, with its texts.
+
+    The numbers that are compared for drift, and the number of rounds, become columns of the first row.  A log without audits stays whole,
+    since it then depends on all answers which metric is judged.
+    """
+    try:
+        requests = Requests.of(log, policy)
+    except DataError:  # the watch reports it
+        return log
+    if not requests.complete.any():
+        return log
+    places = {name: place for place, name in enumerate(log.question_ids)}
+    of_requests = np.array([places[name] for name in requests.ids])
+    leave = np.asarray(log.per_question("policy_digest", []) != policy.digest, dtype=np.bool_)
+    leave[of_requests[~requests.drawn]] = True
+    leave &= np.asarray(log.per_question("stop_reason", []) != "failed", dtype=np.bool_)
+    is_first = log.table.column("round").to_numpy() == log.index[0]
+    rows = np.flatnonzero(is_first | ~leave[log.row_question])
+    of_rows = log.row_question[rows]
+    shortened = leave[of_rows]
+
+    def column(values: Floats) -> pa.Array:
+        return pa.array(values[of_rows], pa.float64(), mask=~shortened)
+
+    table = log.table.take(pa.array(rows)).drop_columns([n for n in log.table.column_names if n.startswith(KEPT)])
+    nothing = pa.array(np.arange(len(rows)), mask=shortened)
+    for i, field in enumerate(table.schema):
+        if field.name in REPLY_COLUMNS:
+            replies = [next(filter(None, values), None) for values in log.objects(field.name).tolist()]
+            firsts = [
+                replies[place] if cut else own
+                for place, cut, own in zip(of_rows, shortened, table[i].to_pylist(), strict=True)
+            ]
+            table = table.set_column(i, field, pa.array(firsts, field.type))
+        elif column_kind(field.name, field) in _EMPTIED and field.name not in _READ_OF_ALL:
+            table = table.set_column(i, field, table[i].take(nothing))
+    left_out = numbers_of(log, LEFT_OUT)
+    added = {LEFT_OUT: np.where(left_out > 0, left_out, log.seen.sum(axis=1))}
+    for name, values in habits_of(requests).values.items():
+        added[f"{KEPT}{name}"] = np.full(len(leave), np.nan)
+        added[f"{KEPT}{name}"][of_requests] = values
+    if LEFT_OUT in table.column_names:
+        table = table.drop_columns([LEFT_OUT])
+    for name, values in added.items():
+        table = table.append_column(pa.field(name, pa.float64(), metadata={"kind": "provenance"}), column(values))
+    return Recording(table, log.metadata)

@@ -1,0 +1,205 @@
+"""Looks at a log that grows: each reads only what is new, and says what a reading of the whole log says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from suffice import Audit, Policy, Recorder, Round, read_recording
+from suffice.recordings import compact_recording, write_recording
+from suffice.recordings.merging import LEFT_OUT
+from suffice.recordings.recording import Recording
+from suffice.verdicts.watches import read_log, watch
+from suffice.verdicts.watches.drift import KEPT
+from tests.support.cli_tools import cli
+
+POLICY = Policy(rule="answer_margin >= 1", max_rounds=3)
+NOW = 4e9
+
+
+def logged(folder: Path, numbers: range, *, questions: int = 1000, seed: int = 0, policy: Policy = POLICY) -> None:
+    """Record requests as a deployed loop does, some of which repeat a question."""
+    rng = np.random.default_rng([seed, numbers.start])
+    with Recorder(folder, policy=policy, audit=Audit(rate=0.3, seed=1), part_questions=20) as recorder:
+        for number in numbers:
+            name = f"q{rng.integers(questions)}"
+            with recorder.question(f"Question {name}?", question_id=name, request_id=f"{number}") as run:
+                for r in range(1, 4):
+                    answer = str(rng.choice(["Oslo", "Lima", "unknown", ""]))
+                    signals = {"answer_margin": float(rng.normal()), "mine": float(rng.random())}
+                    run.observe(Round(index=r, answer=answer, text=f"Answer: {answer}" * r, signals=signals))
+                    if run.done and not run.auditing:
+                        break
+                if number % 17 == 0 and not run.done:
+                    run.end("failed")
+
+
+def says(recording: Recording, policy: Policy = POLICY, **options: object) -> str:
+    return json.dumps(watch(recording, policy, now=NOW, max_loss=0.2, window=30, **options).to_dict(), default=str)
+
+
+def looked(folder: Path, policy: Policy = POLICY) -> tuple[Recording, list[str]]:
+    """Look at a log, and assert that this says what the whole log says."""
+    recording, notes = read_log(folder, policy, fewest=10)
+    assert says(recording, policy) == says(read_recording(folder), policy)
+    return recording, notes
+
+
+def state_of(folder: Path, policy: Policy = POLICY) -> Path:
+    return folder / f".watched-{policy.digest}"
+
+
+@pytest.mark.parametrize("questions", [20, 1000])
+def test_looks_at_a_growing_log_say_what_the_whole_log_says(tmp_path, questions):
+    for step in range(4):
+        logged(tmp_path / "log", range(50 * step, 50 * step + 50), questions=questions, seed=step)
+        if step == 2:
+            compact_recording(tmp_path / "log")
+        recording, notes = looked(tmp_path / "log")
+        assert notes == []
+    assert recording.table.num_rows < read_recording(tmp_path / "log").table.num_rows, "rounds are left out"
+    assert state_of(tmp_path / "log").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_look_while_a_process_writes_says_what_the_whole_log_says(tmp_path):
+    logged(tmp_path / "log", range(100))
+    with Recorder(tmp_path / "log", policy=POLICY, audit=Audit(rate=0.3, seed=1)) as recorder:
+        open_one = recorder.question("Open?", question_id="open")
+        open_one.observe(Round(index=1, answer="Oslo", signals={"answer_margin": -1.0, "mine": 0.0}))
+        for _ in range(2):
+            assert looked(tmp_path / "log")[1] == []
+        open_one.end("exhausted")
+        assert looked(tmp_path / "log")[1] == []
+
+
+def test_a_look_opens_only_parts_that_are_new(tmp_path, monkeypatch):
+    from suffice.verdicts.watches import looks
+
+    logged(tmp_path / "log", range(200))
+    looked(tmp_path / "log")
+    logged(tmp_path / "log", range(200, 205))
+    opened = []
+    original = looks.opened_parts
+    monkeypatch.setattr(
+        looks, "opened_parts", lambda *given, **options: opened.extend(original(*given)) or original(*given, **options)
+    )
+    looked(tmp_path / "log")
+    assert len(opened) == 1
+    assert len([*(tmp_path / "log").glob("part-*")]) > 5
+
+
+def test_parts_compacted_with_new_ones_count_once(tmp_path):
+    logged(tmp_path / "log", range(100))
+    looked(tmp_path / "log")
+    logged(tmp_path / "log", range(100, 150))
+    compact_recording(tmp_path / "log")
+    assert looked(tmp_path / "log")[1] == []
+    logged(tmp_path / "log", range(150, 152))
+    assert looked(tmp_path / "log")[1] == []
+
+
+def test_a_shorter_copy_of_a_run_that_lost_rounds_does_not_count(tmp_path):
+    logged(tmp_path / "log", range(100))
+    kept, _ = looked(tmp_path / "log")
+    longest = pc.max(kept.table[LEFT_OUT]).as_py()
+    name = kept.table.filter(pc.equal(kept.table[LEFT_OUT], longest))["question_id"][0].as_py()
+    whole = read_recording(tmp_path / "log")
+    rows = whole.table.filter(pc.equal(whole.table["question_id"], name))
+    assert rows.num_rows == longest == 3
+    write_recording(tmp_path / "log" / "part-9-copy.parquet", rows.slice(0, 2), whole.metadata)
+    assert looked(tmp_path / "log")[1] == []
+
+
+def changed(part: Path) -> None:
+    recording = read_recording(part)
+    place = recording.table.column_names.index("answer")
+    answers = pa.array(["Rome"] * recording.table.num_rows)
+    write_recording(part, recording.table.set_column(place, "answer", answers), recording.metadata)
+
+
+@pytest.mark.parametrize("change", [changed, Path.unlink])
+def test_a_changed_or_shortened_log_is_read_anew_and_named(tmp_path, change):
+    logged(tmp_path / "log", range(100))
+    looked(tmp_path / "log")
+    part = sorted((tmp_path / "log").glob("part-*.parquet"))[1]
+    change(part)
+    (note,) = looked(tmp_path / "log")[1]
+    assert (
+        note
+        == f"the whole log was read, and not only what is new: {part.name!r} was changed or removed since an earlier look"
+    )
+    assert looked(tmp_path / "log")[1] == []
+
+
+def test_a_damaged_state_is_named_and_written_again(tmp_path):
+    logged(tmp_path / "log", range(100))
+    looked(tmp_path / "log")
+    state = state_of(tmp_path / "log")
+    content = bytearray(state.read_bytes())
+    content[200] ^= 1
+    state.write_bytes(content)
+    (note,) = looked(tmp_path / "log")[1]
+    assert note.startswith("the whole log was read")
+    assert looked(tmp_path / "log")[1] == []
+
+
+def test_new_columns_are_read_of_the_whole_log(tmp_path):
+    logged(tmp_path / "log", range(100))
+    looked(tmp_path / "log")
+    signals = {"answer_margin": 2.0, "mine": 0.0, "other": 1.0}
+    with (
+        Recorder(tmp_path / "log", policy=POLICY, audit=Audit(rate=0.3, seed=1)) as recorder,
+        recorder.at_once("New?", question_id="new") as run,
+    ):
+        run.observe(Round(index=1, answer="Oslo", signals=signals))
+        while run.auditing:
+            run.observe(Round(index=run.next_round, answer="Oslo", signals=signals))
+    (note,) = looked(tmp_path / "log")[1]
+    assert "columns" in note
+    assert looked(tmp_path / "log")[1] == []
+
+
+def test_each_policy_of_a_log_has_its_own_state(tmp_path):
+    other = Policy(rule="answer_margin >= 0.5", max_rounds=3)
+    logged(tmp_path / "log", range(100))
+    looked(tmp_path / "log")
+    logged(tmp_path / "log", range(100, 200), policy=other)
+    looked(tmp_path / "log")
+    looked(tmp_path / "log", other)
+    assert state_of(tmp_path / "log").exists()
+    assert state_of(tmp_path / "log", other).exists()
+
+
+def test_a_state_that_cannot_be_written_is_named(tmp_path):
+    logged(tmp_path / "log", range(100))
+    state_of(tmp_path / "log").mkdir()
+    (note,) = looked(tmp_path / "log")[1]
+    assert note.startswith("the next look reads the whole log again")
+
+
+def test_replies_of_requests_that_lost_rounds_keep_their_models(tmp_path):
+    logged(tmp_path / "log", range(100))
+    for number, part in enumerate(sorted((tmp_path / "log").glob("part-*.parquet"))):
+        table = read_recording(part).table
+        models = pc.if_else(pc.equal(table["round"], 1), None, f"model-{number // 3}")
+        write_recording(part, table.append_column("reply_model", models), read_recording(part).metadata)
+    recording, _ = looked(tmp_path / "log")
+    assert len(watch(recording, POLICY, now=NOW).changes) == 1
+
+
+def test_the_command_reads_what_is_new_and_names_a_changed_part(tmp_path):
+    logged(tmp_path / "log", range(100))
+    policy = POLICY.save(tmp_path / "policy.json") or tmp_path / "policy.json"
+    looked(tmp_path / "log")
+    command = ("watch", tmp_path / "log", "--policy", policy, "--json")
+    assert not any("the whole log" in note for note in cli(*command).json["notes"])
+    audited = cli(*command, "--audited", tmp_path / "audited.parquet")
+    assert audited.code == 0
+    assert not any(name.startswith(KEPT) for name in read_recording(tmp_path / "audited.parquet").table.column_names)
+    changed(sorted((tmp_path / "log").glob("part-*.parquet"))[1])
+    assert any("the whole log was read" in note for note in cli(*command).json["notes"])

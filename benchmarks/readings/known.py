@@ -13,6 +13,7 @@ from benchmarks.readings import (
     numbered,
     plain,
     platforms,
+    settled,
     trees,
 )
 from benchmarks.readings.cases import CASES
@@ -31,6 +32,7 @@ __all__ = [
     "numbered",
     "plain",
     "platforms",
+    "settled",
     "trees",
 ]
 

@@ -224,7 +224,7 @@ def _imported(
         source = _Source(path, embedder, lambda: _part_folder(out, stack), settle)
         run, metadata, reading, alarms, settled = source.read(options)
         confirmed, was_asked = _confirmed(path, run, stored, confirm)
-        notes += [*run.notes, *settled, *_left_out_note(path)]
+        notes += [*settled, *run.notes, *_left_out_note(path)]
         columns = run.write(out, {**metadata, "notes": notes})
     by_round = reading.by_round()
     judged_by = _judged_by(by_round)
@@ -275,7 +275,7 @@ class _Source:
                 return (run, *_reviewed(run, options), notes)
             except UnsettledError as error:
                 counted_rows = partial(self._scored, options)
-                if option := error.confirmed or confirmed_rows(error, counted_rows):
+                if option := error.confirmed or confirmed_rows(error, options.get("where", ()), counted_rows):
                     notes.append(confirmed_note(error, option))
                     _settled(options, error, error.choices[option][0])
                     continue

@@ -14,6 +14,7 @@ from benchmarks.readings import (
     numbered,
     plain,
     platforms,
+    settled,
     thoughts,
     trees,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "numbered",
     "plain",
     "platforms",
+    "settled",
     "thoughts",
     "trees",
 ]

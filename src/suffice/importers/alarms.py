@@ -22,7 +22,7 @@ from suffice.importers.facts import Facts
 from suffice.importers.fields import single_name
 from suffice.importers.gold_alarms import SCORES
 from suffice.importers.names import MOST_SPEAKERS, REPEATS, last_name
-from suffice.importers.reply_alarms import of_rows
+from suffice.importers.reply_alarms import of_each, of_rows
 from suffice.importers.shape import ANY
 from suffice.importers.shapes import ROUNDS
 from suffice.policy.normalizers import MATCH
@@ -336,10 +336,7 @@ def _other_speakers(read: Read) -> Iterator[Doubt]:
                 f"the rounds of {n:,} of {counted(facts.trajectories, 'trajectory', 'trajectories')} differ in {theirs!r} "
                 f"({cut_list(map(repr, values))}): are all of them answers to the question?"
             )
-            choices: dict[str, tuple[dict[str, Any], str]] = {}
-            for value in values[:_SHOWN]:
-                choices |= of_rows(theirs, value, f"those with {value!r} alone are answers")
-            yield sentence, choices
+            yield sentence, of_each(theirs, values[:_SHOWN], "those with {!r} alone are answers")
 
 
 def _in_tables(check: Callable[[Read], Iterator[Doubt]], *, tables: bool) -> Callable[[Read], Iterator[Doubt]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from suffice.errors import UnsettledError
@@ -31,22 +31,41 @@ class Scored(NamedTuple):
         return cls(reading.facts.clusters, sum(item.scored for item in means), right)
 
 
-def confirmed_rows(error: UnsettledError, count: Callable[[Mapping[str, str]], Scored | None]) -> str:
+def confirmed_rows(
+    error: UnsettledError, given: Collection[str], count: Callable[[Mapping[str, str]], Scored | None]
+) -> str:
     """Return the option that chooses the only rows with right answers; "" if none does beyond doubt.
 
     Args:
         error: The question.
+        given: Columns by which rows were chosen before.
         count: Counts what is read if only rows with the given values are; None if nothing can be read so.
     """
-    for option, (value, _) in error.choices.items():
-        where = as_options(error, value).get("where", {})
-        own = None if len(where) != 1 or ANY in where.values() else count(where)
+    filters = {option: as_options(error, value).get("where", {}) for option, (value, _) in error.choices.items()}
+    filters = {option: where for option, where in filters.items() if len(where) == 1 and where.keys().isdisjoint(given)}
+    for option, where in filters.items():
+        own = None if ANY in where.values() else count(where)
         if own is not None and own.questions >= _ENOUGH and own.right >= _OFTEN * max(own.answers, 1):
-            every = count(dict.fromkeys(where, ANY))
-            others = 0 if every is None else every.answers - own.answers
-            is_told = every is not None and (others >= _ENOUGH or (others == 0 and every.right == own.right))
-            return option if every is not None and is_told and every.right - own.right <= _NEVER * others else ""
+            others = _others(own, where, [item for item in filters.values() if item != where], count)
+            is_told = others is not None and (others.answers >= _ENOUGH or others == Scored(own.questions, 0, 0))
+            return option if others is not None and is_told and others.right <= _NEVER * others.answers else ""
     return ""
+
+
+def _others(
+    own: Scored,
+    where: Mapping[str, str],
+    filters: Sequence[Mapping[str, str]],
+    count: Callable[[Mapping[str, str]], Scored | None],
+) -> Scored | None:
+    """Count the other rows: all rows less those that are chosen or, where all cannot be read together, those of each other choice."""
+    if (every := count(dict.fromkeys(where, ANY))) is not None:
+        return Scored(own.questions, every.answers - own.answers, every.right - own.right)
+    each = [count(item) for item in filters if ANY not in item.values()]
+    known = [item for item in each if item is not None]
+    if not each or len(known) < len(each):
+        return None
+    return Scored(own.questions, sum(item.answers for item in known), sum(item.right for item in known))
 
 
 def as_options(error: UnsettledError, value: Any) -> dict[str, Any]:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from suffice.common.files import quoted
 from suffice.common.tables import counted
 from suffice.errors import UnsettledError
 from suffice.importers.grid import whole_number
 from suffice.importers.names import last_name
 from suffice.importers.records import Record
+from suffice.importers.reply_alarms import of_each, of_rows
 from suffice.importers.shape import ANY, Shape, column_names
 from suffice.importers.stages import changed_by
 from suffice.importers.table_columns import TableColumns
@@ -29,6 +30,7 @@ _MESSAGES = frozenset({"error", "error_message", "error_msg", "exception"})
 """Names of columns that are filled where a call failed."""
 
 _TRUE = frozenset({"true", "yes", *map(str, range(1, 10))})
+_ALL_ROWS = {"--column round=": ({"columns": {"round": ""}}, "all rows of a question are rounds, in their order")}
 _NEARLY_ALL, _HARDLY_ANY = 0.9, 0.1
 _MOST, _OFFERED = 8, 3
 
@@ -54,32 +56,15 @@ def refuse_failed_calls(table: TableColumns, answer: str, used: Sequence[str]) -
         counts, cuts = Counter(values), Counter(value for value, cut in zip(values, is_cut, strict=True) if cut)
         failed = [value for value in counts if _FAILED.fullmatch(value) and cuts[value] >= _NEARLY_ALL * counts[value]]
         others = [value for value, _ in counts.most_common() if value not in failed]
-        if (
-            failed
-            and others
-            and len(counts) <= _MOST
-            and all(cuts[value] <= _HARDLY_ANY * counts[value] for value in others)
-        ):
-            n = sum(counts[value] for value in failed)
-            own = {answer: [ANY]} if is_message else {name: others[:_OFFERED]}
+        is_told = failed and others and len(counts) <= _MOST
+        if is_told and all(cuts[value] <= _HARDLY_ANY * counts[value] for value in others):
+            column, kept = (answer, [ANY]) if is_message else (name, others[:_OFFERED])
+            choices = of_each(column, kept, f"rounds are rows whose {column!r} is {'filled' if is_message else '{!r}'}")
             raise UnsettledError(
-                f"{name!r} is {'filled' if is_message else repr(failed[0])} in {counted(n, 'row')} that have no answer, or only its beginning: these calls may have failed, and be no "
-                "rounds",
+                f"{name!r} is {'filled' if is_message else repr(failed[0])} in {counted(sum(counts[value] for value in failed), 'row')} that "
+                "have no answer, or only its beginning: these calls may have failed, and be no rounds",
                 "options",
-                {
-                    **{
-                        f"--where {quoted(f'{column}={value}')}": (
-                            {"where": {column: value}},
-                            f"rounds are rows whose {column!r} is {'filled' if value == ANY else repr(value)}",
-                        )
-                        for column, kept in own.items()
-                        for value in kept
-                    },
-                    "--column round=": (
-                        {"columns": {"round": ""}},
-                        "all rows of a question are rounds, in their order",
-                    ),
-                },
+                {**choices, **_ALL_ROWS},
             )
 
 
@@ -101,16 +86,7 @@ def refuse_retries(table: TableColumns, answer: str, used: Sequence[str]) -> Non
             raise UnsettledError(
                 f"{name!r} marks {counted(values['1'], 'row')} that may repeat a call: they are no rounds of their own",
                 "options",
-                {
-                    f"--where {quoted(f'{name}={first}')}": (
-                        {"where": {name: first}},
-                        "rows that repeat no call are rounds",
-                    ),
-                    "--column round=": (
-                        {"columns": {"round": ""}},
-                        "all rows of a question are rounds, in their order",
-                    ),
-                },
+                {**of_rows(name, first, "rows that repeat no call are rounds"), **_ALL_ROWS},
             )
 
 
@@ -121,13 +97,14 @@ def models_that_answer(shape: Shape, columns: Mapping[str, str]) -> Shape:
     Values with which some row has an answer stay as they are.
     """
     key, answer = (columns.get(name, "") for name in ("question_id", "answer"))
-    names = [name for name in column_names(shape.rows) if last_name(name) in MODEL_NAMES and name not in (key, answer)]
-    said = [row for row in shape.rows if row.values.get(answer) not in (None, "")]
-    known = {name: {row.values.get(name) for row in said} for name in names}
-    names = [name for name in names if any(row.values.get(name) not in known[name] for row in shape.rows)]
-    if not (key and said and names):
-        return shape
+    said = [row for row in shape.rows if row.values.get(answer) not in (None, "")] if key else []
+    for name in [name for name in column_names(said) if last_name(name) in MODEL_NAMES and name not in (key, answer)]:
+        known = {row.values.get(name) for row in said}
+        if not all(row.values.get(name) in known for row in shape.rows):
+            shape = changed_by(shape, partial(_with_models, name=name, key=key, known=known), {})
+    return shape
 
+<<<<<<< HEAD
     def read(rows: Sequence[Record]) -> list[Record]:
         models: dict[tuple[str, str], set[Any]] = {}
         for row in rows:
@@ -143,8 +120,21 @@ def models_that_answer(shape: Shape, columns: Mapping[str, str]) -> Shape:
             }
             result.append(replace(row, values={**row.values, **changed}) if changed else row)
         return result
+=======
+>>>>>>> t28
 
-    return changed_by(shape, read, {})
+def _with_models(rows: Sequence[Record], *, name: str, key: str, known: Collection[Any]) -> list[Record]:
+    """Return rows in which the only known value of each question's column stands for unknown ones."""
+    models: dict[str, set[Any]] = {}
+    for row in rows:
+        models.setdefault(str(row.values.get(key)), set()).update({row.values.get(name)} & {*known})
+    only = {own: next(iter(values)) for own, values in models.items() if len(values) == 1}
+    return [
+        replace(row, values={**row.values, name: only.get(str(row.values.get(key)), row.values.get(name))})
+        if row.values.get(name) not in known
+        else row
+        for row in rows
+    ]
 
 
 def _is_whole(value: Any) -> bool:

@@ -226,7 +226,7 @@ def _imported(
         source = _Source(path, embedder, lambda: _part_folder(out, stack), settle)
         run, metadata, reading, alarms, settled = source.read(options)
         confirmed, was_asked = _confirmed(path, run, stored, confirm)
-        notes += [*run.notes, *settled, *_left_out_note(path)]
+        notes += [*settled, *run.notes, *_left_out_note(path)]
         columns = run.write(out, {**metadata, "notes": notes})
     by_round = reading.by_round()
     judged_by = _judged_by(by_round)
@@ -277,7 +277,8 @@ class _Source:
                 return (run, *_reviewed(run, options), notes)
             except UnsettledError as error:
                 counted_rows = partial(self._scored, options)
-                if option := error.confirmed or confirmed_rows(error, counted_rows):
+                option = error.confirmed or confirmed_rows(error, options.get("where", ()), counted_rows)
+                if option and not _overrule(options, as_options(error, error.choices[option][0])):
                     notes.append(confirmed_note(error, option))
                     _settled(options, error, error.choices[option][0])
                     continue
@@ -293,6 +294,11 @@ class _Source:
             return Scored.of(replace(self, settle=None).read(trial)[2])
         except DataError:
             return None
+
+
+def _overrule(options: Mapping[str, Any], more: Mapping[str, Any]) -> bool:
+    """Return whether further options would replace some that were given."""
+    return any(not {*own}.isdisjoint(options.get(name, ())) for name, own in more.items() if isinstance(own, dict))
 
 
 def _judged_by(by_round: Sequence[RoundMeans]) -> tuple[str, ...]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from suffice.common.files import quoted
 from suffice.common.tables import cut_list
 from suffice.errors import UnsettledError
 from suffice.importers.names import last_name
+from suffice.importers.reply_alarms import of_each
 from suffice.importers.table_columns import TableColumns
 
 _NEARLY_ALL = 0.95
@@ -50,9 +50,6 @@ def refuse_other_parses(
             raise UnsettledError(
                 f"each reply is in the log with {len(known)} values of {name!r} ({cut_list(known)}), which may be ways to parse an answer "
                 "from it: which answers are meant?",
-                "where",
-                {
-                    f"--where {quoted(f'{name}={value}')}": ({name: value}, f"those with {value!r} alone")
-                    for value in known
-                },
+                "options",
+                of_each(name, known, "those with {!r} alone"),
             )

@@ -113,9 +113,10 @@ def _round(row: Mapping[str, Any], metrics: Sequence[str]) -> PreviewRound:
 
 
 def means_table(by_round: Sequence[RoundMeans]) -> Table:
-    """Return a line for each round: trajectories, share with an answer, scores, and distinct answers.
+    """Return a line for each round: trajectories, share with an answer, scores, and different answers.
 
-    EM and F1 are left out where answers are compared by another normalizer, and the number with a gold answer where it is all or none.
+    EM and F1 are left out where answers are compared by another normalizer, F1 where it equals EM, the share with an answer where it is all,
+    and the number with a gold answer where it is all or none.
     """
     own = dict.fromkeys(name for item in by_round for name in item.scores)
     scores = {
@@ -123,18 +124,27 @@ def means_table(by_round: Sequence[RoundMeans]) -> Table:
         for name in ("em", "f1", MATCH, *own)
     }
     known = {name: values for name, values in scores.items() if not all(map(math.isnan, values))}
-    shown = {name: known[name] for name in known if MATCH not in known or name not in ("em", "f1")}
+    left_out = {"em", "f1"} if MATCH in known else {"f1"} if known.get("f1") == known.get("em") else set()
+    shown = {name: known[name] for name in known if name not in left_out}
+    all_answer = all(item.answered == 1 for item in by_round)
     are_some_scored = any(item.scored not in (0, item.n) for item in by_round)
     return Table(
-        title="Rounds: means, and a question's distinct answers so far",
+        title="Rounds: means, and how many different answers a question had so far",
         columns=(
-            *(Column("round", "d"), Column("n", "d"), Column("answered %", ".1f", scale=100)),
+            *(Column("round", "d"), Column("n", "d")),
+            *([] if all_answer else [Column("answered %", ".1f", scale=100)]),
             *([Column("scored", "d")] if are_some_scored else []),
             *(Column(title(name), ".1f", scale=100) for name in shown),
-            Column("distinct", ".2f"),
+            Column("different", ".2f"),
         ),
         rows=tuple(
-            (item.round, item.n, item.answered, *([item.scored] if are_some_scored else []), *values, item.distinct)
+            (
+                *(item.round, item.n),
+                *([] if all_answer else [item.answered]),
+                *([item.scored] if are_some_scored else []),
+                *values,
+                item.distinct,
+            )
             for item, *values in zip(by_round, *shown.values(), strict=True)
         ),
     )

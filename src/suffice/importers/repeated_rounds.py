@@ -12,6 +12,7 @@ from suffice.importers.failed_calls import refuse_failed_calls
 from suffice.importers.left_out import CALL_KINDS
 from suffice.importers.names import MOST_SPEAKERS, last_name
 from suffice.importers.records import Record
+from suffice.importers.reply_alarms import of_each
 from suffice.importers.table_columns import TableColumns
 
 _OFFERED = 6
@@ -36,10 +37,7 @@ def refuse_other_calls(rows: Sequence[Record], columns: Mapping[str, str]) -> No
     for name, kinds in _kinds_of(table, used):
         if not table.constant_in(name, ids):
             shown = sorted(kinds, key=lambda kind: (not _ANSWERING.search(kind.lower()), kind))
-            choices: dict[str, tuple[Any, str]] = {
-                f"--where {quoted(f'{name}={kind}')}": ({"where": {name: kind}}, f"those with {name} {kind!r}")
-                for kind in shown[:_OFFERED]
-            }
+            choices = of_each(name, shown[:_OFFERED], f"those with {name} {{!r}}")
             if not counts_retries:
                 own = {"columns": {"run": name}}
                 choices[f"--column {quoted(f'run={name}')}"] = (own, f"all: each {name!r} is a loop of its own")

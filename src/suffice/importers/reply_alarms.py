@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from suffice.common.files import quoted
@@ -41,6 +41,15 @@ def graded(read: Read) -> Iterator[Doubt]:
 def of_rows(theirs: str, value: str, meaning: str) -> dict[str, tuple[dict[str, Any], str]]:
     """Return the option that chooses rows."""
     return {f"--where {quoted(f'{theirs}={value}')}": ({"where": {theirs: value}}, meaning)}
+
+
+def of_each(theirs: str, values: Iterable[str], meaning: str) -> dict[str, tuple[dict[str, Any], str]]:
+    """Return the options that choose rows with one of some values each; `meaning` has {!r} for the value."""
+    return {
+        key: own
+        for value in values
+        for key, own in of_rows(theirs, value, meaning.replace("{!r}", repr(value))).items()
+    }
 
 
 def error_answers(read: Read) -> Iterator[Doubt]:

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from suffice.common.files import quoted
 from suffice.errors import UnsettledError
 from suffice.importers.names import ANSWERS, plain_name
+from suffice.importers.reply_alarms import of_each
 from suffice.importers.shape import Shape
 
 _SPEAKERS = frozenset({"source", "speaker", "sender", "author", "name", "agent", "agent_name"})
@@ -32,11 +32,8 @@ def refuse_several_speakers(shape: Shape, where: Mapping[str, str], runs: Collec
             raise UnsettledError(
                 f"{'the items of a list' if shape.how else 'the rows'} are what {listed} say in turn (column {name!r}; --column run={name} if "
                 "each answers in rounds of its own): whose texts are the rounds?",
-                "where",
-                {
-                    f"--where {quoted(f'{name}={value}')}": ({name: value}, f"those of {value!r}")
-                    for value in others[:_SHOWN]
-                },
+                "options",
+                of_each(name, others[:_SHOWN], "those of {!r}"),
             )
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from suffice.common.files import quoted
 from suffice.errors import DataError, UnsettledError
 from suffice.importers.names import MOST_SPEAKERS, SPEAKERS, plain_name
 from suffice.importers.records import Record
+from suffice.importers.reply_alarms import of_each, of_rows
+from suffice.importers.shape import ANY
 
 _SHOWN = 6
 _FEW = 0.1
@@ -30,14 +31,8 @@ def empty_ids(rows: Sequence[Record], ids: Sequence[str | None], theirs: str) ->
             several = {kind for (kind, _), n in counts.items() if n > 1}
             # one row of a question is not all of its rounds
             kinds = [kind for kind in kinds if kind in several] or kinds
-            return UnsettledError(
-                f"{message}. Which rows have the answers?",
-                "where",
-                {
-                    f"--where {quoted(f'{name}={kind}')}": ({name: kind}, f"those with {name} {kind!r}")
-                    for kind in kinds[:_SHOWN]
-                },
-            )
+            question = f"{message}. Which rows have the answers?"
+            return UnsettledError(question, "options", of_each(name, kinds[:_SHOWN], f"those with {name} {{!r}}"))
     # As in blank rows and sums of a sheet; where cells are merged, such rows are most.
     pairs = [*zip(rows, ids, strict=True)]
     columns = [
@@ -46,6 +41,5 @@ def empty_ids(rows: Sequence[Record], ids: Sequence[str | None], theirs: str) ->
     column = next(iter(columns), None)
     if column is not None and sum(not name for name in ids) <= _FEW * len(ids):
         left_out = f"they are left out, as sums and blank rows: those with {column!r} remain"
-        option = {f"--where {quoted(f'{column}=*')}": ({column: "*"}, left_out)}
-        return UnsettledError(f"{message}. Are such rows no answers?", "where", option)
+        return UnsettledError(f"{message}. Are such rows no answers?", "options", of_rows(column, ANY, left_out))
     return DataError(message)

@@ -367,9 +367,22 @@ def test_the_rounds_show_the_metric_that_compares_answers(tmp_path):
     rows = ({"id": q, "gold": f"{q}.5", "steps": [{"answer": f"-{q}.5"}, {"answer": f"{q}.50"}]} for q in range(30))
     source.write_text("".join(json.dumps(row) + "\n" for row in rows))
     shown = cli("import", source, "-o", tmp_path / "s.parquet", "--yes").out
-    header = next(line for line in shown.splitlines() if "answered %" in line)
+    header = next(line for line in shown.splitlines() if line.startswith("round   n"))
     assert "match" in header
     assert "EM" not in header, "it would call -1.5 and 1.5 equal"
+
+
+def test_the_rounds_show_only_columns_that_tell_something(tmp_path):
+    def header(answer):
+        rows = [{"id": q, "round": r, "gold": "Old Oslo", "answer": answer(q, r)} for q in range(30) for r in (1, 2)]
+        source = tmp_path / "log.jsonl"
+        source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        shown = cli("import", source, "-o", tmp_path / "s.parquet", "--yes").out
+        return next(line.split() for line in shown.splitlines() if line.startswith("round   n"))
+
+    assert header(lambda q, r: "Old Oslo" if r == 2 else "Rome") == ["round", "n", "EM", "different"]
+    some = ["round", "n", "answered", "%", "EM", "F1", "different"]
+    assert header(lambda q, r: "Oslo" if q + r > 1 else None) == some
 
 
 def test_a_log_without_golds_is_led_to_labels(tmp_path, monkeypatch):

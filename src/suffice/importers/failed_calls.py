@@ -104,24 +104,6 @@ def models_that_answer(shape: Shape, columns: Mapping[str, str]) -> Shape:
             shape = changed_by(shape, partial(_with_models, name=name, key=key, known=known), {})
     return shape
 
-<<<<<<< HEAD
-    def read(rows: Sequence[Record]) -> list[Record]:
-        models: dict[tuple[str, str], set[Any]] = {}
-        for row in rows:
-            for name in names if row.values.get(answer) not in (None, "") else ():
-                models.setdefault((name, str(row.values.get(key))), set()).add(row.values.get(name))
-        result = []
-        for row in rows:
-            others = {name: models.get((name, str(row.values.get(key))), set()) for name in names}
-            changed = {
-                name: next(iter(own))
-                for name, own in others.items()
-                if len(own) == 1 and row.values.get(name) not in known[name]
-            }
-            result.append(replace(row, values={**row.values, **changed}) if changed else row)
-        return result
-=======
->>>>>>> t28
 
 def _with_models(rows: Sequence[Record], *, name: str, key: str, known: Collection[Any]) -> list[Record]:
     """Return rows in which the only known value of each question's column stands for unknown ones."""

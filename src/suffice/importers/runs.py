@@ -17,7 +17,7 @@ from suffice.errors import NotFoundError, SchemaError
 from suffice.importers.column_map import ColumnMap
 from suffice.importers.grid import cell_number, list_text
 from suffice.importers.left_out import charged, names_loops
-from suffice.importers.names import ORDER_WORDS, RUNS, last_name, plain_name
+from suffice.importers.names import ORDER_WORDS, REPEATS, RUNS, last_name, plain_name
 from suffice.importers.records import Record
 from suffice.importers.row_times import order_by_time
 from suffice.importers.shape import ANY, Shape, column_names
@@ -370,3 +370,28 @@ def _float(text: str) -> object:
 def ignored_names(columns: Mapping[str, str]) -> frozenset[str]:
     """Return the names that the user declared to have no column."""
     return frozenset(name for name, theirs in columns.items() if not theirs)
+
+
+_IF_SAMPLES = "if they are independent samples, import them with --samples"
+
+
+def order_notes(order: RowOrder | None, plan: ColumnMap, shape: Shape, *, samples: bool) -> list[str]:
+    """Return a note on how the rows of a question were numbered."""
+    if order is None:
+        name = plan.columns.get("round", "")
+        if name in shape.columns and not shape.is_ordered and not samples:
+            items = shape.columns[name].replace("order in", "the items of").replace("number in", "the columns")
+            return [f"{items} are read as rounds that follow one another; {_IF_SAMPLES}"]
+        if samples or not last_name(name).startswith(REPEATS):
+            return []
+        return [f"{name!r} counts rounds that follow one another; {_IF_SAMPLES}"]
+    if order.head:
+        return [f"the number in the name of a file is that of its round: {order.head} 1, 2, ..."]
+    if order.is_counted:
+        return []
+    by = f"by {order.time!r}" if order.time else "in their order"
+    what = "the rows of a question are its rounds"
+    if order.runs:
+        what = "the rows of a question that belong to one run are its rounds"
+    further = "" if order.time or samples else f"; {_IF_SAMPLES}"
+    return [f"no column counts rounds: {what}, {by}{further}"]

@@ -25,7 +25,7 @@ from suffice.importers.golds import ask_about_gold_lists, gold_form
 from suffice.importers.grid import Grid, are_texts, gold_texts, only_text
 from suffice.importers.guesses import guess_columns, is_long
 from suffice.importers.merged_cells import filled_down
-from suffice.importers.names import REPEATS, is_round_name, last_name
+from suffice.importers.names import is_round_name, last_name
 from suffice.importers.options import golds_as_answers
 from suffice.importers.other_parses import refuse_other_parses
 from suffice.importers.prefixes import Prefixes
@@ -44,6 +44,7 @@ from suffice.importers.runs import (
     RunColumns,
     chosen_rows,
     ignored_names,
+    order_notes,
     row_order,
     run_id,
     runs_notes,
@@ -414,31 +415,6 @@ def with_ids(rows: Sequence[Record], plan: ColumnMap) -> list[Record]:
     key = plan.columns.get("question_id", "")
     make = plan.formulas.get(key)
     return [*rows] if make is None else [replace(row, values={**row.values, key: make(row)}) for row in rows]
-
-
-_IF_SAMPLES = "if they are independent samples, import them with --samples"
-
-
-def order_notes(order: RowOrder | None, plan: ColumnMap, shape: Shape, *, samples: bool) -> list[str]:
-    """Return a note on how the rows of a question were numbered."""
-    if order is None:
-        name = plan.columns.get("round", "")
-        if name in shape.columns and not shape.is_ordered and not samples:
-            items = shape.columns[name].replace("order in", "the items of").replace("number in", "the columns")
-            return [f"{items} are read as rounds that follow one another; {_IF_SAMPLES}"]
-        if samples or not last_name(name).startswith(REPEATS):
-            return []
-        return [f"{name!r} counts rounds that follow one another; {_IF_SAMPLES}"]
-    if order.head:
-        return [f"the number in the name of a file is that of its round: {order.head} 1, 2, ..."]
-    if order.is_counted:
-        return []
-    by = f"by {order.time!r}" if order.time else "in their order"
-    what = "the rows of a question are its rounds"
-    if order.runs:
-        what = "the rows of a question that belong to one run are its rounds"
-    further = "" if order.time or samples else f"; {_IF_SAMPLES}"
-    return [f"no column counts rounds: {what}, {by}{further}"]
 
 
 def _first_round(rows: Sequence[Record], plan: ColumnMap, first_round: int | None) -> int | None:

@@ -75,9 +75,9 @@ class _Measured:
 
 
 def demo_agents(output: Output, markdown: options.Markdown = None) -> None:
-    """Say what stopping a coding agent earlier would save, on 500 recorded runs, offline.
+    """Stop a coding agent by its steps.
 
-    Where its money went, what rules that read its steps keep of its results, and the verdict.
+    500 recorded runs, offline: where their money went, what rules that read the steps keep of the results, and the verdict.
 
     Example: suffice demo agents
     """

@@ -20,6 +20,7 @@ _HEAD = re.compile(r"^\[\[ ## (\w+) ## \]\]$", re.MULTILINE)
 """The heads of fields in replies of DSPy."""
 
 _IN_HEADS = r"\[\[ ## "
+_TO_THE_LAST = "(?s:.*)"
 _TAG = re.compile(r"<(\w{1,30})>(?s:.*?)</\1>")
 
 _ANSWERS = frozenset((*PARSED_ANSWERS, "result", "output", "conclusion", "solution", "verdict", "value"))
@@ -46,7 +47,7 @@ def marks_in(texts: Sequence[str]) -> list[AnswerPosition]:
 def is_mark(position: AnswerPosition) -> bool:
     """Return whether a position is a mark that a model writes to say where its answer is."""
     is_usual = position.kind in ("marker", "json", "boxed", "letter") or position == FIRST_LETTER
-    return is_usual or position.text.startswith(("<", _IN_HEADS))
+    return is_usual or position.text.startswith(("<", _TO_THE_LAST, _IN_HEADS))
 
 
 def candidates(replies: Sequence[tuple[str, Sequence[str]]], *, has_golds: bool) -> list[AnswerPosition]:
@@ -91,7 +92,9 @@ def _between_marks(texts: Sequence[str]) -> list[AnswerPosition]:
     tags, heads = (
         [name for name in _often(map(own.findall, texts))[:_MOST] if _is_usual(name)] for own in (_TAG, _HEAD)
     )
-    between = [AnswerPosition("regex", rf"<{name}>\s*((?s:.*?))\s*</{name}>") for name in tags]
+    several = {name for name in tags for text in texts if text.count(f"<{name}>") > 1}  # then the last one is meant
+    lead = dict.fromkeys(several, _TO_THE_LAST)
+    between = [AnswerPosition("regex", rf"{lead.get(name, '')}<{name}>\s*((?s:.*?))\s*</{name}>") for name in tags]
     return [*between, *(AnswerPosition("regex", rf"{_IN_HEADS}{name} ## \]\]\s*(.+)") for name in heads)]
 
 

@@ -58,12 +58,17 @@ def _others(
     filters: Sequence[Mapping[str, str]],
     count: Callable[[Mapping[str, str]], Scored | None],
 ) -> Scored | None:
-    """Count the other rows: all rows less those that are chosen or, where all cannot be read together, those of each other choice."""
+    """Count the other rows: all rows less those that are chosen or, where all cannot be read together, those of each other choice.
+
+    None if one of them cannot be read alone, as where its answers are inside replies.
+    """
+    each = [count(item) for item in filters if item.keys() == where.keys() and ANY not in item.values()]
+    known = [item for item in each if item is not None]
+    if len(known) < len(each):
+        return None
     if (every := count(dict.fromkeys(where, ANY))) is not None:
         return Scored(own.questions, every.answers - own.answers, every.right - own.right)
-    each = [count(item) for item in filters if ANY not in item.values()]
-    known = [item for item in each if item is not None]
-    if not each or len(known) < len(each):
+    if not known:
         return None
     return Scored(own.questions, sum(item.answers for item in known), sum(item.right for item in known))
 

@@ -36,7 +36,7 @@ _MOST, _OFFERED = 8, 3
 
 
 def refuse_failed_calls(table: TableColumns, answer: str, used: Sequence[str]) -> None:
-    """Raise if a column says that calls failed, and their rows, unlike others, have no answer or only its beginning.
+    """Raise if a column says that calls failed, and their rows, unlike others, have no answer or only its beginning, or that they repeat one.
 
     Args:
         table: The rows, which nothing counts but their order.
@@ -46,6 +46,11 @@ def refuse_failed_calls(table: TableColumns, answer: str, used: Sequence[str]) -
     Raises:
         UnsettledError: A column does.
     """
+    _refuse_failed(table, answer, used)
+    _refuse_retries(table, answer, used)
+
+
+def _refuse_failed(table: TableColumns, answer: str, used: Sequence[str]) -> None:
     is_cut = [not _is_whole(value) for value in table.column(answer)]
     if not any(is_cut):
         return
@@ -68,17 +73,8 @@ def refuse_failed_calls(table: TableColumns, answer: str, used: Sequence[str]) -
             )
 
 
-def refuse_retries(table: TableColumns, answer: str, used: Sequence[str]) -> None:
-    """Raise if a column marks rows that repeat a call, of which there are fewer than others: they are no rounds of their own.
-
-    Args:
-        table: The rows, which nothing counts but their order.
-        answer: The column of answers.
-        used: Columns whose meaning is known.
-
-    Raises:
-        UnsettledError: A column does.
-    """
+def _refuse_retries(table: TableColumns, answer: str, used: Sequence[str]) -> None:
+    """Raise if a column marks rows that repeat a call, of which there are fewer than others: they are no rounds of their own."""
     for name in [name for name in table.names if name not in used and name != answer and last_name(name) in _RETRIES]:
         values = Counter("1" if str(value).lower() in _TRUE else "0" for value in table.column(name))
         first = next((str(value) for value in table.column(name) if str(value).lower() not in _TRUE), "")

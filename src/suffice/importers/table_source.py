@@ -15,12 +15,7 @@ from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers.answer_or_gold import FEW
 from suffice.importers.column_map import ColumnMap
-from suffice.importers.failed_calls import (
-    models_that_answer,
-    refuse_failed_calls,
-    refuse_retries,
-    without_repeated_calls,
-)
+from suffice.importers.failed_calls import models_that_answer, refuse_failed_calls, without_repeated_calls
 from suffice.importers.golds import ask_about_gold_lists, gold_form
 from suffice.importers.grid import Grid, are_texts, gold_texts, only_text
 from suffice.importers.guesses import guess_columns, is_long
@@ -201,7 +196,6 @@ class TableSource(ABC):
             used = others.union(plan.columns.values(), (name for name in table.names if last_name(name) in OF_TREES))
             if "answer" in plan.columns and not order:
                 refuse_failed_calls(table, plan.columns["answer"], [*used])
-                refuse_retries(table, plan.columns["answer"], [*used])
             ask_about_factors(table, self._key, used, order[1] if order else "")
 
     def _refuse_passes(self, blocks: Sequence[Any], n_rows: int) -> None:

@@ -248,6 +248,21 @@ def test_a_mark_in_nearly_all_replies_is_offered_without_golds(mark, end, share)
     assert (read(position)[0].answers[0].tolist(), whole) == ([*CITIES[1:4]], "whole")
 
 
+def test_the_last_of_several_tags_is_read():
+    said = [
+        f"Not <answer>{CITIES[r]}</answer>, but <answer>{CITIES[(q + (r == 1)) % 7]}</answer>."
+        for q in range(60)
+        for r in (1, 2)
+    ]
+    write(
+        [
+            {"id": i // 2, "round": i % 2 + 1, "response": text, "gold": CITIES[i // 2 % 7]}
+            for i, text in enumerate(said)
+        ]
+    )
+    assert [item.em for item in read()[1].by_round] == [0, 1]
+
+
 def test_the_half_that_did_not_choose_can_reject_a_position():
     rows = records("boxed")
     from suffice.evaluation.statistics.folds import hash_places

@@ -14,15 +14,21 @@ CITIES = ("Oslo", "Lima", "Rome", "Cairo")
 
 
 def log(tmp_path, *, n=30, critic="That may be wrong.", kinds=("solver", "critic")):
-    """Write a log in which two speak in turn; the first says the gold answer in the end."""
+    """Write a log in which two speak in turn, after a user's question; the first says the gold answer in the end."""
     records = [
         {
             "id": q,
             "gold": CITIES[q % 4],
             "messages": [
-                {"source": kind, "content": CITIES[(q + (q % 5 > r)) % 4] if kind == kinds[0] else critic}
-                for r in range(3)
-                for kind in kinds
+                {"source": "user", "content": f"Where is tower {q}?"},
+                *(
+                    {
+                        "source": kind,
+                        "content": CITIES[(q + (q % 5 > r)) % 4] if kind == kinds[0] else critic.format(CITIES[q % 4]),
+                    }
+                    for r in range(3)
+                    for kind in kinds
+                ),
             ],
         }
         for q in range(n)
@@ -56,6 +62,12 @@ def test_two_who_answer_are_asked_about(tmp_path):
     with pytest.raises(UnsettledError) as error:
         read(path)
     assert len(error.value.choices) == len(("solver", "checker"))
+
+
+def test_replies_with_right_answers_inside_leave_doubt(tmp_path):
+    path = log(tmp_path, kinds=("solver", "drafter"), critic="{} it is, I would say, as far as I remember the tower.")
+    with pytest.raises(UnsettledError, match="say in turn"):
+        read(path)
 
 
 def test_what_the_user_says_is_not_overruled(tmp_path):

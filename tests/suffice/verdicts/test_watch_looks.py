@@ -77,6 +77,20 @@ def test_a_look_while_a_process_writes_says_what_the_whole_log_says(tmp_path):
         assert looked(tmp_path / "log")[1] == []
 
 
+def test_a_part_that_has_a_file_and_a_journal_is_read_again(tmp_path):
+    logged(tmp_path / "log", range(100))
+    with Recorder(tmp_path / "log", policy=POLICY, audit=Audit(rate=0.3, seed=1)) as recorder:
+        for number in range(3):
+            with recorder.question(f"Late {number}?") as run:
+                run.observe(Round(index=1, answer="Oslo", signals={"answer_margin": -1.0, "mine": 0.0}))
+                run.end("exhausted")
+            open_one = recorder.question(f"Open {number}?")
+            open_one.observe(Round(index=1, answer="Oslo", signals={"answer_margin": -1.0, "mine": 0.0}))
+            recorder.save()
+            assert looked(tmp_path / "log")[1] == []
+    assert looked(tmp_path / "log")[1] == []
+
+
 def test_a_look_opens_only_parts_that_are_new(tmp_path, monkeypatch):
     from suffice.verdicts.watches import looks
 

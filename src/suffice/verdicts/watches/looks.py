@@ -7,7 +7,7 @@ not audited have one row: a watch needs all rounds of audited requests, and of t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import numpy as np
@@ -64,7 +64,8 @@ class _Look:
     def __init__(self, folder: Path, policy: Policy, fewest: int) -> None:
         self._folder, self._policy, self._fewest = folder, policy, fewest
         self._path = folder / f".watched-{policy.digest}"
-        self._stamps = {path.name: _stamp(path) for path in part_paths(folder) if path.is_file()}
+        self._stamps = _stamps(part_paths(folder))
+        self._in_state: set[str] = set()
         self._notes: list[str] = []
 
     def read(self) -> tuple[Recording, list[str]]:
@@ -75,6 +76,7 @@ class _Look:
             with OpenFile(self._path) as state:
                 return self._read(state), self._notes
         except SchemaError as error:
+            self._in_state = set()
             self._notes = [f"the whole log was read, and not only what is new: {error}"]
             return self._read(None), self._notes
 
@@ -87,6 +89,7 @@ class _Look:
             if sum(part.n_rows for part in sealed) < enough:
                 return _read_parts(self._folder, [*known, *parts])
             recording = reduced(_read_parts(self._folder, [*known, *sealed]), self._policy)
+            self._in_state |= {part.path.name for part in sealed}
             if len(sealed) == len(parts):
                 self._keep(recording)
                 return recording
@@ -114,13 +117,14 @@ class _Look:
             raise SchemaError(f"{min(gone | changed)!r} was changed or removed since an earlier look")
         # Of a part that was compacted from known parts and new ones, each run that is known counts once.
         new = [part for part in parts if not joined[part] or not joined[part] <= known.keys()]
+        self._in_state = {*known, *(part.path.name for part in parts if part not in new)}
         if any(name not in state.schema.names for part in new for name in part.schema.names):
             raise SchemaError("new rounds have columns that earlier ones lack")
         return new
 
     def _keep(self, recording: Recording) -> bool:
-        """Write the state, with all parts that were sealed when the look began; return whether it could be written."""
-        parts = [{"file": name, "stamp": stamp} for name, stamp in self._stamps.items()]
+        """Write the state; return whether it could be written."""
+        parts = [{"file": name, "stamp": self._stamps[name]} for name in sorted(self._in_state & self._stamps.keys())]
         metadata = {**recording.metadata, MERGED: parts}
         try:
             write_tables(self._path, recording.table.schema, [recording.table], metadata, private=True)
@@ -130,9 +134,14 @@ class _Look:
         return True
 
 
-def _stamp(path: Path) -> list[int]:
-    status = path.stat()
-    return [status.st_size, status.st_mtime_ns]
+def _stamps(paths: Sequence[Path]) -> dict[str, list[int]]:
+    """Return the size and the time of the last change of each file that exists."""
+    stamps = {}
+    for path in paths:
+        with suppress(FileNotFoundError):  # a part without a file, or one that is compacted at this moment
+            status = path.stat()
+            stamps[path.name] = [status.st_size, status.st_mtime_ns]
+    return stamps
 
 
 def _read_parts(folder: Path, parts: Sequence[OpenFile]) -> Recording:

@@ -7,7 +7,7 @@ from scripts.walk import by_room, walked
 
 import suffice.verdicts.decisions
 
-MOST = {"modules": 146, "files": 78, "functions": 535}
+MOST = {"modules": 147, "files": 79, "functions": 540}
 
 
 @pytest.mark.whole  # in a process of its own

@@ -34,7 +34,7 @@ from suffice.recordings import read_recording
 _ENDS = {
     "max_rounds": "ran to the cap",
     "rule": "stopped by themselves",
-    "exhausted": "ran out of evidence",
+    "exhausted": "came to their end",
     "failed": "failed",
 }
 
@@ -333,7 +333,5 @@ def _next_step(summary: ImportSummary) -> str:
     if summary.rounds <= 1:
         return ""
     if summary.clusters >= ENOUGH:
-        return (
-            f"suffice decide {quoted(summary.path)}{'' if summary.judged_by else ASK}{where_words(summary.loops[:1])}"
-        )
+        return f"suffice decide {quoted(summary.path)}{'' if summary.judged_by or summary.of_steps else ASK}{where_words(summary.loops[:1])}"
     return options.replay_step(summary.path, read_recording(summary.path))

@@ -90,6 +90,11 @@ class ImportSummary(Result):
     preview: Preview
     alarms: tuple[Alarm, ...] = ()
 
+    @property
+    def of_steps(self) -> bool:
+        """True if the rounds are an agent's steps, whose answers stand for states, so that nobody can label them."""
+        return any(item.name == "command_repeated" for item in self.columns)
+
     def tables(self) -> list[Table]:
         """Return tables of the summary, the columns as read, one question, means by round, and counts of the columns' values."""
         facts = {name: getattr(self, name) for name in ("trajectories", "clusters", "rounds", "censored")}

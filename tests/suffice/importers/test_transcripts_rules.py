@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import shutil
+from pathlib import Path
 
 import pytest
 from benchmarks.readings import transcripts as made
@@ -14,6 +16,7 @@ from suffice.importers import importer, kind_of
 from suffice.importers.transcripts.runs import read_outcomes
 from tests.support.cli_tools import cli
 
+DATA = Path(__file__).resolve().parents[2] / "data" / "transcripts"
 TURNS = made.TURNS
 FEW = (made.Turn("bash", {"command": "echo 1 > a.py"}, tokens=(30, 20, 5)), made.Turn(tokens=(10, 50, 2)))
 
@@ -488,3 +491,11 @@ def test_wrong_outcomes_are_refused(text, error, words, tmp_path):
     (tmp_path / "s.jsonl").write_text(made.lines(claude()))
     with pytest.raises(error, match=words):
         read("claude_code", tmp_path / "s.jsonl", outcomes=tmp_path / "o.csv")
+
+
+def test_nobody_is_asked_to_label_the_states_of_files(tmp_path):
+    shutil.copy(DATA / "mini_swe_agent_django__django-11163.traj.json.gz", tmp_path)
+    shown = cli("import", tmp_path, "-o", tmp_path / "out.parquet", "--yes")
+    assert shown.code == 0
+    assert "came to their end" in shown.words
+    assert "--ask" not in shown.out

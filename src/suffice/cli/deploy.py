@@ -16,7 +16,7 @@ from suffice.cli.output import Output, Screen
 from suffice.common.files import quoted
 from suffice.errors import DataError, NotFoundError
 from suffice.hosts import frameworks, snippet
-from suffice.hosts.lines import is_of_thoughts, own_lines
+from suffice.hosts.lines import is_of_steps, is_of_thoughts, own_lines
 from suffice.hosts.runs import REPLY_NEEDS
 from suffice.policy.session import Policy
 from suffice.policy.signals import REMEDIES, SIGNALS, AnswerPosition
@@ -99,11 +99,7 @@ def deploy_command(
         if out is None and before != policy:
             raise DataError(f"{target} is another policy: give -o {target} to replace it, or another name")
         policy.save(target)
-    if to != "python" and is_of_thoughts(policy):
-        raise DataError(
-            f"the policy stops inside a chain of thought, which {to} does not show: leave out --to, for a loop of its own, or "
-            "serve the policy (suffice serve)"
-        )
+    _check_target(policy, to)
     lines = own_lines(policy, target) if to == "python" else snippet(to, target)
     notes += _position_notes(policy, is_given=position is not None) + _needed_notes(policy)
     files = {} if target == path else {"policy": target}
@@ -113,9 +109,25 @@ def deploy_command(
         say(f"\n{lines}")
 
 
+def _check_target(policy: Policy, to: str) -> None:
+    """Raise if a framework does not show what the policy reads."""
+    if to == "python":
+        return
+    if is_of_thoughts(policy):
+        raise DataError(
+            f"the policy stops inside a chain of thought, which {to} does not show: leave out --to, for a loop of its own, or "
+            "serve the policy (suffice serve)"
+        )
+    if is_of_steps(policy) and set(policy.raw_signals) - {"spend"}:
+        raise DataError(
+            f"the policy reads {', '.join(policy.raw_signals)}, for which a loop must show its commands and files, and {to} shows "
+            "replies: leave out --to, for a loop of its own"
+        )
+
+
 def _position_notes(policy: Policy, *, is_given: bool) -> list[str]:
     """Return a note on the answer position that the lines use; none if the loop of the lines reads answers itself."""
-    return [] if is_of_thoughts(policy) else [_position_note(policy, is_given=is_given)]
+    return [] if is_of_thoughts(policy) or is_of_steps(policy) else [_position_note(policy, is_given=is_given)]
 
 
 def _position_note(policy: Policy, *, is_given: bool) -> str:
@@ -145,7 +157,8 @@ def _position_note(policy: Policy, *, is_given: bool) -> str:
 def _needed_notes(policy: Policy) -> list[str]:
     """Return a note for each signal that a loop must give in addition to the text of its replies."""
     notes = []
-    for name in () if is_of_thoughts(policy) else policy.raw_signals:
+    own = is_of_thoughts(policy) or is_of_steps(policy)  # whose lines measure all of them
+    for name in () if own else policy.raw_signals:
         known = SIGNALS.get(name)
         needs = sorted(known.needs) if known else ["measure="]
         if needs:

@@ -7,7 +7,10 @@ from pathlib import Path
 
 from suffice.errors import DataError, did_you_mean
 from suffice.policy.session import Policy
-from suffice.policy.signals import SIGNALS
+from suffice.policy.signals import SIGNALS, STEPS
+
+_OF_STATES = frozenset({"since_change", "checks_green_since_change"})
+"""Signals of the answers of steps, which stand for states of files."""
 
 _PLACEHOLDER = '"policy.json"'
 
@@ -65,6 +68,21 @@ def ask(question):
     outcome = loop.run(question)
     return outcome.answer, outcome.decision
 """
+_STEPS = """from suffice import Round, Session
+from suffice.importers.transcripts import VisibleFiles
+from suffice.policy.signals import StepSignals
+
+
+def work(task):
+    session, steps, files = Session("policy.json"), StepSignals(), VisibleFiles()
+    while session.decision is None:
+        done = step(task)  # your agent: what it ran, whether that failed, and what the call of the model cost
+        files.run(done.command)
+        signals = steps.add(done.command, failed=done.failed, dollars=done.dollars)
+        costs = {"generator": done.cost}
+        session.observe(Round(index=session.next_round, answer=files.digest, signals=signals, costs=costs))
+    return session.decision
+"""
 
 
 def frameworks() -> dict[str, str]:
@@ -106,6 +124,8 @@ def own_lines(policy: Policy, path: str | Path) -> str:
 
     if is_of_thoughts(policy):
         return _with_policy(_thoughts(policy), path)
+    if is_of_steps(policy):
+        return _with_policy(_STEPS, path)
     if policy.start_round == 0:
         return _with_policy(_gated(policy), path)
     return _with_policy(_SAMPLES if is_vote(policy) else _DRAFTS, path)
@@ -114,6 +134,16 @@ def own_lines(policy: Policy, path: str | Path) -> str:
 def is_of_thoughts(policy: Policy) -> bool:
     """Return whether a policy was made for recorded chains of thought."""
     return "trial_tokens" in policy.depends
+
+
+def is_of_steps(policy: Policy) -> bool:
+    """Return whether a policy reads what only the steps of an agent show: states of files, commands, and what was spent.
+
+    >>> is_of_steps(Policy(rule="since_change >= 20")), is_of_steps(Policy(rule="answer_stable"))
+    (True, False)
+    """
+    read = set(policy.raw_signals)
+    return bool(read & _OF_STATES) or any(name in SIGNALS and STEPS in SIGNALS[name].needs for name in read)
 
 
 def _thoughts(policy: Policy) -> str:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import logging
 import re
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from suffice import AnswerPosition, Policy, Recorder
+from suffice import AnswerPosition, Cost, Policy, Recorder, import_recording, read_recording
+from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.hosts import QuestionRun, frameworks, reply_round, snippet
 from suffice.hosts.lines import own_lines
 from suffice.policy.session import Session
 from tests.support.cli_tools import cli
 
+ROOT = Path(__file__).resolve().parents[3]
 ANSWERS = ("Bergen", "Oslo", "Oslo", "Oslo")
 POSITIONS = {
     "marker": AnswerPosition("marker", "Final answer:"),
@@ -182,3 +188,36 @@ def test_a_recorder_reads_responses_as_the_lines_do(tmp_path):
                 run.observe("I do not know yet.")
     assert [item.answer for item in run.rounds] == ["Bergen", "Oslo", None, None]
     assert run.decision.reason == "max_rounds"
+
+
+@pytest.mark.parametrize("rule", ["since_change >= 3", "(command_repeated >= 1) & (since_change >= 2)", "spend > 0.05"])
+def test_the_lines_of_an_agent_stop_where_its_transcript_was_judged(rule, tmp_path):
+    transcript = ROOT / "tests" / "data" / "transcripts" / "mini_swe_agent_django__django-11163.traj.json.gz"
+    import_recording(transcript, out=tmp_path / "run.parquet")
+    recording = read_recording(tmp_path / "run.parquet")
+    policy = Policy(rule=rule, max_rounds=100)
+    policy.save(tmp_path / "policy.json")
+    (stop,) = PreparedRecording.of(recording).stops(policy).rounds
+    recorded = json.loads(gzip.decompress(transcript.read_bytes()))["messages"]
+    ran = iter(
+        [
+            SimpleNamespace(
+                command=re.search(r"```bash\n(.*?)\n```", said["content"], re.DOTALL)[1],
+                failed=(code := re.search(r"<returncode>(\d+)", heard["content"])) and code[1] != "0",
+                dollars=said["extra"]["response"]["usage"]["cost"],
+                cost=Cost(calls=1),
+            )
+            for said, heard in pairwise(recorded)
+            if said["role"] == "assistant"
+        ]
+    )
+    space = {"step": lambda task: next(ran)}
+    exec(own_lines(policy, tmp_path / "policy.json"), space)
+    assert space["work"]("mend it").stop_round == stop
+
+
+def test_a_framework_that_shows_no_files_is_refused_for_them(tmp_path):
+    Policy(rule="since_change >= 20", max_rounds=100).save(tmp_path / "policy.json")
+    refused = cli("deploy", tmp_path / "policy.json", "--to", "langgraph")
+    assert "leave out --to" in refused.error
+    assert "StepSignals" in cli("deploy", tmp_path / "policy.json").out

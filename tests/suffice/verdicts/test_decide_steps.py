@@ -8,7 +8,7 @@ import pytest
 from suffice import decide
 from suffice.errors import DataError
 from suffice.recordings import bundled_recording, read_recording, write_recording
-from suffice.verdicts.decisions import Advice
+from suffice.verdicts.decisions import Advice, Labels
 from suffice.verdicts.decisions.steps import Spending
 from tests.support.cli_tools import cli
 
@@ -117,3 +117,8 @@ def test_the_screen_shows_where_the_money_went(tmp_path):
     listed = cli("decide", path, "-o", tmp_path / "e.json", "--json", "--set", "min-saving=0.2").json
     assert listed["spending"]["unit"] == "USD"
     assert listed["trial"]["min_saving"] == 0.2
+
+
+def test_nobody_labels_the_states_of_files():
+    with pytest.raises(DataError, match="outcomes"):
+        decide(bundled_recording("agents_swebench"), labels=Labels())

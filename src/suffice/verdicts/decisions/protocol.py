@@ -52,7 +52,7 @@ from suffice.verdicts.decisions.same_loop import (
     refuse_single_rounds,
     rounds_text,
 )
-from suffice.verdicts.decisions.steps import LEAST_SAVING, is_of_steps, knows_spending, spending_of
+from suffice.verdicts.decisions.steps import LEAST_SAVING, is_of_steps, knows_spending, refuse_states, spending_of
 from suffice.verdicts.decisions.trial import Trial
 
 _SALT = "decide:"
@@ -192,6 +192,8 @@ def _begun(
     logged = _logged(recording, baseline, declared["leave_out_failed"], notes)
     stated = declared.pop("metric", None)
     metric = stated or measured_quality(logged)
+    if of_labels:
+        refuse_states(logged)
     if of_labels or _is_of_answers(metric, logged):
         _require_answers(logged)
     refuse_single_rounds(logged)

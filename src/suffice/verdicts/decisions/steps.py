@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from suffice.common.tables import Column, Table, counted
+from suffice.errors import DataError
 from suffice.evaluation.replay.outcomes import has_outcome, outcome
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.replay.prices import Price
@@ -33,6 +34,15 @@ def is_of_steps(recording: Recording) -> bool:
 def knows_spending(recording: Recording) -> bool:
     """Return whether the dollars of each step were recorded."""
     return "spend" in recording.names("signal") and bool(np.isfinite(recording.column("spend")[recording.seen]).all())
+
+
+def refuse_states(recording: Recording) -> None:
+    """Raise if labels are asked for, where answers stand for states of files, which nobody can label."""
+    if is_of_steps(recording):
+        raise DataError(
+            "the answers of an agent's steps stand for the files that it changed, so nobody can label them: import the grades of the runs "
+            "(suffice import --outcomes FILE), or leave out --ask (labels=None)"
+        )
 
 
 def step_rules(tune: Recording) -> Iterator[str]:

@@ -91,6 +91,14 @@ def _is_shown(field: Field[Any], value: Any) -> bool:
     return field.init and when != "never" and not (when == "unless empty" and is_empty)
 
 
+def _fields_of(item: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass by name, without those that their metadata excludes."""
+    own = {field: getattr(item, field.name) for field in fields(item)}
+    return {
+        field.name: value for field, value in own.items() if "json" not in field.metadata or _is_shown(field, value)
+    }
+
+
 def jsonable(value: Any) -> Any:
     """Convert nested values to JSON-ready ones: text keys, lists, paths as text, None for NaN and infinities.
 
@@ -102,10 +110,7 @@ def jsonable(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if is_dataclass(value) and not isinstance(value, type):
-        shown = (
-            value.to_dict() if hasattr(value, "to_dict") else {f.name: getattr(value, f.name) for f in fields(value)}
-        )
-        return jsonable(shown)
+        return jsonable(value.to_dict() if hasattr(value, "to_dict") else _fields_of(value))
     if isinstance(value, Mapping):
         return {str(key): jsonable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from suffice.common.results import UNLESS_EMPTY
 from suffice.common.tables import CAUTION
 from suffice.errors import UnsettledError
 from suffice.importers.facts import Facts
@@ -28,7 +29,7 @@ class Alarm:
     level: Literal["stop", "caution"]
     sentence: str
     choices: Mapping[str, tuple[dict[str, Any], str]] = field(default_factory=dict)
-    confirmed: str = ""
+    confirmed: str = field(default="", metadata=UNLESS_EMPTY)
 
     @property
     def note(self) -> str:

@@ -266,7 +266,7 @@ def _imported(
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """What is imported, and who settles questions about it that it does not settle itself."""
+    """A source to import, and who settles questions about it that it does not settle itself."""
 
     path: Path
     embedder: Embedder | None

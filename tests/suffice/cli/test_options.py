@@ -13,7 +13,9 @@ from suffice.cli.parameters import settings_in
 from suffice.cli.tree import commands
 
 ROOT = Path(__file__).resolve().parents[3]
-SOURCES = sorted((ROOT / "src" / "suffice").rglob("*.py"))
+COMMANDS_OF_AGENTS = ROOT / "src" / "suffice" / "importers" / "transcripts" / "visible.py"
+"""A module that reads the options of sed, ruff and other programs."""
+SOURCES = sorted({*(ROOT / "src" / "suffice").rglob("*.py")} - {COMMANDS_OF_AGENTS})
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FOREIGN = {
     "--logprobs-mode": "(?i:vllm)",
@@ -38,7 +40,7 @@ FOREIGN = {
     "--top": "longest",
     "--repeat": "promptfoo",
     "--repeats": r"benchmarks\.gpu",
-    "--page": "benchmarks.(readings|referee|power|asked_labels|judged_labels|procedures)",
+    "--page": "benchmarks.(readings|referee|power|asked_labels|judged_labels|procedures|checked_loops)",
     **dict.fromkeys(("--job-name", "--array", "--requeue", "--cpus-per-task", "--mem"), "sbatch"),
     "--source": "scripts/similar_drafts.py",
 }

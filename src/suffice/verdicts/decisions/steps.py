@@ -40,8 +40,8 @@ def refuse_states(recording: Recording) -> None:
     """Raise if labels are asked for, where answers stand for states of files, which nobody can label."""
     if is_of_steps(recording):
         raise DataError(
-            "the answers of an agent's steps stand for the files that it changed, so nobody can label them: import the grades of the runs "
-            "(suffice import --outcomes FILE), or leave out --ask (labels=None)"
+            "the answers of an agent's steps stand for the files that it changed, so nobody can label them: leave out --ask "
+            "(labels=None), or import the grades of the runs (suffice import --outcomes FILE)"
         )
 
 

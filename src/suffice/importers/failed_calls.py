@@ -139,6 +139,11 @@ def contents(rows: Sequence[Record]) -> list[tuple[str, ...]]:
     return [*zip(*kept, strict=True)] if kept else [()] * len(rows)
 
 
+def _are_unmarked(rows: Sequence[Record]) -> bool:
+    """Return whether the first two rows are of other files, or equal in all columns: then a run or a file may be there twice."""
+    return any(row.file != rows[0].file or row.values == rows[0].values for row in rows[1:2])
+
+
 def without_repeated_calls(rows: Sequence[Record], columns: Mapping[str, str]) -> list[Record]:
     """Leave out rows without an answer, and copies of a row, whose question has another row with the same number of a round.
 
@@ -155,7 +160,7 @@ def without_repeated_calls(rows: Sequence[Record], columns: Mapping[str, str]) -
     for own in [own for own in places.values() if len(own) > 1]:
         said = [place for place in own if rows[place].values.get(answer) not in (None, "")]
         held = held or contents(rows) if len(said) > 1 else held
-        if len({held[place] for place in said if held}) > 1:
+        if len({held[place] for place in said if held}) > 1 or _are_unmarked([rows[place] for place in said]):
             return [*rows]
         dropped.update({*own} - {*(said[:1] or own[-1:])})
     return [row for place, row in enumerate(rows) if place not in dropped]

@@ -31,6 +31,9 @@ _AGAIN, _TOGETHER = 2, 1.5
 _NEAR, _GAPS = 0.25, 30
 """Independent numbers are seldom all farther apart than this share of their mean distance, and never in so many pairs of neighbours."""
 
+_MOSTLY, _PAIR = 0.9, 2
+"""Rows that were shuffled are seldom in one order in more questions, nor do numbers fall by chance in each of several longer ones."""
+
 _FEW_COPIES = 0.1
 """With more, what a column counts may be other answers, such as versions of one."""
 
@@ -195,7 +198,9 @@ def _rises_otherwise(table: TableColumns, name: str, several: _Several) -> bool:
     if is_factor or values is None or len(values) != len(table.rows):
         return False
     asked = [[values[place] for place in rows] for rows in several]
-    if all(own == sorted(own) for own in asked) or any(len({*own}) < len(own) for own in asked):
+    orders = Counter(tuple(sorted(range(len(own)), key=own.__getitem__)) for own in asked)
+    falls = max(map(len, asked)) > _PAIR and all(own[::-1] == sorted(own) for own in asked)
+    if any(len({*own}) < len(own) for own in asked) or (max(orders.values()) > _MOSTLY * len(asked) and not falls):
         return False
     gaps = [after - before for own in asked for before, after in pairwise(sorted(own))]
     near = sum(gap < _NEAR * sum(gaps) / len(gaps) for gap in gaps)

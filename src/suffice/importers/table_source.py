@@ -262,14 +262,14 @@ class TableSource(ABC):
 
     def notes(self) -> list[str]:
         """Return all caveats about the table."""
-        rows = f"{counted(self.repeated, 'row')} left out that have no answer, or what another row has"
+        rows = f"{counted(self.repeated, 'row')} without an answer or new content left out"
         return [
             *self.prefixes.notes,
             *order_notes(self._order, self.plan, self.shape, samples=self._options.samples),
             *([self.shape.how] if self.shape.how else []),
             *([f"{counted(self.skipped, 'record')} without a round left out"] if self.skipped else []),
             *(
-                [f"{rows}, since it has the same round: calls that were repeated, or logged twice"]
+                [f"{rows}, since another row has the same round: calls that were repeated, or logged twice"]
                 if self.repeated
                 else []
             ),
@@ -332,7 +332,7 @@ def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, options: TableO
             f"names it; for a field that lists them, --column rounds=FIELD; for a column each, --column "
             "rounds=FIRST,SECOND. Last answers alone have nothing to stop: log every round"
         )
-    if "question_id" not in options.columns and not options.where:
+    if "question_id" in plan.columns and "question_id" not in options.columns:
         refuse_one_id(rows, plan.columns, plan.formulas)
     answers, golds = ([row.values.get(plan.columns.get(ours, "")) for row in rows] for ours in ("answer", "golds"))
     are_items = options.normalizer == "unordered"

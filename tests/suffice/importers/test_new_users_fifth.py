@@ -46,7 +46,7 @@ def test_messages_delivered_twice_are_no_rounds(tmp_path):
     assert (summary.rounds, summary.trajectories) == (3, 24)
     notes = " ".join(summary.notes)
     assert "2 numbers twice" in notes
-    assert "2 rows left out" in notes
+    assert "2 rows without an answer or new content" in notes
     assert [means.n for means in summary.by_round] == [24, 24, 24]
 
 
@@ -78,6 +78,8 @@ def test_copies_of_a_round_are_left_out_unless_others_differ():
     columns = {"question_id": "q", "round": "round", "answer": "a"}
     assert without_repeated_calls(rows("Oslo", "Oslo", "Oslo"), columns) == rows("Oslo")
     assert without_repeated_calls(rows("Oslo", "Oslo", "Rome"), columns) == rows("Oslo", "Oslo", "Rome")
+    same = rows("Oslo") * 2
+    assert without_repeated_calls(same, columns) == same
 
 
 def test_a_latency_makes_rows_other_calls():
@@ -99,6 +101,16 @@ def test_shuffled_totals_are_asked_about(tmp_path, name, numbers):
     assert [*choices(path).choices] == [f"--column round={name}:ascending", "--column round="]
     assert by_round(path, columns={"round": f"{name}:ascending"})[-1] == 1.0
     assert by_round(path, columns={"round": ""})[-1] < 1.0
+
+
+@pytest.mark.parametrize(("values", "asked"), [((900, 700, 800), False), ((900, 800, 700), True), ((9, 8), False)])
+def test_one_order_in_all_questions_is_asked_about_if_it_falls(tmp_path, values, asked):
+    rows = [{"id": q, "used_tokens": n, "answer": answer(q, r)} for q in range(40) for r, n in enumerate(values)]
+    path = written(tmp_path, rows)
+    if asked:
+        assert next(iter(choices(path).choices)) == "--column round=used_tokens:ascending"
+    else:
+        assert imported(path).rounds == len(values)
 
 
 def test_the_numbers_of_an_order_stay_costs(tmp_path):

@@ -1,4 +1,4 @@
-"""Rows of calls that failed: they have no answer, or only its beginning, and are no rounds."""
+"""Rows of calls that failed, without an answer or with only its beginning, and of calls that were logged twice: they are no rounds."""
 
 from __future__ import annotations
 
@@ -33,6 +33,8 @@ _TRUE = frozenset({"true", "yes", *map(str, range(1, 10))})
 _ALL_ROWS = {"--column round=": ({"columns": {"round": ""}}, "all rows of a question are rounds, in their order")}
 _NEARLY_ALL, _HARDLY_ANY = 0.9, 0.1
 _MOST, _OFFERED = 8, 3
+_MARK = 2
+"""The most words of an id, or of a time."""
 
 
 def refuse_failed_calls(table: TableColumns, answer: str, used: Sequence[str]) -> None:
@@ -122,8 +124,28 @@ def _is_whole(value: Any) -> bool:
     return bool(value.strip()) and value.count("{") <= value.count("}") and value.count("```") % 2 == 0
 
 
+def contents(rows: Sequence[Record]) -> list[tuple[str, ...]]:
+    """Return what each row holds, without columns that number or date all rows, or give each an id: copies of a row hold the same.
+
+    Values of such columns are all different, and neither sentences nor measured, as a latency is.
+    """
+    kept = []
+    for name in column_names(rows):
+        values = [row.values.get(name) for row in rows]
+        texts = [*map(str, values)]
+        may_mark = all(len(own.split()) <= _MARK for own in texts) and not any(isinstance(own, float) for own in values)
+        if not may_mark or len({*texts}) < len(texts):
+            kept.append(texts)
+    return [*zip(*kept, strict=True)] if kept else [()] * len(rows)
+
+
+def _are_unmarked(rows: Sequence[Record]) -> bool:
+    """Return whether the first two rows are of other files, or equal in all columns: then a run or a file may be there twice."""
+    return any(row.file != rows[0].file or row.values == rows[0].values for row in rows[1:2])
+
+
 def without_repeated_calls(rows: Sequence[Record], columns: Mapping[str, str]) -> list[Record]:
-    """Leave out rows without an answer whose question has another row with the same number of a round.
+    """Leave out rows without an answer, and copies of a row, whose question has another row with the same number of a round.
 
     All rows are kept if a round then still occurs twice, as where a question has several runs.
     """
@@ -134,9 +156,11 @@ def without_repeated_calls(rows: Sequence[Record], columns: Mapping[str, str]) -
         counted_as = whole_number(text.removesuffix(".0"))
         places.setdefault((str(row.values.get(key)), text if counted_as is None else counted_as), []).append(place)
     dropped: set[int] = set()
+    held: list[tuple[str, ...]] = []
     for own in [own for own in places.values() if len(own) > 1]:
         said = [place for place in own if rows[place].values.get(answer) not in (None, "")]
-        if len(said) > 1:
+        held = held or contents(rows) if len(said) > 1 else held
+        if len({held[place] for place in said if held}) > 1 or _are_unmarked([rows[place] for place in said]):
             return [*rows]
-        dropped.update({*own} - {*(said or own[-1:])})
+        dropped.update({*own} - {*(said[:1] or own[-1:])})
     return [row for place, row in enumerate(rows) if place not in dropped]

@@ -1,17 +1,43 @@
-"""Fill the empty cells below merged ones, which a spreadsheet saves in their first row alone."""
+"""Fill the empty cells below merged ones, which a spreadsheet saves in their first row alone, and refuse a second line of names."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from suffice.common.tables import cut_list
+from suffice.errors import DataError
 from suffice.importers.records import Record
 from suffice.importers.shape import column_names
+from suffice.importers.table_columns import TableColumns
 
+_ENOUGH = 10
+"""The fewest rows that show what a column holds."""
+
+_WORD = re.compile(r"[^\W\d_]{2}")
 _LEAST = 2
 """The fewest merged columns, and the fewest merged cells of each."""
+
+
+def refuse_second_header(records: Sequence[Record]) -> None:
+    """Raise if the first row has words alone, and one of them in a column that has numbers in all other rows.
+
+    Raises:
+        DataError: It does.
+    """
+    first, *others = records
+    words = {name: value for name, value in first.values.items() if value not in (None, "")}
+    if len(others) < _ENOUGH or not all(isinstance(value, str) and _WORD.search(value) for value in words.values()):
+        return
+    table, own = TableColumns(others), TableColumns([first])
+    for name, word in words.items():
+        if own.not_a_number(name) and None not in table.column(name) and table.numbers(name) is not None:
+            raise DataError(
+                f"{first.where}: {name!r:.40} is {word!r:.40} here, and a number in all other rows, so this row may be a second line of names or "
+                "units: delete it, and import the file again; a row of a call that failed needs an empty field instead"
+            )
 
 
 def filled_down(records: Sequence[Record]) -> tuple[list[Record], list[str]]:

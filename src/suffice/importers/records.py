@@ -163,6 +163,7 @@ def csv_rows(path: Path, delimiter: str = ",") -> Iterator[tuple[str, dict[str, 
                 "lines above the names of the columns, and import the file again"
             )
         names = [name or "unnamed" for name in header]  # a data frame's index has no name
+        several = names.count("unnamed") > 1
         for fields in filter(None, table):
             where = f"{path}, line {table.line_num}"
             if len(names) == len(fields) == 1:
@@ -170,6 +171,14 @@ def csv_rows(path: Path, delimiter: str = ",") -> Iterator[tuple[str, dict[str, 
             if len(fields) != len(names):
                 hint = f". {_PROSE}" if path.suffix.lower() not in (".csv", ".tsv") else ""
                 raise DataError(f"{where}: expected {len(names)} fields, as in the header{hint}")
+            if (
+                several
+                and len(unnamed := [own for own, name in zip(fields, header, strict=True) if own and not name]) > 1
+            ):
+                raise DataError(
+                    f"{where}: columns without a name have values, such as {unnamed[0]!r:.40} and {unnamed[1]!r:.40}. Name each in the first "
+                    "line; if this line has the names, as below merged cells, write both into one line, such as 'round 1 answer'"
+                )
             # An empty field is a missing value: CSV has one form for both.
             yield where, dict(zip(names, [field or None for field in fields], strict=True))
     except csv.Error as error:

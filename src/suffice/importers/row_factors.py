@@ -9,10 +9,12 @@ from itertools import pairwise
 from typing import Any
 
 from suffice.common.files import quoted
+from suffice.common.tables import counted
 from suffice.errors import UnsettledError
 from suffice.importers.answer_or_gold import is_step_name
+from suffice.importers.failed_calls import contents
 from suffice.importers.names import RUNS, last_name
-from suffice.importers.row_times import order_by_time
+from suffice.importers.row_times import ASCENDING, order_by_time
 from suffice.importers.shapes import ROUNDS
 from suffice.importers.stages import doubtful_stages
 from suffice.importers.table_columns import TableColumns
@@ -25,6 +27,15 @@ _NEARLY_ALL = 0.98
 _MOST_LOOPS = 8
 _AGAIN, _TOGETHER = 2, 1.5
 """The fewest questions that begin again, and the least mean number of rows between other questions' if a loop ran again."""
+
+_NEAR, _GAPS = 0.25, 30
+"""Independent numbers are seldom all farther apart than this share of their mean distance, and never in so many pairs of neighbours."""
+
+_MOSTLY, _PAIR = 0.9, 2
+"""Rows that were shuffled are seldom in one order in more questions, nor do numbers fall by chance in each of several longer ones."""
+
+_FEW_COPIES = 0.1
+"""With more, what a column counts may be other answers, such as versions of one."""
 
 _SHOWN = 4
 _SETTING = re.compile(
@@ -43,13 +54,16 @@ _TOLD_APART = LOOP_NAMES | {*RUNS}
 """Names of columns that tell runs apart without a question."""
 
 
-def ask_about_factors(table: TableColumns, key: str, used: Collection[str], lead: str = "") -> None:
-    """Raise if a column counts a question's rows in another order, or has the same few values in every question.
+def ask_about_factors(
+    table: TableColumns, key: str, used: Collection[str], lead: str = "", *, costs: Collection[str] = ()
+) -> None:
+    """Raise if a column counts a question's rows, or rises in each question, in another order than the file's, or has the same few values.
 
     Args:
         table: The rows, which nothing counts but their order.
         key: The column of questions.
         used: Columns whose meaning is known.
+        costs: Those that are costs or signals; they may be totals, which rise from round to round.
         lead: The field whose lists have the rows as their items; only settings raise doubts about them.  "" for rows of a file.
 
     Raises:
@@ -92,6 +106,33 @@ def ask_about_factors(table: TableColumns, key: str, used: Collection[str], lead
         choices |= _columns("round", name, f"{name!r} is the number of the round")
     if doubt:
         raise UnsettledError(doubt, "options", {**choices, **_columns(ROUNDS if lead else "round", lead, _ONE_LOOP)})
+    _ask_about_copies(table, key, [] if lead else free, several)
+    _ask_about_totals(table, [] if lead or timed else {*free, *costs}, several)
+
+
+def _ask_about_copies(table: TableColumns, key: str, free: Sequence[str], several: _Several) -> None:
+    """Raise if a column counts each question's rows but for copies of some, as of messages that were delivered twice."""
+    for name in [name for name in free if _counts_but_for_copies(table, name, several)][:1]:
+        n = len(table.rows) - len({*zip(map(str, table.column(key)), map(str, table.column(name)), strict=True)})
+        choices = _columns("round", name, f"{name!r} is the number of the round, and copies are left out")
+        raise UnsettledError(
+            f"{name!r} counts the rows of every question, and has {counted(n, 'number')} twice, in rows that are equal but for what numbers "
+            "or dates all rows, as if they had been delivered again",
+            "options",
+            choices | _columns("round", "", _ONE_LOOP),
+            next(iter(choices)) if n <= _FEW_COPIES * len(table.rows) else "",
+        )
+
+
+def _ask_about_totals(table: TableColumns, names: Collection[str], several: _Several) -> None:
+    """Raise if a column's numbers rise through the rows of each question, though not in the order of the file."""
+    for name in [name for name in table.names if name in names and _rises_otherwise(table, name, several)][:1]:
+        raise UnsettledError(
+            f"{name!r} rises through the rows of each question, in another order than that of the file, as if these had been shuffled",
+            "options",
+            _columns("round", f"{name}:{ASCENDING}", "rows with lower numbers come first")
+            | _columns("round", "", _ONE_LOOP),
+        )
 
 
 def refuse_passes(blocks: Sequence[Hashable], n_rows: int, key: str) -> None:
@@ -131,6 +172,41 @@ def _counts_otherwise(table: TableColumns, name: str, several: _Several) -> bool
     numbers = [[values[place] for place in rows] for rows in several]
     is_counter = all(sorted(own) == [*range(min(own), min(own) + len(own))] and min(own) <= 1 for own in numbers)
     return is_counter and any(own != sorted(own) for own in numbers)
+
+
+def _counts_but_for_copies(table: TableColumns, name: str, several: _Several) -> bool:
+    """Return whether a column numbers the rows of each question from 0 or 1 without gaps, if copies of a row are left out."""
+    if not table.counts(name):
+        return False
+    values = [int(float(value)) for value in table.column(name)]
+    sets = [{values[place] for place in rows} for rows in several]
+    is_counter = all(min(own) <= 1 and max(own) - min(own) == len(own) - 1 for own in sets)
+    if not is_counter or sum(map(len, sets)) == sum(map(len, several)) or max(map(len, sets)) == 1:
+        return False
+    held = contents(table.rows)
+    return all(len({(values[i], held[i]) for i in rows}) == len(own) for rows, own in zip(several, sets, strict=True))
+
+
+def _rises_otherwise(table: TableColumns, name: str, several: _Several) -> bool:
+    """Return whether a column's numbers rise through each question, though not in the order of the file.
+
+    They do if all questions have the same ones, or if no two of a question are near to each other: totals are apart by what each row
+    adds, unlike independent numbers, of which every fifth pair of neighbours is nearer than `_NEAR` of the mean distance.
+    """
+    plain, values = last_name(name), table.numbers(name)
+    is_factor = plain in _TOLD_APART or _SETTING.fullmatch(plain) or _COUNTS_DOWN.search(plain)
+    if is_factor or values is None or len(values) != len(table.rows):
+        return False
+    asked = [[values[place] for place in rows] for rows in several]
+    orders = Counter(tuple(sorted(range(len(own)), key=own.__getitem__)) for own in asked)
+    falls = max(map(len, asked)) > _PAIR and all(own[::-1] == sorted(own) for own in asked)
+    if any(len({*own}) < len(own) for own in asked) or (max(orders.values()) > _MOSTLY * len(asked) and not falls):
+        return False
+    gaps = [after - before for own in asked for before, after in pairwise(sorted(own))]
+    near = sum(gap < _NEAR * sum(gaps) / len(gaps) for gap in gaps)
+    sets = Counter(tuple(sorted(own)) for own in asked)
+    is_apart = len(gaps) >= _GAPS and near <= (1 - _NEARLY_ALL) * len(gaps)
+    return is_apart or sets.most_common(1)[0][1] >= _NEARLY_ALL * len(several)
 
 
 def _of_loops(

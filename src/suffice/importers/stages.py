@@ -11,7 +11,7 @@ from typing import Any
 from suffice.common.files import quoted
 from suffice.common.tables import cut_list
 from suffice.errors import DataError, UnsettledError
-from suffice.importers.names import IDS, SPEAKERS, is_round_name, last_name
+from suffice.importers.names import IDS, SPEAKERS, TIMES, is_round_name, last_name
 from suffice.importers.numbered_ids import numbered_ids
 from suffice.importers.records import Record
 from suffice.importers.row_times import ASCENDING, DAY_FIRST, MONTH_FIRST, NEWEST_FIRST, times_as_said
@@ -69,10 +69,11 @@ def ordered_stages(shape: Shape, columns: dict[str, str]) -> Shape:
 def _timed(shape: Shape, columns: dict[str, str], name: str, how: str) -> Shape:
     """Return rows with a column's times in a form that can be ordered, and leave out the column of rounds."""
     del columns["round"]
+    own = f"{name}.time" if how == ASCENDING and last_name(name) not in TIMES else name  # the numbers may be costs, too
 
     def read(rows: Sequence[Record]) -> list[Record]:
         times = times_as_said(rows, name, how)
-        return [replace(row, values={**row.values, name: time}) for row, time in zip(rows, times, strict=True)]
+        return [replace(row, values={**row.values, own: time}) for row, time in zip(rows, times, strict=True)]
 
     return changed_by(shape, read, {})
 

@@ -17,9 +17,9 @@ from suffice.importers.answer_or_gold import FEW
 from suffice.importers.column_map import ColumnMap
 from suffice.importers.failed_calls import models_that_answer, refuse_failed_calls, without_repeated_calls
 from suffice.importers.golds import ask_about_gold_lists, gold_form
-from suffice.importers.grid import Grid, are_texts, gold_texts, only_text
+from suffice.importers.grid import Grid, are_texts, gold_texts, is_cost, only_text
 from suffice.importers.guesses import guess_columns, is_long
-from suffice.importers.merged_cells import filled_down
+from suffice.importers.merged_cells import filled_down, refuse_second_header
 from suffice.importers.names import is_round_name, last_name
 from suffice.importers.options import golds_as_answers
 from suffice.importers.other_parses import refuse_other_parses
@@ -53,9 +53,10 @@ from suffice.importers.table_columns import TableColumns
 from suffice.importers.table_rounds import read_rows
 from suffice.importers.tally import Tally
 from suffice.importers.trees import OF_TREES, marked_nodes, refuse_inner_nodes
-from suffice.importers.unread import refuse_unique_ids, refuse_unread_rounds
+from suffice.importers.unread import refuse_one_id, refuse_unique_ids, refuse_unread_rounds
 from suffice.policy.rounds import End
 from suffice.policy.seen import one_name_per_text
+from suffice.policy.signals import SIGNALS
 from suffice.policy.signals.position import AnswerPosition
 
 
@@ -86,7 +87,7 @@ class TableSource(ABC):
         grid: Settings for reading the rows.
         run: The columns that distinguish runs of a question, as `RunColumns.choice` returns them.
         skipped: Number of records without any round.
-        repeated: Number of rows without an answer that another row of the same round repeats.
+        repeated: Number of rows without an answer, or with a copy, that another row of the same round repeats.
         texts: Columns with any value that is not a number, if not all rows are read at once.
         doubt: What is doubtful about the cost of rows that a filter leaves out; "" if nothing is.
         tally: Counts over the trajectories; complete once all rounds are read.
@@ -116,6 +117,7 @@ class TableSource(ABC):
     def _unfolded(self, records: Sequence[Record]) -> Shape:
         """Return the rows of some or all records, and determine the form in which the records contain them."""
         columns = self._options.columns
+        refuse_second_header(records)
         if self._options.file_is == "round":
             inner = unfold(records, columns.get(ROUNDS), is_long=lambda _: False)
             if inner.how:
@@ -177,7 +179,7 @@ class TableSource(ABC):
         self.repeated, self._rows = len(self._rows) - len(kept), kept
 
     def _without_repeated_calls(self, rows: list[Record]) -> list[Record]:
-        """Leave out rows of calls that failed and were repeated, if the table counts its rounds."""
+        """Leave out rows of calls that failed and were repeated, or were logged twice, if the table counts its rounds."""
         is_plain = self._order is None and not (self.shape.how or self._declared_run)
         return without_repeated_calls(rows, self.plan.columns) if is_plain else rows
 
@@ -196,7 +198,8 @@ class TableSource(ABC):
             used = others.union(plan.columns.values(), (name for name in table.names if last_name(name) in OF_TREES))
             if "answer" in plan.columns and not order:
                 refuse_failed_calls(table, plan.columns["answer"], [*used])
-            ask_about_factors(table, self._key, used, order[1] if order else "")
+            numbers = [theirs for ours, theirs in plan.columns.items() if is_cost(ours) or ours in SIGNALS]
+            ask_about_factors(table, self._key, used, order[1] if order else "", costs=numbers)
 
     def _refuse_passes(self, blocks: Sequence[Any], n_rows: int) -> None:
         """Raise if questions begin again in a file whose rows nothing counts; see `refuse_passes`."""
@@ -259,13 +262,17 @@ class TableSource(ABC):
 
     def notes(self) -> list[str]:
         """Return all caveats about the table."""
-        rows = f"{counted(self.repeated, 'row')} without an answer left out"
+        rows = f"{counted(self.repeated, 'row')} without an answer or new content left out"
         return [
             *self.prefixes.notes,
             *order_notes(self._order, self.plan, self.shape, samples=self._options.samples),
             *([self.shape.how] if self.shape.how else []),
             *([f"{counted(self.skipped, 'record')} without a round left out"] if self.skipped else []),
-            *([f"{rows}, since another row has the same round: calls that were repeated"] if self.repeated else []),
+            *(
+                [f"{rows}, since another row has the same round: calls that were repeated, or logged twice"]
+                if self.repeated
+                else []
+            ),
             *(runs_notes(self._several, self.plan, self.run, self._order) if self.run else []),
             *self.tally.notes(self.plan, self.grid),
             *([totals_note([self.plan.columns[name] for name in self._totals])] if self._totals else []),
@@ -325,6 +332,8 @@ def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, options: TableO
             f"names it; for a field that lists them, --column rounds=FIELD; for a column each, --column "
             "rounds=FIRST,SECOND. Last answers alone have nothing to stop: log every round"
         )
+    if "question_id" in plan.columns and "question_id" not in options.columns:
+        refuse_one_id(rows, plan.columns, plan.formulas)
     answers, golds = ([row.values.get(plan.columns.get(ours, "")) for row in rows] for ours in ("answer", "golds"))
     are_items = options.normalizer == "unordered"
     listed = not (are_items or _says_lists(answers, golds))

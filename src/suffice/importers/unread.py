@@ -207,9 +207,7 @@ def refuse_unique_ids(rows: Sequence[Record], columns: Mapping[str, str]) -> Non
         text := columns.get("question", "")
     ) in names:  # tests that are repeated have the same text, under other numbers
         names = [text, *(name for name in names if name != text and table.constant_in(name, table.column(text)))]
-    for name in names[:_OFFERED]:
-        option = f"--column {quoted(f'question_id={name}')}"
-        choices[option] = ({"question_id": name}, f"{name!r} names the question of each row")
+    choices |= _as_ids(names)
     options = {option: ({"columns": column}, meaning) for option, (column, meaning) in choices.items()}
     loops = [name for name in table.names if last_name(name) in _OF_LOOPS or name.endswith("provider.id")]
     if names and not any(len({*map(str, table.column(name))}) > 1 for name in loops):
@@ -222,6 +220,36 @@ def refuse_unique_ids(rows: Sequence[Record], columns: Mapping[str, str]) -> Non
             "options",
             options,
         )
+
+
+def refuse_one_id(rows: Sequence[Record], columns: Mapping[str, str], computed: Collection[str]) -> None:
+    """Raise if all rows have the same id, while another column may name many questions.
+
+    Raises:
+        UnsettledError: They do; the options name such columns.
+    """
+    table, key = TableColumns(rows), columns["question_id"]
+    if len({*map(str, table.column(key))}) > 1 or len(rows) < 2 * _QUESTIONS:
+        return
+    names = _may_be_ids(table, {ours: theirs for ours, theirs in columns.items() if ours not in ("question", "round")})
+    if names:
+        one = _as_ids([key], "all rows are about one question") if key not in computed else {}
+        raise UnsettledError(
+            f"{key!r} is {table.column(key)[0]!r:.40} in all {len(rows):,} rows, so it does not tell questions apart: what does?",
+            "columns",
+            _as_ids(names) | one,
+        )
+
+
+def _as_ids(names: Sequence[str], meaning: str = "") -> dict[str, tuple[Any, str]]:
+    """Return the options that read columns as the ids of questions."""
+    return {
+        f"--column {quoted(f'question_id={name}')}": (
+            {"question_id": name},
+            meaning or f"{name!r} names the question of each row",
+        )
+        for name in names[:_OFFERED]
+    }
 
 
 def _lists_of_rounds(table: TableColumns, names: Sequence[str]) -> dict[str, tuple[Any, str]]:

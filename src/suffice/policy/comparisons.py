@@ -50,6 +50,10 @@ _QUOTED = re.compile(r"\s*['\"\[{][\s\S]*")
 _LISTED = re.compile(r"\s*\[[\s\S]*\]\s*")
 _WITH_UNIT = re.compile(rf"\W*\d[\d.,]*\s*{_UNIT}\W*")
 _OTHER_CASE = re.compile(r"\s*[A-Za-z]\s*")
+_WORD = re.compile(r"[^\W\d_]{2,}")
+_SENTENCE = 5
+"""The fewest words of a sentence that says more than its number."""
+
 _MEANINGS = {
     "number": "as numbers, by value: 007 is 7, '5' is 5, and units do not count",
     "percent": "as numbers, and a percent sign counts: 39 % is 0.39",
@@ -139,6 +143,7 @@ def chosen_normalizer(golds: Iterable[str], answers: Iterable[str] = (), pairs: 
     if named is not None:
         if named.normalizer == "number":
             _ask_about_thousands("number", pairs)
+            _ask_about_sentences(pairs)
             named = _by_percent(pairs) or named
         _ask_if_another_differs(named.normalizer, texts, pairs)
         return named
@@ -155,6 +160,21 @@ def chosen_normalizer(golds: Iterable[str], answers: Iterable[str] = (), pairs: 
     _ask_about_thousands(chosen.normalizer, pairs)
     _ask_about_order(chosen.normalizer, pairs)
     return chosen
+
+
+def _ask_about_sentences(pairs: Pairs) -> None:
+    """Raise if sentences of mostly other words have the same only number, which then does not make them the same answer."""
+    words = [[{*_WORD.findall(text.lower())} for text in pair] for pair in pairs]
+    apart = [
+        pair
+        for pair, (first, second) in zip(pairs, words, strict=True)
+        if _SENTENCE <= min(len(first), len(second)) > 2 * len(first & second)
+        and _differ("number", DEFAULT_NORMALIZER, *pair)
+    ]
+    if len(apart) > FEW * len(pairs):
+        first, second = apart[0]
+        question = f"{len(apart):,} of {len(pairs):,} pairs, such as {first!r:.60} and {second!r:.60}, are sentences with the same number and other words"
+        raise _unsettled(question, (DEFAULT_NORMALIZER, "number"))
 
 
 def _ask_about_decimal_commas(name: str, pairs: Pairs) -> None:

@@ -49,6 +49,10 @@ _QUERIES = frozenset((*QUESTIONS, "message"))
 _SESSION = re.compile(r"(?:\w+_)?(?:session|conversation|chat|thread|dialog|dialogue|user)(?:_?(?:id|key|uuid|no|nr))?")
 """Names of questions, which a loop may put in other words, and of the ids under which a user may ask several."""
 
+_ONE_SESSION = re.compile(
+    r"(?:\w+_)?(?:session|conversation|chat|thread|dialog|dialogue|trace)(?:_?(?:id|key|uuid|no|nr|ts))?"
+)
+
 _ALIKE = 0.2
 """By how much more the questions of one id have words in common than those of different ids if they are one in other words."""
 
@@ -72,8 +76,8 @@ _OF_PASSAGES = re.compile(
 """Names of what was retrieved."""
 
 ACTION_INPUTS = frozenset({"action_input", "tool_input", "action", "actions"})
-_ACTIONS = ("action", "actions", "tool", "tool_name", "tool_input")
-_THOUGHTS = ("observation", "observations", "thought", "thoughts", "reasoning")
+ACTIONS = ("action", "actions", "tool", "tool_name", "tool_input")
+THOUGHTS = ("observation", "observations", "thought", "thoughts", "reasoning")
 """Names of what an agent does, and of what it sees or thinks, which is no answer."""
 
 _NOT_SAID = frozenset((*IDS, *RUNS, *MODELS, *TIMES, *QUESTIONS, *FEEDBACK, *GOLDS, *_OTHER_TEXTS))
@@ -150,7 +154,7 @@ def refuse_unread_answer(
     several = sum(n > 1 for n in Counter(map(str, ids)).values())
     texts = [name for name in unread if table.filled(name) and table.is_text(name)]
     plain = {name: last_name(name) for name in texts}
-    names = [name for name in texts if plain[name] not in (_THOUGHTS if is_scored else (*_THOUGHTS, *_ACTIONS))]
+    names = [name for name in texts if plain[name] not in (THOUGHTS if is_scored else (*THOUGHTS, *ACTIONS))]
     names = [name for name in names if several and _varies(table, name, ids, several)][:_LISTED]
     if not names and (has_rounds or several >= _ENOUGH) and not is_scored:
         names = [name for name in unread if several and _may_hold_answers(table, name, ids, several)][:_LISTED]
@@ -174,7 +178,7 @@ def _may_hold_answers(table: TableColumns, name: str, ids: Sequence[Any], severa
     """Return whether a column's texts, or lists of texts, vary within a tenth of the questions: numbers may be answers, too."""
     values = [value for value in table.column(name) if value is not None]
     parts = [part for value in values for part in (value if isinstance(value, list) else [value])]
-    may_be_said = is_model_text(name) and last_name(name) not in (*_THOUGHTS, *_ACTIONS)
+    may_be_said = is_model_text(name) and last_name(name) not in (*THOUGHTS, *ACTIONS)
     is_said = may_be_said and bool(parts) and all(isinstance(part, str) for part in parts)
     return is_said and table.changing_in(name, ids) >= _CHANGING * several
 
@@ -256,6 +260,19 @@ def other_questions(table: TableColumns, ids: Sequence[Any], key: str) -> str:
         names = [name for name in names if _are_other_questions(map(str, table.column(name)), ids)]
     is_clear = several >= _ENOUGH and any(table.changing_in(name, ids) >= _NEARLY_ALL * several for name in names[:1])
     return names[0] if is_clear else ""
+
+
+def session_of(table: TableColumns, question: str) -> str | None:
+    """Return the column of ids of sessions, in each of which the text of a question changes but asks the same; None if there is none."""
+    texts = [*map(str, table.column(question))]
+    for name in table.names:
+        ids = table.column(name)
+        if _ONE_SESSION.fullmatch(last_name(name)) and table.repeats(name) and len({*ids}) > 1:
+            changes = table.changing_in(question, ids)
+            asks_once = not question or (changes and not _are_other_questions(texts, ids))
+            if asks_once and not other_questions(table, ids, name):
+                return name
+    return None
 
 
 def _are_other_questions(texts: Iterable[str], ids: Sequence[Any]) -> bool:

@@ -30,7 +30,9 @@ _MESSAGES = frozenset({"error", "error_message", "error_msg", "exception"})
 """Names of columns that are filled where a call failed."""
 
 _TRUE = frozenset({"true", "yes", *map(str, range(1, 10))})
-_ALL_ROWS = {"--column round=": ({"columns": {"round": ""}}, "all rows of a question are rounds, in their order")}
+ALL_ROWS = {"--column round=": ({"columns": {"round": ""}}, "all rows of a question are rounds, in their order")}
+"""The option that reads all rows as rounds."""
+
 _NEARLY_ALL, _HARDLY_ANY = 0.9, 0.1
 _MOST, _OFFERED = 8, 3
 _MARK = 2
@@ -71,7 +73,7 @@ def _refuse_failed(table: TableColumns, answer: str, used: Sequence[str]) -> Non
                 f"{name!r} is {'filled' if is_message else repr(failed[0])} in {counted(sum(counts[value] for value in failed), 'row')} that "
                 "have no answer, or only its beginning: these calls may have failed, and be no rounds",
                 "options",
-                {**choices, **_ALL_ROWS},
+                {**choices, **ALL_ROWS},
             )
 
 
@@ -84,7 +86,7 @@ def _refuse_retries(table: TableColumns, answer: str, used: Sequence[str]) -> No
             raise UnsettledError(
                 f"{name!r} marks {counted(values['1'], 'row')} that may repeat a call: they are no rounds of their own",
                 "options",
-                {**of_rows(name, first, "rows that repeat no call are rounds"), **_ALL_ROWS},
+                {**of_rows(name, first, "rows that repeat no call are rounds"), **ALL_ROWS},
             )
 
 

@@ -39,6 +39,7 @@ from suffice.importers.names import (
     is_round_name,
     last_name,
     plain_name,
+    without_steps,
 )
 from suffice.importers.options import has_options
 from suffice.importers.records import Record
@@ -167,7 +168,8 @@ class _Guess:
             above = [name for name in self.outer if name.startswith("record.") and name.removeprefix("record.") in IDS]
             ids = ids or [name for name in self.free(("request_id",)) if name in self.outer] or sorted(above)
         top = [name for name in ids if "." not in name] or ids
-        asked = dict.fromkeys([*self.table.by_name(("question",)), *self.free(QUESTIONS)])
+        asked = [*dict.fromkeys([*self.table.by_name(("question",)), *self.free(QUESTIONS)])]
+        asked = without_steps(asked)
         questions = [name for name in asked if self.table.repeats(name) and len({*self.table.column(name)}) > 1]
         repeated = [name for name in top if self.table.repeats(name) and not is_of_runs(self.table, name, questions)]
         if repeated:
@@ -177,6 +179,8 @@ class _Guess:
         elif one_per_record:
             self.result.formulas["question_id"] = lambda row: row.number
             self.result.read("question_id", "question_id", "no column has an id", "number of the record")
+        elif (session := doubts.session_of(self.table, next(iter(questions or asked), ""))) is not None:
+            self.read("question_id", session, "name of a session, in which the text of the question changes")
         elif questions:
             self.result.read("question_id", questions[0], "text of the question, as no column has its id")
 

@@ -21,7 +21,7 @@ from suffice.importers.cost_names import (
 )
 from suffice.importers.dialogues import REPLY_TYPE
 from suffice.importers.grid import cell_number, is_cost
-from suffice.importers.names import IDS, MONEY, QUESTIONS, RUNS, SPEAKERS, TOTAL_TOKENS, last_name
+from suffice.importers.names import IDS, MONEY, PEOPLE, QUESTIONS, RUNS, SPEAKERS, TOTAL_TOKENS, last_name
 from suffice.importers.records import Record
 from suffice.importers.shape import ANY, Shape, column_names
 from suffice.importers.table_columns import TableColumns
@@ -51,6 +51,25 @@ _COSTS = frozenset(
         *MONEY,
     )
 )
+_TOKENS = frozenset((*INPUT_COLUMNS, *OUTPUT_COLUMNS, *TOTAL_TOKENS))
+_NO_CALLS = frozenset(
+    {
+        "tool",
+        "function",
+        "retriever",
+        "retrieval",
+        "retrieve",
+        "search",
+        "embedding",
+        "rerank",
+        "reranker",
+        "user",
+        "human",
+    }
+    | {"eval", "task", "score", "chain", "workflow"}
+)
+"""What is no model's call, if it has no tokens: tools, people, and spans around calls."""
+
 _CALLS, _SEVERAL = "calls", 3
 
 
@@ -89,11 +108,12 @@ def charged(
     shape = replace(shape, rows=_with_facts(shape.rows, kept, questions, said))
     rows = [row for row, is_kept in zip(shape.rows, kept, strict=True) if is_kept]
     owners = _owners(questions, kept)
-    n = sum(map(len, owners.values()))
-    if not n:
+    calls = [_is_call(row, where) for row in shape.rows]
+    n = sum(calls[place] for places in owners.values() for place in places)
+    if not any(owners.values()):
         return rows, [], ""
     option = " ".join(f"--where {name}={value}" for name, value in where.items())
-    if not all(last_name(name) in _OF_ONE_LOOP or value == ANY for name, value in where.items()):
+    if n and not all(last_name(name) in _OF_ONE_LOOP or value == ANY for name, value in where.items()):
         return (
             rows,
             [],
@@ -102,9 +122,17 @@ def charged(
                 "its costs are too low. Where the column is called 'purpose' or 'status', they are counted"
             ),
         )
-    result = _with_costs(shape.rows, owners, _cost_columns(table, said, questions))
+    result = _with_costs(shape.rows, owners, _cost_columns(table, said, questions), calls)
     note = f"{option:.80} leaves out {counted(n, 'call')}, whose cost counts to the next row of the question, or to the one before at its end"
-    return [result[place] for place, is_kept in enumerate(kept) if is_kept], [note], ""
+    return [result[place] for place, is_kept in enumerate(kept) if is_kept], [note] if n else [], ""
+
+
+def _is_call(row: Record, where: Mapping[str, str]) -> bool:
+    """Return whether a row that a filter leaves out may be a model's call: it has tokens, or neither a tool's kind nor a person's name."""
+    if any(last_name(name) in _TOKENS and value for name, value in row.values.items()):
+        return True
+    kinds = {str(value).lower() for name, value in row.values.items() if last_name(name) in CALL_KINDS}
+    return kinds.isdisjoint(_NO_CALLS) and PEOPLE.isdisjoint(map(last_name, where))
 
 
 def _with_facts(
@@ -159,7 +187,9 @@ def _always_rises(values: Sequence[object], questions: Sequence[Hashable]) -> bo
     return bool(long) and all(one < other for own in long for one, other in pairwise(own))
 
 
-def _with_costs(rows: Sequence[Record], owners: Mapping[int, Sequence[int]], names: Sequence[str]) -> list[Record]:
+def _with_costs(
+    rows: Sequence[Record], owners: Mapping[int, Sequence[int]], names: Sequence[str], calls: Sequence[bool]
+) -> list[Record]:
     """Add the costs of the rows that are charged to others; `calls` are added if no column counts them."""
     result = [*rows]
     counts = any(last_name(name) in CALLS for name in column_names(rows))
@@ -169,7 +199,9 @@ def _with_costs(rows: Sequence[Record], owners: Mapping[int, Sequence[int]], nam
             more = [own for other in others if not math.isnan(own := _number(rows[other].values.get(name)))]
             own = _number(values.get(name))
             values[name] = own + sum(more) if more and not math.isnan(own) else values.get(name)
-        result[place] = replace(rows[place], values=values if counts else {**values, _CALLS: 1 + len(others)})
+        result[place] = replace(
+            rows[place], values=values if counts else {**values, _CALLS: 1 + sum(calls[other] for other in others)}
+        )
     return result
 
 

@@ -47,7 +47,7 @@ def filled_down(records: Sequence[Record]) -> tuple[list[Record], list[str]]:
     first one occurs twice, and another column is empty nowhere.  A last row with the first column alone has totals.
     """
     names = column_names(records)
-    if len(names) <= _LEAST:
+    if len(names) <= _LEAST or any(row.values.keys() != records[0].values.keys() for row in records):  # of JSON
         return [*records], []
     has_total = _is_filled(records[-1], names[0]) and not _is_filled(records[-1], names[1])
     rows = [*records[:-1]] if has_total else [*records]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -110,6 +110,9 @@ SPEAKERS = (
 MOST_SPEAKERS = 12
 """More values of such a column name no speakers."""
 
+PEOPLE = frozenset({"user", "user_id", "username", "user_name", "from", "from_id", "bot_id", "app_id", "subtype"})
+"""Names of who wrote a message of a chat: a person, or a bot."""
+
 OUTCOME_NAMES = (
     *("correct", "is_correct", "correctness", "answer_correctness", "passed", "passing", "success"),
     *("is_success", "is_solved", "solved", "resolved", "verdict", "grade", "reward", "score", "accuracy", "em"),
@@ -158,6 +161,16 @@ def numbered(name: str) -> tuple[str, int] | None:
         return match["stem"] or match["stem2"] or "", int(match["number"] or match["number2"])
     match = _NUMBER_LAST.fullmatch(plain)
     return None if match is None else (match["stem"] + (match["rest"] or ""), int(match["number"]))
+
+
+def without_steps(names: Sequence[str]) -> list[str]:
+    """Return names without those of a numbered step, if another one is called like a question.
+
+    >>> without_steps(["example.question", "tool_args_0.query"]), without_steps(["column_1", "column_2"])
+    (['example.question'], ['column_1', 'column_2'])
+    """
+    plain = [name for name in names if not any(map(numbered, name.split(".")))]
+    return plain if any(last_name(name) in QUESTIONS for name in plain) else [*names]
 
 
 def round_numbers(names: Iterable[str]) -> list[int] | None:

@@ -99,7 +99,11 @@ def read_at(columns: RoundColumns, position: AnswerPosition) -> Counter[str]:
         for item, text, reason in zip(located, replies, reasons, strict=True)
     ]
     columns.has_answers = True
-    return counts_of(replies, columns.texts["answer"])
+    whole = position == AnswerPosition() and [
+        text for text, own in zip(replies, columns.texts["answer"], strict=True) if text and own == text.strip()
+    ]
+    n_whole = sum(position.locate(text).answer is None for text in whole or ())
+    return counts_of(replies, columns.texts["answer"]) + Counter(whole=n_whole)
 
 
 def counts_of(replies: Iterable[str | None], answers: Iterable[str | None]) -> Counter[str]:
@@ -112,9 +116,10 @@ def position_note(position: AnswerPosition, counts: Mapping[str, int]) -> str:
     if not counts["answers"]:
         raise DataError(f"no reply has an answer at {position}: name another answer position, or 'whole'")
     missing = counts["replies"] - counts["answers"]
+    whole = f", and {counts['whole']:,} before the first that has one are read whole" if counts["whole"] else ""
     return (
-        f"answers are read at '{position}': {missing:,} of {counts['replies']:,} replies ({missing / counts['replies']:.1%}) have none "
-        "there, and are rounds without an answer"
+        f"answers are read at '{position}': {missing + counts['whole']:,} of {counts['replies']:,} replies "
+        f"({(missing + counts['whole']) / counts['replies']:.1%}) have none there: {missing:,} are rounds without an answer{whole}"
     )
 
 

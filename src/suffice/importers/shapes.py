@@ -45,6 +45,11 @@ OPTION_LISTS = frozenset({"choices", "options", "answer_choices", "answer_option
 
 _OF_COMPLETIONS = frozenset({"token_ids", "cumulative_logprob", "logprob", "logprobs", "finish_reason"})
 
+_SUB_QUESTIONS = frozenset(
+    {"question", *(f"sub{gap}{what}" for gap in ("", "_") for what in ("question", "query", "q"))}
+)
+"""Names of the question of an item."""
+
 _NOT_ROUNDS = frozenset(
     {"request", "input", "inputs", "prompt", "prompts", "context", "contexts", "metadata", "examples"}
 )
@@ -136,6 +141,7 @@ def _of_lists(records: Sequence[Record]) -> Shape | None:
     if objects:
         said = _values(records, objects[0])
         refuse_several_questions(without_examples(said, shared_opening(said)), objects[0], ROUNDS)
+        _refuse_sub_questions(records, objects[0])
         return _rows_of_items(records, objects)
     parallel = _parallel(records, lists)
     if len(parallel) == 1:
@@ -146,6 +152,32 @@ def _of_lists(records: Sequence[Record]) -> Shape | None:
     if len(panels) == 1:
         return replace(_rows_of_items(records, panels), is_ordered=_are_numbered(records, panels[0]))
     return None
+
+
+def _refuse_sub_questions(records: Sequence[Record], name: str) -> None:
+    """Raise if the items of most lists have a question each, which differ: their answers are to other questions than their record's."""
+    asked: dict[str, list[int]] = {}
+    several = [value for value in _values(records, name) if len(value) > 1]
+    for value in several:
+        texts: dict[str, list[str]] = {}
+        for field, text in (pair for item in value for pair in flat(item or {}).items()):
+            if last_name(field) in _SUB_QUESTIONS and isinstance(text, str):
+                texts.setdefault(field, []).append(text)
+        for field, own in texts.items():
+            asked.setdefault(field, []).append(len(own) == len({*own}) == len(value))
+    for field, differ in asked.items():
+        if 2 * sum(differ) > len(several):
+            raise UnsettledError(
+                f"each item of {name!r} has a question of its own ({field!r}): answers to other questions are no rounds, and if the record's "
+                "question was answered once, there is nothing to stop",
+                "columns",
+                {
+                    f"--column {ROUNDS}={name}": (
+                        {ROUNDS: name},
+                        f"each item of {name!r} answers the record's question again",
+                    )
+                },
+            )
 
 
 def _refuse_asked_turns(records: Sequence[Record], name: str) -> None:

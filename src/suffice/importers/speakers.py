@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from suffice.common.tables import cut_list
 from suffice.errors import UnsettledError
-from suffice.importers.names import ANSWERS, plain_name
+from suffice.importers.failed_calls import ALL_ROWS
+from suffice.importers.names import ANSWERS, PEOPLE, last_name, plain_name
 from suffice.importers.reply_alarms import of_each
 from suffice.importers.shape import Shape
+from suffice.importers.table_columns import TableColumns
 
 _SPEAKERS = frozenset({"source", "speaker", "sender", "author", "name", "agent", "agent_name"})
 _CRITICS = frozenset({"critic", "reviewer", "evaluator", "verifier", "judge"})
 _USERS = frozenset({"user", "human", "user_proxy"}) | _CRITICS
 """Those who speak, but never answer."""
 
-_SHOWN = 5
+_SHOWN, _OFFERED = 5, 3
 
 
 def refuse_several_speakers(shape: Shape, where: Mapping[str, str], runs: Collection[str]) -> None:
@@ -35,6 +38,36 @@ def refuse_several_speakers(shape: Shape, where: Mapping[str, str], runs: Collec
                 "options",
                 of_each(name, others[:_SHOWN], "those of {!r}"),
             )
+
+
+def refuse_first_speakers(table: TableColumns, ids: Sequence[str], used: Collection[str]) -> None:
+    """Raise if the first or last rows of questions are by others than most of the rest, as in a chat of people and a bot.
+
+    Args:
+        table: The rows, which nothing counts but their order.
+        ids: The question of each row.
+        used: Columns whose meaning is known.
+
+    Raises:
+        UnsettledError: They are.
+    """
+    firsts = {*{own: place for place, own in reversed([*enumerate(ids)])}.values()}
+    lasts = {*{own: place for place, own in enumerate(ids)}.values()}
+    for name in [name for name in table.names if last_name(name) in PEOPLE and name not in used]:
+        values = table.column(name)
+        for ends, word in ((firsts, "first"), (lasts, "last")):
+            asking = {values[place] for place in ends}
+            rest = [value for place, value in enumerate(values) if place not in ends]
+            said = Counter(str(value) for value in rest if value not in asking and value is not None)
+            if 2 * said.total() > len(rest):
+                others = [own for own, _ in said.most_common(_OFFERED)]
+                asked = cut_list(sorted("nothing" if own is None else repr(own) for own in asking))
+                raise UnsettledError(
+                    f"{name!r} is {asked} in the {word} row of each question, and {cut_list(map(repr, said))} in most others: what a person asks "
+                    "is no round",
+                    "options",
+                    {**of_each(name, others, f"rounds are rows whose {name!r} is {{!r}}"), **ALL_ROWS},
+                )
 
 
 def numbered_again(shape: Shape, where: Mapping[str, str]) -> Shape:

@@ -47,7 +47,7 @@ from suffice.importers.runs import (
 )
 from suffice.importers.shape import Shape, column_names
 from suffice.importers.shapes import ROUNDS, unfold
-from suffice.importers.speakers import numbered_again, refuse_several_speakers
+from suffice.importers.speakers import numbered_again, refuse_first_speakers, refuse_several_speakers
 from suffice.importers.stages import ordered_stages, with_numbers_of_ids
 from suffice.importers.table_columns import TableColumns
 from suffice.importers.table_rounds import read_rows
@@ -198,6 +198,7 @@ class TableSource(ABC):
             used = others.union(plan.columns.values(), (name for name in table.names if last_name(name) in OF_TREES))
             if "answer" in plan.columns and not order:
                 refuse_failed_calls(table, plan.columns["answer"], [*used])
+                refuse_first_speakers(table, [*map(str, table.column(self._key))], used)
             numbers = [theirs for ours, theirs in plan.columns.items() if is_cost(ours) or ours in SIGNALS]
             ask_about_factors(table, self._key, used, order[1] if order else "", costs=numbers)
 

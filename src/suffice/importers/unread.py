@@ -10,7 +10,7 @@ from typing import Any
 
 from suffice.common.files import quoted
 from suffice.errors import DataError, UnsettledError
-from suffice.importers.answer_or_gold import is_model_text, other_questions
+from suffice.importers.answer_or_gold import ACTIONS, THOUGHTS, is_model_text, other_questions
 from suffice.importers.dialogues import are_prompts, is_dialogue_list
 from suffice.importers.families import numbered_families
 from suffice.importers.names import (
@@ -24,7 +24,9 @@ from suffice.importers.names import (
     TOTAL_TOKENS,
     is_round_name,
     last_name,
+    numbered,
     plain_name,
+    without_steps,
 )
 from suffice.importers.records import Record
 from suffice.importers.shape import Shape
@@ -169,7 +171,8 @@ def refuse_unread_rounds(rows: Sequence[Record], columns: Mapping[str, str]) -> 
     free = [name for name in table.names if name not in columns.values() or name == columns.get("answer")]
     free = [] if "round" in columns else free
     choices: dict[str, tuple[Any, str]] = _lists_of_rounds(table, free)
-    said = [name for name in free if is_model_text(name) and NO_ANSWERS.isdisjoint(plain_name(name).split(".")[:-1])]
+    said = [name for name in free if last_name((numbered(name) or (name,))[0]) not in (*ACTIONS, *THOUGHTS)]
+    said = [name for name in said if is_model_text(name) and NO_ANSWERS.isdisjoint(plain_name(name).split(".")[:-1])]
     alike = _of_one_kind(table, _alike_columns(table, said, columns.get("golds", "")))
     ids = [] if "question_id" in columns else [name for name in _may_be_ids(table, columns) if name not in alike]
     # a column that is the same in all rows of a question is a gold answer
@@ -276,7 +279,7 @@ def _is_dialogue(values: Sequence[Any]) -> bool:
 def _may_be_ids(table: TableColumns, columns: Mapping[str, str]) -> list[str]:
     """Return the columns that may name the questions of rows: each value has some rows, with the same gold answer."""
     names = []
-    for name in table.names:
+    for name in without_steps(table.names):
         values = [*map(str, table.column(name))]
         pairs = {*zip(values, map(str, table.column(columns.get("round", ""))), strict=True)}
         is_id = len(pairs) == len(values) if "round" in columns else min(Counter(values).values()) > 1

@@ -54,11 +54,11 @@ def refuse_first_speakers(table: TableColumns, ids: Sequence[str], used: Collect
     firsts = {*{own: place for place, own in reversed([*enumerate(ids)])}.values()}
     lasts = {*{own: place for place, own in enumerate(ids)}.values()}
     for name in [name for name in table.names if last_name(name) in PEOPLE and name not in used]:
-        values = table.column(name)
+        values = [None if value in (None, "") else str(value) for value in table.column(name)]
         for ends, word in ((firsts, "first"), (lasts, "last")):
             asking = {values[place] for place in ends}
             rest = [value for place, value in enumerate(values) if place not in ends]
-            said = Counter(str(value) for value in rest if value not in asking and value is not None)
+            said = Counter(value for value in rest if value not in asking and value is not None)
             if 2 * said.total() > len(rest):
                 others = [own for own, _ in said.most_common(_OFFERED)]
                 asked = cut_list(sorted("nothing" if own is None else repr(own) for own in asking))

@@ -121,7 +121,7 @@ def test_what_a_person_asks_in_a_chat_is_no_round(tmp_path):
     assert recording.column("cost.generator.calls").tolist() == [[1] * 3] * N
 
 
-@pytest.mark.parametrize("people", [("U1",), ("U1", "U2", "U3")])
+@pytest.mark.parametrize("people", [("U1",), ("U1", "U2", "U3"), ("",), (["U1", "U2"],)])
 def test_another_user_who_asks_first_is_noticed(tmp_path, people):
     rows = [chat(q, r, user="U07" if r else people[q % len(people)]) for q in range(N) for r in range(4)]
     with pytest.raises(UnsettledError, match="no round") as error:

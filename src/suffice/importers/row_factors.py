@@ -198,7 +198,9 @@ def _rises_otherwise(table: TableColumns, name: str, several: _Several) -> bool:
     if is_factor or values is None or len(values) != len(table.rows):
         return False
     asked = [[values[place] for place in rows] for rows in several]
-    orders = Counter(tuple(sorted(range(len(own)), key=own.__getitem__)) for own in asked)
+    orders = Counter(  # questions of any length that rise in the order of the file have one order
+        () if own == sorted(own) else tuple(sorted(range(len(own)), key=own.__getitem__)) for own in asked
+    )
     falls = max(map(len, asked)) > _PAIR and all(own[::-1] == sorted(own) for own in asked)
     if any(len({*own}) < len(own) for own in asked) or (max(orders.values()) > _MOSTLY * len(asked) and not falls):
         return False

@@ -22,7 +22,6 @@ from openapi_spec_validator import validate
 from suffice import AnswerPosition, Audit, Policy, Round
 from suffice.errors import DataError
 from suffice.policy import normalizers
-from suffice.policy.expressions import is_available
 from suffice.policy.rounds import Cost, Decision, Passage, Token
 from suffice_server.serve import work
 from suffice_server.serve.answers import RefusedError
@@ -706,7 +705,6 @@ def test_requests_that_compare_long_take_turns_and_others_go_on(folder, monkeypa
 
 
 @pytest.mark.whole
-@pytest.mark.skipif(not is_available(), reason="the extra math is not installed")
 def test_towers_of_exponents_are_compared_as_text_and_block_nobody(folder):
     Policy(rule="answer_stable", max_rounds=6, normalizer="math").save(folder / "towers.json")
     ask, service = serving(folder)

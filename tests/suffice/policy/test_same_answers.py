@@ -369,3 +369,17 @@ def test_texts_that_list_the_same_in_another_order_are_asked_about():
     with pytest.raises(UnsettledError, match="another order"):
         chosen_normalizer(golds, pairs=[*zip(golds, turned, strict=True)] * 8)
     assert chosen_normalizer(golds, pairs=[(gold, gold) for gold in golds] * 8).normalizer == "qa"
+
+
+def test_sentences_with_the_same_number_alone_are_asked_about():
+    golds = [f"The council has approved {n} new trees for the city park." for n in range(3, 33)]
+    answers = [f"Our bridge was closed during {n} long days last winter." for n in range(3, 33)]
+    with pytest.raises(UnsettledError, match="other words"):
+        chosen_normalizer(golds, answers, list(zip(answers, golds, strict=True)))
+
+
+def test_other_numbers_with_one_unit_are_not_half_right():
+    golds = [f"{n} km" for n in range(3, 23)] + ["Oslo", "Rome"] * 10
+    answers = [f"{n + 1} km" for n in range(3, 23)] + ["Oslo", "Rome"] * 10
+    found = chosen_normalizer(golds, answers, list(zip(answers, golds, strict=True)))
+    assert (found.normalizer, "half right" in found.why) == ("mixed", True)

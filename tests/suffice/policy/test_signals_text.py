@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suffice.policy.signals import parse_confidence, strip_thinking
+from suffice.policy.signals.text import split_thinking
 from tests.support.linear import takes_linear_time
 
 
@@ -115,3 +116,17 @@ def test_a_long_reply_takes_linear_time(fragment):
 
     assert math.isnan(parse_confidence(text(300_000)))
     assert takes_linear_time(parse_confidence, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("<think>6 times 7</think>42", ("6 times 7", "42")),
+        ("6 times 7</think>42", ("6 times 7", "42")),
+        ("<think>6 times", ("6 times", None)),
+        ("42", ("", "42")),
+        ("", ("", "")),
+    ],
+)
+def test_a_reply_is_split_into_its_thoughts_and_the_rest(text, parts):
+    assert split_thinking(text) == parts

@@ -162,7 +162,7 @@ def test_without_tune_everything_is_cross_fitted_with_a_table_per_set(files, tmp
         (["{f}/eval.parquet", "--column", "p_known:high"], 1, "NAME:low"),
         (["{f}/eval.parquet", "--metric", "bleu"], 2, "no metric 'bleu'"),
         (["{f}/eval.parquet", "--set=rate=2"], 2, "rate"),
-        (["{f}/eval.parquet", "--set=markdown={f}/none/x.md", "--set=resamples=5"], 1, "no folder"),
+        (["{f}/eval.parquet", "--set=markdown={f}/none/x.md", "--set=resamples=5"], 1, "does not exist"),
         ([], 2, "RECORDING"),
     ],
 )

@@ -17,6 +17,7 @@ from typer import Option
 from suffice.cli.console import console, fits, print_json, print_table, say, table_view
 from suffice.common.results import jsonable
 from suffice.common.tables import CAUTION, Table, counted
+from suffice.errors import DataError
 
 COLUMNS = 100
 _LINES = 40
@@ -208,3 +209,11 @@ class Output:
             print_json(jsonable(data))
         else:
             screen.print(details=self.details)
+
+
+def check_markdown(markdown: Path | None) -> None:
+    """Raise a `DataError` if a page could not be written at the end of a command, since its folder is missing."""
+    if markdown is not None and not markdown.parent.is_dir():
+        raise DataError(
+            f"the folder {str(markdown.parent)!r} does not exist, so {markdown.name!r} cannot be written: create it first"
+        )

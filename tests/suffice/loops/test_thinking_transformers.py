@@ -1,4 +1,4 @@
-"""Chains of thought over transformers' own server, which is started where fastapi is installed: live equals replayed."""
+"""Chains of thought over transformers' own server, which needs fastapi: live equals replayed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from suffice.loops.thinking_loop import ThinkingPrompt
 from suffice.policy.session import stops
 from tests.support.llamacpp import questions
 
-pytest.importorskip("fastapi", reason="transformers serve needs fastapi")
 START = "import sys; sys.argv[0] = 'transformers'; from transformers.cli.transformers import main; main()"
 
 

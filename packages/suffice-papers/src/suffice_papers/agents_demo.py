@@ -11,9 +11,8 @@ import numpy as np
 from suffice._version import __version__
 from suffice.cli import options
 from suffice.cli.console import status
-from suffice.cli.output import Output, Screen
+from suffice.cli.output import Output, Screen, check_markdown
 from suffice.common.tables import Column, Table, render
-from suffice.errors import DataError
 from suffice.evaluation.replay import policy_for
 from suffice.evaluation.statistics import hash_places
 from suffice.policy.rounds import Floats, Mask
@@ -81,8 +80,7 @@ def demo_agents(output: Output, markdown: options.Markdown = None) -> None:
 
     Example: suffice demo agents
     """
-    if markdown is not None and not markdown.parent.is_dir():
-        raise DataError(f"the folder {str(markdown.parent)!r} does not exist, so {markdown.name!r} cannot be written")
+    check_markdown(markdown)
     recording = bundled_recording("agents_swebench")
     with status("deciding", quiet=output.as_json):
         advice = decide(recording, metric=_METRIC)

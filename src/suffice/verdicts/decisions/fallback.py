@@ -8,6 +8,9 @@ from dataclasses import dataclass
 _FIRST = 0.8
 """The first candidate's share of the risk; see docs/results/procedures.md."""
 
+_PARTS = 10**12
+"""The parts of the risk that a share is a number of, so that files hold it exactly."""
+
 
 @dataclass(frozen=True, slots=True)
 class CandidateTest:
@@ -30,8 +33,9 @@ def risk_shares(n: int) -> tuple[float, ...]:
     >>> risk_shares(1), risk_shares(3)
     ((1.0,), (0.8, 0.1, 0.1))
     """
-    others = 1 if n == 1 else n - 1
-    return (1.0 if n == 1 else _FIRST, *[round((1 - _FIRST) / others, 12)] * (n - 1))[:n]
+    # Rounded down: rounded up, the shares would add up to more than the risk.
+    share = round((1 - _FIRST) * _PARTS) // max(n - 1, 1) / _PARTS
+    return (1.0 if n == 1 else _FIRST, *[share] * (n - 1))[:n]
 
 
 def fallback(

@@ -10,6 +10,7 @@ import numpy as np
 
 from suffice.common.tables import Column, Table, counted
 from suffice.errors import DataError
+from suffice.evaluation.replay.costs import TOKEN_KINDS
 from suffice.evaluation.replay.outcomes import has_outcome, outcome
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.replay.prices import Price
@@ -163,15 +164,12 @@ def _spent_by_step(recording: Recording, prices: Price | Mapping[str, Price] | N
     table = PreparedRecording.of(recording, prices=prices).costs
     zeros = np.zeros(recording.seen.shape)
     money = sum((table.money_of(name, table.columns[name]) for name in table.loop), zeros)
-    tokens = sum((table.columns[name][kind] for name in table.loop for kind in _TOKENS), zeros)
+    tokens = sum((table.columns[name][kind] for name in table.loop for kind in TOKEN_KINDS), zeros)
     for spent, unit in ((money, "USD"), (tokens, "tokens")):
         known = np.where(recording.seen, spent, 0.0)
         if np.isfinite(known).all() and known.sum() > 0:
             return known, unit
     return None, ""
-
-
-_TOKENS = ("uncached_tokens", "cached_tokens", "output_tokens")
 
 
 def _after_last_change(recording: Recording) -> Mask:

@@ -11,13 +11,10 @@ from suffice.policy.session import Policy
 from suffice.verdicts.decisions.answer_counts import AnswerCounts
 from suffice.verdicts.decisions.drift import DriftAlarm
 from suffice.verdicts.decisions.loss_counts import LossCounts
-from suffice.verdicts.decisions.losses import SAVABLE, Totals, means_note
+from suffice.verdicts.decisions.losses import SAVABLE, SLACK, Totals, means_note
 from suffice.verdicts.decisions.same_loop import LoopStops
 from suffice.verdicts.decisions.trial import Trial
 from suffice.verdicts.decisions.wealth import Wealth, bound_by_labels
-
-_ROUNDED = 1e-11
-"""The most by which a number in a file differs from the one that was written."""
 
 _PLAIN = ("metric", "max_loss", "alpha", "cost", "baseline", "leave_out_failed", "prices")
 """Attributes of a trial that are stored unchanged."""
@@ -97,7 +94,7 @@ def _refuse_contradictions(trial: Trial) -> None:
     shared = (
         len(trial.shares) == len(trial.sequence)
         and min(trial.shares, default=0) >= 0
-        and sum(trial.shares) <= 1 + _ROUNDED * len(trial.shares)
+        and sum(trial.shares) <= 1 + SLACK
     )
     if (
         shapes != {n}

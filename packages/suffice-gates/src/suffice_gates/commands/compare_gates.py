@@ -12,11 +12,10 @@ import typer
 from suffice.cli import options
 from suffice.cli.console import warn
 from suffice.cli.local import LocalRun
-from suffice.cli.output import Output, Screen
+from suffice.cli.output import Output, Screen, check_markdown
 from suffice.cli.parameters import Setting
 from suffice.common.provided import provided
 from suffice.common.tables import render
-from suffice.errors import DataError
 from suffice.evaluation.replay.outcomes import choice_note
 from suffice.loops.models import PROMPTS
 from suffice.loops.models.prompts import prompt as built_in_prompt
@@ -155,8 +154,7 @@ def _require_gates(any_gate: bool, model: str | None, tune: str | None, markdown
         raise typer.BadParameter(
             "the thresholds of its gates are chosen on tune questions: give --tune", param_hint="--model"
         )
-    if markdown is not None and not markdown.parent.is_dir():
-        raise DataError(f"there is no folder {str(markdown.parent)!r} to write {markdown.name!r} to")
+    check_markdown(markdown)
 
 
 def _of_the_model(

@@ -14,7 +14,7 @@ import typer
 from suffice._version import __version__
 from suffice.cli import options
 from suffice.cli.console import print_json, print_table, say
-from suffice.cli.output import Output, Screen
+from suffice.cli.output import Output, Screen, check_markdown
 from suffice.common.files import quoted
 from suffice.common.results import jsonable
 from suffice.common.tables import Table, render
@@ -73,8 +73,7 @@ def demo_gate(
     Example: suffice demo gate --out demo-gate
     """
     began = time.monotonic()
-    if markdown is not None and not markdown.parent.is_dir():
-        raise DataError(f"the folder {str(markdown.parent)!r} does not exist, so {markdown.name!r} cannot be written")
+    check_markdown(markdown)
     page = _Page(prints=output.details and not output.as_json)
     page.section("1. Real answers without and with one retrieval: what could a gate save?")
     tune, evaluation, other = map(_bundled_answers, ("hotpotqa_tune", "hotpotqa_eval", "2wiki_tune"))

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from suffice.cli.console import progress_bar, quiet_bars
-from suffice.cli.output import Output, Screen
+from suffice.cli.output import Output, Screen, check_markdown
 from suffice.cli.parameters import Setting, from_file
 from suffice.common.files import quoted
 from suffice.errors import DataError
@@ -73,8 +73,7 @@ def tiny_model_command(
 
 def _measure(out: Path, seeds: range, threads: int, markdown: Path | None, output: Output) -> None:
     """Train the missing seeds, measure all, and print or write the tables."""
-    if markdown is not None and not markdown.parent.is_dir():
-        raise DataError(f"the folder {str(markdown.parent)!r} does not exist, so {markdown.name!r} cannot be written")
+    check_markdown(markdown)
     folders = [out / f"seed-{seed}" for seed in seeds]
     measurements = []
     for seed, folder in zip(seeds, folders, strict=True):

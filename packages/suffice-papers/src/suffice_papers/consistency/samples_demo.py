@@ -11,10 +11,9 @@ import numpy as np
 from suffice._version import __version__
 from suffice.cli import options
 from suffice.cli.console import status
-from suffice.cli.output import Output, Screen
+from suffice.cli.output import Output, Screen, check_markdown
 from suffice.cli.parameters import Setting
 from suffice.common.tables import Column, Table, render
-from suffice.errors import DataError
 from suffice.evaluation.replay import policy_for
 from suffice.evaluation.replay.panels import BestSingle, best_single
 from suffice.evaluation.statistics import Resampling
@@ -104,8 +103,7 @@ def demo_samples(
 
     Example: suffice demo samples
     """
-    if markdown is not None and not markdown.parent.is_dir():
-        raise DataError(f"the folder {str(markdown.parent)!r} does not exist, so {markdown.name!r} cannot be written")
+    check_markdown(markdown)
     outcomes = []
     for vote in _VOTES:
         with status(f"{vote.title}: {orders} orders", quiet=output.as_json):

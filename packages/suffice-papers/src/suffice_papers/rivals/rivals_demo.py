@@ -13,11 +13,10 @@ import typer
 from suffice._version import __version__
 from suffice.cli import options
 from suffice.cli.console import progress_bar, quiet_bars, status
-from suffice.cli.output import Output, Screen
+from suffice.cli.output import Output, Screen, check_markdown
 from suffice.cli.parameters import Setting
 from suffice.common.files import quoted
 from suffice.common.tables import Column, Table, render
-from suffice.errors import DataError
 from suffice.evaluation.statistics import Resampling
 from suffice.loops.retrieval import dataset_hash
 from suffice_papers.cbdr.world import PROCESSOR_NOTE
@@ -61,8 +60,7 @@ def demo_rivals(
     Example: suffice demo rivals --out rivals
     """
     quiet_bars()
-    if markdown is not None and not markdown.parent.is_dir():
-        raise DataError(f"the folder {str(markdown.parent)!r} does not exist, so {markdown.name!r} cannot be written")
+    check_markdown(markdown)
     folder = out / f"model-{seed}"
     if not (folder / "facts.json").exists():
         with progress_bar(f"teaching seed {seed}", quiet=output.as_json) as move:

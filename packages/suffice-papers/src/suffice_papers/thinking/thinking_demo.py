@@ -11,13 +11,12 @@ import numpy as np
 from suffice._version import __version__
 from suffice.cli import options
 from suffice.cli.console import status
-from suffice.cli.output import Output, Screen
+from suffice.cli.output import Output, Screen, check_markdown
 from suffice.common.display import Chart
 from suffice.common.display.svg import check_charts_extra
 from suffice.common.files import write_file
 from suffice.common.results import jsonable
 from suffice.common.tables import Column, Table, figure, render
-from suffice.errors import DataError
 from suffice.evaluation.replay import policy_for
 from suffice.evaluation.replay.charts import KIND_MARKS, points_chart
 from suffice.policy.rounds import Floats
@@ -53,11 +52,8 @@ def demo_thinking(output: Output, markdown: options.Markdown = None) -> None:
 
     Example: suffice demo thinking
     """
+    check_markdown(markdown)
     if markdown is not None:
-        if not markdown.parent.is_dir():
-            raise DataError(
-                f"the folder {str(markdown.parent)!r} does not exist, so {markdown.name!r} cannot be written: create it first"
-            )
         check_charts_extra()
     with status("replaying 1,000 chains", quiet=output.as_json):
         found = ThinkingFigures(tune=bundled_recording("thoughts_tune"), test=bundled_recording("thoughts_test"))

@@ -17,7 +17,7 @@ from suffice._version import __version__
 from suffice.cli import options
 from suffice.cli.certify import certify_path
 from suffice.cli.console import print_json, say, status
-from suffice.cli.output import Output, Screen
+from suffice.cli.output import Output, Screen, check_markdown
 from suffice.cli.parameters import Setting
 from suffice.common.display.svg import check_charts_extra
 from suffice.common.files import quoted, write_file
@@ -71,8 +71,7 @@ def demo_watch(
 
     Example: suffice demo watch
     """
-    if markdown is not None and not markdown.parent.is_dir():
-        raise DataError(f"the folder {str(markdown.parent)!r} does not exist, so {markdown.name!r} cannot be written")
+    check_markdown(markdown)
     if markdown is not None:
         check_charts_extra()
     began = time.monotonic()

@@ -26,7 +26,7 @@ SOURCES := pyproject.toml $(shell find src packages -type f -not -name '*.pyc')
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check slow core coverage test test-browser test-frameworks test-crewai test-cloud stress mutants lint prove bench docs results results-check dev clean
+.PHONY: help demo check slow core coverage test test-browser test-frameworks test-crewai test-cloud stress mutants lint prove bench docs site results results-check dev clean
 
 help:
 	@echo "make demo     record, calibrate, replay and deploy TASR on real questions, offline"
@@ -42,6 +42,7 @@ help:
 	@echo "make prove    check every claim about rules, sessions and scores, and print the table"
 	@echo "make bench    run the benchmarks; one JSON line each"
 	@echo "make docs     write the generated parts of the documentation again"
+	@echo "make site     build the documentation as a site in build/site, without a network; broken links end it"
 	@echo "make results  run the demo on both data sets and write its tables into docs/results"
 	@echo "make results-check  the same into a folder of its own, compared with docs/results figure by figure"
 	@echo "make clean    remove the virtual environment and what tools left behind"
@@ -137,6 +138,9 @@ bench: $(VENV)/.dev
 
 docs: $(VENV)/.dev
 	$(BIN)/python docs/build.py
+
+site: $(VENV)/.dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 
 results: $(VENV)/.dev
 	$(BIN)/python docs/build.py --results

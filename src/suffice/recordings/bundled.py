@@ -31,6 +31,9 @@ BUNDLED_STEPS = ("agents_swebench",)
 BUNDLED_CHECKED = ("checked_loops", "checked_loops_loopgain")
 """Loops whose drafts a check reads, under a cap of 20 rounds and as LoopGain ended them; `error_free` is the metric."""
 
+ALL_BUNDLED = (*BUNDLED_RECORDINGS, *BUNDLED_SAMPLES, *BUNDLED_THOUGHTS, *BUNDLED_STEPS, *BUNDLED_CHECKED)
+"""All of them."""
+
 
 def bundled_recording(name: str) -> Recording:
     """Return a recording that comes with the package.
@@ -43,14 +46,7 @@ def bundled_recording(name: str) -> Recording:
     Raises:
         DataError: The name is unknown.
     """
-    known = (
-        *BUNDLED_RECORDINGS,
-        *BUNDLED_SAMPLES,
-        *BUNDLED_THOUGHTS,
-        *BUNDLED_STEPS,
-        *BUNDLED_CHECKED,
-    )
-    if name not in known:
-        raise DataError(f"unknown bundled recording {name!r}; allowed: {', '.join(known)}")
+    if name not in ALL_BUNDLED:
+        raise DataError(f"unknown bundled recording {name!r}; allowed: {', '.join(ALL_BUNDLED)}")
     with as_file(files("suffice") / "data" / "recorded" / f"{name}.parquet") as path:
         return read_recording(path)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, get_args
 
+from suffice.common.typed import check_types
 from suffice.errors import ConfigMismatchError, SchemaError
 from suffice.policy.rounds import Decision, Reason, Round
 from suffice.policy.session.audits import Draw
@@ -98,7 +99,7 @@ def unpack(state: Any, policy: Policy | None) -> SessionState:
     """
     if not isinstance(state, Mapping) or state.get("format") != STATE_FORMAT:
         raise SchemaError(f"this is not the state of a session: the field 'format' must be {STATE_FORMAT!r}")
-    if state.get("version") not in (_PLAIN_VERSION, STATE_VERSION):
+    if state.get("version") not in (_PLAIN_VERSION, STATE_VERSION) or isinstance(state["version"], bool):
         raise SchemaError(
             f"the state of a session has version {state.get('version')!r}; this release reads {_PLAIN_VERSION} and "
             f"{STATE_VERSION}"
@@ -120,15 +121,18 @@ def unpack(state: Any, policy: Policy | None) -> SessionState:
             f"the state of a session says ended={state.get('ended')!r}; allowed: {', '.join(get_args(Reason))}"
         )
     try:
-        passages = state["passages"]
-        rows = [{**row, "passages": [passages[number] for number in row["passages"]]} for row in state["rounds"]]
+        check_types(SessionState, state)
+        passages = _listed(state["passages"])
+        rows = [
+            {**row, "passages": [passages[number] for number in _listed(row["passages"])]} for row in state["rounds"]
+        ]
         values = SessionState(
             policy=stored if policy is None else policy,
             missing=state["missing"],
-            unproven=set(state["unproven"]),
+            unproven={*map(_text, state["unproven"])},
             rounds=tuple(map(Round.from_dict, rows)),
             decision=None if state["decision"] is None else Decision.from_dict(state["decision"]),
-            draw=None if state["draw"] is None else Draw(**state["draw"]),
+            draw=None if state["draw"] is None else _draw(state["draw"]),
             ended=state["ended"],
             shadow=tuple(map(Policy.from_dict, state["shadow"])),
         )
@@ -138,3 +142,20 @@ def unpack(state: Any, policy: Policy | None) -> SessionState:
     if not 0 <= n_decided <= len(values.rounds):
         raise SchemaError(f"the state of a session has a decision after {n_decided} of its {len(values.rounds)} rounds")
     return values
+
+
+def _listed(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(f"{value!r:.80} is not a list")
+    return value
+
+
+def _draw(data: Mapping[str, Any]) -> Draw:
+    check_types(Draw, data)
+    return Draw(**data)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.80} is not the name of a signal")
+    return value

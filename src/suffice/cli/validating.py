@@ -31,7 +31,8 @@ _READERS: Mapping[str, tuple[str, Callable[[Any], object]]] = {
 }
 """The kinds of JSON files, and what reads each, by the field `format`; a session's decision has none."""
 
-_UNSEALED = frozenset({"session state", "decision of a session"})
+_DECISION: tuple[str, Callable[[Any], object]] = ("decision of a session", Decision.from_dict)
+_UNSEALED = frozenset({"session state", _DECISION[0]})
 """The kinds of JSON that have no hash, since they are values between two programs."""
 
 _COLUMNS = ("path", "kind", "file", "state")
@@ -105,7 +106,7 @@ def _json_state(path: Path) -> tuple[str, str]:
         f"of no known kind: its field 'format' is none of {', '.join(_READERS)}, and it is not a session's decision"
     )
     if "stop" in fields and "format" not in fields:
-        kind, read = "decision of a session", Decision.from_dict
+        kind, read = _DECISION
     elif isinstance(fields.get("format"), str) and fields["format"] in _READERS:
         kind, read = _READERS[fields["format"]]
     else:

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from numbers import Integral, Real
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+_ACCEPTED: dict[type, type] = {
+    **{one: one for one in (str, bool, list, dict, type(None))},
+    int: Integral,
+    float: Real,
+}
+"""The values that each type accepts: numbers of numpy, too, which a state has before it is JSON."""
 
 _PLAIN = (str, int, float, bool, type(None))
 _IN_JSON: Mapping[Any, type] = {tuple: list, set: list, Mapping: dict}
@@ -43,7 +51,8 @@ def check_types(cls: type, values: Mapping[str, Any]) -> None:
         if name not in values:
             continue
         value = values[name]
-        is_allowed = type(value) in types or (float in types and type(value) is int)
+        is_truth = isinstance(value, bool)
+        is_allowed = any(isinstance(value, _ACCEPTED[one]) and is_truth == (one is bool) for one in types)
         if not is_allowed and not (isinstance(value, str) and value in literals):
             allowed = [*("null" if one is type(None) else one.__name__ for one in types), *map(repr, literals)]
             raise TypeError(f"{name} is {value!r:.80}; allowed: {', '.join(allowed)}")

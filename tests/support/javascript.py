@@ -10,6 +10,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from playwright._impl._driver import compute_driver_executable
+
 from suffice import Cost, Policy, Round, Session
 from suffice.errors import SufficeError
 from suffice.policy.rules import NAMED_RULES
@@ -86,10 +88,8 @@ SELECTORS = (
 
 
 def node() -> str:
-    """Return the path of node, which the law needs."""
-    path = shutil.which("node")
-    assert path, "there is no node on the PATH: the law between Python and TypeScript needs Node 20 or later"
-    return path
+    """Return the path of node: that on the PATH, or the one that playwright brings."""
+    return shutil.which("node") or compute_driver_executable()[0]
 
 
 def decided_by_node(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:

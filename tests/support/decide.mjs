@@ -18,7 +18,7 @@ function decided({ policy, given, missing, rounds, normalizer, texts }) {
   if (texts !== undefined) return texts.map(normalizer === "abstained" ? abstainedBy() : normalizerOf(normalizer));
   const loaded = outcome(() => Policy.parse(JSON.stringify(policy), { given }));
   if (!(loaded instanceof Policy)) return { refused: loaded.error, message: loaded.message };
-  if (rounds === undefined) return { refused: null };
+  if (rounds === undefined) return { refused: null, rule: String(loaded.rule), selector: String(loaded.selector) };
   const session = new Session(loaded, { missing });
   const errors = [];
   for (const round of rounds) {

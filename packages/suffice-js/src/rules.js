@@ -2,7 +2,7 @@
  * Rules: predicates over rounds. A comparison with an undefined signal (NaN) is false, so missing evidence never stops a loop.
  */
 
-import { RuleSyntaxError } from "./errors.js";
+import { RuleSyntaxError, UnsupportedError } from "./errors.js";
 import { NAMED_RULES, PYTHON_KEYWORDS, SIGNALS } from "./generated.js";
 import { parsed } from "./syntax.js";
 import { thresholdText } from "./text.js";
@@ -244,7 +244,10 @@ export function numberOf(node, text) {
 
 /** @param {Node} node @param {string} text */
 function wholeNumber(node, text) {
-  if (node.kind === "number" && node.whole) return node.value;
+  if (node.kind === "number" && node.whole) {
+    if (Number.isSafeInteger(node.value)) return node.value;
+    throw new UnsupportedError(`${JSON.stringify(text)}: a whole number is at most 2 ** 53 here`);
+  }
   throw refused(text, "a whole number is expected here");
 }
 

@@ -2,7 +2,7 @@
  * Selectors, which choose the answer to return among those of the rounds so far.
  */
 
-import { RuleSyntaxError } from "./errors.js";
+import { RuleSyntaxError, UnsupportedError } from "./errors.js";
 import { PYTHON_KEYWORDS } from "./generated.js";
 import { column, numberOf, parseRule, ruleOf } from "./rules.js";
 import { parsed } from "./syntax.js";
@@ -328,35 +328,38 @@ export function parseSelector(text, available = []) {
 
 /** @typedef {import("./syntax.js").CallNode} CallNode */
 
-/** Return the whole numbers of a call, with 0 for those that are missing. @param {Node[]} nodes @param {number} most @param {string} text */
-function wholeNumbers(nodes, most, text) {
-  const numbers = nodes.map((node) => numberOf(node, text));
-  if (numbers.length > most || !numbers.every(Number.isSafeInteger) || numbers.some((number) => number < 0)) {
-    throw new RuleSyntaxError(`${JSON.stringify(text)}: seeds and windows are whole numbers >= 0, at most ${most} of them`);
+/** Return the seed that may be the last argument of a call, 0 without one. @param {Node[]} nodes @param {string} text */
+function seedOf(nodes, text) {
+  if (!nodes.length) return 0;
+  const [node] = nodes;
+  if (nodes.length > 1 || node.kind !== "number" || !node.whole) {
+    throw new RuleSyntaxError(`${JSON.stringify(text)}: the seed of a vote's ties is a whole number`);
   }
-  return Array.from({ length: most }, (_, place) => numbers[place] ?? 0);
+  if (!Number.isSafeInteger(node.value)) throw new UnsupportedError(`${JSON.stringify(text)}: a seed is at most 2 ** 53 here`);
+  return node.value;
 }
 
 /** @type {Record<string, (node: CallNode, text: string) => Selector>} */
 const CALLS = {
   majority_of_samples({ values }, text) {
-    const [seed] = wholeNumbers(values, 1, text);
+    const seed = seedOf(values, text);
     return new MajorityOfSamples(seed ? `majority_of_samples(${seed})` : "majority_of_samples", null, seed);
   },
   weighted_majority_of_samples({ values }, text) {
     const weight = values[0]?.kind === "name" ? values[0].name : "p_correct";
-    const [seed] = wholeNumbers(values[0]?.kind === "name" ? values.slice(1) : values, 1, text);
+    const seed = seedOf(values[0]?.kind === "name" ? values.slice(1) : values, text);
     const said = [...(weight === "p_correct" ? [] : [weight]), ...(seed ? [seed] : [])].join(", ");
     return new MajorityOfSamples(`weighted_majority_of_samples${said && `(${said})`}`, weight, seed);
   },
   esc({ values }, text) {
-    const [window, seed] = wholeNumbers(values, 2, text);
-    if (window < 2 || window > 10) throw new RuleSyntaxError(`a window of esc has 2 to 10 answers, a whole number, not ${window}`);
+    const window = values.length ? numberOf(values[0], text) : 0;
+    const seed = seedOf(values.slice(1), text);
+    if (!Number.isInteger(window) || window < 2 || window > 10) throw new RuleSyntaxError(`a window of esc has 2 to 10 answers, a whole number, not ${window}`);
     return new EscAnswer(seed ? `esc(${window}, ${seed})` : `esc(${window})`, null, seed, [`window_agreement_${window}`]);
   },
   rasc({ values }, text) {
     const threshold = values.length ? numberOf(values[0], text) : 0.5;
-    const [seed] = wholeNumbers(values.slice(1), 1, text);
+    const seed = seedOf(values.slice(1), text);
     return new RascAnswer(`rasc(${pythonFloat(threshold)}${seed ? `, ${seed}` : ""})`, threshold, seed);
   },
   centroid({ values }, text) {

@@ -20,6 +20,7 @@ from tests.support.files import ROOT, held, made, mutated
 from tests.support.javascript import (
     CHOICES,
     NUMBERS,
+    SELECTORS,
     TEXTS,
     a_policy,
     a_rule,
@@ -87,6 +88,48 @@ def test_node_refuses_every_policy_that_python_refuses():
         seen[ours is None, theirs["refused"]] += 1
     assert seen[False, "SchemaError"] > 1000
     assert seen[True, None] > 300, seen
+
+
+WORDS = (
+    *("answer_stable", "p_correct", "round", "x", "tasr", "fixed_k", "esc", "patience", "times", "k_of", "first_of", "never", "rasc", "semantic"),
+    *("max_p_correct", "best", "my_score", "majority_of_samples", "ranked", "votes", "sum_x", "not", "and", "or", "in", "True", "lambda"),
+    *("1", "2", "0.5", ".5", "1.", "1e3", "1_0", "05", "0", "1e999", "3", "2.0", "-1", "12345678901234567890", "1e-7", "1e16", "0.1", "=", "\n", "\t"),
+    *("(", "(", "(", ")", ")", ")", ",", ",", ">", ">=", "<", "<=", "==", "!=", "+", "-", "*", "**", "/", "&", "|", "~", "%", "[", "]", ":", ".", "'", "@"),
+)  # fmt: skip
+
+
+def a_text(rng: random.Random) -> str:
+    """Return a text that is a rule but for a few words."""
+    words = re.findall(
+        r"[\w.]+|[<>]=?|\S", rng.choice((a_rule(rng, 2), rng.choice(named_texts()), rng.choice(SELECTORS)))
+    )
+    for _ in range(rng.randint(0, 2)):
+        place = rng.randrange(len(words) + 1)
+        words[place : place + rng.randint(0, 1)] = rng.choices(WORDS, k=rng.randint(0, 2))
+    return rng.choice(("", " ")).join(words) if rng.random() < 0.3 else " ".join(words)
+
+
+def test_node_reads_the_texts_of_rules_and_selectors_as_python_does():
+    rng = random.Random(11)
+    texts = [a_text(rng) for _ in range(8000)]
+    plain = Policy(rule="answer_stable").to_dict()
+    values = [{**plain, field: text} for text in texts for field in ("rule", "selector")]
+    given = sorted(set(SIGNALS) | {"my_quality"})
+    read = 0
+    for value, theirs in zip(
+        values, decided_by_node([{"policy": value, "given": given} for value in values]), strict=True
+    ):
+        try:
+            policy = Policy.from_dict(value)
+            ours = (None, str(policy.rule), str(policy.selector))
+        except SufficeError:
+            ours = ("refused",)
+        if theirs["refused"]:
+            assert ours[0] == "refused" or theirs["refused"] == "UnsupportedError", (value, ours, theirs)
+        else:
+            assert ours == (None, theirs["rule"], theirs["selector"]), (value, ours, theirs)
+            read += 1
+    assert read > 1000
 
 
 def test_the_lines_of_the_page_run_in_node(tmp_path):

@@ -194,7 +194,7 @@ def test_a_state_with_rounds_that_no_session_observes_is_refused(changes):
 )
 def test_a_round_with_a_value_of_another_type_is_refused(changes):
     session = Session("answer_stable")
-    session.observe(draft="Oslo")
+    session.observe(Round(index=1, answer="Oslo", passages=(Passage(passage_id="p", title="t", text="Oslo."),)))
     state = session.to_state()
     with pytest.raises(SchemaError, match="Error"):
         Session.from_state({**state, "rounds": [{**state["rounds"][0], **changes}]})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, get_args
+from typing import Any
 
 from suffice.common.typed import check_types
 from suffice.errors import ConfigMismatchError, SchemaError
@@ -112,17 +112,10 @@ def unpack(state: Any, policy: Policy | None) -> SessionState:
             f"the state belongs to the policy {stored.label!r} ({stored.digest}), not to {policy.label!r} "
             f"({policy.digest}): finish the question with the old policy, or begin it anew"
         )
-    if state.get("missing") not in get_args(Missing):
-        raise SchemaError(
-            f"the state of a session says missing={state.get('missing')!r}; allowed: {', '.join(get_args(Missing))}"
-        )
-    if state.get("ended") not in (None, *get_args(Reason)):
-        raise SchemaError(
-            f"the state of a session says ended={state.get('ended')!r}; allowed: {', '.join(get_args(Reason))}"
-        )
     try:
         check_types(SessionState, state)
-        passages = _listed(state["passages"])
+        check_types(Draw, state["draw"] or {})
+        passages = dict(enumerate(_listed(state["passages"])))  # so that -1 names none
         rows = [
             {**row, "passages": [passages[number] for number in _listed(row["passages"])]} for row in state["rounds"]
         ]
@@ -132,7 +125,7 @@ def unpack(state: Any, policy: Policy | None) -> SessionState:
             unproven={*map(_text, state["unproven"])},
             rounds=tuple(map(Round.from_dict, rows)),
             decision=None if state["decision"] is None else Decision.from_dict(state["decision"]),
-            draw=None if state["draw"] is None else _draw(state["draw"]),
+            draw=None if state["draw"] is None else Draw(**state["draw"]),
             ended=state["ended"],
             shadow=tuple(map(Policy.from_dict, state["shadow"])),
         )
@@ -148,11 +141,6 @@ def _listed(value: Any) -> list[Any]:
     if not isinstance(value, list):
         raise TypeError(f"{value!r:.80} is not a list")
     return value
-
-
-def _draw(data: Mapping[str, Any]) -> Draw:
-    check_types(Draw, data)
-    return Draw(**data)
 
 
 def _text(value: Any) -> str:

@@ -20,7 +20,7 @@ CORE := $(foreach name,audit baseline_selectors calibrate calibration cascade ch
 	recorded_signals replies logistic rules seen selectors semantic_scores semantic_signals session session_missing \
 	session_state same_answers sealed_json signals_answers signal_definitions signals_evidence signals_margins signals_steps signals_text signals_thinking checked start_round surface \
 	uncertainty votes by_stop,$(wildcard tests/*/test_$(name).py tests/*/*/test_$(name).py))
-SOURCES := pyproject.toml $(shell find src packages -type f -not -name '*.pyc')
+SOURCES := pyproject.toml $(shell find src packages -type f -not -name '*.pyc' -not -path '*/node_modules/*')
 
 # Without bytecode each run rewrites the assertions of all tests, and each process that a test starts compiles the package.
 unexport PYTHONDONTWRITEBYTECODE

@@ -20,13 +20,13 @@ CORE := $(foreach name,audit baseline_selectors calibrate calibration cascade ch
 	recorded_signals replies logistic rules seen selectors semantic_scores semantic_signals session session_missing \
 	session_state same_answers sealed_json signals_answers signal_definitions signals_evidence signals_margins signals_steps signals_text signals_thinking checked start_round surface \
 	uncertainty votes by_stop,$(wildcard tests/*/test_$(name).py tests/*/*/test_$(name).py))
-SOURCES := pyproject.toml $(shell find src packages -type f -not -name '*.pyc')
+SOURCES := pyproject.toml $(shell find src packages -type f -not -name '*.pyc' -not -path '*/node_modules/*')
 
 # Without bytecode each run rewrites the assertions of all tests, and each process that a test starts compiles the package.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check slow core coverage test test-browser test-frameworks test-crewai test-cloud stress mutants lint prove bench docs site results results-check dev clean
+.PHONY: help demo check slow core coverage test test-browser test-frameworks test-crewai test-cloud test-js stress mutants lint prove bench docs site results results-check dev clean
 
 help:
 	@echo "make demo     record, calibrate, replay and deploy TASR on real questions, offline"
@@ -35,6 +35,7 @@ help:
 	@echo "make coverage run the tests of the numpy-only core, which must pass through every branch of it"
 	@echo "make test     run all tests, those in a browser where a chromium is installed"
 	@echo "make test-frameworks  run the adapters of agent frameworks with the frameworks; make test-crewai that of CrewAI"
+	@echo "make test-js          check the types of the TypeScript package and run its own tests, with node and npm"
 	@echo "make test-cloud       run recordings at URLs against an S3 server"
 	@echo "make stress   run all tests four times: other BLAS kernels, threads, orders and hashes, idle and busy machine"
 	@echo "make mutants  change the core (or ROOM=rules alone) in small ways and count the changes that its tests notice"
@@ -117,6 +118,10 @@ $(VENV)-cloud/.pinned: tests/cloud/requirements.txt pyproject.toml
 test-cloud: $(VENV)-cloud/.pinned
 	PYTHONPATH=. $(VENV)-cloud/bin/python -m pytest -c tests/cloud/pytest.ini --rootdir tests/cloud --confcutdir tests/cloud $(PYTEST_ARGS) tests/cloud
 
+# The law that ties it to this library is in `make test`, which needs node alone.
+test-js:
+	cd packages/suffice-js && npm ci --no-audit --no-fund && npm run build && npm run check && npm test && npm pack --dry-run
+
 mutants: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$(MUTMUT)"
 	$(BIN)/python scripts/mutants.py $(ROOM) $(MUTANTS_ARGS)
@@ -150,4 +155,4 @@ results-check: $(VENV)/.dev
 	$(BIN)/python scripts/compare_results.py docs/results $(CHECKED)
 
 clean:
-	rm -rf $(VENV) $(VENV)-frameworks $(VENV)-crewai $(VENV)-cloud build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage .coverage.*
+	rm -rf $(VENV) $(VENV)-frameworks $(VENV)-crewai $(VENV)-cloud packages/suffice-js/node_modules packages/suffice-js/types build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage .coverage.*

@@ -1,6 +1,6 @@
 """Write the generated parts of the documentation.
 
-python docs/build.py            signals, tables and picture, from the package and docs/results/*.json
+python docs/build.py            signals, formats, tables and picture, from the package and docs/results/*.json
 python docs/build.py --check    write nothing; exit code 1 if a part is not current
 python docs/build.py --results  first run the demo on both data sets, for new docs/results/*.json, and the paper's tables
 python docs/build.py --results --into FOLDER   write the pages of results there, and nothing else
@@ -17,6 +17,8 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+
+import formats
 
 import suffice
 from suffice.common.display import Chart
@@ -452,9 +454,12 @@ def between(text: str, part: str) -> str:
 def generated() -> dict[Path, str]:
     """Return every generated file and its text."""
     results = load_results()
-    readme, index = ROOT / "README.md", RESULTS / "index.md"
+    readme, index, page = ROOT / "README.md", RESULTS / "index.md", DOCS / "reference" / "formats.md"
     return {
         DOCS / "reference" / "signals.md": signals_page(),
+        page: between(page.read_text("utf-8"), formats.arrow_text()),
+        **{ROOT / "schemas" / name: text for name, text in formats.schema_files().items()},
+        ROOT / "packages" / "suffice-js" / "src" / "generated.js": formats.javascript_tables(),
         RESULTS / "paper-semantic.md": semantic_page(),
         RESULTS / "semantic-protocol.md": protocol_page(),
         **{DOCS / f"frontier-{name}.svg": frontier(found, DATASETS[name]) for name, found in results.items()},

@@ -14,12 +14,15 @@ def files() -> list[Path]:
         ROOT / "CITATION.cff",
         ROOT / "src" / "suffice" / "_version.py",
         *sorted(ROOT.glob("packages/*/pyproject.toml")),
+        *sorted(ROOT.glob("packages/*/package*.json")),
     ]
 
 
 def versions() -> dict[Path, set[str]]:
     """Return every version that each file names, pins among distributions included."""
-    pattern = re.compile(r'^(?:version(?: =|:) "?|__version__ = "|  "suffice(?:-[a-z]+)?==)([^"\n]+)', re.MULTILINE)
+    pattern = re.compile(
+        r'^(?:version(?: =|:) "?|__version__ = "|  "suffice(?:-[a-z]+)?==|  "version": ")([^"\n]+)', re.MULTILINE
+    )
     return {path: set(pattern.findall(path.read_text("utf-8"))) for path in files()}
 
 

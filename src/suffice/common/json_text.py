@@ -15,6 +15,7 @@ import numpy as np
 _NOT_BLANK = re.compile(r"[^ \t\r\n]")
 _MAY_FOLLOW = {"": "[", "[": "]", ",": "", "item": ",]", "]": ""}
 _STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\Z)|[][{},]', re.DOTALL)
+_INFINITE = ("inf", "-inf")
 _CLOSED_BY = {"{": "}", "[": "]"}
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
@@ -82,7 +83,12 @@ def number_from_json(value: float | str | None) -> float:
 
     >>> number_from_json("-inf"), number_from_json(None)
     (-inf, nan)
+
+    Raises:
+        TypeError: The value is neither a number, nor None, nor the text of an infinity.
     """
+    if isinstance(value, bool) or (isinstance(value, str) and value not in _INFINITE):
+        raise TypeError(f"{value!r:.40} is not a number")
     return math.nan if value is None else float(value)
 
 

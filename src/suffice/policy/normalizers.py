@@ -78,7 +78,7 @@ _NO_LITERAL = object()
 _CONSTANTS = {"true": "True", "false": "False", "null": "None"}
 _MISSING = frozenset({"nan", "null", "none", "na", "n/a", "#n/a", "<na>"})
 _TRUTH = {"true": "true", "yes": "true", "false": "false", "no": "false"}
-_TRUTH_FIRST = re.compile(r"[\W_]*(true|yes|false|no)(?:[\W_]*|[.,:;!][\s\S]*)", re.IGNORECASE)
+_TRUTH_FIRST = re.compile(r"[\W_]*((?a:true|yes|false|no))(?:[\W_]*|[.,:;!][\s\S]*)", re.IGNORECASE)
 _OPTION = re.compile(r"[\W_]*([A-Za-z])(?:[\W_]*|[).:\]][\s\S]*)")
 _OPTIONS = re.compile(
     r"(?s)[\W_]*(?:[A-Z](?:[\W_]+(?:(?:and|or)\b[\W_]+)?[A-Z])+|[a-z](?:[\W_]+(?:(?:and|or)\b[\W_]+)?[a-z])+)[\W_]*"

@@ -18,6 +18,7 @@ from suffice.common.display import facts_table
 from suffice.common.json_text import number_from_json, number_to_json
 from suffice.common.results import Result
 from suffice.common.tables import Table
+from suffice.common.typed import check_types
 from suffice.errors import SchemaError, UnknownSignalError, did_you_mean
 from suffice.policy.round_parts import COST_KINDS, Cost, Passage, Token, added_costs, total_cost
 
@@ -228,6 +229,7 @@ class Round:
             SchemaError: The values are not such a round.
         """
         try:
+            check_types(cls, data)
             tokens, vector = data["answer_tokens"], data["embedding"]
             return cls(
                 index=data["index"],
@@ -250,8 +252,10 @@ class Round:
             raise SchemaError(f"this is not a round as `Round.to_dict` writes it: {error!r}") from None
 
 
-def _as_vector(values: list[float]) -> npt.NDArray[np.float32]:
+def _as_vector(values: Any) -> npt.NDArray[np.float32]:
     """Return an embedding in its original precision."""
+    if not isinstance(values, list) or not all(type(value) in (int, float) for value in values):
+        raise TypeError(f"embedding is {values!r:.80}; allowed: null, a list of numbers")
     wide = np.array(values, dtype=np.float64)
     with np.errstate(over="ignore"):
         narrow = wide.astype(np.float32)
@@ -288,6 +292,7 @@ class Decision(Result):
             SchemaError: The values are not such a decision.
         """
         try:
+            check_types(cls, data)
             return cls(**{**data, "signals": {k: number_from_json(v) for k, v in data["signals"].items()}})
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise SchemaError(f"this is not a decision as `Decision.to_dict` writes it: {error!r}") from None

@@ -3,7 +3,8 @@
 In the README and in every page of docs/: `python` blocks run, one namespace for each page, but those
 that begin with `# name.py` become that file, and those under a comment `<!-- run by tests/frameworks/FILE.py -->` run there,
 with their framework; `console` blocks run their
-`$ suffice ...` lines, against a scripted endpoint where they name http://localhost:8000/v1; `json` blocks parse.  What
+`$ suffice ...` lines, against a scripted endpoint where they name http://localhost:8000/v1; `json` blocks parse;
+`js` blocks run in test_javascript.py; what
 cannot run here is an `sh` block under a comment `<!-- not run: WHY -->`, and those are counted.
 """
 
@@ -35,7 +36,7 @@ ROOT = Path(__file__).resolve().parents[3]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 URL = "http://localhost:8000/v1"
-NOT_RUN = 31
+NOT_RUN = 32
 """Blocks of all pages that cannot run here: installing, downloading, and starting servers."""
 
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<language>[\w-]*)\n(?P<text>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL)
@@ -212,7 +213,8 @@ def test_one_file_of_the_how_to_extends_the_command_line(heading, files, first_r
 def test_every_block_is_run_or_says_why_not(name):
     for block in blocks(ROOT / name):
         where = f"{name}:{block.line}"
-        assert block.language in ("", "python", "console", "json", "toml", "sh", "ts"), where
+        assert block.language in ("", "python", "console", "json", "toml", "sh", "ts", "js"), where
+        assert block.language != "js" or name == "docs/how-to/javascript.md", where
         if block.language == "ts":  # a part of what tests/suffice_server/test_serve_cli.py runs with node
             assert block.text in (ROOT / "examples" / "typescript" / "client.ts").read_text("utf-8"), where
         assert (block.language == "sh") == (block.not_run is not None), f"{where}: `sh` and the comment go together"

@@ -25,7 +25,10 @@ from suffice.common.provided import PROVIDES, provided
 from suffice.errors import MissingExtraError, NotFittedError
 
 ROOT = Path(__file__).resolve().parents[3]
-DISTRIBUTIONS = {"suffice": ROOT, **{path.name: path for path in sorted((ROOT / "packages").iterdir())}}
+DISTRIBUTIONS = {
+    "suffice": ROOT,
+    **{path.parent.name: path.parent for path in sorted((ROOT / "packages").glob("*/pyproject.toml"))},
+}
 """The folder of each distribution, by the name that pip has for it."""
 SOURCES = {name.replace("-", "_"): folder / "src" / name.replace("-", "_") for name, folder in DISTRIBUTIONS.items()}
 """The folder of each distribution's modules, by the name that Python has for it."""

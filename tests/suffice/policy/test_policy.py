@@ -86,6 +86,7 @@ def change(data, path, value):
     [
         (["format"], "other", SchemaError),
         (["version"], 99, SchemaError),
+        (["version"], True, SchemaError),
         (["surprise"], 1, SchemaError),
         (["name"], KeyError, SchemaError),
         (["rule"], "import os", RuleSyntaxError),
@@ -108,6 +109,10 @@ def change(data, path, value):
         (["state", "top_score_z"], {"kind": "pickle"}, DataError),
         (["answer_position"], {"kind": "callable"}, DataError),
         (["abstain_patterns"], 3, SchemaError),
+        (["abstain_patterns"], ["unknown", ["none"]], SchemaError),
+        (["calibrators", 0, "signal"], 3, SchemaError),
+        (["calibrators", 0, "rounds_fitted", "1"], 0.5, SchemaError),
+        (["calibrators", 0, "maps", "1", "y"], [0.0, True], SchemaError),
         (["calibrators"], [1], SchemaError),
         (["calibrators", 0, "maps", "1"], {"map": "piecewise_linear", "x": [2.0, 1.0], "y": [0.1, 0.5]}, SchemaError),
         (["calibrators", 0, "maps", "1"], {"map": "piecewise_linear", "x": [1.0], "y": [0.5]}, SchemaError),

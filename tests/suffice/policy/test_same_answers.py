@@ -124,7 +124,7 @@ UNREAD = {
         *("\u00b15", "1 " * 2, "1" * 400 + "/" + "1" * 601),
     ),
     "mixed": ("N/A", "nan", " none ", "", "  "),
-    "boolean": ("1", "0", "note", "yes or no", "N/A"),
+    "boolean": ("1", "0", "note", "yes or no", "N/A", "fal\u017fe"),
     "letter": (
         "A, C",
         "A and C",

@@ -249,6 +249,13 @@ def test_a_value_out_of_range_is_an_error_at_every_round():
     assert [session.observe(Round(index=1, answer="a", signals={"answer_f1_previous": 50.0})).stop] == [False]
 
 
+@pytest.mark.parametrize("rule", ["round >= 1", "calls >= 1", "vote_share >= 1"])
+def test_a_host_may_name_what_a_policy_computes_itself(rule):
+    told = {"round": 7.0, "calls": 0.0, "vote_share": 0.0}
+    round_1 = Round(index=1, answer="Oslo", signals=told, costs={"generator": Cost(calls=1)})
+    assert Session(rule).observe(round_1).stop
+
+
 @pytest.mark.parametrize(
     ("call", "what"),
     [

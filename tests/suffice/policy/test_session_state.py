@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suffice import Cost, Decision, Passage, Policy, Round, Session, Token
+from suffice import Audit, Cost, Decision, Passage, Policy, Round, Session, Token
 from suffice.errors import ConfigMismatchError, DataError, NotFittedError, SchemaError, UnknownSignalError
 from suffice.policy.signals import AnswerPosition, Idf
 from tests.support.strategies import INF, NAN, policies, recorded
@@ -160,6 +160,10 @@ def test_the_state_of_another_version_or_form_is_refused(change, word):
         {"rounds": [{"index": 1}]},
         {"rounds": 3},
         {"missing": "never"},
+        {"version": True},
+        {"unproven": [3]},
+        {"unproven": "answer_stable"},
+        {"passages": {}},
         {"policy": None},
         {"decision": {"stop": True}},
         {"decision": {"stop": True, "signals": {}, "more": 1}},
@@ -180,8 +184,27 @@ def test_a_state_with_rounds_that_no_session_observes_is_refused(changes):
     state = session.to_state()
     (stored,) = state["rounds"]
     for rounds in ([{**stored, **changes}], [stored, stored], [{**stored, "index": r} for r in range(1, 7)]):
-        with pytest.raises(SchemaError, match="observes"):
+        with pytest.raises(SchemaError, match="observes|allowed"):
             Session.from_state({**state, "rounds": rounds})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"text": None}, {"passages": {}}, {"embedding": [1.0, True]}, {"embedding": 3.0}, {"signals": {"a": "3"}}],
+)
+def test_a_round_with_a_value_of_another_type_is_refused(changes):
+    session = Session("answer_stable")
+    session.observe(Round(index=1, answer="Oslo", passages=(Passage(passage_id="p", title="t", text="Oslo."),)))
+    state = session.to_state()
+    with pytest.raises(SchemaError, match="Error"):
+        Session.from_state({**state, "rounds": [{**state["rounds"][0], **changes}]})
+
+
+def test_a_draw_with_a_value_of_another_type_is_refused():
+    state = Session("answer_stable", audit=Audit(rate=1.0, seed=1), question_id="q").to_state()
+    assert Session.from_state(state).draw.audited
+    with pytest.raises(SchemaError, match="rate"):
+        Session.from_state({**state, "draw": {**state["draw"], "rate": True}})
 
 
 def test_a_position_that_is_code_has_no_state():

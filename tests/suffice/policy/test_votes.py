@@ -439,6 +439,14 @@ def test_tied_answers_are_drawn_evenly_and_replayed_in_expectation():
     assert replayed.rows[0].metrics["right"] == pytest.approx(1 / 3)
 
 
+@pytest.mark.parametrize(
+    "text", ["majority_of_samples(x)", "rasc(0.3, 1e999)", "esc(2, -1)", "majority_of_samples(1.5)", f"esc(3, {2**64})"]
+)
+def test_a_seed_that_is_no_whole_number_is_refused(text):
+    with pytest.raises(RuleSyntaxError, match="seed"):
+        parse_selector(text)
+
+
 def test_the_same_votes_and_seed_draw_the_same_answer_whatever_follows():
     texts = np.array([["a", "b", "c", "c"]], dtype=object)
     ids = answer_ids(texts, NORMALIZERS["qa"])

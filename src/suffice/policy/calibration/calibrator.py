@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from suffice.common.typed import check_types
 from suffice.errors import DataError, NotFittedError, SchemaError
 from suffice.policy.calibration.maps import CalibrationMap, Constant, fit_isotonic, fit_platt, map_from_dict
 from suffice.policy.rounds import Floats
@@ -167,13 +168,20 @@ class Calibrator:
         if data["method"] not in _FITS or data["unseen_round"] not in ("error", "nearest"):
             raise SchemaError(f"unknown method {data['method']!r} or unseen_round {data['unseen_round']!r}")
         try:
+            check_types(cls, data)
             maps = {int(r): map_from_dict(fitted) for r, fitted in data["maps"].items()}
-            counts = {int(r): int(count) for r, count in data["rounds_fitted"].items()}
+            counts = {int(r): _count(count) for r, count in data["rounds_fitted"].items()}
         except (AttributeError, TypeError, ValueError) as error:
-            raise SchemaError(f"the maps of a calibrator do not read: {error}") from None
+            raise SchemaError(f"a calibrator does not read: {error}") from None
         if not maps or (not data["per_round"] and set(maps) != {-1}):
             raise SchemaError(
                 f"a calibrator with per_round={data['per_round']!r} cannot have the rounds {sorted(maps)}"
             )
         scalars = {name: data[name] for name in ("output", "signal", "method", "per_round", "unseen_round", "target")}
         return cls(**scalars, maps=maps, rounds_fitted=counts)
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int:
+        raise TypeError(f"rounds_fitted counts rows, not {value!r:.40}")
+    return value

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from suffice.common.json_text import number_from_json
 from suffice.common.results import Tagged
 from suffice.errors import SchemaError
 from suffice.policy.rounds import Floats
@@ -132,14 +133,14 @@ def map_from_dict(data: Mapping[str, Any]) -> CalibrationMap:
         if data["map"] == "piecewise_linear" and set(data) == {"map", "x", "y"}:
             return _piecewise(data["x"], data["y"])
         if data["map"] == "sigmoid" and set(data) == {"map", "slope", "intercept"}:
-            return _sigmoid(float(data["slope"]), float(data["intercept"]))
+            return _sigmoid(number_from_json(data["slope"]), number_from_json(data["intercept"]))
     except (KeyError, TypeError, ValueError) as error:
         raise SchemaError(f"a calibration map does not read: {error}") from None
     raise SchemaError(f"unknown calibration map {dict(data)!r}: constant, piecewise_linear or sigmoid expected")
 
 
 def _probabilities(values: Any) -> list[float]:
-    numbers = [float(value) for value in values]
+    numbers = [*map(number_from_json, values)]
     if not all(0.0 <= number <= 1.0 for number in numbers):
         raise ValueError(f"probabilities must lie in [0, 1], not {numbers!r}")
     return numbers
@@ -152,7 +153,7 @@ def _sigmoid(slope: float, intercept: float) -> Sigmoid:
 
 
 def _piecewise(x: Any, y: Any) -> PiecewiseLinear:
-    knots, levels = [float(value) for value in x], _probabilities(y)
+    knots, levels = [*map(number_from_json, x)], _probabilities(y)
     if len(knots) != len(levels) or len(knots) < 2:  # noqa: PLR2004
         raise ValueError(f"{len(knots)} knots for {len(levels)} values; as many of each, at least 2")
     if not (np.isfinite(knots).all() and (np.diff(knots) > 0).all() and (np.diff(levels) >= 0).all()):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from suffice.errors import RuleSyntaxError
 from suffice.policy.normalizers import ANSWER_ID
 from suffice.policy.rounds import Floats, Mask, Positions, Rounds
 from suffice.policy.rules.named import esc
@@ -18,6 +19,7 @@ _USUAL_WEIGHT = "p_correct"
 RATIONALE_SCORE = "rationale_score"
 """The signal by which RASC weighs votes."""
 
+_SEEDS = 2**64
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _MIXING = tuple(
     (np.uint64(shift), np.uint64(factor)) for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
@@ -39,6 +41,10 @@ class MajorityOfSamples(Selector):
 
     weight: str | None = None
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.seed, int) or isinstance(self.seed, bool) or not 0 <= self.seed < _SEEDS:
+            raise RuleSyntaxError(f"the seed of a vote's ties is a whole number of 64 bits, not {self.seed!r:.40}")
 
     def among(self, rounds: Rounds, candidates: Mask) -> Positions:
         leading = self.leading(rounds, candidates)

@@ -311,7 +311,7 @@ class Policy(Derivation, Displayed):
         data = unsealed(data)
         if not isinstance(data, dict) or data.get("format") != POLICY_FORMAT:
             raise SchemaError(f"this is not a policy: the field 'format' must be {POLICY_FORMAT!r}")
-        if data.get("version") != POLICY_VERSION:
+        if data.get("version") != POLICY_VERSION or isinstance(data["version"], bool):
             raise SchemaError(
                 f"policy version {data.get('version')!r} is not readable; this release reads {POLICY_VERSION}"
             )
@@ -320,7 +320,7 @@ class Policy(Derivation, Displayed):
             unknown, missing = sorted(set(data) - expected), sorted(expected - _OPTIONAL_FIELDS - set(data))
             raise SchemaError(f"a policy file with unknown fields {unknown} and missing fields {missing}")
         patterns = data["abstain_patterns"]
-        patterns = None if patterns is None else tuple(map(str, _field_of(data, "abstain_patterns", list)))
+        patterns = None if patterns is None else tuple(_texts_of(data, "abstain_patterns"))
         try:
             return cls(
                 rule=parse_rule(_field_of(data, "rule", str)),
@@ -419,3 +419,10 @@ def _field_of(data: Mapping[str, Any], name: str, kind: type) -> Any:
     if not isinstance(value, kind) or isinstance(value, bool):
         raise SchemaError(f"the field {name!r} of a policy must be of type {kind.__name__}, not {value!r}")
     return cast("Any", value)
+
+
+def _texts_of(data: Mapping[str, Any], name: str) -> list[str]:
+    values = _field_of(data, name, list)
+    if not all(isinstance(value, str) for value in values):
+        raise SchemaError(f"the field {name!r} of a policy must be a list of texts, not {values!r:.80}")
+    return cast("list[str]", values)

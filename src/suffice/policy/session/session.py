@@ -92,8 +92,8 @@ class Session:
         self._hosts = [n for n in policy.raw_signals if n not in SIGNALS or policy.unfitted(n)]
         expected = policy.signals if capabilities is None else self._hosts
         self._unproven = set() if missing == "ignore" else set(expected) - {"round"}
-        ranged = {name: policy.raw_of(name) for name in policy.signals}
-        self._ranged = {} if missing == "ignore" else {n: raw for n, raw in ranged.items() if raw in SIGNALS}
+        ranged = {n: raw for n in policy.signals if (raw := policy.raw_of(n)) in SIGNALS and raw in policy.raw_signals}
+        self._ranged = {} if missing == "ignore" else ranged
         self.rounds: list[Round] = []
         self._decision: Decision | None = None
         self._columns = {name: np.empty(0) for name in policy.raw_columns}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, get_args
+from typing import Any
 
+from suffice.common.typed import check_types
 from suffice.errors import ConfigMismatchError, SchemaError
 from suffice.policy.rounds import Decision, Reason, Round
 from suffice.policy.session.audits import Draw
@@ -98,7 +99,7 @@ def unpack(state: Any, policy: Policy | None) -> SessionState:
     """
     if not isinstance(state, Mapping) or state.get("format") != STATE_FORMAT:
         raise SchemaError(f"this is not the state of a session: the field 'format' must be {STATE_FORMAT!r}")
-    if state.get("version") not in (_PLAIN_VERSION, STATE_VERSION):
+    if state.get("version") not in (_PLAIN_VERSION, STATE_VERSION) or isinstance(state["version"], bool):
         raise SchemaError(
             f"the state of a session has version {state.get('version')!r}; this release reads {_PLAIN_VERSION} and "
             f"{STATE_VERSION}"
@@ -111,21 +112,17 @@ def unpack(state: Any, policy: Policy | None) -> SessionState:
             f"the state belongs to the policy {stored.label!r} ({stored.digest}), not to {policy.label!r} "
             f"({policy.digest}): finish the question with the old policy, or begin it anew"
         )
-    if state.get("missing") not in get_args(Missing):
-        raise SchemaError(
-            f"the state of a session says missing={state.get('missing')!r}; allowed: {', '.join(get_args(Missing))}"
-        )
-    if state.get("ended") not in (None, *get_args(Reason)):
-        raise SchemaError(
-            f"the state of a session says ended={state.get('ended')!r}; allowed: {', '.join(get_args(Reason))}"
-        )
     try:
-        passages = state["passages"]
-        rows = [{**row, "passages": [passages[number] for number in row["passages"]]} for row in state["rounds"]]
+        check_types(SessionState, state)
+        check_types(Draw, state["draw"] or {})
+        passages = dict(enumerate(_listed(state["passages"])))  # so that -1 names none
+        rows = [
+            {**row, "passages": [passages[number] for number in _listed(row["passages"])]} for row in state["rounds"]
+        ]
         values = SessionState(
             policy=stored if policy is None else policy,
             missing=state["missing"],
-            unproven=set(state["unproven"]),
+            unproven={*map(_text, state["unproven"])},
             rounds=tuple(map(Round.from_dict, rows)),
             decision=None if state["decision"] is None else Decision.from_dict(state["decision"]),
             draw=None if state["draw"] is None else Draw(**state["draw"]),
@@ -138,3 +135,15 @@ def unpack(state: Any, policy: Policy | None) -> SessionState:
     if not 0 <= n_decided <= len(values.rounds):
         raise SchemaError(f"the state of a session has a decision after {n_decided} of its {len(values.rounds)} rounds")
     return values
+
+
+def _listed(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(f"{value!r:.80} is not a list")
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.80} is not the name of a signal")
+    return value

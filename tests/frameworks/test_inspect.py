@@ -2,8 +2,8 @@
 
 import os
 
+import inspect_ai
 import pytest
-from inspect_ai import Task, eval
 from inspect_ai.agent import react
 from inspect_ai.dataset import Sample
 from inspect_ai.model import ChatMessageAssistant, ModelOutput, ModelUsage, get_model
@@ -56,7 +56,9 @@ def asked(script, **options):
     limits = {name: options.pop(name) for name in list(options) if name.endswith("_limit")}
     policy = options.pop("policy")
     agent = react(tools=[look_up()], on_continue=stop_continue(policy, **options))
-    (log,) = eval(Task(dataset=[Sample(input=QUESTION)], solver=agent), model=fake(script), **limits)
+    (log,) = inspect_ai.eval(
+        inspect_ai.Task(dataset=[Sample(input=QUESTION)], solver=agent), model=fake(script), **limits
+    )
     assert log.status == "success"
     (sample,) = log.samples
     assert sample.error is None
@@ -122,8 +124,10 @@ def test_epochs_end_when_the_policy_stops(tmp_path):
 
     samples = [Sample(id=name, input=name, target=each[-1]) for name, each in answers.items()]
     stop = stop_epochs(tmp_path / "policy.json")
-    task = Task(dataset=samples, scorer=match(), epochs=8, early_stopping=stop)
-    (log,) = eval(task, model=get_model("mockllm/model", custom_outputs=respond, memoize=False), max_samples=1)
+    task = inspect_ai.Task(dataset=samples, scorer=match(), epochs=8, early_stopping=stop)
+    (log,) = inspect_ai.eval(
+        task, model=get_model("mockllm/model", custom_outputs=respond, memoize=False), max_samples=1
+    )
     assert log.status == "success"
     counts = {name: sum(sample.id == name for sample in log.samples) for name in answers}
     assert counts == {"one": 3, "two": 2, "three": 6}
@@ -141,7 +145,9 @@ def test_a_rule_on_epochs_can_read_their_scores():
         return said(next(drawn))
 
     samples = [Sample(id="one", input=QUESTION, target="Macbeth")]
-    task = Task(dataset=samples, scorer=match(), epochs=5, early_stopping=stop_epochs("match >= 1"))
-    (log,) = eval(task, model=get_model("mockllm/model", custom_outputs=respond, memoize=False), max_samples=1)
+    task = inspect_ai.Task(dataset=samples, scorer=match(), epochs=5, early_stopping=stop_epochs("match >= 1"))
+    (log,) = inspect_ai.eval(
+        task, model=get_model("mockllm/model", custom_outputs=respond, memoize=False), max_samples=1
+    )
     assert len(log.samples) == 3
     assert log.results.early_stopping.early_stops[0].metadata["fired"] == "match >= 1"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from suffice.hosts.runs import METADATA, Measure, OpenRun, QuestionRun, call_cost, chat_reply, continued, opener
+from suffice.hosts.runs import METADATA, Measure, OpenRun, call_cost, chat_reply, continued, opener
 from suffice.policy.rounds import Cost, Decision, Round
 from suffice.policy.session import Session
 from suffice.policy.session.sources import PolicySource, as_policy
@@ -129,22 +129,22 @@ class _StopEpochs:
         self._sessions = {sample.id: Session(self._policy) for sample in samples}
         return METADATA
 
-    async def schedule_sample(self, id: str | int, epoch: int) -> Any:
+    async def schedule_sample(self, sample_id: str | int, epoch: int) -> Any:
         """Return the early stop of an epoch; None to run it."""
         from inspect_ai.util import EarlyStop
 
-        decision = self._decision(id)
+        decision = self._decision(sample_id)
         if decision is None:
             return None
-        return EarlyStop(id=id, epoch=epoch, reason=decision.reason, metadata=decision.to_dict())
+        return EarlyStop(id=sample_id, epoch=epoch, reason=decision.reason, metadata=decision.to_dict())
 
-    async def complete_sample(self, id: str | int, epoch: int, scores: dict[str, Any]) -> None:
+    async def complete_sample(self, sample_id: str | int, epoch: int, scores: dict[str, Any]) -> None:
         """Observe the scores of an epoch; those of an epoch that was under way at the stop change nothing."""
         from inspect_ai.scorer import value_to_float
 
-        if self._decision(id) is not None:
+        if self._decision(sample_id) is not None:
             return
-        session, to_float = self._sessions[id], value_to_float()
+        session, to_float = self._sessions[sample_id], value_to_float()
         given = [one.score for one in scores.values()]
         answer = next((score.answer for score in given if score.answer), None)
         values = {name: _number(one.score.value, to_float) for name, one in scores.items()}
@@ -156,8 +156,8 @@ class _StopEpochs:
         decided = {name: decision.to_dict() for name, decision in decisions.items() if decision is not None}
         return {"policy": self._policy.label, "decisions": decided}
 
-    def _decision(self, id: str | int) -> Decision | None:
-        return self._sessions[id].decision if id in self._sessions else None
+    def _decision(self, sample_id: str | int) -> Decision | None:
+        return self._sessions[sample_id].decision if sample_id in self._sessions else None
 
 
 def _number(value: Any, to_float: Any) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -211,12 +211,12 @@ class QuestionRun:
         if self._held is not None and self._held.costs and observed.costs:
             both = self._held.costs["generator"] + observed.costs["generator"]
             observed = replace(observed, costs={**observed.costs, "generator": both})
-        return observed if self._price is None else with_spend(self.session, observed, self._price)
+        return observed if self._price is None else with_spend(self.session.rounds, observed, self._price)
 
     def _one_more(self, observed: Round) -> Round:
         """Return a next round that costs as much as the newest one."""
         more = replace(observed, index=observed.index + 1)
-        return more if self._price is None else with_spend(self.session, more, self._price)
+        return more if self._price is None else with_spend(self.session.rounds, more, self._price)
 
     def _decide(self, observed: Round) -> Decision:
         if self._recorded is not None and self.decision is None:
@@ -278,8 +278,14 @@ def continued(open_run: OpenRun, stored: Mapping[str, Any] | None, question: str
     return open_run(question)
 
 
-def with_spend(session: Session, observed: Round, price: Price | PriceFile) -> Round:
-    """Return a session's next round with the signal `spend`: the dollars of the calls so far; NaN, with a warning, if unknown."""
+def with_spend(seen: Sequence[Round], observed: Round, price: Price | PriceFile) -> Round:
+    """Return a round with the signal `spend`, the dollars of the calls so far; NaN, with a warning, if unknown.
+
+    Args:
+        seen: The rounds before it, with their `spend`.
+        observed: The round, with the costs of its calls.
+        price: The price of the model's tokens.
+    """
     costs = observed.costs.values()
     tokens = [
         np.array([getattr(cost, kind) for cost in costs])
@@ -288,7 +294,7 @@ def with_spend(session: Session, observed: Round, price: Price | PriceFile) -> R
     own = float(price.of(*tokens).sum()) if costs else math.nan
     if math.isnan(own):
         _log.warning("the reply of round %d reports no usage: what is spent is unknown from here on", observed.index)
-    before = session.rounds[-1].signals.get("spend", math.nan) if session.rounds else 0.0
+    before = seen[-1].signals.get("spend", math.nan) if seen else 0.0
     return replace(observed, signals={**observed.signals, "spend": before + own})
 
 
@@ -317,7 +323,7 @@ def reply_round(session: Session, reply: Any, *, price: Price | PriceFile | None
     observed = read_reply(reply, position, session.rounds, index=index, **others)
     if observed.answer is None and observed.text.strip():
         _log.warning("the reply of round %d has no answer at %s: the round counts as unanswered", index, position)
-    return observed if price is None else with_spend(session, observed, price)
+    return observed if price is None else with_spend(session.rounds, observed, price)
 
 
 def opener(

@@ -1,4 +1,4 @@
-from inspect_ai import Task, eval
+import inspect_ai
 from inspect_ai.agent import react
 from inspect_ai.dataset import Sample
 
@@ -8,6 +8,8 @@ agent = react(tools=tools, on_continue=stop_continue("policy.json"))
 
 
 def ask(question):
-    (log,) = eval(Task(dataset=[Sample(input=question)], solver=agent), model=model, turn_limit=10)
+    (log,) = inspect_ai.eval(
+        inspect_ai.Task(dataset=[Sample(input=question)], solver=agent), model=model, turn_limit=10
+    )
     output = log.samples[0].output
     return output.completion, output.metadata["suffice"]

@@ -74,7 +74,7 @@ def test_an_unforeseen_stop_without_an_answer_is_one_round_of_two_calls():
     assert run.session.rounds[0].costs["generator"].calls == 2
 
 
-def test_a_last_call_that_fails_in_place_of_a_round_leaves_that_round(caplog):
+def test_a_failing_last_call_leaves_the_round_before_it(caplog):
     run = QuestionRun("spend > 0.01", price=PRICE, final_call=True)
     run.observe("", cost=call_cost(10_000, 0))
     with run.last_call():
@@ -92,7 +92,7 @@ def test_a_last_call_that_calls_tools_again_is_no_answer():
     assert (about["reason"], about["final_call"], about["rounds"]) == ("failed", "failed", 2)
 
 
-def test_a_program_that_is_ended_is_not_held_up_by_the_last_call():
+def test_an_interrupt_is_not_swallowed_by_the_last_call():
     run = QuestionRun(Policy(rule="never()", max_rounds=2), final_call=True)
     run.observe("")
     with pytest.raises(KeyboardInterrupt), run.last_call():

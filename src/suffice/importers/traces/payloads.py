@@ -43,7 +43,7 @@ _OUTPUT_TOKENS = (
     *("output_tokens", "completion_tokens", "output", "completionTokens", "outputTokens"),
     *("candidates_token_count", "candidatesTokenCount"),
 )
-_APART = {
+_APART: Mapping[tuple[str, ...], tuple[str, ...]] = {
     _INPUT_TOKENS: ("tool_use_prompt_token_count", "toolUsePromptTokenCount"),
     _OUTPUT_TOKENS: ("thoughts_token_count", "thoughtsTokenCount"),
 }

@@ -141,7 +141,7 @@ class _StopHooks:
         from agents import Runner
 
         settings = replace(agent.model_settings, tool_choice=None, parallel_tool_calls=None)
-        bare = {"tools": [], "handoffs": [], "mcp_servers": [], "tool_use_behavior": "run_llm_again", "hooks": None}
+        bare: dict[str, Any] = {"tools": [], "handoffs": [], "mcp_servers": [], "tool_use_behavior": "run_llm_again", "hooks": None}
         asked = [*heard, {"role": "user", "content": run.final_request}]
         with run.last_call() as observe:
             result = await Runner.run(

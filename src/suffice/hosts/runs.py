@@ -261,7 +261,7 @@ class QuestionRun:
 
     def to_state(self) -> dict[str, Any]:
         """Return the run as JSON-ready values, for frameworks that store their state between two rounds."""
-        state = {"question": self.question, "session": self.session.to_state()}
+        state: dict[str, Any] = {"question": self.question, "session": self.session.to_state()}
         if self._final:
             state["final_call"] = [self._final, None if self._held is None else self._held.to_dict()]
         return state if self._recorded is None else {**state, "run": self._recorded.run}

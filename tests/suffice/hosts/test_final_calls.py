@@ -43,7 +43,8 @@ def test_a_last_call_that_is_cheaper_than_foreseen_still_ends_the_run():
     run = QuestionRun("spend > 0.05", price=PRICE, final_call=True)
     for _ in range(2):
         run.observe("", cost=call_cost(10_000, 0))
-    about = answered(run, "Oslo", cost=call_cost(100, 0)).metadata()
+    assert run.observe("Oslo", cost=call_cost(100, 0)).stop
+    about = run.metadata()
     assert (about["reason"], about["answer"], about["final_call"]) == ("cancelled", "Oslo", "answered")
 
 

@@ -7,9 +7,22 @@ import inspect
 import json
 
 import pytest
+from agents import RunConfig, Runner
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage
+from pydantic import BaseModel
+from pydantic_ai import Agent as PydanticAgent
+from pydantic_ai import UsageLimits
+from pydantic_ai.messages import ModelResponse, ToolCallPart
+from pydantic_ai.models.function import FunctionModel
 
 from suffice import Policy, Recorder, read_recording
 from suffice.evaluation.replay import Price, PriceFile, replay
+from suffice.hosts.langchain import stop_middleware
+from suffice.hosts.langgraph import stop_node
+from suffice.hosts.openai_agents import stop_hooks as openai_hooks
+from suffice.hosts.pydantic_ai import decision_of, stop_capability
+from suffice.hosts.runs import FINAL_REQUEST
 from tests.frameworks import (
     test_autogen,
     test_google_adk,
@@ -188,3 +201,79 @@ def test_prices_follow_their_file_while_a_loop_runs(folder, runner):
     write(1)
     _, decision = asked("langgraph", folder, runner, script, "round >= 2 & spend > 0", arguments="price=price", **names)
     assert decision["signals"]["spend"] == pytest.approx(2 * CALL)
+
+
+class Play(BaseModel):
+    title: str
+
+
+def test_a_last_call_of_openai_agents_keeps_the_type_of_the_output():
+    class Typed(test_openai_agents.Fake):
+        async def get_response(self, *arguments, **options):
+            tools = options["tools"] if options else arguments[3]
+            self.form = "" if tools else '{"title": "{}"}'
+            return await super().get_response(*arguments, **options)
+
+    stop = openai_hooks("round >= 3", final_call=True)
+    model = Typed(Script(("The Tempest",)))
+    agent = test_openai_agents.agent_of(model, stop, output_type=Play)
+    result = Runner.run_sync(agent, QUESTION, hooks=stop)
+    assert result.final_output == Play(title="The Tempest")
+    assert stop.ended(result)[1]["final_call"] == "answered"
+    assert result.context_wrapper.usage.requests == 3
+
+
+def test_the_last_call_of_openai_agents_has_the_configuration_of_the_run():
+    class Other(test_openai_agents.Fake):
+        async def get_response(self, *arguments, **options):
+            raise AssertionError("the run's own model is in its configuration")
+
+    stop, script = openai_hooks("round >= 3", final_call=True), Script(("", "", "The Tempest"))
+    agent = test_openai_agents.agent_of(Other(Script()), stop)
+    config = RunConfig(model=test_openai_agents.Fake(script))
+    result = Runner.run_sync(agent, QUESTION, hooks=stop, run_config=config)
+    assert (result.final_output, script.offered) == ("The Tempest", [True, True, False])
+
+
+def test_a_last_call_of_pydantic_ai_keeps_the_type_of_the_output():
+    def respond(messages, info):
+        if info.function_tools:
+            return ModelResponse([ToolCallPart("look_up", {})])
+        return ModelResponse([ToolCallPart(info.output_tools[0].name, {"title": "The Tempest"})])
+
+    capability = stop_capability("round >= 3", final_call=True)
+    tools = [test_pydantic_ai.look_up]
+    for limits in (None, UsageLimits(request_limit=2)):
+        agent = PydanticAgent(FunctionModel(respond), tools=tools, output_type=Play, capabilities=[capability])
+        result = agent.run_sync(QUESTION, usage_limits=limits)
+        assert result.output == Play(title="The Tempest")
+        assert (decision_of(result)["final_call"], result.usage.requests) == ("answered", 3)
+
+
+@pytest.mark.parametrize("fails_at", [None, 3])
+def test_the_last_call_of_langchain_is_async_where_the_agent_is(fails_at, runner):
+    script = Script(("", "", "The Tempest"), fails_at=fails_at)
+    middleware = [stop_middleware("round >= 3", final_call="Now answer.")]
+    agent = create_agent(FakeChat(script=script, tool="look_up"), [look_up], middleware=middleware)
+    state = runner.run(agent.ainvoke({"messages": [("user", QUESTION)]}))
+    decision = state["messages"][-1].response_metadata["suffice"]
+    assert decision["answer"] == ("The Tempest" if fails_at is None else None)
+    assert "Now answer." in str(script.log[-1] if fails_at is None else state["messages"])
+    answered = {message.tool_call_id for message in state["messages"] if message.type == "tool"}
+    assert answered == {
+        call["id"] for message in state["messages"] if message.type == "ai" for call in message.tool_calls
+    }
+
+
+def test_the_last_call_of_a_graph_with_one_text_gets_the_question():
+    asked = []
+
+    def complete(messages):
+        asked.extend(messages)
+        return AIMessage("The Tempest")
+
+    node = stop_node("round >= 3", again="write", reply="draft", final_call=complete)
+    first = node({"draft": "", "question": QUESTION})
+    second = node({**first.update, "draft": "", "question": QUESTION})
+    assert (second.goto, second.update["draft"]) == ("__end__", "The Tempest")
+    assert [message.text for message in asked] == [QUESTION, FINAL_REQUEST]

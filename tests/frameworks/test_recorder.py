@@ -155,12 +155,12 @@ def test_a_run_without_any_answer_says_that_it_failed(name, folder, recorder, ru
 
 
 @pytest.mark.parametrize("name", ADAPTERS)
-def test_a_policy_on_signals_no_reply_carries_is_refused_before_calls(name, folder):
+def test_a_policy_on_signals_no_reply_carries_is_refused_before_calls(name, folder, runner):
     for rule in ("critic_approved > 0.5", *(["answer_margin > 1"] if name in NO_LOGPROBS else [])):
         Policy(rule=rule).save(folder / "policy.json")
         script = Script()
         with pytest.raises(UnknownSignalError, match="measure="):
-            loaded(name, folder, **ADAPTERS[name](script))
+            asked(runner, loaded(name, folder, **ADAPTERS[name](script)), QUESTION)
         assert script.calls == 0
 
 

@@ -87,6 +87,14 @@ def test_what_the_framework_returns_is_the_best_answer_too(folder):
     assert capped.final_output == "The Tempest"
 
 
+@pytest.mark.parametrize(("answers", "reason", "calls"), [(SCRIPT, "rule", 4), (CAPPED, "cancelled", 5)])
+def test_one_call_puts_the_hooks_into_all_their_places(folder, answers, reason, calls):
+    script = Script(answers)
+    agent = Agent("writer", model=Fake(script), tools=[look_up])
+    text, decision = asyncio.run(stop_hooks(folder / "policy.json").run(agent, QUESTION, max_turns=5))
+    assert (text, decision["reason"], script.calls) == ("The Tempest", reason, calls)
+
+
 def test_runs_side_by_side_do_not_meet(folder):
     stop = stop_hooks(folder / "policy.json")
 

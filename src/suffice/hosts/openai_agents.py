@@ -29,7 +29,8 @@ def stop_hooks(
 
     Hooks see replies but cannot stop, and a tool behaviour can stop but sees no reply.  So the returned object goes to three
     places: itself (`hooks=`), its `after_tools` (the agent's `tool_use_behavior=`) and its `handlers` (`error_handlers=`, for
-    `max_turns`).  `ended(result)` returns the best output and the decision, also of a run that ended by itself.  One object
+    `max_turns`).  `ended(result)` returns the best output and the decision, also of a run that ended by itself; `run(agent, question)` does all
+    of this.  One object
     serves any number of runs, also concurrent ones.
 
     Args:
@@ -141,7 +142,13 @@ class _StopHooks:
         from agents import Runner
 
         settings = replace(agent.model_settings, tool_choice=None, parallel_tool_calls=None)
-        bare: dict[str, Any] = {"tools": [], "handoffs": [], "mcp_servers": [], "tool_use_behavior": "run_llm_again", "hooks": None}
+        bare: dict[str, Any] = {
+            "tools": [],
+            "handoffs": [],
+            "mcp_servers": [],
+            "tool_use_behavior": "run_llm_again",
+            "hooks": None,
+        }
         asked = [*heard, {"role": "user", "content": run.final_request}]
         with run.last_call() as observe:
             result = await Runner.run(
@@ -154,6 +161,21 @@ class _StopHooks:
             context.usage.add(result.context_wrapper.usage)
             response = result.raw_responses[-1]
             observe({"output": [item.model_dump() for item in response.output]}, cost=_cost_of(response.usage))
+
+    async def run(self, agent: Any, question: Any, **options: Any) -> tuple[Any, dict[str, Any]]:
+        """Run an agent with these hooks in all their places, instead of `Runner.run`; return what `ended` returns.
+
+        Agents to which it hands off need `tool_use_behavior=` themselves.
+
+        Args:
+            agent: The agent; its own `tool_use_behavior` is replaced.
+            question: The input of the run.
+            **options: Other arguments of `Runner.run`, such as `max_turns`.
+        """
+        from agents import Runner
+
+        own = agent.clone(tool_use_behavior=self.after_tools)
+        return self.ended(await Runner.run(own, question, hooks=self, error_handlers=self.handlers, **options))
 
     def ended(self, result: Any) -> tuple[Any, dict[str, Any]]:
         """Return the best output of a run and the decision.

@@ -35,8 +35,7 @@ _CACHE_READS = (
     "input_cached_tokens",
     "input_cache_read",
     "prompt_details.cache_read",
-    "cached_content_token_count",
-    "cachedContentTokenCount",
+    *("cached_content_token_count", "cachedContentTokenCount"),
 )
 _CACHE_WRITES = ("cache_creation_input_tokens", "input_tokens_cache_write", "input_cache_creation")
 _OUTPUT_TOKENS = (
@@ -209,8 +208,6 @@ def usage_in(usage: Any, *, apart: bool = False) -> Usage:
 
     >>> usage_in({"prompt_tokens": 12, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 8}})
     Usage(uncached=4.0, cached=8.0, output=3.0)
-    >>> usage_in({"promptTokenCount": 12, "cachedContentTokenCount": 8, "candidatesTokenCount": 3, "thoughtsTokenCount": 40})
-    Usage(uncached=4.0, cached=8.0, output=43.0)
     """
     if not isinstance(usage, dict):
         return Usage()

@@ -183,10 +183,10 @@ def _same_before(rounds: Sequence[Round]) -> int | None:
     for observed in reversed(rounds):
         if observed.answer is None:
             without += 1
-            continue
-        if last is not None and observed.answer != last:
+        elif last in (None, observed.answer):
+            last, same, without = observed.answer, same + 1 + without, 0
+        else:
             break
-        last, same, without = observed.answer, same + 1 + without, 0
     return None if last is None else same
 
 

@@ -32,7 +32,7 @@ def round_of(given: Mapping[str, Any], session: Session, prices: Path | None = N
             None = none.
 
     Raises:
-        DataError: The response cannot be read, a field contradicts another, or a signal has a name that a log cannot hold.
+        DataError: The response cannot be read, a field contradicts another, the round has no price, or a signal has a name that a log cannot hold.
     """
     check_signal_names(given.get("signals", ()))
     values = {name: value for name, value in given.items() if name in _FIELDS}

@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
+from suffice.common.json_text import as_number
 from suffice.policy.rounds import Round
 from suffice.policy.signals.definitions import EVERY_ROUND, declare, register_signal
 from suffice.policy.signals.from_policy import WRITERS
@@ -222,7 +223,7 @@ def error_gain(rounds: Sequence[Round]) -> float:
     >>> [error_gain([Round(index=i, signals={"check_error": e}) for i, e in enumerate(errors, 1)]) for errors in ([4, 1], [4, 1, 2])]
     [0.25, 1.125]
     """
-    errors = [observed.signals.get("check_error", math.nan) for observed in rounds]
+    errors = [as_number(observed.signals.get("check_error")) for observed in rounds]
     smoothed = math.nan
     for before, now in pairwise(errors):
         ratio = now / before if before else (0.0 if now == 0 else _FROM_NOTHING)

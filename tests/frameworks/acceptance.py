@@ -34,11 +34,12 @@ def policy_file(folder, rule=RULE, max_rounds=50):
 
 @dataclass
 class Script:
-    """A fake model's answers, how often it was called, and the call at which it breaks down."""
+    """A fake model's answers, its calls, whether each was offered tools, and the call at which it breaks down."""
 
     answers: tuple = SCRIPT
     calls: int = 0
     log: list = field(default_factory=list)
+    offered: list = field(default_factory=list)
     fails_at: int | None = None
 
     def next(self):
@@ -64,16 +65,19 @@ def tokens_of(answer):
     return [{**likely, "top_logprobs": [likely, other]}]
 
 
-def loaded(name, folder, change=("", ""), **names):
+def loaded(name, folder, change=("", ""), arguments="", **names):
     """Return what the lines to paste define, with a policy file for theirs.
 
-    With `recorder` if it is among the names, and with one `change` of their text: what is there, and what is instead.
+    With `recorder` if it is among the names, with other `arguments` of the adapter, and with one `change` of their text:
+    what is there, and what is instead.
     """
     namespace = {"__name__": f"pasted_{name}", **names}
     file = folder / f"{name}.py"
     lines = snippet(name, folder / "policy.json")
     if "recorder" in names:
-        lines = lines.replace('policy.json"', 'policy.json", recorder=recorder')
+        arguments = f"recorder=recorder, {arguments}".removesuffix(", ")
+    if arguments:
+        lines = lines.replace('policy.json"', f'policy.json", {arguments}')
     if change[0]:
         assert change[0] in lines
         lines = lines.replace(*change).replace("\ndef ask", "\nasync def ask")

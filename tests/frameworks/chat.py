@@ -18,14 +18,16 @@ class FakeChat(BaseChatModel):
         return "fake"
 
     def bind_tools(self, tools, **kwargs):
-        return self
+        return self.bind(tools=tools)
 
     def _generate(self, messages, stop=None, run_manager=None, **kwargs):
         self.script.log.append(list(messages))
+        tool = self.tool if kwargs.get("tools") else None
+        self.script.offered.append(tool is not None)
         details = {"cache_read": 4}
         usage = {"input_tokens": 10, "output_tokens": 2, "total_tokens": 12, "input_token_details": details}
         answer = self.script.next()
-        calls = [] if self.tool is None else [{"name": self.tool, "args": {}, "id": f"call_{self.script.calls}"}]
+        calls = [] if tool is None else [{"name": tool, "args": {}, "id": f"call_{self.script.calls}"}]
         metadata = {"finish_reason": "stop", "logprobs": {"content": tokens_of(answer)}}
         message = AIMessage(answer, usage_metadata=usage, tool_calls=calls, response_metadata=metadata)
         return ChatResult(generations=[ChatGeneration(message=message)])

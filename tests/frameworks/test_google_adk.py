@@ -2,11 +2,14 @@
 
 import asyncio
 
+from google.adk.agents.run_config import RunConfig
 from google.adk.models import BaseLlm, LlmResponse
 from google.adk.runners import InMemoryRunner
 from google.genai import types
 
 from tests.frameworks.acceptance import CAPPED, QUESTION, SCRIPT, Script, check, check_cap, loaded
+
+LIMIT = RunConfig(max_llm_calls=10)
 
 
 def look_up() -> str:
@@ -19,10 +22,19 @@ class Fake(BaseLlm):
     ends_at: int | None = None
 
     async def generate_content_async(self, llm_request, stream=False):
+        self.script.log.append(list(llm_request.contents))
+        self.script.offered.append(bool(llm_request.config.tools))
         parts = [types.Part(text=self.script.next())]
-        if self.script.calls != self.ends_at:
+        if self.script.calls != self.ends_at and self.script.offered[-1]:
             parts.append(types.Part(function_call=types.FunctionCall(name="look_up", args={})))
-        yield LlmResponse(content=types.Content(role="model", parts=parts))
+        usage = types.GenerateContentResponseUsageMetadata(
+            prompt_token_count=10,
+            cached_content_token_count=4,
+            candidates_token_count=1,
+            thoughts_token_count=1,
+            total_token_count=12,
+        )
+        yield LlmResponse(content=types.Content(role="model", parts=parts), usage_metadata=usage)
 
 
 def asked(lines):
@@ -33,7 +45,7 @@ def asked(lines):
         if not sessions:
             sessions.append(await runner.session_service.create_session(app_name="plays", user_id="u"))
         said = types.Content(role="user", parts=[types.Part(text=question)])
-        stream = runner.run_async(user_id="u", session_id=sessions[0].id, new_message=said, run_config=lines["LIMIT"])
+        stream = runner.run_async(user_id="u", session_id=sessions[0].id, new_message=said, run_config=LIMIT)
         final = [event async for event in stream][-1]
         return final.content.parts[0].text, final.custom_metadata["suffice"]
 

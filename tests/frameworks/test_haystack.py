@@ -15,9 +15,13 @@ def look_up() -> str:
 
 def fake(script, ends_at=None):
     def respond(messages, tools):
+        script.log.append(list(messages))
+        script.offered.append(bool(tools))
         text = script.next()
-        calls = [] if script.calls == ends_at else [ToolCall(tool_name="look_up", arguments={})]
-        return ChatMessage.from_assistant(text, tool_calls=calls)
+        calls = [] if script.calls == ends_at or not tools else [ToolCall(tool_name="look_up", arguments={})]
+        details = {"cached_tokens": 4}
+        usage = {"prompt_tokens": 10, "completion_tokens": 2, "prompt_tokens_details": details}
+        return ChatMessage.from_assistant(text, tool_calls=calls, meta={"usage": usage})
 
     return MockChatGenerator(response_fn=respond)
 

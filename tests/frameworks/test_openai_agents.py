@@ -42,6 +42,8 @@ class Fake(Model):
 
     async def get_response(self, *arguments, **options):
         self.script.log.append(arguments or options)
+        tools = options["tools"] if options else arguments[3]
+        self.script.offered.append(bool(tools))
         text = self.form.replace("{}", self.script.next())
         number = uuid4().hex
         part = ResponseOutputText.model_validate(
@@ -53,7 +55,7 @@ class Fake(Model):
         call = ResponseFunctionToolCall(arguments="{}", call_id=f"c{number}", name="look_up", type="function_call")
         details = InputTokensDetails(cached_tokens=4, cache_write_tokens=0)
         usage = Usage(requests=1, input_tokens=10, output_tokens=2, total_tokens=12, input_tokens_details=details)
-        return ModelResponse([said, *([call] if self.tool else [])], usage=usage, response_id=None)
+        return ModelResponse([said, *([call] if self.tool and tools else [])], usage=usage, response_id=None)
 
     async def stream_response(self, *arguments, **options):
         raise NotImplementedError
@@ -83,6 +85,14 @@ def test_what_the_framework_returns_is_the_best_answer_too(folder):
         agent_of(Fake(Script(CAPPED)), stop), QUESTION, hooks=stop, error_handlers=stop.handlers, max_turns=5
     )
     assert capped.final_output == "The Tempest"
+
+
+@pytest.mark.parametrize(("answers", "reason", "calls"), [(SCRIPT, "rule", 4), (CAPPED, "cancelled", 5)])
+def test_one_call_puts_the_hooks_into_all_their_places(folder, answers, reason, calls):
+    script = Script(answers)
+    agent = Agent("writer", model=Fake(script), tools=[look_up])
+    text, decision = asyncio.run(stop_hooks(folder / "policy.json").run(agent, QUESTION, max_turns=5))
+    assert (text, decision["reason"], script.calls) == ("The Tempest", reason, calls)
 
 
 def test_runs_side_by_side_do_not_meet(folder):

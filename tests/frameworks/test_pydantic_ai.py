@@ -37,12 +37,13 @@ def look_up() -> str:
 def fake(script, *, tool="look_up", typed=False):
     def respond(messages, info):
         script.log.append(list(messages))
+        script.offered.append(bool(info.function_tools))
         answer = script.next()
         usage = RequestUsage(input_tokens=10, cache_read_tokens=4, output_tokens=2)
         if typed:
             parts = [ToolCallPart(info.output_tools[0].name, {"title": answer})]
         else:
-            parts = [TextPart(answer), *([ToolCallPart(tool, {})] if tool else [])]
+            parts = [TextPart(answer), *([ToolCallPart(tool, {})] if tool and info.function_tools else [])]
         details = {"logprobs": tokens_of(answer)}
         return ModelResponse(parts, usage=usage, provider_details=details, finish_reason="stop")
 

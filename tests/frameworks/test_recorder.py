@@ -11,7 +11,15 @@ from autogen_agentchat.teams import RoundRobinGroupChat
 
 from suffice import Policy, Recorder, read_recording
 from suffice.errors import UnknownSignalError
-from tests.frameworks import test_agent_framework, test_autogen, test_openai_agents, test_pydantic_ai
+from tests.frameworks import (
+    test_agent_framework,
+    test_autogen,
+    test_google_adk,
+    test_haystack,
+    test_openai_agents,
+    test_pydantic_ai,
+    test_smolagents,
+)
 from tests.frameworks.acceptance import CAPPED, QUALITY, QUESTION, SCRIPT, Script, loaded, tokens_of
 from tests.frameworks.chat import FakeChat
 from tests.frameworks.test_langchain import look_up
@@ -34,6 +42,11 @@ def completions(script):
 ADAPTERS = {
     "agent_framework": lambda script: {"client": test_agent_framework.Fake(script)},
     "autogen": lambda script: {"model": test_autogen.Fake(script)},
+    "google_adk": lambda script: {
+        "model": test_google_adk.Fake(model="m", script=script),
+        "tools": [test_google_adk.look_up],
+    },
+    "haystack": lambda script: {"model": test_haystack.fake(script), "tools": [test_haystack.look_up]},
     "langchain": lambda script: {"model": FakeChat(script=script, tool="look_up"), "tools": [look_up]},
     "langgraph": lambda script: {"model": FakeChat(script=script)},
     "llama_index": lambda script: {"complete": completions(script)},
@@ -42,10 +55,11 @@ ADAPTERS = {
         "tools": [test_openai_agents.look_up],
     },
     "pydantic_ai": lambda script: {"model": test_pydantic_ai.fake(script), "tools": [test_pydantic_ai.look_up]},
+    "smolagents": lambda script: {"model": test_smolagents.Fake(script), "tools": [test_smolagents.look_up]},
 }
-NO_LOGPROBS = {"autogen"}
+NO_LOGPROBS = {"autogen", "google_adk", "haystack", "smolagents"}
 NO_CACHE = {"autogen"}
-NO_FINISH_REASON = {"autogen", "openai_agents"}
+NO_FINISH_REASON = {*NO_LOGPROBS, "openai_agents"}
 
 
 @pytest.fixture
@@ -61,7 +75,7 @@ def runner():
 
 
 def asked(runner, lines, question):
-    value = lines["ask"](question)
+    value = (lines.get("ask") or test_google_adk.asked(lines))(question)
     return runner.run(value) if inspect.isawaitable(value) else value
 
 
@@ -141,12 +155,12 @@ def test_a_run_without_any_answer_says_that_it_failed(name, folder, recorder, ru
 
 
 @pytest.mark.parametrize("name", ADAPTERS)
-def test_a_policy_on_signals_no_reply_carries_is_refused_before_calls(name, folder):
+def test_a_policy_on_signals_no_reply_carries_is_refused_before_calls(name, folder, runner):
     for rule in ("critic_approved > 0.5", *(["answer_margin > 1"] if name in NO_LOGPROBS else [])):
         Policy(rule=rule).save(folder / "policy.json")
         script = Script()
         with pytest.raises(UnknownSignalError, match="measure="):
-            loaded(name, folder, **ADAPTERS[name](script))
+            asked(runner, loaded(name, folder, **ADAPTERS[name](script)), QUESTION)
         assert script.calls == 0
 
 

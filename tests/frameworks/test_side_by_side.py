@@ -13,8 +13,13 @@ from tests.frameworks.acceptance import SCRIPT, Script, check_stop, loaded
 from tests.frameworks.test_recorder import ADAPTERS
 
 CURRENT = ContextVar("script")
-TOGETHER = sorted(ADAPTERS.keys() - {"autogen"})  # its conditions serve one team at a time
+# A condition of AutoGen serves one team at a time, and an agent of smolagents has one memory.
+TOGETHER = sorted(ADAPTERS.keys() - {"autogen", "google_adk", "smolagents"})
 ASYNC = {
+    "haystack": (
+        "agent.run(messages=[ChatMessage.from_user(question)])",
+        "(await agent.run_async(messages=[ChatMessage.from_user(question)]))",
+    ),
     "langchain": ("agent.invoke(", "await agent.ainvoke("),
     "langgraph": ("app.invoke(", "await app.ainvoke("),
     "openai_agents": ("Runner.run_sync(", "await Runner.run("),

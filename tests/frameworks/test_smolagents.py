@@ -1,7 +1,10 @@
 """smolagents: the lines to paste, and an agent that ends by itself."""
 
+from types import SimpleNamespace
+
 from smolagents import ChatMessage, Model, tool
 from smolagents.models import ChatMessageToolCall, ChatMessageToolCallFunction, MessageRole
+from smolagents.monitoring import TokenUsage
 
 from tests.frameworks.acceptance import CAPPED, QUESTION, SCRIPT, Script, check, check_cap, loaded
 
@@ -18,12 +21,19 @@ class Fake(Model):
         self.script, self.ends_at = script, ends_at
 
     def generate(self, messages, **options):
+        self.script.log.append(list(messages))
+        tools = options.get("tools_to_call_from")
+        self.script.offered.append(bool(tools))
         text = self.script.next()
         is_last = self.script.calls == self.ends_at
         name, arguments = ("final_answer", {"answer": text}) if is_last else ("look_up", {})
         function = ChatMessageToolCallFunction(name=name, arguments=arguments)
         call = ChatMessageToolCall(id=f"c{self.script.calls}", type="function", function=function)
-        return ChatMessage(role=MessageRole.ASSISTANT, content=text, tool_calls=[call])
+        calls = [call] if tools else None
+        usage = {"prompt_tokens": 10, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 4}}
+        raw = SimpleNamespace(usage=usage)
+        used = TokenUsage(input_tokens=10, output_tokens=2)
+        return ChatMessage(role=MessageRole.ASSISTANT, content=text, tool_calls=calls, raw=raw, token_usage=used)
 
 
 def test_it_ends_with_the_best_answer_and_a_reason(folder):

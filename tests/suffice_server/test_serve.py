@@ -98,9 +98,9 @@ def _closed():
         STORES.pop().close()
 
 
-def serving(folder, *, limits=None, sessions=None, log=None):
+def serving(folder, *, limits=None, sessions=None, log=None, prices=None):
     limits = limits or Limits()
-    service = Service(PolicyFolder(folder), SessionStore(sessions, limits), log)
+    service = Service(PolicyFolder(folder), SessionStore(sessions, limits), log, prices=prices)
     STORES.append(service.store)
     return Client(make_app(service, limits, token=TOKEN), openapi(limits, token=True)), service
 
@@ -112,6 +112,55 @@ def ask(folder):
 
 def rounds(*answers, start=1):
     return [{"answer": answer, "index": r} for r, answer in enumerate(answers, start=start)]
+
+
+# What is spent
+
+
+def reply(content, model="m"):
+    """Return a response with the model's name and usage."""
+    usage = {"prompt_tokens": 10_000, "completion_tokens": 100, "prompt_tokens_details": {"cached_tokens": 4_000}}
+    return {"response": {"model": model, "choices": [{"message": {"content": content}}], "usage": usage}}
+
+
+def test_what_is_spent_follows_from_responses_and_a_file_of_prices(folder, tmp_path):
+    Policy(rule="(spend > 0.03) & (context_tokens > 9000)", max_rounds=9).save(folder / "spent.json")
+    prices = tmp_path / "prices.json"
+
+    def write(factor):
+        table = {"uncached": 2.0 * factor, "cached": 0.2 * factor, "output": 12.0 * factor}
+        prices.write_text(json.dumps({"m": table}), "utf-8")
+
+    write(1)
+    call = (6_000 * 2.0 + 4_000 * 0.2 + 100 * 12.0) / 1e6
+    ask = serving(folder, prices=prices)[0]
+    name = ask("POST", "/v1/sessions", {"policy": "spent", "question": "Where?"}, status=201)["id"]
+    path = f"/v1/sessions/{name}/rounds"
+    first = ask("POST", path, {**reply("Oslo"), "index": 1}, status=200)
+    assert first["signals"]["spend"] == pytest.approx(call)
+    assert ask("POST", path, {**reply("Oslo"), "index": 1}, status=200) == first  # sent again
+    write(10)
+    second = ask("POST", path, {**reply("Oslo"), "index": 2}, status=200)
+    assert (second["reason"], second["signals"]["spend"]) == ("rule", pytest.approx(11 * call))
+    at_once = ask("POST", "/v1/decide", {"policy": "spent", "rounds": [reply("Oslo"), reply("Oslo")]}, status=200)
+    assert at_once["signals"]["spend"] == pytest.approx(10 * call)
+    told = {
+        "answer": "Oslo",
+        "signals": {"spend": 0.5},
+        "costs": {"generator": {"calls": 1, "uncached_tokens": 10_000}},
+    }
+    assert ask("POST", "/v1/decide", {"policy": "spent", "rounds": [told]}, status=200)["reason"] == "rule"
+
+
+def test_a_round_whose_price_is_unknown_is_refused(folder, tmp_path):
+    Policy(rule="spend > 0.03").save(folder / "spent.json")
+    prices = tmp_path / "prices.json"
+    prices.write_text(json.dumps({"m": {"uncached": 2.0, "cached": 0.2, "output": 12.0}}), "utf-8")
+    ask = serving(folder, prices=prices)[0]
+    for sent, said in ((reply("Oslo", "other"), "no price"), ({"answer": "Oslo"}, "reply_model")):
+        refused = ask("POST", "/v1/decide", {"policy": "spent", "rounds": [sent]})
+        assert said in refused["error"]["message"]
+        assert str(tmp_path) not in str(refused)
 
 
 # The document

@@ -152,6 +152,12 @@ def test_an_unwritable_place_for_sessions_or_logs_is_an_error(folder, tmp_path):
 
 
 @pytest.mark.whole
+def test_a_file_of_prices_that_cannot_be_read_is_an_error(folder, tmp_path):
+    result = cli("serve", folder, "--no-token", "--port", "0", "--set", f"price-file={tmp_path / 'none.toml'}")
+    assert result.code == 2
+    assert "none.toml' cannot be read" in result.err.replace("\n", " ")
+
+
 def test_without_its_extra_it_says_what_to_install(folder):
     code = (
         "import sys\nfor name in ('starlette', 'uvicorn', 'prometheus_client'): sys.modules[name] = None\n"

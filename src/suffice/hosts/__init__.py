@@ -6,6 +6,7 @@ Another framework runs the loop; the session of `suffice.policy` ends it with th
 from suffice.hosts.lines import frameworks, snippet
 from suffice.hosts.runs import QuestionRun, call_cost, chat_reply, opener, reply_round
 from suffice.hosts.tracing import trace_decision
+from suffice.hosts.usage import usage_cost
 
 __all__ = [
     "QuestionRun",
@@ -16,4 +17,5 @@ __all__ = [
     "reply_round",
     "snippet",
     "trace_decision",
+    "usage_cost",
 ]

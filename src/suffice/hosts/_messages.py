@@ -41,7 +41,7 @@ def end_before_limit(run: QuestionRun, remaining: int, before: int | None, *, fi
 
     step: int = get_config()["metadata"]["langgraph_step"]
     if run.decision is None and remaining <= (first_cycle if before is None else step - before) + after:
-        run.end("cancelled")
+        run.at_limit()
     return step
 
 
@@ -53,20 +53,25 @@ def newest_reply(messages: Sequence[Any]) -> Any:
     return reply
 
 
+def closed_calls(messages: Sequence[Any], reason: str, **metadata: Any) -> list[Any]:
+    """Return an answer to each open tool call of the newest reply, which says why it was not run."""
+    from langchain_core.messages import ToolMessage
+
+    answered = {message.tool_call_id for message in messages if message.type == "tool"}
+    calls = [call for call in newest_reply(messages).tool_calls if call["id"] not in answered]
+    said = f"not run: the loop ended ({reason})"
+    return [ToolMessage(said, tool_call_id=call["id"], name=call["name"], response_metadata=metadata) for call in calls]
+
+
 def final_messages(run: QuestionRun, messages: Sequence[Any]) -> list[Any]:
     """Return the messages that end a run: an answer to each open tool call, then the best reply with the decision.
 
     If the newest reply is the best one, or no reply has an answer, the decision is added to the newest reply itself.
     """
-    from langchain_core.messages import AIMessage, ToolMessage
+    from langchain_core.messages import AIMessage
 
     metadata, newest = {METADATA: run.metadata()}, newest_reply(messages)
-    answered = {message.tool_call_id for message in messages if message.type == "tool"}
-    calls = [call for call in newest.tool_calls if call["id"] not in answered]
-    reason = f"not run: the loop ended ({run.metadata()['reason']})"
-    closed = [
-        ToolMessage(reason, tool_call_id=call["id"], name=call["name"], response_metadata=metadata) for call in calls
-    ]
+    closed = closed_calls(messages, run.metadata()["reason"], **metadata)
     if not run.text or (newest is messages[-1] and not closed and run.is_last and str(newest.text) == run.text):
         return [newest.model_copy(update={"response_metadata": {**newest.response_metadata, **metadata}}), *closed]
     return [*closed, AIMessage(run.text, response_metadata=metadata)]

@@ -13,7 +13,7 @@ from suffice.policy.rounds import Cost
 from suffice.policy.session.sources import PolicySource
 
 if TYPE_CHECKING:
-    from suffice.evaluation.replay.prices import Price
+    from suffice.evaluation.replay.prices import Price, PriceFile
     from suffice.loops import Recorder
 
 
@@ -22,7 +22,7 @@ def stop_loop_middleware(
     *,
     measure: Measure | None = None,
     recorder: Recorder | None = None,
-    price: Price | None = None,
+    price: Price | PriceFile | None = None,
 ) -> Any:
     """Return a middleware around the framework's `AgentLoopMiddleware`: each run of the agent is a round.
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from suffice.errors import DataError
-from suffice.hosts.runs import REPLY_NEEDS, Measure, OpenRun, QuestionRun, call_cost, opener
+from suffice.hosts.runs import NO_LOGPROBS, Measure, OpenRun, QuestionRun, call_cost, opener
 from suffice.policy.rounds import Cost
 from suffice.policy.session.sources import PolicySource
-from suffice.policy.signals import LOGPROB_NEEDS
 
 if TYPE_CHECKING:
-    from suffice.evaluation.replay.prices import Price
+    from suffice.evaluation.replay.prices import Price, PriceFile
     from suffice.loops import Recorder
 
 
@@ -22,7 +21,8 @@ def stop_condition(
     writer: str | None = None,
     measure: Measure | None = None,
     recorder: Recorder | None = None,
-    price: Price | None = None,
+    price: Price | PriceFile | None = None,
+    final_call: Callable[[list[Any]], Awaitable[Any]] | None = None,
 ) -> Any:
     """Return a termination condition for a team: each message of the writer is a round, and the policy decides.
 
@@ -38,6 +38,8 @@ def stop_condition(
         measure: Measures signals of a message, given the task and the message.
         recorder: Records the rounds of each question, see `QuestionRun`.
         price: The price of the model's tokens, for rules on `spend` (dollars so far), see `QuestionRun`.
+        final_call: The method of a model client without tools, such as ``model.create``, that is called once more with what was
+            said if the policy would end the team without an answer, see `QuestionRun`.
 
     Raises:
         ImportError: AutoGen AgentChat is not installed.
@@ -48,14 +50,18 @@ def stop_condition(
         """`_StopCondition` as a condition of the framework."""
 
     # AutoGen's messages have no log-probabilities.
-    return StopCondition(opener(policy, measure, recorder, price=price, gives=REPLY_NEEDS - LOGPROB_NEEDS), writer)
+    open_run = opener(policy, measure, recorder, price=price, final_call=final_call is not None, gives=NO_LOGPROBS)
+    return StopCondition(open_run, writer, final_call)
 
 
 class _StopCondition:
     """A termination condition that observes the writer's messages."""
 
-    def __init__(self, open_run: OpenRun, writer: str | None) -> None:
-        self._open_run, self._writer = open_run, writer
+    def __init__(
+        self, open_run: OpenRun, writer: str | None, final_call: Callable[[list[Any]], Awaitable[Any]] | None
+    ) -> None:
+        self._open_run, self._writer, self._final_call = open_run, writer, final_call
+        self._said: list[Any] = []
         self._run: QuestionRun | None = None
         self._last: QuestionRun | None = None
         self._costs: list[Cost] = []
@@ -74,28 +80,45 @@ class _StopCondition:
         if self.terminated:
             raise TerminatedException("the policy has already ended the team")
         for message in messages:
-            if isinstance(message, BaseChatMessage) and message.source == "user":
+            is_said = isinstance(message, BaseChatMessage)
+            if is_said and message.source == "user":
+                self._said = [message]
                 self._question = message.to_model_text()
                 self._run = self._open_run(self._question)
                 continue
             if message.models_usage is not None:
                 usage = message.models_usage
                 self._costs.append(call_cost(usage.prompt_tokens, usage.completion_tokens))
-            if not isinstance(message, BaseChatMessage) or self._writer not in (None, message.source):
+            self._said += [message] if is_said else []
+            if not is_said or self._writer not in (None, message.source):
                 continue
             run = self._run = self._run or self._open_run(self._question)
             cost = sum(self._costs[1:], self._costs[0]) if self._costs else None
             self._costs = []
-            decision = run.observe(message.to_model_text(), cost=cost)
-            if decision.stop:
+            run.observe(message.to_model_text(), cost=cost)
+            if run.final_call_due:
+                await self._last_call(run)
+            if (decision := run.decision) is not None:
                 said = f"{decision.reason} at round {decision.stop_round}: round {decision.answer_round} is the best"
                 return StopMessage(content=said, source="suffice", metadata={"answer": run.text})
         return None
 
+    async def _last_call(self, run: QuestionRun) -> None:
+        from autogen_core.models import UserMessage
+
+        if self._final_call is None:
+            return
+        asked = [UserMessage(content=said.to_model_text(), source=said.source) for said in self._said]
+        asked.append(UserMessage(content=run.final_request, source="user"))
+        with run.last_call() as observe:
+            result = await self._final_call(asked)
+            cost = call_cost(result.usage.prompt_tokens, result.usage.completion_tokens)
+            observe(result.content if isinstance(result.content, str) else "", cost=cost)
+
     async def reset(self) -> None:
         """Keep the run for `ended`; the next message starts a new run."""
         self._last = self._run or self._last
-        self._run, self._costs = None, []
+        self._run, self._costs, self._said = None, [], []
 
     def ended(self) -> tuple[str, dict[str, Any]]:
         """Return the best message of the team that ended last, and the decision.

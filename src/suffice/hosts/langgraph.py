@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from suffice.errors import DataError
 from suffice.hosts._messages import (
+    closed_calls,
     cost_of,
     end_before_limit,
     final_messages,
@@ -18,7 +19,7 @@ from suffice.hosts.runs import Measure, continued, opener
 from suffice.policy.session.sources import PolicySource
 
 if TYPE_CHECKING:
-    from suffice.evaluation.replay.prices import Price
+    from suffice.evaluation.replay.prices import Price, PriceFile
     from suffice.loops import Recorder
 
 _STATE = "suffice"
@@ -34,7 +35,8 @@ def stop_node(
     reply: str = "messages",
     measure: Measure | None = None,
     recorder: Recorder | None = None,
-    price: Price | None = None,
+    price: Price | PriceFile | None = None,
+    final_call: Callable[[list[Any]], Any] | None = None,
 ) -> Callable[[Mapping[str, Any]], Any]:
     """Return a node of a graph: it observes the newest reply and goes to `again`, or with the best reply to `done`.
 
@@ -51,14 +53,17 @@ def stop_node(
         measure: Measures signals of a reply, given the question and the reply.
         recorder: Records the rounds of each question, see `QuestionRun`.
         price: The price of the model's tokens, for rules on `spend` (dollars so far), see `QuestionRun`.
+        final_call: The method of a model without tools, such as ``model.invoke``, that is called once more with the messages if
+            the graph would end without an answer, see `QuestionRun`.
 
     Raises:
         ImportError: LangGraph is not installed.
     """
+    from langchain_core.messages import HumanMessage
     from langgraph.managed import RemainingSteps
     from langgraph.types import Command
 
-    open_run = opener(policy, measure, recorder, price=price)
+    open_run = opener(policy, measure, recorder, price=price, final_call=final_call is not None)
 
     def stop(state: Mapping[str, Any]) -> Any:
         """Decide after the newest reply."""
@@ -72,10 +77,20 @@ def stop_node(
         step = None
         if run.decision is None and "remaining_steps" in state:
             step = end_before_limit(run, state["remaining_steps"], stored.get("step"), first_cycle=_FIRST_CYCLE)
+        said: list[Any] = []
+        if run.final_call_due and final_call is not None:
+            asked = [HumanMessage(run.question)] if is_text else [*value, *closed_calls(value, "no budget")]
+            asked.append(HumanMessage(run.final_request))
+            with run.last_call() as observe:
+                last = final_call(asked)
+                observe(reply_of_message(last), cost=cost_of(last))
+                said = [] if is_text else [*asked[len(value) :], *([] if run.is_last else [last])]
         if run.decision is None:
             return Command(update={_STATE: {**run.to_state(), "decision": None, "step": step}}, goto=again)
         update = {_STATE: {**run.to_state(), "decision": run.metadata()}}
-        return Command(update={**update, reply: run.text if is_text else final_messages(run, value)}, goto=done)
+        return Command(
+            update={**update, reply: run.text if is_text else [*said, *final_messages(run, [*value, *said])]}, goto=done
+        )
 
     # By these annotations LangGraph adds the keys that a node reads to the state, passes it as a dict, and checks its targets.
     keys = {_STATE: dict, reply: Any, "question": Any, "remaining_steps": RemainingSteps}

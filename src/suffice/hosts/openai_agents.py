@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from suffice.errors import DataError
 from suffice.hosts.runs import Measure, OpenRun, QuestionRun, call_cost, opener
+from suffice.policy.rounds import Cost
 from suffice.policy.session.sources import PolicySource
 
 if TYPE_CHECKING:
-    from suffice.evaluation.replay.prices import Price
+    from suffice.evaluation.replay.prices import Price, PriceFile
     from suffice.loops import Recorder
 
 
@@ -20,13 +22,15 @@ def stop_hooks(
     *,
     measure: Measure | None = None,
     recorder: Recorder | None = None,
-    price: Price | None = None,
+    price: Price | PriceFile | None = None,
+    final_call: bool | str = False,
 ) -> Any:
     """Return hooks for `Runner.run(hooks=...)`: each response is a round, and the policy ends the run.
 
     Hooks see replies but cannot stop, and a tool behaviour can stop but sees no reply.  So the returned object goes to three
     places: itself (`hooks=`), its `after_tools` (the agent's `tool_use_behavior=`) and its `handlers` (`error_handlers=`, for
-    `max_turns`).  `ended(result)` returns the best output and the decision, also of a run that ended by itself.  One object
+    `max_turns`).  `ended(result)` returns the best output and the decision, also of a run that ended by itself; `run(agent, question)` does all
+    of this.  One object
     serves any number of runs, also concurrent ones.
 
     Args:
@@ -34,6 +38,8 @@ def stop_hooks(
         measure: Measures signals of a reply, given the question and the reply.
         recorder: Records the rounds of each question, see `QuestionRun`.
         price: The price of the model's tokens, for rules on `spend` (dollars so far), see `QuestionRun`.
+        final_call: Whether the agent is run once more, without tools and handoffs, if it would end without an answer, see
+            `QuestionRun`.
 
     Raises:
         ImportError: OpenAI Agents is not installed.
@@ -43,7 +49,7 @@ def stop_hooks(
     class StopHooks(_StopHooks, RunHooks[Any]):
         """`_StopHooks` as hooks of the framework."""
 
-    return StopHooks(opener(policy, measure, recorder, price=price))
+    return StopHooks(opener(policy, measure, recorder, price=price, final_call=final_call))
 
 
 class _StopHooks:
@@ -57,15 +63,20 @@ class _StopHooks:
         self._open_run = open_run
         self._runs: WeakKeyDictionary[Any, QuestionRun] = WeakKeyDictionary()
         self._agents: WeakKeyDictionary[QuestionRun, Any] = WeakKeyDictionary()
+        self._heard: WeakKeyDictionary[QuestionRun, list[Any]] = WeakKeyDictionary()
+        self._configs: WeakKeyDictionary[QuestionRun, Any] = WeakKeyDictionary()
         self._waiting: dict[str, QuestionRun] = {}
         self.handlers = {"max_turns": self._at_limit}
 
     async def on_llm_start(self, context: Any, agent: Any, system_prompt: Any, input_items: Any) -> None:
         """Start a new question, or resume an interrupted one; each part of a run has its own context."""
         earlier = _earlier_outputs(input_items) if context.usage.requests else []
-        if self._run_of(context, [item.get("call_id") for output in earlier for item in output]) is not None:
+        run = self._run_of(context, [item.get("call_id") for output in earlier for item in output])
+        if run is not None:
+            self._heard[run] = list(input_items)
             return
         run = self._runs[context] = self._open_run(_question(input_items))
+        self._heard[run] = list(input_items)
         for output in earlier:  # the run continues in another process: observe its earlier outputs again
             if run.decision is None:
                 run.observe({"output": output}, cost=call_cost(None, None))
@@ -83,14 +94,18 @@ class _StopHooks:
         """Observe the response."""
         run = self._runs[context]
         self._agents[run] = agent
+        self._heard[run] = [*self._heard.get(run, ()), *response.to_input_items()]
         output = [item.model_dump() if hasattr(item, "model_dump") else item for item in response.output]
         self._waiting = {call: other for call, other in self._waiting.items() if other is not run}
         self._waiting |= {item["call_id"]: run for item in output if item.get("call_id")}
         if run.decision is None:
-            usage = response.usage
-            cached = usage.input_tokens_details.cached_tokens
-            cost = call_cost(usage.input_tokens - cached, usage.output_tokens, cached)
-            run.observe({"output": output}, cost=cost)
+            run.observe({"output": output}, cost=_cost_of(response.usage))
+
+    async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
+        """Remember the configuration of the run, which only tools are shown."""
+        for known, run in list(self._runs.items()):
+            if known.usage is context.usage:
+                self._configs[run] = getattr(context, "run_config", None)
 
     async def on_agent_end(self, context: Any, agent: Any, output: Any) -> None:
         """End the run if the agent ended by itself; this hook gets another context, with the same usage."""
@@ -99,20 +114,68 @@ class _StopHooks:
                 run.end("exhausted")
                 self._waiting = {call: other for call, other in self._waiting.items() if other is not run}
 
-    def after_tools(self, context: Any, results: Any) -> Any:
+    async def after_tools(self, context: Any, results: Any) -> Any:
         """Return the best reply as the final output if the policy ends the run."""
         from agents import ToolsToFinalOutputResult
 
-        run = self._run_of(context, [_call_id(result.run_item.raw_item) for result in results])
-        if run is None or run.decision is None or not run.text:
+        items = [result.run_item for result in results if result.run_item is not None]
+        run = self._run_of(context, [_call_id(item.raw_item) for item in items])
+        if run is not None and run.final_call_due:
+            heard = [*self._heard[run], *(item.to_input_item() for item in items)]
+            await self._last_call(run, context, self._agents[run], heard)
+        if run is None or run.decision is None:
             return ToolsToFinalOutputResult(is_final_output=False)
-        return ToolsToFinalOutputResult(True, _typed(run.text, self._agents[run]))
+        return ToolsToFinalOutputResult(True, _output(run, self._agents[run]))
 
-    def _at_limit(self, error: Any) -> Any:
-        run = self._runs.get(error.context)
-        if run is None or run.end("cancelled").answer is None:
+    async def _at_limit(self, error: Any) -> Any:
+        run, agent = self._runs.get(error.context), error.run_data.last_agent
+        if run is None:
             return None  # the framework raises its own error
-        return {"final_output": _typed(run.text, error.run_data.last_agent)}
+        run.at_limit()
+        if run.final_call_due:
+            await self._last_call(run, error.context, agent, error.run_data.history)
+        output = _output(run, agent) if run.text or run.final_request else None
+        return None if output is None else {"final_output": output}
+
+    async def _last_call(self, run: QuestionRun, context: Any, agent: Any, heard: list[Any]) -> None:
+        """Run the agent once more, without tools, on what was said."""
+        from agents import Runner
+
+        settings = replace(agent.model_settings, tool_choice=None, parallel_tool_calls=None)
+        bare: dict[str, Any] = {
+            "tools": [],
+            "handoffs": [],
+            "mcp_servers": [],
+            "tool_use_behavior": "run_llm_again",
+            "hooks": None,
+        }
+        asked = [*heard, {"role": "user", "content": run.final_request}]
+        with run.last_call() as observe:
+            result = await Runner.run(
+                agent.clone(**bare, model_settings=settings),
+                asked,
+                context=context.context,
+                max_turns=1,
+                run_config=self._configs.get(run),
+            )
+            context.usage.add(result.context_wrapper.usage)
+            response = result.raw_responses[-1]
+            observe({"output": [item.model_dump() for item in response.output]}, cost=_cost_of(response.usage))
+
+    async def run(self, agent: Any, question: Any, **options: Any) -> tuple[Any, dict[str, Any]]:
+        """Run an agent with these hooks in all their places, instead of `Runner.run`; return what `ended` returns.
+
+        Agents to which it hands off need `tool_use_behavior=` themselves.
+
+        Args:
+            agent: The agent; its own `tool_use_behavior` is replaced.
+            question: The input of the run.
+            **options: Other arguments of `Runner.run`, such as `max_turns`.
+        """
+        from agents import Runner
+
+        own = agent.clone(tool_use_behavior=self.after_tools)
+        return self.ended(await Runner.run(own, question, hooks=self, error_handlers=self.handlers, **options))
 
     def ended(self, result: Any) -> tuple[Any, dict[str, Any]]:
         """Return the best output of a run and the decision.
@@ -153,6 +216,18 @@ def _earlier_outputs(items: Any) -> list[list[Any]]:
             responses.append([item])
             is_open = True
     return responses
+
+
+def _cost_of(usage: Any) -> Cost:
+    cached = usage.input_tokens_details.cached_tokens
+    return call_cost(usage.input_tokens - cached, usage.output_tokens, cached)
+
+
+def _output(run: QuestionRun, agent: Any) -> Any:
+    """Return the best reply as the agent's output; without one, an empty text, or None in place of another type."""
+    if run.text:
+        return _typed(run.text, agent)
+    return "" if agent.output_type in (None, str) else None
 
 
 def _call_id(item: Any) -> Any:

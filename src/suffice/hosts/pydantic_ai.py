@@ -11,8 +11,11 @@ from suffice.hosts.runs import METADATA, Measure, OpenRun, QuestionRun, call_cos
 from suffice.policy.session.sources import PolicySource
 
 if TYPE_CHECKING:
-    from suffice.evaluation.replay.prices import Price
+    from suffice.evaluation.replay.prices import Price, PriceFile
     from suffice.loops import Recorder
+
+
+_NOT_RUN = "not run: the loop ended (no budget)"
 
 
 def stop_capability(
@@ -20,7 +23,8 @@ def stop_capability(
     *,
     measure: Measure | None = None,
     recorder: Recorder | None = None,
-    price: Price | None = None,
+    price: Price | PriceFile | None = None,
+    final_call: bool | str = False,
     revise: str | None = None,
 ) -> Any:
     """Return a capability for `Agent(capabilities=[...])`: each response is a round, and the policy ends the run.
@@ -34,6 +38,8 @@ def stop_capability(
         measure: Measures signals of a reply, given the question and the reply.
         recorder: Records the rounds of each question, see `QuestionRun`.
         price: The price of the model's tokens, for rules on `spend` (dollars so far), see `QuestionRun`.
+        final_call: Whether the model is called once more, without function tools, if the run would end without an answer, see
+            `QuestionRun`.
         revise: The request to send if the run would end but the policy continues; None lets it end.  Each request counts as a
             retry of the output, of which an agent has one by default: `Agent(retries={"output": 10})` allows more.
 
@@ -45,7 +51,7 @@ def stop_capability(
     class StopCapability(_StopCapability, AbstractCapability[Any]):
         """`_StopCapability` as a capability of the framework."""
 
-    return StopCapability(opener(policy, measure, recorder, price=price), revise)
+    return StopCapability(opener(policy, measure, recorder, price=price, final_call=final_call), revise)
 
 
 class _StopCapability:
@@ -54,6 +60,9 @@ class _StopCapability:
     def __init__(self, open_run: OpenRun, revise: str | None, run: QuestionRun | None = None) -> None:
         self.open_run, self.revise, self.run = open_run, revise, run
         self.tools: dict[int, str | None] = {}
+        self.asked: Any = None
+        self.said: list[Any] = []
+        self.stopped = False
 
     async def for_run(self, ctx: Any) -> Any:
         """Begin a new question."""
@@ -67,22 +76,30 @@ class _StopCapability:
     async def after_model_request(self, ctx: Any, *, request_context: Any, response: Any) -> Any:
         """Observe the response; replace it by the best one if the policy or the request limit ends the run."""
         from pydantic_ai import ModelRetry
+        from pydantic_ai.exceptions import UnexpectedModelBehavior
 
         run = self.run
         if run is None or run.decision is not None:
             return response
-        shape = request_context.model_request_parameters
+        self.asked, shape = request_context, request_context.model_request_parameters
+        self.said = [*request_context.messages, response]
         if not run.session.rounds and ctx.prompt is None:
             for earlier in _earlier_responses(ctx.messages, response):
                 self.observe(run, earlier, shape)
         is_final = self.observe(run, response, shape)
         limit = None if ctx.usage_limits is None else ctx.usage_limits.request_limit
-        if run.decision is None and limit is not None and ctx.usage.requests >= limit:
-            run.end("cancelled")
+        used = max(ctx.usage.requests, len(run.session.rounds))  # this response may not be counted yet
+        if run.decision is None and limit is not None and used >= limit:
+            run.at_limit()
+        if run.final_call_due:
+            await self.last_call(run, ctx)
         if run.decision is None and is_final:
             if self.revise is not None:
                 raise ModelRetry(self.revise)
             run.end("exhausted")
+        if run.decision is not None and run.decision.answer_round is None:
+            self.stopped = True
+            raise UnexpectedModelBehavior(f"{run.session.policy.label!r} ended the run before any answer")
         return response if run.decision is None else self.final(run, response, is_best=is_final and run.is_last)
 
     def observe(self, run: QuestionRun, response: Any, shape: Any) -> bool:
@@ -94,6 +111,20 @@ class _StopCapability:
         reply = chat_reply(text, logprobs=logprobs, finish_reason=response.finish_reason)
         run.observe(reply, cost=call_cost(usage.input_tokens - cached, usage.output_tokens, cached))
         return is_final
+
+    async def last_call(self, run: QuestionRun, ctx: Any) -> None:
+        """Call the model once more, with no tools but those of the output."""
+        from pydantic_ai.messages import ModelRequest, ToolReturnPart, UserPromptPart
+
+        shape = self.asked.model_request_parameters
+        closed = [ToolReturnPart(call.tool_name, _NOT_RUN, call.tool_call_id) for call in self.said[-1].tool_calls]
+        asked = ModelRequest([*closed, UserPromptPart(run.final_request)])
+        bare = replace(shape, function_tools=[], native_tools=[])
+        with run.last_call():
+            response = await self.asked.model.request([*self.said, asked], self.asked.model_settings, bare)
+            ctx.usage.requests += 1
+            ctx.usage.incr(response.usage)
+            self.observe(run, response, shape)
 
     def final(self, run: QuestionRun, response: Any, *, is_best: bool) -> Any:
         """Return the response that ends a run: the newest one if it is the best, else one made from the best reply."""
@@ -107,19 +138,30 @@ class _StopCapability:
         return replace(response, parts=[part], metadata=metadata)
 
     async def on_run_error(self, ctx: Any, *, error: BaseException) -> Any:
-        """Return the best text if another limit (tokens or retries) ends the run."""
+        """Return the best text if another limit (tokens or retries) ends the run, or an empty one if there is none."""
         from pydantic import TypeAdapter
         from pydantic_ai.exceptions import UnexpectedModelBehavior, UsageLimitExceeded
         from pydantic_ai.messages import ModelResponse, TextPart
         from pydantic_ai.run import AgentRunResult
 
         run, limits = self.run, (UsageLimitExceeded, UnexpectedModelBehavior)
-        if run is None or not isinstance(error, limits) or run.end("cancelled").answer is None:
+        if run is None or not isinstance(error, limits):
             raise error
-        final = self.final(run, ModelResponse([]), is_best=False)
-        if not isinstance(final.parts[0], TextPart):  # only the agent itself can parse a typed output
+        run.at_limit()
+        if run.final_call_due and self.asked is not None:
+            await self.last_call(run, ctx)
+        if run.end("cancelled").answer is None and not (run.final_request or self.stopped):
             raise error
-        fields = {"output": run.text, "messages": [*ctx.messages, final], "usage": ctx.usage, "run_id": ctx.run_id}
+        final = self.final(run, ModelResponse([TextPart("")]), is_best=False)
+        is_typed = self.asked is not None and not self.asked.model_request_parameters.allow_text_output
+        if is_typed or not isinstance(final.parts[0], TextPart):  # only the agent itself can parse a typed output
+            raise error
+        fields = {
+            "output": run.text,
+            "messages": [*(ctx.messages or self.said), final],
+            "usage": ctx.usage,
+            "run_id": ctx.run_id,
+        }
         return TypeAdapter(AgentRunResult[str]).validate_python(fields)
 
 

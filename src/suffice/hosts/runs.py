@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,10 +17,10 @@ from suffice.hosts.tracing import trace_decision
 from suffice.policy.rounds import Cost, Decision, Round
 from suffice.policy.session import Policy, Session, read_reply
 from suffice.policy.session.sources import PolicySource, is_rule
-from suffice.policy.signals import SIGNALS
+from suffice.policy.signals import LOGPROB_NEEDS, SIGNALS
 
 if TYPE_CHECKING:
-    from suffice.evaluation.replay.prices import Price
+    from suffice.evaluation.replay.prices import Price, PriceFile
     from suffice.loops import OpenQuestion, Recorder
     from suffice.loops.open_question import Ending
 
@@ -31,8 +32,16 @@ METADATA = "suffice"
 REPLY_NEEDS = frozenset({"costs", "logprobs", "token_logprobs", "verbal_confidence"})
 """Capabilities of models' replies, in the terms of `Signal.needs`."""
 
+NO_LOGPROBS = REPLY_NEEDS - LOGPROB_NEEDS
+"""The capabilities of replies without log-probabilities."""
+
 Measure = Callable[[str, str], Mapping[str, float]]
 """A function from a question and a reply to signals by name; NaN where undefined."""
+
+FINAL_REQUEST = "Give your final answer now, from what you know so far. No tool can be called any more."
+"""The message of a last call without tools, unless `final_call=` is a text of your own."""
+
+_DUE, _ANSWERED, _FAILED = "due", "answered", "failed"
 
 
 class QuestionRun:
@@ -56,7 +65,11 @@ class QuestionRun:
             reason `cancelled` is recorded as `max_rounds`, the loop's cap.
         state: The values of `to_state`, to continue that run; None begins a new one.
         price: The price of the model's tokens, such as `list_price("gpt-4o").price`, from which the signal `spend` follows: the
-            dollars of the run's calls so far.  It is undefined from the first call on whose tokens are not reported.
+            dollars of the run's calls so far.  It is undefined from the first call on whose tokens are not reported.  A
+            `PriceFile` is read again when the file changes; each call is paid at the price of its time.
+        final_call: Whether the framework makes one last call without tools if the run would end without an answer: True, or
+            the text of its message.  The policy's budget has room for it: the call is due after a reply that only calls tools
+            if one more such round would end the run.  See `final_call_due`.
 
     Raises:
         DataError: The policy file cannot be read, or there is neither a policy nor a state, or a recorder but no question, or
@@ -75,7 +88,8 @@ class QuestionRun:
         measure: Measure | None = None,
         recorder: Recorder | None = None,
         state: Mapping[str, Any] | None = None,
-        price: Price | None = None,
+        price: Price | PriceFile | None = None,
+        final_call: bool | str = False,
     ) -> None:
         policy = None if policy is None else _checked_policy(policy, measure, recorder, price=price)
         if not isinstance(state, Mapping | None):
@@ -88,6 +102,9 @@ class QuestionRun:
         else:
             raise DataError("a run needs a policy, or a state that contains one")
         self._measure, self._price = measure, price
+        self.final_request = FINAL_REQUEST if final_call is True else final_call or ""
+        self._final, held = (state or {}).get("final_call", ("", None))
+        self._held = None if held is None else Round.from_dict(held)
         self._recorded: OpenQuestion | None = None
         if recorder is not None:
             if not self.question.strip():
@@ -116,8 +133,13 @@ class QuestionRun:
         decision = self.decision
         return decision is not None and decision.answer_round == self.session.rounds[-1].index
 
+    @property
+    def final_call_due(self) -> bool:
+        """True if the framework is to make its last call now, without tools, and `observe` the reply."""
+        return self._final == _DUE and self.decision is None
+
     def observe(self, reply: Any, *, cost: Cost | None = None) -> Decision:
-        """Observe one reply and decide.
+        """Observe one reply and decide; the reply of a last call ends the run.
 
         Args:
             reply: The text of the reply, empty if it only calls tools; or a client's response, see `Round.from_response`.
@@ -128,6 +150,56 @@ class QuestionRun:
                 name.
             UnknownSignalError: The policy reads a signal that nothing measures.
         """
+        observed = self._measured(reply, cost)
+        if self.final_call_due:
+            self._final, self._held = _ANSWERED if observed.answer is not None else _FAILED, None
+            decision = self._decide(observed)
+            return decision if decision.stop else self.end("cancelled")
+        only_tools = bool(self.final_request) and self.decision is None and observed.answer is None
+        if only_tools and not self._has_answer and self.session.would_stop(observed):
+            self._final, self._held = _DUE, observed
+            return Decision(stop=False)
+        decision = self._decide(observed)
+        if only_tools and not decision.stop and self.session.would_stop(self._one_more(observed)):
+            self._final = _DUE
+        return decision
+
+    @contextmanager
+    def last_call(self) -> Iterator[Callable[..., Decision]]:
+        """Make the last call in this context: it gives the function that observes the reply, and the run ends with it.
+
+        An exception in the context is logged and goes no further: the run then ends with the best earlier answer, or without
+        one.
+
+        >>> run = QuestionRun("round >= 2", final_call=True)
+        >>> run.observe("").stop, run.final_call_due
+        (False, True)
+        >>> with run.last_call() as observe:
+        ...     decision = observe("Oslo")
+        >>> run.text, run.metadata()["final_call"]
+        ('Oslo', 'answered')
+        """
+        _log.info("round %d: one last call without tools", self.session.next_round)
+        try:
+            yield self.observe
+        except Exception as error:  # noqa: BLE001 - whatever it was, what was done before must not be lost
+            _log.warning("the last call failed: %s: %.200s", type(error).__name__, error)
+        if self.decision is None:
+            self.end("cancelled")
+
+    def at_limit(self) -> None:
+        """End the run because the framework's own limit is reached; without an answer, a last call is due first."""
+        if self.final_request and self.decision is None and not self._has_answer:
+            self._final = _DUE
+        if not self.final_call_due:
+            self.end("cancelled")
+
+    @property
+    def _has_answer(self) -> bool:
+        return any(item.answer is not None for item in self.session.rounds)
+
+    def _measured(self, reply: Any, cost: Cost | None) -> Round:
+        """Return the round of a reply with its costs and all signals; a last call in the place of a round pays for both."""
         observed = reply_round(self.session, reply)
         if self._measure is not None and observed.answer is not None:
             measured = self._measure(self.question, observed.text)
@@ -136,8 +208,17 @@ class QuestionRun:
             observed = replace(observed, signals={**observed.signals, **measured})
         if cost is not None:
             observed = replace(observed, costs={"generator": cost})
-        if self._price is not None:
-            observed = replace(observed, signals={**observed.signals, "spend": self._spent(self._price, observed)})
+        if self._held is not None and self._held.costs and observed.costs:
+            both = self._held.costs["generator"] + observed.costs["generator"]
+            observed = replace(observed, costs={**observed.costs, "generator": both})
+        return observed if self._price is None else with_spend(self.session.rounds, observed, self._price)
+
+    def _one_more(self, observed: Round) -> Round:
+        """Return a next round that costs as much as the newest one."""
+        more = replace(observed, index=observed.index + 1)
+        return more if self._price is None else with_spend(self.session.rounds, more, self._price)
+
+    def _decide(self, observed: Round) -> Decision:
         if self._recorded is not None and self.decision is None:
             self._recorded.observe(observed)
         decision = self.session.observe(observed)
@@ -145,20 +226,6 @@ class QuestionRun:
             is_cut = decision.reason == "rule" or observed.index != self.session.policy.max_rounds
             self._report(decision, "rule" if is_cut else "max_rounds")
         return decision
-
-    def _spent(self, price: Price, observed: Round) -> float:
-        """Return the dollars of all rounds so far; NaN, with a warning, if the tokens of one are unknown."""
-        costs = [cost for item in (*self.session.rounds, observed) for cost in item.costs.values()]
-        tokens = [
-            np.array([getattr(cost, kind) for cost in costs])
-            for kind in ("uncached_tokens", "cached_tokens", "output_tokens")
-        ]
-        spent = float(price.of(*tokens).sum())
-        if math.isnan(spent) or not observed.costs:
-            _log.warning(
-                "the reply of round %d reports no usage: what is spent is unknown from here on", observed.index
-            )
-        return spent if observed.costs else math.nan
 
     def end(self, reason: Literal["exhausted", "cancelled", "failed"] = "cancelled") -> Decision:
         """End the run with the best answer so far; if it has already ended, return its decision.
@@ -168,6 +235,10 @@ class QuestionRun:
         """
         if self.decision is not None:
             return self.decision
+        self._final = _FAILED if self._final == _DUE else self._final
+        if self._held is not None:  # the round whose last call failed
+            held, self._held = self._held, None
+            return self._decide(held)
         decision = self.session.end(reason)
         self._report(decision, "max_rounds" if reason == "cancelled" else reason)
         return decision
@@ -181,14 +252,18 @@ class QuestionRun:
     def metadata(self) -> dict[str, Any]:
         """Return the decision as JSON-ready metadata for a framework's final message.
 
-        It has the fields of `Decision`, the number of `rounds`, and the `policy` that decided.
+        It has the fields of `Decision`, the number of `rounds`, the `policy` that decided, and, if a last call was made,
+        `final_call`: `answered` or `failed`.
         """
         decision = self.decision or Decision(stop=False)
-        return {**decision.to_dict(), "rounds": len(self.session.rounds), "policy": self.session.policy.label}
+        facts = {**decision.to_dict(), "rounds": len(self.session.rounds), "policy": self.session.policy.label}
+        return facts if self._final in ("", _DUE) else {**facts, "final_call": self._final}
 
     def to_state(self) -> dict[str, Any]:
         """Return the run as JSON-ready values, for frameworks that store their state between two rounds."""
-        state = {"question": self.question, "session": self.session.to_state()}
+        state: dict[str, Any] = {"question": self.question, "session": self.session.to_state()}
+        if self._final:
+            state["final_call"] = [self._final, None if self._held is None else self._held.to_dict()]
         return state if self._recorded is None else {**state, "run": self._recorded.run}
 
 
@@ -203,7 +278,27 @@ def continued(open_run: OpenRun, stored: Mapping[str, Any] | None, question: str
     return open_run(question)
 
 
-def reply_round(session: Session, reply: Any, **others: Any) -> Round:
+def with_spend(seen: Sequence[Round], observed: Round, price: Price | PriceFile) -> Round:
+    """Return a round with the signal `spend`, the dollars of the calls so far; NaN, with a warning, if unknown.
+
+    Args:
+        seen: The rounds before it, with their `spend`.
+        observed: The round, with the costs of its calls.
+        price: The price of the model's tokens.
+    """
+    costs = observed.costs.values()
+    tokens = [
+        np.array([getattr(cost, kind) for cost in costs])
+        for kind in ("uncached_tokens", "cached_tokens", "output_tokens")
+    ]
+    own = float(price.of(*tokens).sum()) if costs else math.nan
+    if math.isnan(own):
+        _log.warning("the reply of round %d reports no usage: what is spent is unknown from here on", observed.index)
+    before = seen[-1].signals.get("spend", math.nan) if seen else 0.0
+    return replace(observed, signals={**observed.signals, "spend": before + own})
+
+
+def reply_round(session: Session, reply: Any, *, price: Price | PriceFile | None = None, **others: Any) -> Round:
     """Return the next round of a session, with the answer found at the policy's answer position in the reply.
 
     A reply without an answer at that position becomes a round without an answer, and a warning is logged.  The default
@@ -218,6 +313,7 @@ def reply_round(session: Session, reply: Any, **others: Any) -> Round:
     Args:
         session: The session that will observe the round.
         reply: The text of the reply, or a client's response, see `Round.from_response`.
+        price: The price of the model's tokens, for rules on `spend`, see `QuestionRun`.
         **others: Other fields of the round, such as `signals`, `costs` and `feedback`.
 
     Raises:
@@ -227,7 +323,7 @@ def reply_round(session: Session, reply: Any, **others: Any) -> Round:
     observed = read_reply(reply, position, session.rounds, index=index, **others)
     if observed.answer is None and observed.text.strip():
         _log.warning("the reply of round %d has no answer at %s: the round counts as unanswered", index, position)
-    return observed
+    return observed if price is None else with_spend(session.rounds, observed, price)
 
 
 def opener(
@@ -235,7 +331,8 @@ def opener(
     measure: Measure | None = None,
     recorder: Recorder | None = None,
     *,
-    price: Price | None = None,
+    price: Price | PriceFile | None = None,
+    final_call: bool | str = False,
     gives: frozenset[str] = REPLY_NEEDS,
 ) -> OpenRun:
     """Return a function that starts the run of each question; the policy is checked here, before any call.
@@ -245,6 +342,7 @@ def opener(
         measure: Measures signals of each reply, see `QuestionRun`.
         recorder: Records the rounds, see `QuestionRun`.
         price: The price of the model's tokens, see `QuestionRun`.
+        final_call: Whether a last call without tools is made, see `QuestionRun`.
         gives: Capabilities of the framework's replies, as named in `Signal.needs`.
 
     Raises:
@@ -254,7 +352,7 @@ def opener(
         NotFittedError: The policy reads a calibrated signal, has no calibrator for it, and nothing measures it.
     """
     checked = _checked_policy(policy, measure, recorder, gives, price=price)
-    return partial(QuestionRun, checked, measure=measure, recorder=recorder, price=price)
+    return partial(QuestionRun, checked, measure=measure, recorder=recorder, price=price, final_call=final_call)
 
 
 def _checked_policy(
@@ -263,7 +361,7 @@ def _checked_policy(
     recorder: Recorder | None,
     gives: frozenset[str] = REPLY_NEEDS,
     *,
-    price: Price | None = None,
+    price: Price | PriceFile | None = None,
 ) -> Policy:
     """Return the policy; raise if it can never decide here, or differs from the recorder's policy."""
     checked = Session(policy).policy

@@ -353,7 +353,16 @@ def test_every_framework_has_lines_a_page_a_test_and_a_row():
     assert sorted(name.replace("-", "_") for name in rows) == NAMES
     assert {path.stem for path in PAGES.glob("*.md")} - {"index"} == set(rows)
     tested = {path.stem.removeprefix("test_") for path in (ROOT / "tests" / "frameworks").glob("test_*.py")}
-    assert tested == {*NAMES, "raw_replies", "recorder", "retrievers", "side_by_side", "tracing", "watch_metrics"}
+    assert tested == {
+        *NAMES,
+        "final_call",
+        "raw_replies",
+        "recorder",
+        "retrievers",
+        "side_by_side",
+        "tracing",
+        "watch_metrics",
+    }
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 from suffice.policy.rounds import Cost, Round
@@ -125,3 +126,14 @@ def test_states_and_checks_are_counted_since_the_last_change():
     assert [value["checks_green_since_change"] for value in values[1:]] == [0, 1, 0, 1, 0, 1, 1]
     assert math.isnan(values[0]["since_change"])
     assert {value["context_tokens"] for value in values} == {100}
+
+
+def test_rounds_without_an_answer_change_nothing():
+    states = [None, "a1", None, None, "a1", "b2", None, "a1", None]
+    rounds = [Round(index=i, answer=state, signals={"check_passed": 1.0}) for i, state in enumerate(states, start=1)]
+    for name, expected in (
+        ("since_change", [math.nan, 0, 1, 2, 3, 0, 1, 0, 1]),
+        ("checks_green_since_change", [math.nan, 1, 2, 3, 4, 1, 2, 1, 2]),
+    ):
+        values = [compute_signals(rounds[:n], (name,), state={})[name] for n in range(1, len(rounds) + 1)]
+        np.testing.assert_equal(values, expected)

@@ -53,6 +53,9 @@ if TYPE_CHECKING:
         Price as Price,
     )
     from suffice.evaluation.replay.prices import (
+        PriceFile as PriceFile,
+    )
+    from suffice.evaluation.replay.prices import (
         component_prices as component_prices,
     )
     from suffice.evaluation.replay.prices import (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -18,6 +19,8 @@ from suffice.errors import DataError, NotFoundError, SchemaError
 from suffice.policy.rounds import Floats
 from suffice.policy.signals import EMBEDDING, GATE, LOOP_COMPONENTS, QUERY, TRIAL, member_component
 from suffice.recordings.recording import Recording
+
+_log = logging.getLogger(__name__)
 
 LIST_PRICES = "list"
 """The word that stands for the bundled list prices in place of a file of prices."""
@@ -176,6 +179,50 @@ def load_prices(path: str | Path) -> dict[str, Price]:
             )
         prices[str(model)] = Price(**entry)
     return prices
+
+
+class PriceFile:
+    """The price of a model in a file of prices, which is read again whenever the file changes, while loops run.
+
+    Args:
+        path: The file, see `load_prices`.
+        model: The name of the model in the file.
+
+    Raises:
+        DataError: The file cannot be read, or has no price of the model.
+        SchemaError: The file is not a table of prices.
+    """
+
+    def __init__(self, path: str | Path, model: str) -> None:
+        self.path, self.model = Path(path), model
+        self._seen = self._stamp()
+        self._price = self._read()
+
+    @property
+    def price(self) -> Price:
+        """The price of now; if the changed file cannot be read, the last one, and a warning says so."""
+        stamp = self._stamp()
+        if stamp != self._seen:
+            self._seen = stamp
+            try:
+                self._price = self._read()
+            except DataError as error:
+                _log.warning("the last price of %r stays: %s", self.model, error)
+        return self._price
+
+    def of(self, uncached_tokens: Floats, cached_tokens: Floats, output_tokens: Floats) -> Floats:
+        """Return the price of these tokens now, USD, see `Price.of`."""
+        return self.price.of(uncached_tokens, cached_tokens, output_tokens)
+
+    def _read(self) -> Price:
+        return component_prices(self.path, {self.model: self.model})[self.model]
+
+    def _stamp(self) -> tuple[int, int] | None:
+        try:
+            about = self.path.stat()
+        except OSError:
+            return None
+        return about.st_mtime_ns, about.st_size
 
 
 def component_prices(path: str | Path, models: Mapping[str, str]) -> dict[str, Price]:

@@ -24,7 +24,10 @@ _ROLES = {
     "function": "tool",
 }
 _TEXT_PARTS = (None, "text", "output_text", "input_text", "refusal")
-_INPUT_TOKENS = ("input_tokens", "prompt_tokens", "input", "promptTokens", "inputTokens")
+_INPUT_TOKENS = (
+    *("input_tokens", "prompt_tokens", "input", "promptTokens", "inputTokens"),
+    *("prompt_token_count", "promptTokenCount"),
+)
 _CACHE_READS = (
     "cache_read_input_tokens",
     "cache_read_tokens",
@@ -32,12 +35,21 @@ _CACHE_READS = (
     "input_cached_tokens",
     "input_cache_read",
     "prompt_details.cache_read",
+    *("cached_content_token_count", "cachedContentTokenCount"),
 )
 _CACHE_WRITES = ("cache_creation_input_tokens", "input_tokens_cache_write", "input_cache_creation")
-_OUTPUT_TOKENS = ("output_tokens", "completion_tokens", "output", "completionTokens", "outputTokens")
+_OUTPUT_TOKENS = (
+    *("output_tokens", "completion_tokens", "output", "completionTokens", "outputTokens"),
+    *("candidates_token_count", "candidatesTokenCount"),
+)
+_APART: Mapping[tuple[str, ...], tuple[str, ...]] = {
+    _INPUT_TOKENS: ("tool_use_prompt_token_count", "toolUsePromptTokenCount"),
+    _OUTPUT_TOKENS: ("thoughts_token_count", "thoughtsTokenCount"),
+}
+"""Counts of Gemini's usage that come on top of others; elsewhere, thoughts are a part of the output."""
 REASONING = ("reasoning_content", "reasoning", "thinking", "thoughts", "chain_of_thought", "cot")
 """Names of what a model thought, beside its reply."""
-_ALL_TOKENS = ("total_tokens", "total", "totalTokens")
+_ALL_TOKENS = ("total_tokens", "total", "totalTokens", "total_token_count", "totalTokenCount")
 _DETAILS = ("input_tokens_details", "prompt_tokens_details", "input_token_details")
 
 
@@ -204,14 +216,19 @@ def usage_in(usage: Any, *, apart: bool = False) -> Usage:
     if cached is None:
         cached = first(details, ("cached_tokens", "cache_read"))
     return usage_of(
-        count(first(usage, _INPUT_TOKENS)),
+        _counted(usage, _INPUT_TOKENS),
         count(cached),
-        count(first(usage, _OUTPUT_TOKENS)),
+        _counted(usage, _OUTPUT_TOKENS),
         count(first(usage, _ALL_TOKENS)),
         # Anthropic's own usage names its cache reads so, and leaves them out of its input.
         apart=apart or "cache_creation_input_tokens" in usage,
         written=count(first(usage, _CACHE_WRITES)),
     )
+
+
+def _counted(usage: Mapping[str, Any], names: tuple[str, ...]) -> float:
+    known = [n for n in (count(first(usage, names)), count(first(usage, _APART[names]))) if not math.isnan(n)]
+    return sum(known) if known else math.nan
 
 
 def _tokens(logprobs: Any) -> tuple[Token, ...] | None:

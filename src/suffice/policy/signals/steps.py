@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
+from suffice.common.json_text import as_number
 from suffice.policy.rounds import Round
 from suffice.policy.signals.definitions import EVERY_ROUND, declare, register_signal
 from suffice.policy.signals.from_policy import WRITERS
@@ -131,15 +132,14 @@ declare("spend", "Dollars of the loop's own calls so far.", "dollars", _COUNT, S
 def since_change(rounds: Sequence[Round]) -> float:
     """Steps since the answer last changed.
 
-    0 where it changed.  Answers are compared as they are, since they stand for states.  NaN before the first answer.
+    0 where it changed.  Answers are compared as they are, since they stand for states; a round without one, such as a reply
+    that only calls tools, changes nothing.  NaN before the first answer.
 
-    >>> since_change([Round(index=i, answer=state) for i, state in enumerate([None, "a1", "b2", "b2"], start=1)])
-    1.0
+    >>> since_change([Round(index=i, answer=state) for i, state in enumerate([None, "a1", "b2", None, "b2", None], start=1)])
+    3.0
     """
-    last = rounds[-1].answer
-    if last is None:
-        return math.nan
-    return float(_same_before(rounds, last))
+    same = _same_before(rounds)
+    return math.nan if same is None else float(same)
 
 
 @register_signal("count", _COUNT, lookback=EVERY_ROUND, on_demand=True, reads={"answer", "signals.check_passed"})
@@ -154,11 +154,11 @@ def checks_green_since_change(rounds: Sequence[Round]) -> float:
     ... )
     1.0
     """
-    last = rounds[-1].answer
-    if last is None:
+    same = _same_before(rounds)
+    if same is None:
         return math.nan
     green = 0
-    for observed in reversed(rounds[len(rounds) - 1 - _same_before(rounds, last) :]):
+    for observed in reversed(rounds[len(rounds) - 1 - same :]):
         passed = observed.signals.get("check_passed", math.nan)
         if passed == 0:
             break
@@ -178,14 +178,17 @@ def context_tokens(rounds: Sequence[Round]) -> float:
     )
 
 
-def _same_before(rounds: Sequence[Round], last: str) -> int:
-    """Return how many rounds before the last have its answer without a change in between."""
-    same = 0
-    for observed in reversed(rounds[:-1]):
-        if observed.answer != last:
+def _same_before(rounds: Sequence[Round]) -> int | None:
+    """Return how many rounds follow the one with which the newest answer came; None without an answer."""
+    last, same, without = None, -1, 0
+    for observed in reversed(rounds):
+        if observed.answer is None:
+            without += 1
+        elif last in (None, observed.answer):
+            last, same, without = observed.answer, same + 1 + without, 0
+        else:
             break
-        same += 1
-    return same
+    return None if last is None else same
 
 
 _SMOOTHING = 0.5
@@ -220,7 +223,7 @@ def error_gain(rounds: Sequence[Round]) -> float:
     >>> [error_gain([Round(index=i, signals={"check_error": e}) for i, e in enumerate(errors, 1)]) for errors in ([4, 1], [4, 1, 2])]
     [0.25, 1.125]
     """
-    errors = [observed.signals.get("check_error", math.nan) for observed in rounds]
+    errors = [as_number(observed.signals.get("check_error")) for observed in rounds]
     smoothed = math.nan
     for before, now in pairwise(errors):
         ratio = now / before if before else (0.0 if now == 0 else _FROM_NOTHING)

@@ -53,6 +53,17 @@ class Kept:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Priced:
+    """Options for what rounds cost."""
+
+    panel: ClassVar[str] = "Prices"
+
+    prices: Annotated[
+        Path | None, Setting("service", "price-file", help="A file of prices by model, for policies that read spend.")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class LimitOptions:
     """Options that limit requests and sessions; see `Limits`."""
 
@@ -76,12 +87,14 @@ def serve_command(
     access: Access,
     kept: Kept,
     limit: LimitOptions,
+    priced: Priced,
 ) -> None:
     """Serve decisions over HTTP: loops in any language send their rounds; /openapi.json describes the interface.
 
     Example: suffice serve policies --no-token
     """
     check_extra("suffice serve")
+    from suffice.evaluation.replay import load_prices
     from suffice_server.serve.app import make_app
     from suffice_server.serve.guard import LOCAL_HOSTS, Limits
     from suffice_server.serve.log import DecisionLog, audit_seed
@@ -94,6 +107,8 @@ def serve_command(
     values = asdict(limit)
     limits = Limits(sessions=values.pop("sessions_open"), **values)
     policies = PolicyFolder(folder)
+    if priced.prices is not None:
+        load_prices(priced.prices)
     log, sessions = None, kept.sessions
     if kept.log is not None:
         try:
@@ -105,7 +120,7 @@ def serve_command(
     elif kept.audit_rate is not None:
         raise DataError("--audit-rate needs a log, because the audited questions are judged from it: give --log FOLDER")
     with bind(access.host, access.port) as listener:
-        service = Service(policies, SessionStore(sessions, limits), log, watch_s=kept.watch_every)
+        service = Service(policies, SessionStore(sessions, limits), log, watch_s=kept.watch_every, prices=priced.prices)
         app = make_app(service, limits, token=token, hosts=LOCAL_HOSTS if token is None else None)
 
         def announce() -> None:

@@ -9,6 +9,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -70,13 +71,20 @@ class Service:
         store: The sessions.
         log: Records every stop before its decision is returned; None for no log.
         watch_s: Seconds between evaluations of the log, see `watch_again`; 0 = only on request.
+        prices: A file of prices by model, for policies that read `spend`; it is read again when it changes.
     """
 
     def __init__(
-        self, policies: PolicyFolder, store: SessionStore, log: DecisionLog | None = None, *, watch_s: float = _WATCH_S
+        self,
+        policies: PolicyFolder,
+        store: SessionStore,
+        log: DecisionLog | None = None,
+        *,
+        watch_s: float = _WATCH_S,
+        prices: Path | None = None,
     ) -> None:
         self.policies, self.store, self.log = policies, store, log
-        self.watch_s = watch_s
+        self.watch_s, self._prices = watch_s, prices
         self._watch = None if log is None else LogWatch(log, watch_s or _WATCH_S, deadline=store.limits.ttl)
         self.metrics = Metrics(
             policies=lambda: len(policies.policies), broken=lambda: len(policies.broken), sessions=store.count
@@ -95,7 +103,7 @@ class Service:
         with self._limit.work(named.policy, len(body["rounds"])) as check:
             for given in body["rounds"]:
                 check()
-                decision = session.observe(round_of(given, session))
+                decision = session.observe(round_of(given, session, self._prices))
                 if decision.stop and not session.auditing:
                     break
         if session.decision is None:
@@ -125,7 +133,7 @@ class Service:
         """Decide after the next round of a session; a repeated round gets the same decision again."""
         with self._lock(name):
             live = self._logged(name, self._get(name))
-            observed = round_of(body, live.session)
+            observed = round_of(body, live.session, self._prices)
             if "index" in body and observed.index < live.session.next_round:
                 return self._repeated(name, live, observed)
             if len(live.session.rounds) >= self.store.limits.rounds:

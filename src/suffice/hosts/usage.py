@@ -1,0 +1,37 @@
+"""Read what a call of a model used, as providers and frameworks report it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, is_dataclass
+from typing import Any
+
+from suffice.hosts.runs import call_cost
+from suffice.policy.rounds import Cost
+
+
+def usage_cost(usage: Any) -> Cost:
+    """Return the cost of one call from its usage; unknown numbers are NaN.
+
+    Input that was read from a cache is counted apart, and what a model thought counts as output, whatever the provider:
+    OpenAI's counts of prompts contain the cache reads, Anthropic's do not, and Gemini's counts of replies lack the thoughts.
+
+    >>> usage_cost({"prompt_tokens": 12, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 8}})
+    Cost(calls=1.0, uncached_tokens=4.0, cached_tokens=8.0, output_tokens=3.0, seconds=nan)
+
+    Args:
+        usage: The usage of a response of OpenAI, Anthropic, Gemini or a framework, as an object or a dict; None = unknown.
+    """
+    from suffice.importers.traces.payloads import usage_in
+
+    used = usage_in(_fields(usage))
+    given, output, cached = (None if math.isnan(n) else n for n in (used.uncached, used.output, used.cached))
+    return call_cost(given, output, cached)
+
+
+def _fields(usage: Any) -> dict[str, Any]:
+    if hasattr(usage, "model_dump"):
+        return dict(usage.model_dump())
+    if is_dataclass(usage) and not isinstance(usage, type):
+        return asdict(usage)
+    return dict(usage) if isinstance(usage, dict) else dict(getattr(usage, "__dict__", {}))

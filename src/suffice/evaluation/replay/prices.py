@@ -17,6 +17,7 @@ from suffice.common.tables import Column, Table
 from suffice.errors import DataError, NotFoundError, SchemaError
 from suffice.policy.rounds import Floats
 from suffice.policy.signals import EMBEDDING, GATE, LOOP_COMPONENTS, QUERY, TRIAL, member_component
+from suffice.recordings.attempts import attempts_of
 from suffice.recordings.recording import Recording
 
 LIST_PRICES = "list"
@@ -218,6 +219,7 @@ def prices_of(path: str | Path | None, recording: Recording) -> dict[str, Price]
     names = {column.split(".")[1]: "" for column in recording.names("cost")}
     names |= {component: about.get("model", "") for component, about in config.get("enrichers", {}).items()}
     models = {about["name"]: about["model"] for about in config.get("models", ())}
+    models = models or {name: name for name in attempts_of(recording)}
     panel = {member_component(name): model for name, model in models.items()} if len(models) > 1 else {}
     if panel:
         names = {**{name: model for name, model in names.items() if name != "generator"}, **panel}
@@ -227,4 +229,5 @@ def prices_of(path: str | Path | None, recording: Recording) -> dict[str, Price]
     if EMBEDDING in names:
         names[EMBEDDING] = config.get("retriever", {}).get("embedder", {}).get("id", "")
     priced = {*LOOP_COMPONENTS, TRIAL, GATE, EMBEDDING, *panel}
+    priced |= {component for component, model in names.items() if {component, model} & load_prices(path).keys()}
     return component_prices(path, {c: n for c, n in names.items() if c in priced or c.startswith("judge:")})

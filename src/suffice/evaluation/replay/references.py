@@ -23,8 +23,9 @@ from suffice.evaluation.replay.outcomes import measured_metrics, other_metrics, 
 from suffice.evaluation.replay.panels import best_single_run
 from suffice.evaluation.replay.prepared import PreparedRecording, answering_like
 from suffice.policy.rounds import Mask
-from suffice.policy.rules import Rule, parse_rule
+from suffice.policy.rules import Rule, fixed_k, parse_rule
 from suffice.policy.session import Policy
+from suffice.recordings.attempts import ALONE, attempts_of
 from suffice.recordings.recording import Recording
 
 _DEFAULT = "fixed_k(3)"
@@ -86,14 +87,35 @@ def baseline_policy(recording: Recording, rule: str | Rule, like: Policy) -> Pol
     With another selector, the difference would partly be due to the selectors.
     """
     like = answering_like(like)
+    alone = {policy.name: policy for policy in single_policies(attempts_of(recording), like)}
+    if (known := alone.get(f"{rule}{like.name}")) is not None:
+        return known
     fitted = {"calibrators": like.calibrators, "state": like.state, "normalizer": like.normalizer}
     return policy_for(recording, rule, name=f"{rule}{like.name}", selector=like.selector, **fitted)
 
 
-def fixed_policies(highest: int, selectors: Mapping[str, Policy]) -> list[tuple[str, Policy]]:
-    """Return every fixed budget with every selector, each with the name of its selector."""
-    budgets = range(1, highest + 1)
-    return [(name, fixed_policy(k, like)) for name, like in selectors.items() for k in budgets]
+def single_policies(models: Sequence[str], like: Policy) -> list[Policy]:
+    """Return the policies that ask one model of an escalation, and none before it.
+
+    Args:
+        models: The model of each round, from round 1 on.
+        like: See `fixed_budget`.
+    """
+    places = {model: place for place, model in reversed([*enumerate(models, 1)])}
+    return [
+        replace(like, rule=fixed_k(r), start_round=r, max_rounds=r, name=f"{model}{ALONE}{like.name}")
+        for model, r in sorted(places.items(), key=lambda item: item[1])
+    ]
+
+
+def fixed_policies(whole: Questions, selectors: Mapping[str, Policy]) -> list[tuple[str, Policy]]:
+    """Return every fixed budget with every selector, and each model of an escalation alone, with the name of its selector."""
+    budgets, models = range(1, whole.highest + 1), attempts_of(whole.recording)
+    return [
+        (name, policy)
+        for name, like in selectors.items()
+        for policy in [*(fixed_policy(k, like) for k in budgets), *single_policies(models[: whole.highest], like)]
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +186,8 @@ def with_references(
         CensoredError: The baseline needs rounds that were not recorded.
     """
     if baseline is None:
-        baseline = RECORDED if whole.cut.any() else _DEFAULT
+        models = attempts_of(whole.recording)
+        baseline = RECORDED if whole.cut.any() else f"{models[-1]}{ALONE}" if models else _DEFAULT
     if isinstance(baseline, Policy):
         references = dict.fromkeys(
             selectors, _reference_run(whole, runs, baseline, (str(baseline.selector), baseline), run_of)

@@ -17,6 +17,7 @@ from suffice.common.results import Result, jsonable
 from suffice.common.sealed_json import sealed_text, unsealed, was_edited
 from suffice.common.tables import Table, counted, figure
 from suffice.errors import NotFoundError, SchemaError
+from suffice.evaluation.replay.outcomes import abandoned
 from suffice.policy.seen import id_hash
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
@@ -324,6 +325,7 @@ def _verdict_text(trial: Trial) -> str:
             f"{judges} {do} not rule it out either. Record more questions."
         )
     change = change_text(trial.candidates[place], None if trial.against else trial.loop.highest)
+    change = change.replace("stop when", "give up when") if abandoned(trial.metric) else change
     effect = change_of(trial, place)
     shown: float | tuple[float, ...] = effect if np.isfinite(effect).all() else effect[0]  # old files have no interval
     saved, changed = _saved_text(trial, place), f"{figure(shown, '+.1f', 100)} points{trial.against}"

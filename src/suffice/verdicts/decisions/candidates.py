@@ -10,15 +10,17 @@ import numpy as np
 from suffice.common.tables import counted
 from suffice.errors import SufficeError
 from suffice.evaluation.replay import check_policy, policy_for
-from suffice.evaluation.replay.outcomes import has_outcome
+from suffice.evaluation.replay.outcomes import abandoned, has_outcome
+from suffice.evaluation.replay.references import single_policies
 from suffice.policy.metrics import METRICS
 from suffice.policy.rules import MajorityOfSamples, Selector, fixed_k
 from suffice.policy.rules.algebra import Threshold
 from suffice.policy.rules.named import WINDOWS, adaptive_consistency, esc, rasc, settled
 from suffice.policy.rules.selectors_of_samples import RascAnswer
 from suffice.policy.session import Policy
+from suffice.recordings.attempts import ALONE, ATTEMPTS, attempts_of
 from suffice.recordings.recording import Recording
-from suffice.verdicts.decisions.gates import gate_of, gate_rules, is_closed_book
+from suffice.verdicts.decisions.gates import gate_of, gate_rules, give_up_rules, is_closed_book
 from suffice.verdicts.decisions.steps import is_of_steps, step_rules
 
 CHECK_ERROR = "check_error"
@@ -66,15 +68,23 @@ def candidates(
         selector: The selector of all candidates.
         highest: The highest round of all questions; tune questions alone may be shorter.
         start_round: The first round of the loop.
-        signals: Columns that are a confidence in the answer of round 0; see `gate_rules`.
+        signals: Columns that are a confidence in the answer of round 0, an attempt or a run; see `gate_rules` and `give_up_rules`.
     """
+    models = attempts_of(tune)
     policies = [
         policy_for(tune, fixed_k(k), max_rounds=k, start_round=start_round, selector=selector, name=f"fixed_k({k})")
-        for k in range(1, highest)
+        for k in range(2 if models else 1, highest)
     ]
     policies += [
-        policy_for(tune, rule, max_rounds=highest, start_round=0, selector=selector, name=label)
-        for label, rule in gate_rules(tune, metric, signals)
+        policy_for(tune, fixed_k(r), max_rounds=r, start_round=r, selector=selector, name=name)
+        for name, r in ((one.name, one.start_round) for one in single_policies(models[:highest], Policy()))
+    ]
+    success = abandoned(metric)
+    read = give_up_rules(tune, success, signals) if success else gate_rules(tune, metric, signals)
+    first = 1 if success or models else 0
+    policies += [
+        policy_for(tune, rule, max_rounds=highest, start_round=first, selector=selector, name=label)
+        for label, rule in read
     ]
     untried: dict[str, list[str]] = {}
     for rule in _votes(tune, highest) if tune.independent else _rules(tune):
@@ -104,8 +114,8 @@ def change_text(policy: Policy, highest: int | None) -> str:
         policy: A candidate.
         highest: The present cap; None if differences are taken against something else.
     """
-    if is_vote(policy):
-        return _vote_change(policy, highest)
+    if ATTEMPTS in policy.depends or is_vote(policy):
+        return _escalation_change(policy) if ATTEMPTS in policy.depends else _vote_change(policy, highest)
     if is_closed_book(policy):
         return "never retrieve, and answer from round 0"
     if is_fixed_budget(policy):
@@ -116,6 +126,15 @@ def change_text(policy: Policy, highest: int | None) -> str:
     if gate is not None:
         return f"answer from round 0, without retrieval, when {gate}"
     return f"stop by {policy.label}" if policy.label.isidentifier() else f"stop when {policy.rule}"
+
+
+def _escalation_change(policy: Policy) -> str:
+    """Return `change_text` for a candidate that accepts an attempt of an escalation."""
+    if policy.name.endswith(ALONE):
+        return f"ask {policy.name}"
+    if is_fixed_budget(policy):
+        return f"ask {policy.max_rounds} models, and return the last answer"
+    return f"accept an answer {'by' if policy.label.isidentifier() else 'when'} {policy.label}"
 
 
 def _budget(policy: Policy) -> int | None:

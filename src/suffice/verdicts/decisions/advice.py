@@ -428,7 +428,8 @@ def _saved_text(trial: Trial, place: int) -> str:
             more.append(f"{_percent(share)} of the {name}" if share >= 0 else f"for {_percent(-share)} more {name}")
     spent = trial.totals.costs["money"]
     if np.isfinite(spent).all() and spent[-1]:
-        more.append(f"USD {1000 * (spent[-1] - spent[place]) / trial.totals.n_recorded:,.2f} per 1,000 questions")
+        dollars = 1000 * float(spent[-1] - spent[place]) / trial.totals.n_recorded
+        more.append(f"USD {dollars:,.{2 if abs(dollars) >= 0.1 else 4}f} per 1,000 questions")  # noqa: PLR2004
     text = f"{_percent(float(trial.totals.saving(trial.cost)[place]))} of the {trial.cost}"
     return f"{text} ({', '.join(more)})" if more else text
 

@@ -20,18 +20,17 @@ import suffice
 from suffice import decide
 from suffice.cli.console import print_table
 from suffice.common.tables import Column, Table, render
-from suffice.evaluation.replay.baselines import run_policy
+from suffice.evaluation.replay.baselines import run_policy, single_policies
 from suffice.evaluation.replay.front import best_mixture
 from suffice.evaluation.replay.outcomes import outcome
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.replay.prices import list_price
-from suffice.evaluation.replay.references import single_policies
 from suffice.evaluation.statistics import hash_places
 from suffice.policy.rounds import Floats, Mask
 from suffice.policy.rules import parse_rule
 from suffice.policy.session import Policy
 from suffice.recordings import Recording, bundled_recording
-from suffice.recordings.attempts import ATTEMPTS, attempts_of
+from suffice.recordings.runs import ATTEMPTS, attempts_of
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "escalation.md"
 MODELS = {

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice.recordings import write_recording
-from suffice.recordings.attempts import ATTEMPTS
+from suffice.recordings.runs import ATTEMPTS
 
 OUT = Path(__file__).resolve().parents[1] / "src" / "suffice" / "data" / "recorded"
 ROUTER = {"mixtral-8x7b-instruct": 0.24, "gpt-4-1106-preview": 24.7}

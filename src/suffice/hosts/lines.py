@@ -10,7 +10,7 @@ from suffice.errors import DataError, did_you_mean
 from suffice.hosts.runs import REPLY_NEEDS
 from suffice.policy.session import Policy
 from suffice.policy.signals import SIGNALS, STEPS
-from suffice.recordings.attempts import ATTEMPTS
+from suffice.recordings.runs import ATTEMPTS
 
 _OF_STATES = frozenset({"since_change", "checks_green_since_change"})
 """Signals of the answers of steps, which stand for states of files."""

@@ -35,8 +35,7 @@ from suffice.policy.comparisons import Comparison
 from suffice.policy.embedding import Embedder
 from suffice.policy.normalizers import MATCH, normalizer_of
 from suffice.policy.signals.position import AnswerPosition
-from suffice.recordings.attempts import ATTEMPTS
-from suffice.recordings.runs import MODEL_NAMES
+from suffice.recordings.runs import ATTEMPTS, MODEL_NAMES
 
 ENOUGH = 20
 """The least number of questions for which a decision can be asked."""

@@ -9,7 +9,7 @@ from typing import Any
 from suffice.errors import DataError
 from suffice.loops.sampling_loop import SamplingLoop
 from suffice.policy.session import Policy
-from suffice.recordings.attempts import ATTEMPTS
+from suffice.recordings.runs import ATTEMPTS
 
 _ACCEPTS = Policy(rule="answer_stable")
 

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from benchmarks import escalation
 
+from suffice import decide
 from suffice.recordings import bundled_recording
-from suffice.recordings.attempts import attempts_of
 from suffice.recordings.bundled import BUNDLED_ESCALATIONS, BUNDLED_VERIFIED
+from suffice.recordings.runs import attempts_of
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "results" / "escalation.md"
 DATA = Path(__file__).resolve().parents[3] / "src" / "suffice" / "data"
@@ -44,6 +45,12 @@ def test_what_the_page_says_of_gpt_is_recomputed():
         row = next(line for line in PAGE.read_text("utf-8").splitlines() if f"| {rule} | {judges.sum():,}" in line)
         assert f"| {100 * value:.1f} |" in row
         assert f"| {100 * gain:+.1f} [" in row
+
+
+def test_a_coin_that_does_better_is_named_in_the_advice():
+    said = decide(bundled_recording("escalation_llama"), metric="right", signals=["answer_probability"]).sentence
+    assert "A coin between Llama-13b alone and Llama-70b alone scored better" in said
+    assert said in PAGE.read_text("utf-8")
 
 
 def test_attempts_cost_what_all_models_so_far_cost():

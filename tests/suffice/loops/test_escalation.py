@@ -11,7 +11,7 @@ from suffice.evaluation.replay import policy_for
 from suffice.evaluation.replay.prices import Price
 from suffice.evaluation.statistics import Resampling
 from suffice.policy.rounds import Cost, Reply
-from suffice.recordings.attempts import attempts_of
+from suffice.recordings.runs import attempts_of
 from tests.support.cli_tools import cli, dataset
 from tests.support.endpoint import Endpoint, prompt_of
 from tests.support.sampling import TOWER, assert_replayed, models_of, questions

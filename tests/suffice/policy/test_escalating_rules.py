@@ -8,7 +8,7 @@ import pytest
 from suffice.errors import RuleSyntaxError
 from suffice.policy.rounds import Rounds
 from suffice.policy.rules import parse_rule
-from suffice.policy.rules.escalating import automix, frugalgpt
+from suffice.policy.rules.published import automix, frugalgpt
 
 N, MODELS = 4000, 4
 

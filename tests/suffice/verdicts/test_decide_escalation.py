@@ -10,13 +10,12 @@ import pytest
 
 from suffice import Policy, Session, decide, import_recording, read_recording, replay
 from suffice.errors import DataError
-from suffice.evaluation.replay.baselines import run_policy
+from suffice.evaluation.replay.baselines import run_policy, single_policies
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.replay.prices import Price
-from suffice.evaluation.replay.references import single_policies
 from suffice.evaluation.statistics import Resampling
 from suffice.hosts.lines import own_lines
-from suffice.recordings.attempts import attempts_of
+from suffice.recordings.runs import attempts_of
 from suffice.verdicts.decisions.candidates import change_text
 from tests.support.cli_tools import cli
 

@@ -15,8 +15,8 @@ from suffice.evaluation.replay.prices import Price
 from suffice.evaluation.replay.waves import due_in_waves, wave_note, wave_of
 from suffice.policy.rounds import COST_KINDS, Floats, Mask
 from suffice.policy.signals import EMBEDDING, LOOP_COMPONENTS, RERANKING, RETRIEVAL, SIGNALS, member_component
-from suffice.recordings.attempts import attempts_of
 from suffice.recordings.recording import Recording
+from suffice.recordings.runs import attempts_of
 from suffice.recordings.schema import BATCH_NOTE, cost_column
 
 COSTS = ("calls", "tokens", "seconds", "money", "retrievals")

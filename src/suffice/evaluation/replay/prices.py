@@ -17,8 +17,8 @@ from suffice.common.tables import Column, Table
 from suffice.errors import DataError, NotFoundError, SchemaError
 from suffice.policy.rounds import Floats
 from suffice.policy.signals import EMBEDDING, GATE, LOOP_COMPONENTS, QUERY, TRIAL, member_component
-from suffice.recordings.attempts import attempts_of
 from suffice.recordings.recording import Recording
+from suffice.recordings.runs import attempts_of
 
 LIST_PRICES = "list"
 """The word that stands for the bundled list prices in place of a file of prices."""

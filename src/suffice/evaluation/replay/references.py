@@ -17,16 +17,17 @@ from suffice.evaluation.replay.baselines import (
     oracle_best,
     oracle_earliest,
     recorded_run,
+    single_policies,
 )
 from suffice.evaluation.replay.checks import policy_for
 from suffice.evaluation.replay.outcomes import measured_metrics, other_metrics, outcome
 from suffice.evaluation.replay.panels import best_single_run
 from suffice.evaluation.replay.prepared import PreparedRecording, answering_like
 from suffice.policy.rounds import Mask
-from suffice.policy.rules import Rule, fixed_k, parse_rule
+from suffice.policy.rules import Rule, parse_rule
 from suffice.policy.session import Policy
-from suffice.recordings.attempts import ALONE, attempts_of
 from suffice.recordings.recording import Recording
+from suffice.recordings.runs import ALONE, attempts_of
 
 _DEFAULT = "fixed_k(3)"
 
@@ -92,20 +93,6 @@ def baseline_policy(recording: Recording, rule: str | Rule, like: Policy) -> Pol
         return known
     fitted = {"calibrators": like.calibrators, "state": like.state, "normalizer": like.normalizer}
     return policy_for(recording, rule, name=f"{rule}{like.name}", selector=like.selector, **fitted)
-
-
-def single_policies(models: Sequence[str], like: Policy) -> list[Policy]:
-    """Return the policies that ask one model of an escalation, and none before it.
-
-    Args:
-        models: The model of each round, from round 1 on.
-        like: See `fixed_budget`.
-    """
-    places = {model: place for place, model in reversed([*enumerate(models, 1)])}
-    return [
-        replace(like, rule=fixed_k(r), start_round=r, max_rounds=r, name=f"{model}{ALONE}{like.name}")
-        for model, r in sorted(places.items(), key=lambda item: item[1])
-    ]
 
 
 def fixed_policies(whole: Questions, selectors: Mapping[str, Policy]) -> list[tuple[str, Policy]]:

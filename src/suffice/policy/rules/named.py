@@ -9,9 +9,8 @@ from typing import Any
 
 from suffice.errors import DataError, RuleSyntaxError
 from suffice.policy.rules.algebra import FirstOf, KOf, Patience, Threshold, Times, signal
-from suffice.policy.rules.escalating import automix, frugalgpt
+from suffice.policy.rules.published import automix, deer, dynasor, frugalgpt, token_budget
 from suffice.policy.rules.rule import Rule
-from suffice.policy.rules.thinking import deer, dynasor, token_budget
 
 WINDOWS = range(2, 11)
 """The sizes of windows of early-stopping self-consistency, each with a signal of its own."""

@@ -14,8 +14,8 @@ from suffice.policy.rounds import Floats
 from suffice.policy.rules import AllOf, Rule, fixed_k, signal
 from suffice.policy.rules.algebra import Patience
 from suffice.policy.session import Policy
-from suffice.recordings.attempts import attempts_of
 from suffice.recordings.recording import Recording
+from suffice.recordings.runs import attempts_of
 
 RETRIEVALS = "retrievals"
 """The cost that these candidates save: one for every round after round 0."""
@@ -39,11 +39,6 @@ _AT_ROUND_0 = signal("round") < 1
 def begins_closed_book(recording: Recording) -> bool:
     """Return whether a recording has a round 0, the model alone, before the rounds with evidence."""
     return not recording.independent and int(recording.index[0]) == 0 and int(recording.index[-1]) > 0
-
-
-def is_whether_to_retrieve(recording: Recording) -> bool:
-    """Return whether round 0 and one round with evidence are all that was recorded, so that only retrieval can be saved."""
-    return begins_closed_book(recording) and int(recording.index[-1]) == 1
 
 
 def gate_rules(tune: Recording, metric: str, named: Sequence[str]) -> list[tuple[str, Rule]]:

@@ -31,8 +31,7 @@ from suffice.recordings.recording import Recording
 from suffice.verdicts.copies import asked_names, near_known, unit_names, with_copies, wordings_of
 from suffice.verdicts.decisions.advice import Advice
 from suffice.verdicts.decisions.answer_counts import AnswerCounts
-from suffice.verdicts.decisions.candidates import candidates
-from suffice.verdicts.decisions.declared import declared_defaults
+from suffice.verdicts.decisions.candidates import candidates, declared_defaults
 from suffice.verdicts.decisions.labelling import (
     Labelling,
     Prices,
@@ -93,15 +92,12 @@ def decide(
 
     Args:
         recording: Recorded rounds.
-        metric: The metric that must not be lost: a column in [0, 1], or `agreement` with the log's own last answer, or
-            ``abandon(solved)`` to give runs up, which loses their success.
+        metric: The metric that must not be lost: a column in [0, 1], `agreement` with the log's own last answer, or ``abandon(solved)``.
             None = F1 (EM for multiple choice) where it was measured, else `agreement`.
         max_loss: The largest mean loss that you would accept, in (0, 1), in the unit of the metric; None = 0.02.
         alpha: The risk of false advice, in (0, 1); None = 0.05.
-        cost: The cost to save, one of `SAVABLE`; None = `retrievals` if there is one round beside round 0, `money` for steps of agents
-            and escalations, else `calls`.
-        baseline: The baseline of differences: `recorded` (None), the logged loop itself, or a rule (`fixed_k(5)`); of an
-            escalation the last model alone (None), ``MODEL alone``.
+        cost: The cost to save, one of `SAVABLE`; None = see `declared_defaults`.
+        baseline: The baseline of differences: `recorded`, the logged loop itself, ``MODEL alone``, or a rule (`fixed_k(5)`); None = as for `cost`.
         selector: The selector of candidates and baseline; None = `last`, of samples their majority, of checked drafts `min_check_error`.
         tune: Tune questions, recorded alike; None = `tune_share` of the recording's, by the hash of their texts, else names.
         tune_share: Share of the tune questions, in (0, 1); None = 0.3.
@@ -109,8 +105,7 @@ def decide(
         leave_out_failed: Whether to leave out questions whose recording failed; else they count as lost.
         previous: An earlier advice on the same loop.  Its declaration holds, and new questions add to its evidence.
         orders: Number of random orders of samples to average over; None = 100, or 1 (as recorded) if a rule stopped some.
-        signals: Columns that are a confidence in the answer of round 0, so that the loop may skip retrieval; in an attempt, which
-            may be accepted; or in a run, which may be given up.
+        signals: Columns that are a confidence in round 0, which may skip retrieval, in an attempt, or in a run that may be given up.
         labels: Labels by hand, see `Labels.read`; `Labels()` for none yet.  The metric is `match` or `preference`; `Advice.to_label` says what to label.
         label_noise: The largest share of labels that are wrong at random, in [0, 0.5), declared before the first label; None = 0.
         min_saving: The least share of the cost whose saving is worth a change, in [0, 1); None = 0 (any), for steps of agents 0.05.

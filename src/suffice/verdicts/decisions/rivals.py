@@ -10,7 +10,7 @@ from suffice.common.tables import counted, figure
 from suffice.evaluation.replay.front import Mixture, best_mixture, upper_hull
 from suffice.policy.rounds import Positions
 from suffice.policy.session import Policy
-from suffice.recordings.attempts import ALONE
+from suffice.recordings.runs import ALONE
 from suffice.verdicts.decisions.candidates import is_fixed_budget, is_vote
 from suffice.verdicts.decisions.gates import is_closed_book
 from suffice.verdicts.decisions.losses import SLACK
@@ -56,7 +56,8 @@ def mixture_of(trial: Trial) -> Mixture | None:
     values, costs = (sums / totals.n_recorded for sums in (totals.values, totals.costs[trial.cost]))
     if not np.isfinite([values[budgets], costs[budgets]]).all() or not np.isfinite(values[me]):
         return None
-    labels = [_label(trial, place) for place in budgets.tolist()]
+    names = [*(policy.label for policy in trial.candidates), trial.baseline]
+    labels = [names[place] for place in budgets.tolist()]
     mixture = best_mixture(labels, values[budgets], costs[budgets], float(costs[me]))
     if mixture is None or not mixture.share or mixture.quality <= values[me] + SLACK:
         return None
@@ -111,10 +112,6 @@ def _budgets(trial: Trial) -> Positions:
     ):
         budgets.append(len(trial.candidates))
     return np.array(budgets, dtype=np.int64)
-
-
-def _label(trial: Trial, place: int) -> str:
-    return trial.baseline if place == len(trial.candidates) else trial.candidates[place].label
 
 
 def _mixture_text(trial: Trial, mixture: Mixture) -> str:

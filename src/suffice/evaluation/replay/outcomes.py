@@ -269,14 +269,10 @@ def outcome(recording: Recording, name: str) -> Floats:
 
 def _at_the_end(recording: Recording, name: str) -> Floats:
     """Return a metric in the last round of each question, and 0 in rounds before it: a run that is given up has no success."""
-    rounds, answers = (
-        np.arange(recording.shape[1]),
-        recording.answers if "answer" in recording.table.column_names else None,
-    )
-    last = rounds == recording.seen.sum(axis=1, keepdims=True) - 1
+    last = np.arange(recording.shape[1]) == recording.seen.sum(axis=1, keepdims=True) - 1
     values = np.where(last, outcome(recording, name), np.where(recording.seen, 0.0, np.nan))
-    if answers is not None:
-        given = np.array([[isinstance(text, str) and bool(text.strip()) for text in row] for row in answers.tolist()])
+    if "answer" in recording.table.column_names:
+        given = answered(recording.view({}))
         silent = given.any(axis=1) & ~(given & last).any(axis=1) & (np.nansum(values, axis=1) > 0)
         if silent.any():
             raise DataError(

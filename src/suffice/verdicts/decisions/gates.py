@@ -14,6 +14,7 @@ from suffice.policy.rounds import Floats
 from suffice.policy.rules import AllOf, Rule, fixed_k, signal
 from suffice.policy.rules.algebra import Patience
 from suffice.policy.session import Policy
+from suffice.policy.signals import SIGNALS
 from suffice.recordings.recording import Recording
 from suffice.recordings.runs import attempts_of
 
@@ -44,8 +45,9 @@ def begins_closed_book(recording: Recording) -> bool:
 def gate_rules(tune: Recording, metric: str, named: Sequence[str]) -> list[tuple[str, Rule]]:
     """Return the rules that may answer from round 0, each with its label: always, or where a confidence is high.
 
-    Those of an escalation may accept the answer of any attempt.  The direction of a confidence and its thresholds are fitted on tune questions: high values count as confident, unless
-    questions that round 0 answers worse have higher ones.
+    Those of an escalation may accept the answer of any attempt.  The direction of a confidence and its thresholds are
+    fitted on tune questions: high values count as confident, unless questions that the first round answers worse have
+    higher ones.
 
     Args:
         tune: Recorded tune questions.
@@ -60,7 +62,9 @@ def gate_rules(tune: Recording, metric: str, named: Sequence[str]) -> list[tuple
         if named:
             raise DataError(
                 f"{named[0]!r} cannot decide whether to retrieve, because this recording has no round 0, the answer of the model "
-                "alone. Record it (suffice record --round-zero); of a log, suffice import --first-round 0 reads the first round so"
+                "alone. Record it (suffice record --round-zero); of a log, suffice import --first-round 0 reads the first round so. "
+                "To accept one of several models' answers, import their order (--column round=model:SMALL,LARGE); to give runs up, "
+                "name their success (--metric 'abandon(NAME)')"
             )
         return []
     rules = [] if attempts else [("closed_book", fixed_k(0))]
@@ -122,7 +126,8 @@ def unnamed_columns(recording: Recording, named: Sequence[str]) -> list[str]:
     """Return numeric columns of the log that vary at round 0 and may be a confidence, but are not read as one."""
     if not (begins_closed_book(recording) or attempts_of(recording)):
         return []
-    return [name for name in recording.names("label") if name not in named and _varies(recording, name)]
+    own = [name for name in recording.names("signal") if name not in SIGNALS] if attempts_of(recording) else []
+    return [name for name in [*own, *recording.names("label")] if name not in named and _varies(recording, name)]
 
 
 def _varies(recording: Recording, name: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
@@ -10,7 +11,6 @@ from suffice.errors import DataError, did_you_mean
 from suffice.hosts.runs import REPLY_NEEDS
 from suffice.policy.session import Policy
 from suffice.policy.signals import SIGNALS, STEPS
-from suffice.recordings.runs import ATTEMPTS
 
 _OF_STATES = frozenset({"since_change", "checks_green_since_change"})
 """Signals of the answers of steps, which stand for states of files."""
@@ -137,6 +137,7 @@ def own_lines(policy: Policy, path: str | Path) -> str:
 
     They draw samples if the policy counts votes, and ask the model alone first if it starts at round 0.
     """
+    from suffice.recordings.runs import ATTEMPTS  # loads pyarrow, as what follows
     from suffice.verdicts.decisions.candidates import is_vote
 
     if is_of_thoughts(policy):
@@ -144,7 +145,7 @@ def own_lines(policy: Policy, path: str | Path) -> str:
     if is_of_steps(policy):
         return _with_policy(_STEPS, path)
     if ATTEMPTS in policy.depends:
-        return _with_policy(_attempts(policy), path)
+        return _with_policy(_attempts(policy, policy.depends[ATTEMPTS]), path)
     if policy.start_round == 0:
         return _with_policy(_gated(policy), path)
     return _with_policy(_SAMPLES if is_vote(policy) else _DRAFTS, path)
@@ -178,9 +179,9 @@ def _thoughts(policy: Policy) -> str:
     return _THOUGHTS.format(**made_for, prompt=named.get(own, f"PROMPT,  # your ThinkingPrompt {own}"))
 
 
-def _attempts(policy: Policy) -> str:
+def _attempts(policy: Policy, attempts: Sequence[str]) -> str:
     """Return the lines of a loop over the models that the policy may ask, with the signals that nobody else measures."""
-    models = [*policy.depends[ATTEMPTS]][policy.start_round - 1 : policy.max_rounds]
+    models = [*attempts][policy.start_round - 1 : policy.max_rounds]
     own = [name for name in policy.raw_signals if name not in SIGNALS or not SIGNALS[name].needs <= REPLY_NEEDS]
     given = f", signals={{{', '.join(map(_measured, own))}}}" if own else ""
     return _ATTEMPTS.replace("{models}", json.dumps(models)).replace("{signals}", given)

@@ -139,6 +139,8 @@ def test_the_command_line_decides_by_prices_of_models(tmp_path, monkeypatch):
     cli("import", "log.jsonl", "--column", "round=model:cheap,dear", "--yes")
     shown = cli("decide", "log.parquet", "--metric", "em", "--prices", "prices.json", "--signal", "confidence")
     assert "Accept an answer when confidence" in shown.words
+    assert "MODELS" in cli("deploy", "decision.json").out
+    assert "asks one model" in cli("deploy", "decision.json", "--to", "langgraph").error
     assert "cheap alone" in cli("replay", "log.parquet", "--rule", "confidence > 0.6", "--prices", "prices.json").out
 
 

@@ -115,10 +115,7 @@ def decide_command(
     where: Where = None,
     signal: Annotated[
         list[str] | None,
-        typer.Option(
-            "--signal",
-            help="A column that is a confidence in round 0's answer, in an attempt, or in a run; repeatable.",
-        ),
+        typer.Option("--signal", help="A column, a confidence in round 0's answer, an attempt or a run; repeatable."),
     ] = None,
     leave_out_failed: Annotated[
         bool,

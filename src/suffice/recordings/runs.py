@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from suffice.policy.rounds import Mask
     from suffice.recordings.recorded_columns import RecordedColumns
-    from suffice.recordings.recording import Recording
 
 MODEL_NAMES = frozenset(
     {"model", "model_name", "model_id", "llm", "llm_model", "engine", "deployment", "deployment_name", "deployment_id"}
@@ -288,17 +287,21 @@ def _number(value: Any) -> Any:
         return value
 
 
-def attempts_of(recording: Recording) -> tuple[str, ...]:
+def attempts_of(recording: RecordedColumns) -> tuple[str, ...]:
     """Return the model of each round of an escalation, from round 1 on; empty for other recordings."""
     return tuple(map(str, (recording.metadata.get("depends") or {}).get(ATTEMPTS) or ()))
 
 
-def refuse_untried(recording: Recording) -> None:
+def refuse_untried(recording: RecordedColumns, failed: Mask) -> None:
     """Raise a `DataError` if a question of an escalation lacks the answer of a model.
 
     What that model alone would answer is then unknown, and the questions that went on to it are the hard ones.
+
+    Args:
+        recording: Recorded attempts.
+        failed: Mask of the questions whose recording failed, which do not count.
     """
-    models, tried = attempts_of(recording), recording.seen[~recording.failed]
+    models, tried = attempts_of(recording), recording.seen[~failed]
     for model, asked in zip(models[::-1], tried.T[::-1], strict=False):
         if not asked.all():
             raise DataError(

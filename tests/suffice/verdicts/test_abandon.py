@@ -77,7 +77,7 @@ def test_replay_of_giving_up_equals_a_plain_loop(tmp_path, limit):
     assert (full.calls.mean - row.calls.mean) * 400 == pytest.approx(saved)
 
 
-def test_a_signal_that_tells_is_advised_and_one_that_does_not_is_kept(tmp_path):
+def test_only_a_signal_that_tells_is_advised(tmp_path):
     advice = decide(recorded(tmp_path, runs(900)), metric="abandon(solved)", signals=["chance"], max_loss=0.05)
     assert advice.verdict == "do it"
     assert advice.sentence.startswith("Give up when ")

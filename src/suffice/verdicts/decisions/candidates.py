@@ -1,4 +1,4 @@
-"""What is declared by default, and the candidates for advice: every fixed budget, and every rule whose signals were recorded."""
+"""The candidates for advice: every fixed budget, and every rule whose signals were recorded; and what is declared by default."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def declared_defaults(recording: Recording, metric: str | None, *, priced: bool)
     if is_of_steps(recording) and (priced or knows_spending(recording)):
         result["cost"] = "money"
     if attempts := attempts_of(recording):
-        refuse_untried(recording)
+        refuse_untried(recording, recording.failed)
         result |= {"cost": "money", "baseline": f"{attempts[-1]}{ALONE}"}
     if begins_closed_book(recording) and int(recording.index[-1]) == 1:  # only retrieval can be saved
         result["cost"] = RETRIEVALS

@@ -37,7 +37,16 @@ if TYPE_CHECKING:
     from suffice.evaluation.search import search
     from suffice.evaluation.statistics import Resampling
     from suffice.importers import import_recording, register_importer
-    from suffice.loops import DraftingLoop, Recorder, RetrievalLoop, SamplingLoop, ThinkingLoop, record, record_async
+    from suffice.loops import (
+        DraftingLoop,
+        EscalationLoop,
+        Recorder,
+        RetrievalLoop,
+        SamplingLoop,
+        ThinkingLoop,
+        record,
+        record_async,
+    )
     from suffice.loops.models import ChatModel, ScriptedModel
     from suffice.loops.retrieval import PoolBM25, Question, load_questions
     from suffice.policy.session import Audit, Session
@@ -62,6 +71,7 @@ __all__ = [
     "Cost",
     "Decision",
     "DraftingLoop",
+    "EscalationLoop",
     "Family",
     "FirstOf",
     "KOf",

@@ -48,11 +48,13 @@ class _Declared:
     ] = None
     cost: Annotated[
         str | None,
-        typer.Option("--cost", help=f"The cost to save: {', '.join(SAVABLE)}; default: calls, or retrievals."),
+        typer.Option("--cost", help=f"The cost to save: {', '.join(SAVABLE)}; default: calls, retrievals, or money."),
     ] = None
     baseline: Annotated[
         str | None,
-        typer.Option("--baseline", help="'recorded' (default), the log's own stops, or a rule as fixed_k(5)."),
+        typer.Option(
+            "--baseline", help="'recorded' (default), the log's own stops, a rule as fixed_k(5), or 'MODEL alone'."
+        ),
     ] = None
     selector: Annotated[
         str | None,
@@ -113,9 +115,7 @@ def decide_command(
     where: Where = None,
     signal: Annotated[
         list[str] | None,
-        typer.Option(
-            "--signal", help="A column that is a confidence in round 0's answer: it may skip retrieval; repeatable."
-        ),
+        typer.Option("--signal", help="A column, a confidence in round 0's answer, an attempt or a run; repeatable."),
     ] = None,
     leave_out_failed: Annotated[
         bool,

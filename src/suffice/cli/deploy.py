@@ -20,6 +20,7 @@ from suffice.hosts.lines import is_of_steps, is_of_thoughts, own_lines
 from suffice.hosts.runs import REPLY_NEEDS
 from suffice.policy.session import Policy
 from suffice.policy.signals import REMEDIES, SIGNALS, AnswerPosition
+from suffice.recordings.runs import ATTEMPTS
 from suffice.recordings.schema import CHECKPOINTS
 from suffice.verdicts.certificates import metric_of
 from suffice.verdicts.decisions import Advice
@@ -117,6 +118,11 @@ def _check_target(policy: Policy, to: str) -> None:
         raise DataError(
             f"the policy stops inside a chain of thought, which {to} does not show: leave out --to, for a loop of its own, or "
             "serve the policy (suffice serve)"
+        )
+    if ATTEMPTS in policy.depends:
+        raise DataError(
+            f"the policy goes through {', '.join(map(str, policy.depends[ATTEMPTS]))}, and an agent of {to} asks one model: leave out --to, for "
+            "a loop of its own, or ask the models by EscalationLoop"
         )
     if is_of_steps(policy) and set(policy.raw_signals) - {"spend"}:
         raise DataError(

@@ -21,7 +21,7 @@ from suffice.cli.parameters import Setting, from_file
 from suffice.cli.recording import RecordOptions
 from suffice.common.provided import provided
 from suffice.errors import DataError
-from suffice.loops import SamplingLoop
+from suffice.loops import EscalationLoop, SamplingLoop
 from suffice.loops.models import PROMPTS, ChatModel
 from suffice.loops.models.prompts import prompt as built_in_prompt
 from suffice.policy.comparisons import chosen_normalizer
@@ -33,7 +33,10 @@ from suffice.policy.signals import LOGPROB_NEEDS, AnswerPosition, member_compone
 _AT_URL = re.compile(r"(?P<name>.+?)@(?P<url>https?://.+)")
 _RULE, _SELECTOR, _MOST = "lead(3)", "majority_of_samples", 10
 
-_Most = Annotated[int | None, Option("--samples", min=1, help=f"The largest number of samples; default: {_MOST}.")]
+_Most = Annotated[
+    int | None,
+    Option("--samples", min=1, help=f"The largest number of samples; default: {_MOST}, of an escalation all models."),
+]
 _ComparedBy = Annotated[
     str | None,
     Setting(
@@ -118,7 +121,19 @@ class _Sampling:
 
     panel: ClassVar[str] = "Sampling"
 
-    temperature: Annotated[float, Setting("sampling", "temperature", min=0.0, help="Sampling temperature.")] = 0.7
+    temperature: Annotated[
+        float | None,
+        Setting(
+            "sampling",
+            "temperature",
+            min=0.0,
+            help="Sampling temperature; default: 0.7, of an escalation the models' own.",
+        ),
+    ] = None
+    escalate: Annotated[
+        bool,
+        Setting("sampling", "escalate", help="The models are attempts, the cheapest first, and to stop is to accept."),
+    ] = False
     seed: Annotated[
         int, Setting("sampling", "seed", min=0, help="The seed from which those of samples are derived.")
     ] = 0
@@ -130,13 +145,18 @@ class _Sampling:
         bool, Setting("sampling", "use-n", help="Request a wave as several choices of one request (n).")
     ] = False
 
+    def defaults(self, models: list[str]) -> tuple[str, str, int]:
+        """Return the default rule, selector and number of samples."""
+        return ("answer_stable", "last", len(models)) if self.escalate else (_RULE, _SELECTOR, _MOST)
+
     def loop(self, sampled: _Sampled, chats: list[ChatModel], policy: Policy) -> SamplingLoop:
         """Return the loop that the options describe."""
         prompts = [built_in_prompt(name) for name in options.split_names(sampled.prompt)]
-        return SamplingLoop(
+        temperature = 0.7 if self.temperature is None and not self.escalate else self.temperature
+        return (EscalationLoop if self.escalate else SamplingLoop)(
             model=chats,
             policy=policy,
-            temperature=self.temperature,
+            temperature=temperature,
             seed=None if self.no_seed else self.seed,
             prompts=prompts if len(prompts) > 1 else (),
             wave=self.wave,
@@ -155,10 +175,15 @@ def sample_command(
     ] = None,
     policy: Annotated[Path | None, Option("--policy", help="A policy file.")] = None,
     rule: Annotated[
-        str | None, Option("--rule", help=f"A rule that needs no fitted state, without a policy; default: {_RULE}.")
+        str | None,
+        Option(
+            "--rule",
+            help=f"A rule that needs no fitted state, without a policy; default: {_RULE}, of an escalation answer_stable.",
+        ),
     ] = None,
     selector: Annotated[
-        str | None, Option("--selector", help=f"Which sample's answer to return; default: {_SELECTOR}.")
+        str | None,
+        Option("--selector", help=f"Which sample's answer to return; default: {_SELECTOR}, of an escalation last."),
     ] = None,
     samples: _Most = None,
     normalizer: _ComparedBy = None,
@@ -182,10 +207,11 @@ def sample_command(
             raise BadParameter("the policy says that: leave it out", param_hint=given)
         decides = options.load_policy(policy)
     else:
+        its_rule, its_selector, most = sampling.defaults(sampled.names)
         decides = Policy(
-            rule=parse_rule(rule or _RULE),
-            selector=parse_selector(selector or _SELECTOR),
-            max_rounds=samples or _MOST,
+            rule=parse_rule(rule or its_rule),
+            selector=parse_selector(selector or its_selector),
+            max_rounds=samples or most,
             normalizer=normalizer or DEFAULT_NORMALIZER,
         )
     chats = sampled.chats(
@@ -227,9 +253,10 @@ def record_samples_command(
     batches = batching.queue()
     questions = recorder.questions(dataset, (lambda item: replace(item, passages=())) if closed_book else None)
     chats = sampled.chats(logprobs=sampled.logprobs)
+    _, selector, most = sampling.defaults(sampled.names)
     policy = Policy(
-        selector=parse_selector(_SELECTOR),
-        max_rounds=samples or _MOST,
+        selector=parse_selector(selector),
+        max_rounds=samples or most,
         normalizer=normalizer or _by_golds(recorder.golds(dataset, questions)),
         answer_position=chats[0].position,
     )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
 from suffice.errors import DataError, did_you_mean
+from suffice.hosts.runs import REPLY_NEEDS
 from suffice.policy.session import Policy
 from suffice.policy.signals import SIGNALS, STEPS
 
@@ -83,6 +86,20 @@ def work(task):
         session.observe(Round(index=session.next_round, answer=files.digest, signals=signals, costs=costs))
     return session.decision
 """
+_ATTEMPTS = """from suffice import Session
+from suffice.hosts import reply_round
+
+MODELS = {models}  # the cheapest first
+
+
+def ask(question):
+    session = Session("policy.json")
+    for model in MODELS:
+        reply = call(model, question)  # your client
+        if session.observe(reply_round(session, reply{signals})).stop:
+            break
+    return session.decision.answer, session.decision
+"""
 
 
 def frameworks() -> dict[str, str]:
@@ -120,12 +137,15 @@ def own_lines(policy: Policy, path: str | Path) -> str:
 
     They draw samples if the policy counts votes, and ask the model alone first if it starts at round 0.
     """
+    from suffice.recordings.runs import ATTEMPTS  # loads pyarrow, as what follows
     from suffice.verdicts.decisions.candidates import is_vote
 
     if is_of_thoughts(policy):
         return _with_policy(_thoughts(policy), path)
     if is_of_steps(policy):
         return _with_policy(_STEPS, path)
+    if ATTEMPTS in policy.depends:
+        return _with_policy(_attempts(policy, policy.depends[ATTEMPTS]), path)
     if policy.start_round == 0:
         return _with_policy(_gated(policy), path)
     return _with_policy(_SAMPLES if is_vote(policy) else _DRAFTS, path)
@@ -159,12 +179,25 @@ def _thoughts(policy: Policy) -> str:
     return _THOUGHTS.format(**made_for, prompt=named.get(own, f"PROMPT,  # your ThinkingPrompt {own}"))
 
 
+def _attempts(policy: Policy, attempts: Sequence[str]) -> str:
+    """Return the lines of a loop over the models that the policy may ask, with the signals that nobody else measures."""
+    models = [*attempts][policy.start_round - 1 : policy.max_rounds]
+    own = [name for name in policy.raw_signals if name not in SIGNALS or not SIGNALS[name].needs <= REPLY_NEEDS]
+    given = f", signals={{{', '.join(map(_measured, own))}}}" if own else ""
+    return _ATTEMPTS.replace("{models}", json.dumps(models)).replace("{signals}", given)
+
+
+def _measured(name: str) -> str:
+    """Return an item that measures a signal by a function of the same name."""
+    return f'"{name}": {name.replace(".", "_").replace("-", "_")}(question, reply)'
+
+
 def _gated(policy: Policy) -> str:
     """Return the lines of a loop with a gate at round 0, which takes the signals that nobody else measures."""
     own = [
         name for name in policy.signals if name != "round" and (name not in SIGNALS or SIGNALS[name].last_round == 0)
     ]
-    given = ", ".join(f'"{name}": {name.replace(".", "_").replace("-", "_")}(question, reply)' for name in own)
+    given = ", ".join(map(_measured, own))
     unknown = ", ".join(f'"{name}": float("nan")' for name in own if name not in SIGNALS)
     lines = _GATED.replace("{signals}", f", signals={{{given}}}" if own else "")
     return lines.replace("{unknown}", f", signals={{{unknown}}}" if unknown else "")

@@ -292,10 +292,10 @@ def _missing_values(read: Read) -> Iterator[Doubt]:
 
 def _other_systems(read: Read) -> Iterator[Doubt]:
     """The rounds of a question come from other models, systems or files."""
-    facts = read.facts
+    facts, said = read.facts, (read.options.get("columns") or {}).get("round", "")
     for name, n in facts.systems.most_common(1):
-        if 2 * n > facts.trajectories and not read.samples:
-            theirs = name.removeprefix("imported_")
+        theirs = name.removeprefix("imported_")
+        if 2 * n > facts.trajectories and not (read.samples or said.startswith(f"{theirs}:")):
             counts = read.columns.get("round", "round")
             sentence = (
                 f"{theirs!r} differs between the rounds of {n:,} of {counted(facts.trajectories, 'trajectory', 'trajectories')}, which "

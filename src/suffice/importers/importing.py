@@ -23,6 +23,7 @@ from suffice.importers.comparing import comparison_metadata, comparison_notes, c
 from suffice.importers.confirming import Scored, as_options, confirmed_note, confirmed_rows
 from suffice.importers.importers import log_reader
 from suffice.importers.mapping import Mapped, default_out, mapping_path, own_place, read_mapping, write_mapping
+from suffice.importers.names import last_name
 from suffice.importers.parted_run import PartedRun
 from suffice.importers.preview import Preview, means_table
 from suffice.importers.readers import read_run
@@ -34,6 +35,7 @@ from suffice.policy.comparisons import Comparison
 from suffice.policy.embedding import Embedder
 from suffice.policy.normalizers import MATCH, normalizer_of
 from suffice.policy.signals.position import AnswerPosition
+from suffice.recordings.runs import ATTEMPTS, MODEL_NAMES
 
 ENOUGH = 20
 """The least number of questions for which a decision can be asked."""
@@ -376,7 +378,7 @@ def _metadata(run: PartedRun, options: Mapping[str, Any], comparison: Comparison
     notes += comparison_notes(run, options, comparison)
     result = {
         "source": run.source,
-        "depends": dict(run.depends),
+        "depends": {**run.depends, **_attempts(run, options)},
         "suffice": __version__,
         **comparison_metadata(options, comparison),
     }
@@ -385,6 +387,14 @@ def _metadata(run: PartedRun, options: Mapping[str, Any], comparison: Comparison
     if run.readings:
         result["read_from"] = {item.ours: item.theirs for item in run.readings}
     return result
+
+
+def _attempts(run: PartedRun, options: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the models in the order in which the user says they are asked (``round=model:cheap,dear``), as a part of `depends`."""
+    name, _, words = (options.get("columns") or {}).get("round", "").rpartition(":")
+    models = [word.strip() for word in words.split(",")]
+    of_models = last_name(name) in MODEL_NAMES and options.get("first_round") != 0 and len(models) == run.longest
+    return {ATTEMPTS: models} if of_models else {}
 
 
 def _left_out_note(path: Path) -> list[str]:

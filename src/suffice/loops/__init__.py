@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from suffice.loops.batch_sending import BatchProgress as BatchProgress
     from suffice.loops.batching import BatchQueue as BatchQueue
     from suffice.loops.drafting_loop import DraftingLoop as DraftingLoop
+    from suffice.loops.escalation_loop import EscalationLoop as EscalationLoop
     from suffice.loops.evidence import Evidence as Evidence
     from suffice.loops.live import LiveLoop as LiveLoop
     from suffice.loops.live import Outcome as Outcome

@@ -27,11 +27,27 @@ BUNDLED_THOUGHTS = ("thoughts_tune", "thoughts_test")
 BUNDLED_STEPS = ("agents_swebench",)
 """Runs of agents by step; `resolved` is the metric, and an answer stands for the state of the changed files."""
 
+BUNDLED_VERIFIED = ("agents_hotpotqa",)
+"""Runs of agents by step, with a judge's probability of success; `solved` is the metric, to be lost by giving up."""
+
+BUNDLED_ESCALATIONS = ("escalation_router", "escalation_gpt", "escalation_llama", "escalation_yi")
+"""Models in the order of price on the same questions; `right` is the metric, and `spend` the price of the attempts so far.
+
+All but the first have the signal `answer_probability`, the model's own probability of its letter.
+"""
 
 BUNDLED_CHECKED = ("checked_loops", "checked_loops_loopgain")
 """Loops whose drafts a check reads, under a cap of 20 rounds and as LoopGain ended them; `error_free` is the metric."""
 
-ALL_BUNDLED = (*BUNDLED_RECORDINGS, *BUNDLED_SAMPLES, *BUNDLED_THOUGHTS, *BUNDLED_STEPS, *BUNDLED_CHECKED)
+ALL_BUNDLED = (
+    *BUNDLED_RECORDINGS,
+    *BUNDLED_SAMPLES,
+    *BUNDLED_THOUGHTS,
+    *BUNDLED_STEPS,
+    *BUNDLED_CHECKED,
+    *BUNDLED_VERIFIED,
+    *BUNDLED_ESCALATIONS,
+)
 """All of them."""
 
 

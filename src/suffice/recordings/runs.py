@@ -1,4 +1,4 @@
-"""Distinguish the loops of a recording: another model, prompt, temperature or system is another loop."""
+"""Distinguish the loops of a recording: another model, prompt, temperature or system is another loop, unless it escalates."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from suffice.common.files import quoted
-from suffice.common.tables import cut_list
-from suffice.errors import ConfigMismatchError, NotFoundError, UnsettledError, did_you_mean
+from suffice.common.tables import counted, cut_list
+from suffice.errors import ConfigMismatchError, DataError, NotFoundError, UnsettledError, did_you_mean
 from suffice.recordings.schema import column_kind
 
 if TYPE_CHECKING:
@@ -39,6 +39,12 @@ RUN_FILE = "run_file"
 
 _LOOPS = b"loops"
 """The key in a column's metadata that says that its values tell loops apart, whatever its name."""
+
+ATTEMPTS = "attempts"
+"""The name in `depends`, of recordings and policies, of the list with the model of each round, from round 1 on."""
+
+ALONE = " alone"
+"""The end of the names of policies that ask one model, and none before it."""
 
 _SHOWN, _LENGTH, _CUT = 3, 40, "..."
 _JOINTS = re.compile(r" \+ |, ")
@@ -279,3 +285,27 @@ def _number(value: Any) -> Any:
         return float(value)
     except (TypeError, ValueError):
         return value
+
+
+def attempts_of(recording: RecordedColumns) -> tuple[str, ...]:
+    """Return the model of each round of an escalation, from round 1 on; empty for other recordings."""
+    return tuple(map(str, (recording.metadata.get("depends") or {}).get(ATTEMPTS) or ()))
+
+
+def refuse_untried(recording: RecordedColumns, failed: Mask) -> None:
+    """Raise a `DataError` if a question of an escalation lacks the answer of a model.
+
+    What that model alone would answer is then unknown, and the questions that went on to it are the hard ones.
+
+    Args:
+        recording: Recorded attempts.
+        failed: Mask of the questions whose recording failed, which do not count.
+    """
+    models, tried = attempts_of(recording), recording.seen[~failed]
+    for model, asked in zip(models[::-1], tried.T[::-1], strict=False):
+        if not asked.all():
+            raise DataError(
+                f"{model!r} was not asked {counted(int((~asked).sum()), 'question')} of {len(asked):,}, so what it alone would answer there is "
+                "unknown, and an escalation cannot be compared with it. Record every model on the same questions "
+                "(suffice sample record --set escalate=true), without a rule that stops"
+            )

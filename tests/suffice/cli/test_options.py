@@ -40,7 +40,7 @@ FOREIGN = {
     "--top": "longest",
     "--repeat": "promptfoo",
     "--repeats": r"benchmarks\.gpu",
-    "--page": "benchmarks.(readings|referee|power|asked_labels|judged_labels|procedures|checked_loops)",
+    "--page": "benchmarks.(readings|referee|power|asked_labels|judged_labels|procedures|checked_loops|escalation)",
     **dict.fromkeys(("--job-name", "--array", "--requeue", "--cpus-per-task", "--mem"), "sbatch"),
     "--source": "scripts/similar_drafts.py",
 }

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 
-from suffice import ChatModel, Policy, SamplingLoop, read_recording, record
+from suffice import ChatModel, EscalationLoop, Policy, SamplingLoop, read_recording, record
 from suffice.evaluation.replay import policy_for
 from suffice.loops.models._http import AsyncBoundedClient
 from suffice.loops.retrieval import Question
@@ -122,3 +122,17 @@ def test_a_wave_is_one_request_for_several_choices(taught_model, asked):
         told = loop(server, wave=4, use_n=True, top_logprobs=5).run(asked[0].question)
         assert told.cost.output_tokens > 4 * SAMPLES
         assert [r.costs["generator"].calls for r in told.rounds] == [1 / 4] * SAMPLES
+
+
+def test_live_escalations_equal_replayed_ones(server, asked, tmp_path):
+    model = ChatModel("tiny", base_url=server.url, max_retries=0, max_tokens=24, top_logprobs=None)
+    longer = ChatModel("tiny-again", base_url=server.url, max_retries=0, max_tokens=24, top_logprobs=None)
+    asks = EscalationLoop(model=[model, model, longer], temperature=1.2, seed=3)
+    record(asked, asks, tmp_path / "r.parquet", concurrency=1)
+    recording = read_recording(tmp_path / "r.parquet")
+    assert recording.shape == (len(asked), 3)
+    policy = policy_for(recording, "answer_stable")
+    live = replace(asks, policy=policy)
+    outcomes = [live.run(question.question) for question in asked]
+    assert_replayed(recording, policy, outcomes, ("calls", "output_tokens"))
+    assert len({outcome.decision.stop_round for outcome in outcomes}) > 1

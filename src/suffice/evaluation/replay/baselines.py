@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,6 +18,7 @@ from suffice.policy.rounds import Floats, Mask, Positions, Rounds
 from suffice.policy.rules import fixed_k
 from suffice.policy.session import Policy, Stops
 from suffice.recordings.audits import stop_rounds
+from suffice.recordings.runs import ALONE
 
 RECORDED = "recorded"
 """The label of `recorded_run`: what differences are taken against by default where a rule ended some recordings."""
@@ -162,6 +163,20 @@ def fixed_budget(prepared: PreparedRecording, k: int, like: Policy | None = None
 def fixed_policy(k: int, like: Policy) -> Policy:
     """Return the policy that `fixed_budget` replays."""
     return replace(like, rule=fixed_k(k), max_rounds=max(k, 1), name=f"fixed_k({k}){like.name}")
+
+
+def single_policies(models: Sequence[str], like: Policy) -> list[Policy]:
+    """Return the policies that ask one model of an escalation, and none before it.
+
+    Args:
+        models: The model of each round, from round 1 on.
+        like: See `fixed_budget`.
+    """
+    places = {model: place for place, model in reversed([*enumerate(models, 1)])}
+    return [
+        replace(like, rule=fixed_k(r), start_round=r, max_rounds=r, name=f"{model}{ALONE}{like.name}")
+        for model, r in sorted(places.items(), key=lambda item: item[1])
+    ]
 
 
 def recorded_from(prepared: PreparedRecording) -> int:

@@ -16,6 +16,7 @@ from suffice.evaluation.replay.waves import due_in_waves, wave_note, wave_of
 from suffice.policy.rounds import COST_KINDS, Floats, Mask
 from suffice.policy.signals import EMBEDDING, LOOP_COMPONENTS, RERANKING, RETRIEVAL, SIGNALS, member_component
 from suffice.recordings.recording import Recording
+from suffice.recordings.runs import attempts_of
 from suffice.recordings.schema import BATCH_NOTE, cost_column
 
 COSTS = ("calls", "tokens", "seconds", "money", "retrievals")
@@ -172,7 +173,7 @@ class CostTable:
                 self.columns[GENERATOR][DOLLARS] = spent
         self.call_columns, uncounted = self._call_columns()
         self.models: tuple[str, ...] = ()
-        if recording.independent and not recording.exchangeable:
+        if attempts_of(recording) or (recording.independent and not recording.exchangeable):
             self._by_model(recording, models)
         self.reported_inputs = {
             component: (columns["uncached_tokens"], columns["cached_tokens"])
@@ -269,11 +270,12 @@ class CostTable:
         return columns, int(unknown.sum())
 
     def _by_model(self, recording: Recording, known: Sequence[str] | None) -> None:
-        """Split the generator of a panel into one component for each model, since their prices and calls differ."""
-        if GENERATOR not in self.columns or "model" not in recording.names("label"):
+        """Split the generator of a panel or an escalation into one component for each model, since their prices and calls differ."""
+        attempts = np.array(attempts_of(recording), dtype=np.object_)
+        if GENERATOR not in self.columns or not (attempts.size or "model" in recording.names("label")):
             return
-        models = recording.objects("model")
-        names = dict.fromkeys(models.reshape(-1).tolist()) if known is None else known
+        models = np.broadcast_to(attempts, self.seen.shape) if attempts.size else recording.objects("model")
+        names = dict.fromkeys(models.reshape(-1).tolist() if known is None else known)
         self.models = tuple(name for name in names if name is not None)
         if len(self.models) < 2:  # noqa: PLR2004
             return

@@ -24,6 +24,8 @@ AGREEMENT = ("agreement", "agreement_em", "agreement_f1")
 
 _ABOVE = re.compile(r"\s*(?P<name>[A-Za-z_]\w*)\s*(?P<comparison>>=|>)\s*(?P<value>[0-9.]+)\s*")
 
+_ABANDON = re.compile(r"abandon\((?P<name>[A-Za-z_]\w*)\)")
+
 _PAIRS = 1 << 23
 """Pairs of rounds of one question that are compared at once; memory is proportional to it."""
 
@@ -33,6 +35,12 @@ _LETTER = re.compile(r"[\W_]*[A-Za-z][\W_]*")
 def is_agreement(name: str) -> bool:
     """Return whether a metric compares answers with the full-budget run instead of gold answers."""
     return name.split(">", maxsplit=1)[0].strip() in AGREEMENT
+
+
+def abandoned(metric: str) -> str:
+    """Return the success that a metric loses where a run is given up: `solved` of ``abandon(solved)``; "" for another metric."""
+    known = _ABANDON.fullmatch(metric)
+    return "" if known is None else known["name"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +194,7 @@ def choice_notes(recording: Recording, metrics: Iterable[str], choice: MultipleC
 
 def has_outcome(recording: Recording, name: str) -> bool:
     """Return whether `outcome` can return this metric of a recording; its values are not checked."""
-    name = name.split(">", maxsplit=1)[0].strip()
+    name = abandoned(name) or name.split(">", maxsplit=1)[0].strip()
     columns = set(recording.table.column_names)
     return name in AGREEMENT or name in columns or (name in METRICS and {"answer", "golds"} <= columns)
 
@@ -228,7 +236,7 @@ def outcome(recording: Recording, name: str) -> Floats:
         recording: Recorded rounds.
         name: A numeric column, or a metric in `METRICS`, which is computed where it was not recorded; `agreement` (the same as `agreement_em`) or `agreement_f1`, which compare each answer
             with that of the full-budget run and need no gold answers; or a threshold on one of these, ``f1 > 0.5``,
-            which is 1 where it holds.
+            which is 1 where it holds; or ``abandon(solved)``, for policies that give a run up: what a run was at its end, and 0 before.
 
     Raises:
         DataError: There is no such column, or its values leave [0, 1].
@@ -238,6 +246,8 @@ def outcome(recording: Recording, name: str) -> Floats:
         values, least = outcome(recording, threshold["name"]), float(threshold["value"])
         holds = values > least if threshold["comparison"] == ">" else values >= least
         return np.where(np.isnan(values), np.nan, holds)
+    if success := abandoned(name):
+        return _at_the_end(recording, success)
     if name in AGREEMENT:
         return _agreement(recording, tokens=name == "agreement_f1")
     recorded = set(recording.table.column_names)
@@ -254,6 +264,21 @@ def outcome(recording: Recording, name: str) -> Floats:
     )  # only known values count
     if low < 0 or high > 1:
         raise DataError(f"a metric must lie in [0, 1]; {name!r} runs from {low:g} to {high:g}: rescale the column")
+    return values
+
+
+def _at_the_end(recording: Recording, name: str) -> Floats:
+    """Return a metric in the last round of each question, and 0 in rounds before it: a run that is given up has no success."""
+    last = np.arange(recording.shape[1]) == recording.seen.sum(axis=1, keepdims=True) - 1
+    values = np.where(last, outcome(recording, name), np.where(recording.seen, 0.0, np.nan))
+    if "answer" in recording.table.column_names:
+        given = answered(recording.view({}))
+        silent = given.any(axis=1) & ~(given & last).any(axis=1) & (np.nansum(values, axis=1) > 0)
+        if silent.any():
+            raise DataError(
+                f"{int(silent.sum())} runs succeeded whose last step has no answer while an earlier one has: a policy would return that one. "
+                "Log the answer in the last step, or leave the answers out"
+            )
     return values
 
 

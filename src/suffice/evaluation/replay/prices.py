@@ -19,6 +19,7 @@ from suffice.errors import DataError, NotFoundError, SchemaError
 from suffice.policy.rounds import Floats
 from suffice.policy.signals import EMBEDDING, GATE, LOOP_COMPONENTS, QUERY, TRIAL, member_component
 from suffice.recordings.recording import Recording
+from suffice.recordings.runs import attempts_of
 
 _log = logging.getLogger(__name__)
 
@@ -265,6 +266,7 @@ def prices_of(path: str | Path | None, recording: Recording) -> dict[str, Price]
     names = {column.split(".")[1]: "" for column in recording.names("cost")}
     names |= {component: about.get("model", "") for component, about in config.get("enrichers", {}).items()}
     models = {about["name"]: about["model"] for about in config.get("models", ())}
+    models = models or {name: name for name in attempts_of(recording)}
     panel = {member_component(name): model for name, model in models.items()} if len(models) > 1 else {}
     if panel:
         names = {**{name: model for name, model in names.items() if name != "generator"}, **panel}
@@ -274,4 +276,5 @@ def prices_of(path: str | Path | None, recording: Recording) -> dict[str, Price]
     if EMBEDDING in names:
         names[EMBEDDING] = config.get("retriever", {}).get("embedder", {}).get("id", "")
     priced = {*LOOP_COMPONENTS, TRIAL, GATE, EMBEDDING, *panel}
+    priced |= {component for component, model in names.items() if {component, model} & load_prices(path).keys()}
     return component_prices(path, {c: n for c, n in names.items() if c in priced or c.startswith("judge:")})

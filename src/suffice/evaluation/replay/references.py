@@ -17,6 +17,7 @@ from suffice.evaluation.replay.baselines import (
     oracle_best,
     oracle_earliest,
     recorded_run,
+    single_policies,
 )
 from suffice.evaluation.replay.checks import policy_for
 from suffice.evaluation.replay.outcomes import measured_metrics, other_metrics, outcome
@@ -26,6 +27,7 @@ from suffice.policy.rounds import Mask
 from suffice.policy.rules import Rule, parse_rule
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
+from suffice.recordings.runs import ALONE, attempts_of
 
 _DEFAULT = "fixed_k(3)"
 
@@ -86,14 +88,21 @@ def baseline_policy(recording: Recording, rule: str | Rule, like: Policy) -> Pol
     With another selector, the difference would partly be due to the selectors.
     """
     like = answering_like(like)
+    alone = {policy.name: policy for policy in single_policies(attempts_of(recording), like)}
+    if (known := alone.get(f"{rule}{like.name}")) is not None:
+        return known
     fitted = {"calibrators": like.calibrators, "state": like.state, "normalizer": like.normalizer}
     return policy_for(recording, rule, name=f"{rule}{like.name}", selector=like.selector, **fitted)
 
 
-def fixed_policies(highest: int, selectors: Mapping[str, Policy]) -> list[tuple[str, Policy]]:
-    """Return every fixed budget with every selector, each with the name of its selector."""
-    budgets = range(1, highest + 1)
-    return [(name, fixed_policy(k, like)) for name, like in selectors.items() for k in budgets]
+def fixed_policies(whole: Questions, selectors: Mapping[str, Policy]) -> list[tuple[str, Policy]]:
+    """Return every fixed budget with every selector, and each model of an escalation alone, with the name of its selector."""
+    budgets, models = range(1, whole.highest + 1), attempts_of(whole.recording)
+    return [
+        (name, policy)
+        for name, like in selectors.items()
+        for policy in [*(fixed_policy(k, like) for k in budgets), *single_policies(models[: whole.highest], like)]
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +173,8 @@ def with_references(
         CensoredError: The baseline needs rounds that were not recorded.
     """
     if baseline is None:
-        baseline = RECORDED if whole.cut.any() else _DEFAULT
+        models = attempts_of(whole.recording)
+        baseline = RECORDED if whole.cut.any() else f"{models[-1]}{ALONE}" if models else _DEFAULT
     if isinstance(baseline, Policy):
         references = dict.fromkeys(
             selectors, _reference_run(whole, runs, baseline, (str(baseline.selector), baseline), run_of)

@@ -148,8 +148,7 @@ class Replayer:
         runs, twins, others = self._replayed(replayed, selectors, n, looked.dealt, check)
         check()
         fixed = [
-            replace(self._run(policy, "fixed", n), selector=name)
-            for name, policy in fixed_policies(whole.highest, selectors)
+            replace(self._run(policy, "fixed", n), selector=name) for name, policy in fixed_policies(whole, selectors)
         ]
         for run in runs:
             refuse_unmeasured(whole, run, self.metrics)
@@ -261,7 +260,7 @@ class Replayer:
         check: Callable[[], None],
     ) -> tuple[list[Run], list[Run], list[Run]]:
         """Return the runs of policies, their random twins, and all baselines except fixed budgets, which are cached."""
-        fixed = [policy for _, policy in fixed_policies(self.whole.highest, selectors)]
+        fixed = [policy for _, policy in fixed_policies(self.whole, selectors)]
         start = min((policy.start_round for policy in policies), default=1)
         key = (dict(selectors), start, n)
         known = next((runs for other, runs in self._others if other == key), None)

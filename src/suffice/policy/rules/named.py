@@ -9,8 +9,8 @@ from typing import Any
 
 from suffice.errors import DataError, RuleSyntaxError
 from suffice.policy.rules.algebra import FirstOf, KOf, Patience, Threshold, Times, signal
+from suffice.policy.rules.published import automix, deer, dynasor, frugalgpt, token_budget
 from suffice.policy.rules.rule import Rule
-from suffice.policy.rules.thinking import deer, dynasor, token_budget
 
 WINDOWS = range(2, 11)
 """The sizes of windows of early-stopping self-consistency, each with a signal of its own."""
@@ -411,6 +411,12 @@ NAMED_RULES: Mapping[str, NamedRule] = {
     ),
     "checked": NamedRule(checked, (1,), "a check finds nothing more, or round x"),
     "loopgain": NamedRule(loopgain, (0, 1), "LoopGain: errors no longer fall, or are down to x"),
+    "frugalgpt": NamedRule(
+        frugalgpt, (1, 2), "escalation: a scorer's mark of the answer exceeds x, of later attempts what is given second"
+    ),
+    "automix": NamedRule(
+        automix, (0, 1), "escalation: half of the model's verifications, or as many as given, approve"
+    ),
     "critic_only": NamedRule(critic_only, (0,), "the critic approves"),
     "adaptive_rag": NamedRule(
         adaptive_rag, (0,), "a classifier's class of the question: retrieve never, once, or always"

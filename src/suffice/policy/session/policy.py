@@ -64,7 +64,8 @@ class Policy(Derivation, Displayed):
         rule: The rule, which stops the loop at the first round at which it fires; or its text.
         selector: The selector, which chooses among the seen rounds' answers; or its text.  `best` stands for
             ``max_SIGNAL`` of the only signal of quality that the rule reads or a calibrator computes.
-        start_round: The first round of the loop, 0 or 1; replays begin at it.
+        start_round: The first round of the loop, at which replays begin: 0 or 1, or a later one of an escalation, whose
+            models before it are not asked.
         max_rounds: The highest round R, 1 to 100,000: the loop never goes past it.
         calibrators: Fitted maps, one for each calibrated signal that is used.
         state: Fitted state of signals that need statistics beyond their own question, by signal.
@@ -94,11 +95,14 @@ class Policy(Derivation, Displayed):
     name: str = ""
 
     def __post_init__(self) -> None:
-        if self.start_round not in (0, 1):
-            raise DataError(f"start_round must be 0 (the model alone) or 1, not {self.start_round!r}")
         most = self.max_rounds
         if not isinstance(most, int) or isinstance(most, bool) or not 1 <= most <= _MOST_ROUNDS:
             raise DataError(f"max_rounds must be a whole number from 1 to {_MOST_ROUNDS:,}, not {most!r:.40}")
+        first = self.start_round
+        if not isinstance(first, int) or isinstance(first, bool) or not 0 <= first <= most:
+            raise DataError(
+                f"start_round must be 0 (the model alone), 1, or a later round up to max_rounds ({most}), not {first!r:.40}"
+            )
         normalizer_of(self.normalizer)
         outputs = [calibrator.output for calibrator in self.calibrators]
         if isinstance(self.selector, Best):

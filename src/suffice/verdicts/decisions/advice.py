@@ -17,6 +17,7 @@ from suffice.common.results import Result, jsonable
 from suffice.common.sealed_json import sealed_text, unsealed, was_edited
 from suffice.common.tables import Table, counted, figure
 from suffice.errors import NotFoundError, SchemaError
+from suffice.evaluation.replay.outcomes import abandoned
 from suffice.policy.seen import id_hash
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
@@ -324,6 +325,7 @@ def _verdict_text(trial: Trial) -> str:
             f"{judges} {do} not rule it out either. Record more questions."
         )
     change = change_text(trial.candidates[place], None if trial.against else trial.loop.highest)
+    change = change.replace("stop when", "give up when") if abandoned(trial.metric) else change
     effect = change_of(trial, place)
     shown: float | tuple[float, ...] = effect if np.isfinite(effect).all() else effect[0]  # old files have no interval
     saved, changed = _saved_text(trial, place), f"{figure(shown, '+.1f', 100)} points{trial.against}"
@@ -426,7 +428,8 @@ def _saved_text(trial: Trial, place: int) -> str:
             more.append(f"{_percent(share)} of the {name}" if share >= 0 else f"for {_percent(-share)} more {name}")
     spent = trial.totals.costs["money"]
     if np.isfinite(spent).all() and spent[-1]:
-        more.append(f"USD {1000 * (spent[-1] - spent[place]) / trial.totals.n_recorded:,.2f} per 1,000 questions")
+        dollars = 1000 * float(spent[-1] - spent[place]) / trial.totals.n_recorded
+        more.append(f"USD {dollars:,.{2 if abs(dollars) >= 0.1 else 4}f} per 1,000 questions")  # noqa: PLR2004
     text = f"{_percent(float(trial.totals.saving(trial.cost)[place]))} of the {trial.cost}"
     return f"{text} ({', '.join(more)})" if more else text
 

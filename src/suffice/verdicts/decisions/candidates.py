@@ -1,16 +1,18 @@
-"""The candidates for advice: every fixed budget, and every rule whose signals were recorded."""
+"""The candidates for advice: every fixed budget, and every rule whose signals were recorded; and what is declared by default."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from suffice.common.tables import counted
 from suffice.errors import SufficeError
 from suffice.evaluation.replay import check_policy, policy_for
-from suffice.evaluation.replay.outcomes import has_outcome
+from suffice.evaluation.replay.baselines import single_policies
+from suffice.evaluation.replay.outcomes import abandoned, has_outcome
 from suffice.policy.metrics import METRICS
 from suffice.policy.rules import MajorityOfSamples, Selector, fixed_k
 from suffice.policy.rules.algebra import Threshold
@@ -18,8 +20,16 @@ from suffice.policy.rules.named import WINDOWS, adaptive_consistency, esc, rasc,
 from suffice.policy.rules.selectors_of_samples import RascAnswer
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
-from suffice.verdicts.decisions.gates import gate_of, gate_rules, is_closed_book
-from suffice.verdicts.decisions.steps import is_of_steps, step_rules
+from suffice.recordings.runs import ALONE, ATTEMPTS, attempts_of, refuse_untried
+from suffice.verdicts.decisions.gates import (
+    RETRIEVALS,
+    begins_closed_book,
+    gate_of,
+    gate_rules,
+    give_up_rules,
+    is_closed_book,
+)
+from suffice.verdicts.decisions.steps import LEAST_SAVING, is_of_steps, knows_spending, step_rules
 
 CHECK_ERROR = "check_error"
 """The signal of loops whose drafts a check reads."""
@@ -46,6 +56,41 @@ _QUANTILES = (0.25, 0.5)
 """Thresholds for the drafts' distance as quantiles over the rounds of tune questions, since its scale depends on the embedder."""
 
 
+def declared_defaults(recording: Recording, metric: str | None, *, priced: bool) -> dict[str, Any]:
+    """Return the default of each declared option.
+
+    Args:
+        recording: The logged loop.
+        metric: The metric that the user names.
+        priced: Whether prices are given.
+
+    Raises:
+        DataError: The models of an escalation did not answer the same questions.
+    """
+    result: dict[str, Any] = {
+        "max_loss": 0.02,
+        "alpha": 0.05,
+        "cost": "calls",
+        "baseline": "recorded",
+        "selector": "majority_of_samples" if recording.independent else "last",
+        "leave_out_failed": False,
+        "label_noise": 0.0,
+        "min_saving": 0.0,
+    }
+    if CHECK_ERROR in recording.names("signal") and not recording.independent:
+        result["selector"] = f"min_{CHECK_ERROR}"
+    if is_of_steps(recording) or abandoned(metric or ""):
+        result["min_saving"] = LEAST_SAVING
+    if is_of_steps(recording) and (priced or knows_spending(recording)):
+        result["cost"] = "money"
+    if attempts := attempts_of(recording):
+        refuse_untried(recording, recording.failed)
+        result |= {"cost": "money", "baseline": f"{attempts[-1]}{ALONE}"}
+    if begins_closed_book(recording) and int(recording.index[-1]) == 1:  # only retrieval can be saved
+        result["cost"] = RETRIEVALS
+    return result
+
+
 def candidates(
     tune: Recording,
     metric: str,
@@ -66,15 +111,27 @@ def candidates(
         selector: The selector of all candidates.
         highest: The highest round of all questions; tune questions alone may be shorter.
         start_round: The first round of the loop.
-        signals: Columns that are a confidence in the answer of round 0; see `gate_rules`.
+        signals: Columns that are a confidence in the answer of round 0, an attempt or a run; see `gate_rules` and `give_up_rules`.
     """
+    models = attempts_of(tune)
     policies = [
         policy_for(tune, fixed_k(k), max_rounds=k, start_round=start_round, selector=selector, name=f"fixed_k({k})")
-        for k in range(1, highest)
+        for k in range(2 if models else 1, highest)
     ]
+    if models:
+        alone = single_policies(models[:highest], Policy(selector=selector))
+        policies += [
+            policy_for(
+                tune, one.rule, max_rounds=one.max_rounds, start_round=one.start_round, selector=selector, name=one.name
+            )
+            for one in alone
+        ]
+    success = abandoned(metric)
+    read = give_up_rules(tune, success, signals) if success else gate_rules(tune, metric, signals)
+    first = 1 if success or models else 0
     policies += [
-        policy_for(tune, rule, max_rounds=highest, start_round=0, selector=selector, name=label)
-        for label, rule in gate_rules(tune, metric, signals)
+        policy_for(tune, rule, max_rounds=highest, start_round=first, selector=selector, name=label)
+        for label, rule in read
     ]
     untried: dict[str, list[str]] = {}
     for rule in _votes(tune, highest) if tune.independent else _rules(tune):
@@ -104,8 +161,8 @@ def change_text(policy: Policy, highest: int | None) -> str:
         policy: A candidate.
         highest: The present cap; None if differences are taken against something else.
     """
-    if is_vote(policy):
-        return _vote_change(policy, highest)
+    if ATTEMPTS in policy.depends or is_vote(policy):
+        return _escalation_change(policy) if ATTEMPTS in policy.depends else _vote_change(policy, highest)
     if is_closed_book(policy):
         return "never retrieve, and answer from round 0"
     if is_fixed_budget(policy):
@@ -116,6 +173,15 @@ def change_text(policy: Policy, highest: int | None) -> str:
     if gate is not None:
         return f"answer from round 0, without retrieval, when {gate}"
     return f"stop by {policy.label}" if policy.label.isidentifier() else f"stop when {policy.rule}"
+
+
+def _escalation_change(policy: Policy) -> str:
+    """Return `change_text` for a candidate that accepts an attempt of an escalation."""
+    if policy.name.endswith(ALONE):
+        return f"ask {policy.name}"
+    if is_fixed_budget(policy):
+        return f"ask {policy.max_rounds} models, and return the last answer"
+    return f"accept an answer {'by' if policy.label.isidentifier() else 'when'} {policy.label}"
 
 
 def _budget(policy: Policy) -> int | None:

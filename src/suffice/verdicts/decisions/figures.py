@@ -12,6 +12,9 @@ from suffice.common.tables import Column, Table
 from suffice.verdicts.decisions.gates import RETRIEVALS
 from suffice.verdicts.decisions.trial import Trial
 
+_CENTS = 0.1
+"""A cost below which two decimals do not show differences."""
+
 _INTERVAL_LETTERS = 15
 """Letters of an interval that is drawn as text."""
 
@@ -169,9 +172,10 @@ def _change_by_labels(trial: Trial, place: int) -> tuple[float, float, float]:
 
 def candidate_columns(trial: Trial) -> tuple[Column, ...]:
     """Return the columns of a table of candidates."""
+    spent = trial.totals.costs[trial.cost][-1] / max(trial.totals.n_recorded, 1)
     return (
         Column("policy"),
-        Column(trial.cost, ",.2f"),
+        Column(trial.cost, ",.2f" if not spent < _CENTS else ".3g"),
         Column("saved", ".0f", scale=100),
         Column(trial.metric, ".1f", scale=100),
         Column("change", "+.1f", scale=100, interval=True),

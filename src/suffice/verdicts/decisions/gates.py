@@ -1,4 +1,4 @@
-"""Candidates for logs with a closed-book round 0: never retrieve, or answer from round 0 where a confidence is high."""
+"""Candidates that read a confidence: answer from round 0, accept an attempt of an escalation, or give a run up."""
 
 from __future__ import annotations
 
@@ -12,14 +12,23 @@ from suffice.evaluation.replay import reads_round_0
 from suffice.evaluation.replay.outcomes import outcome
 from suffice.policy.rounds import Floats
 from suffice.policy.rules import AllOf, Rule, fixed_k, signal
+from suffice.policy.rules.algebra import Patience
 from suffice.policy.session import Policy
+from suffice.policy.signals import SIGNALS
 from suffice.recordings.recording import Recording
+from suffice.recordings.runs import attempts_of
 
 RETRIEVALS = "retrievals"
 """The cost that these candidates save: one for every round after round 0."""
 
 _USUAL = ("p_known", "answer_margin", "verbal_confidence")
 """Signals that gate round 0 without being named."""
+
+_OF_ATTEMPTS = (*_USUAL, "verifier_score", "information_score")
+"""Signals that accept an attempt without being named."""
+
+_GIVEN_UP = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)
+"""Shares of the steps before the last in which a rule that gives up fires."""
 
 _SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Shares of the tune questions that a gate's thresholds answer from round 0."""
@@ -33,34 +42,33 @@ def begins_closed_book(recording: Recording) -> bool:
     return not recording.independent and int(recording.index[0]) == 0 and int(recording.index[-1]) > 0
 
 
-def is_whether_to_retrieve(recording: Recording) -> bool:
-    """Return whether round 0 and one round with evidence are all that was recorded, so that only retrieval can be saved."""
-    return begins_closed_book(recording) and int(recording.index[-1]) == 1
-
-
 def gate_rules(tune: Recording, metric: str, named: Sequence[str]) -> list[tuple[str, Rule]]:
     """Return the rules that may answer from round 0, each with its label: always, or where a confidence is high.
 
-    The direction of a confidence and its thresholds are fitted on tune questions: high values count as confident, unless
-    questions that round 0 answers worse have higher ones.
+    Those of an escalation may accept the answer of any attempt.  The direction of a confidence and its thresholds are
+    fitted on tune questions: high values count as confident, unless questions that the first round answers worse have
+    higher ones.
 
     Args:
         tune: Recorded tune questions.
         metric: The metric that must not be lost.
-        named: Columns that are a confidence in the answer of round 0.
+        named: Columns that are a confidence in the answer of round 0, or of an attempt.
 
     Raises:
         DataError: A named column does not exist, is not numeric, or has one value or none at round 0.
     """
-    if not begins_closed_book(tune):
+    attempts = attempts_of(tune)
+    if not (attempts or begins_closed_book(tune)):
         if named:
             raise DataError(
                 f"{named[0]!r} cannot decide whether to retrieve, because this recording has no round 0, the answer of the model "
-                "alone. Record it (suffice record --round-zero); of a log, suffice import --first-round 0 reads the first round so"
+                "alone. Record it (suffice record --round-zero); of a log, suffice import --first-round 0 reads the first round so. "
+                "To accept one of several models' answers, import their order (--column round=model:SMALL,LARGE); to give runs up, "
+                "name their success (--metric 'abandon(NAME)')"
             )
         return []
-    rules = [("closed_book", fixed_k(0))]
-    usual = [name for name in _USUAL if name in tune.names("signal")]
+    rules = [] if attempts else [("closed_book", fixed_k(0))]
+    usual = [name for name in (_OF_ATTEMPTS if attempts else _USUAL) if name in tune.names("signal")]
     for name in dict.fromkeys([*named, *usual]):
         values = _confidence(tune, name, required=name in named)
         known = np.isfinite(values)
@@ -68,9 +76,35 @@ def gate_rules(tune: Recording, metric: str, named: Sequence[str]) -> list[tuple
             rules += [(str(rule), rule) for rule in _thresholds(tune, metric, name, values)]
         elif name in named:
             raise DataError(
-                f"{name!r} has {'one value only' if known.any() else 'no value'} at round 0 of the tune questions, so it cannot "
+                f"{name!r} has {'one value only' if known.any() else 'no value'} at round {tune.index[0]} of the tune questions, so it cannot "
                 "tell the questions apart: name another column"
             )
+    return rules
+
+
+def give_up_rules(tune: Recording, success: str, named: Sequence[str]) -> list[tuple[str, Rule]]:
+    """Return the rules that give a run up where a named column shows little hope, once or twice in a row, each with its label.
+
+    Args:
+        tune: Recorded tune questions.
+        success: The metric of a run at its end.
+        named: Columns that are a confidence in success.
+
+    Raises:
+        DataError: A named column does not exist, or is not numeric.
+    """
+    at_end = np.arange(tune.shape[1]) == tune.seen.sum(axis=1, keepdims=True) - 1
+    succeeded = np.nansum(np.where(at_end, outcome(tune, success), 0.0), axis=1)
+    rules = []
+    for name in dict.fromkeys(named):
+        _confidence(tune, name, required=True)
+        values = np.where(at_end, np.nan, tune.column(name).astype(np.float64))
+        known = np.isfinite(values)
+        weight = np.broadcast_to(succeeded[:, None], values.shape)[known]
+        falls = bool(known.sum() > 1 and np.cov(values[known], weight)[0, 1] < 0)
+        for limit in _limits(values[known], _GIVEN_UP, falls=falls) if known.any() else ():
+            rule = signal(name) >= limit if falls else signal(name) <= limit
+            rules += [(str(one), one) for one in (rule, Patience(rule, 2))]
     return rules
 
 
@@ -90,9 +124,10 @@ def gate_of(policy: Policy) -> Rule | None:
 
 def unnamed_columns(recording: Recording, named: Sequence[str]) -> list[str]:
     """Return numeric columns of the log that vary at round 0 and may be a confidence, but are not read as one."""
-    if not begins_closed_book(recording):
+    if not (begins_closed_book(recording) or attempts_of(recording)):
         return []
-    return [name for name in recording.names("label") if name not in named and _varies(recording, name)]
+    own = [name for name in recording.names("signal") if name not in SIGNALS] if attempts_of(recording) else []
+    return [name for name in [*own, *recording.names("label")] if name not in named and _varies(recording, name)]
 
 
 def _varies(recording: Recording, name: str) -> bool:
@@ -128,12 +163,17 @@ def _thresholds(tune: Recording, metric: str, name: str, values: Floats) -> list
     """Return one rule for each threshold, in the direction that the tune questions show."""
     scores = outcome(tune, metric)[:, 0]
     both = np.isfinite(values) & np.isfinite(scores)
-    falls = both.sum() > 1 and np.cov(values[both], scores[both])[0, 1] < 0
+    falls = bool(both.sum() > 1 and np.cov(values[both], scores[both])[0, 1] < 0)
     known = values[np.isfinite(values)]
-    levels = np.quantile(-known if falls else known, _SHARES, method="inverted_cdf")
-    limits = sorted({float(f"{(-level if falls else level):.{_DIGITS}g}") for level in levels.tolist()})
+    limits = _limits(known, _SHARES, falls=falls)
     answers_all = known.max() if falls else known.min()
     rules = [signal(name) <= limit if falls else signal(name) >= limit for limit in limits if limit != answers_all]
-    if int(tune.index[-1]) > 1 and np.isfinite(tune.column(name)[:, 1:]).any():
+    if not attempts_of(tune) and int(tune.index[-1]) > 1 and np.isfinite(tune.column(name)[:, 1:]).any():
         rules = [rule & _AT_ROUND_0 for rule in rules]  # the gate decides at round 0 alone
     return rules
+
+
+def _limits(known: Floats, shares: Sequence[float], *, falls: bool) -> list[float]:
+    """Return the rounded quantiles of a signal, from its other end if it falls where the outcome rises."""
+    levels = np.quantile(-known if falls else known, shares, method="inverted_cdf")
+    return sorted({float(f"{(-level if falls else level):.{_DIGITS}g}") for level in levels.tolist()})

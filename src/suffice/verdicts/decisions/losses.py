@@ -22,6 +22,7 @@ from suffice.evaluation.replay.references import baseline_policy
 from suffice.policy.rounds import Floats, Mask, Positions
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
+from suffice.recordings.runs import ALONE
 from suffice.verdicts.decisions.gates import RETRIEVALS, begins_closed_book
 from suffice.verdicts.losses import Baseline, LossAccount, Questions
 
@@ -423,7 +424,7 @@ def _refuse_endless(run: Run, prepared: PreparedRecording) -> None:
         DataError: The baseline never stops within the recording, which ends at its own cap.
     """
     policy = run.policy
-    if policy is None or policy.rule.signals != {"round"} or run.reasons.get("rule"):
+    if policy is None or policy.rule.signals != {"round"} or run.reasons.get("rule") or policy.name.endswith(ALONE):
         return
     if (prepared.recording.ends == "max_rounds").any():
         raise DataError(

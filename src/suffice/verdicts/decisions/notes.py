@@ -16,6 +16,7 @@ from suffice.policy.normalizers import MATCH
 from suffice.policy.rules import Selector
 from suffice.policy.signals import TRIAL
 from suffice.recordings.recording import Recording
+from suffice.recordings.runs import attempts_of
 from suffice.recordings.schema import CHECKPOINTS, cost_column
 from suffice.verdicts.copies import copies_note, unit_names
 from suffice.verdicts.decisions.gates import unnamed_columns
@@ -46,9 +47,8 @@ def gate_notes(recording: Recording, signals: Sequence[str]) -> list[str]:
     names = unnamed_columns(recording, signals)
     if not names:
         return []
-    return [
-        f"if one of {', '.join(names[:_NAMED])} is a confidence in round 0's answer, --signal NAME lets it decide, too"
-    ]
+    what = "the answer of an attempt" if attempts_of(recording) else "round 0's answer"
+    return [f"if one of {', '.join(names[:_NAMED])} is a confidence in {what}, --signal NAME lets it decide, too"]
 
 
 def name_notes(recording: Recording) -> list[str]:

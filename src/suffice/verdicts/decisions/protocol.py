@@ -31,8 +31,7 @@ from suffice.recordings.recording import Recording
 from suffice.verdicts.copies import asked_names, near_known, unit_names, with_copies, wordings_of
 from suffice.verdicts.decisions.advice import Advice
 from suffice.verdicts.decisions.answer_counts import AnswerCounts
-from suffice.verdicts.decisions.candidates import CHECK_ERROR, candidates
-from suffice.verdicts.decisions.gates import RETRIEVALS, is_whether_to_retrieve
+from suffice.verdicts.decisions.candidates import candidates, declared_defaults
 from suffice.verdicts.decisions.labelling import (
     Labelling,
     Prices,
@@ -52,21 +51,10 @@ from suffice.verdicts.decisions.same_loop import (
     refuse_single_rounds,
     rounds_text,
 )
-from suffice.verdicts.decisions.steps import LEAST_SAVING, is_of_steps, knows_spending, refuse_states, spending_of
+from suffice.verdicts.decisions.steps import refuse_states, spending_of
 from suffice.verdicts.decisions.trial import Trial
 
 _SALT = "decide:"
-
-_DEFAULTS: Mapping[str, Any] = {
-    "max_loss": 0.02,
-    "alpha": 0.05,
-    "cost": "calls",
-    "baseline": "recorded",
-    "selector": "last",
-    "leave_out_failed": False,
-    "label_noise": 0.0,
-    "min_saving": 0.0,
-}
 
 
 def decide(
@@ -104,12 +92,12 @@ def decide(
 
     Args:
         recording: Recorded rounds.
-        metric: The metric that must not be lost: a column in [0, 1], or `agreement` with the log's own last answer.
+        metric: The metric that must not be lost: a column in [0, 1], `agreement` with the log's own last answer, or ``abandon(solved)``.
             None = F1 (EM for multiple choice) where it was measured, else `agreement`.
         max_loss: The largest mean loss that you would accept, in (0, 1), in the unit of the metric; None = 0.02.
         alpha: The risk of false advice, in (0, 1); None = 0.05.
-        cost: The cost to save, one of `SAVABLE`; None = `retrievals` if there is one round beside round 0, `money` for steps of agents, else `calls`.
-        baseline: The baseline of differences: `recorded` (None), the logged loop itself, or a rule (`fixed_k(5)`).
+        cost: The cost to save, one of `SAVABLE`; None = see `declared_defaults`.
+        baseline: The baseline of differences: `recorded`, the logged loop itself, ``MODEL alone``, or a rule (`fixed_k(5)`); None = as for `cost`.
         selector: The selector of candidates and baseline; None = `last`, of samples their majority, of checked drafts `min_check_error`.
         tune: Tune questions, recorded alike; None = `tune_share` of the recording's, by the hash of their texts, else names.
         tune_share: Share of the tune questions, in (0, 1); None = 0.3.
@@ -117,7 +105,7 @@ def decide(
         leave_out_failed: Whether to leave out questions whose recording failed; else they count as lost.
         previous: An earlier advice on the same loop.  Its declaration holds, and new questions add to its evidence.
         orders: Number of random orders of samples to average over; None = 100, or 1 (as recorded) if a rule stopped some.
-        signals: Columns that are a confidence in the answer of round 0, so that the loop may skip retrieval.
+        signals: Columns that are a confidence in round 0, which may skip retrieval, in an attempt, or in a run that may be given up.
         labels: Labels by hand, see `Labels.read`; `Labels()` for none yet.  The metric is `match` or `preference`; `Advice.to_label` says what to label.
         label_noise: The largest share of labels that are wrong at random, in [0, 0.5), declared before the first label; None = 0.
         min_saving: The least share of the cost whose saving is worth a change, in [0, 1); None = 0 (any), for steps of agents 0.05.
@@ -179,12 +167,7 @@ def _begun(
     Raises:
         DataError: No question is left for the verdict, or there is nothing to decide.
     """
-    declared = {**_DEFAULTS, **({"selector": "majority_of_samples"} if recording.independent else {})}
-    if CHECK_ERROR in recording.names("signal") and not recording.independent:
-        declared["selector"] = f"min_{CHECK_ERROR}"
-    if is_of_steps(recording):
-        declared |= {"min_saving": LEAST_SAVING, **({"cost": "money"} if prices or knows_spending(recording) else {})}
-    declared |= {**({"cost": RETRIEVALS} if is_whether_to_retrieve(recording) else {}), **given}
+    declared = {**declared_defaults(recording, given.get("metric"), priced=bool(prices)), **given}
     declared["orders"] = n_orders(recording, given.get("orders") or (1 if recording.cut.any() else None), [])
     share = 0.3 if tune_share is None else tune_share
     _check_options(declared, share)
@@ -207,6 +190,7 @@ def _begun(
     # Tune questions need no labels: how often answers differ orders the candidates nearly as well.
     by = AGREEMENT[0] if of_labels else metric
     policies, untried = candidates(first, by, selector, highest=highest, start_round=loop.start_round, signals=signals)
+    policies = tuple(policy for policy in policies if policy.name != baseline)  # of an escalation, a model alone
     units = measure_candidates(
         first, policies, baseline, by, prices=prices, orders=declared["orders"], start_round=loop.start_round
     )

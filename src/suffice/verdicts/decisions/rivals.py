@@ -10,6 +10,7 @@ from suffice.common.tables import counted, figure
 from suffice.evaluation.replay.front import Mixture, best_mixture, upper_hull
 from suffice.policy.rounds import Positions
 from suffice.policy.session import Policy
+from suffice.recordings.runs import ALONE
 from suffice.verdicts.decisions.candidates import is_fixed_budget, is_vote
 from suffice.verdicts.decisions.gates import is_closed_book
 from suffice.verdicts.decisions.losses import SLACK
@@ -55,7 +56,8 @@ def mixture_of(trial: Trial) -> Mixture | None:
     values, costs = (sums / totals.n_recorded for sums in (totals.values, totals.costs[trial.cost]))
     if not np.isfinite([values[budgets], costs[budgets]]).all() or not np.isfinite(values[me]):
         return None
-    labels = [_label(trial, place) for place in budgets.tolist()]
+    names = [*(policy.label for policy in trial.candidates), trial.baseline]
+    labels = [names[place] for place in budgets.tolist()]
     mixture = best_mixture(labels, values[budgets], costs[budgets], float(costs[me]))
     if mixture is None or not mixture.share or mixture.quality <= values[me] + SLACK:
         return None
@@ -103,13 +105,13 @@ def rivals_text(trial: Trial, place: int) -> str:
 def _budgets(trial: Trial) -> Positions:
     """Return the positions of all fixed budgets in sums over candidates and baseline, which comes last."""
     budgets = [place for place, policy in enumerate(trial.candidates) if is_fixed_budget(policy)]
-    if trial.baseline in ("recorded", "full") or trial.baseline.startswith("fixed_k("):
+    if (
+        trial.baseline in ("recorded", "full")
+        or trial.baseline.startswith("fixed_k(")
+        or trial.baseline.endswith(ALONE)
+    ):
         budgets.append(len(trial.candidates))
     return np.array(budgets, dtype=np.int64)
-
-
-def _label(trial: Trial, place: int) -> str:
-    return trial.baseline if place == len(trial.candidates) else trial.candidates[place].label
 
 
 def _mixture_text(trial: Trial, mixture: Mixture) -> str:
@@ -117,7 +119,8 @@ def _mixture_text(trial: Trial, mixture: Mixture) -> str:
     by_label = {policy.label: policy for policy in trial.candidates}
     one, other = by_label.get(mixture.cheap), by_label.get(mixture.dear)
     between = f"{_budget_text(trial, one)} and {_budget_text(trial, other)}"
-    if one is not None and other is not None and not is_closed_book(one) and not is_closed_book(other):
+    capped = [policy for policy in (one, other) if policy is not None and _is_cap(policy)]
+    if len(capped) == 2 and one is not None and other is not None:  # noqa: PLR2004
         samples = is_vote(one)
         between = (
             f"{one.max_rounds} and {other.max_rounds} samples"
@@ -133,7 +136,14 @@ def _budget_text(trial: Trial, policy: Policy | None) -> str:
         return trial.baseline if trial.against else "what you have"
     if is_closed_book(policy):
         return "never retrieving"
+    if policy.name.endswith(ALONE):
+        return policy.name
     return counted(policy.max_rounds, "sample") if is_vote(policy) else f"a cap of {policy.max_rounds}"
+
+
+def _is_cap(policy: Policy) -> bool:
+    """Return whether a fixed budget is neither the closed book nor a model alone."""
+    return not (is_closed_book(policy) or policy.name.endswith(ALONE))
 
 
 def _rival_text(trial: Trial, place: int, rival: int) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 
 from suffice.common.tables import counted
 from suffice.errors import ConfigMismatchError, DataError, UnsettledError
+from suffice.evaluation.replay.outcomes import abandoned
 from suffice.policy.rounds import Positions
 from suffice.policy.seen import id_hash
 from suffice.recordings.audits import without_audits
@@ -151,7 +152,7 @@ def fingerprints(recording: Recording, metric: str) -> dict[str, str]:
         recording: Recorded rounds.
         metric: The metric that must not be lost; it is not hashed in addition if it is computed from the answers.
     """
-    name, table = metric.split(">", maxsplit=1)[0].strip(), recording.table
+    name, table = abandoned(metric) or metric.split(">", maxsplit=1)[0].strip(), recording.table
     rounds = table.column("round").to_numpy().astype(np.int64)
     scores = np.zeros(len(rounds))
     if name in table.column_names:

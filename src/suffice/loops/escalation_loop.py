@@ -1,0 +1,74 @@
+"""The escalation loop, which asks one model after the other, the cheapest first, until an answer is accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from suffice.errors import DataError
+from suffice.loops.sampling_loop import SamplingLoop
+from suffice.policy.session import Policy
+from suffice.recordings.runs import ATTEMPTS
+
+_ACCEPTS = Policy(rule="answer_stable")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EscalationLoop(SamplingLoop):
+    """Asks models in the order of their price; where the policy stops, the answer is accepted.
+
+    Round i is the attempt of the i-th model, which sees the question alone, and neither earlier answers nor marks.  A question pays every
+    attempt up to the one that is accepted, and the calls of enrichers that judge it.  After the last model the loop
+    ends.  A model that is listed twice is asked twice, so that a rule can read whether its answers agree; efforts of one model
+    are models of different names.
+
+    A recording (`suffice.record`) has every model's answer to every question, so that rules can be compared with each model alone
+    and with mixtures of these.
+
+    Attributes:
+        model: The models, the cheapest first; at least two.
+        policy: Decides when to accept; its `max_rounds` is at most the number of models.  By default an answer that equals the one
+            before is accepted.
+        temperature: Sampling temperature of every model; None = the models' own.
+        wave: Must be 1, since models that are asked at once are all paid.
+    """
+
+    policy: Policy = field(default_factory=lambda: _ACCEPTS)
+    temperature: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.policy is _ACCEPTS:
+            object.__setattr__(self, "policy", replace(_ACCEPTS, max_rounds=len(self.models)))
+
+    @property
+    def depends(self) -> Mapping[str, Any]:
+        """Models and prompts, the temperature, and the model of each attempt."""
+        return {**super().depends, ATTEMPTS: [model.name for model in self.models]}
+
+    @property
+    def provenance(self) -> Mapping[str, Any]:
+        """Metadata for a recording: the normalizer of the answers."""
+        return {"normalizer": self.policy.normalizer}
+
+    def verify(self) -> None:
+        """Check that there are several models, each attempt is made by one of them, and that one is asked at a time.
+
+        Raises:
+            DataError: There is one model, several prompts take turns, several models are asked at once, or see `SamplingLoop.verify`.
+        """
+        n, most = len(self.models), self.policy.max_rounds
+        if n < 2 or self.prompts:  # noqa: PLR2004
+            raise DataError(
+                f"an escalation goes through two models or more, each with its own prompt, not {n} with {self.prompts!r}"
+            )
+        if self.wave != 1:
+            raise DataError(
+                f"wave={self.wave} asks several models at once, and all of them are paid: an escalation asks one (wave=1)"
+            )
+        if most > n:
+            raise DataError(
+                f"the policy allows {most} attempts, and there are {n} models: set max_rounds={n}, or list a model twice"
+            )
+        super().verify()

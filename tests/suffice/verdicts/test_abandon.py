@@ -1,0 +1,110 @@
+"""Giving runs up: a stop loses the success that would have come, and saves the steps that are left."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from suffice import decide, replay
+from suffice.errors import DataError, NotFoundError
+from suffice.evaluation.replay.outcomes import abandoned, has_outcome, outcome
+from suffice.evaluation.statistics import Resampling
+from suffice.recordings import Recording, read_recording, write_recording
+
+DRAWS = Resampling(n_resamples=10)
+
+
+def runs(n=400, seed=3, telling=True):
+    """Return runs of four to eight steps, of which half succeed, with a chance that tells from step 2 on or never."""
+    drawn = np.random.default_rng(seed)
+    for q in range(n):
+        solved, length = bool(drawn.random() < 0.5), int(drawn.integers(4, 9))
+        for r in range(1, length + 1):
+            middle = (0.75 if solved else 0.2) if telling and r > 1 else 0.5
+            chance = round(float(np.clip(drawn.normal(middle, 0.12), 0, 1)), 3)
+            costs = {f"cost.generator.{kind}": value for kind, value in {"calls": 1.0, "seconds": None}.items()}
+            yield {
+                "question_id": f"q{q}",
+                "round": r,
+                "end": "exhausted",
+                "answer": None,
+                "solved": float(solved),
+                "chance": chance,
+                **costs,
+            }
+
+
+def recorded(tmp_path, rows, **kinds):
+    write_recording(
+        tmp_path / "r.parquet", [*rows], {"source": "test"}, {"solved": "metric", "chance": "signal", **kinds}
+    )
+    return read_recording(tmp_path / "r.parquet")
+
+
+def plain_loss(recording, limit):
+    """Return the successes that are lost and the steps that are saved, run by run, in a plain loop."""
+    lost = saved = 0.0
+    for chances, solved, seen in zip(
+        recording.column("chance"), recording.column("solved"), recording.seen, strict=True
+    ):
+        n = int(seen.sum())
+        stop = next((r for r in range(n) if chances[r] <= limit), n - 1)
+        lost += solved[0] * (stop < n - 1)
+        saved += n - 1 - stop
+    return lost / len(recording.question_ids), saved
+
+
+def test_a_run_has_its_success_at_its_end_alone(tmp_path):
+    recording = recorded(tmp_path, runs(20))
+    values = outcome(recording, "abandon(solved)")
+    for row, solved, seen in zip(values, recording.column("solved"), recording.seen, strict=True):
+        n = int(seen.sum())
+        assert row[:n].tolist() == [0.0] * (n - 1) + [solved[0]]
+        assert np.isnan(row[n:]).all()
+    assert (abandoned("abandon(solved)"), abandoned("solved")) == ("solved", "")
+    assert has_outcome(recording, "abandon(solved)")
+    assert not has_outcome(recording, "abandon(other)")
+
+
+@pytest.mark.parametrize("limit", [0.1, 0.25, 0.4, 0.6])
+def test_replay_of_giving_up_equals_a_plain_loop(tmp_path, limit):
+    recording = recorded(tmp_path, runs())
+    lost, saved = plain_loss(recording, limit)
+    result = replay(recording, f"chance <= {limit}", metrics="abandon(solved)", baseline="full", resampling=DRAWS)
+    row, full = result.row(f"chance <= {limit}"), result.row("fixed_k(8)")
+    assert full.metrics["abandon(solved)"] == pytest.approx(recording.column("solved")[:, 0].mean())
+    assert full.metrics["abandon(solved)"] - row.metrics["abandon(solved)"] == pytest.approx(lost)
+    assert (full.calls.mean - row.calls.mean) * 400 == pytest.approx(saved)
+
+
+def test_only_a_signal_that_tells_is_advised(tmp_path):
+    advice = decide(recorded(tmp_path, runs(900)), metric="abandon(solved)", signals=["chance"], max_loss=0.05)
+    assert advice.verdict == "do it"
+    assert advice.sentence.startswith("Give up when ")
+    assert "chance <= " in advice.sentence
+    assert advice.trial.min_saving == 0.05
+    blind = decide(recorded(tmp_path, runs(900, telling=False)), metric="abandon(solved)", signals=["chance"])
+    assert blind.verdict == "keep what you have"
+
+
+def test_a_signal_that_rises_with_failure_gives_up_above(tmp_path):
+    rows = [{**row, "chance": round(1 - row["chance"], 3)} for row in runs(900)]
+    advice = decide(recorded(tmp_path, rows), metric="abandon(solved)", signals=["chance"], max_loss=0.05)
+    assert "chance >= " in advice.sentence
+
+
+def test_runs_that_end_without_their_answer_are_refused(tmp_path):
+    rows = [{**row, "answer": "a state" if row["round"] == 2 else None} for row in runs(20)]
+    with pytest.raises(DataError, match="last step"):
+        outcome(recorded(tmp_path, rows), "abandon(solved)")
+
+
+def test_a_metric_that_is_missing_is_named(tmp_path):
+    with pytest.raises(NotFoundError, match="no metric 'other'"):
+        outcome(recorded(tmp_path, runs(20)), "abandon(other)")
+
+
+def test_a_recording_without_answers_column_has_outcomes(tmp_path):
+    recording = recorded(tmp_path, runs(20))
+    bare = Recording(recording.table.drop(["answer"]), recording.metadata)
+    assert np.nansum(outcome(bare, "abandon(solved)")) == recording.column("solved")[:, 0].sum()

@@ -25,7 +25,7 @@ from hypothesis import HealthCheck, Phase, settings  # noqa: E402
 from scripts.slow_tests import LISTED, function_of  # noqa: E402
 
 from suffice.recordings.recording import write_recording  # noqa: E402
-from tests.support import shared  # noqa: E402
+from tests.support import quick, shared  # noqa: E402
 from tests.support.cli_tools import cli  # noqa: E402
 from tests.support.coin import coin  # noqa: E402
 from tests.support.shared import *  # noqa: E402, F403
@@ -165,6 +165,18 @@ def remembered_windows(tmp_path_factory):
         windows = remembered(SpanReader._score, lambda window: window.ids.tobytes() + window.types.tobytes())
         patch.setattr(SpanReader, "_score", windows)
         patch.setattr(MiniLM, "_mean", remembered(MiniLM._mean, lambda ids: ids.tobytes()))
+        yield
+
+
+@pytest.fixture(scope="module")
+def quick_reader():
+    """Answer and embed without networks: see `tests/support/quick.py`."""
+    from suffice_reader.minilm import MiniLM
+    from suffice_reader.span_reader import SpanReader
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SpanReader, "read", quick.read)
+        patch.setattr(MiniLM, "_mean", quick.mean)
         yield
 
 

@@ -34,7 +34,7 @@ from tests.support import paper
 from tests.support.cli_tools import cli
 from tests.support.reference import dominated
 
-pytestmark = pytest.mark.usefixtures("remembered_windows")
+pytestmark = pytest.mark.usefixtures("quick_reader")
 
 ROOT = Path(__file__).resolve().parents[2]
 DRAWS = Resampling(n_resamples=200)

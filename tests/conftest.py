@@ -112,6 +112,7 @@ def pytest_collection_finish():
     gc.freeze()
     gc.set_threshold(50_000, 10, 10)
     gc.enable()
+    sys.addaudithook(_guard)  # not before: a second goes into asking it about all that is imported
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -205,7 +206,6 @@ def _guard(event, arguments):
 
 
 platform.processor()  # the client of endpoints asks for it, and the first to ask starts a process
-sys.addaudithook(_guard)
 
 
 @pytest.fixture

@@ -317,21 +317,6 @@ def test_calibrate_and_replay_chain_through_files(recorded, tmp_path):
     assert "selected here" in shown
 
 
-def test_a_replay_fits_one_screen_and_details_print_the_rest(recorded, tmp_path):
-    policy = tmp_path / "p.json"
-    assert cli("calibrate", recorded, "-o", policy).code == 0
-    arguments = ("replay", recorded, "--policy", policy, "--rule", "answer_stable", "--set=resamples=50")
-    short, whole = (cli(*arguments, *more).out.splitlines() for more in ((), ("--details",)))
-    assert len(short) <= 40
-    assert max(len(line.rstrip()) for line in short if not line.startswith(("note:", "tasr", "next:"))) <= 100
-    assert any(line.startswith("note: * selected here") for line in short)
-    assert short[-1] == f"next: suffice report {recorded} -o report.html"
-    assert any(line.startswith("more with --details: ") for line in short)
-    assert len(whole) > 2 * len(short)
-    assert any(line.startswith("Mean operational cost") for line in whole)
-    assert not any(line.startswith("Mean operational cost") for line in short)
-
-
 def test_replay_compares_with_any_baseline_metric_and_price(recorded, tmp_path):
     prices = tmp_path / "prices.toml"
     prices.write_text("[m]\nuncached = 1.0\ncached = 0.1\noutput = 2.0\n")

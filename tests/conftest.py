@@ -171,13 +171,15 @@ def remembered_windows(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def quick_reader():
-    """Answer and embed without networks: see `tests/support/quick.py`."""
-    from suffice_reader.minilm import MiniLM
-    from suffice_reader.span_reader import SpanReader
+    """Answer and embed without networks, which are loaded once: see `tests/support/quick.py`."""
+    from suffice_reader import minilm, onnx, span_reader
 
+    loaded = cache(onnx.load_onnx)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SpanReader, "read", quick.read)
-        patch.setattr(MiniLM, "_mean", quick.mean)
+        for module in (minilm, span_reader):
+            patch.setattr(module, "load_onnx", loaded)
+        patch.setattr(span_reader.SpanReader, "read", quick.read)
+        patch.setattr(minilm.MiniLM, "_mean", quick.mean)
         yield
 
 

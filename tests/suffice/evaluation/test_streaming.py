@@ -71,7 +71,7 @@ def varied(draw, table: pa.Table) -> tuple[list[dict], dict]:
     return data, metadata
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     drawn.recorded(start=1, ends=("max_rounds", "exhausted", "rule", "failed"), max_questions=6),
     st.data(),

@@ -35,12 +35,7 @@ settings.register_profile("patient", settings(), deadline=None, suppress_health_
 settings.load_profile("patient")
 # For a mutant it is enough to know that it fails, and every run must draw the same.
 settings.register_profile(
-    "mutants",
-    settings(),
-    max_examples=100,
-    phases=(Phase.explicit, Phase.generate),
-    derandomize=True,
-    database=None,
+    "mutants", settings(), max_examples=100, phases=(Phase.explicit, Phase.generate), derandomize=True, database=None
 )
 
 DEAR = {"subprocess.Popen": "starts a process", "os.fork": "starts a process", "os.posix_spawn": "starts a process"}

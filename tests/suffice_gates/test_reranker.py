@@ -257,10 +257,7 @@ def test_interrupted_training_goes_on_and_ends_with_the_same_weights(tmp_path, m
 # The metrics
 
 
-@given(
-    st.lists(st.tuples(st.integers(1, 5), st.integers(1, 5)), min_size=1, max_size=4),
-    st.integers(0, 2**32 - 1),
-)
+@given(st.lists(st.tuples(st.integers(1, 5), st.integers(1, 5)), min_size=1, max_size=4), st.integers(0, 2**32 - 1))
 def test_the_metrics_are_those_of_ir_measures(sizes, seed):
     rng = np.random.default_rng(seed)
     data = [

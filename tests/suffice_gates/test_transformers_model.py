@@ -110,11 +110,7 @@ def test_answers_are_those_that_transformers_generates(kind):
 
 
 @settings(max_examples=25, deadline=None)
-@given(
-    lengths=st.lists(st.integers(1, 60), min_size=1, max_size=9),
-    batch=st.integers(1, 9),
-    seed=st.integers(0, 99),
-)
+@given(lengths=st.lists(st.integers(1, 60), min_size=1, max_size=9), batch=st.integers(1, 9), seed=st.integers(0, 99))
 def test_a_batch_of_any_prompts_equals_each_alone(llama, lengths, batch, seed):
     rng = np.random.default_rng(seed)
     questions = ["".join(rng.choice(list("abcdef "), size=n)) + "?" for n in lengths]
@@ -781,12 +777,7 @@ def test_the_precision_can_be_chosen(folder):
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("./missing", "'./missing'"),
-        ("{tmp}/missing", "exist"),
-        ("{tmp}", "save_pretrained"),
-    ],
+    ("name", "words"), [("./missing", "'./missing'"), ("{tmp}/missing", "exist"), ("{tmp}", "save_pretrained")]
 )
 def test_a_path_without_a_model_says_what_belongs_there(tmp_path, name, words):
     with pytest.raises(ModelError, match=words):

@@ -667,10 +667,7 @@ def entry(**changes):
         (entry(published="qwen_nq"), "'qwen_nq'"),
         (entry(published="qwen_hp", prompt="no_confidence"), "prompt among"),
         (entry() + entry(), "two cells"),
-        (
-            entry(published="qwen_hp") + entry(name="b", published="qwen_hp"),
-            "qwen_hp, answer_f",
-        ),
+        (entry(published="qwen_hp") + entry(name="b", published="qwen_hp"), "qwen_hp, answer_f"),
     ],
 )
 def test_a_wrong_list_of_cells_is_refused(folder, text, message):

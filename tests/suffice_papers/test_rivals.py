@@ -39,10 +39,7 @@ def test_each_question_is_answered_by_the_two_passages_that_support_it(world):
         leaf, bridge, entity = words[2], words[5], words[7]
         middle = world.values[bridge, entity]
         texts = {item.text for item in question.passages if item.passage_id in question.supporting}
-        assert texts == {
-            f"The {bridge} of {entity} is {middle}.",
-            f"The {leaf} of {middle} is {question.answers[0]}.",
-        }
+        assert texts == {f"The {bridge} of {entity} is {middle}.", f"The {leaf} of {middle} is {question.answers[0]}."}
         taught = [world.status[pair] == "taught" for pair in ((bridge, entity), (leaf, middle))]
         assert question.type == {(1, 1): "both", (1, 0): "first", (0, 1): "second", (0, 0): "none"}[tuple(taught)]
         assert len(question.passages) == len({item.title for item in question.passages}) == 10

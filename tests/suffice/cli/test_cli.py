@@ -538,10 +538,7 @@ def test_a_rule_runs_on_an_unguarded_recording_and_says_so(tmp_path):
     guarded = [{**row, "abstained": 0.0} for row in rows]
     write_recording(tmp_path / "g.parquet", guarded)
     named = cli("replay", tmp_path / "g.parquet", "--rule", "answer_stable", "--selector", "majority", "--json").json
-    assert [row["label"] for row in named["rows"][:2]] == [
-        "answer_stable, majority",
-        "answer_stable_guarded, majority",
-    ]
+    assert [row["label"] for row in named["rows"][:2]] == ["answer_stable, majority", "answer_stable_guarded, majority"]
 
 
 def test_too_little_memory_is_a_sentence(tmp_path, monkeypatch):

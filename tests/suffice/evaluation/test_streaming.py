@@ -14,14 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suffice.cli.main import run
-from suffice.errors import (
-    CensoredError,
-    ConfigMismatchError,
-    DataError,
-    SchemaError,
-    SufficeError,
-    UnknownSignalError,
-)
+from suffice.errors import CensoredError, ConfigMismatchError, DataError, SchemaError, SufficeError, UnknownSignalError
 from suffice.evaluation.replay import Price, ReplayResult, policy_for, replay
 from suffice.evaluation.replay.parts import FileParts
 from suffice.evaluation.replay.replay_tables import replay_notes

@@ -252,10 +252,7 @@ def test_a_value_out_of_range_is_an_error_at_every_round():
 @pytest.mark.parametrize(
     ("call", "what"),
     [
-        (
-            lambda session: session.observe(Round(index=1, answer="a", costs={"writer": 3})),
-            "'writer'",
-        ),
+        (lambda session: session.observe(Round(index=1, answer="a", costs={"writer": 3})), "'writer'"),
         (lambda session: session.observe(Round(index=1, answer=3)), "answer is"),
         (lambda session: session.observe(draft=3), "draft is"),
         (lambda session: session.observe("a text"), "draft="),

@@ -169,10 +169,7 @@ def test_contradicting_labels_count_at_their_worst_and_are_named():
     name = next(name for name, own in answers.items() if id_hash(name) not in tune and set(own) >= {RIGHT, WRONG})
     contradicting, unknown = (
         decide(recording, labels=labels, max_loss=0.05)
-        for labels in (
-            Labels(right=once.right, further={name: ((WRONG,),)}),
-            Labels(right={**once.right, name: None}),
-        )
+        for labels in (Labels(right=once.right, further={name: ((WRONG,),)}), Labels(right={**once.right, name: None}))
     )
     assert contradicting.trial.totals.losses.tolist() == unknown.trial.totals.losses.tolist()
     assert contradicting.trial.totals.open.any()

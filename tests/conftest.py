@@ -164,18 +164,22 @@ def remembered_windows(tmp_path_factory):
         yield
 
 
-@pytest.fixture(scope="module")
-def quick_reader():
-    """Answer and embed without networks, which are loaded once: see `tests/support/quick.py`."""
-    from suffice_reader import minilm, onnx, span_reader
+@cache
+def _loaded_once():
+    from suffice_reader.onnx import load_onnx
 
-    loaded = cache(onnx.load_onnx)
-    with pytest.MonkeyPatch.context() as patch:
-        for module in (minilm, span_reader):
-            patch.setattr(module, "load_onnx", loaded)
-        patch.setattr(span_reader.SpanReader, "read", quick.read)
-        patch.setattr(minilm.MiniLM, "_mean", quick.mean)
-        yield
+    return cache(load_onnx)
+
+
+@pytest.fixture
+def quick_reader(monkeypatch):
+    """Answer and embed without networks, which are loaded once: see `tests/support/quick.py`."""
+    from suffice_reader import minilm, span_reader
+
+    for module in (minilm, span_reader):
+        monkeypatch.setattr(module, "load_onnx", _loaded_once())
+    monkeypatch.setattr(span_reader.SpanReader, "read", quick.read)
+    monkeypatch.setattr(minilm.MiniLM, "_mean", quick.mean)
 
 
 @pytest.fixture(scope="module")

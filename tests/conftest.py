@@ -11,6 +11,7 @@ import sys
 import uuid
 from collections import Counter
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType, FunctionType
 
@@ -164,22 +165,38 @@ def remembered_windows(tmp_path_factory):
         yield
 
 
-@cache
-def _loaded_once():
-    from suffice_reader.onnx import load_onnx
+@pytest.fixture(scope="session", autouse=True)
+def _bundled_models_are_loaded_once():
+    """Loading one takes a quarter of a second, and each command does."""
+    if find_spec("suffice_reader") is None:  # the server alone
+        yield
+        return
+    from suffice_reader import minilm, onnx, span_reader
 
-    return cache(load_onnx)
+    kept = {}
+
+    def load(path, name, what, **read):
+        is_blocked = None in (sys.modules.get("onnxruntime", 0), sys.modules.get("tokenizers", 0))
+        if path is not None or is_blocked:
+            return onnx.load_onnx(path, name, what, **read)
+        if name not in kept:
+            kept[name] = onnx.load_onnx(path, name, what, **read)
+        return kept[name]
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (minilm, span_reader):
+            patch.setattr(module, "load_onnx", load)
+        yield
 
 
 @pytest.fixture
 def quick_reader(monkeypatch):
-    """Answer and embed without networks, which are loaded once: see `tests/support/quick.py`."""
-    from suffice_reader import minilm, span_reader
+    """Answer and embed without networks: see `tests/support/quick.py`."""
+    from suffice_reader.minilm import MiniLM
+    from suffice_reader.span_reader import SpanReader
 
-    for module in (minilm, span_reader):
-        monkeypatch.setattr(module, "load_onnx", _loaded_once())
-    monkeypatch.setattr(span_reader.SpanReader, "read", quick.read)
-    monkeypatch.setattr(minilm.MiniLM, "_mean", quick.mean)
+    monkeypatch.setattr(SpanReader, "read", quick.read)
+    monkeypatch.setattr(MiniLM, "_mean", quick.mean)
 
 
 @pytest.fixture(scope="module")

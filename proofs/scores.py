@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import z3
-from crosshair.core_and_libs import MessageType, analyze_function, run_checkables
-from crosshair.options import AnalysisKind, AnalysisOptionSet
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -19,7 +19,7 @@ from proofs.solver import DOUBLE, fresh, refute, refute_generally
 from proofs.symbols import Scalar, paths
 from suffice.errors import DataError
 from suffice.policy import metrics
-from suffice.policy.signals import Signal, semantic
+from suffice.policy.signals import Signal, definitions, semantic
 
 __all__ = ["CLAIMS"]
 
@@ -106,34 +106,33 @@ def distance_of_embeddings() -> None:
     run_examples(any_embeddings)
 
 
-def shown(value: float, low: float, high: float) -> float:
-    """Return what a signal of any range shows of a value.
-
-    pre: low <= high
-    post: math.isnan(_) or (low <= _ <= high and math.isfinite(_))
-    """
-    return Signal(name="any", compute=None, range=(low, high), unit="", doc="").clean(value)
-
-
-def clipped(value: float, low: float, high: float) -> float:
-    """Return what a signal that clips to any range shows of a value.
-
-    pre: low <= high
-    post: math.isnan(_) if math.isnan(value) else low <= _ <= high
-    """
-    return Signal(name="any", compute=None, range=(low, high), unit="", clip=True, doc="").clean(value)
+_MATH = SimpleNamespace(
+    inf=math.inf,
+    nan=math.nan,
+    isnan=lambda number: number != number,  # noqa: PLR0124 - what makes NaN one
+    isfinite=lambda number: -math.inf < number < math.inf,
+)
+"""What `Signal.clean` takes from `math`, for symbols."""
 
 
 def signals_in_range() -> None:
-    """See that what a signal shows is in its range or undefined: CrossHair follows every path of `Signal.clean`."""
-    options = AnalysisOptionSet(
-        analysis_kind=[AnalysisKind.PEP316], report_all=True, per_condition_timeout=1200.0, per_path_timeout=600.0
-    )
-    for function in (shown, clipped):
-        found = list(run_checkables(analyze_function(function, options)))
-        demand(bool(found), "CrossHair found no condition to check")
-        for message in found:
-            demand(message.state == MessageType.CONFIRMED, f"{function.__name__}: {message.message}")
+    """See that what a signal shows is in its range or undefined, on every path of `Signal.clean`."""
+    value, low, high = (Scalar(fresh(DOUBLE, name)) for name in ("value", "low", "high"))
+    ordered, undefined = (low <= high).term, (value != value).term  # noqa: PLR0124
+
+    def shown(*, clip: bool) -> Any:
+        with mock.patch.multiple(definitions, math=_MATH, as_number=lambda number: number):
+            return Signal(name="any", compute=None, range=(low, high), unit="", clip=clip, doc="").clean(value)
+
+    for clip in (False, True):
+        for path in paths(lambda clip=clip: shown(clip=clip), ordered):  # type: ignore[misc]
+            demand(path.error is None, f"Signal.clean raises {path.error!r}")
+            number = _term(path.result, DOUBLE)
+            inside = z3.And(z3.fpLEQ(low.term, number), z3.fpLEQ(number, high.term))
+            allowed = z3.And(z3.Not(undefined), inside) if clip else z3.And(inside, z3.Not(z3.fpIsInf(number)))
+            missing = undefined if clip else z3.BoolVal(True)
+            claim = z3.Or(allowed, z3.And(z3.fpIsNaN(number), missing))
+            refute(claim, path.condition, ordered, what=f"a number outside its range, clip={clip}")
 
 
 CLAIMS = (
@@ -158,7 +157,7 @@ CLAIMS = (
     Claim(
         "what a signal shows is within its range, or undefined",
         "proved for all",
-        "any number, any range; CrossHair, every path of `Signal.clean`",
+        "any double, any range; every path of `Signal.clean`",
         signals_in_range,
     ),
 )

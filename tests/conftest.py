@@ -11,6 +11,7 @@ import sys
 import uuid
 from collections import Counter
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType, FunctionType
 
@@ -25,7 +26,7 @@ from hypothesis import HealthCheck, Phase, settings  # noqa: E402
 from scripts.slow_tests import LISTED, function_of  # noqa: E402
 
 from suffice.recordings.recording import write_recording  # noqa: E402
-from tests.support import shared  # noqa: E402
+from tests.support import quick, shared  # noqa: E402
 from tests.support.cli_tools import cli  # noqa: E402
 from tests.support.coin import coin  # noqa: E402
 from tests.support.shared import *  # noqa: E402, F403
@@ -35,12 +36,7 @@ settings.register_profile("patient", settings(), deadline=None, suppress_health_
 settings.load_profile("patient")
 # For a mutant it is enough to know that it fails, and every run must draw the same.
 settings.register_profile(
-    "mutants",
-    settings(),
-    max_examples=100,
-    phases=(Phase.explicit, Phase.generate),
-    derandomize=True,
-    database=None,
+    "mutants", settings(), max_examples=100, phases=(Phase.explicit, Phase.generate), derandomize=True, database=None
 )
 
 DEAR = {"subprocess.Popen": "starts a process", "os.fork": "starts a process", "os.posix_spawn": "starts a process"}
@@ -112,6 +108,7 @@ def pytest_collection_finish():
     gc.freeze()
     gc.set_threshold(50_000, 10, 10)
     gc.enable()
+    sys.addaudithook(_guard)  # not before: a second goes into asking it about all that is imported
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -168,6 +165,40 @@ def remembered_windows(tmp_path_factory):
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _bundled_models_are_loaded_once():
+    """Loading one takes a quarter of a second, and each command does."""
+    if find_spec("suffice_reader") is None:  # the server alone
+        yield
+        return
+    from suffice_reader import minilm, onnx, span_reader
+
+    kept = {}
+
+    def load(path, name, what, **read):
+        is_blocked = None in (sys.modules.get("onnxruntime", 0), sys.modules.get("tokenizers", 0))
+        if path is not None or is_blocked:
+            return onnx.load_onnx(path, name, what, **read)
+        if name not in kept:
+            kept[name] = onnx.load_onnx(path, name, what, **read)
+        return kept[name]
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (minilm, span_reader):
+            patch.setattr(module, "load_onnx", load)
+        yield
+
+
+@pytest.fixture
+def quick_reader(monkeypatch):
+    """Answer and embed without networks: see `tests/support/quick.py`."""
+    from suffice_reader.minilm import MiniLM
+    from suffice_reader.span_reader import SpanReader
+
+    monkeypatch.setattr(SpanReader, "read", quick.read)
+    monkeypatch.setattr(MiniLM, "_mean", quick.mean)
+
+
 @pytest.fixture(scope="module")
 def no_collecting():
     """Spare the tests what statsmodels and `suffice run` do: collect the garbage of all modules and tests so far."""
@@ -193,7 +224,6 @@ def _guard(event, arguments):
 
 
 platform.processor()  # the client of endpoints asks for it, and the first to ask starts a process
-sys.addaudithook(_guard)
 
 
 @pytest.fixture

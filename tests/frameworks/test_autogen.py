@@ -41,11 +41,7 @@ class Fake(ChatCompletionClient):
     @property
     def model_info(self):
         return ModelInfo(
-            vision=False,
-            function_calling=False,
-            json_output=False,
-            family=ModelFamily.UNKNOWN,
-            structured_output=False,
+            vision=False, function_calling=False, json_output=False, family=ModelFamily.UNKNOWN, structured_output=False
         )
 
     @property

@@ -13,16 +13,7 @@ from pydantic import BaseModel
 
 from suffice import Recorder, read_recording
 from suffice.hosts.langchain import stop_middleware
-from tests.frameworks.acceptance import (
-    CAPPED,
-    QUESTION,
-    SCRIPT,
-    Script,
-    check,
-    check_cap,
-    loaded,
-    measured,
-)
+from tests.frameworks.acceptance import CAPPED, QUESTION, SCRIPT, Script, check, check_cap, loaded, measured
 from tests.frameworks.chat import FakeChat
 
 

@@ -50,10 +50,7 @@ ADAPTERS = {
     "langchain": lambda script: {"model": FakeChat(script=script, tool="look_up"), "tools": [look_up]},
     "langgraph": lambda script: {"model": FakeChat(script=script)},
     "llama_index": lambda script: {"complete": completions(script)},
-    "openai_agents": lambda script: {
-        "model": test_openai_agents.Fake(script),
-        "tools": [test_openai_agents.look_up],
-    },
+    "openai_agents": lambda script: {"model": test_openai_agents.Fake(script), "tools": [test_openai_agents.look_up]},
     "pydantic_ai": lambda script: {"model": test_pydantic_ai.fake(script), "tools": [test_pydantic_ai.look_up]},
     "smolagents": lambda script: {"model": test_smolagents.Fake(script), "tools": [test_smolagents.look_up]},
 }

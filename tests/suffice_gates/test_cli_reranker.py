@@ -174,12 +174,31 @@ def test_the_report_is_json_for_programs(here, preferred, tmp_path):
     assert set(done.json["report"]["metrics"]) >= {"P@1", "R@3", "MRR@5"}
 
 
+RANKS = """
+import os, socket, sys
+import sentence_transformers, torch, transformers  # once for both
+from suffice.cli.main import run
+
+with socket.socket() as free:
+    free.bind(("127.0.0.1", 0))
+    port = str(free.getsockname()[1])
+processes = []
+for rank in "01":
+    processes.append(os.fork())
+    if not processes[-1]:
+        of_launcher = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        os.environ.update(of_launcher)
+        sys.exit(run(sys.argv[1:]))
+sys.exit(any(os.waitpid(process, 0)[1] for process in processes))
+"""
+"""What `torch.distributed.run` does: two processes of one command."""
+
+
 def test_two_processes_train_one_reranker_and_one_of_them_prints(here, preferred, tmp_path):
     arguments = [
-        sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--rdzv_backend", "c10d",
-        "--rdzv_endpoint", "localhost:0", "-m", "suffice", "reranker", "train", preferred / "train.jsonl", "-o",
-        tmp_path / "r", "--base", here / "cross-encoder", "--dev", preferred / "dev.jsonl", "--set=device=cpu",
-        "--set=batch=8", "--set=evaluations=1", "--json",
+        sys.executable, "-c", RANKS, "reranker", "train", preferred / "train.jsonl", "-o", tmp_path / "r", "--base",
+        here / "cross-encoder", "--dev", preferred / "dev.jsonl", "--set=device=cpu", "--set=batch=8",
+        "--set=evaluations=1", "--json",
     ]  # fmt: skip
     done = subprocess.run(
         list(map(str, arguments)),

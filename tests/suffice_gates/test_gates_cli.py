@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -31,19 +30,16 @@ def close(one, other):
 
 
 @pytest.mark.whole
-def test_the_demo_prints_the_committed_figures_offline_and_without_torch(tmp_path):
+@pytest.mark.usefixtures("remembered_windows")
+def test_the_demo_prints_the_committed_figures_offline_and_without_torch(tmp_path, monkeypatch):
+    heavy = ("torch", "transformers")
+    for name in [name for name in sys.modules if name.partition(".")[0] in heavy]:
+        monkeypatch.delitem(sys.modules, name)
     told = tmp_path / "gates.md"
-    program = (
-        "import sys; from suffice.cli.main import run\n"
-        "try: run(sys.argv[1:])\n"
-        "finally: assert not {'torch', 'transformers'} & set(sys.modules)\n"
-    )
-    arguments = ["demo", "gate", "--json", "--out", str(tmp_path / "out"), f"--set=markdown={told}"]
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program, *arguments], capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    found = json.loads(done.stdout)
+    done = cli("demo", "gate", "--json", "--out", tmp_path / "out", f"--set=markdown={told}")
+    assert (done.code, done.err) == (0, "")
+    assert not {*heavy}.intersection(sys.modules)
+    found = done.json
     committed = json.loads((ROOT / "docs" / "results" / "gates.json").read_text("utf-8"))
     assert close(committed, kept_gates(found))
     assert found["seconds"] > 0

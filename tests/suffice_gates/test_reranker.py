@@ -89,7 +89,7 @@ def test_a_reranker_learns_nothing_from_shuffled_labels(base, tmp_path):
     from dataclasses import replace
 
     data = overlap_preferences(200, seed=2, shuffled=True)
-    settings = replace(FAST, epochs=8)
+    settings = replace(FAST, epochs=4)
     run = train_reranker(base, data[:140], tmp_path / "r", test=data[140:], settings=settings, device="cpu")
     for name, difference in zip(run.report.names, run.report.differences, strict=True):
         assert difference.low <= 0, name
@@ -206,14 +206,13 @@ def test_texts_are_cut_to_the_tokens_that_the_settings_allow(base):
 # Again
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.2])
-def test_one_seed_gives_one_reranker_and_another_seed_another(tmp_path, dropout):
+@pytest.mark.parametrize(("dropout", "seed"), [(0.0, 2), (0.2, 1)])  # another seed has other rows first
+def test_one_seed_gives_one_reranker_and_another_seed_another(tmp_path, dropout, seed):
     base = tiny_cross_encoder(tmp_path / "base", dropout=dropout)
     data = overlap_preferences(30, seed=6)
-    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        trained(base, tmp_path / name, data, seed=seed)
-    assert same(weights(tmp_path / "a"), weights(tmp_path / "b"))
-    assert not same(weights(tmp_path / "a"), weights(tmp_path / "c")), "other rows first, and other dropout"
+    trained(base, tmp_path / "one", data, seed=1)
+    trained(base, tmp_path / "other", data, seed=seed)
+    assert same(weights(tmp_path / "one"), weights(tmp_path / "other")) == (seed == 1)
 
 
 def test_interrupted_training_goes_on_and_ends_with_the_same_weights(tmp_path, monkeypatch):
@@ -258,10 +257,7 @@ def test_interrupted_training_goes_on_and_ends_with_the_same_weights(tmp_path, m
 # The metrics
 
 
-@given(
-    st.lists(st.tuples(st.integers(1, 5), st.integers(1, 5)), min_size=1, max_size=4),
-    st.integers(0, 2**32 - 1),
-)
+@given(st.lists(st.tuples(st.integers(1, 5), st.integers(1, 5)), min_size=1, max_size=4), st.integers(0, 2**32 - 1))
 def test_the_metrics_are_those_of_ir_measures(sizes, seed):
     rng = np.random.default_rng(seed)
     data = [

@@ -204,11 +204,7 @@ def test_a_run_that_failed_goes_on_without_reading_anything_twice(tmp_path):
 
 @pytest.mark.parametrize(
     ("change", "words"),
-    [
-        ({"name": "other"}, "-> 'other'"),
-        ({"revision": "2"}, "-> '2'"),
-        ({"layers": (1,)}, "layers"),
-    ],
+    [({"name": "other"}, "-> 'other'"), ({"revision": "2"}, "-> '2'"), ({"layers": (1,)}, "layers")],
 )
 def test_another_model_revision_or_layer_is_refused(tmp_path, change, words):
     collect_states(Source(), prompts(3), tmp_path / "s")

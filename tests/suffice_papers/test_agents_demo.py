@@ -44,7 +44,8 @@ def test_a_page_in_no_folder_is_refused(tmp_path):
     assert "does not exist" in refused.error
 
 
-def test_checked_loops_beat_loopgain_on_natural_tasks():
+def test_checked_loops_beat_loopgain_on_natural_tasks(monkeypatch):
+    monkeypatch.setattr(checked_loops, "RULES", ("checked(3)",))
     loops = bundled_recording("checked_loops")
     natural = [checked_loops.MADE not in str(cell) for cell in loops.objects("cell")[:, 0]]
     table = checked_loops.table(loops, bundled_recording("checked_loops_loopgain"), np.array(natural), "Natural tasks")

@@ -35,12 +35,7 @@ def test_intervals_on_draws_by_place_equal_scipys():
     row = skewed(60, 5)
     found = draws_by_place(Resampling(interval="percentile"), 60).paired(row)
     peer = scipy.stats.bootstrap(
-        (row,),
-        np.mean,
-        vectorized=True,
-        method="percentile",
-        n_resamples=1000,
-        rng=np.random.default_rng(SEED),
+        (row,), np.mean, vectorized=True, method="percentile", n_resamples=1000, rng=np.random.default_rng(SEED)
     ).confidence_interval
     assert (found.low, found.high) == pytest.approx((peer.low, peer.high), abs=1e-12)
 

@@ -34,7 +34,7 @@ from tests.support import paper
 from tests.support.cli_tools import cli
 from tests.support.reference import dominated
 
-pytestmark = pytest.mark.usefixtures("remembered_windows")
+pytestmark = pytest.mark.usefixtures("quick_reader")
 
 ROOT = Path(__file__).resolve().parents[2]
 DRAWS = Resampling(n_resamples=200)
@@ -667,10 +667,7 @@ def entry(**changes):
         (entry(published="qwen_nq"), "'qwen_nq'"),
         (entry(published="qwen_hp", prompt="no_confidence"), "prompt among"),
         (entry() + entry(), "two cells"),
-        (
-            entry(published="qwen_hp") + entry(name="b", published="qwen_hp"),
-            "qwen_hp, answer_f",
-        ),
+        (entry(published="qwen_hp") + entry(name="b", published="qwen_hp"), "qwen_hp, answer_f"),
     ],
 )
 def test_a_wrong_list_of_cells_is_refused(folder, text, message):

@@ -13,6 +13,7 @@ from suffice.errors import DataError
 from suffice.evaluation.statistics import Resampling
 from suffice.loops.retrieval import Question
 from suffice.policy.rounds import Passage
+from suffice_papers.rivals import bench
 from suffice_papers.rivals.chained_world import BRIDGES, LEAVES, make_chained_world
 from suffice_papers.rivals.lines import RivalLine, fixed_lines, line_of, rivals_table
 from suffice_papers.rivals.taught import (
@@ -38,10 +39,7 @@ def test_each_question_is_answered_by_the_two_passages_that_support_it(world):
         leaf, bridge, entity = words[2], words[5], words[7]
         middle = world.values[bridge, entity]
         texts = {item.text for item in question.passages if item.passage_id in question.supporting}
-        assert texts == {
-            f"The {bridge} of {entity} is {middle}.",
-            f"The {leaf} of {middle} is {question.answers[0]}.",
-        }
+        assert texts == {f"The {bridge} of {entity} is {middle}.", f"The {leaf} of {middle} is {question.answers[0]}."}
         taught = [world.status[pair] == "taught" for pair in ((bridge, entity), (leaf, middle))]
         assert question.type == {(1, 1): "both", (1, 0): "first", (0, 1): "second", (0, 0): "none"}[tuple(taught)]
         assert len(question.passages) == len({item.title for item in question.passages}) == 10
@@ -186,7 +184,9 @@ def test_lines_of_a_recording_are_what_replay_says(tmp_path):
 
 
 @pytest.mark.whole
-def test_the_command_teaches_measures_and_writes_the_page(tmp_path):
+def test_the_command_teaches_measures_and_writes_the_page(tmp_path, monkeypatch):
+    for length, tokens in (("ASKING_LENGTH", 3), ("_READ_TOKENS", 4), ("ROUNDS", 2)):  # it learned nothing to say
+        monkeypatch.setattr(bench, length, tokens)
     page = tmp_path / "rivals.md"
     arguments = (
         "demo",

@@ -140,10 +140,7 @@ def test_passages_beside_documents_are_ambiguous_and_other_json_lines_are_skippe
         (lines({"id": "1", "contents": "a"}, {"id": "2", "text": "b"}), "'contents'"),
         (lines({"id": "1", "contents": "a", "text": "b"}), "'text' and 'contents'"),
         (lines({"id": "1", "_id": "2", "text": "b"}), "another '_id'"),
-        (
-            lines({"id": "1", "text": "a"}, {"id": "2", "text": "b"}, {"id": 1, "text": "c"}),
-            "already used",
-        ),
+        (lines({"id": "1", "text": "a"}, {"id": "2", "text": "b"}, {"id": 1, "text": "c"}), "already used"),
         (b"1\ta\n2\tb\n1\tc\n", "already used"),
     ],
 )

@@ -221,12 +221,13 @@ def tantivy_scores(question, texts):
     """tantivy's formula as plain loops."""
     documents = [words(text) for text in texts]
     mean = sum(map(len, documents)) / len(documents)
+    within = {token: sum(token in document for document in documents) for token in words(question)}
     scores = []
     for document in documents:
         norm = 1.2 * (1 - 0.75 + 0.75 * rounded_length(len(document)) / mean)
         score = 0.0
         for token in words(question):
-            df = sum(token in other for other in documents)
+            df = within[token]
             tf = document.count(token)
             score += math.log(1 + (len(documents) - df + 0.5) / (df + 0.5)) * 2.2 * tf / (tf + norm)
         scores.append(score)

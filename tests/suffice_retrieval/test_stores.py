@@ -137,7 +137,7 @@ def test_a_question_is_never_read_as_sql(stores):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_live_loop_is_recorded_and_resumed(stores, kind, tmp_path, remembered_windows):
+def test_a_live_loop_is_recorded_and_resumed(stores, kind, tmp_path, quick_reader):
     def loop():
         return RetrievalLoop(model=SpanReaderModel(), retriever=stores.open(kind), policy=Policy(max_rounds=2))
 
@@ -190,7 +190,7 @@ def test_questions_embedded_at_an_endpoint_are_requests_of_their_own(stores, tmp
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_command_line_records_from_an_address_without_its_password(stores, kind, tmp_path, remembered_windows):
+def test_the_command_line_records_from_an_address_without_its_password(stores, kind, tmp_path, quick_reader):
     address = {
         "postgres": stores.uri.replace("postgres:@", "postgres:s3cret-word@")
         + "&table=passages&filter.part=0&filter.part=1",

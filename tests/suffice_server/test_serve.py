@@ -689,10 +689,7 @@ def test_slow_comparisons_of_answers_do_not_block_other_requests(folder, monkeyp
     service = Service(PolicyFolder(folder), SessionStore(None, limits))
     STORES.append(service.store)
 
-    with (
-        running(make_app(service, limits, token=None)) as url,
-        httpx.Client(base_url=url, timeout=600) as client,
-    ):
+    with running(make_app(service, limits, token=None)) as url, httpx.Client(base_url=url, timeout=600) as client:
 
         def ask_held():
             answers = [{"answer": "hold"}, {"answer": "hold"}]

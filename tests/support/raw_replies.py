@@ -17,7 +17,7 @@ POSITIONS = {
     "json": AnswerPosition("json", "result.city"),
     "boxed": AnswerPosition("boxed"),
 }
-QUESTIONS, ROUNDS = 80, 6
+QUESTIONS, ROUNDS = 48, 6
 
 JUDGED = 240
 """Questions that are enough to judge a policy."""

@@ -76,7 +76,6 @@ def test_an_index_is_built_without_importing_from_the_folder(program, folder):
 def test_parts_are_worked_on_by_processes_that_import_nothing_from_the_folder(program, folder):
     replayed = run(program, folder, "replay", "parts", "--rule", "answer_stable", "--jobs", 2, "--json")
     assert json.loads(replayed)
-    run(program, folder, "search", "parts", "--jobs", 2, "--set=resamples=20", "--metric", "em", "--json")
 
 
 @pytest.mark.whole

@@ -168,8 +168,7 @@ def odd_server(elsewhere="", asked=None):
 
 
 @pytest.mark.parametrize(
-    ("kind", "says"),
-    [("long", "max_reply_bytes"), ("packed", "max_reply_bytes"), ("slow", "0.2 s"), ("broken", "500")],
+    ("kind", "says"), [("long", "max_reply_bytes"), ("packed", "max_reply_bytes"), ("slow", "0.2 s"), ("broken", "500")]
 )
 def test_a_reply_without_end_is_cut_off_and_not_asked_for_again(kind, says):
     asked = []

@@ -101,10 +101,7 @@ def rows():
 def test_text_feedback_costs_and_measured_signals_are_those_of_live_rounds():
     recording = Recording(build_table(rows(), kinds={"tool_errors": "signal"}))
     # Words of the reply and of the critic, errors up to the round, one call in each.
-    assert recording.column("errors_so_far").tolist() == [
-        [3 + 1 + 1 + 1, 1 + 3 + 2],
-        [2 + 1 + 1 + 1, 3 + 3 + 2],
-    ]
+    assert recording.column("errors_so_far").tolist() == [[3 + 1 + 1 + 1, 1 + 3 + 2], [2 + 1 + 1 + 1, 3 + 3 + 2]]
 
 
 @pytest.mark.parametrize(("name", "part"), [("reads_passages", "passages"), ("hides_what_it_reads", "answer_tokens")])

@@ -103,9 +103,7 @@ def test_operational_and_evaluation_costs_add_up_to_what_was_recorded(data):
 def test_a_judge_is_charged_only_where_the_rule_still_needs_it():
     recording = table_of(
         question(
-            **full_costs(["generator", "judge:entailment"]),
-            p_correct=[0.1, 0.9, 0.9],
-            judge_entailment=[1.0, 1.0, 5.0],
+            **full_costs(["generator", "judge:entailment"]), p_correct=[0.1, 0.9, 0.9], judge_entailment=[1.0, 1.0, 5.0]
         )
     )
     sure, judged = signal("p_correct") > 0.5, signal("judge_entailment") >= 4
@@ -356,11 +354,7 @@ def test_prices_that_do_not_read_are_refused(tmp_path):
         ("b.json", "[1]", "not list"),
         ("c.json", '{"m": {"uncached": 1}}', "uncached"),
         ("d.toml", "m = 3", "needs uncached"),
-        (
-            "e.json",
-            '{"m": {"uncached": -1, "cached": 0, "output": 0}}',
-            "USD",
-        ),
+        ("e.json", '{"m": {"uncached": -1, "cached": 0, "output": 0}}', "USD"),
         ("f.json", '{"m": {"uncached": true, "cached": 0, "output": 0}}', "not True"),
     ]:
         (tmp_path / name).write_text(text)

@@ -78,10 +78,7 @@ def test_any_division_into_parts_gives_the_same_figures(cuts, seed):
 def test_intervals_match_the_full_bootstrap_up_to_noise(interval):
     resampling = Resampling(n_resamples=4000, interval=interval)
     draws = Draws(
-        resampling=resampling,
-        clusters=None,
-        units=Units.of(500),
-        weights=bootstrap_weights(500, 4000, rng=2),
+        resampling=resampling, clusters=None, units=Units.of(500), weights=bootstrap_weights(500, 4000, rng=2)
     )
     for ours, delta, error in zip(sums_of().paired(resampling), DELTAS, sums_of().errors, strict=True):
         theirs = draws.paired(delta)

@@ -31,7 +31,7 @@ from suffice.recordings.recording import Recording
 from suffice.recordings.schema import build_table
 from tests.support import reference
 from tests.support.shared import recording_of
-from tests.support.strategies import CALIBRATOR, MEASURED, Trajectory, policies, record, recorded, reference_rows, rules
+from tests.support.strategies import MEASURED, Trajectory, policies, record, recorded, reference_rows, rules
 
 SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -94,21 +94,6 @@ def test_one_question_alone_replays_as_it_does_in_the_full_recording(data):
         assert run.rounds[0] == full.rounds[q]
         assert [run.values[name][0] for name in ("em", "f1")] == [full.values[name][q] for name in ("em", "f1")]
         np.testing.assert_equal(run.ledger.calls[0], full.ledger.calls[q])
-
-
-@SETTINGS
-@given(st.data())
-def test_and_stops_no_earlier_and_or_no_later(data):
-    drawn = data.draw(recorded())
-    a, b = data.draw(rules()), data.draw(rules())
-    base = Policy(max_rounds=max(1, int(drawn.recording.index[-1])), start_round=int(drawn.recording.index[0]))
-    base = replace(base, calibrators=(CALIBRATOR,))
-    where = {}
-    for name, rule in {"a": a, "and": a & b, "or": a | b}.items():
-        policy = replace(base, rule=rule)
-        where[name] = stops(policy, drawn.recording.rounds(policy.raw_columns)).position
-    assert (where["and"] >= where["a"]).all()
-    assert (where["or"] <= where["a"]).all()
 
 
 @SETTINGS

@@ -79,11 +79,7 @@ def test_an_evaluation_lists_its_resampling_beside_its_other_values():
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [
-        ({"level": 1.0}, "level"),
-        ({"interval": "normal"}, "'normal'"),
-        ({"n_resamples": -1}, "-1 resamples"),
-    ],
+    [({"level": 1.0}, "level"), ({"interval": "normal"}, "'normal'"), ({"n_resamples": -1}, "-1 resamples")],
 )
 def test_a_resampling_that_cannot_be_is_refused(options, words):
     with pytest.raises(DataError, match=words):

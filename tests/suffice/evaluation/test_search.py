@@ -482,14 +482,7 @@ def test_a_gate_is_locked_selected_and_written_with_its_start_round(baseline):
 def test_a_gate_alone_is_a_space_that_starts_at_round_0():
     made = Space(name="gate", blocks=(Block(form="or", literals=(Literal(signal="p_known", grid=5),)),))
     of = gated(40, seed=2, prefix="e")
-    result = search(
-        of,
-        made,
-        tune=gated(40, seed=1),
-        metric="f1",
-        resampling=Resampling(n_resamples=20),
-        budget=2.0,
-    )
+    result = search(of, made, tune=gated(40, seed=1), metric="f1", resampling=Resampling(n_resamples=20), budget=2.0)
     assert result.n_rules == 5
     assert result.chosen.policy.start_round == 0
     assert result.chosen.policy.max_rounds == 4
@@ -889,11 +882,7 @@ def test_rounds_beyond_the_recorded_are_refused():
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [
-        ({"patience": ()}, "patience"),
-        ({"patience": (0,)}, "patience"),
-        ({"max_rounds": (2, 2)}, "max_rounds"),
-    ],
+    [({"patience": ()}, "patience"), ({"patience": (0,)}, "patience"), ({"max_rounds": (2, 2)}, "max_rounds")],
 )
 def test_impossible_spaces_are_refused(changes, message):
     with pytest.raises(DataError, match=message):
@@ -938,10 +927,7 @@ def test_a_space_reads_from_toml(tmp_path):
         ({"name": "x", "blocks": [{"form": "or", "literals": [{"signal": "a", "grid": "3"}]}]}, "'grid'"),
         ({"name": "x", "blocks": [{"form": "or", "literals": [{"signal": "a", "low": "0"}]}]}, "'low'"),
         ({"name": "x", "blocks": [{"form": "or", "literals": [{"signal": 3}]}]}, "'signal'"),
-        (
-            {"name": "x", "blocks": [{"form": "or", "literals": [{"signal": "a", "thresholds": ["1"]}]}]},
-            "of numbers",
-        ),
+        ({"name": "x", "blocks": [{"form": "or", "literals": [{"signal": "a", "thresholds": ["1"]}]}]}, "of numbers"),
         ({"name": "x", "blocks": [], "patience": [True]}, "whole numbers"),
         ({"name": "x", "blocks": 3}, "'blocks'"),
     ],

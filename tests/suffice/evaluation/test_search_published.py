@@ -27,14 +27,7 @@ from suffice_papers.tasr.importer import TASR_COLUMNS
 
 ROOT = Path(__file__).resolve().parents[3]
 FILES = {split: ROOT / "tests" / "data" / "imports" / f"tasr_{split}.parquet" for split in ("tune", "eval")}
-LAST_SIX = (
-    "calibrated_logit_margin",
-    "answer_stable",
-    "calibrated_conf",
-    "overlap_signal",
-    "top_score_z_intra",
-    "gap",
-)
+LAST_SIX = ("calibrated_logit_margin", "answer_stable", "calibrated_conf", "overlap_signal", "top_score_z_intra", "gap")
 """The signals of the sweep of 876, by the names in the authors' result files, `subset_ablation_lp_dnf.json`."""
 FIRST_EIGHT = ("answer_stable", *LAST_SIX[2:], "answer_in_evidence", "ce_top_score", "judge_entailment")
 BUDGET = 3.0

@@ -14,14 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suffice.cli.main import run
-from suffice.errors import (
-    CensoredError,
-    ConfigMismatchError,
-    DataError,
-    SchemaError,
-    SufficeError,
-    UnknownSignalError,
-)
+from suffice.errors import CensoredError, ConfigMismatchError, DataError, SchemaError, SufficeError, UnknownSignalError
 from suffice.evaluation.replay import Price, ReplayResult, policy_for, replay
 from suffice.evaluation.replay.parts import FileParts
 from suffice.evaluation.replay.replay_tables import replay_notes
@@ -71,7 +64,7 @@ def varied(draw, table: pa.Table) -> tuple[list[dict], dict]:
     return data, metadata
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     drawn.recorded(start=1, ends=("max_rounds", "exhausted", "rule", "failed"), max_questions=6),
     st.data(),

@@ -296,8 +296,7 @@ def test_a_recorder_needs_the_question(path):
 
 
 @pytest.mark.parametrize(
-    "settings",
-    [{}, {"max_rounds": 3}, {"policy": "round >= 2"}, {"answer_position": AnswerPosition("json", "title")}],
+    "settings", [{}, {"max_rounds": 3}, {"policy": "round >= 2"}, {"answer_position": AnswerPosition("json", "title")}]
 )
 def test_a_recorder_with_other_policy_or_position_is_refused_before_calls(path, settings):
     recorder = Recorder(path, **settings)
@@ -310,10 +309,7 @@ def test_a_recorder_with_other_policy_or_position_is_refused_before_calls(path, 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [
-        ({"recorder": "runs.parquet"}, "a Recorder"),
-        ({"measure": {"quality": 0.5}}, "a function"),
-    ],
+    [({"recorder": "runs.parquet"}, "a Recorder"), ({"measure": {"quality": 0.5}}, "a function")],
 )
 def test_something_else_than_a_recorder_or_a_measure_is_refused(arguments, message):
     with pytest.raises(DataError, match=message):

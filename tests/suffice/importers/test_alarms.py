@@ -150,26 +150,14 @@ TRAPS = {
         {"answer": lambda q, r: None if q % 10 == 0 else CITIES[(q + (r < 2)) % 5]},
         {"answer": lambda q, r: None if q == r == 1 else CITIES[(q + (r < 2)) % 5]},
     ),
-    "other-systems": (
-        {"model": lambda q, r: f"model {r}"},
-        {"model": lambda q, r: "model"},
-    ),
-    "same-score": (
-        {"score": lambda q, r: 0.5},
-        {"score": lambda q, r: 0.5 if q else 1},
-    ),
-    "never-right": (
-        {"gold": lambda q, r: f"Place {q}"},
-        {"gold": lambda q, r: f"Place {q}" if q else "Oslo"},
-    ),
+    "other-systems": ({"model": lambda q, r: f"model {r}"}, {"model": lambda q, r: "model"}),
+    "same-score": ({"score": lambda q, r: 0.5}, {"score": lambda q, r: 0.5 if q else 1}),
+    "never-right": ({"gold": lambda q, r: f"Place {q}"}, {"gold": lambda q, r: f"Place {q}" if q else "Oslo"}),
     "options": (
         {"answer": lambda q, r: CITIES[(q + r) % 5], "gold": lambda q, r: CITIES[(q + 1 + q % 3) % 5]},
         {"answer": lambda q, r: CITIES[(q + max(r, 2)) % 5], "gold": lambda q, r: CITIES[(q + 1 + q % 3) % 5]},
     ),
-    "last-is-gold": (
-        {"gold": lambda q, r: CITIES[q % 5]},
-        {"gold": lambda q, r: CITIES[(q + (q % 3 == 0)) % 5]},
-    ),
+    "last-is-gold": ({"gold": lambda q, r: CITIES[q % 5]}, {"gold": lambda q, r: CITIES[(q + (q % 3 == 0)) % 5]}),
     "unread-golds": (
         {"gold": None, "true_city": lambda q, r: CITIES[(q + (q % 3 == 0)) % 5]},
         {
@@ -279,10 +267,7 @@ def test_an_alarm_fires_on_a_trap_and_not_on_its_twin(name, tmp_path):
 def gold_read(path, n_varying):
     """Write a log whose answers are the gold answers; its texts have a name that no list of usual names has."""
     return log(
-        path,
-        answer=lambda q, r: CITIES[q % 5],
-        gold=None,
-        zz=lambda q, r: CITIES[(q + r * (q < n_varying)) % 5],
+        path, answer=lambda q, r: CITIES[q % 5], gold=None, zz=lambda q, r: CITIES[(q + r * (q < n_varying)) % 5]
     )
 
 

@@ -150,7 +150,9 @@ def test_a_format_without_texts_and_a_function_are_refused():
 
 
 @pytest.mark.parametrize("has_golds", [True, False])
-@pytest.mark.parametrize("column", [(), ("--column", "answer=response")])
+@pytest.mark.parametrize(
+    ("kind", "column"), [*((kind, ()) for kind in POSITIONS), ("marker", ("--column", "answer=response"))]
+)
 def test_whole_replies_are_asked_about_and_the_printed_command_works(kind, has_golds, column):
     rows = renamed(records(kind), **({} if has_golds else {"expected": ""}))
     write(rows)

@@ -426,11 +426,7 @@ def test_splits_share_no_text_keep_type_shares_and_ignore_row_order(tmp_path):
     tune = load_questions(tmp_path / "q.jsonl", split="tune")
     smaller = convert_questions(tmp_path / "rows.jsonl", tmp_path / "small.jsonl", splits={"tune": 9, "eval": 3})
     assert {*load_questions(tmp_path / "small.jsonl", split="tune")} == {*tune}, "another eval leaves tune as it is"
-    assert json.loads(smaller.card.read_text())["drawn"] == {
-        "sample": 12,
-        "splits": {"tune": 9, "eval": 3},
-        "seed": 0,
-    }
+    assert json.loads(smaller.card.read_text())["drawn"] == {"sample": 12, "splits": {"tune": 9, "eval": 3}, "seed": 0}
     convert_questions(tmp_path / "rows.jsonl", tmp_path / "other.jsonl", splits=sizes, seed=1)
     assert {q.question_id for q in load_questions(tmp_path / "other.jsonl", split="tune")} != {
         q.question_id for q in tune

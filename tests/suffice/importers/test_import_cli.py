@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import pty
-import subprocess
 import sys
 
 import pytest
 
 from suffice import Policy
+from suffice.cli.main import run
 from suffice.recordings import read_recording
 from tests.support.cli_tools import CITIES, cli
 
@@ -208,24 +209,23 @@ def test_gold_answers_that_stand_in_one_row_are_those_of_all_rounds(tmp_path):
 
 
 def on_terminal(*words, replies):
-    """Run the command line on a terminal, and reply to each prompt; return the exit code and what was shown."""
+    """Run the command line on a terminal with replies typed ahead; return the exit code and what was shown."""
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "suffice", *map(str, words)]
+    os.write(ours, b"".join(reply for _, reply in replies) + b"\x04")
+    with os.fdopen(theirs) as typed, os.fdopen(os.dup(theirs), "w") as screen, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stdin", typed)
+        patch.setattr(sys, "stderr", screen)
+        with contextlib.redirect_stdout(io.StringIO()), pytest.raises(SystemExit) as ended:
+            sys.exit(run([*map(str, words)]))
     shown = b""
-    with subprocess.Popen(command, stdin=theirs, stderr=theirs, stdout=subprocess.PIPE) as process:
-        os.close(theirs)
-        for prompt, reply in replies:
-            before = len(shown)
-            while prompt not in shown[before:].lower():
-                shown += os.read(ours, 1024)
-            os.write(ours, reply)
-        process.stdout.read()
-        code = process.wait(600)
     with contextlib.suppress(OSError):  # the end; one read may return less than there is
         while part := os.read(ours, 65536):
             shown += part
     os.close(ours)
-    return code, shown.decode()
+    place = 0
+    for prompt, _ in replies:
+        place = shown.lower().index(prompt, place) + 1
+    return ended.value.code or 0, shown.decode()
 
 
 @pytest.mark.whole

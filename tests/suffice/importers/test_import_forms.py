@@ -145,11 +145,7 @@ DOCUMENTS = {
     "rounds, then questions": {
         f"round_{r}": {f"q{q}": {"answer": said(q, r), "gold": CITIES[q % 4]} for q in range(N)} for r in ROUNDS
     },
-    "split": {
-        "columns": [*rows()[0]],
-        "index": [*range(len(rows()))],
-        "data": [[*row.values()] for row in rows()],
-    },
+    "split": {"columns": [*rows()[0]], "index": [*range(len(rows()))], "data": [[*row.values()] for row in rows()]},
     "index": {str(i): row for i, row in enumerate(rows())},
     "columns": {name: {str(i): row[name] for i, row in enumerate(rows())} for name in rows()[0]},
 }

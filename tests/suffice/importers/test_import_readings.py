@@ -258,10 +258,7 @@ def test_the_normalizer_is_that_of_question_answering_where_nothing_else_reads_a
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [
-        *((text, text) for text in ("[2, 5]", '{"a": 1}', "(1, 2)", "[0, 1)")),
-        ([2, 5], "[2, 5]"),
-    ],
+    [*((text, text) for text in ("[2, 5]", '{"a": 1}', "(1, 2)", "[0, 1)")), ([2, 5], "[2, 5]")],
     ids=str,
 )
 @pytest.mark.parametrize("theirs", ["answer", "prediction", "output"])

@@ -261,10 +261,7 @@ def test_a_field_of_rounds_with_any_name_can_be_named(tmp_path):
     (trajectory,) = read_tabular(panel, samples=True).trajectories  # without it, each system is a run
     assert [
         (item.answer, extra["member"]) for item, extra in zip(trajectory.rounds, trajectory.extras, strict=True)
-    ] == [
-        ("x", "small"),
-        ("y", "large"),
-    ]
+    ] == [("x", "small"), ("y", "large")]
 
 
 def test_lists_of_agents_are_runs_of_one_question(tmp_path):

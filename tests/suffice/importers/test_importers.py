@@ -554,9 +554,7 @@ def test_a_debate_gives_each_agent_a_trajectory_with_every_answer(tmp_path):
 def test_a_debate_replays_with_answers_at_every_round_and_resamples_the_question(tmp_path):
     run = read_debate(
         debate_file(
-            tmp_path / NAME,
-            [r"\boxed{3}", r"\boxed{4}", r"\boxed{4}"],
-            [r"\boxed{4}", r"\boxed{4}", r"\boxed{5}"],
+            tmp_path / NAME, [r"\boxed{3}", r"\boxed{4}", r"\boxed{4}"], [r"\boxed{4}", r"\boxed{4}", r"\boxed{5}"]
         )
     )
     write_recording(tmp_path / "r.parquet", run.rows(), {}, run.kinds())

@@ -14,13 +14,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from suffice.errors import (
-    AuthenticationFailedError,
-    DataError,
-    LogprobsUnavailableError,
-    ModelError,
-    ModelTimeoutError,
-)
+from suffice.errors import AuthenticationFailedError, DataError, LogprobsUnavailableError, ModelError, ModelTimeoutError
 from suffice.loops.models.chat import ChatModel
 from suffice.loops.models.prompts import CONFIDENCE_FIRST, NO_CONFIDENCE, Prompt
 from suffice.loops.models.protocols import Answerer

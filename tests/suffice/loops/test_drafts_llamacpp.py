@@ -15,16 +15,7 @@ import pytest
 
 from suffice import ChatModel, Passage
 from suffice.errors import ModelError
-from suffice.loops.judges import (
-    MARKS,
-    Draft,
-    JudgeModel,
-    MarkJudge,
-    PairwiseJudge,
-    Panel,
-    judge_recording,
-    with_marks,
-)
+from suffice.loops.judges import MARKS, Draft, JudgeModel, MarkJudge, PairwiseJudge, Panel, judge_recording, with_marks
 from suffice.loops.models import EndpointEmbedder
 from suffice.policy.embedding import DraftEmbedder
 from suffice.policy.rounds import Round

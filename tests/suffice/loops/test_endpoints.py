@@ -496,10 +496,7 @@ def test_a_list_with_something_that_is_not_an_endpoint_is_refused(urls, monkeypa
 # Limits
 
 
-@given(
-    st.integers(1, 50),
-    st.lists(st.tuples(st.floats(0, 40), st.floats(0, 5)), min_size=1, max_size=120),
-)
+@given(st.integers(1, 50), st.lists(st.tuples(st.floats(0, 40), st.floats(0, 5)), min_size=1, max_size=120))
 def test_no_minute_has_more_requests_than_the_limit_whatever_processes_ask(limit, steps):
     clock = Clock()
     pace = EvenPace(limit, clock=clock)

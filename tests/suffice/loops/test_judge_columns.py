@@ -111,12 +111,7 @@ def test_similarities_embed_every_text_once_and_never_leave_0_to_1():
 
 
 @pytest.mark.parametrize(
-    ("names", "message"),
-    [
-        (["bleu"], "'bleu'"),
-        ([], "'none'"),
-        (["embedding_similarity"], "embedder"),
-    ],
+    ("names", "message"), [(["bleu"], "'bleu'"), ([], "'none'"), (["embedding_similarity"], "embedder")]
 )
 def test_unknown_measures_are_refused(names, message):
     with pytest.raises(DataError, match=message):

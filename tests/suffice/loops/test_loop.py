@@ -170,11 +170,6 @@ def test_it_stops_by_the_rule_and_asks_no_further(how):
 
 
 @both
-def test_a_rule_that_holds_at_the_last_round_beats_max_rounds(how):
-    assert run(loop(rule="round >= 5"), how=how).decision.reason == "rule"
-
-
-@both
 def test_a_failing_model_ends_with_the_best_answer_so_far(how):
     made = loop(options={"failures": {3: ModelError("it broke")}})
     outcome = run(made, how=how)

@@ -11,17 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from suffice import (
-    Passage,
-    Policy,
-    Reply,
-    RetrievalLoop,
-    ScriptedModel,
-    calibrate,
-    parse_rule,
-    read_recording,
-    record,
-)
+from suffice import Passage, Policy, Reply, RetrievalLoop, ScriptedModel, calibrate, parse_rule, read_recording, record
 from suffice.errors import DataError
 from suffice.evaluation.replay import replay
 from suffice.evaluation.statistics import Resampling

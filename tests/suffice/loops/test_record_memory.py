@@ -19,7 +19,7 @@ pytestmark = pytest.mark.whole
 TEXT, ROUNDS = 2_000, 10
 """Characters of each reply, and replies to each question."""
 
-FEW, MANY = 450, 1_000
+FEW, MANY = 450, 700
 """Questions of a short and of a long recording; the rows of the short one are written in pieces, too."""
 
 

@@ -45,9 +45,7 @@ def loop(server, **options):
         "tiny", base_url=server.url, max_retries=0, max_tokens=24, top_logprobs=options.pop("top_logprobs", None)
     )
     policy = Policy(
-        rule=options.pop("rule", "never()"),
-        selector="majority_of_samples",
-        max_rounds=options.pop("samples", SAMPLES),
+        rule=options.pop("rule", "never()"), selector="majority_of_samples", max_rounds=options.pop("samples", SAMPLES)
     )
     return SamplingLoop(model=model, policy=policy, **{"temperature": 1.2, **options})
 

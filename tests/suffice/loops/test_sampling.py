@@ -117,10 +117,7 @@ def test_what_cannot_work_is_refused_before_the_first_call():
             ("2 samples", lambda: loop(endpoint, temperature=0, model=[cold[0], cold[0]], samples=2)),
             ("'seed'", lambda: loop(endpoint, model=models_of(endpoint, extra_body={"seed": 1}))),
             ("prefilled", lambda: loop(endpoint, prompts=[ANSWER_FIRST, PREFILLED])),
-            (
-                "last sample",
-                lambda: SamplingLoop(model=cold, policy=Policy(rule="lead(2)")),
-            ),
+            ("last sample", lambda: SamplingLoop(model=cold, policy=Policy(rule="lead(2)"))),
             ("start_round=1", lambda: SamplingLoop(model=cold, policy=Policy(start_round=0))),
         ):
             with pytest.raises(DataError, match=message):

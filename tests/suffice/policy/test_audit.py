@@ -12,14 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suffice import Audit, Policy, Round, Session, parse_rule
-from suffice.errors import (
-    ConfigMismatchError,
-    DataError,
-    ModelError,
-    RuleSyntaxError,
-    SchemaError,
-    UnknownSignalError,
-)
+from suffice.errors import ConfigMismatchError, DataError, ModelError, RuleSyntaxError, SchemaError, UnknownSignalError
 from suffice.policy.rules import Rule
 from tests.support.strategies import policies, recorded
 

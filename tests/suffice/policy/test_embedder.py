@@ -348,10 +348,7 @@ def test_an_endpoint_embeds_pieces_in_batches_and_in_order():
         ({"data": [{"index": 0}]}, "list of embeddings"),
         ({"data": []}, "0 embeddings"),
         ({"data": [{"index": 0, "embedding": [1]}] * 2}, "2 embeddings"),
-        (
-            {"data": [{"index": 0, "embedding": [1]}, {"index": 1, "embedding": [1, 2]}]},
-            "table",
-        ),
+        ({"data": [{"index": 0, "embedding": [1]}, {"index": 1, "embedding": [1, 2]}]}, "table"),
         ({"data": [{"index": 0, "embedding": []}, {"index": 1, "embedding": []}]}, "shape"),
     ],
 )

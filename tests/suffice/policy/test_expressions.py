@@ -20,16 +20,7 @@ from suffice.policy.expressions.parser import key_of
 from suffice.policy.normalizers import NORMALIZERS
 
 SAME = [
-    [
-        r"\frac{1}{2}",
-        "0.5",
-        ".5",
-        "1/2",
-        r"$\frac12$",
-        r"\dfrac{2}{4}",
-        r"\boxed{\frac{1}{2}}",
-        "x = 0.50",
-    ],
+    [r"\frac{1}{2}", "0.5", ".5", "1/2", r"$\frac12$", r"\dfrac{2}{4}", r"\boxed{\frac{1}{2}}", "x = 0.50"],
     [r"2\sqrt{2}", r"\sqrt{8}", r"$\sqrt 2 + \sqrt 2$", r"\frac{4}{\sqrt{2}}"],
     ["(1,2)", "(1, 2)", r"\left(1, \frac{4}{2}\right)", "1<x<2"],
     ["[1,2)", r"$\left[1, 2\right)$", r"1 \le x < 2"],

@@ -7,17 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from suffice import (
-    Policy,
-    Rounds,
-    Rule,
-    Selector,
-    parse_rule,
-    parse_selector,
-    register_rule,
-    register_selector,
-    signal,
-)
+from suffice import Policy, Rounds, Rule, Selector, parse_rule, parse_selector, register_rule, register_selector, signal
 from suffice.errors import DataError, RuleSyntaxError
 from suffice.policy.rules import Threshold, find_threshold, thresholds, with_threshold
 from suffice.policy.rules.selectors import last_of

@@ -8,14 +8,7 @@ from dataclasses import replace
 import pytest
 
 from suffice import AnswerPosition, Calibrator, Policy, parse_rule, parse_selector, tasr
-from suffice.errors import (
-    DataError,
-    LogprobsUnavailableError,
-    ModelError,
-    NotFittedError,
-    RuleSyntaxError,
-    SchemaError,
-)
+from suffice.errors import DataError, LogprobsUnavailableError, ModelError, NotFittedError, RuleSyntaxError, SchemaError
 from suffice.policy.signals import Idf, ZScore
 
 

@@ -331,12 +331,7 @@ def test_constructors_refuse_what_text_could_not_spell():
 
 
 def test_operands_refuse_foreign_types():
-    for broken in (
-        lambda: tasr() & 1,
-        lambda: tasr() | "x",
-        lambda: signal("a") + 1,
-        lambda: signal("a") - 1,
-    ):
+    for broken in (lambda: tasr() & 1, lambda: tasr() | "x", lambda: signal("a") + 1, lambda: signal("a") - 1):
         with pytest.raises(TypeError):
             broken()
     assert str(2 * signal("a") - signal("b") > 0) == "2 * a + -1 * b > 0"

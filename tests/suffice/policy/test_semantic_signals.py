@@ -27,11 +27,7 @@ MARKS = ("faithfulness", "answer_relevancy", "context_precision", "context_recal
 
 def drafts(*embeddings):
     return [
-        Round(
-            index=t,
-            answer=f"draft {t}",
-            embedding=None if given is None else np.array(given, np.float32),
-        )
+        Round(index=t, answer=f"draft {t}", embedding=None if given is None else np.array(given, np.float32))
         for t, given in enumerate(embeddings, start=1)
     ]
 

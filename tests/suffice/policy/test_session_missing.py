@@ -259,10 +259,7 @@ def test_a_host_may_name_what_a_policy_computes_itself(rule):
 @pytest.mark.parametrize(
     ("call", "what"),
     [
-        (
-            lambda session: session.observe(Round(index=1, answer="a", costs={"writer": 3})),
-            "'writer'",
-        ),
+        (lambda session: session.observe(Round(index=1, answer="a", costs={"writer": 3})), "'writer'"),
         (lambda session: session.observe(Round(index=1, answer=3)), "answer is"),
         (lambda session: session.observe(draft=3), "draft is"),
         (lambda session: session.observe("a text"), "draft="),

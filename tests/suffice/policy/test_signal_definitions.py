@@ -27,10 +27,7 @@ STATE = {"overlap": Idf.fit(["a b", "b c"]), "top_score_z": ZScore(1.0, 2.0)}
 
 ANY_FLOAT = st.floats() | st.sampled_from([9999.0, -9999.0, -100.0])
 TOKENS = st.builds(
-    Token,
-    st.text(max_size=3),
-    ANY_FLOAT,
-    st.lists(st.tuples(st.text(max_size=2), ANY_FLOAT), max_size=3).map(tuple),
+    Token, st.text(max_size=3), ANY_FLOAT, st.lists(st.tuples(st.text(max_size=2), ANY_FLOAT), max_size=3).map(tuple)
 )
 PASSAGES = st.builds(Passage, passage_id=st.text(max_size=2), title=st.text(max_size=5), text=st.text(max_size=9))
 MEASURED = st.dictionaries(

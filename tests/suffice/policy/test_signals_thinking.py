@@ -73,11 +73,7 @@ def test_a_round_keeps_what_was_thought():
 def test_signals_of_the_chain_are_free_and_those_of_trials_are_not():
     assert {
         name: SIGNALS[name].component for name in ("thinking_tokens", "thinking_hesitation", "thinking_novelty")
-    } == {
-        "thinking_tokens": "",
-        "thinking_hesitation": "",
-        "thinking_novelty": "",
-    }
+    } == {"thinking_tokens": "", "thinking_hesitation": "", "thinking_novelty": ""}
     assert SIGNALS["trial_hesitates"].component == "trial"
 
 

@@ -182,8 +182,7 @@ def test_a_prior_posterior_ratio_separates_equally_likely_answers_rarely_enough(
 
 
 @pytest.mark.parametrize(
-    ("shares", "answers"),
-    [((0.51, 0.49), 2), ((0.4, 0.3, 0.1, 0.1, 0.1), 5), ((0.5, 0.3, *[0.02] * 10), 151)],
+    ("shares", "answers"), [((0.51, 0.49), 2), ((0.4, 0.3, 0.1, 0.1, 0.1), 5), ((0.5, 0.3, *[0.02] * 10), 151)]
 )
 def test_a_prior_posterior_ratio_misses_the_likeliest_answer_rarely_enough(shares, answers):
     rng, n, delta = np.random.default_rng(11), 1000, 0.2

@@ -7,19 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from suffice import (
-    Audit,
-    Cost,
-    Policy,
-    Recorder,
-    Reply,
-    Round,
-    decide,
-    import_recording,
-    read_recording,
-    replay,
-    watch,
-)
+from suffice import Audit, Cost, Policy, Recorder, Reply, Round, decide, import_recording, read_recording, replay, watch
 from suffice.errors import ConfigMismatchError, DataError, SchemaError, UnknownSignalError
 from suffice.hosts.runs import QuestionRun
 from suffice.policy.session import stops

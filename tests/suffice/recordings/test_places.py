@@ -150,9 +150,7 @@ def test_only_the_columns_that_are_needed_are_read(shards, bucket, monkeypatch):
     texts = [random.Random(i).randbytes(20_000).hex() for i in range(table.num_rows)]
     place_of_text = table.column_names.index("text")
     write_recording(
-        f"{bucket}/wide.parquet",
-        table.set_column(place_of_text, table.schema.field("text"), [texts]),
-        source.metadata,
+        f"{bucket}/wide.parquet", table.set_column(place_of_text, table.schema.field("text"), [texts]), source.metadata
     )
     read = []
     opened = MemoryFileSystem._open

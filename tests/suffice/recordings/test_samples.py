@@ -107,11 +107,7 @@ def test_a_policy_that_compares_answers_otherwise_is_pointed_out(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "shape", "full"),
-    [
-        ("samples_date", (369, 10), 0.725),
-        ("panel_gsm8k", (1319, 44), 0.9685),
-        ("samples_aqua", (253, 30), 0.561),
-    ],
+    [("samples_date", (369, 10), 0.725), ("panel_gsm8k", (1319, 44), 0.9685), ("samples_aqua", (253, 30), 0.561)],
 )
 def test_the_bundled_votes_score_what_others_counted(name, shape, full):
     recording = bundled_recording(name)

@@ -92,9 +92,7 @@ def by_loop(losses, epsilon, level):
 
 @settings(max_examples=60, deadline=None)
 @given(
-    losses=st.lists(st.floats(0, 1), min_size=1, max_size=30),
-    epsilon=st.floats(0.01, 0.9),
-    level=st.floats(0.001, 0.5),
+    losses=st.lists(st.floats(0, 1), min_size=1, max_size=30), epsilon=st.floats(0.01, 0.9), level=st.floats(0.001, 0.5)
 )
 def test_betting_equals_a_plain_loop(losses, epsilon, level):
     p = betting_p_value(losses, epsilon, level=level)
@@ -126,11 +124,7 @@ def test_a_bet_that_sees_its_loss_fails_the_validity_check():
 
 
 @settings(max_examples=40, deadline=None)
-@given(
-    losses=st.lists(st.floats(-1, 1), min_size=2, max_size=20),
-    epsilon=st.floats(0.01, 0.9),
-    rows=st.integers(1, 3),
-)
+@given(losses=st.lists(st.floats(-1, 1), min_size=2, max_size=20), epsilon=st.floats(0.01, 0.9), rows=st.integers(1, 3))
 def test_p_values_of_many_populations_equal_those_of_each(losses, epsilon, rows):
     matrix = np.array([np.roll(losses, shift) for shift in range(rows)])
     together = net_p_value(matrix, epsilon)

@@ -16,14 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suffice.common.tables import render
-from suffice.errors import (
-    CensoredError,
-    ConfigMismatchError,
-    DataError,
-    NotFoundError,
-    SchemaError,
-    UnknownSignalError,
-)
+from suffice.errors import CensoredError, ConfigMismatchError, DataError, NotFoundError, SchemaError, UnknownSignalError
 from suffice.evaluation.replay.prices import Price
 from suffice.policy.rounds import COST_KINDS
 from suffice.policy.rules import fixed_k

@@ -24,10 +24,7 @@ def blind_log(n: int = 600, *, last: float = 1.0, **columns):
     """Return a log whose last round alone helps, and a critic who approves of one half at random."""
     approved = np.random.default_rng(0).random((n, 6)) < 0.5
     return log_of(
-        n,
-        lambda q, r: last if r == 5 else float(q % 2),
-        critic_approved=lambda q, r: float(approved[q, r]),
-        **columns,
+        n, lambda q, r: last if r == 5 else float(q % 2), critic_approved=lambda q, r: float(approved[q, r]), **columns
     )
 
 
@@ -45,11 +42,7 @@ def with_sums(trial: Trial, values, costs, losses=None) -> Trial:
     lost = sums[-1] - sums[:-1] if losses is None else np.array(losses) * n
     nothing = np.zeros(places)
     totals = replace(
-        trial.totals,
-        values=sums,
-        losses=lost,
-        open=nothing,
-        costs={**trial.totals.costs, "calls": np.array(costs) * n},
+        trial.totals, values=sums, losses=lost, open=nothing, costs={**trial.totals.costs, "calls": np.array(costs) * n}
     )
     made = replace(trial, candidates=(*policies, rule), sequence=(places - 1,), totals=totals)
     vars(made)["chosen"] = places - 1

@@ -81,11 +81,7 @@ def drafts(n: int) -> tuple[np.ndarray, np.ndarray]:
 
 def test_an_uninformed_rule_does_not_beat_its_twin_and_says_so():
     right_from, blind = drafts(1500)
-    log = log_of(
-        1500,
-        lambda q, r: float(r >= right_from[q]),
-        critic_approved=lambda q, r: float(blind[q, r] < 0.5),
-    )
+    log = log_of(1500, lambda q, r: float(r >= right_from[q]), critic_approved=lambda q, r: float(blind[q, r] < 0.5))
     advice = decide(log, metric="quality", max_loss=0.2)
     assert advice.policy is not None
     assert advice.policy.label == "critic_only"

@@ -90,6 +90,7 @@ def test_a_smaller_saving_counts_if_that_is_declared():
 
 def test_a_candidate_must_save_what_is_declared():
     loops = bundled_recording("checked_loops")
+    loops = loops.select(np.arange(loops.shape[0]) % 5 == 0)
     for least in (0.0, 0.65, 0.69, 0.9):
         trial = decide(loops, min_saving=least).trial
         np.testing.assert_array_equal(trial.saves, trial.totals.saving("calls") >= max(least, 1e-12))

@@ -106,7 +106,7 @@ def test_figures_are_those_of_the_true_change_where_labels_are_wrong():
 
 def test_the_interval_holds_for_the_true_change_where_labels_are_wrong():
     rng, noise, n, missed = np.random.default_rng(4), 0.2, 1500, []
-    for _ in range(20):
+    for _ in range(8):
         differs, loses = rng.random(n) < 0.4, rng.random(n) < 0.9  # a loss of 32 points, of which labels show 19
         answers = np.where(differs & ~loses, WRONG, RIGHT)[:, None].repeat(2, axis=1)
         answers[differs, 0] = np.where(loses, WRONG, RIGHT)[differs]
@@ -115,7 +115,7 @@ def test_the_interval_holds_for_the_true_change_where_labels_are_wrong():
         right = {f"q{place}": (WRONG if own else RIGHT,) for place, own in enumerate(wrong.tolist())}
         [item] = decide(recording, labels=Labels(right=right), label_noise=noise).figures
         missed.append(not item.change[1] <= -0.32 <= item.change[2])
-    assert sum(missed) <= 3
+    assert sum(missed) <= 1  # without the noise, all of them
 
 
 def test_that_more_questions_are_needed_is_said_once():
@@ -169,10 +169,7 @@ def test_contradicting_labels_count_at_their_worst_and_are_named():
     name = next(name for name, own in answers.items() if id_hash(name) not in tune and set(own) >= {RIGHT, WRONG})
     contradicting, unknown = (
         decide(recording, labels=labels, max_loss=0.05)
-        for labels in (
-            Labels(right=once.right, further={name: ((WRONG,),)}),
-            Labels(right={**once.right, name: None}),
-        )
+        for labels in (Labels(right=once.right, further={name: ((WRONG,),)}), Labels(right={**once.right, name: None}))
     )
     assert contradicting.trial.totals.losses.tolist() == unknown.trial.totals.losses.tolist()
     assert contradicting.trial.totals.open.any()

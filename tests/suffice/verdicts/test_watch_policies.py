@@ -86,7 +86,7 @@ def test_a_number_below_one_is_refused():
 
 
 def test_false_alarms_over_many_policies_are_at_most_the_risk():
-    rng, runs, bound, alpha = np.random.default_rng(2), 400, 0.1, 0.2
+    rng, runs, bound, alpha = np.random.default_rng(2), 200, 0.1, 0.2
     spent, anew = np.zeros((2, runs), dtype=bool)
     for number in range(1, 13):
         losses = (rng.random((runs, 400)) < bound).astype(float)

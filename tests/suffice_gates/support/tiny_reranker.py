@@ -18,13 +18,7 @@ WORDS = tuple(f"{a}{b}" for a in ("ba", "do", "ki", "lu", "me") for b in ("ra", 
 
 
 def tiny_cross_encoder(
-    folder: Path,
-    *,
-    words: Iterable[str] = WORDS,
-    seed: int = 0,
-    labels: int = 1,
-    width: int = 48,
-    dropout: float = 0.0,
+    folder: Path, *, words: Iterable[str] = WORDS, seed: int = 0, labels: int = 1, width: int = 48, dropout: float = 0.0
 ) -> Path:
     """Write a BERT-style cross-encoder of two layers that knows some words."""
     import torch

@@ -19,6 +19,7 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import suffice
 from suffice import Advice, Policy, Recording, decide, read_recording, replay
@@ -56,6 +57,7 @@ class Described:
         tune: The name or file, of the same kind, of other questions that choose; else half of the recording's do.
         made_by: The command that makes it, if it is not stored; ``{folder}`` is the folder to fill.
         cost: The cost to save: `calls`, `tokens` or `money`.
+        signals: Columns whose thresholds are candidates.
         leave_out_failed: Whether questions whose recording failed are left out; else they count as lost.
     """
 
@@ -70,6 +72,7 @@ class Described:
     tune: str = ""
     made_by: str = ""
     cost: str = "calls"
+    signals: tuple[str, ...] = ()
     leave_out_failed: bool = False
 
     def __post_init__(self) -> None:
@@ -94,7 +97,7 @@ class Described:
             raise DataError(
                 f"{path.name}: unknown or missing: {', '.join(sorted(wrong))}; known: {', '.join(sorted(known))}"
             )
-        return cls(name=path.stem, **given)
+        return cls(name=path.stem, **(given | {"signals": tuple(given.get("signals", ()))}))
 
     def parts(self) -> tuple[Recording, Recording, Recording]:
         """Return the recording, the questions that choose, and those that judge, after making them if a command does."""
@@ -176,10 +179,17 @@ class Found:
 def found(described: Described) -> Found:
     """Choose on one half of a recording, and judge on the other."""
     recording, choosing, judging = described.parts()
-    asked = {"metric": described.metric, "max_loss": MAX_LOSS, "cost": described.cost}
-    fixed, rule = chosen(decide(choosing, **asked))
+    asked: Any = {
+        "metric": described.metric,
+        "max_loss": MAX_LOSS,
+        "cost": described.cost,
+        "signals": described.signals,
+    }
+    advice = decide(choosing, **asked)
+    fixed, rule = chosen(advice)
+    whole = "full" if advice.trial.baseline == "recorded" else advice.trial.baseline
     named = [policy for policy in (fixed, rule) if policy is not None]
-    result = replay(judging, named or ["fixed_k(1)"], metrics=[described.metric], baseline="full", cost=described.cost)
+    result = replay(judging, named or ["fixed_k(1)"], metrics=[described.metric], baseline=whole, cost=described.cost)
     rows = {row.label: row for row in result.rows}
     return Found(
         described=described,
@@ -196,7 +206,11 @@ def chosen(advice: Advice) -> tuple[Policy | None, Policy | None]:
     best: list[Policy | None] = [None, None]
     saved = [0.0, 0.0]
     for policy, figures in zip(advice.trial.candidates, advice.figures, strict=True):
-        place = 0 if is_fixed_budget(policy) or policy.label.startswith("token_budget") else 1
+        place = (
+            0
+            if is_fixed_budget(policy) or policy.label.endswith(" alone") or policy.label.startswith("token_budget")
+            else 1
+        )
         if -figures.change[0] <= MAX_LOSS and figures.saving > saved[place]:
             best[place], saved[place] = policy, figures.saving
     return best[0], best[1]
@@ -298,7 +312,8 @@ READING = """\
 **Votes know when to stop**: among samples of one model and panels of many, a lead of two or three votes saves half to nine tenths of the
 calls, and in four of the six recordings it is more than two points above a coin that costs as much. Where sampling again brings nothing
 (Code Llama), one sample is the cheapest loop, and no rule beats it. **Drafts want a lower cap**: two drafts cost less than any rule that
-reads the distance between drafts, and score as well or better. **A check** is worth stopping for. **Evidence** with a small reader is
+reads the distance between drafts, and score as well or better. **A check** is worth stopping for. **The dear model after the cheap one** pays where the cheap one's own
+probability knows something (GPT-3.5, Yi), and not where it does not (Llama 2); from outcomes alone nothing can be chosen. **Evidence** with a small reader is
 undecided: on these questions neither rule is shown to beat a coin. **A coding agent** is to be left alone: what the choosing runs allow
 loses three points on the others. In {worse} of {n} recordings a budget or rule that seemed to lose at most two points where it was chosen
 lost more where it was judged; on the choosing questions alone nobody would have seen it.

@@ -12,6 +12,7 @@ import pytest
 from suffice import Policy
 from suffice.errors import DataError
 from suffice.evaluation.replay.prices import Price
+from suffice.policy.session import stops
 from suffice.recordings import read_recording
 from suffice.recordings.round_journal import RoundJournal
 from suffice.verdicts.decisions import decide
@@ -342,13 +343,12 @@ def test_a_stop_returns_the_text_of_the_answer(world):
 
 
 def test_live_decisions_equal_those_of_a_replay(world):
-    from suffice.evaluation.replay import replay
-
     policy = Policy(rule="(since_change >= 1) & (spend > 0.0001)", max_rounds=9)
     started = world(policy=policy)
     started.loop("messages")
     recorded = rows(started)
-    assert replay(read_recording(started.folder), policy).stop_rounds.tolist() == [recorded[0]["stop_round"]] == [2]
+    replayed = stops(policy, read_recording(started.folder).rounds(policy.raw_columns))
+    assert replayed.rounds.tolist() == [recorded[0]["stop_round"]] == [2]
 
 
 def test_a_policy_that_begins_before_the_first_reply_is_refused(tmp_path):
@@ -465,5 +465,5 @@ def test_a_folder_of_a_proxy_is_decided_on(world):
                 message = client.post("/v1/chat/completions", json=body).json()["choices"][0]["message"]
                 history += [message, {"role": "user", "content": "Sure?"}]
     started.stack.close()
-    decision = decide(read_recording(started.folder), max_loss=0.1)
-    assert decision.advice.policy.max_rounds == 2 or "round" in str(decision.advice.policy.rule), decision.sentence
+    advice = decide(read_recording(started.folder), max_loss=0.2)
+    assert (advice.verdict, advice.policy.max_rounds) == ("do it", 2), advice.sentence

@@ -49,12 +49,18 @@ class Client:
 def said(protocol, called):
     """Return the messages that a client adds after a reply: the reply, and the results of its tools."""
     if protocol is CHAT:
-        return [called.body["choices"][0]["message"], *({"role": "tool", "tool_call_id": i, "content": "ok"} for i in called.ids)]
+        return [
+            called.body["choices"][0]["message"],
+            *({"role": "tool", "tool_call_id": i, "content": "ok"} for i in called.ids),
+        ]
     if protocol is RESPONSES:
         items = [{"type": "function_call_output", "call_id": name, "output": "ok"} for name in called.ids]
         return [*called.body["output"], *items]
     results = [{"type": "tool_result", "tool_use_id": name, "content": "ok"} for name in called.ids]
-    return [{"role": "assistant", "content": called.body["content"]}, *([{"role": "user", "content": results}] if results else [])]
+    return [
+        {"role": "assistant", "content": called.body["content"]},
+        *([{"role": "user", "content": results}] if results else []),
+    ]
 
 
 def user(text):

@@ -1,7 +1,6 @@
 """`suffice proxy` as a process: kills, restarts, llama.cpp's server behind it, and what it refuses to start with."""
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -84,7 +83,7 @@ def test_kills_at_any_moment_lose_and_repeat_nothing(tmp_path):
     upstream, told = Upstream(next_step), []
     with running(upstream.app) as address:
         for number in range(3):
-            with proxy(tmp_path / "runs", address, "--set", "idle=0.1") as (process, url):
+            with proxy(tmp_path / "runs", address) as (process, url):
                 start, moment = time.monotonic(), 0.4 + 0.21 * number
                 try:
                     while True:
@@ -150,7 +149,10 @@ def stored(recorder):
 def test_both_clients_talk_to_llamacpp_through_the_proxy(taught_model, tmp_path):
     policy = tmp_path / "policy.json"
     Policy(rule="round >= 2", max_rounds=4).save(policy)
-    with start_server(taught_model) as server, proxy(tmp_path / "runs", server.url, "--enforce", str(policy)) as (_, url):
+    with (
+        start_server(taught_model) as server,
+        proxy(tmp_path / "runs", server.url, "--enforce", str(policy)) as (_, url),
+    ):
         client = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
         history = [{"role": "user", "content": "Where is the old tower?"}]
         for turn in range(3):
@@ -184,4 +186,4 @@ def test_both_clients_talk_to_llamacpp_through_the_proxy(taught_model, tmp_path)
 )
 def test_what_a_proxy_cannot_start_with_is_named(tmp_path, options, word):
     assert word in cli("proxy", tmp_path / "runs", "--port", "0", *options).error
-    assert not os.path.exists(tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()

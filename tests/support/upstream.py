@@ -37,9 +37,11 @@ class Upstream:
     async def _answer(self, request: Request) -> Response:
         raw = await request.body()
         body = json.loads(raw) if raw else {}
-        self.requests.append((request.url.path + ("?" + request.url.query if request.url.query else ""), dict(request.headers), body))
+        self.requests.append(
+            (request.url.path + ("?" + request.url.query if request.url.query else ""), dict(request.headers), body)
+        )
         fault = self.faults.pop(0) if self.faults else None
-        while fault == "hang" and not await request.is_disconnected():
+        while fault == "hang" and not await request.is_disconnected():  # noqa: ASYNC110 - there is no event of it
             await asyncio.sleep(0.01)
         if isinstance(fault, int):
             return JSONResponse({"error": {"message": "scripted"}}, fault, {"retry-after": "0", "x-request-id": "r1"})
@@ -82,17 +84,27 @@ def chat(reply: Reply, body: dict[str, Any], n: int) -> tuple[dict[str, Any], li
     ]  # fmt: skip
     said: dict[str, Any] = {"role": "assistant", "content": reply if isinstance(reply, str) else None, "refusal": None}
     reason = "tool_calls" if calls else "stop"
-    choice = {"index": 0, "message": {**said, **({"tool_calls": calls} if calls else {})}, "finish_reason": reason, "logprobs": None}
+    choice = {
+        "index": 0,
+        "message": {**said, **({"tool_calls": calls} if calls else {})},
+        "finish_reason": reason,
+        "logprobs": None,
+    }
     whole = {**about, "object": "chat.completion", "choices": [choice], "usage": usage}
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
     deltas += [{"content": piece} for piece in _pieces(reply)] if isinstance(reply, str) else []
     for place, call in enumerate(calls):
         function = call["function"]
-        deltas.append({"tool_calls": [{**call, "index": place, "function": {"name": function["name"], "arguments": ""}}]})
-        deltas += [{"tool_calls": [{"index": place, "function": {"arguments": p}}]} for p in _pieces(function["arguments"])]
+        deltas.append(
+            {"tool_calls": [{**call, "index": place, "function": {"name": function["name"], "arguments": ""}}]}
+        )
+        deltas += [
+            {"tool_calls": [{"index": place, "function": {"arguments": p}}]} for p in _pieces(function["arguments"])
+        ]
     chunk = {**about, "object": "chat.completion.chunk"}
     events: list[tuple[str, Any]] = [
-        ("", {**chunk, "choices": [{"index": 0, "delta": delta, "finish_reason": None, "logprobs": None}]}) for delta in deltas
+        ("", {**chunk, "choices": [{"index": 0, "delta": delta, "finish_reason": None, "logprobs": None}]})
+        for delta in deltas
     ]
     events.append(("", {**chunk, "choices": [{"index": 0, "delta": {}, "finish_reason": reason, "logprobs": None}]}))
     if (body.get("stream_options") or {}).get("include_usage"):
@@ -104,18 +116,35 @@ def response(reply: Reply, body: dict[str, Any], n: int) -> tuple[dict[str, Any]
     """Return a response, and the events of its stream."""
     usage = {"input_tokens": 100, "output_tokens": 20, "total_tokens": 120}
     usage |= {"input_tokens_details": {"cached_tokens": 60}, "output_tokens_details": {"reasoning_tokens": 12}}
-    output: list[dict[str, Any]] = [{"type": "reasoning", "id": f"rs{n}", "summary": [], "encrypted_content": "c2VjcmV0"}]
+    output: list[dict[str, Any]] = [
+        {"type": "reasoning", "id": f"rs{n}", "summary": [], "encrypted_content": "c2VjcmV0"}
+    ]
     if isinstance(reply, str):
         part = {"type": "output_text", "text": reply, "annotations": [], "logprobs": []}
         output.append({"type": "message", "id": f"m{n}", "role": "assistant", "status": "completed", "content": [part]})
     else:
         output += [
-            {"type": "function_call", "id": f"f{n}_{i}", "call_id": f"call{n}_{i}", "name": name, "arguments": json.dumps(given)}
+            {
+                "type": "function_call",
+                "id": f"f{n}_{i}",
+                "call_id": f"call{n}_{i}",
+                "name": name,
+                "arguments": json.dumps(given),
+            }
             for i, (name, given) in enumerate(reply)
         ]
     whole = {
-        **{"id": f"resp{n}", "object": "response", "created_at": 1, "model": body.get("model"), "status": "completed"},
-        **{"output": output, "usage": usage, "error": None, "parallel_tool_calls": True, "tool_choice": "auto", "tools": []},
+        "id": f"resp{n}",
+        "object": "response",
+        "created_at": 1,
+        "model": body.get("model"),
+        "status": "completed",
+        "output": output,
+        "usage": usage,
+        "error": None,
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
     }
     begun = {**whole, "status": "in_progress", "output": [], "usage": None}
     events: list[dict[str, Any]] = [{"type": "response.created", "response": begun}]
@@ -136,11 +165,19 @@ def message(reply: Reply, body: dict[str, Any], n: int) -> tuple[dict[str, Any],
     if isinstance(reply, str):
         blocks.append({"type": "text", "text": reply})
     else:
-        blocks += [{"type": "tool_use", "id": f"call{n}_{i}", "name": k, "input": given} for i, (k, given) in enumerate(reply)]
+        blocks += [
+            {"type": "tool_use", "id": f"call{n}_{i}", "name": k, "input": given} for i, (k, given) in enumerate(reply)
+        ]
     reason = "end_turn" if isinstance(reply, str) else "tool_use"
     whole = {
-        **{"id": f"msg{n}", "type": "message", "role": "assistant", "model": body.get("model"), "content": blocks},
-        **{"stop_reason": reason, "stop_sequence": None, "usage": usage},
+        "id": f"msg{n}",
+        "type": "message",
+        "role": "assistant",
+        "model": body.get("model"),
+        "content": blocks,
+        "stop_reason": reason,
+        "stop_sequence": None,
+        "usage": usage,
     }
     begun = {**whole, "content": [], "stop_reason": None, "usage": {**usage, "output_tokens": 1}}
     events: list[dict[str, Any]] = [{"type": "message_start", "message": begun}]
@@ -149,13 +186,24 @@ def message(reply: Reply, body: dict[str, Any], n: int) -> tuple[dict[str, Any],
         kind = block["type"]
         events.append({"type": "content_block_start", "index": place, "content_block": {**block, **empty[kind]}})
         if kind == "thinking":
-            deltas = [{"type": "thinking_delta", "thinking": "Hm."}, {"type": "signature_delta", "signature": block["signature"]}]
+            deltas = [
+                {"type": "thinking_delta", "thinking": "Hm."},
+                {"type": "signature_delta", "signature": block["signature"]},
+            ]
         elif kind == "text":
             deltas = [{"type": "text_delta", "text": piece} for piece in _pieces(block["text"])]
         else:
-            deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in _pieces(json.dumps(block["input"]))]
+            deltas = [
+                {"type": "input_json_delta", "partial_json": piece} for piece in _pieces(json.dumps(block["input"]))
+            ]
         events += [{"type": "content_block_delta", "index": place, "delta": delta} for delta in deltas]
         events.append({"type": "content_block_stop", "index": place})
-    events.append({"type": "message_delta", "delta": {"stop_reason": reason, "stop_sequence": None}, "usage": {"output_tokens": 20}})
+    events.append(
+        {
+            "type": "message_delta",
+            "delta": {"stop_reason": reason, "stop_sequence": None},
+            "usage": {"output_tokens": 20},
+        }
+    )
     events.append({"type": "message_stop"})
     return whole, [(event["type"], event) for event in events]

@@ -66,8 +66,13 @@ class Messages(Protocol):
     def final(self, text: str, model: str) -> dict[str, Any]:
         """Return a message that ends its turn."""
         return {
-            "id": f"msg_suffice_{secrets.token_hex(8)}", "type": "message", "role": "assistant", "model": model,
-            "content": [{"type": "text", "text": text}], "stop_reason": "end_turn", "stop_sequence": None,
+            "id": f"msg_suffice_{secrets.token_hex(8)}",
+            "type": "message",
+            "role": "assistant",
+            "model": model,
+            "content": [{"type": "text", "text": text}],
+            "stop_reason": "end_turn",
+            "stop_sequence": None,
             "usage": _NOTHING,
         }
 

@@ -24,7 +24,7 @@ from suffice.common.json_text import load_json
 from suffice.common.redaction import Redactor
 from suffice.errors import SufficeError
 from suffice.policy.rounds import Decision
-from suffice_server.proxy.conversations import Asked, Branch, Conversation
+from suffice_server.proxy.conversations import Asked, Branch, Conversation, Replied
 from suffice_server.proxy.protocol import Called, Protocol, events_in
 from suffice_server.proxy.recorder import PROTOCOLS, ProxyRecorder
 from suffice_server.serve.answers import RefusedError, json_response, refused, responding
@@ -43,6 +43,8 @@ _RETRY = "x-stainless-retry-count"
 _SECRET = re.compile(r"auth|key|token|secret|cookie|password", re.IGNORECASE)
 _LEAST_SECRET = 8
 _SWEEP_S = 1.0
+_CONNECT_S = 10.0
+_LONG = 1 << 16
 OPENAI, ANTHROPIC = "https://api.openai.com", "https://api.anthropic.com"
 
 
@@ -95,6 +97,7 @@ class Proxy:
         self.fault: str | None = None
         self._limits = Limits(body=forwarding.body, seconds=60.0)
         self._tasks = set[asyncio.Task[Any]]()
+        self._idle, self._tls = list[httpx.AsyncClient](), httpx.create_ssl_context()
         routes = [
             Route("/suffice/status", responding(self._status), methods=["GET"]),
             Route("/suffice/outcomes", responding(self._outcome), methods=["POST"]),
@@ -117,19 +120,29 @@ class Proxy:
 
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
-        timeout = httpx.Timeout(self.forwarding.seconds, connect=10.0)
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=self.forwarding.requests)
-        async with httpx.AsyncClient(timeout=timeout, limits=limits, follow_redirects=False) as self._client:
-            sweeping = asyncio.create_task(self._sweep())
-            try:
-                yield
-            finally:
-                sweeping.cancel()
-                await asyncio.gather(sweeping, *self._tasks, return_exceptions=True)
-                for conversation in [*self.recorder.conversations.open.values()]:
-                    if conversation.is_over:
-                        await self._end(conversation)
-                await asyncio.to_thread(self.recorder.close)
+        ending = asyncio.Event()
+        sweeping = asyncio.create_task(self._sweep(ending))
+        try:
+            yield
+        finally:
+            ending.set()
+            await asyncio.gather(sweeping, *self._tasks, return_exceptions=True)
+            for client in self._idle:
+                await client.aclose()
+            for conversation in [*self.recorder.conversations.open.values()]:
+                if conversation.is_over:
+                    await self._end(conversation)
+            await asyncio.to_thread(self.recorder.close)
+
+    @asynccontextmanager
+    async def _client(self) -> AsyncIterator[httpx.AsyncClient]:
+        """Yield a client for one request: one client for many requests looks at all of its connections for each of them."""
+        timeout = httpx.Timeout(self.forwarding.seconds, connect=_CONNECT_S)
+        client = self._idle.pop() if self._idle else httpx.AsyncClient(timeout=timeout, verify=self._tls)
+        try:
+            yield client
+        finally:
+            self._idle.append(client)
 
     async def _answer(self, request: Request, receive: Receive, send: Send) -> None:
         raw = await read_body(request, self._limits)
@@ -157,7 +170,9 @@ class Proxy:
         redact = _redactor(_secrets(request))
         key = request.headers.get(self.forwarding.key_header, "")[:200]
         is_retry = request.headers.get(_RETRY, "0") != "0"
-        asked = await asyncio.to_thread(_asked, protocol, raw, key=key, is_retry=is_retry, redact=redact)
+        given = {"key": key, "is_retry": is_retry, "redact": redact}
+        is_long = len(raw) > _LONG  # for a short one a thread takes longer than the work
+        asked = await asyncio.to_thread(_asked, protocol, raw, **given) if is_long else _asked(protocol, raw, **given)
         if asked is None:
             return None
         conversation, branch = self.recorder.conversations.find(asked)
@@ -187,26 +202,28 @@ class Proxy:
     async def _relay(self, request: Request, raw: bytes, exchange: _Exchange | None, send: Send) -> None:
         """Forward a request, and its reply piece by piece; a reply that breaks off breaks off here, too."""
         counts = self.recorder.counts
-        try:
-            response = await self._client.send(self._forwarded(request, raw), stream=True)
-        except httpx.TimeoutException:
-            counts["endpoint timeouts"] += 1
-            self._failed(exchange)
-            await _fault(504, "the endpoint did not answer in time")(request.scope, request.receive, send)
-            return
-        except httpx.HTTPError as error:
-            counts["endpoint failures"] += 1
-            self._failed(exchange)
-            message = f"the endpoint cannot be reached, or dropped the connection ({type(error).__name__})"
-            await _fault(502, message)(request.scope, request.receive, send)
-            return
-        try:
-            await self._pass_on(response, exchange, send)
-        except httpx.HTTPError:
-            counts["broken replies"] += 1
-            raise
-        finally:
-            await response.aclose()
+        async with self._client() as client:
+            try:
+                response = await client.send(self._forwarded(request, raw), stream=True)
+            except httpx.HTTPError as error:
+                self._failed(exchange)
+                is_late = isinstance(error, httpx.TimeoutException)
+                counts["endpoint timeouts" if is_late else "endpoint failures"] += 1
+                what = "did not answer in time" if is_late else "cannot be reached, or dropped the connection"
+                message = f"suffice proxy: the endpoint {what} ({type(error).__name__})"
+                body = {
+                    "type": "error",
+                    "error": {"type": "api_error", "message": message},
+                }  # in the form of both interfaces
+                await json_response(body, 504 if is_late else 502)(request.scope, request.receive, send)
+                return
+            try:
+                await self._pass_on(response, exchange, send)
+            except httpx.HTTPError:
+                counts["broken replies"] += 1
+                raise
+            finally:
+                await response.aclose()
 
     async def _pass_on(self, response: httpx.Response, exchange: _Exchange | None, send: Send) -> None:
         if response.is_error:
@@ -248,28 +265,29 @@ class Proxy:
     async def _finish(self, exchange: _Exchange) -> None:
         """Store a reply whose bytes are there, if they are whole."""
         seconds, conversation = time.perf_counter() - exchange.began, exchange.conversation
-        called = await asyncio.to_thread(_called, exchange)
+        async with conversation.storing:
+            try:
+                replied = await asyncio.to_thread(self._stored, exchange, seconds)
+            except SufficeError as error:
+                self._unrecorded(error)
+                return
+            if replied is not None:
+                self.recorder.conversations.note(conversation, replied)
+                self.fault = None
+
+    def _stored(self, exchange: _Exchange, seconds: float) -> Replied | None:
+        called = _called(exchange)
         if called is None:
             self.recorder.counts["replies that are not whole"] += 1
             self._failed(exchange)
-            return
-        try:
-            async with conversation.storing:
-                replied = await asyncio.to_thread(
-                    self.recorder.store,
-                    conversation,
-                    branch=exchange.branch,
-                    number=exchange.number,
-                    asked=exchange.asked,
-                    called=called,
-                    seconds=seconds,
-                    redact=exchange.redact,
-                )
-                if replied is not None:
-                    self.recorder.conversations.note(conversation, replied)
-                    self.fault = None
-        except SufficeError as error:
-            self._unrecorded(error)
+            return None
+        facts = {
+            "branch": exchange.branch,
+            "number": exchange.number,
+            "asked": exchange.asked,
+            "redact": exchange.redact,
+        }
+        return self.recorder.store(exchange.conversation, called=called, seconds=seconds, **facts)
 
     def _unrecorded(self, error: SufficeError) -> None:
         """Note that a reply could not be stored; it is handed out all the same, since the loop is not the proxy's."""
@@ -344,28 +362,23 @@ class Proxy:
                 self._unrecorded(error)
                 return 0
 
-    async def _sweep(self) -> None:
-        """Record conversations that have been idle, or are too many, forever."""
+    async def _sweep(self, ending: asyncio.Event) -> None:
+        """Record conversations that have been idle, or are too many, until the proxy ends."""
         bounds, conversations = self.recorder.bounds, self.recorder.conversations
-        while True:
-            await asyncio.sleep(_SWEEP_S)
-            for conversation in conversations.idle(time.time() - bounds.idle):
-                await self._end(conversation)
-            spare = len(conversations.open) - bounds.conversations
-            for conversation in [*conversations.idle(math.inf)][: max(0, spare)]:
-                await self._end(conversation)
+        while not ending.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(ending.wait(), _SWEEP_S)
+            idle = [*conversations.idle(time.time() - bounds.idle)]
+            spare = max(0, len(conversations.open) - len(idle) - bounds.conversations)
+            others = [one for one in conversations.idle(math.inf) if one not in idle]
+            for conversation in [*idle, *others[:spare]]:
+                if not any(conversation.busy.values()):
+                    await self._end(conversation)
 
 
 async def _until_gone(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-def _fault(status: int, message: str) -> Response:
-    """Return a failure of the endpoint in the form that both interfaces share."""
-    return json_response(
-        {"type": "error", "error": {"type": "api_error", "message": f"suffice proxy: {message}"}}, status
-    )
 
 
 def _asked(protocol: Protocol, raw: bytes, **more: Any) -> Asked | None:

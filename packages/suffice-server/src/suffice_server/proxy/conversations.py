@@ -29,8 +29,8 @@ _QUOTED = 60
 """Length of a line that no two conversations share by chance."""
 _VOLATILE = frozenset({"cache_control", "reasoning_content", "reasoning"})
 """Fields of a message that clients add or leave out when they repeat it."""
-_DELIVERY = ("stream", "stream_options")
-"""Fields of a request that say how its reply comes, which clients change when they send it again."""
+_BESIDE = frozenset({"messages", "input", "stream", "stream_options"})
+"""Fields of a request that its chain covers, or that say how the reply comes, which clients change when they send it again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ class Asked:
             protocol=protocol,
             body=body,
             chain=chain,
-            digest=_hash(_canonical({name: value for name, value in body.items() if name not in _DELIVERY})),
+            digest=_hash(before, _canonical({name: value for name, value in body.items() if name not in _BESIDE})),
             task=redact(next((text for text in texts if text.strip()), "").strip()[:_TASK_CHARACTERS]),
             texts=texts,
             spoken=[place for place, message in enumerate(messages) if _is_spoken(message)],
@@ -112,7 +112,7 @@ class Replied:
     seconds: float
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Conversation:
     """A conversation that goes on.
 
@@ -218,7 +218,7 @@ class Conversations:
     def _seen(self, asked: Asked, known: Conversation | None) -> tuple[_Seen | None, str]:
         """Return the answered request that this one goes on from, or repeats, and what is doubtful about that."""
         before = asked.protocol.before(asked.body)
-        ids = [*reversed(asked.results), *([before] if before else [])]
+        ids = [*reversed([*asked.results]), *([before] if before else [])]
         for seen in (self._calls[name] for name in ids if name in self._calls):
             if known is None or seen.conversation is known:
                 return seen, ""

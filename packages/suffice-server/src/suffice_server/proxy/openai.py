@@ -143,10 +143,21 @@ class Responses(Protocol):
         """Return a completed response with one message."""
         details = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
         return {
-            "id": f"resp_suffice_{secrets.token_hex(8)}", "object": "response", "created_at": int(time.time()),
-            "model": model, "status": "completed", "error": None, "incomplete_details": None, "tools": [],
-            "instructions": None, "metadata": {}, "parallel_tool_calls": True, "tool_choice": "auto",
-            "temperature": None, "top_p": None, "output": [_message(text)],
+            "id": f"resp_suffice_{secrets.token_hex(8)}",
+            "object": "response",
+            "created_at": int(time.time()),
+            "model": model,
+            "status": "completed",
+            "error": None,
+            "incomplete_details": None,
+            "tools": [],
+            "instructions": None,
+            "metadata": {},
+            "parallel_tool_calls": True,
+            "tool_choice": "auto",
+            "temperature": None,
+            "top_p": None,
+            "output": [_message(text)],
             "usage": {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0, **details},
         }
 

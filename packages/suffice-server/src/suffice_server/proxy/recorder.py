@@ -177,9 +177,10 @@ class ProxyRecorder:
         Raises:
             DataError: The journal cannot be written.
         """
-        if self.policy is None or not conversation.replies:
+        if not conversation.replies:
             return None
-        decision = self._taken(conversation).session.decision
+        session = self._taken(conversation).session
+        decision = None if session is None else session.decision
         if decision is not None and not conversation.stopped:
             self._commit(conversation, self._row(conversation, "main", asked, None))
             conversation.stopped = True
@@ -215,7 +216,8 @@ class ProxyRecorder:
             "dollars": number_or_none(dollars),
             "seconds": seconds,
         }
-        text = redact(json.dumps(row, default=str))
+        plain = json.dumps(row, default=str)
+        text = redact(plain)
         with self._lock:
             self._count(called, dollars)
             conversation.size += len(text)
@@ -224,9 +226,9 @@ class ProxyRecorder:
                 conversation.doubt("size")
                 self.counts["replies beyond the size of a conversation"] += 1
                 return None
-        row = load_json(text)
+        row = row if text == plain else load_json(text)
         self._commit(conversation, row)
-        return _replied(row)
+        return _replied(row, called if text == plain else None)
 
     def _row(self, conversation: Conversation, branch: Branch, asked: Asked, called: Called | None) -> dict[str, Any]:
         return {
@@ -318,10 +320,10 @@ class ProxyRecorder:
         self.counts.update({f"{name} tokens": int(n) for name, n in tokens.items() if not math.isnan(n)})
 
 
-def _replied(row: Mapping[str, Any]) -> Replied:
-    """Return the reply in a row of the journal."""
+def _replied(row: Mapping[str, Any], called: Called | None = None) -> Replied:
+    """Return the reply in a row of the journal, which is read again unless `called` is what it says."""
     protocol = next(protocol for protocol in PROTOCOLS if protocol.name == row["protocol"])
-    called = protocol.reply(row["body"]) or Called(body=row["body"])
+    called = replace(called, body=row["body"]) if called else protocol.reply(row["body"]) or Called(body=row["body"])
     shared = {name: row[name] for name in ("branch", "number", "chain", "digest", "seconds")}
     return Replied(**shared, called=called, dollars=number_from_json(row["dollars"]))
 

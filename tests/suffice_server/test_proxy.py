@@ -179,8 +179,9 @@ def test_streams_pass_chunk_by_chunk_and_byte_by_byte(world, path, interface):
     started.up.gate.clear()
     body = {"model": "m", "stream": True, "max_tokens": 9, "messages": [{"role": "user", "content": "?"}], "input": "?"}
     with httpx.stream("POST", started.url + path, json=body, timeout=60) as response:
-        pieces = response.iter_raw()
-        first = b""
+        pieces, first = response.iter_raw(), b""
+        while len(started.up.sent) < 2:
+            time.sleep(0.01)
         while len(first) < sum(map(len, started.up.sent[:2])):
             first += next(pieces)
         assert len(started.up.sent) == 2  # the endpoint waits, and what it has sent is here
@@ -374,6 +375,30 @@ def test_live_decisions_equal_those_of_a_replay(world):
     recorded = rows(started)
     replayed = stops(policy, read_recording(started.folder).rounds(policy.raw_columns))
     assert replayed.rounds.tolist() == [recorded[0]["stop_round"]] == [2]
+
+
+def test_a_lost_reply_that_is_asked_for_again_is_one_round_at_both_prices(world):
+    started = world(policy=Policy(rule="round >= 1", max_rounds=9))
+    body = {"model": "m", "messages": [{"role": "user", "content": "Mend."}]}
+    for retries in ("0", "1"):
+        headers = {"x-stainless-retry-count": retries}
+        answer = httpx.post(f"{started.url}/v1/chat/completions", json=body, headers=headers, timeout=60)
+        assert answer.json()["choices"][0]["message"][
+            "tool_calls"
+        ]  # a retry asks for a reply, and not for the next decision
+    history = [*body["messages"], answer.json()["choices"][0]["message"]]
+    history.append({"role": "tool", "tool_call_id": history[1]["tool_calls"][0]["id"], "content": "ok"})
+    stopped = httpx.post(f"{started.url}/v1/chat/completions", json={**body, "messages": history}, timeout=60)
+    assert stopped.headers["x-suffice-stop"] == "rule"
+    (row,) = rows(started)
+    assert (row["cost.generator.calls"], row["spend"]) == (2, pytest.approx(220e-6))
+
+
+def test_replies_that_come_packed_are_read_and_pass_as_they_are(world):
+    started = world(lambda _: "Packed.")
+    started.up.packs = True
+    assert started.loop("chat") == started.loop("messages", stream=True) == "Packed."
+    assert [row["text"] for row in rows(started)] == ["Packed.", "Packed."]
 
 
 def test_a_policy_that_begins_before_the_first_reply_is_refused(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -31,6 +32,7 @@ class Upstream:
         self.gate = threading.Event()
         self.gate.set()
         self.calls = 0
+        self.packs = False
         methods = ["GET", "POST", "DELETE"]
         self.app = Starlette(routes=[Route("/{path:path}", self._answer, methods=methods)])
 
@@ -53,7 +55,15 @@ class Upstream:
                     await asyncio.to_thread(self.gate.wait, 60)
                     data = json.dumps(whole).encode()
                     self.sent.append(data)
+                    if self.packs:
+                        packed = {"content-encoding": "gzip"}
+                        return Response(gzip.compress(data), media_type="application/json", headers=packed)
                     return Response(data, media_type="application/json", headers={"x-request-id": f"r{self.calls}"})
+                if self.packs:
+                    data = b"".join([chunk async for chunk in self._stream(events, fault)])
+                    return Response(
+                        gzip.compress(data), media_type="text/event-stream", headers={"content-encoding": "gzip"}
+                    )
                 return StreamingResponse(self._stream(events, fault), media_type="text/event-stream")
         return JSONResponse({"path": request.url.path, "method": request.method}, headers={"x-other": "kept"})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -23,7 +24,8 @@ class Messages(Protocol):
     """The interface `/v1/messages`."""
 
     name = "anthropic"
-    path = "/messages"
+    path = "/v1/messages"
+    ending = re.compile(rb'"message_stop"')
     apart = True
 
     def messages(self, body: Mapping[str, Any]) -> list[dict[str, Any]]:

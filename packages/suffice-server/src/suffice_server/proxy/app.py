@@ -41,7 +41,8 @@ _HOP = frozenset(
 _OURS = b"x-suffice-"
 _RETRY = "x-stainless-retry-count"
 _SECRET = re.compile(r"auth|key|token|secret|cookie|password", re.IGNORECASE)
-_LEAST_SECRET = 8
+_LEAST_SECRET, _SURELY_SECRET = 8, 20
+"""Lengths from which a value with a digit, and any value, is no ordinary word."""
 _SWEEP_S = 1.0
 _CONNECT_S = 10.0
 _LONG = 1 << 16
@@ -81,7 +82,13 @@ class _Exchange:
     began: float = field(default_factory=time.perf_counter)
     encoding: str = ""
     is_stream: bool = False
-    parts: list[bytes] | None = field(default_factory=list)
+    parts: list[bytes] = field(default_factory=list)
+    finishing: asyncio.Task[None] | None = None
+
+    @property
+    def is_answered(self) -> bool:
+        """True if the conversation has a reply for its round, perhaps one that was lost on its way to the client."""
+        return any(replied.number == self.number for replied in self.conversation.replies)
 
 
 class Proxy:
@@ -159,7 +166,11 @@ class Proxy:
             else:
                 await self._while_connected(self._relay(request, raw, exchange, send), receive)
         finally:
+            if exchange.finishing is not None:
+                await exchange.finishing
             conversation.busy[branch] -= 1
+            if branch == "main" and conversation.begun == exchange.number and not exchange.is_answered:
+                conversation.begun -= 1  # it brought no reply, and the next one asks for the same round
 
     async def _opened(self, request: Request, raw: bytes) -> _Exchange | None:
         """Return what is known of a request to a model; None for any other request."""
@@ -181,7 +192,7 @@ class Proxy:
         )
 
     async def _decision(self, exchange: _Exchange) -> Decision | None:
-        if self.recorder.policy is None or exchange.branch == "side":
+        if self.recorder.policy is None or exchange.branch == "side" or exchange.is_answered:
             return None
         try:
             async with exchange.conversation.storing:
@@ -206,15 +217,12 @@ class Proxy:
             try:
                 response = await client.send(self._forwarded(request, raw), stream=True)
             except httpx.HTTPError as error:
-                self._failed(exchange)
                 is_late = isinstance(error, httpx.TimeoutException)
                 counts["endpoint timeouts" if is_late else "endpoint failures"] += 1
                 what = "did not answer in time" if is_late else "cannot be reached, or dropped the connection"
                 message = f"suffice proxy: the endpoint {what} ({type(error).__name__})"
-                body = {
-                    "type": "error",
-                    "error": {"type": "api_error", "message": message},
-                }  # in the form of both interfaces
+                error_body = {"type": "api_error", "message": message}
+                body = {"type": "error", "error": error_body}  # both interfaces know this form
                 await json_response(body, 504 if is_late else 502)(request.scope, request.receive, send)
                 return
             try:
@@ -228,39 +236,44 @@ class Proxy:
     async def _pass_on(self, response: httpx.Response, exchange: _Exchange | None, send: Send) -> None:
         if response.is_error:
             self.recorder.counts[f"status {response.status_code}"] += 1
-        if exchange is not None and not response.is_success:
-            self._failed(exchange)
-            exchange = None
-        headers = [
-            (name, value) for name, value in response.headers.raw if name.lower() not in _HOP - {b"content-length"}
-        ]
-        headers = [(name, value) for name, value in headers if name.lower() != b"date"]
+        exchange = exchange if response.is_success else None
+        left_out = _HOP - {b"content-length"} | {b"date"}
+        headers = [(name, value) for name, value in response.headers.raw if name.lower() not in left_out]
         if exchange is not None:
             headers.append((b"x-suffice-conversation", exchange.conversation.id.encode()))
             exchange.encoding = response.headers.get("content-encoding", "")
             exchange.is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
-        held: list[bytes] = []
-        holds = exchange is not None and not exchange.is_stream  # a whole reply is stored before it is handed out
+        held: list[bytes] = []  # a whole reply, or the last event of a stream, is stored before it is handed out
         size = 0
         try:
             await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
             async for chunk in response.aiter_raw():
                 size += len(chunk)
-                holds = holds and size <= self.forwarding.reply
-                if exchange is not None and exchange.parts is not None:
-                    exchange.parts.append(chunk)
-                    exchange.parts = exchange.parts if size <= self.forwarding.reply else None
                 held.append(chunk)
-                if not holds:
-                    await send({"type": "http.response.body", "body": b"".join(held), "more_body": True})
-                    held.clear()
+                if exchange is not None and size <= self.forwarding.reply:
+                    exchange.parts.append(chunk)
+                    if exchange.is_stream and exchange.asked.protocol.ending.search(chunk):
+                        await asyncio.shield(self._finishing(exchange))
+                    elif not exchange.is_stream:
+                        continue
+                await send({"type": "http.response.body", "body": b"".join(held), "more_body": True})
+                held.clear()
+            if exchange is not None:
+                await asyncio.shield(self._finishing(exchange, is_read=size <= self.forwarding.reply))
         finally:
             if exchange is not None:
-                task = asyncio.create_task(self._finish(exchange))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
-                await asyncio.shield(task)
+                self._finishing(exchange)
         await send({"type": "http.response.body", "body": b"".join(held)})
+
+    def _finishing(self, exchange: _Exchange, *, is_read: bool = True) -> asyncio.Task[None]:
+        """Return the task that stores a reply, which goes on if its client leaves; it begins at the first call."""
+        if exchange.finishing is None:
+            if not is_read:
+                exchange.parts.clear()
+            exchange.finishing = asyncio.create_task(self._finish(exchange))
+            self._tasks.add(exchange.finishing)
+            exchange.finishing.add_done_callback(self._tasks.discard)
+        return exchange.finishing
 
     async def _finish(self, exchange: _Exchange) -> None:
         """Store a reply whose bytes are there, if they are whole."""
@@ -279,7 +292,6 @@ class Proxy:
         called = _called(exchange)
         if called is None:
             self.recorder.counts["replies that are not whole"] += 1
-            self._failed(exchange)
             return None
         facts = {
             "branch": exchange.branch,
@@ -294,13 +306,6 @@ class Proxy:
         self.recorder.counts["unrecorded replies"] += 1
         self.fault = str(error)
         _LOG.warning("a reply cannot be recorded: %s", error)
-
-    @staticmethod
-    def _failed(exchange: _Exchange | None) -> None:
-        """Note that a request brought no reply, so that the next one asks for the same round."""
-        if exchange is not None and exchange.branch == "main" and exchange.conversation.begun == exchange.number:
-            known = {replied.number for replied in exchange.conversation.replies}
-            exchange.conversation.begun -= exchange.number not in known
 
     def _forwarded(self, request: Request, raw: bytes) -> httpx.Request:
         """Return the request for the endpoint: the same bytes, path and headers, but those of the connection."""
@@ -391,8 +396,6 @@ def _asked(protocol: Protocol, raw: bytes, **more: Any) -> Asked | None:
 
 def _called(exchange: _Exchange) -> Called | None:
     """Read the bytes of a reply; None if they are not whole."""
-    if exchange.parts is None:
-        return None
     headers = {"content-encoding": exchange.encoding} if exchange.encoding else {}
     protocol = exchange.asked.protocol
     try:
@@ -406,8 +409,9 @@ def _called(exchange: _Exchange) -> Called | None:
 def _secrets(request: Request) -> tuple[str, ...]:
     """Return the values in a request that may be secrets."""
     fields = [*request.headers.items(), *request.query_params.multi_items()]
-    words = [word for name, value in fields if _SECRET.search(name) for word in (value, value.split(" ")[-1])]
-    return tuple(sorted({word for word in words if len(word) >= _LEAST_SECRET}))
+    words = {word for name, value in fields if _SECRET.search(name) for word in (value, value.split(" ")[-1])}
+    least = {word: _LEAST_SECRET if any(map(str.isdigit, word)) else _SURELY_SECRET for word in words}
+    return tuple(sorted(word for word in words if len(word) >= least[word]))
 
 
 @lru_cache(maxsize=256)

@@ -79,7 +79,7 @@ class Asked:
             body=body,
             chain=chain,
             digest=_hash(before, _canonical({name: value for name, value in body.items() if name not in _BESIDE})),
-            task=redact(next((text for text in texts if text.strip()), "").strip()[:_TASK_CHARACTERS]),
+            task=redact(next((text for text in texts if text.strip()), "").strip())[:_TASK_CHARACTERS],
             texts=texts,
             spoken=[place for place, message in enumerate(messages) if _is_spoken(message)],
             results=protocol.results(body),

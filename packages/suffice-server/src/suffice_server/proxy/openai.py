@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +26,7 @@ class Chat(Protocol):
 
     name = "openai-chat"
     path = "/chat/completions"
+    ending = re.compile(rb"^data: ?\[DONE\]", re.MULTILINE)
 
     def messages(self, body: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return the messages of users, tools and the assistant."""
@@ -107,6 +109,7 @@ class Responses(Protocol):
 
     name = "openai-responses"
     path = "/responses"
+    ending = re.compile(rb'"response\.(?:completed|incomplete)"')
 
     def messages(self, body: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return the items of the input; the reasoning among them stays with the server that made it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -55,11 +56,13 @@ class Protocol(ABC):
     Attributes:
         name: Its name.
         path: How the paths of its requests end.
+        ending: Matches the last event of a stream, which is followed by nothing that is recorded.
         apart: Whether its input tokens leave out those that were read from a cache.
     """
 
     name: str
     path: str
+    ending: re.Pattern[bytes]
     apart = False
 
     @abstractmethod

@@ -293,7 +293,7 @@ class Proxy:
         if called is None:
             self.recorder.counts["replies that are not whole"] += 1
             return None
-        facts = {
+        facts: dict[str, Any] = {
             "branch": exchange.branch,
             "number": exchange.number,
             "asked": exchange.asked,

@@ -78,9 +78,9 @@ def processor_s(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def request_of(number: int) -> bytes:
+def request_of(number: int, first: int = 0) -> bytes:
     """Return the next request of a conversation: all messages so far."""
-    conversation, turn = number % CONVERSATIONS, number // CONVERSATIONS
+    conversation, turn = first + number % CONVERSATIONS, number // CONVERSATIONS
     messages = [{"role": "user", "content": f"Task {conversation}: {TEXT}"}]
     for past in range(turn):
         messages += [{"role": "assistant", "content": TEXT}, {"role": "user", "content": f"Go on, {past}."}]
@@ -89,8 +89,8 @@ def request_of(number: int) -> bytes:
     return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
 
 
-async def load(urls: dict[str, str], *, rate: float, seconds: float) -> dict[str, list[float]]:
-    """Return the latencies at each address, seconds, at `rate` requests per second to each."""
+async def load(urls: dict[str, str], *, rate: float, seconds: float, first: int = 0) -> dict[str, list[float]]:
+    """Return the latencies at each address, seconds, at `rate` requests per second to each; `first` = their first conversation."""
     connections = {name: Connections(url) for name, url in urls.items()}
     latencies: dict[str, list[float]] = {name: [] for name in urls}
     names, tasks, began = [*urls], [], time.perf_counter() + 0.2
@@ -101,7 +101,7 @@ async def load(urls: dict[str, str], *, rate: float, seconds: float) -> dict[str
         assert reply["choices"][0]["message"]["content"] == TEXT
 
     for number in range(int(rate * seconds) * len(names)):
-        request = request_of(number // len(names))
+        request = request_of(number // len(names), first)
         due = began + number / (rate * len(names))
         if (wait := due - time.perf_counter()) > 0:
             await asyncio.sleep(wait)
@@ -138,13 +138,14 @@ def main() -> None:
             "max-requests=4096",
         ]
         with started(command, r"ANTHROPIC_BASE_URL=(\S+)") as (url, process):
+            warm = asyncio.run(load({"proxy": url}, rate=20, seconds=2, first=1_000_000))
             before = processor_s(process)
             latencies = asyncio.run(load({"proxy": url, "none": upstream}, rate=options.rate, seconds=options.seconds))
             status = httpx.get(f"{url}/suffice/status").json()
             assert status["fault"] is None, status
             used = processor_s(process) - before
         table = read_recording(folder).table
-        assert table.num_rows == len(latencies["proxy"]), (table.num_rows, status)
+        assert table.num_rows == len(latencies["proxy"]) + len(warm["proxy"]), (table.num_rows, status)
         unsure = sum(key != "messages" for key in table.column("key").to_pylist())
     figures: dict[str, Any] = {}
     print(f"{'':>6} {'p10 ms':>8} {'p50 ms':>8} {'p90 ms':>8} {'p99 ms':>8} {'max ms':>8} {'requests':>9}")

@@ -263,7 +263,7 @@ def test_a_broken_stream_breaks_for_the_client_and_is_no_round(world, interface)
 
 def test_a_silent_endpoint_is_a_timeout_of_the_proxy(world):
     started = world(faults=["hang"], seconds=0.3)
-    with pytest.raises(openai.InternalServerError, match="did not answer in time"):
+    with pytest.raises(openai.InternalServerError, match="in time"):
         started.loop("chat")
     assert started.counts["endpoint timeouts"] == 1
 
@@ -377,7 +377,7 @@ def test_live_decisions_equal_those_of_a_replay(world):
     assert replayed.rounds.tolist() == [recorded[0]["stop_round"]] == [2]
 
 
-def test_a_lost_reply_that_is_asked_for_again_is_one_round_at_both_prices(world):
+def test_a_lost_reply_that_is_asked_for_again_is_one_round(world):
     started = world(policy=Policy(rule="round >= 1", max_rounds=9))
     body = {"model": "m", "messages": [{"role": "user", "content": "Mend."}]}
     for retries in ("0", "1"):

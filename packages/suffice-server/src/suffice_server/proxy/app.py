@@ -51,7 +51,7 @@ OPENAI, ANTHROPIC = "https://api.openai.com", "https://api.anthropic.com"
 
 @dataclass(frozen=True, kw_only=True)
 class Forwarding:
-    """Where requests go, and how long and large they may be.
+    """The endpoint that requests go to, and their limits.
 
     Attributes:
         upstream: The address of the endpoint; "" = that of OpenAI or of Anthropic, by the request.

@@ -477,12 +477,14 @@ def test_pages_and_other_hosts_get_nothing(world):
     assert not started.up.requests
 
 
-def test_gateways_that_fail_with_status_200_bring_no_round(world):
-    started = world(lambda _: "Yes.")
-    started.up.reply = lambda _: (_ for _ in ()).throw(ConnectionError("scripted"))
-    with pytest.raises(openai.InternalServerError):
-        started.loop("chat")
-    assert started.counts["status 500"] == 1
+def test_a_gateway_that_fails_with_status_200_brings_no_round(world):
+    started = world(faults=[200])
+    body = {"model": "m", "messages": [{"role": "user", "content": "Mend a.py."}]}
+    response = httpx.post(f"{started.url}/v1/chat/completions", json=body, timeout=60)
+    assert (response.status_code, response.json()) == (200, {"error": {"message": "scripted"}})
+    assert started.counts["replies that are not whole"] == 1
+    assert started.loop("chat") == "Done."
+    assert [row["round"] for row in rows(started)] == [1, 2, 3]
 
 
 def test_many_clients_at_once_keep_their_conversations_apart(world):

@@ -41,6 +41,7 @@ TABLES: Mapping[str, str] = {
     "certificate": "Certificates.",
     "watch": "Deployed policies that are watched.",
     "service": "Limits of `suffice serve`.",
+    "proxy": "Limits of `suffice proxy`.",
     "gate": "Gates and their training.",
     "reranker": "Preferences, and the training of rerankers.",
     "papers": "Protocols of the papers, and demonstrations.",

@@ -178,6 +178,11 @@ TREE = {
     "serve": Place(
         "Decide for loops in other languages, over HTTP.", panel="Deploy and inspect", distribution="suffice-server"
     ),
+    "proxy": Place(
+        "Record what an agent asks its model, through a proxy.",
+        panel="Deploy and inspect",
+        distribution="suffice-server",
+    ),
     "watch": Place(
         "Say what a log shows of the deployed policy: keep it or not.",
         "suffice.cli.watching:watch_command",

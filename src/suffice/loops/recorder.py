@@ -223,7 +223,9 @@ class Recorder:
         return self._begin(entry, {**self.labels, **checked_labels(labels or {})}, request_id)
 
     @contextmanager
-    def at_once(self, question: str, *, question_id: str | None = None) -> Iterator[OpenQuestion]:
+    def at_once(
+        self, question: str, *, question_id: str | None = None, labels: Mapping[str, str] | None = None
+    ) -> Iterator[OpenQuestion]:
         """Record a question whose rounds are already known; everything in the block is one commit.
 
         If the block raises, nothing of the question is recorded.
@@ -231,11 +233,13 @@ class Recorder:
         Args:
             question: See `question`.
             question_id: See `question`.
+            labels: See `question`.
 
         Raises:
             DataError: The disk is full or not writable, or the text is blank.
         """
-        opened, changes = self._opened(self._question(question, None, question_id), self.labels, None)
+        entry = self._question(question, None, question_id)
+        opened, changes = self._opened(entry, {**self.labels, **checked_labels(labels or {})}, None)
         yield opened
         opened.goes_on_in(self._log.take(changes))
 

@@ -31,7 +31,7 @@ FOREIGN = {
     "--surface": "theme_colours",
     "--debates": "benchmarks.self_refine",
     **dict.fromkeys(("--vectors", "--noise"), "benchmarks.bench_dense"),
-    **dict.fromkeys(("--seconds", "--runs", "--rate"), "benchmarks.serve_latency"),
+    **dict.fromkeys(("--seconds", "--runs", "--rate"), "benchmarks.(serve_latency|proxy)"),
     **dict.fromkeys(("--every", "--clients"), "benchmarks.serve_soak"),
     **dict.fromkeys(("--kills", "--loggers"), "benchmarks.(part|shard|ray|journal)_kills"),
     "--one-file": "benchmarks.journal_kills",

@@ -34,6 +34,7 @@ SETTING_OF = {
     "certificate": "confidence = 0.9",
     "watch": "window = 50",
     "service": "ttl = 60",
+    "proxy": "idle = 60",
     "gate": "epochs = 3",
     "reranker": "lr = 1e-5",
     "papers": "seed = 1",

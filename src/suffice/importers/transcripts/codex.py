@@ -132,7 +132,7 @@ def _read(session: _Session, line: str, part: Mapping[str, Any], time: int | Non
             session.count(_usage(info.get("last_token_usage") or _difference(total, session.total)))
             session.total = total
     elif kind in _CALLS:
-        use = _use(kind, part)
+        use = use_of(kind, part)
         session.step(time).uses.append(use)
         session.uses[str(part.get("call_id") or part.get("id"))] = use
     elif kind in _RESULTS:
@@ -163,7 +163,8 @@ def _message(session: _Session, part: Mapping[str, Any], time: int | None) -> No
         session.step(time)
 
 
-def _use(kind: str, part: Mapping[str, Any]) -> ToolUse:
+def use_of(kind: str, part: Mapping[str, Any]) -> ToolUse:
+    """Return the tool that an item of a response calls, of the given type."""
     if kind == "local_shell_call":
         arguments: Any = fields_of(part.get("action"))
         name = "local_shell"

@@ -75,19 +75,38 @@ class AgentRun:
 
     def rounds(self) -> tuple[Round, ...]:
         """Return the steps as rounds, each with its effect on the files and its signals."""
-        rounds: list[Round] = []
-        measured, files = StepSignals(), deepcopy(self.files)
-        for index, step in enumerate(self.steps, start=1):
-            for use in step.uses:
-                use.note(files)
-            signals = measured.add(
-                [use.text for use in step.uses], failed=[use.failed for use in step.uses], dollars=step.dollars
-            )
-            costs = {"generator": step.cost}
-            rounds.append(Round(index=index, answer=files.digest, costs=costs, signals=signals))
-            own = compute_signals(rounds, _ON_DEMAND, state={})
-            rounds[-1] = replace(rounds[-1], signals={**signals, **own})
-        return tuple(rounds)
+        rounds = StepRounds(deepcopy(self.files))
+        for step in self.steps:
+            rounds.add(step)
+        return tuple(rounds.rounds)
+
+
+class StepRounds:
+    """Turns an agent's steps into rounds, one after another, live as in an import.
+
+    Args:
+        files: The files as they are before the first step.
+
+    Attributes:
+        rounds: The rounds so far.
+    """
+
+    def __init__(self, files: VisibleFiles) -> None:
+        self.rounds: list[Round] = []
+        self._files, self._measured = files, StepSignals()
+
+    def add(self, step: Step) -> Round:
+        """Return the round of the next step, whose tools have run."""
+        for use in step.uses:
+            use.note(self._files)
+        signals = self._measured.add(
+            [use.text for use in step.uses], failed=[use.failed for use in step.uses], dollars=step.dollars
+        )
+        answer = self._files.digest or step.answer
+        bare = Round(index=len(self.rounds) + 1, answer=answer, costs={"generator": step.cost}, signals=signals)
+        own = compute_signals([*self.rounds, bare], _ON_DEMAND, state={})
+        self.rounds.append(replace(bare, signals={**signals, **own}))
+        return self.rounds[-1]
 
 
 def transcript_importer(
@@ -172,18 +191,26 @@ def run_of_agents(source: str, runs: Sequence[AgentRun], outcomes: Mapping[str, 
 
 def _trajectory(run: AgentRun, name: str, grade: float) -> ImportedTrajectory:
     rounds = run.rounds()
-    final = rounds[-1].answer
-    grades = [math.nan if final is None else grade * (step.answer == final) for step in rounds]
-    grades[-1] = grade
     return ImportedTrajectory(
         question_id=name,
         cluster=run.name,
         question=run.task,
         rounds=rounds,
         end=run.end,
-        metrics=tuple({**unknown_metrics(), RESOLVED: value} for value in grades),
+        metrics=tuple({**unknown_metrics(), RESOLVED: value} for value in step_grades(rounds, grade)),
         labels={"model": run.model} if run.model else {},
     )
+
+
+def step_grades(rounds: Sequence[Round], grade: float) -> list[float]:
+    """Return the grade of stopping at each round: the run's own where its answer is the final one, else 0.
+
+    >>> step_grades([Round(index=i, answer=state) for i, state in enumerate(["a1", "b2", "b2"], start=1)], 1.0)
+    [0.0, 1.0, 1.0]
+    """
+    final = rounds[-1].answer
+    earlier = [math.nan if final is None else grade * (step.answer == final) for step in rounds[:-1]]
+    return [*earlier, grade]
 
 
 def _notes(runs: Sequence[AgentRun], trajectories: Sequence[ImportedTrajectory], empty: int) -> Iterator[str]:

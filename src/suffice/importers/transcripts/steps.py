@@ -125,6 +125,7 @@ class Step:
         calls: Number of calls, with those of subagents and of summaries that were charged to it.
         seconds: Duration of the calls, seconds; NaN if unknown.
         time: When it was called, nanoseconds since 1970; None if unknown.
+        answer: What the reply says, which counts where the run has changed no file so far; None if that is no answer.
     """
 
     uses: list[ToolUse] = field(default_factory=list)
@@ -133,6 +134,7 @@ class Step:
     calls: float = 1.0
     seconds: float = math.nan
     time: int | None = None
+    answer: str | None = None
 
     @property
     def cost(self) -> Cost:

@@ -1,0 +1,163 @@
+"""The common part of the protocols: messages, replies and streams of an interface of models."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from suffice.common.json_text import load_json
+from suffice.importers.traces.files import fields_of, objects_in, unwrapped
+from suffice.importers.traces.payloads import count, first, logged_reply, usage_in
+from suffice.importers.traces.spans import Usage
+from suffice.importers.transcripts.steps import ToolUse
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Called:
+    """A reply as far as a round needs it.
+
+    Attributes:
+        body: The reply as its interface returns it without a stream.
+        text: Its text; "" if it only calls tools.
+        uses: The tools that it calls.
+        ids: The ids of these calls, in the same order, as the next request repeats them.
+        usage: The tokens of the call.
+        reasoning: Generated tokens that were spent on reasoning, a part of the output; NaN if unknown.
+        model: The model that the reply names; None if it names none.
+    """
+
+    body: Mapping[str, Any]
+    text: str = ""
+    uses: tuple[ToolUse, ...] = ()
+    ids: tuple[str, ...] = ()
+    usage: Usage = field(default_factory=Usage)
+    reasoning: float = math.nan
+    model: str | None = None
+
+
+_KEPT = (
+    *("id", "object", "type", "role", "model", "system_fingerprint", "usage", "choices", "output", "content"),
+    *("status", "incomplete_details", "stop_reason"),
+)
+_UNDONE = frozenset({"queued", "in_progress", "cancelled", "failed"})
+_THOUGHTS = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_content"})
+"""Types and names of what a model thought, which is passed on and not recorded."""
+
+
+class Protocol(ABC):
+    """An interface of models: how its requests hold messages, its streams a reply, and how a reply ends a loop.
+
+    Attributes:
+        name: Its name.
+        path: How the paths of its requests end.
+        ending: Matches the last event of a stream, which is followed by nothing that is recorded.
+        apart: Whether its input tokens leave out those that were read from a cache.
+    """
+
+    name: str
+    path: str
+    ending: re.Pattern[bytes]
+    apart = False
+
+    @abstractmethod
+    def messages(self, body: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return the messages of a request, without those of the system, which may differ from call to call."""
+
+    @abstractmethod
+    def call_ids(self, body: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the ids of the tool calls in a reply, in the order of `uses`."""
+
+    def uses(self, body: Mapping[str, Any]) -> tuple[ToolUse, ...]:
+        """Return the tools that a reply calls."""
+        calls = logged_reply(body).tools
+        return tuple(ToolUse(name=call.name, arguments=_arguments(call.arguments)) for call in calls)
+
+    @abstractmethod
+    def results(self, body: Mapping[str, Any]) -> dict[str, bool | None]:
+        """Return for each tool call that a request answers, by id, whether the tool failed; None if unknown."""
+
+    @abstractmethod
+    def assembled(self, events: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+        """Return the reply in the events of a stream; None if its end is missing."""
+
+    @abstractmethod
+    def final(self, text: str, model: str) -> dict[str, Any]:
+        """Return a reply with a text and no tool calls, which ends a loop."""
+
+    @abstractmethod
+    def final_events(self, text: str, model: str, *, usage: bool) -> Iterator[tuple[str, Mapping[str, Any] | str]]:
+        """Yield the same reply as named events of a stream; `usage` = the request asked for the tokens in it."""
+
+    def before(self, body: Mapping[str, Any]) -> str:
+        """Return the id of the reply that a request goes on from without repeating its messages; "" if it repeats them."""
+        del body
+        return ""
+
+    def reply(self, body: Mapping[str, Any]) -> Called | None:
+        """Read a whole reply; None if the body is none, such as an error that a gateway sends with status 200."""
+        read = logged_reply(body)
+        uses = self.uses(body)
+        if body.get("error") or body.get("status") in _UNDONE or not (read.text or uses or read.finish_reason):
+            return None
+        usage = fields_of(body.get("usage"))
+        details = fields_of(first(usage, ("completion_tokens_details", "output_tokens_details")))
+        return Called(
+            body=body,
+            text=read.text,
+            uses=uses,
+            ids=self.call_ids(body),
+            usage=usage_in(usage, apart=self.apart),
+            reasoning=count(details.get("reasoning_tokens")),
+            model=read.model,
+        )
+
+    def kept(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what is recorded of a reply: its first choice, without what the model thought."""
+        kept = {name: body[name] for name in _KEPT if name in body}
+        for name in ("output", "content"):
+            if isinstance(kept.get(name), list):
+                kept[name] = [part for part in objects_in(kept[name]) if part.get("type") not in _THOUGHTS]
+        if "choices" in kept:
+            kept["choices"] = objects_in(kept["choices"])[:1]
+        for choice in objects_in(kept.get("choices")):
+            message = fields_of(choice.get("message"))
+            said = {name: value for name, value in message.items() if name not in _THOUGHTS}
+            kept["choices"] = [{**choice, "message": said}]
+        return kept
+
+    def stopped(self, text: str, request: Mapping[str, Any]) -> tuple[bytes, str]:
+        """Return the body that ends a loop, as the request wants it, and its content type."""
+        model = str(request.get("model") or "")
+        if not request.get("stream"):
+            return json.dumps(self.final(text, model)).encode(), "application/json"
+        usage = bool(fields_of(request.get("stream_options")).get("include_usage"))
+        lines = []
+        for name, data in self.final_events(text, model, usage=usage):
+            lines.append(f"event: {name}\n" if name else "")
+            lines.append(f"data: {data if isinstance(data, str) else json.dumps(data)}\n\n")
+        return "".join(lines).encode(), "text/event-stream; charset=utf-8"
+
+
+def _arguments(given: Any) -> Mapping[str, Any]:
+    value = unwrapped(given)
+    return value if isinstance(value, dict) else {} if value is None else {"input": value}
+
+
+def events_in(raw: str) -> list[Mapping[str, Any]]:
+    r"""Return the objects in the events of a stream, the last of which may be cut.
+
+    >>> events_in('event: a\ndata: {"type": "a"}\n\ndata: [DONE]\n\ndata: {"cu')
+    [{'type': 'a'}]
+    """
+    events: list[Mapping[str, Any]] = []
+    for block in raw.replace("\r\n", "\n").replace("\r", "\n").split("\n\n"):
+        data = "\n".join(line[5:].strip() for line in block.split("\n") if line.startswith("data:"))
+        with suppress(ValueError):
+            events.append(fields_of(load_json(data)))
+    return [event for event in events if event]

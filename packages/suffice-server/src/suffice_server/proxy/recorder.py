@@ -1,0 +1,340 @@
+"""Record conversations: each reply goes to a journal at once, and each conversation that has ended to the recording."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from suffice.common.files import PRIVATE, make_folder
+from suffice.common.json_text import load_json, number_from_json, number_or_none
+from suffice.common.redaction import Redactor
+from suffice.errors import DataError
+from suffice.evaluation.replay.prices import Price
+from suffice.importers.transcripts import VisibleFiles
+from suffice.importers.transcripts.runs import RESOLVED, StepRounds, step_grades
+from suffice.importers.transcripts.steps import Step
+from suffice.loops import Recorder
+from suffice.policy.rounds import Decision, Round
+from suffice.policy.session import Policy, Session, read_reply
+from suffice.recordings import read_recording
+from suffice.recordings.file_locks import try_lock
+from suffice.recordings.parts import part_paths
+from suffice.recordings.round_journal import RoundJournal
+from suffice_server.proxy.anthropic import Messages
+from suffice_server.proxy.conversations import Asked, Branch, Conversation, Conversations, Replied
+from suffice_server.proxy.openai import Chat, Responses
+from suffice_server.proxy.protocol import Called
+
+PROTOCOLS = (Chat(), Responses(), Messages())
+"""The interfaces whose replies are recorded; requests to other paths are only forwarded."""
+
+_LABEL = "conversation"
+_SHORTENED = 100
+"""Number of recorded conversations after which the journal is written anew without them."""
+_RECORDED = {"end": "recorded"}
+_DATED = re.compile(r"[-@](?:\d{8}|\d{4}-\d{2}-\d{2}|latest)$")
+_OF_STEPS = ("command_repeated", "tool_failed", "check_passed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """Limits of what is kept for open conversations.
+
+    Attributes:
+        idle: Seconds after its last reply until a conversation is recorded.
+        conversations: Largest number of open conversations; beyond it, the one without a reply for longest is recorded.
+        size: Largest size of a conversation's rounds, bytes; its later replies are forwarded, and not recorded.
+    """
+
+    idle: float = 3600.0
+    conversations: int = 10_000
+    size: int = 16 << 20
+
+
+class _Live:
+    """The rounds of a conversation as they become known, and the session that decides on them."""
+
+    def __init__(self, policy: Policy | None) -> None:
+        self.rounds: list[Round] = []
+        self.session = None if policy is None else Session(policy, missing="ignore")
+        self._position = None if policy is None else policy.answer_position
+        self._steps, self._taken, self._calls_tools = StepRounds(VisibleFiles(stays=True)), set[int](), False
+
+    def take(self, conversation: Conversation) -> None:
+        """Take the rounds that are not taken yet, whose tools have run.
+
+        The calls beside a round, and replies to it that were lost and asked for again, are charged to it.
+        """
+        groups: dict[int, list[Replied]] = {}
+        for replied in conversation.replies:
+            groups.setdefault(replied.number, []).append(replied)
+        for number, replies in groups.items():
+            own = [replied for replied in replies if replied.branch == "main"]
+            if own and number not in self._taken:
+                self._taken.add(number)
+                self._add(own[-1], [replied for replied in replies if replied is not own[-1]], conversation.results)
+
+    def _add(self, own: Replied, others: list[Replied], results: Mapping[str, bool | None]) -> None:
+        called = own.called
+        said = read_reply(called.body, self._position, self.rounds, index=len(self.rounds) + 1)
+        answered = zip(called.uses, called.ids, strict=False)
+        uses = [replace(use, failed=results.get(name), answered=name in results) for use, name in answered]
+        answer = None if called.ids else said.answer
+        step = Step(uses=uses, usage=called.usage, dollars=own.dollars, seconds=own.seconds, answer=answer)
+        for other in others:
+            step.charge(Step(usage=other.called.usage, dollars=other.dollars, seconds=other.seconds))
+        self._calls_tools = self._calls_tools or bool(uses)
+        measured = self._steps.add(step)
+        signals = {name: v for name, v in measured.signals.items() if self._calls_tools or name not in _OF_STEPS}
+        self.rounds.append(replace(said, answer=measured.answer, costs=measured.costs, signals=signals))
+        if self.session is not None and self.session.decision is None:
+            self.session.observe(self.rounds[-1])
+
+
+class ProxyRecorder:
+    """Records the conversations of a proxy into a folder, which is a recording.
+
+    Args:
+        folder: The folder; one proxy at a time records to it.
+        prices: Prices by model.
+        policy: Ends conversations; None = observe only.
+        bounds: Limits.
+
+    Raises:
+        DataError: Another proxy records to the folder, it cannot be written, or the policy begins with round 0.
+        ConfigMismatchError: The folder was recorded with other settings.
+
+    Attributes:
+        counts: Counts since the start: replies, faults by status, tokens, conversations.
+        dollars: What the replies cost, as far as their models have prices.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        prices: Mapping[str, Price],
+        *,
+        policy: Policy | None = None,
+        bounds: Bounds | None = None,
+    ) -> None:
+        if policy is not None and policy.start_round != 1:
+            raise DataError(
+                f"the policy's first round is {policy.start_round}, and a conversation's first reply is round 1: give a policy whose start_round is 1"
+            )
+        self.prices, self.policy, self.bounds = prices, policy, bounds or Bounds()
+        self.counts, self.dollars = Counter[str](), 0.0
+        make_folder(folder)
+        self._guard = io.FileIO(folder / "proxy.lock", "a", opener=_private)
+        if not try_lock(self._guard):
+            self._guard.close()
+            raise DataError(f"another proxy records to {str(folder)!r}: end it, or give another folder")
+        self._recorder = Recorder(folder, policy=policy, missing="ignore")
+        self._journal = RoundJournal(folder / "open")
+        self._lock = threading.Lock()
+        self.conversations = Conversations()
+        self._resume(folder)
+
+    def _resume(self, folder: Path) -> None:
+        """Load the conversations that were open when the proxy ended, without those that were recorded just before a kill."""
+        content = self._journal.content()
+        questions = [question for question in content.questions if question.ending is None] if content else []
+        known = _recorded(folder) if questions else set[str]()
+        for question in questions:
+            if question.run in known:
+                self._journal.end(question.run, _RECORDED)
+                continue
+            conversation = self.conversations.add(Conversation(id=question.run, **question.fields))
+            for row in question.rows:
+                conversation.results |= row["results"]
+                conversation.why = conversation.why or row["why"]
+                conversation.tools = row["tools"] or conversation.tools
+                conversation.begun = max(conversation.begun, row["number"])
+                conversation.stopped = row["body"] is None
+                conversation.size += len(json.dumps(row))
+                if row["body"] is not None:
+                    self.conversations.note(conversation, _replied(row))
+            conversation.stored = len(question.rows)
+            conversation.last = question.rows[-1]["time"]
+        self._journal.move(lambda _: None)
+
+    def decide(self, conversation: Conversation, asked: Asked) -> Decision | None:
+        """Return the policy's decision to end a conversation before a further call; None while it goes on.
+
+        The results of tools on which it is based are stored first.
+
+        Raises:
+            DataError: The journal cannot be written.
+        """
+        if not conversation.replies:
+            return None
+        session = self._taken(conversation).session
+        decision = None if session is None else session.decision
+        if decision is not None and not conversation.stopped:
+            self._commit(conversation, self._row(conversation, "main", asked, None))
+            conversation.stopped = True
+        return decision
+
+    def text_of(self, conversation: Conversation, decision: Decision) -> str:
+        """Return the text of the round whose answer a decision returns, or else a sentence that says why the loop ends."""
+        said = [observed for observed in self._taken(conversation).rounds if observed.index == decision.answer_round]
+        if said and said[0].text.strip():
+            return said[0].text
+        return f"The loop was ended by its policy ({decision.fired or decision.reason}); its results so far are final."
+
+    def store(
+        self,
+        conversation: Conversation,
+        *,
+        branch: Branch,
+        number: int,
+        asked: Asked,
+        called: Called,
+        seconds: float,
+        redact: Redactor,
+    ) -> Replied | None:
+        """Store a reply, which then survives a kill of the proxy; None if its conversation is too large.
+
+        Raises:
+            DataError: The journal cannot be written.
+        """
+        dollars = self._price(called, asked)
+        row = {
+            **self._row(conversation, branch, asked, called),
+            "number": number,
+            "dollars": number_or_none(dollars),
+            "seconds": seconds,
+        }
+        plain = json.dumps(row, default=str)
+        text = redact(plain)
+        with self._lock:
+            self._count(called, dollars)
+            conversation.size += len(text)
+            conversation.full = conversation.full or conversation.size > self.bounds.size
+            if conversation.full:
+                conversation.doubt("size")
+                self.counts["replies beyond the size of a conversation"] += 1
+                return None
+        row = row if text == plain else load_json(text)
+        self._commit(conversation, row)
+        return _replied(row, called if text == plain else None)
+
+    def _row(self, conversation: Conversation, branch: Branch, asked: Asked, called: Called | None) -> dict[str, Any]:
+        return {
+            "branch": branch,
+            "number": conversation.begun,
+            "protocol": asked.protocol.name,
+            "chain": asked.chain[-1] if asked.chain else "",
+            "digest": asked.digest,
+            "tools": asked.tools,
+            "model": str(asked.body.get("model") or ""),
+            "results": {name: failed for name, failed in asked.results.items() if name in conversation.waiting},
+            "why": conversation.why,
+            "time": time.time(),
+            "body": None if called is None else asked.protocol.kept(called.body),
+        }
+
+    def _commit(self, conversation: Conversation, row: Mapping[str, Any]) -> None:
+        fields = {name: getattr(conversation, name) for name in ("task", "name", "key")}
+        with self._journal.together() as changes:
+            if not conversation.stored:
+                changes.begin(conversation.id, fields)
+            changes.put(conversation.id, conversation.stored, row)
+        conversation.stored += 1
+
+    def record(self, conversation: Conversation, grade: float | None = None) -> int:
+        """Write a conversation that has ended to the recording, and return the number of its rounds.
+
+        Args:
+            conversation: The conversation, which must not be used any more.
+            grade: Whether it succeeded, in [0, 1]; None = unknown.
+
+        Raises:
+            DataError: The recording cannot be written.
+        """
+        last = conversation.replies[-1:]
+        if last and last[0].branch == "side":
+            conversation.doubt("beside")  # what looked like a call beside may have been the conversation itself
+        live = self._taken(conversation)
+        if live.rounds:
+            waits = conversation.waiting - conversation.results.keys()
+            labels = {
+                _LABEL: conversation.id,
+                "key": conversation.why or ("header" if conversation.key else "messages"),
+            }
+            labels |= {"model": last[0].called.model} if last[0].called.model else {}
+            grades = step_grades(live.rounds, math.nan if grade is None else grade)
+            with self._recorder.at_once(conversation.task, question_id=conversation.name, labels=labels) as run:
+                for observed, value in zip(live.rounds, grades, strict=True):
+                    if not run.done:
+                        run.observe(observed, metrics={} if grade is None else {RESOLVED: value})
+                if not run.done:
+                    run.end("failed" if waits and grade is None else "exhausted")
+        if conversation.stored:
+            self._journal.end(conversation.id, _RECORDED)
+        with self._lock:
+            self.counts["recorded conversations"] += 1
+            is_due = self.counts["recorded conversations"] % _SHORTENED == 0
+        if is_due:
+            self._journal.move(lambda _: None)
+        return len(live.rounds)
+
+    def close(self) -> None:
+        """Compact the recording; conversations that are open stay in the journal."""
+        self._journal.move(lambda _: None)
+        self._recorder.close()
+        self._guard.close()
+
+    def _taken(self, conversation: Conversation) -> _Live:
+        live = conversation.live = conversation.live or _Live(self.policy)
+        live.take(conversation)
+        return live
+
+    def _price(self, called: Called, asked: Asked) -> float:
+        """Return the price of a reply; NaN if its model has none."""
+        names = [str(name) for name in (called.model, asked.body.get("model")) if name]
+        known = [self.prices[name] for own in names for name in (own, _DATED.sub("", own)) if name in self.prices]
+        if not known:
+            return math.nan
+        usage = np.array([called.usage.uncached, called.usage.cached, called.usage.output])
+        return float(known[0].of(*usage))
+
+    def _count(self, called: Called, dollars: float) -> None:
+        self.counts["replies"] += 1
+        if math.isnan(dollars):
+            self.counts["replies without a price"] += 1
+        else:
+            self.dollars += dollars
+        tokens = {**asdict(called.usage), "reasoning": called.reasoning}
+        self.counts.update({f"{name} tokens": int(n) for name, n in tokens.items() if not math.isnan(n)})
+
+
+def _replied(row: Mapping[str, Any], called: Called | None = None) -> Replied:
+    """Return the reply in a row of the journal, which is read again unless `called` is what it says."""
+    protocol = next(protocol for protocol in PROTOCOLS if protocol.name == row["protocol"])
+    called = replace(called, body=row["body"]) if called else protocol.reply(row["body"]) or Called(body=row["body"])
+    shared = {name: row[name] for name in ("branch", "number", "chain", "digest", "seconds")}
+    return Replied(**shared, called=called, dollars=number_from_json(row["dollars"]))
+
+
+def _recorded(folder: Path) -> set[str]:
+    """Return the ids of the conversations in a recording."""
+    if not part_paths(folder):
+        return set()
+    table = read_recording(folder).table
+    return set(table.column(_LABEL).to_pylist()) if _LABEL in table.column_names else set()
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, PRIVATE)

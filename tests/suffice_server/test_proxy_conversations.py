@@ -1,0 +1,238 @@
+"""Which conversation a request belongs to: retries, subagents, compaction, and what is reported as unsure."""
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from suffice.common.redaction import Redactor
+from suffice_server.proxy.anthropic import Messages
+from suffice_server.proxy.conversations import Asked, Conversations, Replied
+from suffice_server.proxy.openai import Chat, Responses
+from tests.support.upstream import chat, message, response
+
+CHAT, RESPONSES, MESSAGES = Chat(), Responses(), Messages()
+FORMS = {CHAT: chat, RESPONSES: response, MESSAGES: message}
+BASH = {"type": "function", "function": {"name": "bash"}}
+
+
+class Client:
+    """Asks and is answered without a server; replies are numbered, so that their calls have ids of their own."""
+
+    def __init__(self):
+        self.known = Conversations()
+        self.n = 0
+
+    def ask(self, protocol, history, reply=None, *, key="", is_retry=False, **body):
+        """Return the conversation and branch of a request; with a reply, note it and append it to the history."""
+        body = {"messages": list(history), "input": list(history), **body}
+        asked = Asked.of(protocol, body, key=key, is_retry=is_retry, redact=Redactor([]))
+        conversation, branch = self.known.find(asked)
+        if reply is not None:
+            self.n += 1
+            called = protocol.reply(FORMS[protocol](reply, {"model": "m"}, self.n)[0])
+            self.known.note(
+                conversation,
+                Replied(
+                    branch=branch,
+                    number=conversation.begun,
+                    chain=asked.chain[-1],
+                    digest=asked.digest,
+                    called=called,
+                    dollars=0.0,
+                    seconds=1.0,
+                ),
+            )
+            history += said(protocol, called)
+        return conversation, branch
+
+
+def said(protocol, called):
+    """Return the messages that a client adds after a reply: the reply, and the results of its tools."""
+    if protocol is CHAT:
+        return [
+            called.body["choices"][0]["message"],
+            *({"role": "tool", "tool_call_id": i, "content": "ok"} for i in called.ids),
+        ]
+    if protocol is RESPONSES:
+        items = [{"type": "function_call_output", "call_id": name, "output": "ok"} for name in called.ids]
+        return [*called.body["output"], *items]
+    results = [{"type": "tool_result", "tool_use_id": name, "content": "ok"} for name in called.ids]
+    return [
+        {"role": "assistant", "content": called.body["content"]},
+        *([{"role": "user", "content": results}] if results else []),
+    ]
+
+
+def user(text):
+    return {"role": "user", "content": text}
+
+
+CALL = [("bash", {"command": "ls"})]
+
+
+@pytest.mark.parametrize("protocol", FORMS)
+def test_a_loop_stays_one_conversation(protocol):
+    client, history = Client(), [user("Mend it.")]
+    seen = [client.ask(protocol, history, reply) for reply in (CALL, CALL, "Done.")]
+    history.append(user("And that."))
+    seen.append(client.ask(protocol, history, "Done."))
+    assert {(one.id, branch) for one, branch in seen} == {(seen[0][0].id, "main")}
+    assert seen[0][0].why == ""
+
+
+def test_the_systems_prompt_and_marks_of_a_cache_may_change():
+    client, history = Client(), [user("Mend it.")]
+    first, _ = client.ask(MESSAGES, history, "Draft.", system="It is 9:00.")
+    part = {"type": "text", "text": "Mend it.", "cache_control": {"type": "ephemeral"}}
+    again = [{"role": "user", "content": [part]}, *history[1:], user("Better.")]
+    assert client.ask(MESSAGES, again, system="It is 9:01.")[0] is first
+    first, _ = client.ask(CHAT, history := [{"role": "system", "content": "9:00"}, user("Other.")], "Draft.")
+    again = [{"role": "developer", "content": "9:01"}, *history[1:], user("Better.")]
+    assert client.ask(CHAT, again)[0] is first
+
+
+def test_a_response_that_names_the_one_before_goes_on():
+    client = Client()
+    first, _ = client.ask(RESPONSES, history := [user("Mend it.")], CALL)
+    items = [item for item in history if item.get("type") == "function_call_output"]
+    found, _ = client.ask(RESPONSES, items, previous_response_id="resp1")
+    assert (found, found.why) == (first, "")
+
+
+def test_a_request_sent_again_asks_for_the_same_round():
+    client, history = Client(), [user("Mend it.")]
+    before = list(history)
+    first, _ = client.ask(CHAT, history, CALL)
+    again, _ = client.ask(CHAT, before, CALL, is_retry=True, stream=True)
+    assert (again, again.begun, again.why) == (first, 1, "")
+    assert [replied.number for replied in again.replies] == [1, 1]
+
+
+def test_an_equal_request_that_is_no_retry_is_unsure():
+    client = Client()
+    first, _ = client.ask(CHAT, [user("Toss a coin.")], "Heads.")
+    other, _ = client.ask(CHAT, [user("Toss a coin.")], "Tails.")
+    assert other is not first
+    assert (first.why, other.why) == ("", "repeated")
+
+
+def test_equal_requests_under_one_key_are_rounds():
+    client = Client()
+    first, _ = client.ask(CHAT, [user("Toss a coin.")], "Heads.", key="k")
+    other, branch = client.ask(CHAT, [user("Toss a coin.")], "Tails.", key="k")
+    assert (other, branch, other.begun) == (first, "main", 2)
+
+
+def test_samples_of_one_prompt_are_told_apart_by_their_replies():
+    client = Client()
+    histories = [[user("Plan.")] for _ in range(3)]
+    own = [client.ask(CHAT, history, f"Plan {n}.")[0] for n, history in enumerate(histories)]
+    for conversation, history in zip(own, histories, strict=True):
+        history.append(user("Go on."))
+        assert client.ask(CHAT, history)[0] is conversation
+
+
+def test_a_subagent_under_the_key_is_charged_to_the_round():
+    client, history = Client(), [user("Mend it.")]
+    main, _ = client.ask(MESSAGES, history, [("task", {"prompt": "Look."})], key="k", tools=[{"name": "task"}])
+    inner = [user("Look.")]
+    for reply in (CALL, "Found."):
+        assert client.ask(MESSAGES, inner, reply, key="k", tools=[{"name": "bash"}]) == (main, "side")
+    assert client.ask(MESSAGES, history, "Done.", key="k", tools=[{"name": "task"}]) == (main, "main")
+    assert main.why == ""
+
+
+def test_a_subagent_without_a_key_is_a_conversation_of_its_own():
+    client, history = Client(), [user("Mend it.")]
+    main, _ = client.ask(CHAT, history, CALL)
+    inner, _ = client.ask(CHAT, [user("Look.")], "Found.")
+    assert inner is not main
+    assert client.ask(CHAT, history, "Done.")[0] is main
+    assert (main.why, inner.why) == ("", "")
+
+
+def test_a_call_while_another_is_in_flight_is_beside_it():
+    client = Client()
+    main, _ = client.ask(CHAT, [user("Mend it.")], key="k")
+    main.busy["main"] += 1
+    assert client.ask(CHAT, [user("A title for this?")], key="k") == (main, "side")
+
+
+def test_compaction_that_keeps_the_last_calls_goes_on():
+    client, history = Client(), [user("Mend it.")]
+    first, _ = client.ask(CHAT, history, CALL)
+    client.ask(CHAT, history, CALL)
+    compacted = [user("Summary: ls was run."), *history[-2:]]
+    found, branch = client.ask(CHAT, compacted, "Done.")
+    assert (found, branch, found.why) == (first, "main", "")
+
+
+def test_compaction_to_a_summary_that_quotes_the_last_reply_goes_on():
+    client, history = Client(), [user("Mend it.")]
+    first, _ = client.ask(MESSAGES, history, CALL)
+    history[-1]["content"].append({"type": "text", "text": "Summarise."})
+    summary = "<summary>\nThe file a.py was read, and its second function divides by zero where the list is empty.\n</summary>"
+    client.ask(MESSAGES, history, summary)
+    begin = f"This session goes on from another one.\n\n{summary[10:-11]}"
+    found, _ = client.ask(MESSAGES, [user(begin)], "Done.")
+    assert (found, found.why) == (first, "")
+
+
+def test_compaction_under_a_key_goes_on_once_no_tool_runs():
+    client, history = Client(), [user("Mend it.")]
+    first, _ = client.ask(CHAT, history, "All is well.", key="k")
+    assert client.ask(CHAT, [user("Short summary.")], key="k") == (first, "main")
+
+
+def test_a_history_that_nobody_saw_is_unsure():
+    client = Client()
+    found, _ = client.ask(CHAT, [user("Mend it."), {"role": "assistant", "content": "Yes."}, user("Go on.")])
+    assert found.why == "history"
+
+
+def test_a_fork_of_a_conversation_is_unsure_and_leaves_it_alone():
+    client, history = Client(), [user("Mend it.")]
+    main, _ = client.ask(CHAT, history, CALL)
+    early = [*history, user("Think differently.")]
+    client.ask(CHAT, history, CALL)
+    fork, _ = client.ask(CHAT, early, "Other.")
+    assert fork is not main
+    assert (main.why, fork.why) == ("", "fork")
+    assert client.ask(CHAT, history, "Done.")[0] is main
+
+
+def test_a_reply_that_the_client_edited_is_unsure():
+    client, history = Client(), [user("Write.")]
+    first, _ = client.ask(CHAT, history, "A draft.")
+    history[-1] = {"role": "assistant", "content": "Another draft."}
+    found, _ = client.ask(CHAT, [*history, user("Better.")])
+    assert (found, found.why) == (first, "edited")
+
+
+def test_other_tools_in_one_conversation_are_unsure():
+    client, history = Client(), [user("Mend it.")]
+    client.ask(CHAT, history, CALL, tools=[BASH])
+    found, _ = client.ask(CHAT, history, "Done.", tools=[{"type": "function", "function": {"name": "look"}}])
+    assert found.why == "tools"
+
+
+def test_what_was_removed_is_never_found_again():
+    client, history = Client(), [user("Mend it.")]
+    first, _ = client.ask(CHAT, history, CALL, key="k")
+    client.known.remove(first)
+    other, _ = client.ask(CHAT, history, "Done.", key="k")
+    assert other is not first
+    assert other.why == "history"
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=24), st.sampled_from([*FORMS]))
+def test_interleaved_loops_never_mix(turns, protocol):
+    client, histories, owners = Client(), [[user(f"Task {n}.")] for n in range(4)], {}
+    for number, calls in turns:
+        history = histories[number]
+        if history[-1].get("role") == "assistant" or history[-1].get("type") == "message":
+            history.append(user(f"More {len(history)}."))
+        found, branch = client.ask(protocol, history, CALL if calls else "Said.")
+        assert owners.setdefault(number, found) is found
+        assert (branch, found.why) == ("main", "")
+    assert len({found.id for found in owners.values()}) == len(owners)

@@ -17,9 +17,9 @@ from suffice.errors import DataError
 from suffice.evaluation.statistics import (
     INTERVALS,
     ONE_UNIT,
+    both_margin_tests,
     cohens_d_z,
     max_statistic,
-    non_inferiority,
     paired_bootstrap,
     paired_results,
     paired_t,
@@ -172,7 +172,7 @@ def test_one_unit_gives_infinite_t_intervals_and_no_others(clusters):
     assert all(math.isnan(ends[name].low[0]) and math.isnan(ends[name].high[0]) for name in set(INTERVALS) - {"t"})
     [result] = paired_results(row, weights, clusters=clusters)
     assert result.warning == ONE_UNIT
-    test = non_inferiority(row, 0.02, weights=weights, clusters=clusters)
+    [(test, _)] = both_margin_tests(row, [0.02], weights=weights, clusters=clusters)
     assert (test.passed, test.passed_bootstrap) == (False, False)
     found = paired_t(np.array([0.5]))
     assert (found.low[0], found.high[0]) == (-math.inf, math.inf)

@@ -103,9 +103,6 @@ if TYPE_CHECKING:
         learn_stop as learn_stop,
     )
     from suffice.evaluation.replay.sweep import (
-        equivalent_thresholds as equivalent_thresholds,
-    )
-    from suffice.evaluation.replay.sweep import (
         even_thresholds as even_thresholds,
     )
 

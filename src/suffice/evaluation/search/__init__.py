@@ -3,7 +3,6 @@
 from suffice.evaluation.search.engine import search
 from suffice.evaluation.search.equivalent import equivalent_intervals
 from suffice.evaluation.search.explore import Distinct, Explorer
-from suffice.evaluation.search.facts import split
 from suffice.evaluation.search.files import read_space, space_from_dict
 from suffice.evaluation.search.optimism import Optimism, RuleEstimate
 from suffice.evaluation.search.presets import PRESETS, available, preset
@@ -32,6 +31,5 @@ __all__ = [
     "read_space",
     "search",
     "space_from_dict",
-    "split",
     "write_rules",
 ]

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
         MaxStatistic as MaxStatistic,
     )
     from suffice.evaluation.statistics.corrections import (
-        benjamini_hochberg as benjamini_hochberg,
-    )
-    from suffice.evaluation.statistics.corrections import (
         holm as holm,
     )
     from suffice.evaluation.statistics.corrections import (
@@ -108,10 +105,7 @@ if TYPE_CHECKING:
         MarginTest as MarginTest,
     )
     from suffice.evaluation.statistics.margins import (
-        equivalence as equivalence,
-    )
-    from suffice.evaluation.statistics.margins import (
-        non_inferiority as non_inferiority,
+        both_margin_tests as both_margin_tests,
     )
     from suffice.evaluation.statistics.paired import (
         FEW_NONZERO as FEW_NONZERO,

@@ -82,62 +82,6 @@ class MarginTest:
         return result
 
 
-def non_inferiority(
-    differences: npt.ArrayLike,
-    margin: float,
-    *,
-    weights: Weights,
-    clusters: Clusters = None,
-    level: float = 0.95,
-) -> MarginTest:
-    """Test whether a rule loses less than `margin`, by paired t, bootstrap and betting.
-
-    One lower bound is compared with ``-margin``.  The column that TASR publishes as "TOST" is this one-sided test, by
-    paired t.
-
-    >>> from suffice.evaluation.statistics import Resampling
-    >>> test = non_inferiority([0.0, 0.0, 0.0], 0.02, weights=Resampling().draws("abc").weights)
-    >>> test.passed, test.p, test.d_z  # as published: three ties pass
-    (True, 0.0, nan)
-    >>> test.shown, round(test.p_exact, 2)  # which three ties cannot show
-    (False, 0.94)
-
-    Args:
-        differences: Rule minus baseline, shape ``(n_rows,)``, no NaN.
-        margin: The largest loss that does not matter, >= 0.
-        weights: Weights from `Resampling.draws`, shared with the intervals.
-        clusters: The unit of each row.
-        level: One-sided confidence.
-
-    Raises:
-        DataError: A negative margin, NaN differences, a level outside (0, 1).
-    """
-    return both_margin_tests(differences, [margin], weights=weights, clusters=clusters, level=level)[0][0]
-
-
-def equivalence(
-    differences: npt.ArrayLike,
-    margin: float,
-    *,
-    weights: Weights,
-    clusters: Clusters = None,
-    level: float = 0.95,
-) -> MarginTest:
-    """Test whether a rule differs by less than `margin` in either direction (TOST, Schuirmann 1987).
-
-    Args:
-        differences: Rule minus baseline, shape ``(n_rows,)``, no NaN.
-        margin: The largest difference that does not matter, >= 0.
-        weights: Weights from `Resampling.draws`, shared with the intervals.
-        clusters: The unit of each row.
-        level: Confidence of each side; the two bounds make an interval of level ``2 * level - 1``.
-
-    Raises:
-        DataError: A negative margin, NaN differences, a level outside (0, 1).
-    """
-    return both_margin_tests(differences, [margin], weights=weights, clusters=clusters, level=level)[0][1]
-
-
 def both_margin_tests(
     differences: npt.ArrayLike,
     margins: Sequence[float],
@@ -147,16 +91,29 @@ def both_margin_tests(
     level: float = 0.95,
     order: npt.NDArray[np.int64] | None = None,
 ) -> tuple[tuple[MarginTest, MarginTest], ...]:
-    """Return `non_inferiority` and `equivalence` at each margin, on the same resampled means.
+    """Test at each margin that a rule loses less, and that it differs by less, by paired t, bootstrap and betting.
+
+    Non-inferiority compares one lower bound with ``-margin``: what TASR publishes as "TOST" is this one-sided test, by
+    paired t.  Equivalence is the two one-sided tests of Schuirmann (1987).
+
+    >>> from suffice.evaluation.statistics import Resampling
+    >>> [(test, _)] = both_margin_tests([0.0, 0.0, 0.0], [0.02], weights=Resampling().draws("abc").weights)
+    >>> test.passed, test.p, test.d_z  # as published: three ties pass
+    (True, 0.0, nan)
+    >>> test.shown, round(test.p_exact, 2)  # which three ties cannot show
+    (False, 0.94)
 
     Args:
-        differences: See `non_inferiority`.
-        margins: The margins, see `non_inferiority`.
-        weights: See `non_inferiority`.
-        clusters: See `non_inferiority`.
-        level: See `non_inferiority`.
+        differences: Rule minus baseline, shape ``(n_rows,)``, no NaN.
+        margins: The largest losses (or differences) that do not matter, >= 0.
+        weights: Weights from `Resampling.draws`, shared with the intervals.
+        clusters: The unit of each row.
+        level: One-sided confidence; the two bounds of equivalence make an interval of level ``2 * level - 1``.
         order: The order in which the exact test bets on the units, see `bets_in_order`; None = by the hashes of
             `clusters`, or of row numbers.
+
+    Raises:
+        DataError: A negative margin, NaN differences, a level outside (0, 1).
     """
     check_level(level)
     (row,), units = paired_rows(np.ravel(differences), clusters)

@@ -9,8 +9,7 @@ import numpy as np
 import z3
 from crosshair.core_and_libs import MessageType, analyze_function, run_checkables
 from crosshair.options import AnalysisKind, AnalysisOptionSet
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from hypothesis.extra.numpy import arrays
 
 from proofs.claims import Claim, demand

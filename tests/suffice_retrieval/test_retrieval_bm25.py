@@ -15,8 +15,7 @@ import bm25s
 import numpy as np
 import pytest
 from bm25s.stopwords import STOPWORDS_EN
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from suffice.errors import DataError, SchemaError
 from suffice.loops.retrieval import InMemoryRetriever, PoolBM25, Retriever, load_questions

@@ -15,8 +15,7 @@ from suffice.common.json_text import load_json
 from suffice.common.provided import provided
 from suffice.errors import DataError
 from suffice.loops.models import PROMPTS
-from suffice.loops.models.prompts import PAPER_PROMPTS, Prompt
-from suffice.loops.models.prompts import prompt as built_in_prompt
+from suffice.loops.models.prompts import PAPER_PROMPTS, Prompt, prompt as built_in_prompt
 
 DeviceName = Annotated[
     str | None,

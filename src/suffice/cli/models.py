@@ -20,8 +20,7 @@ from suffice.errors import DataError
 from suffice.loops.judges import VERDICTS, JudgeModel, Panel
 from suffice.loops.models import PROMPTS, Answerer, ChatModel, EntailmentJudge, RequestLimits
 from suffice.loops.models.limits import limits_here
-from suffice.loops.models.prompts import PAPER_PROMPTS, Prompt
-from suffice.loops.models.prompts import prompt as built_in_prompt
+from suffice.loops.models.prompts import PAPER_PROMPTS, Prompt, prompt as built_in_prompt
 from suffice.loops.models.protocols import has_attentions
 from suffice.loops.models.sentence_transformers import SentenceTransformersEmbedder
 from suffice.policy.embedding import Embedder

@@ -7,13 +7,4 @@ from suffice.hosts.lines import frameworks, snippet
 from suffice.hosts.runs import QuestionRun, call_cost, chat_reply, opener, reply_round
 from suffice.hosts.tracing import trace_decision
 
-__all__ = [
-    "QuestionRun",
-    "call_cost",
-    "chat_reply",
-    "frameworks",
-    "opener",
-    "reply_round",
-    "snippet",
-    "trace_decision",
-]
+__all__ = ["QuestionRun", "call_cost", "chat_reply", "frameworks", "opener", "reply_round", "snippet", "trace_decision"]

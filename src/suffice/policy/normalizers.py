@@ -23,8 +23,7 @@ from suffice.common.registry import registration
 from suffice.common.syntax import literal_of
 from suffice.errors import NotFoundError, did_you_mean
 from suffice.policy.metrics import answer_key, normalize_answer
-from suffice.policy.numbers_in_text import LONGEST as _LONGEST
-from suffice.policy.numbers_in_text import is_number_alone, only_number, without_numbers
+from suffice.policy.numbers_in_text import LONGEST as _LONGEST, is_number_alone, only_number, without_numbers
 from suffice.policy.quantities import in_base_units
 
 Normalizer = Callable[[str], str | None]

@@ -5,8 +5,7 @@ import json
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import Phase, given, settings, strategies as st
 
 from suffice.errors import CensoredError, ConfigMismatchError, DataError, SchemaError, UnknownSignalError
 from suffice.evaluation.replay import replay

@@ -8,8 +8,7 @@ import math
 import numpy as np
 import pytest
 import scipy.stats
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from hypothesis.extra.numpy import arrays
 
 from suffice.errors import DataError
@@ -17,13 +16,13 @@ from suffice.evaluation.statistics import (
     INTERVALS,
     Resampling,
     Units,
+    bootstrap as module,
     both_margin_tests,
     paired_bootstrap,
     paired_results,
     sign_flip_test,
     undefined_notes,
 )
-from suffice.evaluation.statistics import bootstrap as module
 from tests.support.reference import bootstrap_weights
 
 SEED = 42

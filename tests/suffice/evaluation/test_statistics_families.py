@@ -6,14 +6,13 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from hypothesis.extra.numpy import arrays
 from statsmodels.stats.multitest import multipletests
 
 from suffice.errors import DataError
-from suffice.evaluation.statistics import bootstrap as module
 from suffice.evaluation.statistics import (
+    bootstrap as module,
     both_margin_tests,
     hash_order,
     holm,

@@ -7,8 +7,7 @@ import math
 import numpy as np
 import pytest
 import scipy.stats
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from hypothesis.extra.numpy import arrays
 from statsmodels.regression.linear_model import OLS
 from statsmodels.stats.contingency_tables import mcnemar
@@ -17,6 +16,7 @@ from suffice.errors import DataError
 from suffice.evaluation.statistics import (
     INTERVALS,
     ONE_UNIT,
+    bootstrap as module,
     both_margin_tests,
     cohens_d_z,
     max_statistic,
@@ -28,7 +28,6 @@ from suffice.evaluation.statistics import (
     sign_flip_test,
     wilcoxon_test,
 )
-from suffice.evaluation.statistics import bootstrap as module
 from tests.support.reference import bootstrap_weights
 
 SEED = 42

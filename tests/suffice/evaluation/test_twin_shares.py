@@ -16,8 +16,7 @@ from suffice.evaluation.statistics import Resampling
 from suffice.recordings.recording import Recording, write_recording
 from suffice.recordings.schema import build_table
 from suffice.verdicts.decisions.losses import measure_candidates
-from tests.suffice.policy.test_votes import policy as vote
-from tests.suffice.policy.test_votes import sampled
+from tests.suffice.policy.test_votes import policy as vote, sampled
 
 RULE = "answer_margin > 0.5"
 HOW = Resampling(n_resamples=200)

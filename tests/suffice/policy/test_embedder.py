@@ -13,8 +13,7 @@ from importlib.resources import files
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from suffice.errors import AuthenticationFailedError, DataError, MissingExtraError, ModelError
 from suffice.loops.models import EndpointEmbedder

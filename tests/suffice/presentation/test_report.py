@@ -13,8 +13,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, assume, given, settings, strategies as st
 
 from suffice.common.tables import FORMATS
 from suffice.errors import ConfigMismatchError, DataError

@@ -27,8 +27,7 @@ from suffice.evaluation.replay.fitting import calibrate, fit_provenance
 from suffice.evaluation.replay.outcomes import answers_by_stop, default_metrics, outcome, values_by_stop
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.policy.rounds import Floats, Mask, Positions
-from suffice.policy.rules import Never, Rule
-from suffice.policy.rules import signal as named
+from suffice.policy.rules import Never, Rule, signal as named
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import comb, isfinite
-from typing import Literal as Choice
-from typing import get_args
+from typing import Literal as Choice, get_args
 
 from suffice.errors import DataError
 from suffice.evaluation.replay import reads_round_0

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from suffice.data import BUNDLED_QUESTIONS
 from suffice.loops.retrieval.bm25 import PoolBM25
-from suffice.loops.retrieval.datasets import (
-    GOLD_FIELDS,
-    Question,
-    bundled_path,
-    dataset_hash,
-    load_questions,
-    text_id,
-)
+from suffice.loops.retrieval.datasets import GOLD_FIELDS, Question, bundled_path, dataset_hash, load_questions, text_id
 from suffice.loops.retrieval.foreign import from_callable, from_haystack, from_langchain, from_llamaindex
 from suffice.loops.retrieval.fused import Fused
 from suffice.loops.retrieval.pool import InMemoryRetriever

@@ -15,8 +15,7 @@ import numpy.typing as npt
 
 from suffice.common.json_text import as_number
 from suffice.errors import DataError
-from suffice.policy.metrics import EQUAL_WEIGHTS
-from suffice.policy.metrics import information_score as score_of
+from suffice.policy.metrics import EQUAL_WEIGHTS, information_score as score_of
 from suffice.policy.rounds import Round
 from suffice.policy.rules.selectors_of_drafts import DISTANCES
 from suffice.policy.signals.definitions import SIGNALS, declare, register_signal

@@ -41,7 +41,6 @@ class Approval:
     Attributes:
         folder: The folder, absolute; empty = every folder, for approvals by the environment.
         origin: Scheme, host and port.
-        variable: The environment variable that holds the key.
     """
 
     folder: str

@@ -87,7 +87,6 @@ def judge_gold_command(
 
 
 def _reference_table(source: Recording, columns: dict[str, list[float]]) -> Table:
-    """Return a table of means by round."""
     rounds = [int(r) for r in source.table.column("round").to_pylist()]
     rows = []
     for r in sorted(set(rounds)):

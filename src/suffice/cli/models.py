@@ -213,7 +213,6 @@ class Examined(Endpoint):
         )
 
     def _own(self) -> Answerer:
-        """Return the model that a user's file defines."""
         examined = {item.name for item in fields(Examined)} - {"model"}
         for field, option in given_fields(self).items():
             if field in examined:

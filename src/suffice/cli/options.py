@@ -322,11 +322,7 @@ class Search(PassageEncoder):
     ] = None
 
     def retriever(self, device: str | None = None) -> Retriever | AsyncRetriever:
-        """Return the retriever; without a corpus it ranks each question's own passages.
-
-        Args:
-            device: Where its models run.
-        """
+        """Return the retriever; without a corpus it ranks each question's own passages."""
         from suffice.cli.ranking import ranked_by
 
         return ranked_by(self, device)

@@ -314,7 +314,6 @@ def is_from_file(context: Any, parameter: str) -> bool:
 
 
 def _is_given(context: Any, parameter: str) -> bool:
-    """Return whether a parameter is on the command line."""
     return getattr(context.get_parameter_source(parameter), "name", "") == "COMMANDLINE"
 
 

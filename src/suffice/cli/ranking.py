@@ -15,10 +15,6 @@ from suffice.loops.retrieval import AsyncRetriever, Fused, PoolBM25, Retriever
 def ranked_by(search: Search, device: str | None) -> Retriever | AsyncRetriever:
     """Return the retriever of the options; without a corpus it ranks each question's own passages.
 
-    Args:
-        search: The options.
-        device: Where its models run.
-
     Raises:
         DataError: The options contradict each other, or the corpus cannot be searched.
     """

@@ -47,8 +47,6 @@ class Unread:
 
     Attributes:
         reason: The reason, as worded for the first row.
-        n: Number of rows.
-        first: The place of the first row.
     """
 
     reason: str

@@ -48,8 +48,6 @@ class PartedRun:
         folder: The folder to which parts are written; None = they stay in memory.
 
     Attributes:
-        notes: Caveats for results.
-        readings: The meaning of each of the files' columns.
         depends: The configuration on which signals depend.
         ends: Number of trajectories by the reason for their end.
         longest: The most rounds of one trajectory.

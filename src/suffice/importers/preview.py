@@ -48,7 +48,6 @@ class Preview:
         golds: Its gold answers; empty if unknown.
         rounds: Its rounds.
         normalizer: Decides which answers are the same.
-        why: The reason for this normalizer.
     """
 
     question_id: str

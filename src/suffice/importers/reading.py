@@ -46,9 +46,6 @@ class Reading:
     Args:
         normalizer: Decides which answers are the same.
         why: The reason for this normalizer.
-
-    Attributes:
-        facts: Counts for alarms.
     """
 
     def __init__(self, normalizer: str, why: str = "") -> None:

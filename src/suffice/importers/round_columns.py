@@ -32,8 +32,6 @@ class RoundColumns:
     of their runs) have a value for each question, in the same order.
 
     Attributes:
-        question_ids: Unique ids of the questions.
-        clusters: The cluster of each question.
         questions: Texts of the questions; "" if unknown.
         golds: Gold answers of each question; empty if unknown.
         ends: The reason why each question has no further round.

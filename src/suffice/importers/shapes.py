@@ -197,7 +197,6 @@ def _as_it_is(rows: list[Record]) -> Shape:
 
 
 def _list_fields(records: Sequence[Record]) -> list[str]:
-    """Return the fields whose values are all lists, at least one of them with several items."""
     result = []
     for name in column_names(records):
         values = [item.values[name] for item in records if item.values.get(name) is not None]
@@ -263,7 +262,6 @@ def _is_panel(records: Sequence[Record], name: str) -> bool:
 
 
 def _are_numbered(records: Sequence[Record], name: str) -> bool:
-    """Return whether a field's answers are keyed by numbers, not by systems."""
     return all(round_numbers(value) is not None for item in records if (value := item.values.get(name)))
 
 

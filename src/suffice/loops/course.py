@@ -119,11 +119,7 @@ class ContextCourse:
 
 
 def check_first_round(policy: Policy, what: str) -> None:
-    """Raise if a policy has a round 0, which these loops lack.
-
-    Raises:
-        DataError: The policy's `start_round` is not 1.
-    """
+    """Raise if a policy has a round 0, which these loops lack."""
     if policy.start_round != 1:
         raise DataError(
             f"{what} count from round 1, but the policy starts at round {policy.start_round!r}: set start_round=1"

@@ -283,11 +283,7 @@ class LiveLoop(ABC):
 
 
 def check_position(policy: Policy, model: Answerer) -> None:
-    """Raise if a policy and a model read answers at different positions, since margins are then not comparable.
-
-    Raises:
-        ConfigMismatchError: The positions differ.
-    """
+    """Raise if a policy and a model read answers at different positions, since margins are then not comparable."""
     theirs, position = model.fingerprint().get("position"), policy.answer_position
     ours = {"kind": "callable"} if position.kind == "callable" else position.to_dict()
     if theirs is not None and dict(theirs) != ours:

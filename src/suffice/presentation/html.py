@@ -78,7 +78,6 @@ def render_html(report: Report, *, everything: bool = False, passages: Passages 
 
 
 def _page(template: str, scripts: list[str], **values: Any) -> str:
-    """Render a page with the style, the version, and the hashes of its scripts."""
     page: str = (
         environment()
         .get_template(template)
@@ -222,7 +221,6 @@ def _browser(cell: ReportCell, seed: int, room: int | None, passages: Passages |
 
 @cache
 def _template(name: str) -> str:
-    """Return a template of this package."""
     return files("suffice.presentation").joinpath("templates", name).read_text("utf-8")
 
 

@@ -28,7 +28,6 @@ class Slider:
     """The outcome of each question at each value of one threshold; see `suffice.evaluation.replay.sweep.Regions`.
 
     Attributes:
-        policy: The policy to vary.
         literal: The comparison whose threshold varies.
         values: The signal of each question's rounds, ascending, NaN last, shape ``(n_questions, n_rounds)``.
         rounds: The rounds of the stop positions, shape ``(n_rounds,)``.

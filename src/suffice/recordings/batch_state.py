@@ -36,14 +36,10 @@ class SentBatch:
 
     Attributes:
         number: Its number in this recording, from 1, which names its files.
-        endpoint: The endpoint that works on it.
-        url: The path of its requests.
-        model: The model of its requests.
         requests: Number of requests.
         step: `written`, `uploaded`, `creating`, `created` or `ended`.
         file_id: The endpoint's id of the input file once it is uploaded, or the name of the file for an engine.
         batch_id: The endpoint's id of the batch, once it is created.
-        status: Its status in the endpoint's words.
         done: Number of requests that the endpoint has answered.
     """
 

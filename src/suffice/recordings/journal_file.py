@@ -243,9 +243,6 @@ class LockedJournal:
         wait_s: Seconds to wait for the lock.
         create: Whether to create the file if it does not exist.
 
-    Attributes:
-        place: The end of the last record.
-
     Raises:
         BusyError: Another process held the lock during the whole wait.
         DataError: The place cannot be written, or has no locks.

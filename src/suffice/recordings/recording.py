@@ -141,7 +141,6 @@ class Recording(Displayed):
         return {}
 
     def _dense(self, values: Floats) -> Floats:
-        """Arrange a number for each row by question and round; NaN past the end of a trajectory."""
         dense = np.full(self.shape, np.nan)
         dense[self._row, self._column] = values
         return dense

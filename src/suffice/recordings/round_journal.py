@@ -287,11 +287,9 @@ class _Known:
     """A writing process's knowledge of its journal, so that it need not read the file again.
 
     Attributes:
-        identity: The identity of the file.
         place: The end of the last record that was read, as an offset in the file.
         metadata: The configuration that the recording depends on; None if the journal has none yet.
         open: The rounds of each question that has not ended.
-        n_questions: Number of questions in the file.
         is_sealed: True if nothing may be written any more.
         is_gone: True if the file was replaced or removed.
     """

@@ -37,9 +37,6 @@ class Shard:
     Args:
         index: The shard's number, from 1.
         n: The number of shards.
-
-    Raises:
-        DataError: There is no such shard.
     """
 
     index: int

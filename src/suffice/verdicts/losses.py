@@ -240,7 +240,6 @@ class PolicyLoss:
     """Losses of one policy on the rows that did not fail; arrays have shape ``(n_recorded,)``, in [-1, 1].
 
     Attributes:
-        run: The policy on the recording.
         twin: The policy's random twin, which stops as often at each round; None if not requested.
         low: The smallest possible loss given the known outcomes, a mean over orders.
         high: The largest possible loss; equal to `low` where everything is known.
@@ -432,11 +431,7 @@ def _returns_one_answer(selector: Selector) -> bool:
 
 
 def _refuse_unrun(run: Run, prepared: PreparedRecording, remedy: str) -> None:
-    """Raise if a baseline needs rounds that were not recorded.
-
-    Raises:
-        CensoredError: The baseline needs such rounds.
-    """
+    """Raise if a baseline needs rounds that were not recorded."""
     if run.exact:
         return
     why, said = "a rule ended their recording", ""

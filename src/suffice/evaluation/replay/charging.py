@@ -249,9 +249,6 @@ def charging_of(name: str) -> Charging:
 
     >>> charging_of("live") is LIVE
     True
-
-    Raises:
-        DataError: There is no such convention.
     """
     if name not in LEDGERS:
         raise NotFoundError(f"there is no ledger {name!r}; allowed: {', '.join(LEDGERS)}")

@@ -243,12 +243,8 @@ class _Fitting:
     """Fits calibrators of every form to the same questions.
 
     Attributes:
-        prepared: The questions.
-        draft: The policy without calibrators.
         sources: The raw signal of each calibrated signal that is fitted.
-        target: See `calibrate`.
         outcomes: The target at every round, shape ``(n_questions, n_rounds)``.
-        unseen_round: See `calibrate`.
     """
 
     prepared: PreparedRecording

@@ -40,7 +40,6 @@ class AgreementBasis:
     """Counts of the answers that agreement compares with; counts of other questions can be added.
 
     Attributes:
-        n: Questions.
         cut: Questions that a rule ended, so that their last answer is not that of the full budget.
         silent: Questions without any answer.
         independent: Whether rounds are independent samples, so that agreement compares with their majority.
@@ -173,13 +172,7 @@ class MultipleChoice:
 
 
 def choice_notes(recording: Recording, metrics: Iterable[str], choice: MultipleChoice | None = None) -> list[str]:
-    """Return the note on multiple choice if EM, F1 or a threshold on one of them is among the metrics.
-
-    Args:
-        recording: Recorded rounds.
-        metrics: The metrics.
-        choice: See `default_metrics`.
-    """
+    """Return the note on multiple choice if EM, F1 or a threshold on one of them is among the metrics."""
     scored = any(name.split(">", maxsplit=1)[0].strip() in ("em", "f1") for name in metrics)
     return list(filter(None, [(choice or MultipleChoice.of(recording)).note if scored else None]))
 

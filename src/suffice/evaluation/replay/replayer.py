@@ -289,7 +289,6 @@ class Replayer:
         return next((run for other, *of, run in self._runs if of == [kind, n] and other == policy), None)
 
     def _run(self, policy: Policy, kind: str, n: int) -> Run:
-        """Return the run of a baseline; cached."""
         run = self._known(policy, kind, n)
         if run is None:
             head = self._parts.head

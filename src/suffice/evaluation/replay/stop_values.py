@@ -202,13 +202,10 @@ class _Walks:
     """The rounds of the tune questions, as arrays.
 
     Attributes:
-        index: The rounds.
-        signals: Names of the columns.
         columns: The signals, shape ``(n_questions, n_rounds, n_signals)``.
         rewards: Reward of stopping at each round, shape ``(n_questions, n_rounds)``; past the end that of the last
             round.
         last: Position of each question's last round.
-        ridge: Penalty of the squared weights.
     """
 
     index: Sequence[int]

@@ -44,7 +44,6 @@ class Held(Rule):
     Attributes:
         name: The signal of the threshold.
         mask: True where it fires, shape of the rounds.
-        text: The text of the threshold within a rule.
     """
 
     name: str
@@ -95,13 +94,7 @@ def region_of(values: Floats, threshold: float, *, closed: bool) -> npt.NDArray[
 
 
 def regions(prepared: PreparedRecording, policy: Policy, literal: Threshold) -> Regions:
-    """Replay a policy once in each region of one of its thresholds.
-
-    Args:
-        prepared: The recording.
-        policy: The policy that is varied.
-        literal: One of the thresholds of its rule.
-    """
+    """Replay a policy once in each region of one of its thresholds."""
     view = prepared.view(policy)
     column = np.where(view.seen, view[literal.name], np.nan)
     order = np.argsort(column, axis=1, kind="stable")  # NaN last

@@ -94,7 +94,6 @@ class Questions:
         keys: The key of each row, from its name, so that it does not depend on order or parts; shape
             ``(n_questions,)``.
         units: The key of each row's unit, which is drawn and assigned to a fold as a whole; same shape.
-        notes: Notes for the reader.
         left_out: Number of units that some prompt lacks.
     """
 
@@ -236,11 +235,7 @@ def find_prompt(wanted: str, prompts: Iterable[str], named: Iterable[str]) -> st
 
 
 def refuse_shared(shared: int, n: int) -> None:
-    """Raise if tune questions are also searched: `shared` of the `n` searched ones.
-
-    Raises:
-        ConfigMismatchError: `shared` is above 0.
-    """
+    """Raise if tune questions are also searched: `shared` of the `n` searched ones."""
     if shared:
         raise ConfigMismatchError(
             f"{shared} of {n} questions are among the tune questions: what is selected on a "

@@ -64,10 +64,8 @@ class Facts:
     """Facts about questions (failed ones included) that a search needs before fitting; parts can be added.
 
     Attributes:
-        keys: Keys of the names of the questions.
         units: Keys of the names of the questions' units, see `unit_names`.
         texts: Keys of the questions' normalised texts, 0 where one is missing.
-        prompts: Prompts of the questions.
         choice: Evidence of multiple choice.
         digest: Hash of identities, answers and metrics; independent of the order of the questions.
         failed: Keys of the questions that failed while recording; prompts, choice and digest leave them out.

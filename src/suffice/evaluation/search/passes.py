@@ -105,7 +105,6 @@ class Checks:
     """Checks of some questions, and notes on them; those of other parts can be added.
 
     Attributes:
-        notes: Notes in words.
         definedness: Counts of defined signals, by prompt and start round.
         selected: Questions that the recording's own models have seen.
         silent: Questions in which no round has an answer, if the metric compares answers.

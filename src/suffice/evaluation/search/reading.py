@@ -38,8 +38,6 @@ class PlacedPiece:
     """A piece and the recording that it belongs to.
 
     Attributes:
-        recording: The position in `SearchReading.recordings`.
-        piece: The piece.
         is_together: Whether the piece consists of the recording's questions in `SearchReading.together`.
     """
 
@@ -58,8 +56,6 @@ class SearchReading:
     Attributes:
         recordings: The searched recording, then the tune recording if there is one.
         share: The choice of tune questions; None if they have a recording of their own.
-        goal: The goal of the search.
-        resampling: Settings of the draws of questions.
         folds: Number of folds of the cross-fitted estimate.
         orders: Number of random orders of each question's independent samples; 1 = rounds follow one another.
         several: For each recording, whether its rounds have several prompts.

@@ -44,8 +44,6 @@ class ThresholdTrial:
     """A literal without thresholds, and the values to try for it.
 
     Attributes:
-        prompt: The prompt whose rounds it reads.
-        literal: The literal with all of these values.
         is_locked: Whether one value is chosen and locked; a grid keeps all values.
     """
 

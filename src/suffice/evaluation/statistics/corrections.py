@@ -148,5 +148,4 @@ def _running_maxima(
 
 
 def _at_least(draws: Floats, values: Floats) -> npt.NDArray[np.int64]:
-    """Count the draws that are at least each value."""
     return len(draws) - np.searchsorted(np.sort(draws), values, side="left")

@@ -45,7 +45,6 @@ class Resampled:
         deltas: Differences to the baseline, shape ``(n_rules, n_rows)``.
         means: Resampled means, shape ``(n_rules, n_resamples)``; a method may reorder them.
         weights: Number of times that each unit was drawn, shape ``(n_resamples, n_units)``.
-        units: The units.
     """
 
     deltas: Floats

@@ -147,7 +147,6 @@ class _Betting:
         losses: Mean losses of the units and, below, mean gains, both rescaled to [0, 1], shape ``(2, n_units)``; empty
             if a difference lies outside [-1, 1], so that nothing can be shown.
         stakes: The stakes on each of them, see `stakes_on`.
-        level: One-sided confidence.
         shown_above: The smallest margins of non-inferiority and equivalence; +inf if there is none.
     """
 

@@ -40,9 +40,6 @@ def refuse_several_kinds(calls: Sequence[TraceSpan], rounds: Sequence[Sequence[T
     Args:
         calls: All calls of the log.
         rounds: The calls of each conversation that are read as rounds.
-
-    Raises:
-        UnsettledError: Only the owner of the log knows which calls are answers.
     """
     long = [own for own in rounds if len(own) >= _SEVERAL]
     for name, labels in _columns(calls).items():
@@ -66,11 +63,7 @@ def refuse_several_kinds(calls: Sequence[TraceSpan], rounds: Sequence[Sequence[T
 
 
 def not_chosen(calls: Sequence[TraceSpan], where: Mapping[str, str]) -> set[int]:
-    """Return the calls, by `id`, that are not of the chosen kind.
-
-    Raises:
-        DataError: No call has such a kind.
-    """
+    """Return the calls, by `id`, that are not of the chosen kind."""
     known, left = _columns(calls), set[int]()
     for name, value in where.items():
         labels = known.get(name) or {id(span): span.ids.get(name, "") for span in calls}
@@ -134,7 +127,6 @@ def _frequent(calls: Sequence[TraceSpan], of: Callable[[TraceSpan], str], length
 
 
 def _comes_again(labels: Sequence[str]) -> bool:
-    """Return whether a kind comes again after another one."""
     return 1 + sum(one != other for one, other in pairwise(labels)) > len({*labels})
 
 

@@ -84,10 +84,7 @@ class LoggedReply:
     Attributes:
         text: The assistant's text; may be empty.
         reasoning: What the model thought, if the log has it apart from the text.
-        tools: The tools that the model called.
         tokens: Generated tokens with log-probabilities.
-        model: The model's name.
-        usage: Numbers of tokens.
         finish_reason: The reason for the reply's end, in the endpoint's words.
         choices: Number of alternatives that the call returned; the first one is read.
     """
@@ -115,8 +112,6 @@ class TraceSpan:
         where: The file, for messages.
         start: Time in nanoseconds since 1970; None if the log does not say.
         end: Time of the end, like `start`.
-        messages: The model's input.
-        reply: The model's reply.
         failed: True if the step ended in an error.
         scores: Scores of this step, by name.
         asked: What the step was asked, if it is no call of a model.

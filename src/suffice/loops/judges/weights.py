@@ -128,7 +128,6 @@ def least_squares_weights(columns: Mapping[str, npt.ArrayLike], target: npt.Arra
 
 
 def _matrix(columns: Mapping[str, npt.ArrayLike]) -> tuple[list[str], Floats]:
-    """Stack the columns into a matrix of the rows in which all are defined."""
     arrays = [np.asarray(column, dtype=np.float64) for column in columns.values()]
     if not arrays or any(array.ndim != 1 or array.shape != arrays[0].shape for array in arrays):
         raise DataError(f"marks must be columns of one length; got {[array.shape for array in arrays]}")

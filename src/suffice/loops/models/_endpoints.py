@@ -43,7 +43,6 @@ class EndpointCall:
         affinity: A text shared by requests that should go to the same endpoint; empty = no preference.
         tokens: The expected number of tokens of a request.
         waited_s: Time that its requests waited for the limits, seconds.
-        endpoint: The endpoint that replied last.
     """
 
     affinity: str = ""

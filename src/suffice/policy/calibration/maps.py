@@ -121,11 +121,7 @@ def fit_platt(values: Floats, target: Floats, weights: Floats) -> CalibrationMap
 
 
 def map_from_dict(data: Mapping[str, Any]) -> CalibrationMap:
-    """Read the map that `CalibrationMap.to_dict` wrote; raise for anything else.
-
-    Raises:
-        SchemaError: Unknown kind or fields, knots that do not increase, values outside [0, 1].
-    """
+    """Read the map that `CalibrationMap.to_dict` wrote; raise for anything else."""
     try:
         if data["map"] == "constant" and set(data) == {"map", "value"}:
             return Constant(_probabilities([data["value"]])[0])

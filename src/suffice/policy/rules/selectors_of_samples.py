@@ -115,9 +115,6 @@ class EscAnswer(MajorityOfSamples):
     """The selector of early-stopping self-consistency (ESC): the answer of a unanimous window, else the most frequent one.
 
     The authors' program returns the answer on which the last window agrees, even if another one has more votes so far.
-
-    Attributes:
-        window: Number of answers in a window.
     """
 
     window: int = 5
@@ -159,9 +156,6 @@ class RascAnswer(MajorityOfSamples):
     """The selector of reasoning-aware self-consistency (RASC): the votes of the samples above a score, weighted by it.
 
     If no sample has that score, all vote.
-
-    Attributes:
-        threshold: The smallest score that votes.
     """
 
     weight: str | None = RATIONALE_SCORE
@@ -243,9 +237,5 @@ def rasc_answer(threshold: float = 0.5, seed: int = 0) -> RascAnswer:
 
     >>> print(rasc_answer())
     rasc(0.5)
-
-    Args:
-        threshold: The smallest score that votes.
-        seed: Seed of the choice among ties.
     """
     return RascAnswer(RATIONALE_SCORE, seed, float(threshold))

@@ -28,9 +28,6 @@ def dynasor(trials: float = 3) -> Rule:
 
     Args:
         trials: Number of trial answers, at least 2.
-
-    Raises:
-        RuleSyntaxError: There are fewer, or it is not a whole number.
     """
     if not (trials >= 2 and float(trials).is_integer()):
         raise RuleSyntaxError(f"dynasor compares a whole number of at least 2 trial answers, not {trials!r}")
@@ -49,9 +46,6 @@ def deer(probability: float = 0.95) -> Rule:
 
     Args:
         probability: The geometric mean, in (0, 1).
-
-    Raises:
-        RuleSyntaxError: It is out of range.
     """
     if not 0 < probability < 1:
         raise RuleSyntaxError(

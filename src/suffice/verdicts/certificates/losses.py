@@ -275,13 +275,11 @@ def _check_measured(recording: Recording, metric: str) -> None:
 
 
 def _checked(policy: Policy, recording: Recording) -> tuple[str, ...]:
-    """Raise if a policy cannot decide on a recording; return notes."""
     policy.check()
     return check_policy(policy, recording)
 
 
 def _baseline_of(recording: Recording, claim: Claim, policies: Sequence[Policy]) -> Baseline:
-    """Return the baseline of a claim."""
     if isinstance(claim.baseline, Policy):
         return claim.baseline
     if claim.baseline in _SPECIAL:

@@ -148,7 +148,6 @@ def is_vote(policy: Policy) -> bool:
 
 
 def _vote_change(policy: Policy, highest: int | None) -> str:
-    """Return `change_text` for a candidate that votes."""
     rule = policy.rule
     if is_fixed_budget(policy):
         return f"ask for {counted(policy.max_rounds, 'sample')}{'' if highest is None else f' instead of {highest}'}"

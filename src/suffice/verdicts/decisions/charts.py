@@ -77,13 +77,11 @@ def advice_chart(figures: Iterable[CandidateFigures], trial: Trial, now: str) ->
 
 
 def _mixtures(trial: Trial) -> list[dict[str, float]]:
-    """Return the ends of the line of best mixtures of two budgets; empty if there are fewer than two."""
     hull = [{"cost": cost, "change": 100 * change / trial.by_labels} for cost, change in budgets_hull(trial)]
     return hull if len(hull) > 1 else []
 
 
 def _mixtures_layer(hull: list[dict[str, float]], x: Mapping[str, Any], y: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the line on which the best mixtures of two budgets are."""
     return {
         "data": {"values": hull},
         "mark": {"type": "line", "color": "var(--muted)", "strokeWidth": 1},

@@ -21,7 +21,6 @@ class CandidateFigures:
     """Figures of one candidate on the questions of the verdict part.
 
     Attributes:
-        policy: The candidate's label.
         state: `advised`, `proved`, `taken back` (proved, and contradicted since), `open` (also where nothing can be judged),
             `loses more`, or `not tested` (on tune questions another candidate loses no more and costs less).
         value: The mean of the metric.

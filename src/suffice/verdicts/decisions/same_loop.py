@@ -171,13 +171,7 @@ def fingerprints(recording: Recording, metric: str) -> dict[str, str]:
 
 
 def refuse_other_outcomes(known: Mapping[str, str], recording: Recording, metric: str) -> None:
-    """Raise a `ConfigMismatchError` if a question that was used before now has other answers or scores.
-
-    Args:
-        known: The `fingerprints` of the earlier questions.
-        recording: The questions that are given now.
-        metric: See `fingerprints`.
-    """
+    """Raise a `ConfigMismatchError` if a question that was used before now has other answers or scores."""
     now = fingerprints(recording, metric)
     others = [
         name

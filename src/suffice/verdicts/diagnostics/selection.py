@@ -167,10 +167,8 @@ class Reference:
 
     Attributes:
         last: The metric of the latest seen answer, shape ``(n_questions,)``.
-        seen: The metric of the best seen answer.
         full: The metric of the best recorded answer; NaN where a rule ended the recording.
         undefined: Whether `last` equals an oracle in some resample, so that the share of the gap is undefined.
-        notes: Notes on the policies.
 
     Args:
         prepared: The recording.

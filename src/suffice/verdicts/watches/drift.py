@@ -63,7 +63,6 @@ class Drifts:
     Attributes:
         movements: Every number that the log and the tune questions both have.
         reference: The reference of the comparison, in words.
-        window: Number of requests in a window.
         n_windows: Number of whole windows; each is tested once.
         alpha: The risk of any false finding, over all numbers and all windows.
         effect: The smallest distance that counts as drift.

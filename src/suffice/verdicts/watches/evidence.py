@@ -27,13 +27,10 @@ class LossWindow:
     """The mean loss of consecutive requests.
 
     Attributes:
-        first: Position of the first request in the log.
         last: Position of the last request.
         n: Number of requests.
         n_audited: Number of them whose loss is known.
         mean: Mean of the known losses; NaN if there are none.
-        low: Lower end of its interval.
-        high: Upper end.
     """
 
     first: int

@@ -95,7 +95,6 @@ class _Heard:
     """The largest signal about each request, and counts of the signals that are unused or doubtful.
 
     Attributes:
-        requests: The requests of the log.
         deadline: Seconds after a request after which a signal is late.
     """
 

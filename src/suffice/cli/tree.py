@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -100,7 +99,7 @@ TREE = {
     ),
     "sample record": Place("Record every sample of every question.", "suffice.cli.sampling:record_samples_command"),
     "sample order": Place(
-        "Put the models of a panel in an order, by accuracy or price.", "suffice.cli.ordering:order_command"
+        "Put the models of a panel in an order, by accuracy or price.", "suffice.cli.sampling:order_command"
     ),
     "think": Place(
         "Answer and record by a chain of thought with trial answers.",
@@ -210,31 +209,6 @@ TREE = {
     ),
 }
 
-RENAMED = {
-    "record-drafts": "draft record",
-    "judge-pairs": "judge pairs",
-    "judge-gold": "judge gold",
-    "states": "gate states",
-    "train-probe": "gate train",
-    "compare-gates": "gate compare",
-    "preferences": "reranker preferences",
-    "train-reranker": "reranker train",
-    "show": "data show",
-    "signals": "data signals",
-    "selectors": "data selectors",
-    "prices": "data prices",
-    "costs": "data costs",
-    "stream": "replay",
-    "tiny-model": "demo tiny-model",
-    "transfer-check": "paper transfer",
-    "protocol semantic": "paper protocol",
-    "protocol": "paper",
-}
-"""Commands' names in 0.3, which still work in this version."""
-
-_FORMER = {"draft": "draft answer", "judge": "judge drafts"}
-"""Commands of 0.3 that are groups now; after them, a word may be an argument instead of a subcommand."""
-
 
 class Group(TyperGroup):
     """A group of the tree, which imports a command only when it is called."""
@@ -271,7 +245,7 @@ class Group(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Import and return a command, with its name and its arguments."""
-        name, *rest = args if self.place else _today(args)
+        name, *rest = args
         if name in self.list_commands(ctx):
             command = command_at(f"{self.place} {name}".strip())
             if name != "init" and not {"--help", "-h"} & set(rest):  # help must work even if the file is wrong
@@ -334,20 +308,6 @@ def _places() -> list[str]:
     ]
     groups = [above for above in map(_above, given) if above]  # that nothing but the commands below them names
     return list(dict.fromkeys((*installed, *groups, *given)))
-
-
-def _today(args: list[str]) -> list[str]:
-    """Replace command names of release 0.3 in arguments by the present names, with a note on standard error."""
-    first = args[0]
-    old = next((words for words in (" ".join(args[:2]), first) if words in RENAMED), None)
-    if old is not None:
-        new, rest = RENAMED[old], args[len(old.split()) :]
-    elif first in _FORMER and args[1:] and args[1] not in {"-h", "--help"} and f"{first} {args[1]}" not in TREE:
-        old, new, rest = first, _FORMER[first], args[1:]
-    else:
-        return args
-    sys.stderr.write(f"note: `suffice {old}` is now `suffice {new}`; the old name goes with the next version\n")
-    return [*new.split(), *rest]
 
 
 def commands() -> Iterator[tuple[str, Any]]:

@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 
 from suffice.cli.output import Output, Screen
-from suffice.common.json_text import load_json
+from suffice.common.json_text import FIELD, load_json, was_edited
 from suffice.common.provided import provided
-from suffice.common.sealed_json import FIELD, was_edited
 from suffice.common.tables import Column, Table, counted
 from suffice.errors import NotFoundError, SchemaError, SufficeError
 from suffice.recordings import read_recording

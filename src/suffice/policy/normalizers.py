@@ -23,8 +23,13 @@ from suffice.common.registry import registration
 from suffice.common.syntax import literal_of
 from suffice.errors import NotFoundError, did_you_mean
 from suffice.policy.metrics import answer_key, normalize_answer
-from suffice.policy.numbers_in_text import LONGEST as _LONGEST, is_number_alone, only_number, without_numbers
-from suffice.policy.quantities import in_base_units
+from suffice.policy.numbers_in_text import (
+    LONGEST as _LONGEST,
+    in_base_units,
+    is_number_alone,
+    only_number,
+    without_numbers,
+)
 
 Normalizer = Callable[[str], str | None]
 """Returns the key by which an answer is compared; None for an answer that cannot be read, which casts no vote."""

@@ -420,14 +420,10 @@ class LossAccount:
             return same
         if str(policy.selector) == str(base.policy.selector):
             same = (stops == base.rounds) & (answers == base.answer_rounds)
-        if all(_returns_one_answer(one.selector) for one in (policy, base.policy)):
+        # Selectors with shares of their own draw among several answers.
+        if all(type(one.selector).shares is Selector.shares for one in (policy, base.policy)):
             same = same | same_texts(self.prepared.recording, self.metric, answers, base.answer_rounds)
         return np.asarray(same & ~self.open_ends, dtype=np.bool_)
-
-
-def _returns_one_answer(selector: Selector) -> bool:
-    """Return whether a selector returns one definite answer, rather than drawing among several."""
-    return type(selector).shares is Selector.shares
 
 
 def _refuse_unrun(run: Run, prepared: PreparedRecording, remedy: str) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 from suffice.common.blocking import finished
 from suffice.errors import DataError, MissingExtraError, ModelError
 from suffice.loops.models.sentence_transformers import model_id, weights_hash
+from suffice.loops.retrieval.bm25 import passage_text
 from suffice.loops.retrieval.ranking import RankedPassages, RanksByCosts, costed_ranking, is_pinned
 from suffice.loops.retrieval.retriever import (
     AsyncRetriever,
@@ -28,7 +29,6 @@ from suffice.loops.retrieval.retriever import (
     identity_of,
     is_async,
 )
-from suffice.loops.retrieval.tokens import passage_text
 from suffice.policy.rounds import Cost, Passage, Reply, Round, added_costs
 from suffice.policy.seen import Seen
 from suffice.policy.signals import RERANKING

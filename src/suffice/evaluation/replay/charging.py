@@ -179,7 +179,7 @@ def answered_closed_book(table: CostTable, policy: Policy, stopped: Stops) -> Ma
     """Return the questions whose gated round 0 a live loop would answer, shape ``(n_questions,)``.
 
     It answers if that answer is returned (even a blank one), if the rule reads a signal of the answer, and always if
-    the policy's selector uses all answers.  `suffice.loops.gating` does the same live.
+    the policy's selector uses all answers.  `suffice.loops.live` does the same live.
     """
     view = stopped.view
     answered: Mask = (stopped.answer_rounds <= 0) | policy.reads_every_answer

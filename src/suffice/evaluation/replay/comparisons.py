@@ -12,7 +12,7 @@ from suffice.evaluation.replay.baselines import Run
 from suffice.evaluation.statistics import Draws, MarginTest, PairedResult, Units
 from suffice.evaluation.statistics.hypotheses import sign_flip_test
 from suffice.evaluation.statistics.paired import FEW_NONZERO, few_warning
-from suffice.evaluation.statistics.rounding import difference
+from suffice.evaluation.statistics.units import difference
 from suffice.policy.rounds import Floats
 
 _INTERVAL_COSTS = ("calls", "tokens")

@@ -244,13 +244,6 @@ def refuse_shared(shared: int, n: int) -> None:
         )
 
 
-def no_shared_questions(prompts: Iterable[str]) -> DataError:
-    """Return the error that no question was recorded with all of these prompts."""
-    return DataError(
-        f"the prompts {', '.join(map(repr, prompts))} share no questions: give the runs of one question the same 'cluster'"
-    )
-
-
 def _readers(policy: Policy, recording: Recording) -> dict[int, Policy]:
     """Return, by start round, a policy that reads the signals of all rules with that start; gated rules start at 0."""
     gates = {name for name in policy.rule.signals if reads_round_0(Threshold(name, ">", 0.0))}

@@ -9,7 +9,6 @@ if TYPE_CHECKING:
         Area as Area,
         Coded as Coded,
         area_under_roc as area_under_roc,
-        areas_by_draw as areas_by_draw,
     )
     from suffice.evaluation.statistics.corrections import (
         MaxStatistic as MaxStatistic,
@@ -31,10 +30,8 @@ if TYPE_CHECKING:
     from suffice.evaluation.statistics.hypotheses import (
         SignFlip as SignFlip,
         cohens_d_z as cohens_d_z,
-        paired_t_test as paired_t_test,
         permutation_tests as permutation_tests,
         sign_flip_test as sign_flip_test,
-        wilcoxon_test as wilcoxon_test,
     )
     from suffice.evaluation.statistics.intervals import (
         DEFAULT_INTERVAL as DEFAULT_INTERVAL,
@@ -70,12 +67,11 @@ if TYPE_CHECKING:
         holm_within as holm_within,
     )
     from suffice.evaluation.statistics.restarts import Alarm as Alarm
-    from suffice.evaluation.statistics.rounding import ROUNDING as ROUNDING
     from suffice.evaluation.statistics.sequences import (
         ConfidenceSequence as ConfidenceSequence,
         window_sequences as window_sequences,
     )
     from suffice.evaluation.statistics.shares import share as share
-    from suffice.evaluation.statistics.units import Clusters as Clusters, Units as Units
+    from suffice.evaluation.statistics.units import ROUNDING as ROUNDING, Clusters as Clusters, Units as Units
 
 __getattr__, __dir__, __all__ = lazy_face(__name__)

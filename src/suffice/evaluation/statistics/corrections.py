@@ -106,7 +106,8 @@ def max_statistic(deltas: Floats, weights: Weights, *, clusters: Clusters = None
 
     decided = np.where(np.isnan(error) | (delta <= 0), 1.0, 0.0)
     p, p_step_down = decided.copy(), decided.copy()
-    p[varies] = (1 + _at_least(largest, scores)) / (1 + count_of(weights))
+    n_below = np.searchsorted(np.sort(largest), scores, side="left")
+    p[varies] = (1 + count_of(weights) - n_below) / (1 + count_of(weights))
     # Down from the best rule, no p-value may be smaller than that of a better one.
     p_step_down[order] = np.maximum.accumulate(((1 + exceeded) / (1 + count_of(weights)))[::-1])[::-1]
     critical = float(np.quantile(largest, level)) if len(varies) else 0.0
@@ -145,7 +146,3 @@ def _running_maxima(
         exceeded[block] = (scores >= (delta[rules] / error[rules])[:, None]).sum(axis=-1)
         largest = scores[-1].copy()
     return exceeded, largest
-
-
-def _at_least(draws: Floats, values: Floats) -> npt.NDArray[np.int64]:
-    return len(draws) - np.searchsorted(np.sort(draws), values, side="left")

@@ -11,8 +11,7 @@ import numpy as np
 
 from suffice.errors import DataError
 from suffice.evaluation.statistics.bootstrap import Weights, count_of, products, quantiles, resampled_means
-from suffice.evaluation.statistics.rounding import ROUNDING
-from suffice.evaluation.statistics.units import Clusters, Units, check_level, paired_rows, standard_errors
+from suffice.evaluation.statistics.units import ROUNDING, Clusters, Units, check_level, paired_rows, standard_errors
 from suffice.policy.rounds import Floats
 
 

@@ -12,9 +12,8 @@ import numpy as np
 
 from suffice._version import __version__
 from suffice.common.files import write_file
-from suffice.common.json_text import refuse_constant
+from suffice.common.json_text import refuse_constant, sealed_text, unsealed, was_edited
 from suffice.common.results import Result, jsonable
-from suffice.common.sealed_json import sealed_text, unsealed, was_edited
 from suffice.common.tables import Table, counted, figure
 from suffice.errors import NotFoundError, SchemaError
 from suffice.policy.seen import id_hash
@@ -357,18 +356,13 @@ def _keep_text(trial: Trial, source: str) -> str:
     """
     if taken_back := taken_back_text(trial):
         return f"Go back to what you had: {taken_back}."
-    saved = _worth_text(trial)
+    saved = f"{100 * trial.min_saving:g} % of the {trial.cost} or more" if trial.min_saving else trial.cost
     if not trial.saves.any():
         return f"Keep what you have: nothing here would save {saved}, {source}."
     points = f"{100 * trial.max_loss:g} points of {trial.metric}"
     if not trial.hopeless[trial.saves].all():
         return f"Keep what you have: nothing that would save {saved} seems to stay within {points} on these {counted(trial.totals.n, 'question')}{_small_text(trial)}."
     return f"Keep what you have: everything that would save {saved} loses more than {points}, {source}."
-
-
-def _worth_text(trial: Trial) -> str:
-    """Return the cost whose saving is worth a change, in words."""
-    return f"{100 * trial.min_saving:g} % of the {trial.cost} or more" if trial.min_saving else trial.cost
 
 
 def _small_text(trial: Trial) -> str:

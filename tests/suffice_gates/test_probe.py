@@ -20,7 +20,7 @@ from suffice.errors import ConfigMismatchError, DataError, ModelError, SchemaErr
 from suffice.evaluation.statistics import Resampling
 from suffice.loops.models import Gate
 from suffice.loops.retrieval import InMemoryRetriever
-from suffice.policy.calibration.maps import Sigmoid
+from suffice.policy.calibration.calibrator import Sigmoid
 from suffice.recordings.recording import Recording
 from suffice.recordings.schema import build_table
 from suffice_gates.models.states import State, StateSource

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     )
     from suffice.importers.importing import ImportSummary as ImportSummary, import_recording as import_recording
     from suffice.importers.question_sets import open_source as open_source
-    from suffice.importers.readers import read_tabular as read_tabular
     from suffice.importers.recognise import Head as Head
+    from suffice.importers.tabular import read_tabular as read_tabular
     from suffice.importers.trajectories import (
         ImportedTrajectory as ImportedTrajectory,
         one_call as one_call,

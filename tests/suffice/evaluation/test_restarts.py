@@ -12,8 +12,7 @@ from hypothesis.extra import numpy as hnp
 
 from suffice.errors import DataError
 from suffice.evaluation.statistics import Alarm, share
-from suffice.evaluation.statistics.restarts import EVEN
-from suffice.evaluation.statistics.shares import share_left
+from suffice.evaluation.statistics.restarts import EVEN, share_left
 
 LOSSES = st.sampled_from([-1.0, -0.5, 0.0, 0.0, 0.25, 1.0])
 

@@ -10,9 +10,9 @@ from suffice import import_recording, read_recording
 from suffice.errors import DataError, NotFoundError, SchemaError
 from suffice.evaluation.replay.panels import panel_members
 from suffice.importers import parted_run, table_parts
-from suffice.importers.readers import read_tabular
 from suffice.importers.recognise import data_files
 from suffice.importers.table_source import TableOptions
+from suffice.importers.tabular import read_tabular
 from tests.support.cli_tools import cli
 
 MODELS = ("gpt-4o", "haiku", "llama-3.1")

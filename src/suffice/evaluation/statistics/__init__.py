@@ -21,12 +21,6 @@ if TYPE_CHECKING:
         error_of_sums as error_of_sums,
         p_of_largest as p_of_largest,
     )
-    from suffice.evaluation.statistics.folds import (
-        drawn_folds as drawn_folds,
-        hash_folds as hash_folds,
-        hash_order as hash_order,
-        hash_places as hash_places,
-    )
     from suffice.evaluation.statistics.hypotheses import (
         SignFlip as SignFlip,
         cohens_d_z as cohens_d_z,
@@ -43,6 +37,10 @@ if TYPE_CHECKING:
     from suffice.evaluation.statistics.keyed import (
         KeyedWeights as KeyedWeights,
         Keys as Keys,
+        drawn_folds as drawn_folds,
+        hash_folds as hash_folds,
+        hash_order as hash_order,
+        hash_places as hash_places,
         keyed_bits as keyed_bits,
         keyed_numbers as keyed_numbers,
         keys_of as keys_of,
@@ -66,12 +64,11 @@ if TYPE_CHECKING:
         Resampling as Resampling,
         holm_within as holm_within,
     )
-    from suffice.evaluation.statistics.restarts import Alarm as Alarm
+    from suffice.evaluation.statistics.restarts import Alarm as Alarm, share as share
     from suffice.evaluation.statistics.sequences import (
         ConfidenceSequence as ConfidenceSequence,
         window_sequences as window_sequences,
     )
-    from suffice.evaluation.statistics.shares import share as share
     from suffice.evaluation.statistics.units import ROUNDING as ROUNDING, Clusters as Clusters, Units as Units
 
 __getattr__, __dir__, __all__ = lazy_face(__name__)

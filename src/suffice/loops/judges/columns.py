@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from suffice.errors import DataError, NotFoundError
-from suffice.loops.judges.asking import ask_each
+from suffice.loops.judges.endpoint import ask_each
 from suffice.loops.judges.marks import SCORE, Draft
 from suffice.loops.judges.pairwise import Comparison, PairwiseJudge
 from suffice.loops.judges.recording import GAIN, drafts_of, gains, request_cost_columns

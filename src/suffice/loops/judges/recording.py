@@ -16,7 +16,7 @@ import pyarrow as pa
 from suffice.common.json_text import number_or_none
 from suffice.common.results import jsonable
 from suffice.errors import DataError
-from suffice.loops.judges.asking import Replies, ask_each
+from suffice.loops.judges.endpoint import Replies, ask_each
 from suffice.loops.judges.marks import SCORE, Draft, Judgement, Panel
 from suffice.loops.judges.prompts import VERDICTS
 from suffice.policy.rounds import COST_KINDS, Cost, Passage

@@ -47,7 +47,6 @@ from suffice.policy.signals.known import (
 from suffice.policy.signals.margins import LOGPROB_NEEDS, MAX_MARGIN, sequence_logprob, token_entropy, token_margin
 from suffice.policy.signals.measured import REMEDIES, Enricher, KnownDifficulty
 from suffice.policy.signals.position import AnswerPosition, Located
-from suffice.policy.signals.rationales import FEATURES, RATIONALE_SCORE, RELEVANCE, shared_words
 from suffice.policy.signals.semantic import EMBEDDER, JUDGE, critic_praise, lexical_support
 from suffice.policy.signals.state import (
     Allocation,
@@ -61,7 +60,15 @@ from suffice.policy.signals.state import (
 )
 from suffice.policy.signals.steps import CHECKER, CHECKS, STEPS, StepSignals
 from suffice.policy.signals.text import parse_confidence, strip_thinking
-from suffice.policy.signals.thinking import HESITATION, THINKING, share_of_words
+from suffice.policy.signals.thinking import (
+    FEATURES,
+    HESITATION,
+    RATIONALE_SCORE,
+    RELEVANCE,
+    THINKING,
+    share_of_words,
+    shared_words,
+)
 from suffice.policy.signals.votes import VOTES, answer_ids, vote_signal
 
 __all__ = [

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from suffice.common.tables import Column, Table, counted
 from suffice.evaluation.statistics import Coded
-from suffice.evaluation.statistics.shares import share
+from suffice.evaluation.statistics.restarts import share
 from suffice.policy.rounds import COST_KINDS, Floats, Mask
 from suffice.policy.session import Policy
 from suffice.policy.signals import ABSTAIN_PATTERNS, abstained_by, clean_column

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from suffice.evaluation.statistics import Alarm, ConfidenceSequence, window_sequences
-from suffice.evaluation.statistics.restarts import EVEN
-from suffice.evaluation.statistics.shares import share
+from suffice.evaluation.statistics.restarts import EVEN, share
 from suffice.policy.rounds import Floats
 from suffice.verdicts.watches.losses import Losses
 from suffice.verdicts.watches.requests import Requests

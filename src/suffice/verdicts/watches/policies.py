@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from suffice.errors import DataError
-from suffice.evaluation.statistics.shares import share
+from suffice.evaluation.statistics.restarts import share
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
 from suffice.verdicts.watches.requests import times_of

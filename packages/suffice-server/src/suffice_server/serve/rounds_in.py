@@ -8,7 +8,7 @@ from typing import Any
 
 from suffice.common.json_text import number_from_json
 from suffice.errors import DataError
-from suffice.loops.host_values import check_signal_names
+from suffice.loops.open_question import check_signal_names
 from suffice.policy.rounds import Round
 from suffice.policy.session import Session, read_reply
 

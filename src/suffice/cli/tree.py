@@ -199,8 +199,8 @@ TREE = {
     ),
     "data signals": Place("List the signals that rules may read, and named rules.", "suffice.cli.inspect:signals"),
     "data selectors": Place("Compare which round's answer to return.", "suffice.cli.selectors:selectors_command"),
-    "data prices": Place("List the bundled prices of models.", "suffice.cli.money:prices_command"),
-    "data costs": Place("Show what each round of a recording costs.", "suffice.cli.money:costs_command"),
+    "data prices": Place("List the bundled prices of models.", "suffice.cli.inspect:prices_command"),
+    "data costs": Place("Show what each round of a recording costs.", "suffice.cli.inspect:costs_command"),
     "paper": Place(
         "Reproduce a paper beside its published figures.",
         panel="Deploy and inspect",

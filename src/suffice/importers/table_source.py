@@ -15,6 +15,7 @@ from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers.answer_or_gold import FEW
 from suffice.importers.column_map import ColumnMap
+from suffice.importers.cost_names import running_totals, subtract_totals, totals_note
 from suffice.importers.failed_calls import models_that_answer, refuse_failed_calls, without_repeated_calls
 from suffice.importers.golds import ask_about_gold_lists, gold_form
 from suffice.importers.grid import Grid, are_texts, gold_texts, is_cost, only_text
@@ -29,7 +30,6 @@ from suffice.importers.reply_answers import position_note, read_at, with_positio
 from suffice.importers.round_columns import RoundColumns
 from suffice.importers.row_factors import ask_about_factors, refuse_passes
 from suffice.importers.row_times import tied_note
-from suffice.importers.running_totals import running_totals, subtract_totals, totals_note
 from suffice.importers.runs import (
     RUN,
     RUN_NUMBER,

@@ -29,8 +29,7 @@ from suffice.evaluation.replay.replay_tables import (
     stops_table,
 )
 from suffice.presentation.data import Report, ReportCell, ReportPart
-from suffice.presentation.packing import Pool, json_in_html, pack_bytes
-from suffice.presentation.slider import make_slider, slidable
+from suffice.presentation.slider import Pool, json_in_html, make_slider, pack_bytes, slidable
 from suffice.presentation.trajectories import FEW, Passages, choose, to_dicts
 
 LARGEST_PAGE = 5_000_000

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from suffice.recordings.faults import sqlite_faults
+from suffice.recordings.cache import sqlite_faults
 
 _STATE_SCHEMA = """
 CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, body BLOB NOT NULL);

@@ -160,7 +160,7 @@ class Reranked(RanksByCosts):
     the loop, rounds reveal evidence in this order; the cost of ordering is the component `reranking`, that of the
     candidates `retrieval`.  With an `AsyncRetriever`, it is an `AsyncRetriever` itself: its `rank` is awaited.
 
-    >>> from suffice.loops.retrieval.pool import InMemoryRetriever
+    >>> from suffice.loops.retrieval.retriever import InMemoryRetriever
     >>> class Longest:
     ...     def predict(self, pairs):
     ...         return [len(text) for _, text in pairs]

@@ -197,12 +197,7 @@ class Output:
     ] = False
 
     def show(self, data: Any, screen: Screen) -> None:
-        """Print a result.
-
-        Args:
-            data: The result as JSON-ready values.
-            screen: The result as text.
-        """
+        """Print a result."""
         if self.as_json:
             print_json(jsonable(data))
         else:

@@ -72,15 +72,7 @@ def check_expected(names: Iterable[str]) -> list[str]:
 def find_alarms(
     facts: Facts, source: str, columns: Mapping[str, str], options: Mapping[str, Any], doubt: str = ""
 ) -> list[Alarm]:
-    """Return the alarms about a reading, stops first.
-
-    Args:
-        facts: Counts over all trajectories.
-        source: The format.
-        columns: The log's column for each name of ours.
-        options: The user's options, by parameter of `import_recording`.
-        doubt: What is doubtful about the cost of rows that a filter leaves out.
-    """
+    """Return the alarms about a reading, stops first."""
     read = Read(facts=facts, source=source, columns=columns, options=options, doubt=doubt)
     result = []
     for name, (level, check) in ALARMS.items():

@@ -395,9 +395,6 @@ def framed_position(pairs: Sequence[tuple[str, Sequence[str]]]) -> AnswerPositio
     >>> pairs = [("Oslo", ["Oslo"]), ("It is Rome.", ["Rome"])] * 3
     >>> str(framed_position(pairs))
     'regex:^(?:It is )?((?s:.+?))(?:\\.)?$'
-
-    Args:
-        pairs: Replies with the gold answers of their questions.
     """
     before, after = Counter[str](), Counter[str]()
     for text, golds in pairs:

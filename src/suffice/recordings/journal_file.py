@@ -192,9 +192,6 @@ def is_finished_old(path: Any) -> bool:
 def read_records(path: Any) -> Iterator[Any]:
     """Yield the values of a journal's complete records without a lock, even while a process writes to it.
 
-    Args:
-        path: The file, also at a URL.
-
     Raises:
         FileNotFoundError: The file does not exist.
         SchemaError: The file is damaged, is not a journal, or is a journal of an older release.

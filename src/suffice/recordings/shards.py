@@ -33,10 +33,6 @@ class Shard:
     >>> shard = Shard.parse("3/8")
     >>> shard.part_name, shard.takes("q1"), sum(Shard(i, 8).takes("q1") for i in range(1, 9))
     ('part-0003-of-0008.parquet', False, 1)
-
-    Args:
-        index: The shard's number, from 1.
-        n: The number of shards.
     """
 
     index: int

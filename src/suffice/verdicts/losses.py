@@ -119,12 +119,7 @@ class Questions:
 
     @classmethod
     def of(cls, recording: Recording, *, leave_out_failed: bool = False) -> Questions:
-        """Return the questions of a recording.
-
-        Args:
-            recording: Recorded rounds, failed questions included.
-            leave_out_failed: Whether failed questions are left out.
-        """
+        """Return the questions of a recording."""
         recorded, names, ids = ~recording.failed, unit_names(recording), recording.question_ids
         asked = dict(zip(names, asked_names(recording, names), strict=True))
         n_failed = len({name for name, known in zip(names, recorded, strict=True) if not known})
@@ -349,11 +344,6 @@ class LossAccount:
 
         A run over a million rounds is large, so policies are replayed one at a time.  With many orders of samples they
         are replayed together, since they share the answers, votes and costs of each order.
-
-        Args:
-            policies: The policies.
-            kinds: The kind of each policy's run; by default `rule`.
-            twinned: Positions of the policies that get a random twin.
         """
         places = range(len(policies))
         for part in [places] if self.orders > 1 else [[place] for place in places]:

@@ -139,15 +139,7 @@ def stops_chart(result: Replayed, rules: Sequence[Row]) -> dict[str, Any]:
 def shares_chart(
     groups: Mapping[str, Sequence[float]], parts: Mapping[str, str], axis: str, title: str, group: str = "policy"
 ) -> dict[str, Any]:
-    """Chart shares as stacked bars, one bar for each group.
-
-    Args:
-        groups: The shares of each group, in the order of `parts`.
-        parts: The parts of each bar, with their colours.
-        axis: The title of the axis.
-        title: Title of the chart.
-        group: The title of the groups.
-    """
+    """Chart shares as stacked bars, one bar for each group."""
     names, colours = [*parts], [*parts.values()]
     data = [
         {group: label, "round": name, "position": place, "share": share}

@@ -59,16 +59,7 @@ def row_of(
     tests: tuple[MarginTest, ...],
     rival: Rival,
 ) -> Row:
-    """Build the row of a run.
-
-    Args:
-        whole: All questions.
-        run: The run.
-        reference: The run that it is compared with.
-        deltas: Its differences to the reference.
-        tests: Tests of margins.
-        rival: The cheaper fixed_k or random run with at least the same quality.
-    """
+    """Build the row of a run."""
     notes = list(run.notes)
     unmeasured = [name for name, values in run.worst.items() if np.isnan(values).any()]
     if unmeasured:

@@ -314,13 +314,7 @@ class _Fitting:
 
 
 def _sources(draft: Policy, signals: Sequence[str] | None, source: str | None) -> dict[str, str]:
-    """Return the raw signal of each calibrated signal to fit.
-
-    Args:
-        draft: The policy that reads the calibrated signals.
-        signals: Further signals, see `calibrate`.
-        source: The raw signal of `p_correct`, see `calibrate`.
-    """
+    """Return the raw signal of each calibrated signal to fit."""
     wanted = _wanted(draft, signals)
     if source is None:
         return {output: CALIBRATED[output] for output in wanted}

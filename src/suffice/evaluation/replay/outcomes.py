@@ -77,13 +77,7 @@ def agreement_note(recording: Recording) -> str:
 
 
 def agreement_text(silent: int, n: int, whose: str = "the full-budget run's answer") -> str:
-    """Return the note on agreement.
-
-    Args:
-        silent: Questions in which no round has an answer.
-        n: Questions.
-        whose: The answer that is compared with, in words.
-    """
+    """Return the note on agreement."""
     rest = f"; in {silent:,} of {n:,} questions no round has an answer, which agrees with itself"
     return f"agreement measures sameness with {whose}, not truth{rest * bool(silent)}"
 
@@ -357,13 +351,7 @@ def values_by_stop(answers: Positions, seen: Mask, metric: Floats) -> Floats:
 
 
 def expected_by_stop(selector: Selector, view: Rounds, metric: Floats) -> Floats:
-    """Return `values_by_stop`; for a selector that draws among tied answers, its mean over the draws.
-
-    Args:
-        selector: Chooses the answers.
-        view: The rounds that the selector reads.
-        metric: The metric of these rounds, shape of `view`.
-    """
+    """Return `values_by_stop`; for a selector that draws among tied answers, its mean over the draws."""
 
     def of_last() -> Floats:
         """Return the metric of the last answer, which a stop before the first vote returns."""

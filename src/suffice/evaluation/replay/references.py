@@ -121,15 +121,7 @@ def baseline_runs(
     available: Available,
     start: int,
 ) -> list[Run]:
-    """Return every available baseline except fixed budgets, in the order of the table.
-
-    Args:
-        prepared: All questions, or some of them.
-        selectors: Result of `selectors_in_use`.
-        metrics: The metrics; the first one is the quality.
-        available: The baselines that are available on all questions.
-        start: The first round of the policies.
-    """
+    """Return every available baseline except fixed budgets, in the order of the table."""
     runs = [closed_book(prepared)] if available.closed_book else []
     if available.recorded:
         runs += [

@@ -295,11 +295,6 @@ def _side(
 def policy_of_baseline(recording: Recording, policy: Policy, baseline: str) -> Policy:
     """Return the policy that differences are taken against.
 
-    Args:
-        recording: Recorded rounds; only the header is read.
-        policy: A policy with the fitted state.
-        baseline: A rule's text or `full`.
-
     Raises:
         DataError: The baseline reads a signal that no rule of the search reads.
     """

@@ -35,12 +35,7 @@ _SHARE, _OFTEN, _SHOWN, _SEVERAL, _EXAMPLE = 0.05, 0.5, 4, 3, 40
 
 
 def refuse_several_kinds(calls: Sequence[TraceSpan], rounds: Sequence[Sequence[TraceSpan]]) -> None:
-    """Raise if the rounds of most conversations are calls of several kinds that come again and again.
-
-    Args:
-        calls: All calls of the log.
-        rounds: The calls of each conversation that are read as rounds.
-    """
+    """Raise if the rounds of most conversations are calls of several kinds that come again and again."""
     long = [own for own in rounds if len(own) >= _SEVERAL]
     for name, labels in _columns(calls).items():
         told = [[labels[id(span)] for span in own] for own in long]

@@ -255,14 +255,7 @@ def _mark_columns(recording: Recording, run: _Run, drafts: Sequence[Draft]) -> d
 def request_cost_columns(
     recording: Recording, component: str, keys: Sequence[Sequence[Hashable]], costs: Mapping[Any, Cost]
 ) -> dict[str, list[float]]:
-    """Return cost columns in which each request is charged to the first round of a question that makes it.
-
-    Args:
-        recording: The recording.
-        component: The component to charge.
-        keys: The requests of each row of the recording's table.
-        costs: The cost of each request; a request without a cost is free.
-    """
+    """Return cost columns in which each request is charged to the first round of a question that makes it."""
     ids = recording.table.column("question_id").to_pylist()
     rounds = recording.table.column("round").to_pylist()
     columns = {cost_column(component, kind): [0.0] * len(ids) for kind in COST_KINDS}

@@ -348,12 +348,7 @@ def _verdict_text(trial: Trial) -> str:
 
 
 def _keep_text(trial: Trial, source: str) -> str:
-    """Return the advice to change nothing, or to undo an earlier change.
-
-    Args:
-        trial: The trial.
-        source: The questions that show it, in words.
-    """
+    """Return the advice to change nothing, or to undo an earlier change."""
     if taken_back := taken_back_text(trial):
         return f"Go back to what you had: {taken_back}."
     saved = f"{100 * trial.min_saving:g} % of the {trial.cost} or more" if trial.min_saving else trial.cost
@@ -386,13 +381,7 @@ def _more_text(needed: tuple[int, int] | None) -> str:
 
 
 def _waiting_text(trial: Trial, place: int, shown: str) -> str:
-    """Explain why a candidate's evidence is not enough yet, though it would do for a test of this candidate alone.
-
-    Args:
-        trial: The trial.
-        place: The candidate.
-        shown: What the questions show of the candidate alone.
-    """
+    """Explain why a candidate's evidence is not enough yet, though it would do for a test of this candidate alone."""
     one, before = trial.candidates[place].label, [trial.candidates[other].label for other in trial.waiting_for[place]]
     level = next(test.level for test in trial.tests if test.place == place)
     return (

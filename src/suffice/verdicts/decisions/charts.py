@@ -32,13 +32,7 @@ _COLOURS = {
 
 
 def advice_chart(figures: Iterable[CandidateFigures], trial: Trial, now: str) -> Chart:
-    """Chart mean change of the metric, with intervals, against mean cost, with lines at the largest accepted loss and at coins between two budgets.
-
-    Args:
-        figures: The figures of all candidates.
-        trial: The trial, with the declaration and the costs of the baseline.
-        now: The behaviour of the logged loop, in words.
-    """
+    """Chart mean change of the metric, with intervals, against mean cost, with lines at the largest accepted loss and at coins between two budgets."""
     baseline = float(trial.totals.costs[trial.cost][-1] / max(trial.totals.n_recorded, 1))
     points = [{"policy": now, "state": "now", "cost": baseline, "change": 0.0, "low": 0.0, "high": 0.0}]
     for item in figures:

@@ -64,10 +64,6 @@ class LoopStops:
 
         A loop that already follows the advice is no evidence about the old loop: compared with itself it never loses
         anything.
-
-        Args:
-            recording: The recording of later questions.
-            own_is_baseline: Whether the baseline is the logged loop itself.
         """
         other = LoopStops.of(recording)
         for name in self.labels.keys() & other.labels.keys():

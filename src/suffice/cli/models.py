@@ -399,9 +399,6 @@ def answer_position(text: str | None) -> AnswerPosition | None:
 
     >>> answer_position("json:city")
     AnswerPosition(kind='json', text='city', span=None)
-
-    Raises:
-        BadParameter: The kind is unknown, or its text cannot be used.
     """
     if text is None:
         return None

@@ -277,11 +277,7 @@ class PassageEncoder:
         }
 
     def of_dense(self) -> list[str]:
-        """Return the options that were given and that only `--dense` uses.
-
-        Raises:
-            DataError: There are some, and no `--dense`.
-        """
+        """Return the options that were given and that only `--dense` uses."""
         names = [option for field, option in given_fields(self).items() if field in _OF_DENSE]
         if self.dense is None and names:
             raise DataError(f"{names[0]} is for --dense, and there is none: give it, too")

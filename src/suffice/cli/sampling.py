@@ -72,11 +72,7 @@ class _Sampled(models.Examined):
 
     @property
     def members(self) -> list[tuple[str, str | None]]:
-        """The models, each with its own endpoint, in the order in which they are asked.
-
-        Raises:
-            DataError: One name is used for models at different endpoints.
-        """
+        """The models, each with its own endpoint, in the order in which they are asked."""
         members = [
             (match["name"], match["url"]) if (match := _AT_URL.fullmatch(text)) else (text, None)
             for text in options.split_names(self.model)

@@ -49,11 +49,7 @@ def validate_command(
 
 
 def _states(path: Path) -> dict[str, str]:
-    """Return the state of each file of a path; the name of a single file is empty.
-
-    Raises:
-        NotFoundError: There is nothing at the path.
-    """
+    """Return the state of each file of a path; the name of a single file is empty."""
     if not path.exists():
         raise NotFoundError(f"there is no file or folder {str(path)!r}")
     if (path / _MANIFEST).is_file():

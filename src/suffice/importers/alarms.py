@@ -57,11 +57,7 @@ _SAMPLES_OR_ROUNDS = frozenset({"pred", "prediction", "response", "output", "rep
 
 
 def check_expected(names: Iterable[str]) -> list[str]:
-    """Return the names of alarms that are expected, or raise if there is no such alarm.
-
-    Raises:
-        DataError: A name is unknown.
-    """
+    """Return the names of alarms that are expected, or raise if there is no such alarm."""
     names = [names] if isinstance(names, str) else list(dict.fromkeys(names))
     for name in names:
         if name not in ALARMS:

@@ -184,11 +184,7 @@ class _RecordedCourse(ThinkingCourse):
         return RoundResult(observed=replace(observed, signals=signals, costs=costs))
 
     def _prompt_tokens(self, cost: Cost) -> float:
-        """Return the prompt tokens of a request.
-
-        Raises:
-            ModelError: The server does not report them.
-        """
+        """Return the prompt tokens of a request."""
         tokens = cost.uncached_tokens + cost.cached_tokens
         if math.isnan(tokens):
             raise ModelError(

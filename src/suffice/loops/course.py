@@ -77,11 +77,7 @@ class Course(Protocol):
         ...
 
     def has(self, r: int) -> bool:
-        """Return whether round `r` exists: evidence runs out, revisions do not.
-
-        Raises:
-            DataError: There is neither a pool nor a corpus.
-        """
+        """Return whether round `r` exists: evidence runs out, revisions do not."""
         ...
 
     def calls(self, r: int, before: Sequence[Round]) -> Steps:
@@ -151,9 +147,6 @@ async def drive(
     """Make the calls of a round in order, except those that may be omitted and are not `needed`.
 
     A generator that was started before continues with `first`, the reply to its pending call.
-
-    Raises:
-        ModelError: A required call failed.
     """
     try:
         call = first or next(steps)

@@ -48,11 +48,7 @@ class LiveExecutor:
     """An executor that sends each request immediately."""
 
     async def run(self, plan: RecordingPlan) -> RecordSummary:
-        """Run a plan; see `PlanExecutor`.
-
-        Raises:
-            DataError: This recording is waiting for replies in batches.
-        """
+        """Run a plan; see `PlanExecutor`."""
         if plan.files.batches.exists():
             raise DataError(
                 f"replies to this recording come in batches ({str(plan.files.batches)!r}): collect them with --batch "
@@ -80,11 +76,7 @@ class RecordRun:
         self.costs: set[str] = set()  # the cost columns of these
 
     async def run(self) -> RecordSummary:
-        """Record the plan's questions, except those whose replies will come with batches.
-
-        Raises:
-            SufficeError: See `suffice.loops.record`.
-        """
+        """Record the plan's questions, except those whose replies will come with batches."""
         if self.plan.shard is not None:
             with reaching(self.files.whole):
                 check_shard(self.files.whole, self.plan.shard, self.plan.config)

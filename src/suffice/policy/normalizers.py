@@ -313,11 +313,7 @@ def _date(answer: str, patterns: Sequence[str]) -> str | None:
 
 
 def normalizer_of(name: str) -> Normalizer:
-    """Return the normalizer of a name.
-
-    Raises:
-        NotFoundError: There is no normalizer of that name.
-    """
+    """Return the normalizer of a name."""
     if name not in _ALL_NORMALIZERS:
         raise NotFoundError(
             f"there is no normalizer {name!r}.{did_you_mean(name, _ALL_NORMALIZERS)} There are: {', '.join(_ALL_NORMALIZERS)}; add your own "

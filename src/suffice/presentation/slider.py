@@ -31,9 +31,6 @@ def json_in_html(data: Any) -> str:
 
     >>> json_in_html("</script>")
     '"\\u003c/script\\u003e"'
-
-    Raises:
-        ValueError: A number is not finite.
     """
     return json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).translate(_BREAKS)
 

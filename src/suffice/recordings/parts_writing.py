@@ -44,9 +44,6 @@ def recorded_at(path: str | Path, *, questions: int, size: int) -> RecordedFile 
         path: A file or folder, existing or new.
         questions: The largest number of questions in a part.
         size: The size of a journal, in bytes, at which its part takes no further questions.
-
-    Raises:
-        DataError: A limit is not positive.
     """
     if is_url(path):
         raise DataError(

@@ -303,11 +303,7 @@ class _Known:
     is_gone: bool = False
 
     def accept(self, changes: Sequence[Sequence[Any]]) -> None:
-        """Apply changes, all or none.
-
-        Raises:
-            DataError: A round was already recorded, or its question is missing or has ended.
-        """
+        """Apply changes, all or none."""
         runs = {change[1] for change in changes if change[0] in _OF_A_QUESTION}
         before = {run: set(self.open[run]) for run in runs & self.open.keys()}
         n_questions = self.n_questions

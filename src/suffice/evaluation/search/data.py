@@ -293,11 +293,7 @@ def _side(
 
 
 def policy_of_baseline(recording: Recording, policy: Policy, baseline: str) -> Policy:
-    """Return the policy that differences are taken against.
-
-    Raises:
-        DataError: The baseline reads a signal that no rule of the search reads.
-    """
+    """Return the policy that differences are taken against."""
     highest = int(recording.index[-1])
     rule = fixed_k(highest) if baseline == "full" else parse_rule(baseline)
     fitted = set(rule.signals) & set(CALIBRATED) - {c.output for c in policy.calibrators}

@@ -242,11 +242,7 @@ def _search_in_passes(
 
 
 def _facts(passes: Passes) -> tuple[Passes, list[Facts]]:
-    """Collect facts about the searched recording, and the tune recording if given; also return the updated passes.
-
-    Raises:
-        ConfigMismatchError: A question is in both recordings.
-    """
+    """Collect facts about the searched recording, and the tune recording if given; also return the updated passes."""
     reading = passes.reading
     facts = [Facts.none() for _ in reading.recordings]
     metrics = reading.recordings[0].empty().names("metric")

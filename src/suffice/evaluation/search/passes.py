@@ -144,11 +144,7 @@ class Checks:
 
     @property
     def sentences(self) -> list[str]:
-        """Return all notes in words.
-
-        Raises:
-            UnknownSignalError: A signal is undefined in every round.
-        """
+        """Return all notes in words."""
         plain: dict[str, None] = {}
         gated: dict[str, None] = {}
         for (_, start), counts in sorted(self.definedness.items(), key=lambda item: -item[0][1]):

@@ -76,9 +76,6 @@ def threshold_trials(
         space: The space.
         prompts: The prompts of the recording.
         column: Returns the values that a literal reads on tune for a prompt; the smallest and the largest are enough.
-
-    Raises:
-        DataError: A signal has no value on tune.
     """
     tried = {}
     for prompt, literal in open_literals(space, prompts):

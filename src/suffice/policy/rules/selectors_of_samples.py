@@ -223,9 +223,6 @@ def esc_answer(window: int, seed: int = 0) -> EscAnswer:
     Args:
         window: Number of answers in a window, 2 to 10.
         seed: Seed of the choice among ties.
-
-    Raises:
-        RuleSyntaxError: The window has another size.
     """
     esc(window)  # refuses other sizes
     return EscAnswer(None, seed, int(window))

@@ -288,11 +288,7 @@ def _baseline_of(recording: Recording, claim: Claim, policies: Sequence[Policy])
 
 
 def _rule_baseline(recording: Recording, rule: str, policies: Sequence[Policy]) -> Policy:
-    """Return a rule as a baseline with the policies' selector, so that the loss does not compare selectors.
-
-    Raises:
-        DataError: The policies have several selectors.
-    """
+    """Return a rule as a baseline with the policies' selector, so that the loss does not compare selectors."""
     used = selectors_in_use(policies)
     if len(used) > 1:
         raise DataError(

@@ -225,11 +225,7 @@ def _thinking_rules(tune: Recording, columns: Collection[str]) -> Iterator[str]:
 
 
 def _fitted_policy(tune: Recording, rule: str, metric: str, selector: Selector, start_round: int) -> Policy:
-    """Return the rule as a policy with all fitted state, fitted on tune questions.
-
-    Raises:
-        SufficeError: The rule cannot decide on tune questions.
-    """
+    """Return the rule as a policy with all fitted state, fitted on tune questions."""
     draft = policy_for(tune, rule, selector=selector)
     if any(map(draft.unfitted, draft.signals)):
         from suffice.evaluation.replay import calibrate

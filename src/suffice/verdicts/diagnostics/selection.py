@@ -201,11 +201,7 @@ class Reference:
         self.full = np.where(prepared.cut, np.nan, full)
 
     def checked(self, values: Floats, selector: str) -> Floats:
-        """Return the metric of a selector's answers, after checking that each is known.
-
-        Raises:
-            DataError: The metric of an answer was not measured.
-        """
+        """Return the metric of a selector's answers, after checking that each is known."""
         if np.isnan(values).any():
             raise DataError(
                 f"{self.metric!r} was not measured for an answer that {selector!r} returns under "

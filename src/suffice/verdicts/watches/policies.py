@@ -46,9 +46,6 @@ def share_of_risk(alpha: float, number: int) -> float:
 
     >>> [round(share_of_risk(0.05, number), 4) for number in (1, 2, 3)]
     [0.0205, 0.0057, 0.0029]
-
-    Raises:
-        DataError: The number is below 1.
     """
     if number < 1:
         raise DataError(f"policies of a loop are numbered from 1, not {number!r}: 3 is the third that was deployed")

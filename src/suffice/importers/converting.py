@@ -43,11 +43,7 @@ _UNANSWERABLE = "the paragraphs do not answer it (answerable is false)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unread:
-    """Rows that were left out of the output for one reason.
-
-    Attributes:
-        reason: The reason, as worded for the first row.
-    """
+    """Rows that were left out of the output for one reason."""
 
     reason: str
     n: int

@@ -22,7 +22,6 @@ class Shape:
         rows: One row for each question and round, or the records themselves.
         how: The form in words; "" for a long table.
         columns: The sources of a row's columns in words, by the name in the row.
-        skipped: Number of records without any round.
         outer: Columns about the question, which are the same in all of its rows.
         is_ordered: True if the file counts the rounds, or its form implies their order.
         read: Reads further records in the same way; returns their rows, and the number of records without any round.

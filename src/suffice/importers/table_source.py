@@ -83,8 +83,6 @@ class TableSource(ABC):
 
     Attributes:
         shape: The form in which the file contains the rows.
-        plan: The meaning of the columns.
-        grid: Settings for reading the rows.
         run: The columns that distinguish runs of a question, as `RunColumns.choice` returns them.
         skipped: Number of records without any round.
         repeated: Number of rows without an answer, or with a copy, that another row of the same round repeats.

@@ -67,8 +67,6 @@ class AskingPrice:
     """An estimate of what it takes to ask along recorded chains, with four characters to a token.
 
     Attributes:
-        chains: Number of chains.
-        trials: Number of trial answers.
         requests: Number of requests: the trials, and one for each chain that counts the tokens around it.
         prompt_tokens: Prompt tokens of all requests: what a server without a prefix cache reads, and most providers bill.
         new_tokens: Those of them that no earlier request of the chain has: what a server with a prefix cache reads.

@@ -37,7 +37,6 @@ class ReportPart:
     """A part that another evaluation adds to a page, before the parts that every report contains.
 
     Attributes:
-        title: Its heading.
         sentences: Its results, the most important first.
         charts: Vega-Lite specifications by name, each with its caption.
         folded: Further tables by heading, initially collapsed.

@@ -33,7 +33,6 @@ class Stopped:
     """The stops of one policy, with the answers of the full budget; arrays have shape ``(n_questions,)``.
 
     Attributes:
-        reasons: The reason for each question's stop.
         full: Position of the full budget's answer; -1 if there is none, or if a rule cut the recording.
         differs: Mask of the questions for which the full budget returns another answer (as normalised text); False if
             it never ran.

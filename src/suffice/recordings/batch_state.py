@@ -36,7 +36,6 @@ class SentBatch:
 
     Attributes:
         number: Its number in this recording, from 1, which names its files.
-        requests: Number of requests.
         step: `written`, `uploaded`, `creating`, `created` or `ended`.
         file_id: The endpoint's id of the input file once it is uploaded, or the name of the file for an engine.
         batch_id: The endpoint's id of the batch, once it is created.
@@ -61,7 +60,6 @@ class KnownRequest:
 
     Attributes:
         is_sent: True if a batch that has not ended contains it.
-        attempts: Number of batches that have contained it.
         error: The reason why the last batch did not answer it.
         is_final: True if it would fail again.
     """

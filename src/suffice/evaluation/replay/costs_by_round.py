@@ -34,7 +34,6 @@ class RoundCost:
             recorded, in batches`, at the batch price.
         modelled: Whether the token counts are computed instead of measured.
         cached_tokens: Input tokens read from a prefix cache.
-        output_tokens: Generated tokens.
         seconds: Wall-clock time; NaN where modelled, since the speed with another cache was not measured.
         retrievals: Requests to the retriever; NaN where they were not recorded.
         retrieval_seconds: The part of the seconds spent on embedding questions, and on finding and ordering passages;

@@ -124,7 +124,6 @@ class FileParts(Parts):
 
     Attributes:
         block_rows: Rows that are decided at once.
-        jobs: Number of processes.
         undecided: Whether the metrics are only candidates; the first pass then decides among them, and one may be
             missing.
         highest: The highest round of questions that did not fail; None = the highest recorded one.

@@ -102,7 +102,6 @@ class Available:
 
     Attributes:
         closed_book: Whether round 0 was recorded.
-        recorded: Whether a rule ended some questions.
         earliest: Whether the oracle of the earliest right answer is available.
         best: Whether the oracle of the best answer is available.
     """

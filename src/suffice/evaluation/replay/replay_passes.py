@@ -90,7 +90,6 @@ class RowsPass:
     Attributes:
         policies, fixed: The policies, and the fixed budgets.
         selectors, metrics, available, start: See `baseline_runs`; None = no other baselines.
-        n_orders, seed: Number of orders, and their seed.
         dealt: The stops of each policy on all questions; empty if the pass gets all of them at once.
     """
 

@@ -88,7 +88,6 @@ class _Budgets:
     """The fixed budgets whose mixtures stand beside every rule.
 
     Attributes:
-        labels: Their labels.
         worst, best: Bounds of their quality, shape ``(n_budgets,)``.
         least, most: Bounds of their cost, same shape.
     """

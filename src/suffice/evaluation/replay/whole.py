@@ -44,7 +44,6 @@ class Facts:
     Attributes:
         clusters: Clusters of the questions, None where one is missing.
         texts: Hashes of the questions' normalised texts, "" where one is missing; empty without a column of texts.
-        n_failed: Questions left out because their recording failed.
         cut: Mask of the questions that a rule ended.
         only_closed_book: Whether a rule ended some of the questions at their first round.
         recorded: Mean costs of all recorded rounds, see `cost_means`.
@@ -135,7 +134,6 @@ class Whole:
     Attributes:
         recording: The recording, or only its header if its rows are read part by part.
         facts: Facts about all questions, in parts.
-        charging: The convention that says which calls a policy pays for.
         metrics: The metrics; the first one is the quality.
     """
 

@@ -57,7 +57,6 @@ class Section:
     """A family of rules in a space, combined with every patience and highest round.
 
     Attributes:
-        family: The rules.
         prompt: The prompt whose rounds they read.
         start: The number of the first rule in the space; rules are numbered variant
             by variant.

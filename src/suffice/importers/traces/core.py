@@ -61,7 +61,6 @@ class TraceStep:
 
     Attributes:
         answer: The answer of the round; None if the span is not a round.
-        reason: The reason why it is not a round.
         counts: True if its cost is charged to the next round.
         cut: True if the answer was cut: a round without an answer.
         other: True if it is a call of another kind than the answers, as the user says.

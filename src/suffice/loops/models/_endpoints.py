@@ -89,7 +89,6 @@ class _EndpointHealth:
     Attributes:
         in_flight: Number of requests that it has not answered yet.
         turn: Number of its last request, counted over all endpoints.
-        failures: Number of failures since the last reply.
         out_until: Time at which it is tried again after failures.
         busy_until: Time until which it asked not to be called.
     """

@@ -40,7 +40,6 @@ class Preference:
     """A judgement of two answers.
 
     Attributes:
-        answers: Their texts.
         better: 1 if the first is better, -1 if the second is, 0 if they are equally good; None if somebody could not tell.
     """
 

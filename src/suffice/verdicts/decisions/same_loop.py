@@ -26,7 +26,6 @@ class LoopStops:
     """The rounds at which a loop stops by itself, and the names of its model, prompt and system.
 
     Attributes:
-        highest: The highest recorded round.
         lowest_cap: The lowest round at which a question ended because no more rounds were allowed; 0 if no question
             did.
         own: Whether the loop stopped some questions by a rule of its own.

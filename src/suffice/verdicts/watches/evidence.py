@@ -27,7 +27,6 @@ class LossWindow:
 
     Attributes:
         last: Position of the last request.
-        n: Number of requests.
         n_audited: Number of them whose loss is known.
         mean: Mean of the known losses; NaN if there are none.
     """

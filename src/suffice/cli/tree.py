@@ -129,11 +129,9 @@ TREE = {
     ),
     "judge drafts": Place("Mark every distinct draft of a recording once.", "suffice.cli.judge:judge_command"),
     "judge pairs": Place(
-        "Compare every draft with the last one, in both orders.", "suffice.cli.judge_pairs:judge_pairs_command"
+        "Compare every draft with the last one, in both orders.", "suffice.cli.judge:judge_pairs_command"
     ),
-    "judge gold": Place(
-        "Measure how near each draft is to its gold answers.", "suffice.cli.judge_pairs:judge_gold_command"
-    ),
+    "judge gold": Place("Measure how near each draft is to its gold answers.", "suffice.cli.judge:judge_gold_command"),
     "run": Place("Make a whole table from one file, cell by cell.", panel="Measure", distribution="suffice-papers"),
     "decide": Place(
         "Say whether to keep a loop, lower its cap, or stop by a rule.", "suffice.cli.advice:decide_command", "Decide"

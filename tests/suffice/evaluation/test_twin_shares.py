@@ -7,7 +7,7 @@ import pytest
 
 from suffice.evaluation.replay import policy_for, replay
 from suffice.evaluation.replay.baselines import run_policy
-from suffice.evaluation.replay.comparisons import paired_differences
+from suffice.evaluation.replay.compared import paired_differences
 from suffice.evaluation.replay.costs import TOKEN_KINDS
 from suffice.evaluation.replay.orders import drawn_orders, run_all
 from suffice.evaluation.replay.prepared import PreparedRecording

@@ -17,8 +17,14 @@ from suffice.evaluation.replay.baselines import Run
 from suffice.evaluation.replay.blocks import Source
 from suffice.evaluation.replay.charging import LIVE, charging_of
 from suffice.evaluation.replay.checks import check_policy, policy_for
-from suffice.evaluation.replay.compared import companions, labelled, row_of
-from suffice.evaluation.replay.comparisons import margin_tests, mean_differences, paired_differences
+from suffice.evaluation.replay.compared import (
+    companions,
+    labelled,
+    margin_tests,
+    mean_differences,
+    paired_differences,
+    row_of,
+)
 from suffice.evaluation.replay.joining import joined_run
 from suffice.evaluation.replay.orders import n_orders, order_note
 from suffice.evaluation.replay.outcomes import MultipleChoice, default_metrics

@@ -10,8 +10,7 @@ from suffice.evaluation.replay import reads_round_0
 from suffice.evaluation.search.data import find_prompt
 from suffice.evaluation.search.fitting import Defined
 from suffice.evaluation.search.optimism import Trials
-from suffice.evaluation.search.presets import PRESETS, available, preset, votes
-from suffice.evaluation.search.space import Space
+from suffice.evaluation.search.space import PRESETS, Space, available, preset, votes
 from suffice.policy.rules import tasr
 from suffice.policy.seen import Seen
 from suffice.policy.session import Policy

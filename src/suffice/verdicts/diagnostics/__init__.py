@@ -10,10 +10,16 @@ from suffice.verdicts.diagnostics.cells import (
 )
 from suffice.verdicts.diagnostics.diagnosis import Diagnosis, diagnose
 from suffice.verdicts.diagnostics.drift import Drift, SignalDrift, kolmogorov_smirnov, measure_drift
-from suffice.verdicts.diagnostics.floor import FloorEffect, compare_floor, without_floor
 from suffice.verdicts.diagnostics.judged import JudgedComparison, JudgedRow, compare_judged
 from suffice.verdicts.diagnostics.judging import Halving, JudgeAll, JudgeDistinct, JudgeUntil, Procedure, Unjudged
-from suffice.verdicts.diagnostics.premature import PrematureStops, QuestionGroup, look_at_stops
+from suffice.verdicts.diagnostics.premature import (
+    FloorEffect,
+    PrematureStops,
+    QuestionGroup,
+    compare_floor,
+    look_at_stops,
+    without_floor,
+)
 from suffice.verdicts.diagnostics.question_types import ByType, TypeRow, by_type
 from suffice.verdicts.diagnostics.ranking import RankerFit, fit_ranker
 from suffice.verdicts.diagnostics.rows import Rows, cohens_d, draw_d, right_or_wrong

@@ -135,7 +135,7 @@ class OpenFile(OpenRecording):
             try:
                 source = self.path if self._buffer is None else pa.BufferReader(self._buffer)
                 # From a URL, only the bytes of the columns are read, in few requests.
-                source = self.path.fs.open(self.path.path, "rb", cache_type="none") if remote else source
+                source = _remote_file(self.path) if remote else source
                 self._opened = pq.ParquetFile(source, page_checksum_verification=True, pre_buffer=remote)
             except FileNotFoundError:
                 raise PartGoneError(self.path) from None
@@ -386,6 +386,10 @@ def _header(text: bytes, path: str | Path) -> dict[str, Any]:
     if not isinstance(metadata, dict):
         raise SchemaError(f"the header of {str(path)!r} must be a JSON object, not {str(metadata)[:80]!r}")
     return metadata
+
+
+def _remote_file(path: Any) -> Any:
+    return path.fs.open(path.path, "rb", cache_type="none")
 
 
 def _unreadable_file(path: str | Path, error: Exception) -> DataError:

@@ -17,12 +17,11 @@ from suffice.importers.dialogues import (
     shared_opening,
     without_examples,
 )
-from suffice.importers.families import families_beside, numbered_families
+from suffice.importers.families import families_beside
 from suffice.importers.fields import flat, names_rounds, one_run_each, single_name
 from suffice.importers.names import (
     ANSWERS,
     GOLDS,
-    ORDER_WORDS,
     OUTCOME_NAMES,
     QUESTIONS,
     REPLIES,
@@ -43,6 +42,7 @@ from suffice.importers.shape import (
     without_rounds,
 )
 from suffice.importers.trees import PARENTS
+from suffice.importers.wide_tables import rows_of_families, widened
 
 ROUNDS = "rounds"
 """The name in a column map for the field with the list of rounds."""
@@ -383,63 +383,3 @@ def _item_name(name: str) -> str:
     ('answer', 'score')
     """
     return "answer" if last_name(name) in ROUND_LISTS else single_name(name)
-
-
-def widened(records: list[Record]) -> Shape | None:
-    """Return a row for each number of the columns ``answer_1``, ``answer_2``, ...; None for other tables."""
-    families = numbered_families(column_names(records))
-    leads = [stem for stem in families if not stem or plain_name(stem.rpartition(".")[2]) in (*ANSWERS, *OUTCOME_NAMES)]
-    if not leads:
-        return None
-    lead = max(leads, key=lambda stem: (len(families[stem]), stem == "" or plain_name(stem) in ANSWERS))
-    ordered = all(any(word in plain_name(name) for word in ORDER_WORDS) for name in families[lead].values())
-    return rows_of_families(records, families, lead, is_ordered=ordered)
-
-
-def rows_of_families(
-    records: list[Record], families: Mapping[str, Mapping[int, str]], lead: str, *, is_ordered: bool
-) -> Shape:
-    """Return a row for each number of the columns of the family `lead`, with those of the other families."""
-    numbers = list(families[lead])
-    moved = {stem: family for stem, family in families.items() if len(family) == len(numbers) and [*family] != numbers}
-    parts = {
-        stem: dict(zip(numbers, family.values(), strict=True)) if stem in moved else family
-        for stem, family in families.items()
-        if stem in moved or set(family) <= set(numbers)
-    }
-    beside = "".join(f"; {_first_to_last(family)} belong to them in this order" for family in moved.values())
-    used = {name for family in parts.values() for name in family.values()}
-    own = {"round", *(stem or "answer" for stem in parts)}
-
-    def read(others: Iterable[Record]) -> tuple[list[Record], int]:
-        pairs: list[Pair] = []
-        for item in map(flat_record, others):
-            outer = {name: value for name, value in item.values.items() if name not in used}
-            inner = [
-                {stem or "answer": item.values.get(family[n]) for stem, family in parts.items() if n in family}
-                for n in numbers
-            ]
-            while inner and all(value is None or value == "" for value in inner[-1].values()):
-                inner.pop()
-            pairs.append((item, outer, inner))
-        return round_rows(pairs, own, "round"), without_rounds(pairs)
-
-    rows, skipped = read(records)
-    ends = f"{families[lead][numbers[0]]!r} to {families[lead][numbers[-1]]!r}"
-    return Shape(
-        rows=rows,
-        how=f"each record is a question, and the columns {ends} are its rounds{beside}",
-        columns={
-            "round": f"number in {ends}",
-            **{stem or "answer": _first_to_last(family) for stem, family in parts.items()},
-        },
-        skipped=skipped,
-        outer=outer_names(rows, own),
-        is_ordered=is_ordered,
-        read=read,
-    )
-
-
-def _first_to_last(family: Mapping[int, str]) -> str:
-    first, *_, last = family.values() if len(family) > 1 else (*family.values(), *family.values())
-    return f"{first} ... {last}"

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.optimize import isotonic_regression
 from sklearn.isotonic import IsotonicRegression
 
-from suffice.policy.calibration.maps import fit_isotonic
+from suffice.policy.calibration.calibrator import fit_isotonic
 from suffice.policy.rounds import Floats
 
 ROWS, REPEATS, SEED = 1_000_000, 5, 42

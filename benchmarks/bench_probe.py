@@ -23,7 +23,7 @@ from tests.support.local_models import SHORT, START, network, tokenizer
 
 from suffice import Policy, RetrievalLoop, parse_rule
 from suffice.loops.retrieval import InMemoryRetriever, load_questions
-from suffice.policy.calibration.maps import Sigmoid
+from suffice.policy.calibration.calibrator import Sigmoid
 from suffice_gates.models import LoadedModel, TransformersModel
 from suffice_gates.probes import Calibration, Probe, ProbeCard, ProbeGate
 from suffice_gates.training.probe import HIDDEN

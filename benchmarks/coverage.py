@@ -24,11 +24,10 @@ from suffice.evaluation.statistics import (
     max_statistic,
     paired_bootstrap,
     paired_t,
-    paired_t_test,
     permutation_tests,
-    wilcoxon_test,
 )
 from suffice.policy.rounds import Floats
+from suffice_papers.paired_tests import paired_t_test, wilcoxon_test
 
 SIZES, DATASETS, DRAWS, LEVEL, SEED = (60, 100, 300), 4000, 1000, 0.95, 42
 BLOCK = 100

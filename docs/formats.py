@@ -15,13 +15,13 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import pyarrow as pa
+from suffice.common.sealed_json import FIELD
+from suffice.policy.calibration.maps import Constant, PiecewiseLinear, Sigmoid
 
 import suffice
 from suffice.common.json_text import number_to_json
 from suffice.common.results import UNLESS_EMPTY
-from suffice.common.sealed_json import FIELD
 from suffice.policy.calibration import Calibrator
-from suffice.policy.calibration.maps import Constant, PiecewiseLinear, Sigmoid
 from suffice.policy.rounds import Cost, Decision, Round
 from suffice.policy.rules import NAMED_RULES
 from suffice.policy.seen import Seen
@@ -39,8 +39,7 @@ from suffice.recordings.schema import (
     build_table,
     cost_column,
 )
-from suffice.verdicts.decisions.advice import _READ
-from suffice.verdicts.decisions.advice import FORMAT as VERDICT_FORMAT
+from suffice.verdicts.decisions.advice import _READ, FORMAT as VERDICT_FORMAT
 from suffice.verdicts.decisions.trial import AdviceKind
 
 Schema = dict[str, Any]

@@ -9,8 +9,7 @@ from unittest import mock
 
 import numpy as np
 import z3
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from hypothesis.extra.numpy import arrays
 
 from proofs.claims import Claim, demand

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 import z3
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from tests.support import strategies
 
 from proofs.claims import Claim, demand

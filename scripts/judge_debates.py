@@ -23,7 +23,7 @@ from suffice.common.tables import render
 from suffice.evaluation.statistics import Resampling
 from suffice.importers import one_call
 from suffice.loops.judges import gold_score, reference_columns, with_columns
-from suffice.policy.embedding.embedder import identity
+from suffice.policy.embedding import identity
 from suffice.recordings import Recording
 from suffice.recordings.schema import build_table
 from suffice_papers.semantic import read_debate, semantic_protocol, split_drafts, tune

@@ -9,7 +9,7 @@ import pytest
 
 from suffice import Resampling, certify, diagnose, replay
 from suffice.common.display import Chart
-from suffice.common.display.themes import theme_colours
+from suffice.common.display.svg import theme_colours
 from suffice.common.tables import Column, Table
 from suffice.evaluation.replay.charts import pareto_chart, stops_chart
 from suffice.presentation.data import ReportPart

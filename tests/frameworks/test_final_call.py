@@ -11,8 +11,7 @@ from agents import RunConfig, Runner
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage
 from pydantic import BaseModel
-from pydantic_ai import Agent as PydanticAgent
-from pydantic_ai import UsageLimits
+from pydantic_ai import Agent as PydanticAgent, UsageLimits
 from pydantic_ai.messages import ModelResponse, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
 

@@ -10,7 +10,7 @@ import pytest
 from suffice import Policy, read_recording
 from suffice.loops.models import EndpointEmbedder
 from suffice.loops.models.prompts import PROMPTS
-from suffice.policy.calibration.maps import Sigmoid
+from suffice.policy.calibration.calibrator import Sigmoid
 from suffice_gates.models import EncoderStates, EndpointStates, TransformersModel
 from suffice_gates.probes import Calibration, Probe, ProbeCard, pinned_of
 from tests.suffice.policy.test_embedder import letters, server

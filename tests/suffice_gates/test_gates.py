@@ -10,8 +10,7 @@ from itertools import combinations
 import numpy as np
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
@@ -49,12 +48,12 @@ from suffice_gates.gates import (
     question_features,
     question_folds,
     question_gates,
+    question_only as question_only_module,
     rates_table,
     transitions,
     transitions_table,
     with_scores,
 )
-from suffice_gates.gates import question_only as question_only_module
 from suffice_gates.gates.threshold import BothWays, cross_fit
 from suffice_gates.report import gate_part
 from suffice_papers.cbdr.ceiling import headroom

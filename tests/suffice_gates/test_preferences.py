@@ -8,8 +8,7 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from suffice import Passage
 from suffice.errors import ConfigMismatchError, DataError, ModelError

@@ -12,8 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as arrays
 
 from suffice import Cost, Passage, Policy, Reply, RetrievalLoop, parse_rule
@@ -21,7 +20,7 @@ from suffice.errors import ConfigMismatchError, DataError, ModelError, SchemaErr
 from suffice.evaluation.statistics import Resampling
 from suffice.loops.models import Gate
 from suffice.loops.retrieval import InMemoryRetriever
-from suffice.policy.calibration.maps import Sigmoid
+from suffice.policy.calibration.calibrator import Sigmoid
 from suffice.recordings.recording import Recording
 from suffice.recordings.schema import build_table
 from suffice_gates.models.states import State, StateSource

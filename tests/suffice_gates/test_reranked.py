@@ -7,8 +7,7 @@ import math
 import ir_measures
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from suffice import Passage, Policy, ScriptedModel, parse_rule, read_recording, record
 from suffice.errors import DataError, ModelError

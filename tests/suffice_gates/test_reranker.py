@@ -9,8 +9,7 @@ import sys
 import ir_measures
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from suffice import Passage
 from suffice.errors import ConfigMismatchError, DataError, MissingExtraError, ModelError

@@ -9,8 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from suffice.errors import DataError, LogprobsUnavailableError, ModelError
 from suffice.loops import RetrievalLoop, record

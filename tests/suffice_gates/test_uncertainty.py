@@ -5,15 +5,13 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from scipy.stats import entropy
 
 from suffice.errors import DataError
 from suffice.policy.rounds import Round, Token
 from suffice.policy.signals import SIGNALS
-from suffice.policy.signals.margins import HIGHEST_LOGPROB, LOWEST_LOGPROB
-from suffice.policy.signals.uncertainty import sequence_logprob, token_entropy
+from suffice.policy.signals.margins import HIGHEST_LOGPROB, LOWEST_LOGPROB, sequence_logprob, token_entropy
 from suffice_gates.models.rind import query_words, rind
 from suffice_gates.models.sampled import clusters, gram_uncertainty, semantic_entropy
 from suffice_gates.models.uncertainty import contrast_directions

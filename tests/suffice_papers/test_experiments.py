@@ -40,8 +40,7 @@ from suffice_papers.experiments.estimate import extrapolate
 from suffice_papers.experiments.stages import CellFolder
 from suffice_papers.experiments.tasr_cells import evaluate_tasr, tasr_cell
 from suffice_papers.experiments.variance import RunValues, Shown, repeated, runs_tables
-from suffice_papers.semantic import semantic_protocol
-from suffice_papers.semantic import tune as select_eps
+from suffice_papers.semantic import semantic_protocol, tune as select_eps
 from suffice_papers.tasr.cells import load_cell
 from suffice_retrieval.indexes import CachedRetriever
 from tests.support.cli_tools import cli, dataset, question, reply

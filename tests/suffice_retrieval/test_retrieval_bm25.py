@@ -15,12 +15,11 @@ import bm25s
 import numpy as np
 import pytest
 from bm25s.stopwords import STOPWORDS_EN
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from suffice.errors import DataError, SchemaError
 from suffice.loops.retrieval import InMemoryRetriever, PoolBM25, Retriever, load_questions
-from suffice.loops.retrieval.tokens import STOP_WORDS, words
+from suffice.loops.retrieval.bm25 import STOP_WORDS, words
 from suffice.policy.rounds import Passage
 from suffice_retrieval.indexes import CorpusBM25, corpus_bm25, index_corpus, storage
 from suffice_retrieval.indexes.engines import IN_MEMORY, choose_engine

@@ -10,8 +10,7 @@ import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from suffice.errors import DataError
 from suffice_retrieval.indexes import CorpusBM25, index_corpus, open_corpus, read_corpus

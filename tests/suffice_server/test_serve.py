@@ -14,8 +14,7 @@ from types import SimpleNamespace
 
 import httpx
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from suffice.policy.rules import NAMED_RULES, Threshold, parse_rule, parse_selector, register_rule
 from suffice_server.studio.completion import Vocabulary, complete_rule, complete_selector, ends_of

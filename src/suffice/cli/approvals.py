@@ -41,7 +41,6 @@ class Approval:
     Attributes:
         folder: The folder, absolute; empty = every folder, for approvals by the environment.
         origin: Scheme, host and port.
-        variable: The environment variable that holds the key.
     """
 
     folder: str
@@ -162,11 +161,7 @@ def is_approved(one: Approval) -> bool:
 
 
 def approvals_file() -> Path:
-    """Return the path of the stored approvals: ``$XDG_CONFIG_HOME/suffice/approved.json``, or below ``~/.config``.
-
-    Raises:
-        DataError: The user has no home.
-    """
+    """Return the path of the stored approvals: ``$XDG_CONFIG_HOME/suffice/approved.json``, or below ``~/.config``."""
     home = Path(os.environ.get("XDG_CONFIG_HOME") or "")
     try:
         return (home if home.is_absolute() else Path.home() / ".config") / "suffice" / "approved.json"
@@ -178,11 +173,7 @@ def approvals_file() -> Path:
 
 
 def approvals_here() -> list[Approval]:
-    """Return the approvals for the current folder, from the user's file and the environment.
-
-    Raises:
-        DataError: An approval cannot be read.
-    """
+    """Return the approvals for the current folder, from the user's file and the environment."""
     here = str(Path.cwd())
     return [*_from_environment(), *(one for one in _stored() if one.folder == here)]
 

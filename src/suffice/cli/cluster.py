@@ -150,7 +150,7 @@ class ClusterOptions:
                 f"{'--jobs' if jobs is not None else 'shards'} does not go with --on here: the parts are those of the recording, "
                 "and the setting workers says how many of them are read at a time"
             )
-        from suffice.loops.clusters.pool import RayPool
+        from suffice.loops.clusters.connection import RayPool
 
         cluster = self._cluster(sends_much=True)
         with cluster.connected() as ray:

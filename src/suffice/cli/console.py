@@ -160,10 +160,6 @@ def progress_bar(title: str, *, quiet: bool) -> Iterator[Callable[..., None] | N
 
     In a cluster's worker, the driver shows the bar.
 
-    Args:
-        title: The title of the work.
-        quiet: Whether to show nothing.
-
     Yields:
         A function of the number done, the total, and a text beside the bar.
     """

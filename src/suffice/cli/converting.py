@@ -94,9 +94,6 @@ def split_sizes(text: str) -> dict[str, int]:
 
     >>> split_sizes("tune=100,eval=300")
     {'tune': 100, 'eval': 300}
-
-    Raises:
-        BadParameter: The text has another form.
     """
     pairs = [item.partition("=") for item in text.split(",")]
     sizes = {name.strip(): int(n) for name, _, n in pairs if n.strip().isdecimal()}

@@ -10,8 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from suffice.cli.approvals import Approval, approvals_file, wanted
-from suffice.cli.approvals import approve as store_approvals
+from suffice.cli.approvals import Approval, approvals_file, approve as store_approvals, wanted
 from suffice.cli.console import warn
 from suffice.cli.output import Output, Screen
 from suffice.cli.settings import (

@@ -1,4 +1,4 @@
-"""`suffice data signals` and `suffice doctor`: list the signals, and examine an endpoint."""
+"""`suffice data signals`, `data prices`, `data costs` and `suffice doctor`: list signals, prices and costs, and examine an endpoint."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from suffice.cli import models
+from suffice.cli import models, options
 from suffice.cli.approvals import Approval, approvals_here
 from suffice.cli.console import number
 from suffice.cli.groups import command_line
@@ -17,14 +17,19 @@ from suffice.cli.output import Output, Screen
 from suffice.cli.parameters import Setting
 from suffice.cli.settings import FILE
 from suffice.common.display import facts_table
+from suffice.common.results import jsonable
 from suffice.common.tables import Column, Table
 from suffice.errors import DataError, LogprobsUnavailableError, ModelError, NotFittedError
+from suffice.evaluation.replay import list_price, list_prices
+from suffice.evaluation.replay.costs_by_round import round_costs
+from suffice.evaluation.replay.prices import price_table
 from suffice.loops.models import ChatModel, EndpointReport, probe
 from suffice.policy.rules import NAMED_RULES, parse_rule
 from suffice.policy.rules.named import spelled
 from suffice.policy.session import Policy
 from suffice.policy.signals import SIGNALS
 from suffice.policy.signals.margins import LOGPROB_NEEDS
+from suffice.recordings import read_recording
 
 _LONGEST_REPLY = 400
 """The most characters shown of a reply."""
@@ -193,3 +198,33 @@ def _concurrency_text(report: EndpointReport) -> str:
 
 def _in_words(value: bool | None) -> str:
     return "unknown" if value is None else "yes" if value else "no"
+
+
+def prices_command(
+    output: Output,
+    model: Annotated[
+        str | None, typer.Argument(metavar="[MODEL]", help="One model's name at its provider; default: all.")
+    ] = None,
+) -> None:
+    """In USD per million tokens, each with its date and source.
+
+    Example: suffice data prices gpt-4o-mini
+    """
+    prices = list(list_prices().values()) if model is None else [list_price(model)]
+    screen = Screen(tables=[price_table(prices)], then="suffice data prices MODEL" if model is None else "")
+    output.show({"prices": jsonable(prices)}, screen)
+
+
+def costs_command(
+    path: options.Recorded,
+    pricing: options.Pricing,
+    output: Output,
+) -> None:
+    """As recorded, without a prefix cache, and as if every shared prefix had been cached.
+
+    Example: suffice data costs run.parquet
+    """
+    pricing.price()  # raises if there are two prices, of which neither would be right
+    recording = read_recording(path)
+    result = round_costs(recording, pricing.of(recording))
+    output.show(result.to_dict(), Screen(tables=result.tables(), then=options.replay_step(path, recording)))

@@ -15,8 +15,7 @@ from suffice.common.json_text import load_json
 from suffice.common.provided import provided
 from suffice.errors import DataError
 from suffice.loops.models import PROMPTS
-from suffice.loops.models.prompts import PAPER_PROMPTS, Prompt
-from suffice.loops.models.prompts import prompt as built_in_prompt
+from suffice.loops.models.prompts import PAPER_PROMPTS, Prompt, prompt as built_in_prompt
 
 DeviceName = Annotated[
     str | None,
@@ -80,9 +79,6 @@ class LocalRun:
         Args:
             remedy: Advice for the message: an option that opens such a model.
             *useful: Options that have another use here: `device`, if a reranker or an encoder runs on this machine.
-
-        Raises:
-            DataError: Such an option was given.
         """
         unused = [option for field, option in given_fields(self).items() if field not in useful]
         if unused:
@@ -114,9 +110,6 @@ def hub_name(text: str, revision: str | None = None) -> tuple[str, str | None]:
     Args:
         text: The folder, id, or id with revision.
         revision: A revision from another option.
-
-    Raises:
-        DataError: Both name a revision, and these differ.
     """
     name, at, own = text.partition("@")
     if not at or Path(text).exists():

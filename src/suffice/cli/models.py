@@ -20,8 +20,7 @@ from suffice.errors import DataError
 from suffice.loops.judges import VERDICTS, JudgeModel, Panel
 from suffice.loops.models import PROMPTS, Answerer, ChatModel, EntailmentJudge, RequestLimits
 from suffice.loops.models.limits import limits_here
-from suffice.loops.models.prompts import PAPER_PROMPTS, Prompt
-from suffice.loops.models.prompts import prompt as built_in_prompt
+from suffice.loops.models.prompts import PAPER_PROMPTS, Prompt, prompt as built_in_prompt
 from suffice.loops.models.protocols import has_attentions
 from suffice.loops.models.sentence_transformers import SentenceTransformersEmbedder
 from suffice.policy.embedding import Embedder
@@ -214,7 +213,6 @@ class Examined(Endpoint):
         )
 
     def _own(self) -> Answerer:
-        """Return the model that a user's file defines."""
         examined = {item.name for item in fields(Examined)} - {"model"}
         for field, option in given_fields(self).items():
             if field in examined:
@@ -401,9 +399,6 @@ def answer_position(text: str | None) -> AnswerPosition | None:
 
     >>> answer_position("json:city")
     AnswerPosition(kind='json', text='city', span=None)
-
-    Raises:
-        BadParameter: The kind is unknown, or its text cannot be used.
     """
     if text is None:
         return None

@@ -25,10 +25,10 @@ from suffice.evaluation.replay import (
     calibrate,
     learn_stop,
     policy_for,
+    replay as evaluate,
 )
-from suffice.evaluation.replay import replay as evaluate
 from suffice.evaluation.replay.blocks import Source
-from suffice.evaluation.replay.guarded import with_guarded
+from suffice.evaluation.replay.checks import with_guarded
 from suffice.evaluation.replay.outcomes import needed_metric
 from suffice.evaluation.replay.parts import opened
 from suffice.evaluation.replay.replay_tables import replay_notes, replay_tables

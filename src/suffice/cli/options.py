@@ -277,11 +277,7 @@ class PassageEncoder:
         }
 
     def of_dense(self) -> list[str]:
-        """Return the options that were given and that only `--dense` uses.
-
-        Raises:
-            DataError: There are some, and no `--dense`.
-        """
+        """Return the options that were given and that only `--dense` uses."""
         names = [option for field, option in given_fields(self).items() if field in _OF_DENSE]
         if self.dense is None and names:
             raise DataError(f"{names[0]} is for --dense, and there is none: give it, too")
@@ -322,11 +318,7 @@ class Search(PassageEncoder):
     ] = None
 
     def retriever(self, device: str | None = None) -> Retriever | AsyncRetriever:
-        """Return the retriever; without a corpus it ranks each question's own passages.
-
-        Args:
-            device: Where its models run.
-        """
+        """Return the retriever; without a corpus it ranks each question's own passages."""
         from suffice.cli.ranking import ranked_by
 
         return ranked_by(self, device)

@@ -48,7 +48,6 @@ class Screen:
         aside: Columns of the first table that are shown only with `--details`.
         quiet: A pattern of the beginnings of notes that are shown only with `--details`.
         files: Files that were written, by a description of each.
-        then: The next command.
     """
 
     sentences: Sequence[str] = ()
@@ -156,7 +155,6 @@ def _height(table: Table, width: int) -> int:
 
 
 def _print(table: Table, width: int) -> int:
-    """Print a table, and return its number of lines."""
     for line in _wrapped([table.title], width):
         console.print(Text(line, style="italic"), soft_wrap=True)
     console.print(table_view(table, width), width=width)
@@ -199,12 +197,7 @@ class Output:
     ] = False
 
     def show(self, data: Any, screen: Screen) -> None:
-        """Print a result.
-
-        Args:
-            data: The result as JSON-ready values.
-            screen: The result as text.
-        """
+        """Print a result."""
         if self.as_json:
             print_json(jsonable(data))
         else:

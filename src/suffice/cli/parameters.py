@@ -158,13 +158,7 @@ def check_set(context: Any) -> None:
 
 
 def replacement(command: Any, option: str, arguments: Sequence[str]) -> str:
-    """Return advice on what replaces a former option; empty if it was not an option of this command.
-
-    Args:
-        command: The command.
-        option: The unknown option.
-        arguments: All arguments, from which the value is taken.
-    """
+    """Return advice on what replaces a former option; empty if it was not an option of this command."""
     typed = option.removeprefix("--")
     if reason := _DROPPED.get((command.name, typed)):
         return f"{option} is no option any more: {reason}; leave it out"
@@ -314,7 +308,6 @@ def is_from_file(context: Any, parameter: str) -> bool:
 
 
 def _is_given(context: Any, parameter: str) -> bool:
-    """Return whether a parameter is on the command line."""
     return getattr(context.get_parameter_source(parameter), "name", "") == "COMMANDLINE"
 
 

@@ -157,7 +157,6 @@ class RecordOptions:
 
 
 def _sum_of(outcomes: Sequence[ShardOutcome], total: Total, out: Path) -> RecordSummary:
-    """Add up the summaries of all shards."""
     every = [outcome.data for outcome in outcomes]
     folder_lacks = [data["incomplete"] for data in every]
     return RecordSummary(

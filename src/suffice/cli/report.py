@@ -20,7 +20,7 @@ from suffice.cli.runs import Where, chosen_loop, tune_of_loop, where_words
 from suffice.common.files import check_file, quoted, write_file
 from suffice.common.tables import FORMATS, render
 from suffice.evaluation.replay import calibrate, policy_for, prices_of
-from suffice.evaluation.replay.guarded import with_guarded
+from suffice.evaluation.replay.checks import with_guarded
 from suffice.evaluation.replay.outcomes import default_metrics, outcome
 from suffice.policy.calibration import CALIBRATED
 from suffice.policy.rules import parse_rule

@@ -1,4 +1,4 @@
-"""`suffice sample answer` and `suffice sample record`: independent answers and a vote, live or recorded."""
+"""`suffice sample answer`, `record` and `order`: independent answers and a vote, live or recorded, and the order of a panel's models."""
 
 from __future__ import annotations
 
@@ -14,13 +14,17 @@ from suffice.cli import models, options
 from suffice.cli.batching import BatchOptions
 from suffice.cli.cluster import ClusterOptions
 from suffice.cli.console import warn
+from suffice.cli.groups import RecordingPath
 from suffice.cli.live import show_live
 from suffice.cli.local import json_object
-from suffice.cli.output import Output
+from suffice.cli.output import Output, Screen
 from suffice.cli.parameters import Setting, from_file
 from suffice.cli.recording import RecordOptions
 from suffice.common.provided import provided
+from suffice.common.tables import counted
 from suffice.errors import DataError
+from suffice.evaluation.replay import order_panel
+from suffice.evaluation.replay.prices import load_prices
 from suffice.loops import EscalationLoop, SamplingLoop
 from suffice.loops.models import PROMPTS, ChatModel
 from suffice.loops.models.prompts import prompt as built_in_prompt
@@ -29,6 +33,7 @@ from suffice.policy.normalizers import DEFAULT_NORMALIZER, NORMALIZERS
 from suffice.policy.rules import parse_rule, parse_selector
 from suffice.policy.session import Policy
 from suffice.policy.signals import LOGPROB_NEEDS, AnswerPosition, member_component
+from suffice.recordings import read_recording, write_recording
 
 _AT_URL = re.compile(r"(?P<name>.+?)@(?P<url>https?://.+)")
 _RULE, _SELECTOR, _MOST = "lead(3)", "majority_of_samples", 10
@@ -70,11 +75,7 @@ class _Sampled(models.Examined):
 
     @property
     def members(self) -> list[tuple[str, str | None]]:
-        """The models, each with its own endpoint, in the order in which they are asked.
-
-        Raises:
-            DataError: One name is used for models at different endpoints.
-        """
+        """The models, each with its own endpoint, in the order in which they are asked."""
         members = [
             (match["name"], match["url"]) if (match := _AT_URL.fullmatch(text)) else (text, None)
             for text in options.split_names(self.model)
@@ -275,3 +276,49 @@ def _by_golds(golds: list[str]) -> str:
     chosen = chosen_normalizer(golds)
     warn(f"note: answers are compared as {chosen.normalizer!r}, {chosen.why}; --set normalizer=NAME says otherwise")
     return chosen.normalizer
+
+
+def order_command(
+    path: options.Recorded,
+    out: Annotated[RecordingPath, Option("--out", "-o", help="The other questions in this order, a parquet file.")],
+    output: Output,
+    by: Annotated[
+        str, Setting("sampling", "by", help="'accuracy', the most often right first, or 'price', the cheapest first.")
+    ] = ("accuracy"),
+    metric: Annotated[
+        str | None, Option("--metric", help="The metric of accuracy, a column in [0, 1]; default: the recording's own.")
+    ] = None,
+    tune_share: Annotated[
+        float,
+        Setting("statistics", "tune-share", help="Share of the questions that choose the order and are left out."),
+    ] = 0.3,
+    prices: options.Prices = None,
+) -> None:
+    """Questions used to choose the order are excluded from the results.
+
+    Example: suffice sample order panel.parquet -o ordered.parquet
+    """
+    panel = order_panel(
+        read_recording(path),
+        by=options.allowed(by, ("accuracy", "price"), "by"),
+        metric=metric,
+        tune_share=tune_share,
+        prices=None if prices is None else load_prices(prices),
+    )
+    write_recording(out, panel.recording.table, panel.recording.metadata)
+    first, *others = (member.name for member in panel.members)
+    sentence = (
+        f"{out}: {counted(len(panel.recording.question_ids), 'question')} with {first} first, then {counted(len(others), 'other model')}; "
+        f"the best single model on {counted(panel.n_tune, 'tune question')} is {panel.best}"
+    )
+    outcome = {
+        "file": str(out),
+        "by": panel.by,
+        "metric": panel.metric,
+        "best_single": panel.best,
+        "n_tune": panel.n_tune,
+        "order": [{"model": item.name, "score": item.score, "price": item.price} for item in panel.members],
+    }
+    then = options.replay_step(out, panel.recording, "best_single")
+    screen = Screen(sentences=[sentence], tables=panel.tables(), then=then)
+    output.show(outcome, screen)

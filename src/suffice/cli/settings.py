@@ -174,12 +174,7 @@ def check_key_variable(name: str, where: str) -> None:
 
 
 def settings_text(settings: Mapping[str, Any], tables: str = "") -> str:
-    """Return the text of the file; keys without a value appear as comments.
-
-    Args:
-        settings: Values of keys.
-        tables: The text of its tables; empty = an example as a comment.
-    """
+    """Return the text of the file; keys without a value appear as comments."""
     lines = ["# What suffice takes where an option is not given; options win.", ""]
     for key, meaning in KEYS.items():
         value = settings.get(key)

@@ -67,19 +67,11 @@ class Thinker(models.Endpoint):
     ] = None
 
     def loop(self, policy: Policy) -> ThinkingLoop:
-        """Return the loop that these options describe.
-
-        Raises:
-            NotFoundError: There is no such template.
-        """
+        """Return the loop that these options describe."""
         return ThinkingLoop(**self.settings(policy))
 
     def settings(self, policy: Policy) -> dict[str, Any]:
-        """Return the arguments of a thinking loop.
-
-        Raises:
-            NotFoundError: There is no such template.
-        """
+        """Return the arguments of a thinking loop."""
         if self.template not in THINKING_PROMPTS:
             raise NotFoundError(
                 f"there is no template {self.template!r} of a chain of thought; allowed: {', '.join(THINKING_PROMPTS)}; "

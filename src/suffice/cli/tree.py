@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -100,7 +99,7 @@ TREE = {
     ),
     "sample record": Place("Record every sample of every question.", "suffice.cli.sampling:record_samples_command"),
     "sample order": Place(
-        "Put the models of a panel in an order, by accuracy or price.", "suffice.cli.ordering:order_command"
+        "Put the models of a panel in an order, by accuracy or price.", "suffice.cli.sampling:order_command"
     ),
     "think": Place(
         "Answer and record by a chain of thought with trial answers.",
@@ -130,11 +129,9 @@ TREE = {
     ),
     "judge drafts": Place("Mark every distinct draft of a recording once.", "suffice.cli.judge:judge_command"),
     "judge pairs": Place(
-        "Compare every draft with the last one, in both orders.", "suffice.cli.judge_pairs:judge_pairs_command"
+        "Compare every draft with the last one, in both orders.", "suffice.cli.judge:judge_pairs_command"
     ),
-    "judge gold": Place(
-        "Measure how near each draft is to its gold answers.", "suffice.cli.judge_pairs:judge_gold_command"
-    ),
+    "judge gold": Place("Measure how near each draft is to its gold answers.", "suffice.cli.judge:judge_gold_command"),
     "run": Place("Make a whole table from one file, cell by cell.", panel="Measure", distribution="suffice-papers"),
     "decide": Place(
         "Say whether to keep a loop, lower its cap, or stop by a rule.", "suffice.cli.advice:decide_command", "Decide"
@@ -205,8 +202,8 @@ TREE = {
     ),
     "data signals": Place("List the signals that rules may read, and named rules.", "suffice.cli.inspect:signals"),
     "data selectors": Place("Compare which round's answer to return.", "suffice.cli.selectors:selectors_command"),
-    "data prices": Place("List the bundled prices of models.", "suffice.cli.money:prices_command"),
-    "data costs": Place("Show what each round of a recording costs.", "suffice.cli.money:costs_command"),
+    "data prices": Place("List the bundled prices of models.", "suffice.cli.inspect:prices_command"),
+    "data costs": Place("Show what each round of a recording costs.", "suffice.cli.inspect:costs_command"),
     "paper": Place(
         "Reproduce a paper beside its published figures.",
         panel="Deploy and inspect",
@@ -214,31 +211,6 @@ TREE = {
         distribution="suffice-papers",
     ),
 }
-
-RENAMED = {
-    "record-drafts": "draft record",
-    "judge-pairs": "judge pairs",
-    "judge-gold": "judge gold",
-    "states": "gate states",
-    "train-probe": "gate train",
-    "compare-gates": "gate compare",
-    "preferences": "reranker preferences",
-    "train-reranker": "reranker train",
-    "show": "data show",
-    "signals": "data signals",
-    "selectors": "data selectors",
-    "prices": "data prices",
-    "costs": "data costs",
-    "stream": "replay",
-    "tiny-model": "demo tiny-model",
-    "transfer-check": "paper transfer",
-    "protocol semantic": "paper protocol",
-    "protocol": "paper",
-}
-"""Commands' names in 0.3, which still work in this version."""
-
-_FORMER = {"draft": "draft answer", "judge": "judge drafts"}
-"""Commands of 0.3 that are groups now; after them, a word may be an argument instead of a subcommand."""
 
 
 class Group(TyperGroup):
@@ -276,7 +248,7 @@ class Group(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Import and return a command, with its name and its arguments."""
-        name, *rest = args if self.place else _today(args)
+        name, *rest = args
         if name in self.list_commands(ctx):
             command = command_at(f"{self.place} {name}".strip())
             if name != "init" and not {"--help", "-h"} & set(rest):  # help must work even if the file is wrong
@@ -339,20 +311,6 @@ def _places() -> list[str]:
     ]
     groups = [above for above in map(_above, given) if above]  # that nothing but the commands below them names
     return list(dict.fromkeys((*installed, *groups, *given)))
-
-
-def _today(args: list[str]) -> list[str]:
-    """Replace command names of release 0.3 in arguments by the present names, with a note on standard error."""
-    first = args[0]
-    old = next((words for words in (" ".join(args[:2]), first) if words in RENAMED), None)
-    if old is not None:
-        new, rest = RENAMED[old], args[len(old.split()) :]
-    elif first in _FORMER and args[1:] and args[1] not in {"-h", "--help"} and f"{first} {args[1]}" not in TREE:
-        old, new, rest = first, _FORMER[first], args[1:]
-    else:
-        return args
-    sys.stderr.write(f"note: `suffice {old}` is now `suffice {new}`; the old name goes with the next version\n")
-    return [*new.split(), *rest]
 
 
 def commands() -> Iterator[tuple[str, Any]]:

@@ -10,9 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from suffice.cli.output import Output, Screen
-from suffice.common.json_text import refuse_constant
+from suffice.common.json_text import FIELD, refuse_constant, unsealed, was_edited
 from suffice.common.provided import provided
-from suffice.common.sealed_json import FIELD, unsealed, was_edited
 from suffice.common.tables import Column, Table, counted
 from suffice.errors import NotFoundError, SchemaError, SufficeError
 from suffice.policy.rounds import Decision
@@ -20,8 +19,7 @@ from suffice.policy.session import Policy, Session
 from suffice.policy.session.policy import POLICY_FORMAT
 from suffice.policy.session.state import STATE_FORMAT
 from suffice.recordings import read_recording
-from suffice.verdicts.decisions.advice import FORMAT as VERDICT_FORMAT
-from suffice.verdicts.decisions.advice import Advice
+from suffice.verdicts.decisions.advice import FORMAT as VERDICT_FORMAT, Advice
 
 _MANIFEST = "suffice-index.json"
 _READERS: Mapping[str, tuple[str, Callable[[Any], object]]] = {

@@ -274,7 +274,6 @@ def _audited_notes(result: WatchResult, path: Path) -> list[str]:
 
 
 def _same_watch(path: Path, policy_path: Path, tune: Path | None, judged: _Judged, *, max_loss: float | None) -> str:
-    """Return the command that repeats this watch."""
     given = {
         "--policy": policy_path,
         "--tune": tune,
@@ -297,7 +296,6 @@ def _same_watch(path: Path, policy_path: Path, tune: Path | None, judged: _Judge
 
 
 def _next_command(result: WatchResult, again: str, policy_path: Path, policy: Policy, written: _Written) -> str:
-    """Return the next command."""
     if result.status == "fall back" and written.fallback is None:
         return f"{again} --fallback full-width.json{' --suspend' * (result.certified and not policy.suspended)}"
     if result.status in {"keep", "not enough audits", "missing golds", "lost audits"}:

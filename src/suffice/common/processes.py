@@ -336,7 +336,6 @@ def _start(function: Callable[[Any], Any] | None) -> None:
 
 
 def _end_with_parent() -> None:
-    """End this process when its parent is killed."""
     from multiprocessing import parent_process
 
     parent = parent_process()

@@ -22,9 +22,6 @@ def registration(table: dict[str, _Entry], name: str, what: str) -> Callable[[_N
         table: The registered items by name.
         name: An ASCII identifier.
         what: The kind of item, for messages: ``a metric``.
-
-    Raises:
-        DataError: The name is taken, or is not an identifier.
     """
     if not (name.isidentifier() and name.isascii()):
         raise DataError(f"{name!r} cannot name {what}: use ASCII letters, digits and underscores")

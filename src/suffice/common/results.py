@@ -33,11 +33,7 @@ BESIDE = {"json": "beside"}
 
 
 class Tagged:
-    """Base of stored values of several kinds: their JSON begins with a tag that identifies the kind.
-
-    Attributes:
-        tag: The name of the tag and its value.
-    """
+    """Base of stored values of several kinds: their JSON begins with a tag that identifies the kind."""
 
     __slots__ = ()
     tag: ClassVar[tuple[str, str]]

@@ -25,39 +25,23 @@ from typing import TYPE_CHECKING
 from suffice.common.lazy import lazy_face
 
 if TYPE_CHECKING:
-    from suffice.importers.converting import Conversion as Conversion
-    from suffice.importers.converting import convert_questions as convert_questions
+    from suffice.importers.converting import Conversion as Conversion, convert_questions as convert_questions
     from suffice.importers.imported import ImportedRun as ImportedRun
     from suffice.importers.importers import (
         importer as importer,
-    )
-    from suffice.importers.importers import (
         importer_names as importer_names,
-    )
-    from suffice.importers.importers import (
         kind_of as kind_of,
-    )
-    from suffice.importers.importers import (
         recognised_by as recognised_by,
-    )
-    from suffice.importers.importers import (
         register_importer as register_importer,
     )
-    from suffice.importers.importing import ImportSummary as ImportSummary
-    from suffice.importers.importing import import_recording as import_recording
+    from suffice.importers.importing import ImportSummary as ImportSummary, import_recording as import_recording
     from suffice.importers.question_sets import open_source as open_source
     from suffice.importers.recognise import Head as Head
     from suffice.importers.tabular import read_tabular as read_tabular
     from suffice.importers.trajectories import (
         ImportedTrajectory as ImportedTrajectory,
-    )
-    from suffice.importers.trajectories import (
         one_call as one_call,
-    )
-    from suffice.importers.trajectories import (
         score as score,
-    )
-    from suffice.importers.trajectories import (
         unknown_metrics as unknown_metrics,
     )
 

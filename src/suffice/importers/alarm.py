@@ -52,10 +52,7 @@ class Read:
     """A run as it was read.
 
     Attributes:
-        facts: Counts over all trajectories.
-        source: The format.
         columns: The log's column for each name of ours.
-        options: The user's options.
         doubt: What is doubtful about the cost of rows that a filter leaves out.
     """
 

@@ -57,11 +57,7 @@ _SAMPLES_OR_ROUNDS = frozenset({"pred", "prediction", "response", "output", "rep
 
 
 def check_expected(names: Iterable[str]) -> list[str]:
-    """Return the names of alarms that are expected, or raise if there is no such alarm.
-
-    Raises:
-        DataError: A name is unknown.
-    """
+    """Return the names of alarms that are expected, or raise if there is no such alarm."""
     names = [names] if isinstance(names, str) else list(dict.fromkeys(names))
     for name in names:
         if name not in ALARMS:
@@ -72,15 +68,7 @@ def check_expected(names: Iterable[str]) -> list[str]:
 def find_alarms(
     facts: Facts, source: str, columns: Mapping[str, str], options: Mapping[str, Any], doubt: str = ""
 ) -> list[Alarm]:
-    """Return the alarms about a reading, stops first.
-
-    Args:
-        facts: Counts over all trajectories.
-        source: The format.
-        columns: The log's column for each name of ours.
-        options: The user's options, by parameter of `import_recording`.
-        doubt: What is doubtful about the cost of rows that a filter leaves out.
-    """
+    """Return the alarms about a reading, stops first."""
     read = Read(facts=facts, source=source, columns=columns, options=options, doubt=doubt)
     result = []
     for name, (level, check) in ALARMS.items():

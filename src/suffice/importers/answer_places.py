@@ -77,7 +77,6 @@ def candidates(replies: Sequence[tuple[str, Sequence[str]]], *, has_golds: bool)
 
 
 def _often(found: Iterable[Collection[str]]) -> list[str]:
-    """Return what is found in half of the replies or more."""
     own = [*found]
     counts = Counter(name for names in own for name in {*names})
     return [name for name, n in counts.most_common() if 2 * n >= len(own)]

@@ -18,7 +18,7 @@ from suffice.common.files import check_file, replacing, write_file
 from suffice.common.results import Result
 from suffice.common.tables import Column, Table, counted, cut_list
 from suffice.errors import DataError
-from suffice.evaluation.statistics.folds import hash_places
+from suffice.evaluation.statistics.keyed import hash_places
 from suffice.importers.question_sets import CORPUS_FORM, OWN_FORM, QuestionSource, check_form, form_of, open_source
 from suffice.loops.retrieval import Question, dataset_hash, text_id
 from suffice.loops.retrieval.datasets import question_from
@@ -43,13 +43,7 @@ _UNANSWERABLE = "the paragraphs do not answer it (answerable is false)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unread:
-    """Rows that were left out of the output for one reason.
-
-    Attributes:
-        reason: The reason, as worded for the first row.
-        n: Number of rows.
-        first: The place of the first row.
-    """
+    """Rows that were left out of the output for one reason."""
 
     reason: str
     n: int

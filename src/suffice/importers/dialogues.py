@@ -69,13 +69,7 @@ def shared_opening(conversations: Sequence[_Messages]) -> list[str]:
 
 
 def refuse_several_questions(conversations: Sequence[_Messages], name: str, option: str) -> None:
-    """Raise if users mostly ask something else after their first question, as its words show.
-
-    Args:
-        conversations: The messages of each record.
-        name: Their field.
-        option: The option that takes each reply as a round.
-    """
+    """Raise if users mostly ask something else after their first question, as its words show."""
     if not is_dialogue_list(conversations):
         return
     asked = [

@@ -46,9 +46,6 @@ def refuse_failed_calls(table: TableColumns, answer: str, used: Sequence[str]) -
         table: The rows, which nothing counts but their order.
         answer: The column of answers.
         used: Columns whose meaning is known.
-
-    Raises:
-        UnsettledError: A column does.
     """
     _refuse_failed(table, answer, used)
     _refuse_retries(table, answer, used)

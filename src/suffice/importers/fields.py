@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -26,7 +26,6 @@ from suffice.importers.names import (
 from suffice.importers.records import ROUND_LISTS, Record
 from suffice.importers.table_columns import TableColumns
 from suffice.importers.traces.payloads import logged_reply
-from suffice.importers.tree_nodes import tree_nodes
 from suffice.loops.models._wire import is_cut
 
 _RUN_LISTS = frozenset({"agents", "runs", "seeds", "chains", "trajectories"})
@@ -263,3 +262,42 @@ def _is_whole_reply(values: Mapping[str, Any]) -> bool:
     if values.get("object") == "response":
         return isinstance(values.get("output"), list)
     return values.get("type") == "message" and isinstance(values.get("content"), list) and "usage" in values
+
+
+_PLACE = re.compile(r"\d+(?:\.\d+)*")
+_CHILDREN = "children"
+_MOST_DEPTH = 100
+
+
+def tree_nodes(value: Any) -> list[dict[str, Any]]:
+    """Return the nodes of a search tree as a list, each with its place and that of its parent; none if a value is no tree.
+
+    A tree is an object keyed by places, such as 0.1.2, or has its nodes in nested lists called `children`.
+
+    >>> tree_nodes({"0": {"text": ""}, "0.1": {"text": "x"}})
+    [{'text': '', 'node_id': '0', 'parent_id': None}, {'text': 'x', 'node_id': '0.1', 'parent_id': '0'}]
+    >>> tree_nodes({"state": "", "children": [{"state": "x", "children": []}]})
+    [{'state': '', 'node_id': '0', 'parent_id': None}, {'state': 'x', 'node_id': '0.1', 'parent_id': '0'}]
+    """
+    if not isinstance(value, dict):
+        return []
+    if isinstance(value.get(_CHILDREN), list) and all(isinstance(child, dict) for child in value[_CHILDREN]):
+        return [*_nested(value, "0", None, _MOST_DEPTH)] if value[_CHILDREN] else []
+    are_places = all(isinstance(node, dict) and _PLACE.fullmatch(key) for key, node in value.items())
+    if not are_places or not any("." in key for key in value):
+        return []
+    return [_node(node, key, key.rpartition(".")[0] or None) for key, node in value.items()]
+
+
+def _node(fields: Mapping[str, Any], place: str, parent: str | None) -> dict[str, Any]:
+    own = {name: value for name, value in fields.items() if name not in (_CHILDREN, "node_id", "parent_id")}
+    return {**own, "node_id": place, "parent_id": parent}
+
+
+def _nested(fields: Mapping[str, Any], place: str, parent: str | None, depth: int) -> Iterator[dict[str, Any]]:
+    """Yield a node, and those below it, each before its own."""
+    yield _node(fields, place, parent)
+    below = fields.get(_CHILDREN)
+    for number, child in enumerate(below if isinstance(below, list) and depth else (), start=1):
+        if isinstance(child, dict):
+            yield from _nested(child, f"{place}.{number}", place, depth - 1)

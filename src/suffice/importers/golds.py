@@ -112,7 +112,6 @@ class GoldAnswers:
 
 
 def _golds(path: Path) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
-    """Read gold answers by id, and by normalised question."""
     records = [replace(item, values=dict(_fields(item.values))) for item in records_of(path)]
     names = list(dict.fromkeys(name for item in records for name in item.values))
 

@@ -237,9 +237,6 @@ def gold_texts(value: Any, where: str, *, listed: bool = True, as_one: bool = Fa
         listed: Whether a text in brackets may be a list of gold answers.
         as_one: Whether answers are lists, so that a list is one gold answer, and a list of lists are several.
         form: How a text is written, as `suffice.importers.golds.gold_form` returns it.
-
-    Raises:
-        DataError: The cell is something else.
     """
     if as_one and isinstance(value, list):
         are_lists = bool(value) and all(isinstance(item, list) for item in value)

@@ -9,7 +9,6 @@ from typing import Any
 from suffice.common.files import quoted
 from suffice.errors import UnsettledError
 from suffice.importers import answer_or_gold as doubts
-from suffice.importers.column_map import WITHIN, ColumnMap
 from suffice.importers.cost_names import (
     CACHE_READ,
     CACHE_WRITTEN,
@@ -45,7 +44,7 @@ from suffice.importers.options import has_options
 from suffice.importers.records import Record
 from suffice.importers.round_scores import is_score_name, refuse_single_scores
 from suffice.importers.shape import Shape
-from suffice.importers.table_columns import TableColumns
+from suffice.importers.table_columns import WITHIN, ColumnMap, TableColumns
 from suffice.importers.trajectories import ColumnReading
 from suffice.importers.unread import is_of_runs, unread_notes
 from suffice.policy.metrics import METRICS

@@ -320,9 +320,6 @@ def _reviewed(run: PartedRun, options: Mapping[str, Any]) -> tuple[dict[str, Any
 
     Returns:
         The metadata of the recording, without its notes, the figures of the run, and its alarms.
-
-    Raises:
-        UnsettledError: An alarm of misreading was not answered.
     """
     notes, comparison = [*run.notes], comparison_of(run, options)
     metadata = _metadata(run, options, comparison, notes)

@@ -93,12 +93,6 @@ def charged(
     """Return the rows that a filter keeps, with the cost of those that it leaves out; notes on it; and a doubt about their cost.
 
     A row is charged to the next kept one of its question, or to the one before if there is none.
-
-    Args:
-        shape: All rows.
-        kept: Whether each of them is kept.
-        where: The filter.
-        said: The columns that the user names.
     """
     rows = [row for row, is_kept in zip(shape.rows, kept, strict=True) if is_kept]
     if len(rows) == len(kept):

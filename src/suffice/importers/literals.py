@@ -21,9 +21,6 @@ def load_record(text: str) -> Any:
 
     >>> load_record("{'id': 1, 'answers': ('Oslo', None), 'score': nan}")
     {'id': 1, 'answers': ['Oslo', None], 'score': nan}
-
-    Raises:
-        ValueError: It is neither.
     """
     try:
         return load_json(text)

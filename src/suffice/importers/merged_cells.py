@@ -22,11 +22,7 @@ _LEAST = 2
 
 
 def refuse_second_header(records: Sequence[Record]) -> None:
-    """Raise if the first row has words alone, and one of them in a column that has numbers in all other rows.
-
-    Raises:
-        DataError: It does.
-    """
+    """Raise if the first row has words alone, and one of them in a column that has numbers in all other rows."""
     first, *others = records
     words = {name: value for name, value in first.values.items() if value not in (None, "")}
     if len(others) < _ENOUGH or not all(isinstance(value, str) and _WORD.search(value) for value in words.values()):

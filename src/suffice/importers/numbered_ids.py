@@ -26,18 +26,13 @@ class NumberedIds:
 
     Attributes:
         word: The word for a round in them, `sample` if it is one for independent calls.
-        example: The first id.
     """
 
     word: str
     example: str
 
     def parts(self, text: object) -> tuple[str, int]:
-        """Return the question and the number of an id.
-
-        Raises:
-            ValueError: It is of another form.
-        """
+        """Return the question and the number of an id."""
         match = _NUMBERED.fullmatch(str(text))
         if match is None:
             raise ValueError(f"{text!r} has no number of a round")

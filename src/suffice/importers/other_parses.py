@@ -25,9 +25,6 @@ def refuse_other_parses(
         columns: The table's column for each of our names.
         used: Columns whose meaning is known.
         has_replies: Whether answers are read inside replies, which are then in the column of answers.
-
-    Raises:
-        UnsettledError: Nearly all replies have each of the label's values.
     """
     reply = columns.get("text") or (columns.get("answer") if has_replies else None)
     if reply is None or not {"question", "answer"} <= columns.keys():

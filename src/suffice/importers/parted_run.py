@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -16,10 +17,9 @@ import pyarrow.parquet as pq
 
 from suffice.common.tables import Table
 from suffice.importers.columnar import embed_answers, join_golds, ordered_names, recording_part
-from suffice.importers.declared_runs import mark_loops
 from suffice.importers.golds import GoldAnswers
 from suffice.importers.imported import ImportedRun
-from suffice.importers.names import last_name
+from suffice.importers.names import RUNS, last_name
 from suffice.importers.preview import means_table
 from suffice.importers.reading import Reading
 from suffice.importers.round_columns import RoundColumns, columns_of
@@ -29,12 +29,11 @@ from suffice.importers.table_parts import PartedTable, UnevenError, is_large
 from suffice.importers.table_source import TableOptions, TableSource, WholeTable
 from suffice.importers.trajectories import ColumnReading
 from suffice.policy.comparisons import Comparison
-from suffice.policy.embedding import Embedder
-from suffice.policy.embedding.embedder import identity
+from suffice.policy.embedding import Embedder, identity
 from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH
 from suffice.policy.signals import EMBEDDER
 from suffice.recordings.opened import write_tables
-from suffice.recordings.runs import LOOP_NAMES
+from suffice.recordings.runs import LOOP_NAMES, with_loops
 from suffice.recordings.schema import metric_field
 
 
@@ -48,8 +47,6 @@ class PartedRun:
         folder: The folder to which parts are written; None = they stay in memory.
 
     Attributes:
-        notes: Caveats for results.
-        readings: The meaning of each of the files' columns.
         depends: The configuration on which signals depend.
         ends: Number of trajectories by the reason for their end.
         longest: The most rounds of one trajectory.
@@ -300,3 +297,40 @@ def run_of_trajectories(
     run.expected = imported.expected
     run.add(columns_of(imported.trajectories))
     return run.describe(imported.notes, imported.readings, imported.depends)
+
+
+_MOST = 20
+"""With more values, a column names runs and no loops."""
+
+_NEARLY_ALL = 0.8
+_SEVERAL = 2
+_NUMBER = re.compile(r"[\d.\s_-]+")
+
+
+def mark_loops(schema: pa.Schema, name: str, tables: Iterable[pa.Table]) -> pa.Schema:
+    """Return a recording's schema that says that a column of runs tells loops apart, if each has a few names that questions share.
+
+    Names that differ in a number alone, such as seeds, are repeats of one loop, unless the column is not called like runs.
+
+    Args:
+        schema: The schema.
+        name: The column that the user named.
+        tables: The recording part by part, at least its clusters and the column.
+    """
+    known = next((own for own in (name, f"imported_{name}") if own in schema.names), None)
+    if not name or known is None or not pa.types.is_string(schema.field(known).type):
+        return schema
+    questions: dict[str, set[str]] = {}
+    for table in tables:
+        if known in table.column_names:
+            for question, value in zip(
+                table.column("cluster").to_pylist(), table.column(known).to_pylist(), strict=True
+            ):
+                questions.setdefault(question, set()).add(value)
+    values = set().union(*questions.values()) - {None}
+    words = {_NUMBER.sub("", value) for value in values}
+    are_repeats = words <= {""} or (len(words) == 1 and last_name(name) in {*RUNS} - LOOP_NAMES)
+    shared = sum(len(own - {None}) >= _SEVERAL for own in questions.values())
+    if are_repeats or len(values) > _MOST or shared < _NEARLY_ALL * len(questions):
+        return schema
+    return with_loops(schema, known)

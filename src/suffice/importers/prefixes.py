@@ -11,10 +11,10 @@ import numpy as np
 from suffice.common.json_text import as_number
 from suffice.common.tables import CAUTION
 from suffice.errors import DataError
-from suffice.importers.column_map import ColumnMap
 from suffice.importers.grid import Grid
 from suffice.importers.names import last_name, plain_name
 from suffice.importers.round_columns import RoundColumns
+from suffice.importers.table_columns import ColumnMap
 from suffice.importers.unread import UNCOUNTED
 from suffice.policy.rounds import Floats, Mask
 from suffice.policy.signals import TRIAL

@@ -24,7 +24,6 @@ class PreviewRound:
     """One round as it was understood.
 
     Attributes:
-        round: Its index.
         answer: The answer as it was extracted; None if there is none.
         reply: The raw text, where it differs from the answer; else None.
         metrics: The known metrics by name, in [0, 1].
@@ -43,12 +42,9 @@ class Preview:
     """One question as it was understood: the first whose answer changes between rounds, else the first.
 
     Attributes:
-        question_id: Its id.
         question: Its text; None if unknown.
         golds: Its gold answers; empty if unknown.
-        rounds: Its rounds.
         normalizer: Decides which answers are the same.
-        why: The reason for this normalizer.
     """
 
     question_id: str

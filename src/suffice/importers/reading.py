@@ -41,15 +41,7 @@ _KINDS = 8
 
 
 class Reading:
-    """Figures of a run's parts, each a recording's table of whole questions.
-
-    Args:
-        normalizer: Decides which answers are the same.
-        why: The reason for this normalizer.
-
-    Attributes:
-        facts: Counts for alarms.
-    """
+    """Figures of a run's parts, each a recording's table of whole questions."""
 
     def __init__(self, normalizer: str, why: str = "") -> None:
         self.facts = Facts(normalizer)

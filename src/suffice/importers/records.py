@@ -53,7 +53,6 @@ class Record:
         where: File and line, for messages.
         file: The file's name in its folder without its ending, to tell files apart.
         number: The record's number among all records, from 1.
-        values: The fields.
     """
 
     where: str

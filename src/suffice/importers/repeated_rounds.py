@@ -24,11 +24,7 @@ _RETRIES = ("attempt", "retry", "retries", "retry_count", "try", "attempt_number
 
 
 def refuse_other_calls(rows: Sequence[Record], columns: Mapping[str, str]) -> None:
-    """Raise if the rows of a round, or rows that count retries, are calls of several kinds, or some of the latter failed.
-
-    Raises:
-        UnsettledError: They are; the options choose the rows with the answers.
-    """
+    """Raise if the rows of a round, or rows that count retries, are calls of several kinds, or some of the latter failed."""
     table, used = TableColumns(rows), {*columns.values()}
     counts_retries = last_name(columns["round"]) in _RETRIES
     ids = [*map(str, table.column(columns["question_id"]))]

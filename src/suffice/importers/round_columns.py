@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass, field, fields
 from itertools import accumulate, chain
 from typing import Any
@@ -33,8 +32,6 @@ class RoundColumns:
     of their runs) have a value for each question, in the same order.
 
     Attributes:
-        question_ids: Unique ids of the questions.
-        clusters: The cluster of each question.
         questions: Texts of the questions; "" if unknown.
         golds: Gold answers of each question; empty if unknown.
         ends: The reason why each question has no further round.

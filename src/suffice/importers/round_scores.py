@@ -36,11 +36,7 @@ def is_score_name(name: str) -> bool:
 
 
 def refuse_single_scores(metrics: Mapping[str, str], shape: Shape) -> None:
-    """Raise if a column that the user names as a metric has one value for a question, which would be the score of all of its rounds.
-
-    Raises:
-        DataError: It does, or is the column of a single round.
-    """
+    """Raise if a column that the user names as a metric has one value for a question, which would be the score of all of its rounds."""
     for ours, theirs in metrics.items():
         for name, shown in shape.columns.items():
             if theirs in shown.split(" ... ") and theirs != name:

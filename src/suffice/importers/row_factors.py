@@ -65,9 +65,6 @@ def ask_about_factors(
         used: Columns whose meaning is known.
         costs: Those that are costs or signals; they may be totals, which rise from round to round.
         lead: The field whose lists have the rows as their items; only settings raise doubts about them.  "" for rows of a file.
-
-    Raises:
-        UnsettledError: A column has one of these forms.
     """
     places: dict[str, list[int]] = {}
     for place, value in enumerate(table.column(key)):

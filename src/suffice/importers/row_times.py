@@ -214,9 +214,6 @@ def times_as_said(rows: Sequence[Record], name: str, how: str) -> list[str]:
 
     >>> times_as_said([Record("", "", 1, {"at": "1/9/2025 10:09 PM"})], "at", "day-first")
     ['2025-09-01T22:09:00']
-
-    Raises:
-        DataError: A value is no such time.
     """
     if how == NEWEST_FIRST:
         return _oldest_last(rows, name)

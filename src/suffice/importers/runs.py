@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 
 from suffice.common.tables import counted, cut_list
 from suffice.errors import NotFoundError, SchemaError
-from suffice.importers.column_map import ColumnMap
 from suffice.importers.grid import cell_number, list_text
 from suffice.importers.left_out import charged, names_loops
 from suffice.importers.names import ORDER_WORDS, REPEATS, RUNS, last_name, plain_name
 from suffice.importers.records import Record
 from suffice.importers.row_times import order_by_time
 from suffice.importers.shape import ANY, Shape, column_names
+from suffice.importers.table_columns import ColumnMap
 from suffice.recordings.runs import LOOP_NAMES, MODEL_NAMES, RUN_FILE, value_text
 
 FILE = "file"

@@ -8,7 +8,6 @@ from typing import Any
 
 from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, SchemaError, UnsettledError
-from suffice.importers.counted import Pair, counter_of, in_counted_order
 from suffice.importers.dialogues import (
     are_prompts,
     has_grades,
@@ -31,7 +30,17 @@ from suffice.importers.names import (
     round_numbers,
 )
 from suffice.importers.records import ROUND_LISTS, Record
-from suffice.importers.shape import Shape, column_names, flat_record, outer_names, round_rows, without_rounds
+from suffice.importers.shape import (
+    Pair,
+    Shape,
+    column_names,
+    counter_of,
+    flat_record,
+    in_counted_order,
+    outer_names,
+    round_rows,
+    without_rounds,
+)
 from suffice.importers.trees import PARENTS
 from suffice.importers.wide_tables import rows_of_families, widened
 
@@ -197,7 +206,6 @@ def _as_it_is(rows: list[Record]) -> Shape:
 
 
 def _list_fields(records: Sequence[Record]) -> list[str]:
-    """Return the fields whose values are all lists, at least one of them with several items."""
     result = []
     for name in column_names(records):
         values = [item.values[name] for item in records if item.values.get(name) is not None]
@@ -263,7 +271,6 @@ def _is_panel(records: Sequence[Record], name: str) -> bool:
 
 
 def _are_numbered(records: Sequence[Record], name: str) -> bool:
-    """Return whether a field's answers are keyed by numbers, not by systems."""
     return all(round_numbers(value) is not None for item in records if (value := item.values.get(name)))
 
 

@@ -107,11 +107,7 @@ def plain_source(
 
 
 def unzipped(path: Path, folder: Path) -> Path:
-    """Unpack an archive into a folder, and return the folder with its files.
-
-    Raises:
-        SchemaError: It is damaged or encrypted, or its content is far larger than the archive.
-    """
+    """Unpack an archive into a folder, and return the folder with its files."""
     target = folder / path.name
     try:
         with zipfile.ZipFile(path) as archive:
@@ -233,7 +229,6 @@ def _only_table(path: Path, database: Any, listing: str) -> str:
 
 
 def _rows(path: Path, cursor: Any) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a query as objects."""
     names = [item[0] for item in cursor.description or ()]
     twice = next((name for name, n in Counter(names).items() if n > 1), None)
     if twice is not None or not names:
@@ -250,9 +245,6 @@ def prose_rows(path: Path, pattern: str) -> Iterator[dict[str, str]]:
 
     Named groups are columns: `answer` is needed, `question` (or an id), `round`, `gold` and others are kept from match to match, until
     the next question.  So one pattern of alternatives reads a heading for each question and a line for each answer.
-
-    Raises:
-        DataError: It is not a regular expression with a group `answer`, or matches nothing.
     """
     try:
         regex = re.compile(pattern, re.MULTILINE)

@@ -47,9 +47,6 @@ def refuse_first_speakers(table: TableColumns, ids: Sequence[str], used: Collect
         table: The rows, which nothing counts but their order.
         ids: The question of each row.
         used: Columns whose meaning is known.
-
-    Raises:
-        UnsettledError: They are.
     """
     firsts = {*{own: place for place, own in reversed([*enumerate(ids)])}.values()}
     lasts = {*{own: place for place, own in enumerate(ids)}.values()}

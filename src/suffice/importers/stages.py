@@ -124,12 +124,6 @@ def doubtful_stages(
 ) -> tuple[str, _Choices, bool] | None:
     """Return a doubt about the order of rows that a column of few words tells apart, the readings that settle it, and if words tell it.
 
-    Args:
-        table: The rows.
-        name: The column.
-        several: The places of the rows of each question.
-        is_timed: Whether times order the rows.
-
     Returns:
         None if the words do not tell the rows of nearly every question apart, or rows that other words order are in this order.
     """

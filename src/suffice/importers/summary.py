@@ -24,7 +24,6 @@ class ColumnCount:
     """Counts of the removed, clipped and computed values of one column in an import.
 
     Attributes:
-        name: The column.
         defined: Number of rounds in which the column has a value.
         nulled: Number of rounds whose value was removed: it was infinite, or the signal cannot exist in this round.
         clipped: Number of rounds in which a value was moved to the end of the signal's range.
@@ -48,7 +47,6 @@ class RoundMeans:
     """Means of metrics in one round, over all trajectories that have the round.
 
     Attributes:
-        round: The round.
         n: Number of trajectories that have the round.
         scored: Number of these with a known exact match.
         em: Mean exact match, 0 to 1, over rounds where it is known; NaN if it is known in none.

@@ -1,16 +1,18 @@
-"""Look up the columns of a table by usual names, and test their values."""
+"""Look up the columns of a table by usual names, test their values, and hold the meaning that each is given."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from suffice.errors import DataError
 from suffice.importers.grid import END_NAMES, OWN_COLUMNS, cell_number, cell_text
 from suffice.importers.names import GOLDS, last_name, plain_name
 from suffice.importers.records import Record
+from suffice.importers.trajectories import ColumnReading
 from suffice.policy.normalizers import ANSWER_ID
 
 
@@ -151,3 +153,38 @@ def _is_whole(value: Any) -> bool:
     if isinstance(value, str):
         return value.strip().removesuffix(".0").isdigit()
     return isinstance(value, int | float) and value >= 0 and value % 1 == 0
+
+
+WITHIN = "no column has them"
+"""The reading of a count that another count contains."""
+
+
+@dataclass(slots=True)
+class ColumnMap:
+    """The columns to read, each with its meaning, and the columns to compute.
+
+    Attributes:
+        columns: The file's column for each of this library's names.
+        metrics: The file's columns for the user's own metrics, by name.
+        labels: The file's columns for labels, by name.
+        formulas: Columns that are computed from others, by name.
+        readings: The meaning of each column, to show to the user.
+        notes: Columns with usual names that cannot be used, with the reasons.
+    """
+
+    columns: dict[str, str]
+    metrics: dict[str, str]
+    labels: dict[str, str]
+    formulas: dict[str, Callable[[Record], Any]] = field(default_factory=dict)
+    readings: list[ColumnReading] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def read(self, ours: str, theirs: str, how: str = "usual name", shown: str = "") -> None:
+        """Read the file's column `theirs` as this library's column `ours`."""
+        self.columns[ours] = theirs
+        self.readings.append(ColumnReading(ours=ours, theirs=shown or theirs, how=how))
+
+    def drop(self, ours: str) -> None:
+        """Undo the reading of a column as `ours`."""
+        self.columns.pop(ours, None)
+        self.readings[:] = [item for item in self.readings if item.ours != ours]

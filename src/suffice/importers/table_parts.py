@@ -86,8 +86,6 @@ class _Scan:
     Attributes:
         codes: For each part, the hashes of its questions' ids.
         blocks: The hashes of the questions and runs of consecutive rows.
-        rows: Number of rows.
-        lowest: The lowest number of a round.
         longest: The largest number of rounds of a trajectory.
         runs: Facts that distinguish several runs of a question.
         repeated: Hashes of the texts that several questions share.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -23,11 +24,13 @@ from suffice.importers.grid import (
     only_text,
     signal_cell,
 )
+from suffice.importers.names import MOST_SPEAKERS, SPEAKERS, plain_name
 from suffice.importers.records import Record
 from suffice.importers.repeated_rounds import begins_again, in_order_of_rows, refuse_other_calls
+from suffice.importers.reply_alarms import of_each, of_rows
 from suffice.importers.round_columns import RoundColumns
+from suffice.importers.shape import ANY
 from suffice.importers.trajectories import check_unit, end_of
-from suffice.importers.unnamed import empty_ids
 from suffice.policy.metrics import METRICS
 from suffice.policy.rounds import COST_KINDS, End, Floats, Positions
 from suffice.recordings.schema import cost_column
@@ -350,3 +353,37 @@ class _Rows:
                 golds = ()
             result.append(golds)
         return result
+
+
+_SHOWN = 6
+_FEW = 0.1
+
+
+def empty_ids(rows: Sequence[Record], ids: Sequence[str | None], theirs: str) -> UnsettledError | DataError:
+    """Return the error about rows without the id of their question: the kinds of rows that have one, if the log says them."""
+    row = next(row for row, name in zip(rows, ids, strict=True) if not name)
+    message = f"{row.where}: {theirs} is empty; every row needs the id of its question"
+    for name in dict.fromkeys(name for row in rows for name in row.values):
+        if plain_name(name).rpartition(".")[2] not in SPEAKERS:
+            continue
+        said = [(bool(own), str(item.values.get(name) or "")) for item, own in zip(rows, ids, strict=True)]
+        kinds = sorted(
+            {kind for has_id, kind in said if has_id and kind} - {kind for has_id, kind in said if not has_id}
+        )
+        if 0 < len(kinds) <= MOST_SPEAKERS:
+            counts = Counter((kind, own) for (_, kind), own in zip(said, ids, strict=True))
+            several = {kind for (kind, _), n in counts.items() if n > 1}
+            # one row of a question is not all of its rounds
+            kinds = [kind for kind in kinds if kind in several] or kinds
+            question = f"{message}. Which rows have the answers?"
+            return UnsettledError(question, "options", of_each(name, kinds[:_SHOWN], f"those with {name} {{!r}}"))
+    # As in blank rows and sums of a sheet; where cells are merged, such rows are most.
+    pairs = [*zip(rows, ids, strict=True)]
+    columns = [
+        name for name in ("question", theirs) if all(bool(item.values.get(name)) == bool(own) for item, own in pairs)
+    ]
+    column = next(iter(columns), None)
+    if column is not None and sum(not name for name in ids) <= _FEW * len(ids):
+        left_out = f"they are left out, as sums and blank rows: those with {column!r} remain"
+        return UnsettledError(f"{message}. Are such rows no answers?", "options", of_rows(column, ANY, left_out))
+    return DataError(message)

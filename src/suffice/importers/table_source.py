@@ -14,7 +14,7 @@ from typing import Any, Literal
 from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers.answer_or_gold import FEW
-from suffice.importers.column_map import ColumnMap
+from suffice.importers.cost_names import running_totals, subtract_totals, totals_note
 from suffice.importers.failed_calls import models_that_answer, refuse_failed_calls, without_repeated_calls
 from suffice.importers.golds import ask_about_gold_lists, gold_form
 from suffice.importers.grid import Grid, are_texts, gold_texts, is_cost, only_text
@@ -29,7 +29,6 @@ from suffice.importers.reply_answers import position_note, read_at, with_positio
 from suffice.importers.round_columns import RoundColumns
 from suffice.importers.row_factors import ask_about_factors, refuse_passes
 from suffice.importers.row_times import tied_note
-from suffice.importers.running_totals import running_totals, subtract_totals, totals_note
 from suffice.importers.runs import (
     RUN,
     RUN_NUMBER,
@@ -49,7 +48,7 @@ from suffice.importers.shape import Shape, column_names
 from suffice.importers.shapes import ROUNDS, unfold
 from suffice.importers.speakers import numbered_again, refuse_first_speakers, refuse_several_speakers
 from suffice.importers.stages import ordered_stages, with_numbers_of_ids
-from suffice.importers.table_columns import TableColumns
+from suffice.importers.table_columns import ColumnMap, TableColumns
 from suffice.importers.table_rounds import read_rows
 from suffice.importers.tally import Tally
 from suffice.importers.trees import OF_TREES, marked_nodes, refuse_inner_nodes
@@ -83,8 +82,6 @@ class TableSource(ABC):
 
     Attributes:
         shape: The form in which the file contains the rows.
-        plan: The meaning of the columns.
-        grid: Settings for reading the rows.
         run: The columns that distinguish runs of a question, as `RunColumns.choice` returns them.
         skipped: Number of records without any round.
         repeated: Number of rows without an answer, or with a copy, that another row of the same round repeats.

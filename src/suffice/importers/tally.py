@@ -13,10 +13,10 @@ from suffice.common.files import quoted
 from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, UnsettledError
 from suffice.importers.answer_or_gold import FEW
-from suffice.importers.column_map import WITHIN, ColumnMap
 from suffice.importers.grid import Grid, differing_golds, is_cost
 from suffice.importers.names import plain_name
 from suffice.importers.round_columns import RoundColumns
+from suffice.importers.table_columns import WITHIN, ColumnMap
 from suffice.policy.metrics import normalize_answer
 from suffice.recordings.schema import PINNED_LABELS
 

@@ -81,11 +81,7 @@ def _text(value: Any) -> str:
 
 
 def refuse_inner_nodes(shape: Shape, where: Mapping[str, str]) -> Shape:
-    """Raise if the rows are all nodes of a search tree; else return them with another name for their depth, which counts no rounds.
-
-    Raises:
-        UnsettledError: Some of the nodes are inner ones, and `where` does not name their column.
-    """
+    """Raise if the rows are all nodes of a search tree; else return them with another name for their depth, which counts no rounds."""
     kinds = Counter(row.values.get(NODE_TYPE) for row in shape.rows)
     if None in kinds:
         return shape

@@ -226,11 +226,7 @@ def refuse_unique_ids(rows: Sequence[Record], columns: Mapping[str, str]) -> Non
 
 
 def refuse_one_id(rows: Sequence[Record], columns: Mapping[str, str], computed: Collection[str]) -> None:
-    """Raise if all rows have the same id, while another column may name many questions.
-
-    Raises:
-        UnsettledError: They do; the options name such columns.
-    """
+    """Raise if all rows have the same id, while another column may name many questions."""
     table, key = TableColumns(rows), columns["question_id"]
     if len({*map(str, table.column(key))}) > 1 or len(rows) < 2 * _QUESTIONS:
         return

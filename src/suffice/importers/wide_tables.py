@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from suffice.importers.counted import Pair
 from suffice.importers.families import numbered_families
 from suffice.importers.names import ANSWERS, ORDER_WORDS, OUTCOME_NAMES, plain_name
 from suffice.importers.records import Record
-from suffice.importers.shape import Shape, column_names, flat_record, outer_names, round_rows, without_rounds
+from suffice.importers.shape import Pair, Shape, column_names, flat_record, outer_names, round_rows, without_rounds
 
 
 def widened(records: list[Record]) -> Shape | None:

@@ -32,7 +32,6 @@ class FinishedChain:
     Attributes:
         chain_id: Its name; unique in a log.
         cluster: The question, which other chains of the log may share.
-        question: The text of the question.
         golds: Gold answers; empty if unknown.
         thinking: What the model thought.
         reply: What it then said; None if the chain was cut before its end.
@@ -68,12 +67,9 @@ class AskingPrice:
     """An estimate of what it takes to ask along recorded chains, with four characters to a token.
 
     Attributes:
-        chains: Number of chains.
-        trials: Number of trial answers.
         requests: Number of requests: the trials, and one for each chain that counts the tokens around it.
         prompt_tokens: Prompt tokens of all requests: what a server without a prefix cache reads, and most providers bill.
         new_tokens: Those of them that no earlier request of the chain has: what a server with a prefix cache reads.
-        output_tokens: Most generated tokens.
     """
 
     chains: int = 0
@@ -186,11 +182,7 @@ class _RecordedCourse(ThinkingCourse):
         return RoundResult(observed=replace(observed, signals=signals, costs=costs))
 
     def _prompt_tokens(self, cost: Cost) -> float:
-        """Return the prompt tokens of a request.
-
-        Raises:
-            ModelError: The server does not report them.
-        """
+        """Return the prompt tokens of a request."""
         tokens = cost.uncached_tokens + cost.cached_tokens
         if math.isnan(tokens):
             raise ModelError(

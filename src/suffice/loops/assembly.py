@@ -35,7 +35,6 @@ class Assembly:
         rows: Number of rows in memory at once; questions are never split.
 
     Attributes:
-        sizes: Number of rows of each question.
         complete: Questions that did not fail.
     """
 

@@ -20,9 +20,6 @@ def boundary_pattern(boundary: str) -> re.Pattern[str] | None:
 
     Args:
         boundary: `tokens`, `paragraph`, `words`, or words of your own with commas between them.
-
-    Raises:
-        DataError: It is none of these.
     """
     if boundary == TOKENS:
         return None

@@ -77,11 +77,7 @@ class Course(Protocol):
         ...
 
     def has(self, r: int) -> bool:
-        """Return whether round `r` exists: evidence runs out, revisions do not.
-
-        Raises:
-            DataError: There is neither a pool nor a corpus.
-        """
+        """Return whether round `r` exists: evidence runs out, revisions do not."""
         ...
 
     def calls(self, r: int, before: Sequence[Round]) -> Steps:
@@ -119,11 +115,7 @@ class ContextCourse:
 
 
 def check_first_round(policy: Policy, what: str) -> None:
-    """Raise if a policy has a round 0, which these loops lack.
-
-    Raises:
-        DataError: The policy's `start_round` is not 1.
-    """
+    """Raise if a policy has a round 0, which these loops lack."""
     if policy.start_round != 1:
         raise DataError(
             f"{what} count from round 1, but the policy starts at round {policy.start_round!r}: set start_round=1"
@@ -155,9 +147,6 @@ async def drive(
     """Make the calls of a round in order, except those that may be omitted and are not `needed`.
 
     A generator that was started before continues with `first`, the reply to its pending call.
-
-    Raises:
-        ModelError: A required call failed.
     """
     try:
         call = first or next(steps)

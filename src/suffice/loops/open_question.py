@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self, get_args
 
+from suffice.common.json_text import as_number
 from suffice.errors import DataError, NotFittedError, UnknownSignalError
-from suffice.loops.host_values import check_signal_names, checked_metric
 from suffice.loops.retrieval import Question
 from suffice.loops.rows import decision_columns, row_of
 from suffice.policy.metrics import METRICS
@@ -19,8 +19,9 @@ from suffice.policy.normalizers import MATCH
 from suffice.policy.rounds import Decision, End, Reason, Round
 from suffice.policy.session import Session
 from suffice.policy.signals import SIGNALS
+from suffice.recordings.merging import INFERRED, RUN
 from suffice.recordings.round_journal import Changes, RoundWriter
-from suffice.recordings.schema import AUDIT_UNIT
+from suffice.recordings.schema import AUDIT_UNIT, DECISION_COLUMNS, EMBEDDING, PINNED_LABELS, SHADOW, TEXT_COLUMNS
 
 Ending = Literal["max_rounds", "exhausted", "rule", "failed", "cancelled"]
 """The reasons that a loop may give for the end of a recorded question."""
@@ -302,3 +303,57 @@ def _copy_of(session: Session) -> Session:
     """Return an independent copy of a session; it shares policies and rounds, which never change."""
     policies = [session.policy, *(shadow.policy for shadow in session._shadows.sessions.values())]  # noqa: SLF001 - a part of it
     return deepcopy(session, {id(shared): shared for shared in (*policies, *session.rounds)})
+
+
+_RESERVED_NAMES = frozenset(
+    {
+        *TEXT_COLUMNS,
+        *DECISION_COLUMNS,
+        "round",
+        "golds",
+        "passage_ids",
+        EMBEDDING,
+        "question_type",
+        "recorded_at",
+        RUN,
+        INFERRED,
+    }
+).difference(PINNED_LABELS)
+
+
+def checked_golds(golds: str | Sequence[str]) -> tuple[str, ...]:
+    """Return gold answers as a tuple; raise if they are not texts."""
+    texts = (golds,) if isinstance(golds, str) or not isinstance(golds, Iterable) else tuple(golds)
+    if not all(isinstance(gold, str) for gold in texts):
+        raise DataError(f"gold answers are texts, not {golds!r}")
+    return texts
+
+
+def check_signal_names(names: Iterable[str], labels: Iterable[str] = ()) -> None:
+    """Raise if a signal has the name of another column, whose values it would replace."""
+    others = {*_RESERVED_NAMES, *PINNED_LABELS, *METRICS, *labels}
+    for name in names:
+        if name in others or name.startswith((SHADOW, "cost.")):
+            raise DataError(f"{name!r} cannot be the name of a signal: a recording has another column of that name")
+
+
+def checked_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return labels; raise if one is not text, or has the name of one of this library's columns."""
+    for name, text in labels.items():
+        ours = name in _RESERVED_NAMES or name in SIGNALS or name in METRICS
+        if not isinstance(name, str) or not name.isidentifier() or ours or not isinstance(text, str):
+            raise DataError(f"{name!r}: {text!r} cannot be a label: give a text, under a name that no other column has")
+    return dict(labels)
+
+
+def checked_metric(name: str, value: float) -> float | None:
+    """Return a metric after checking that it lies in [0, 1]; None if it is unknown."""
+    number = as_number(value)
+    if (
+        not name.isidentifier()
+        or name in _RESERVED_NAMES
+        or name in SIGNALS
+        or not (math.isnan(number) or 0 <= number <= 1)
+    ):
+        raise DataError(f"the metric {name!r} is {value!r}: a metric has a name of its own and lies in [0, 1]")
+    return None if math.isnan(number) else number

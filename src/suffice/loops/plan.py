@@ -22,9 +22,6 @@ from suffice.recordings.shards import Shard
 class RecordingPlan:
     """A plan of a recording; `suffice.loops.record` describes the arguments that both share.
 
-    Args:
-        notes: Sentences for the metadata of the file.
-
     Raises:
         DataError: Question ids repeat, or arguments contradict each other.
     """

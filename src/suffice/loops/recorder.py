@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from suffice.errors import DataError, NotFittedError, SchemaError, UnknownSignalError
-from suffice.loops.host_values import checked_golds, checked_labels
-from suffice.loops.open_question import OpenQuestion
+from suffice.loops.open_question import OpenQuestion, checked_golds, checked_labels
 from suffice.loops.retrieval import Question
 from suffice.policy.normalizers import DEFAULT_NORMALIZER, normalizer_of
 from suffice.policy.rounds import Reply, Round

@@ -148,7 +148,6 @@ class _RetrievalCourse:
         return RoundResult(observed=self._round(r, reply))
 
     def _round(self, r: int, reply: Reply) -> Round:
-        """Build the round of a reply; round 1, the first with evidence, includes the cost of ranking."""
         ranked = self.evidence.ranked if r > 0 else None
         if ranked is None:
             return Round.of(r, reply)

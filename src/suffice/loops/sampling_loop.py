@@ -113,7 +113,6 @@ class SamplingLoop(LiveLoop):
 
     @cached_property
     def _sources(self) -> tuple[ChatModel, ...]:
-        """The pairs of model and prompt that answer in turn."""
         if not self.prompts:
             return self.models
         return tuple(_with_variant(model, prompt) for prompt in self.prompts for model in self.models)

@@ -192,12 +192,7 @@ class ThinkingLoop(LiveLoop):
 
 
 class ThinkingCourse:
-    """The rounds of one question: each continues the chain of those before.
-
-    Args:
-        loop: The loop with its model, prompt and settings.
-        question: The question.
-    """
+    """The rounds of one question: each continues the chain of those before."""
 
     def __init__(self, loop: ThinkingLoop, question: str) -> None:
         self.loop, self.start, self.last = loop, loop.prompt.text(question), loop.policy.max_rounds

@@ -18,8 +18,7 @@ from suffice.policy.normalizers import (
     is_structured,
     listed_items,
 )
-from suffice.policy.numbers_in_text import is_number_alone
-from suffice.policy.quantities import is_quantity
+from suffice.policy.numbers_in_text import is_number_alone, is_quantity
 
 MOST = 0.95
 """Least share of the texts that must be code, LaTeX or (without gold answers) numbers to choose that normalizer."""
@@ -339,7 +338,7 @@ def _ask_if_another_differs(name: str, texts: Collection[str], pairs: Pairs) -> 
     if name == "letter" and (all(map(str.isupper, texts)) or all(map(str.islower, texts))):
         return
     for rival in _RIVALS.get(name, ()):
-        if rival.name == "exact" and name == "number" and _share(_is_padded, texts) <= FEW:
+        if rival.name == "exact" and name == "number" and _share(_LEADING_ZERO.fullmatch, texts) <= FEW:
             continue  # zeros that only the model writes are no part of an id
         if not _reads_all(rival.name, texts):
             continue
@@ -353,10 +352,6 @@ def _ask_if_another_differs(name: str, texts: Collection[str], pairs: Pairs) -> 
                 (name, rival.name),
                 rival.name if is_told else "",  # every answer says its unit
             )
-
-
-def _is_padded(text: str) -> bool:
-    return _LEADING_ZERO.fullmatch(text) is not None
 
 
 def _unsettled(message: str, names: Sequence[str], confirmed: str = "") -> UnsettledError:

@@ -23,9 +23,13 @@ from suffice.common.registry import registration
 from suffice.common.syntax import literal_of
 from suffice.errors import NotFoundError, did_you_mean
 from suffice.policy.metrics import answer_key, normalize_answer
-from suffice.policy.numbers_in_text import LONGEST as _LONGEST
-from suffice.policy.numbers_in_text import is_number_alone, only_number, without_numbers
-from suffice.policy.quantities import in_base_units
+from suffice.policy.numbers_in_text import (
+    LONGEST as _LONGEST,
+    in_base_units,
+    is_number_alone,
+    only_number,
+    without_numbers,
+)
 
 Normalizer = Callable[[str], str | None]
 """Returns the key by which an answer is compared; None for an answer that cannot be read, which casts no vote."""
@@ -309,11 +313,7 @@ def _date(answer: str, patterns: Sequence[str]) -> str | None:
 
 
 def normalizer_of(name: str) -> Normalizer:
-    """Return the normalizer of a name.
-
-    Raises:
-        NotFoundError: There is no normalizer of that name.
-    """
+    """Return the normalizer of a name."""
     if name not in _ALL_NORMALIZERS:
         raise NotFoundError(
             f"there is no normalizer {name!r}.{did_you_mean(name, _ALL_NORMALIZERS)} There are: {', '.join(_ALL_NORMALIZERS)}; add your own "

@@ -81,7 +81,6 @@ class Seen:
     [True, True, False]
 
     Attributes:
-        ids: Hashes of the questions' ids.
         texts: Hashes of the questions' normalised texts; empty if they were not recorded.
     """
 

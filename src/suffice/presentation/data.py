@@ -37,10 +37,8 @@ class ReportPart:
     """A part that another evaluation adds to a page, before the parts that every report contains.
 
     Attributes:
-        title: Its heading.
         sentences: Its results, the most important first.
         charts: Vega-Lite specifications by name, each with its caption.
-        tables: Its tables.
         folded: Further tables by heading, initially collapsed.
     """
 
@@ -391,7 +389,6 @@ def _report_cell(
 
 
 def _flat(prefix: str, data: Mapping[str, Any]) -> dict[str, Any]:
-    """Flatten nested settings to facts with dotted names."""
     facts: dict[str, Any] = {}
     for key, value in data.items():
         facts |= _flat(f"{prefix}: {key}", value) if isinstance(value, Mapping) else {f"{prefix}: {key}": value}

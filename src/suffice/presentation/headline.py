@@ -30,11 +30,7 @@ class Headline:
 
 
 def headline(result: ReplayResult, label: str, policy: Policy | None = None) -> Headline:
-    """Return the sentences about one policy's row of a replay, and about the policy's certificate.
-
-    Raises:
-        DataError: There is no such row.
-    """
+    """Return the sentences about one policy's row of a replay, and about the policy's certificate."""
     row = result.row(label)
     metric = result.metrics[0]
     name = metric.upper()

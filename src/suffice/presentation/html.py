@@ -29,8 +29,7 @@ from suffice.evaluation.replay.replay_tables import (
     stops_table,
 )
 from suffice.presentation.data import Report, ReportCell, ReportPart
-from suffice.presentation.packing import Pool, json_in_html, pack_bytes
-from suffice.presentation.slider import make_slider, slidable
+from suffice.presentation.slider import Pool, json_in_html, make_slider, pack_bytes, slidable
 from suffice.presentation.trajectories import FEW, Passages, choose, to_dicts
 
 LARGEST_PAGE = 5_000_000
@@ -78,7 +77,6 @@ def render_html(report: Report, *, everything: bool = False, passages: Passages 
 
 
 def _page(template: str, scripts: list[str], **values: Any) -> str:
-    """Render a page with the style, the version, and the hashes of its scripts."""
     page: str = (
         environment()
         .get_template(template)
@@ -222,7 +220,6 @@ def _browser(cell: ReportCell, seed: int, room: int | None, passages: Passages |
 
 @cache
 def _template(name: str) -> str:
-    """Return a template of this package."""
     return files("suffice.presentation").joinpath("templates", name).read_text("utf-8")
 
 

@@ -33,9 +33,6 @@ class Stopped:
     """The stops of one policy, with the answers of the full budget; arrays have shape ``(n_questions,)``.
 
     Attributes:
-        policy: The policy.
-        stops: Its stops.
-        reasons: The reason for each question's stop.
         full: Position of the full budget's answer; -1 if there is none, or if a rule cut the recording.
         differs: Mask of the questions for which the full budget returns another answer (as normalised text); False if
             it never ran.
@@ -96,8 +93,6 @@ class Trajectories:
     Attributes:
         chosen: Positions of these questions in the recording, ascending.
         disagreements: Number of these whose answer differs from the full budget's under any policy.
-        n_disagreements: Number of such questions in the recording.
-        n: Number of questions in the recording.
     """
 
     chosen: npt.NDArray[np.int64]
@@ -220,7 +215,6 @@ def _known_values(columns: dict[str, Floats], q: int, r: int) -> dict[str, float
 
 
 def _round_costs(columns: dict[str, Floats], q: int, r: int) -> dict[str, float | None]:
-    """Return the costs of one round by kind, over components."""
     total: dict[str, float] = {}
     for name, values in columns.items():
         kind = name.rsplit(".", 1)[-1]
@@ -231,5 +225,4 @@ def _round_costs(columns: dict[str, Floats], q: int, r: int) -> dict[str, float 
 
 
 def _rounded(value: float) -> float | None:
-    """Round a number for display; None if it is not finite."""
     return float(f"{value:.{_SHOWN_DIGITS}g}") if math.isfinite(value) else None

@@ -11,30 +11,19 @@ from suffice.common.lazy import lazy_face
 if TYPE_CHECKING:
     from suffice.recordings.bundled import (
         BUNDLED_RECORDINGS as BUNDLED_RECORDINGS,
-    )
-    from suffice.recordings.bundled import (
         bundled_recording as bundled_recording,
     )
     from suffice.recordings.cache import ResponseCache as ResponseCache
-    from suffice.recordings.joining import MergeSummary as MergeSummary
-    from suffice.recordings.joining import merge_recordings as merge_recordings
+    from suffice.recordings.joining import MergeSummary as MergeSummary, merge_recordings as merge_recordings
     from suffice.recordings.journal import Journal as Journal
     from suffice.recordings.parts_compaction import (
         CompactSummary as CompactSummary,
-    )
-    from suffice.recordings.parts_compaction import (
         compact_recording as compact_recording,
     )
     from suffice.recordings.recording import (
         Recording as Recording,
-    )
-    from suffice.recordings.recording import (
         is_recording as is_recording,
-    )
-    from suffice.recordings.recording import (
         read_recording as read_recording,
-    )
-    from suffice.recordings.recording import (
         write_recording as write_recording,
     )
 

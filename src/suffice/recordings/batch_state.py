@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from suffice.recordings.faults import sqlite_faults
+from suffice.recordings.cache import sqlite_faults
 
 _STATE_SCHEMA = """
 CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, body BLOB NOT NULL);
@@ -36,14 +36,9 @@ class SentBatch:
 
     Attributes:
         number: Its number in this recording, from 1, which names its files.
-        endpoint: The endpoint that works on it.
-        url: The path of its requests.
-        model: The model of its requests.
-        requests: Number of requests.
         step: `written`, `uploaded`, `creating`, `created` or `ended`.
         file_id: The endpoint's id of the input file once it is uploaded, or the name of the file for an engine.
         batch_id: The endpoint's id of the batch, once it is created.
-        status: Its status in the endpoint's words.
         done: Number of requests that the endpoint has answered.
     """
 
@@ -65,7 +60,6 @@ class KnownRequest:
 
     Attributes:
         is_sent: True if a batch that has not ended contains it.
-        attempts: Number of batches that have contained it.
         error: The reason why the last batch did not answer it.
         is_final: True if it would fail again.
     """

@@ -105,7 +105,6 @@ class _RecordedRound(Round):
 
 
 def _recorded_rounds(recording: RecordedColumns, absent: Any) -> Iterator[list[Round]]:
-    """Yield the rounds of each question, in order."""
     columns = recording.table.column_names
     texts = {name: recording.objects(name) for name in _TEXTS if name in columns}
     vectors = recording.objects(EMBEDDING) if EMBEDDING in columns else None

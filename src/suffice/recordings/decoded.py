@@ -70,11 +70,7 @@ def _referring(path: Any, footer: Any, texts: list[str]) -> pq.ParquetFile:
 
 
 def most_bytes() -> int:
-    """Return the largest size in memory of rows that are read at once, 8 GiB or as the environment says.
-
-    Raises:
-        DataError: The environment variable is not a positive whole number.
-    """
+    """Return the largest size in memory of rows that are read at once, 8 GiB or as the environment says."""
     text = os.environ.get(VARIABLE, "")
     if not text:
         return _MOST_BYTES
@@ -84,11 +80,7 @@ def most_bytes() -> int:
 
 
 def chunks_of(file: pq.ParquetFile, groups: Iterable[int], columns: Sequence[str] | None = None) -> Iterator[Any]:
-    """Yield the metadata of column chunks, group by group.
-
-    Raises:
-        ArrowException: The footer is damaged.
-    """
+    """Yield the metadata of column chunks, group by group."""
     names = [file.schema.column(i).path.partition(".")[0] for i in range(len(file.schema))]
     places = [i for i, name in enumerate(names) if columns is None or name in columns]
     for group in groups:

@@ -18,7 +18,6 @@ class Write:
     """A write that waits to be committed.
 
     Attributes:
-        value: Its content.
         error: The reason why it was rejected; None if it was not.
         turn: Set when the write is committed or rejected, or when its thread must commit all waiting writes.
         leads: Whether its thread must commit all waiting writes.

@@ -192,9 +192,6 @@ def is_finished_old(path: Any) -> bool:
 def read_records(path: Any) -> Iterator[Any]:
     """Yield the values of a journal's complete records without a lock, even while a process writes to it.
 
-    Args:
-        path: The file, also at a URL.
-
     Raises:
         FileNotFoundError: The file does not exist.
         SchemaError: The file is damaged, is not a journal, or is a journal of an older release.
@@ -242,9 +239,6 @@ class LockedJournal:
         busy: The message if another process has the lock.
         wait_s: Seconds to wait for the lock.
         create: Whether to create the file if it does not exist.
-
-    Attributes:
-        place: The end of the last record.
 
     Raises:
         BusyError: Another process held the lock during the whole wait.

@@ -260,10 +260,6 @@ class OpenFile(OpenRecording):
 def open_file(path: str | Path, kind: type[_Opened]) -> _Opened:
     """Open a file of a recording, with the rounds that a `Recorder` is still adding to it.
 
-    Args:
-        path: The file.
-        kind: The class to return.
-
     Raises:
         DataError: The file does not exist, or no round was observed yet.
         SchemaError: It is corrupt or truncated, not a recording, of another version, or its header is damaged.

@@ -154,21 +154,6 @@ class OpenFolder(OpenRecording):
             part.close()
 
 
-def open_folder(path: Path, *, keep: bool = False) -> OpenFolder:
-    """Open the parts of a folder, with their journals if a process is writing them or was killed.
-
-    Args:
-        path: The folder.
-        keep: Whether all rows will be read at once; see `opened_parts`.
-
-    Raises:
-        ConfigMismatchError: Parts were recorded with different settings.
-        DataError: There are no parts, none has a round, or one is a link out of the folder.
-        SchemaError: A part is damaged; the message names it.
-    """
-    return OpenFolder(path, opened_parts(path, keep=keep))
-
-
 def opened_parts(path: Path, known: Container[str] = (), *, keep: bool = False) -> list[OpenPart]:
     """Open the parts of a folder that have rows and were not compacted into another one.
 

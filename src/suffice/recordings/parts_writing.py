@@ -44,9 +44,6 @@ def recorded_at(path: str | Path, *, questions: int, size: int) -> RecordedFile 
         path: A file or folder, existing or new.
         questions: The largest number of questions in a part.
         size: The size of a journal, in bytes, at which its part takes no further questions.
-
-    Raises:
-        DataError: A limit is not positive.
     """
     if is_url(path):
         raise DataError(
@@ -259,7 +256,6 @@ def move_ended(path: Path, journal: RoundJournal, *, unfinished: bool = False) -
 
 
 def _size_of(journal: RoundJournal) -> int:
-    """Return the size of a journal in bytes; 0 if it is gone."""
     try:
         return journal.path.stat().st_size
     except OSError:
@@ -304,7 +300,6 @@ def _check_settings(path: Path, stored: Mapping[str, Any], metadata: Mapping[str
 
 
 def _part_settings(part: Path) -> Mapping[str, Any]:
-    """Return the metadata of a part, from its file or its journal."""
     if part.is_file():
         with OpenFile(part) as opened:
             return opened.metadata

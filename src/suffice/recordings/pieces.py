@@ -26,7 +26,6 @@ class Piece:
 
     Attributes:
         file: The position of the file among the parts.
-        groups: The row groups.
         name: The path of the file, and its row groups if the file has more than these.
     """
 

@@ -16,8 +16,6 @@ class RecordedColumns(Protocol):
 
     Attributes:
         table: One row for each question and round.
-        metadata: The metadata of the file.
-        question_ids: The names of the questions.
         index: The rounds, shape ``(n_rounds,)``.
         seen: Mask of the rounds that each question has, shape ``(n_questions, n_rounds)``.
     """

@@ -141,7 +141,6 @@ class Recording(Displayed):
         return {}
 
     def _dense(self, values: Floats) -> Floats:
-        """Arrange a number for each row by question and round; NaN past the end of a trajectory."""
         dense = np.full(self.shape, np.nan)
         dense[self._row, self._column] = values
         return dense
@@ -427,10 +426,10 @@ def open_recording(path: str | Path, *, keep: bool = False) -> OpenRecording:
 
 
 def _opened_folder(path: Path, *, keep: bool) -> OpenRecording:
-    from suffice.recordings.parts import open_folder
+    from suffice.recordings.parts import OpenFolder, opened_parts
     from suffice.recordings.sharded import is_sharded, open_shards
 
-    return open_shards(path) if is_sharded(path) else open_folder(path, keep=keep)
+    return open_shards(path) if is_sharded(path) else OpenFolder(path, opened_parts(path, keep=keep))
 
 
 def read_recording(path: str | Path) -> Recording:

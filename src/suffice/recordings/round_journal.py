@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -288,11 +287,9 @@ class _Known:
     """A writing process's knowledge of its journal, so that it need not read the file again.
 
     Attributes:
-        identity: The identity of the file.
         place: The end of the last record that was read, as an offset in the file.
         metadata: The configuration that the recording depends on; None if the journal has none yet.
         open: The rounds of each question that has not ended.
-        n_questions: Number of questions in the file.
         is_sealed: True if nothing may be written any more.
         is_gone: True if the file was replaced or removed.
     """
@@ -306,11 +303,7 @@ class _Known:
     is_gone: bool = False
 
     def accept(self, changes: Sequence[Sequence[Any]]) -> None:
-        """Apply changes, all or none.
-
-        Raises:
-            DataError: A round was already recorded, or its question is missing or has ended.
-        """
+        """Apply changes, all or none."""
         runs = {change[1] for change in changes if change[0] in _OF_A_QUESTION}
         before = {run: set(self.open[run]) for run in runs & self.open.keys()}
         n_questions = self.n_questions

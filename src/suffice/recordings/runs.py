@@ -176,10 +176,6 @@ def refuse_several_loops(
         recording: The questions of the verdict.
         tune: Tune questions, which must come from the same loop.
         apart: Labels whose values are judged apart, such as prompts that a search compares.
-
-    Raises:
-        UnsettledError: There are several loops.
-        ConfigMismatchError: The tune questions come from another loop.
     """
     for part, what in ((recording, "the recording holds"), (tune, "the tune questions hold")):
         several = {} if part is None else {n: found for n, found in loops_by_label(part).items() if n not in apart}
@@ -242,11 +238,7 @@ def _short(value: str) -> str:
 
 
 def keep_where(recording: RecordedColumns, wanted: Mapping[str, Any]) -> Mask:
-    """Return a mask of the questions with these values, shape ``(n_questions,)``; see `Recording.where`.
-
-    Raises:
-        NotFoundError: There is no such column, or no question with such a value.
-    """
+    """Return a mask of the questions with these values, shape ``(n_questions,)``; see `Recording.where`."""
     keep: Mask = np.ones(len(recording.question_ids), dtype=np.bool_)
     for name, value in wanted.items():
         if name not in recording.table.column_names:

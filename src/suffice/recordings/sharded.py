@@ -116,11 +116,6 @@ def check_shard(folder: Path, shard: Shard, config: Mapping[str, Any]) -> None:
         folder: The folder, which need not exist yet.
         shard: The shard that is to be recorded.
         config: The configuration that the recording depends on.
-
-    Raises:
-        ConfigMismatchError: There are parts of another number of shards or configuration.
-        DataError: `folder` is a file.
-        SchemaError: The part with this shard's name belongs to another shard, or is damaged.
     """
     if folder.suffix == ".parquet" or folder.is_file():
         raise DataError(

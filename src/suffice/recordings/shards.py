@@ -33,13 +33,6 @@ class Shard:
     >>> shard = Shard.parse("3/8")
     >>> shard.part_name, shard.takes("q1"), sum(Shard(i, 8).takes("q1") for i in range(1, 9))
     ('part-0003-of-0008.parquet', False, 1)
-
-    Args:
-        index: The shard's number, from 1.
-        n: The number of shards.
-
-    Raises:
-        DataError: There is no such shard.
     """
 
     index: int
@@ -117,9 +110,6 @@ def listed_shards(shards: Sequence[Shard]) -> str:
 def with_places(table: pa.Table, places: Mapping[str, int]) -> pa.Table:
     """Add each question's position in the data set to the rows of a part; null if the question is not in the data set."""
     ids: list[Any] = table.column("question_id").to_pylist()
-    return without_places(table).append_column(_PLACE_FIELD, pa.array(map(places.get, ids), pa.int64()))
-
-
-def without_places(table: pa.Table) -> pa.Table:
-    """Drop the positions of questions from the rows of a part."""
-    return table.drop_columns([DATASET_INDEX]) if DATASET_INDEX in table.column_names else table
+    if DATASET_INDEX in table.column_names:
+        table = table.drop_columns([DATASET_INDEX])
+    return table.append_column(_PLACE_FIELD, pa.array(map(places.get, ids), pa.int64()))

@@ -32,7 +32,6 @@ class StoredRows:
         opened: The same recording, opened; this closes it.
 
     Attributes:
-        schema: Its columns.
         blank: Columns without any value.
         ends: The reason for each question's end, in the order of the file.
 

@@ -54,12 +54,7 @@ def with_copies(recording: Recording, chosen: Mask) -> Mask:
 
 
 def asked_names(recording: Recording, names: Sequence[str]) -> list[str]:
-    """Return, for each row, the hash of what its unit asks, which cannot be renamed; its name if no text is on record.
-
-    Args:
-        recording: The recording.
-        names: The unit of each row.
-    """
+    """Return, for each row, the hash of what its unit asks, which cannot be renamed; its name if no text is on record."""
     asked: dict[str, str] = {}
     for name, text in zip(names, recording.texts or (), strict=False):
         if text and (own := text_hash(text)) != _NO_TEXT:

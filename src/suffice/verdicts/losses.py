@@ -119,12 +119,7 @@ class Questions:
 
     @classmethod
     def of(cls, recording: Recording, *, leave_out_failed: bool = False) -> Questions:
-        """Return the questions of a recording.
-
-        Args:
-            recording: Recorded rounds, failed questions included.
-            leave_out_failed: Whether failed questions are left out.
-        """
+        """Return the questions of a recording."""
         recorded, names, ids = ~recording.failed, unit_names(recording), recording.question_ids
         asked = dict(zip(names, asked_names(recording, names), strict=True))
         n_failed = len({name for name, known in zip(names, recorded, strict=True) if not known})
@@ -240,7 +235,6 @@ class PolicyLoss:
     """Losses of one policy on the rows that did not fail; arrays have shape ``(n_recorded,)``, in [-1, 1].
 
     Attributes:
-        run: The policy on the recording.
         twin: The policy's random twin, which stops as often at each round; None if not requested.
         low: The smallest possible loss given the known outcomes, a mean over orders.
         high: The largest possible loss; equal to `low` where everything is known.
@@ -350,11 +344,6 @@ class LossAccount:
 
         A run over a million rounds is large, so policies are replayed one at a time.  With many orders of samples they
         are replayed together, since they share the answers, votes and costs of each order.
-
-        Args:
-            policies: The policies.
-            kinds: The kind of each policy's run; by default `rule`.
-            twinned: Positions of the policies that get a random twin.
         """
         places = range(len(policies))
         for part in [places] if self.orders > 1 else [[place] for place in places]:
@@ -421,22 +410,14 @@ class LossAccount:
             return same
         if str(policy.selector) == str(base.policy.selector):
             same = (stops == base.rounds) & (answers == base.answer_rounds)
-        if all(_returns_one_answer(one.selector) for one in (policy, base.policy)):
+        # Selectors with shares of their own draw among several answers.
+        if all(type(one.selector).shares is Selector.shares for one in (policy, base.policy)):
             same = same | same_texts(self.prepared.recording, self.metric, answers, base.answer_rounds)
         return np.asarray(same & ~self.open_ends, dtype=np.bool_)
 
 
-def _returns_one_answer(selector: Selector) -> bool:
-    """Return whether a selector returns one definite answer, rather than drawing among several."""
-    return type(selector).shares is Selector.shares
-
-
 def _refuse_unrun(run: Run, prepared: PreparedRecording, remedy: str) -> None:
-    """Raise if a baseline needs rounds that were not recorded.
-
-    Raises:
-        CensoredError: The baseline needs such rounds.
-    """
+    """Raise if a baseline needs rounds that were not recorded."""
     if run.exact:
         return
     why, said = "a rule ended their recording", ""

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from suffice import Policy, parse_rule
-from suffice.cli.tree import RENAMED, TREE, commands
+from suffice.cli.tree import TREE, commands
 from suffice.recordings import read_recording, write_recording
 from suffice.recordings.schema import META_KEY, build_table
 from tests.suffice.importers.test_importers import IRCOT, REFLEXION, tasr_file, tasr_row
@@ -83,25 +83,6 @@ def test_help_fits_its_lines_and_ends_with_an_example_that_parses(words, monkeyp
     place = max((place for place in ALL if called[: len(place.split())] == place.split()), key=len)
     assert place.startswith(words)
     ALL[place].make_context(place, called[len(place.split()) :])
-
-
-@pytest.mark.parametrize("old", RENAMED)
-def test_an_old_command_name_works_and_names_the_new_one(old):
-    new = RENAMED[old]
-    assert not any(place.startswith(old.split()[0] + " ") or place == old for place in ALL)
-    result = cli(*old.split(), "--help")
-    assert result.code == 0
-    assert result.err == f"note: `suffice {old}` is now `suffice {new}`; the old name goes with the next version\n"
-    assert f"Usage: suffice {new.removesuffix(' --stream')} [OPTIONS]" in result.out
-
-
-@pytest.mark.parametrize(("old", "new"), [("draft", "draft answer"), ("judge", "judge drafts")])
-def test_a_command_that_became_a_group_still_takes_its_arguments(old, new, tmp_path):
-    result = cli(old, "Where?", "--unknown")
-    assert result.code == 2
-    assert f"`suffice {old}` is now `suffice {new}`" in result.err
-    assert f"`suffice {new} --help` lists what it takes" in result.err
-    assert "is now" not in cli(old, "--help").err + cli(*new.split(), "--help").err
 
 
 @pytest.mark.whole

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from suffice import Policy, decide
-from suffice.common.sealed_json import sealed_text, was_edited
+from suffice.common.json_text import sealed_text, was_edited
 from suffice.errors import SchemaError
 from suffice.policy.session.policy import POLICY_FORMAT
 from suffice.verdicts.decisions import Advice

@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from suffice.common.display import Chart
-from suffice.common.display.themes import theme_colours
+from suffice.common.display.svg import theme_colours
 from suffice.errors import MissingExtraError
 from suffice.evaluation.replay.charts import axis_of, bound_layer, chart_of, legend_entry, point_layer, scale_of
 from tests.support.cli_tools import cli

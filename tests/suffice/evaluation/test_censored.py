@@ -8,8 +8,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from suffice.errors import CensoredError, UnknownSignalError
 from suffice.evaluation.replay import policy_for, replay

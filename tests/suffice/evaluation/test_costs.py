@@ -7,8 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from suffice.errors import DataError, SchemaError
 from suffice.evaluation.replay import LIVE, CostTable, Price, component_prices, load_prices, replay
@@ -20,8 +19,7 @@ from suffice.evaluation.statistics import Resampling
 from suffice.policy.rounds import COST_KINDS
 from suffice.policy.rules import FirstOf, Never, Rule, fixed_k, parse_rule, parse_selector, signal
 from suffice.policy.session import Policy, stops
-from suffice.policy.signals import SIGNALS, Signal
-from suffice.policy.signals import definitions as signal_definitions
+from suffice.policy.signals import SIGNALS, Signal, definitions as signal_definitions
 from suffice.recordings.recording import Recording
 from suffice.recordings.schema import build_table
 from tests.support import reference

@@ -6,8 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from suffice.errors import DataError
 from suffice.evaluation.replay import replay
@@ -21,8 +20,8 @@ from suffice.evaluation.statistics import (
     max_statistic,
     permutation_tests,
     poisson_weights,
+    resampling as module,
 )
-from suffice.evaluation.statistics import resampling as module
 from suffice.recordings import bundled_recording
 
 N = 80

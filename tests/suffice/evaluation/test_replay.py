@@ -8,8 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from suffice.errors import CensoredError, ConfigMismatchError, DataError, NotFittedError, UnknownSignalError
 from suffice.evaluation.replay import policy_for, replay, replay_matrix

@@ -7,14 +7,12 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as hnp
 
 from suffice.errors import DataError
 from suffice.evaluation.statistics import Alarm, share
-from suffice.evaluation.statistics.restarts import EVEN
-from suffice.evaluation.statistics.shares import share_left
+from suffice.evaluation.statistics.restarts import EVEN, share_left
 
 LOSSES = st.sampled_from([-1.0, -0.5, 0.0, 0.0, 0.25, 1.0])
 

@@ -9,12 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from suffice.common.tables import render
 from suffice.errors import CensoredError, ConfigMismatchError, DataError, SchemaError, UnknownSignalError
-from suffice.evaluation.replay import equivalent_thresholds, policy_for, reads_round_0, replay
+from suffice.evaluation.replay import policy_for, reads_round_0, replay
 from suffice.evaluation.replay.front import pareto_front
 from suffice.evaluation.search import (
     FORMS,
@@ -29,11 +28,11 @@ from suffice.evaluation.search import (
     read_space,
     search,
     space_from_dict,
-    split,
     write_rules,
 )
 from suffice.evaluation.search.bits import first_bit, in_a_row, pack_bits
 from suffice.evaluation.search.data import Questions, by_prompt
+from suffice.evaluation.search.facts import TuneShare
 from suffice.evaluation.search.families import FormFamily
 from suffice.evaluation.search.fitting import fit
 from suffice.evaluation.search.passes import Checks
@@ -47,6 +46,7 @@ from suffice.recordings import Recording, read_recording, write_recording
 from suffice.recordings.schema import build_table
 from suffice_papers.tasr import read_tasr
 from tests.support import reference
+from tests.support.replayed import equivalent_thresholds
 
 NAN = float("nan")
 NAMES = ("overlap", "score_gap", "p_correct", "top_score_z_pool")
@@ -744,16 +744,16 @@ def test_tune_questions_among_the_searched_are_refused():
 
 
 def test_without_tune_questions_the_recording_is_split_by_id():
+    def tune_ids(of, seed):
+        return set(of.select(TuneShare(share=0.5, seed=seed).divided(of)).question_ids)
+
     of = recording(60)
-    tune, rest = split(of, 0.5, 42)
-    assert not set(tune.question_ids) & set(rest.question_ids)
-    assert len(tune.question_ids) + len(rest.question_ids) == 60
     smaller = of.select(np.arange(60) % 2 == 0)
-    again, _ = split(smaller, 0.5, 42)
-    assert set(again.question_ids) == set(tune.question_ids) & set(smaller.question_ids)
-    assert set(split(of, 0.5, 43)[0].question_ids) != set(tune.question_ids)
+    assert 0 < len(tune_ids(of, 42)) < 60
+    assert tune_ids(smaller, 42) == tune_ids(of, 42) & set(smaller.question_ids)
+    assert tune_ids(of, 43) != tune_ids(of, 42)
     with pytest.raises(DataError, match="between"):
-        split(of, 1.0, 42)
+        TuneShare(share=1.0, seed=42)
 
 
 def test_tasr_is_added_outside_the_count():

@@ -5,13 +5,13 @@ import json
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import Phase, given, settings, strategies as st
 
 from suffice.errors import CensoredError, ConfigMismatchError, DataError, SchemaError, UnknownSignalError
 from suffice.evaluation.replay import replay
-from suffice.evaluation.search import Block, Literal, Space, search, split, write_rules
+from suffice.evaluation.search import Block, Literal, Space, search, write_rules
 from suffice.evaluation.search.estimates import difference_columns_of
+from suffice.evaluation.search.facts import TuneShare
 from suffice.evaluation.search.sums import RuleSums, UnitSums
 from suffice.evaluation.statistics import Resampling, keys_of, paired_t, poisson_weights
 from suffice.evaluation.statistics.units import Units, standard_errors
@@ -245,10 +245,12 @@ def test_tune_questions_may_be_in_memory_and_the_searched_on_disk(tmp_path):
     )
 
 
-def test_the_questions_for_tuning_are_those_of_the_public_split(parts):
+def test_the_questions_for_tuning_are_those_of_their_share(parts):
     result = search(parts, resampling=Resampling(n_resamples=0))
-    tune, rest = split(read_recording(parts), 0.5, 42)
-    assert (len(tune.question_ids), len(rest.question_ids)) == (result.n_tune, result.n)
+    whole = read_recording(parts)
+    tune = whole.select(TuneShare(share=0.5, seed=42).divided(whole))
+    assert len(tune.question_ids) == result.n_tune
+    assert len(whole.question_ids) == result.n_tune + result.n
     assert result.chosen.policy.provenance["tune_ids"] == sorted(
         {id_hash(str(name)) for name in (*tune.question_ids, *tune.clusters.tolist())}
     )

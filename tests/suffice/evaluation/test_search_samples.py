@@ -10,7 +10,7 @@ from suffice.errors import DataError
 from suffice.evaluation.replay import seen_from, seen_in
 from suffice.evaluation.replay.orders import drawn_orders
 from suffice.evaluation.search import Block, Literal, Space
-from suffice.evaluation.search.orders import in_orders
+from suffice.evaluation.search.reading import in_orders
 from suffice.policy.seen import Seen
 from suffice.recordings import Recording, bundled_recording
 

@@ -8,14 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as hnp
 
 from suffice.errors import DataError
 from suffice.evaluation.statistics import ConfidenceSequence, share, window_sequences
+from suffice.evaluation.statistics.restarts import share_left
 from suffice.evaluation.statistics.sequences import log_mixture, mixture_bound, rho_of
-from suffice.evaluation.statistics.shares import share_left
 
 GOLDEN = json.loads((Path(__file__).resolve().parents[2] / "golden" / "confseq.json").read_text("utf-8"))
 losses = hnp.arrays(np.float64, st.integers(1, 30), elements=st.sampled_from([-1.0, -0.25, 0.0, 0.0, 0.5, 1.0]))

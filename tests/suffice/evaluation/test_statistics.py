@@ -8,8 +8,7 @@ import math
 import numpy as np
 import pytest
 import scipy.stats
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from hypothesis.extra.numpy import arrays
 
 from suffice.errors import DataError
@@ -17,14 +16,13 @@ from suffice.evaluation.statistics import (
     INTERVALS,
     Resampling,
     Units,
-    equivalence,
-    non_inferiority,
+    bootstrap as module,
+    both_margin_tests,
     paired_bootstrap,
     paired_results,
     sign_flip_test,
     undefined_notes,
 )
-from suffice.evaluation.statistics import bootstrap as module
 from tests.support.reference import bootstrap_weights
 
 SEED = 42
@@ -151,7 +149,7 @@ def test_the_exact_test_flips_clusters_not_rows():
 @pytest.mark.parametrize("margin", [0.0, 0.1, 0.3])
 def test_non_inferiority_equals_scipys_one_sided_paired_t(margin):
     rule, base = differences(50, 3), differences(50, 4)
-    test = non_inferiority(rule - base, margin, weights=bootstrap_weights(50, 1000, rng=SEED))
+    [(test, _)] = both_margin_tests(rule - base, [margin], weights=bootstrap_weights(50, 1000, rng=SEED))
     peer = scipy.stats.ttest_rel(rule, base - margin, alternative="greater")
     assert test.p == pytest.approx(peer.pvalue, abs=1e-12)
     interval = scipy.stats.ttest_1samp(rule - base, 0.0, alternative="greater").confidence_interval(0.95)
@@ -165,7 +163,7 @@ def test_non_inferiority_equals_scipys_one_sided_paired_t(margin):
 def test_the_bootstrap_bound_of_non_inferiority_is_one_sided():
     row = differences(50, 3)
     weights = bootstrap_weights(50, 1000, rng=SEED)
-    test = non_inferiority(row, 0.1, weights=weights)
+    [(test, _)] = both_margin_tests(row, [0.1], weights=weights)
     assert test.low_bootstrap == pytest.approx(np.percentile(weights @ row / 50, 5), abs=1e-12)
     assert test.passed_bootstrap == (test.low_bootstrap > -0.1)
 
@@ -174,7 +172,7 @@ def test_the_bootstrap_bound_of_non_inferiority_is_one_sided():
 def test_equivalence_is_both_one_sided_tests(margin):
     row = differences(80, 5)
     weights = bootstrap_weights(80, 1000, rng=SEED)
-    test = equivalence(row, margin, weights=weights)
+    [(_, test)] = both_margin_tests(row, [margin], weights=weights)
     below = scipy.stats.ttest_1samp(row, -margin, alternative="greater").pvalue
     above = scipy.stats.ttest_1samp(row, margin, alternative="less").pvalue
     assert test.p == pytest.approx(max(below, above), abs=1e-12)
@@ -192,7 +190,7 @@ def test_without_variance_the_sign_of_delta_plus_margin_decides():
         (0.1, 0.02, True, False),
     ]:
         row = np.full(20, value)
-        test, both = non_inferiority(row, margin, weights=weights), equivalence(row, margin, weights=weights)
+        [(test, both)] = both_margin_tests(row, [margin], weights=weights)
         assert (test.passed, test.passed_bootstrap, test.p) == (passed, passed, 0.0 if passed else 1.0)
         assert (both.passed, both.passed_bootstrap, both.p) == (equal, equal, 0.0 if equal else 1.0)
         assert math.isnan(test.d_z)
@@ -200,13 +198,13 @@ def test_without_variance_the_sign_of_delta_plus_margin_decides():
 
 
 def test_one_question_proves_nothing():
-    test = non_inferiority([0.5], 0.02, weights=bootstrap_weights(1, 10, rng=0))
+    [(test, _)] = both_margin_tests([0.5], [0.02], weights=bootstrap_weights(1, 10, rng=0))
     assert (test.passed, test.p, test.low) == (False, 1.0, -math.inf)
 
 
 def test_margin_tests_of_equal_clusters_are_the_t_test_of_cluster_means():
     rows, clusters = differences(40, 6), np.repeat(np.arange(20), 2)
-    test = non_inferiority(rows, 0.1, weights=bootstrap_weights(20, 50, rng=0), clusters=clusters)
+    [(test, _)] = both_margin_tests(rows, [0.1], weights=bootstrap_weights(20, 50, rng=0), clusters=clusters)
     peer = scipy.stats.ttest_1samp(rows.reshape(20, 2).mean(axis=1), -0.1, alternative="greater")
     assert test.p == pytest.approx(peer.pvalue, abs=1e-12)
 
@@ -220,7 +218,7 @@ def test_what_cannot_be_compared_is_refused():
     with pytest.raises(DataError, match="3 units|4 units"):
         paired_bootstrap(np.zeros(4), weights)
     with pytest.raises(DataError, match="margin"):
-        non_inferiority(np.zeros(3), -0.02, weights=weights)
+        both_margin_tests(np.zeros(3), [-0.02], weights=weights)
     with pytest.raises(DataError, match="resamples"):
         Resampling(n_resamples=0).draws("abc")
     with pytest.raises(DataError, match="2 clusters"):

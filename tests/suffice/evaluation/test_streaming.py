@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from suffice.cli.main import run
 from suffice.errors import CensoredError, ConfigMismatchError, DataError, SchemaError, SufficeError, UnknownSignalError

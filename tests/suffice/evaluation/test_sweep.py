@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from suffice.errors import RuleSyntaxError
-from suffice.evaluation.replay import equivalent_thresholds, even_thresholds
+from suffice.evaluation.replay import even_thresholds
 from suffice.policy.rounds import Rounds
 from suffice.policy.rules import parse_rule, tasr
 from suffice.policy.rules.rethreshold import find_threshold, thresholds, with_threshold
 from suffice.policy.session import Policy, stops
+from tests.support.replayed import equivalent_thresholds
 
 RULES = (
     "p_correct > 0.5",

@@ -7,7 +7,7 @@ import pytest
 
 from suffice.evaluation.replay import policy_for, replay
 from suffice.evaluation.replay.baselines import run_policy
-from suffice.evaluation.replay.comparisons import paired_differences
+from suffice.evaluation.replay.compared import paired_differences
 from suffice.evaluation.replay.costs import TOKEN_KINDS
 from suffice.evaluation.replay.orders import drawn_orders, run_all
 from suffice.evaluation.replay.prepared import PreparedRecording
@@ -16,8 +16,7 @@ from suffice.evaluation.statistics import Resampling
 from suffice.recordings.recording import Recording, write_recording
 from suffice.recordings.schema import build_table
 from suffice.verdicts.decisions.losses import measure_candidates
-from tests.suffice.policy.test_votes import policy as vote
-from tests.suffice.policy.test_votes import sampled
+from tests.suffice.policy.test_votes import policy as vote, sampled
 
 RULE = "answer_margin > 0.5"
 HOW = Resampling(n_resamples=200)

@@ -9,7 +9,7 @@ import pytest
 
 from suffice import diagnose, replay, report, search
 from suffice.errors import UnsettledError
-from suffice.importers.order_signs import OrderSigns
+from suffice.importers.facts import OrderSigns
 from suffice.recordings import read_recording
 from tests.suffice.importers.test_new_users import by_round, choices, imported, written
 from tests.suffice.importers.test_new_users_again import table

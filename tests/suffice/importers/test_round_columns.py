@@ -8,8 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from suffice import Round, import_recording, read_recording
 from suffice.importers import ImportedRun, ImportedTrajectory, read_tabular, table_parts

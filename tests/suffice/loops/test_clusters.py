@@ -13,8 +13,7 @@ from suffice.cli.cluster import _needs
 from suffice.common.processes import over_parts, pools_from
 from suffice.errors import DataError
 from suffice.loops import Progress
-from suffice.loops.clusters.connection import Cluster
-from suffice.loops.clusters.pool import RayPool
+from suffice.loops.clusters.connection import Cluster, RayPool
 from suffice.loops.clusters.sink import ShardReport
 from suffice.loops.clusters.total import Total
 from suffice.loops.clusters.worker import Needs, Worker

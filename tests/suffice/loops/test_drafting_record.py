@@ -14,8 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from suffice import ChatModel, Cost, DraftingLoop, Policy, Reply, parse_rule, parse_selector, read_recording, record
 from suffice.errors import ConfigMismatchError, DataError, ModelError
@@ -29,8 +28,7 @@ from suffice.policy.session import stops
 from suffice.recordings import Recording, ResponseCache
 from suffice.recordings.journal_file import read_records
 from suffice_reader.minilm import MiniLM
-from tests.support import llamacpp
-from tests.support import strategies as drawn
+from tests.support import llamacpp, strategies as drawn
 from tests.support.cli_tools import cli
 from tests.support.drafting import ROUNDS, known_questions, loop, questions, reply, role_of
 from tests.support.endpoint import Endpoint, prompt_of

@@ -20,8 +20,7 @@ from urllib.parse import urlsplit
 import certifi
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from suffice.common.blocking import finished
 from suffice.errors import DataError, ModelError

@@ -7,8 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from rouge_score import rouge_scorer
 from scipy.optimize import minimize
 from scipy.stats import gmean

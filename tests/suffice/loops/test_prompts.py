@@ -4,8 +4,7 @@ import json
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from suffice.errors import DataError
 from suffice.loops.models._wire import as_prompt

@@ -6,8 +6,7 @@ import math
 import threading
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from suffice import Passage, Policy, PoolBM25, ScriptedModel, Token
 from suffice.loops.models.sentences import first_sentence, sentence_end, sentences

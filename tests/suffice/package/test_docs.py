@@ -39,6 +39,7 @@ URL = "http://localhost:8000/v1"
 NOT_RUN = 34
 """Blocks of all pages that cannot run here: installing, downloading, and starting servers."""
 
+
 @pytest.fixture(autouse=True)
 def reader(request):
     """Run all pages but the README on the quick reader."""

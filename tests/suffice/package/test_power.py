@@ -7,8 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from benchmarks.power import __main__ as power
-from benchmarks.power import bounding
+from benchmarks.power import __main__ as power, bounding
 from benchmarks.power.populations import LEVEL, MADE, drawn, made
 
 from suffice.verdicts.decisions import Wealth

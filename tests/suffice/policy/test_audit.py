@@ -8,8 +8,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from suffice import Audit, Policy, Round, Session, parse_rule
 from suffice.errors import ConfigMismatchError, DataError, ModelError, RuleSyntaxError, SchemaError, UnknownSignalError

@@ -13,14 +13,12 @@ from importlib.resources import files
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from suffice.errors import AuthenticationFailedError, DataError, MissingExtraError, ModelError
 from suffice.loops.models import EndpointEmbedder
 from suffice.loops.models.sentence_transformers import SentenceTransformersEmbedder
-from suffice.policy.embedding import DraftEmbedder, Embedder, identity
-from suffice.policy.embedding.embedder import checked_vectors, pieces_of, pooled
+from suffice.policy.embedding import DraftEmbedder, Embedder, checked_vectors, identity, pieces_of, pooled
 from suffice.policy.rounds import Round
 from suffice.policy.signals.semantic import semantic_distance
 from suffice_reader.minilm import MiniLM

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from suffice import Policy, Round, Session, replay
 from suffice.errors import DataError
@@ -114,7 +113,7 @@ def test_texts_are_embedded_once_and_forgotten_when_there_are_too_many(monkeypat
     clusters.ids(["1", "2", "1", None, " "])
     clusters.ids(["2", "3"])
     assert embedder.asked == ["1", "2", "3"]
-    monkeypatch.setattr("suffice.policy.embedding.clusters._MOST_VECTORS", 2)
+    monkeypatch.setattr("suffice.policy.embedding._MOST_VECTORS", 2)
     assert clusters.ids(["3", "80", "3"]) == [0, 1, 0]
     assert embedder.asked == ["1", "2", "3", "3", "80"]
     assert "threshold=0.9" in repr(clusters)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from suffice import FirstOf, KOf, Patience, Rounds, fixed_k, parse_rule, parse_selector, signal, tasr
 from suffice.errors import DataError, RuleSyntaxError, UnknownSignalError

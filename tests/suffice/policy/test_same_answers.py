@@ -6,8 +6,7 @@ import itertools
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from suffice.errors import UnsettledError
 from suffice.policy.comparisons import chosen_normalizer, guess_normalizer, merged_by_words

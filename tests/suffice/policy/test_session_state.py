@@ -8,8 +8,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from suffice import Audit, Cost, Decision, Passage, Policy, Round, Session, Token
 from suffice.errors import ConfigMismatchError, DataError, NotFittedError, SchemaError, UnknownSignalError

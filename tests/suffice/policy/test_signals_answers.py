@@ -4,8 +4,7 @@ import math
 import re
 
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
 from suffice.errors import DataError
 from suffice.policy.metrics import answer_key

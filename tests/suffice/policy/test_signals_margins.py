@@ -6,8 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from suffice.policy.rounds import Round, Token
 from suffice.policy.signals import AnswerPosition, compute_signals, token_margin

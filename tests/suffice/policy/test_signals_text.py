@@ -3,8 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from suffice.policy.signals import parse_confidence, strip_thinking
 from suffice.policy.signals.text import split_thinking

@@ -10,8 +10,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy import integrate
 
 from suffice import Policy, Round, Session, parse_rule, parse_selector, register_selector, replay

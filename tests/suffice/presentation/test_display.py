@@ -13,8 +13,7 @@ import pyarrow as pa
 import pytest
 
 from suffice import Calibrator, Policy, Round, Session, calibrate, certify, diagnose, read_recording, replay, report
-from suffice.common.display import Chart, html_table
-from suffice.common.display import table_html as displayed
+from suffice.common.display import Chart, html_table, table_html as displayed
 from suffice.common.tables import Column, Table, render
 from suffice.errors import DataError
 from suffice.evaluation.statistics import Resampling

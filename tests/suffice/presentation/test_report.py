@@ -13,8 +13,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, assume, given, settings, strategies as st
 
 from suffice.common.tables import FORMATS
 from suffice.errors import ConfigMismatchError, DataError
@@ -30,8 +29,7 @@ from suffice.policy.rules.rethreshold import with_threshold
 from suffice.presentation import Settings, make_report, render_html
 from suffice.presentation.headline import headline
 from suffice.presentation.html import LARGEST_PAGE
-from suffice.presentation.packing import Pool, json_in_html
-from suffice.presentation.slider import make_slider, slidable
+from suffice.presentation.slider import Pool, json_in_html, make_slider, slidable
 from suffice.presentation.trajectories import Stopped, choose
 from suffice.recordings import read_recording, write_recording
 from suffice.verdicts.certificates import Claim, certify, listed

@@ -9,8 +9,7 @@ import sys
 
 import pytest
 from benchmarks import journal_kills
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from suffice.errors import BusyError, SchemaError
 from suffice.recordings import journal_file

@@ -13,8 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from benchmarks import part_kills
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from suffice import Audit, Policy, Recorder, Resampling, read_recording, replay
 from suffice.errors import BusyError, ConfigMismatchError, DataError, NotFoundError, SchemaError

@@ -12,8 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import Phase, given, settings, strategies as st
 
 from suffice import Passage, Policy, RetrievalLoop, ScriptedModel, read_recording, record, replay
 from suffice.errors import ConfigMismatchError, DataError, SchemaError

@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from benchmarks import violations
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from mapie.risk_control.fwer_control import control_fwer
 from mapie.risk_control.methods import compute_hoeffding_bentkus_p_value
 

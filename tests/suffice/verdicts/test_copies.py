@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from benchmarks.referee.made import made, sentences, three_caps
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from suffice import Claim, certify, decide
 from suffice.recordings import Recording

@@ -12,8 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from benchmarks import advice as simulation
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from suffice.common.tables import render
 from suffice.errors import CensoredError, ConfigMismatchError, DataError, NotFoundError, SchemaError, UnknownSignalError

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
 from suffice.evaluation.replay.front import Mixture
 from suffice.evaluation.replay.rivals import _cheapest, _Point

@@ -8,13 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from suffice.cli.main import run
 from suffice.common.results import jsonable
 from suffice.errors import ConfigMismatchError, DataError, NotFittedError
-from suffice.evaluation.replay import calibrate, equivalent_thresholds, policy_for, replay
+from suffice.evaluation.replay import calibrate, policy_for, replay
 from suffice.evaluation.replay.baselines import run_policy
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.statistics import Resampling
@@ -35,6 +34,7 @@ from suffice.verdicts.diagnostics import (
     without_floor,
 )
 from suffice.verdicts.diagnostics.sweep import _front
+from tests.support.replayed import equivalent_thresholds
 from tests.support.strategies import policies, recorded
 
 NAN = math.nan

@@ -8,8 +8,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from suffice.errors import CensoredError
 from suffice.evaluation.replay import policy_for

@@ -8,13 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from suffice import write_recording
 from suffice.errors import DataError
 from suffice.evaluation.statistics import Alarm
-from suffice.evaluation.statistics.shares import share_left
+from suffice.evaluation.statistics.restarts import share_left
 from suffice.recordings.recording import Recording
 from suffice.verdicts.watches import watch
 from suffice.verdicts.watches.policies import policy_number, share_of_risk

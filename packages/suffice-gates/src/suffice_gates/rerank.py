@@ -17,6 +17,7 @@ import numpy as np
 from suffice.common.blocking import finished
 from suffice.errors import DataError, MissingExtraError, ModelError
 from suffice.loops.models.sentence_transformers import model_id, weights_hash
+from suffice.loops.retrieval.bm25 import passage_text
 from suffice.loops.retrieval.ranking import RankedPassages, RanksByCosts, costed_ranking, is_pinned
 from suffice.loops.retrieval.retriever import (
     AsyncRetriever,
@@ -28,7 +29,6 @@ from suffice.loops.retrieval.retriever import (
     identity_of,
     is_async,
 )
-from suffice.loops.retrieval.tokens import passage_text
 from suffice.policy.rounds import Cost, Passage, Reply, Round, added_costs
 from suffice.policy.seen import Seen
 from suffice.policy.signals import RERANKING
@@ -160,7 +160,7 @@ class Reranked(RanksByCosts):
     the loop, rounds reveal evidence in this order; the cost of ordering is the component `reranking`, that of the
     candidates `retrieval`.  With an `AsyncRetriever`, it is an `AsyncRetriever` itself: its `rank` is awaited.
 
-    >>> from suffice.loops.retrieval.pool import InMemoryRetriever
+    >>> from suffice.loops.retrieval.retriever import InMemoryRetriever
     >>> class Longest:
     ...     def predict(self, pairs):
     ...         return [len(text) for _, text in pairs]

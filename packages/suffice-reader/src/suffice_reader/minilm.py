@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError
-from suffice.policy.embedding.embedder import PieceEmbedder, required_texts
+from suffice.policy.embedding import PieceEmbedder, required_texts
 from suffice.policy.rounds import Cost
 from suffice_reader.onnx import load_onnx
 

@@ -8,11 +8,7 @@ if TYPE_CHECKING:
     from suffice.common.display.chart import Chart as Chart
     from suffice.common.display.table_html import (
         Displayed as Displayed,
-    )
-    from suffice.common.display.table_html import (
         facts_table as facts_table,
-    )
-    from suffice.common.display.table_html import (
         html_table as html_table,
     )
 

@@ -12,8 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from suffice.common.display.svg import picture
-from suffice.common.display.themes import in_colours
+from suffice.common.display.svg import in_colours, picture
 from suffice.common.files import write_file
 
 VENDOR = ("vega.min.js", "vega-lite.min.js", "vega-embed.min.js")

@@ -100,7 +100,6 @@ def arrow_table(table: Table) -> Any:
 
 
 def _of_one_type(values: Sequence[Any]) -> list[Any]:
-    """Convert values to one type: text if any is text, floating point if any is a float."""
     kinds = {type(value) for value in values if value is not None}
     if str in kinds and len(kinds) > 1:
         return [None if value is None else str(value) for value in values]

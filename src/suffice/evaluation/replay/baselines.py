@@ -29,7 +29,6 @@ class Run:
     """One policy, baseline or oracle on a recording; arrays have shape ``(n_questions,)``.
 
     Attributes:
-        label: Its name in reports.
         kind: `rule`, `fixed`, `random`, `recorded`, `closed_book` or `oracle`.
         worst: The metrics of the returned answers by name, in [0, 1], counting answers that were never given (see
             `unrun`) as 0; NaN where not measured.
@@ -49,7 +48,6 @@ class Run:
             answer, as for `random`.
         n_selected: Number of questions that the policy was fitted or selected on; 0 if this was not checked.
         estimated: For `random`, the stops from which its shares were estimated, by which its differences vary; else None.
-        notes: Notes for the reader.
     """
 
     label: str

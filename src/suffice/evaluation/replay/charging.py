@@ -179,7 +179,7 @@ def answered_closed_book(table: CostTable, policy: Policy, stopped: Stops) -> Ma
     """Return the questions whose gated round 0 a live loop would answer, shape ``(n_questions,)``.
 
     It answers if that answer is returned (even a blank one), if the rule reads a signal of the answer, and always if
-    the policy's selector uses all answers.  `suffice.loops.gating` does the same live.
+    the policy's selector uses all answers.  `suffice.loops.live` does the same live.
     """
     view = stopped.view
     answered: Mask = (stopped.answer_rounds <= 0) | policy.reads_every_answer
@@ -249,9 +249,6 @@ def charging_of(name: str) -> Charging:
 
     >>> charging_of("live") is LIVE
     True
-
-    Raises:
-        DataError: There is no such convention.
     """
     if name not in LEDGERS:
         raise NotFoundError(f"there is no ledger {name!r}; allowed: {', '.join(LEDGERS)}")

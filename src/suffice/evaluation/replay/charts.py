@@ -126,7 +126,7 @@ def points_chart(
 def stops_chart(result: Replayed, rules: Sequence[Row]) -> dict[str, Any]:
     """Chart the share of questions that stop at each round, with one bar for each policy."""
     rounds = sorted({r for row in rules for r in row.stop_rounds})
-    names, colours = [*map(_round_label, rounds)], accent_shades(len(rounds))
+    names, colours = [f"round {r}" if r >= 0 else "no round" for r in rounds], accent_shades(len(rounds))
     shares = [[row.stop_rounds.get(r, 0.0) for r in rounds] for row in rules]
     if any(row.censored for row in rules):
         names, colours = [*names, "beyond the recording"], [*colours, "var(--muted)"]
@@ -139,15 +139,7 @@ def stops_chart(result: Replayed, rules: Sequence[Row]) -> dict[str, Any]:
 def shares_chart(
     groups: Mapping[str, Sequence[float]], parts: Mapping[str, str], axis: str, title: str, group: str = "policy"
 ) -> dict[str, Any]:
-    """Chart shares as stacked bars, one bar for each group.
-
-    Args:
-        groups: The shares of each group, in the order of `parts`.
-        parts: The parts of each bar, with their colours.
-        axis: The title of the axis.
-        title: Title of the chart.
-        group: The title of the groups.
-    """
+    """Chart shares as stacked bars, one bar for each group."""
     names, colours = [*parts], [*parts.values()]
     data = [
         {group: label, "round": name, "position": place, "share": share}
@@ -443,7 +435,3 @@ def accent_shades(n: int, palest: float = _PALEST) -> list[str]:
     """Return `n` shades of the accent colour, from `palest` percent to its full strength."""
     mixes = (palest + (100 - palest) * place / max(1, n - 1) for place in range(n))
     return [f"color-mix(in srgb, var(--accent) {mix:.0f}%, var(--surface))" for mix in mixes]
-
-
-def _round_label(r: int) -> str:
-    return f"round {r}" if r >= 0 else "no round"

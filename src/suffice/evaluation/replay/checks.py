@@ -1,8 +1,10 @@
-"""Checks that a policy and a recording belong together."""
+"""Checks that a policy and a recording belong together, and variants of rules that never stop on a refusal."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ from suffice.common.identities import aligned
 from suffice.errors import CensoredError, ConfigMismatchError, NotFittedError
 from suffice.evaluation.replay.recorded import Definedness, check_recorded
 from suffice.policy.calibration import CALIBRATED
-from suffice.policy.rules import MajorityOfSamples, Rule, parse_rule
+from suffice.policy.rules import MajorityOfSamples, Rule, answer_stable, parse_rule, signal, tasr
 from suffice.policy.rules.selectors import Best
 from suffice.policy.session import Policy
 from suffice.policy.signals import SIGNALS, AnswerPosition, Idf, state_from_dict
@@ -186,3 +188,24 @@ def _check_fitted(policy: Policy, recording: Recording) -> tuple[str, ...]:
                 "with: record with the policy's state, or calibrate on this recorder's tune questions"
             )
     return tuple(notes)
+
+
+_log = logging.getLogger(__name__)
+
+_GUARDABLE = (tasr(), answer_stable())
+
+
+def with_guarded(policies: Sequence[Policy], recording: Recording) -> list[Policy]:
+    """Add a variant that never stops on a refusal after each `tasr` and `answer_stable`."""
+    reported: list[Policy] = []
+    for policy in policies:
+        reported.append(policy)
+        guarded = policy.rule & (signal("abstained") < 1)
+        if policy.rule not in _GUARDABLE or any(guarded == other.rule for other in policies):
+            continue
+        if "abstained" not in recording.table.column_names:
+            _log.warning("no column 'abstained' was recorded: %s is not shown without stops on refusals", policy.label)
+            continue
+        head, comma, selector = policy.name.partition(", ")
+        reported.append(replace(policy, rule=guarded, name=f"{head}_guarded{comma}{selector}" if head else ""))
+    return reported

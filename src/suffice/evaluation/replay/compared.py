@@ -1,4 +1,4 @@
-"""Build the rows of a replay from the runs of policies and baselines."""
+"""Compare the runs of a replay with their baselines, by differences, tests and margins on the same draws, and build its rows."""
 
 from __future__ import annotations
 
@@ -10,21 +10,152 @@ import numpy as np
 
 from suffice.errors import DataError
 from suffice.evaluation.replay.baselines import Run
-from suffice.evaluation.replay.comparisons import (
-    difference_bounds,
-)
 from suffice.evaluation.replay.replayed_rows import Row, Spread
 from suffice.evaluation.replay.rivals import Rival
 from suffice.evaluation.replay.selected import tuned_on
 from suffice.evaluation.replay.whole import Whole, cost_means
 from suffice.evaluation.statistics import (
     ROUNDING,
+    Draws,
     MarginTest,
     PairedResult,
+    Units,
 )
+from suffice.evaluation.statistics.hypotheses import sign_flip_test
+from suffice.evaluation.statistics.paired import FEW_NONZERO, few_warning
+from suffice.evaluation.statistics.units import difference
 from suffice.policy.rounds import Floats
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
+
+_INTERVAL_COSTS = ("calls", "tokens")
+"""The costs whose differences have intervals."""
+
+
+def paired_differences(
+    runs: Sequence[Run], references: Sequence[Run], draws: Draws, *, n_policies: int, tests: bool = True
+) -> list[dict[str, PairedResult]]:
+    """Return the paired differences of each run: metrics with a test, calls and tokens only with intervals.
+
+    Args:
+        runs: All runs.
+        references: The baseline of each run; every baseline is exact.
+        draws: The draws that all comparisons share.
+        n_policies: Number of leading runs that belong to the given policies. These are the family of Holm's correction,
+            except a policy that is itself the baseline.
+        tests: Whether metrics are tested.
+    """
+    deltas: list[dict[str, PairedResult]] = [{} for _ in runs]
+    own, base = [_varying(run) for run in runs], [_varying(run) for run in references]
+    policies = {k for k in range(n_policies) if runs[k] is not references[k]}
+    differences = {
+        name: {k: difference(mine[name], other[name]) for k, (mine, other) in enumerate(zip(own, base, strict=True))}
+        for name in base[0]
+    }
+    every = [row for rows in differences.values() for row in rows.values()]
+    draws.anticipate([row for row in every if not np.isnan(row).any()])
+    for name, rows in differences.items():
+        family = policies if tests and name in references[0].worst else None
+        for k, result in draws.compare(rows, family=family).items():
+            deltas[k][name] = result
+    twins = [k for k, both in enumerate(zip(runs, references, strict=True)) if any(one.estimated for one in both)]
+    for k in twins:
+        mine, other = _figures(runs[k]), _figures(references[k])
+        deltas[k] = {
+            name: _of_pairs(result, difference(mine[name], other[name]), draws.units)
+            for name, result in deltas[k].items()
+        }
+    return deltas
+
+
+def _of_pairs(result: PairedResult, differences: Floats, units: Units) -> PairedResult:
+    """Return the mean and the number of units that differ without what they add to a twin through its shares.
+
+    That adds up to 0, but it is seldom exactly 0 in any of them.
+    """
+    sums = units.sums(differences)
+    nonzero = int(np.count_nonzero(sums))
+    few = nonzero < FEW_NONZERO
+    return replace(
+        result,
+        delta=float(differences.mean()),
+        n_nonzero=nonzero,
+        p_exact=sign_flip_test(sums) if few else math.nan,
+        warning=few_warning(nonzero, result.n_clusters) if few else "",
+    )
+
+
+def mean_differences(
+    runs: Sequence[Run], references: Sequence[Run], units: Units, *, level: float
+) -> list[dict[str, PairedResult]]:
+    """Return the paired differences that are known, without intervals and tests."""
+    deltas = []
+    for own, base in ((_figures(run), _figures(other)) for run, other in zip(runs, references, strict=True)):
+        rows = {name: difference(values, base[name]) for name, values in own.items()}
+        deltas.append(
+            {name: _mean_difference(delta, units, level) for name, delta in rows.items() if not np.isnan(delta).any()}
+        )
+    return deltas
+
+
+def _mean_difference(delta: Floats, units: Units, level: float) -> PairedResult:
+    return PairedResult(
+        delta=float(delta.mean()),
+        low=math.nan,
+        high=math.nan,
+        level=level,
+        n=units.n_rows,
+        n_clusters=units.n_units,
+        n_nonzero=int(np.count_nonzero(units.sums(delta[None])[0])),
+        n_resamples=0,
+    )
+
+
+def margin_tests(
+    run: Run, reference: Run, metrics: Sequence[str], margins: Sequence[float], draws: Draws
+) -> tuple[MarginTest, ...]:
+    """Return non-inferiority and equivalence of the first metric at each margin; empty if the metric is unknown.
+
+    A random twin counts here with its shares of stops as they are: bets need differences in [-1, 1].
+    """
+    if not metrics or run is reference:
+        return ()
+    delta = difference(run.values[metrics[0]], reference.values[metrics[0]])
+    if np.isnan(delta).any():
+        return ()
+    return tuple(test for pair in draws.margins(delta, margins) for test in pair)
+
+
+def difference_bounds(run: Run, reference: Run) -> dict[str, tuple[float, float]]:
+    """Return the lower and upper bound of each mean difference that is unknown because rounds never ran.
+
+    The bounds are listed by metric and by cost; the upper bound of a cost is infinite.
+    """
+    if run.exact:
+        return {}
+    metrics = {
+        name: (float((run.worst[name] - other).mean()), float((run.best[name] - other).mean()))
+        for name, other in reference.worst.items()
+    }
+    costs = {
+        name: (float((run.ledger.spent(name) - reference.ledger.spent(name)).mean()), math.inf)
+        for name in _INTERVAL_COSTS
+    }
+    return {name: bounds for name, bounds in {**metrics, **costs}.items() if not math.isnan(bounds[0])}
+
+
+def _varying(run: Run) -> dict[str, Floats]:
+    """Return `_figures` as they vary from question to question: a twin's shares of stops vary with its questions, too."""
+    figures = _figures(run)
+    if run.estimated is None:
+        return figures
+    return {name: values + run.estimated.influence(name) for name, values in figures.items()}
+
+
+def _figures(run: Run) -> dict[str, Floats]:
+    """Return the metrics and costs to compare, by name; NaN where unknown, as for rounds that never ran."""
+    costs = {name: run.ledger.spent(name) for name in _INTERVAL_COSTS}
+    return {**run.values, **{name: np.where(run.unrun, np.nan, values) for name, values in costs.items()}}
 
 
 def companions(recording: Recording, metrics: Sequence[str]) -> tuple[str, ...]:
@@ -59,16 +190,7 @@ def row_of(
     tests: tuple[MarginTest, ...],
     rival: Rival,
 ) -> Row:
-    """Build the row of a run.
-
-    Args:
-        whole: All questions.
-        run: The run.
-        reference: The run that it is compared with.
-        deltas: Its differences to the reference.
-        tests: Tests of margins.
-        rival: The cheaper fixed_k or random run with at least the same quality.
-    """
+    """Build the row of a run."""
     notes = list(run.notes)
     unmeasured = [name for name, values in run.worst.items() if np.isnan(values).any()]
     if unmeasured:

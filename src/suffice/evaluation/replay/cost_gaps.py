@@ -15,11 +15,8 @@ class CostGaps:
     """Counts of unknown costs in recorded rounds; counts of other rounds can be added.
 
     Attributes:
-        n_rounds: Recorded rounds.
         unknown: Number of rounds in which a cost is unknown, by component and kind; None = the column is missing.
         uncounted: Rounds whose number of calls is unknown; each counts as one call.
-        of_components: Notes about components.
-        of_figures: Notes about the computation of figures.
     """
 
     n_rounds: int = 0

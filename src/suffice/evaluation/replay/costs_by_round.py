@@ -30,15 +30,10 @@ class RoundCost:
     """The mean cost of one round, over the questions that reached it; NaN where unknown.
 
     Attributes:
-        round_index: The round.
         billing: `as recorded`, `no prefix reuse` or `full prefix reuse`; for a recording made in batches also `as
             recorded, in batches`, at the batch price.
         modelled: Whether the token counts are computed instead of measured.
-        n: Questions that reached the round.
-        calls: Requests to language models.
-        uncached_tokens: Input tokens that are processed.
         cached_tokens: Input tokens read from a prefix cache.
-        output_tokens: Generated tokens.
         seconds: Wall-clock time; NaN where modelled, since the speed with another cache was not measured.
         retrievals: Requests to the retriever; NaN where they were not recorded.
         retrieval_seconds: The part of the seconds spent on embedding questions, and on finding and ordering passages;

@@ -41,9 +41,6 @@ def fitted_state(recording: Recording, policy: Policy, outcomes: Floats, notes: 
         policy: The policy.
         outcomes: What rationales are scored by, shape ``(n_questions, n_rounds)``.
         notes: Notes for the summary are added here.
-
-    Raises:
-        DataError: The state cannot be fitted.
     """
     state: dict[str, FittedState] = {}
     stored = recording.metadata.get("state") or {}

@@ -243,12 +243,8 @@ class _Fitting:
     """Fits calibrators of every form to the same questions.
 
     Attributes:
-        prepared: The questions.
-        draft: The policy without calibrators.
         sources: The raw signal of each calibrated signal that is fitted.
-        target: See `calibrate`.
         outcomes: The target at every round, shape ``(n_questions, n_rounds)``.
-        unseen_round: See `calibrate`.
     """
 
     prepared: PreparedRecording
@@ -318,13 +314,7 @@ class _Fitting:
 
 
 def _sources(draft: Policy, signals: Sequence[str] | None, source: str | None) -> dict[str, str]:
-    """Return the raw signal of each calibrated signal to fit.
-
-    Args:
-        draft: The policy that reads the calibrated signals.
-        signals: Further signals, see `calibrate`.
-        source: The raw signal of `p_correct`, see `calibrate`.
-    """
+    """Return the raw signal of each calibrated signal to fit."""
     wanted = _wanted(draft, signals)
     if source is None:
         return {output: CALIBRATED[output] for output in wanted}

@@ -18,8 +18,6 @@ class Mixture:
     Attributes:
         cheap: The cheaper policy.
         dear: The other one; the same if there is no need for a coin.
-        share: Share of the questions that get `dear`.
-        quality: Mean quality.
     """
 
     cheap: str

@@ -119,8 +119,3 @@ def _notes(run: Run) -> tuple[str, ...]:
     if run.kind == "fixed":  # a run that requests only one answer
         return (run.notes[0], *missing_note(without))
     return run.notes
-
-
-def with_stops_of(twin: Run, run: Run) -> Run:
-    """Give the random twin of all questions the exact stop shares of its policy, if no question needs unrun rounds."""
-    return twin if twin.unrun.any() else replace(twin, stop_rounds=run.stop_rounds)

@@ -50,7 +50,6 @@ class PreparedOrders(PreparedRecording):
     The first `base.n` questions are those in the first order, and so on.
 
     Attributes:
-        base: The questions in their stored order.
         places: The new position of each round, shape ``(n_orders * n_questions, n_rounds)``.
     """
 
@@ -90,7 +89,6 @@ class PreparedOrders(PreparedRecording):
         return self._spread(self.base.recording.answer_ids(normalizer))
 
     def _spread(self, column: Floats) -> Floats:
-        """Repeat a column in all orders."""
         out = np.empty(self.places.shape, dtype=column.dtype)
         out.ravel()[self._flat] = np.broadcast_to(column, (self.n_orders, *column.shape)).ravel()
         return out
@@ -334,7 +332,6 @@ def _with_run(total: Run, run: Run) -> Run:
 
 
 def _times(run: Run, share: float) -> Run:
-    """Multiply every figure of a run by `share`."""
     worst = {name: share * values for name, values in run.worst.items()}
     return replace(
         run,

@@ -48,7 +48,6 @@ class AgreementBasis:
     """Counts of the answers that agreement compares with; counts of other questions can be added.
 
     Attributes:
-        n: Questions.
         cut: Questions that a rule ended, so that their last answer is not that of the full budget.
         silent: Questions without any answer.
         independent: Whether rounds are independent samples, so that agreement compares with their majority.
@@ -86,13 +85,7 @@ def agreement_note(recording: Recording) -> str:
 
 
 def agreement_text(silent: int, n: int, whose: str = "the full-budget run's answer") -> str:
-    """Return the note on agreement.
-
-    Args:
-        silent: Questions in which no round has an answer.
-        n: Questions.
-        whose: The answer that is compared with, in words.
-    """
+    """Return the note on agreement."""
     rest = f"; in {silent:,} of {n:,} questions no round has an answer, which agrees with itself"
     return f"agreement measures sameness with {whose}, not truth{rest * bool(silent)}"
 
@@ -181,13 +174,7 @@ class MultipleChoice:
 
 
 def choice_notes(recording: Recording, metrics: Iterable[str], choice: MultipleChoice | None = None) -> list[str]:
-    """Return the note on multiple choice if EM, F1 or a threshold on one of them is among the metrics.
-
-    Args:
-        recording: Recorded rounds.
-        metrics: The metrics.
-        choice: See `default_metrics`.
-    """
+    """Return the note on multiple choice if EM, F1 or a threshold on one of them is among the metrics."""
     scored = any(name.split(">", maxsplit=1)[0].strip() in ("em", "f1") for name in metrics)
     return list(filter(None, [(choice or MultipleChoice.of(recording)).note if scored else None]))
 
@@ -389,13 +376,7 @@ def values_by_stop(answers: Positions, seen: Mask, metric: Floats) -> Floats:
 
 
 def expected_by_stop(selector: Selector, view: Rounds, metric: Floats) -> Floats:
-    """Return `values_by_stop`; for a selector that draws among tied answers, its mean over the draws.
-
-    Args:
-        selector: Chooses the answers.
-        view: The rounds that the selector reads.
-        metric: The metric of these rounds, shape of `view`.
-    """
+    """Return `values_by_stop`; for a selector that draws among tied answers, its mean over the draws."""
 
     def of_last() -> Floats:
         """Return the metric of the last answer, which a stop before the first vote returns."""

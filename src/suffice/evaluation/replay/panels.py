@@ -297,7 +297,6 @@ class BestSingle:
     """The model of a panel that was best on one half of the questions, with its score on the other half.
 
     Attributes:
-        model: Its name.
         score: Its mean metric on the other half; a missing answer counts as 0.
         half: Mask of the other half, shape ``(n_questions,)``.
     """

@@ -49,7 +49,6 @@ class Blocked(Generic[Result]):
 
     Attributes:
         result: The result; None if all questions of the block failed.
-        n_failed: Questions that failed while recording.
         keys: Keys of all questions, see `suffice.recordings.text_keys`; empty in memory.
     """
 
@@ -90,7 +89,6 @@ class MemoryParts(Parts):
     """A recording in memory: one block, whose metrics, costs and columns are computed once for all work.
 
     Attributes:
-        prepared: The questions.
         whole: The recording, failed questions included.
     """
 
@@ -125,11 +123,7 @@ class FileParts(Parts):
     """A recording on disk, read in blocks of whole questions, whose rows must follow each other.
 
     Attributes:
-        source: The recording.
-        metrics: See `suffice.evaluation.replay.outcome`.
-        prices, ledger, wave, on_progress: See `replay`.
         block_rows: Rows that are decided at once.
-        jobs: Number of processes.
         undecided: Whether the metrics are only candidates; the first pass then decides among them, and one may be
             missing.
         highest: The highest round of questions that did not fail; None = the highest recorded one.

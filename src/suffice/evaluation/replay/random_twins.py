@@ -194,12 +194,7 @@ def _dealt_shares(view: Rounds, known: Floats) -> dict[int, float]:
 
 
 def twin_notes(sizes: Positions, *, cut: bool) -> tuple[str, ...]:
-    """Return the notes on a random twin.
-
-    Args:
-        sizes: Sizes of the groups of questions with equally many rounds.
-        cut: Whether a rule cut any question.
-    """
+    """Return the notes on a random twin."""
     notes = ["exact expectation over random permutations of the rule's own stop rounds"]
     if len(sizes) > 1:
         notes[0] += ", among questions with as many recorded rounds"

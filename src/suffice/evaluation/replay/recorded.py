@@ -54,9 +54,6 @@ def check_recorded(
         part: Whether `recording` holds only some of the questions.  Then only columns are checked, since a signal may
             be defined in other questions; `Definedness` adds up the parts.
         definedness: The sum over all parts, if `recording` is only their header.
-
-    Raises:
-        UnknownSignalError: A signal was not recorded, or is undefined everywhere.
     """
     _check_columns(policy, recording)
     if definedness is not None:
@@ -161,7 +158,6 @@ def _with_source(policy: Policy, name: str) -> str:
 
 
 def _remedy(policy: Policy, name: str) -> str:
-    """Return advice on how to record a signal."""
     raw = policy.raw_of(name)
     needs = SIGNALS[raw].needs if raw in SIGNALS else frozenset[str]()
     usual = (

@@ -111,8 +111,6 @@ class Available:
 
     Attributes:
         closed_book: Whether round 0 was recorded.
-        recorded: Whether a rule ended some questions.
-        recorded_from: The first round of the recorded loop.
         earliest: Whether the oracle of the earliest right answer is available.
         best: Whether the oracle of the best answer is available.
     """
@@ -131,15 +129,7 @@ def baseline_runs(
     available: Available,
     start: int,
 ) -> list[Run]:
-    """Return every available baseline except fixed budgets, in the order of the table.
-
-    Args:
-        prepared: All questions, or some of them.
-        selectors: Result of `selectors_in_use`.
-        metrics: The metrics; the first one is the quality.
-        available: The baselines that are available on all questions.
-        start: The first round of the policies.
-    """
+    """Return every available baseline except fixed budgets, in the order of the table."""
     runs = [closed_book(prepared)] if available.closed_book else []
     if available.recorded:
         runs += [

@@ -33,7 +33,6 @@ class Looked:
         dealt: The stops of each policy; empty in memory.
         definedness: Counts of defined signals, for each policy.
         selected: Questions that some part was fitted on, by block.
-        highest: The highest round.
     """
 
     facts: tuple[Facts, ...] = ()
@@ -57,10 +56,6 @@ class LookPass:
     """The first pass: collects facts about the questions and the policies' stops.
 
     Attributes:
-        policies: The policies.
-        metrics: The metrics that may be needed.
-        n_orders: Number of orders.
-        seed: Seed of the orders.
         of_part: Whether each call gets only some questions, so that stops and facts must be added up.
     """
 
@@ -95,9 +90,7 @@ class RowsPass:
     Attributes:
         policies, fixed: The policies, and the fixed budgets.
         selectors, metrics, available, start: See `baseline_runs`; None = no other baselines.
-        n_orders, seed: Number of orders, and their seed.
         dealt: The stops of each policy on all questions; empty if the pass gets all of them at once.
-        check: Called from time to time.
     """
 
     policies: tuple[Policy, ...]

@@ -168,7 +168,7 @@ def stops_table(result: Replayed) -> Table:
     beyond = [Column("beyond the recording", ".0%")] if any(row.censored for row in result.rows) else []
     return Table(
         title="Share of questions by stop round",
-        columns=(Column("policy"), *(Column(_round_name(r), ".0%") for r in rounds), *beyond),
+        columns=(Column("policy"), *(Column(f"stop@{r}" if r >= 0 else "no round", ".0%") for r in rounds), *beyond),
         rows=tuple(
             (
                 row.marked,
@@ -238,7 +238,3 @@ def replay_notes(result: Replayed) -> tuple[str, ...]:
 def _delta_column(name: str, baseline: str) -> Column:
     spec, scale = ("+,.2f", 1.0) if name == "calls" else ("+,.1f", 100.0)
     return Column(f"Δ{name} vs {baseline}", spec, scale=scale, interval=True)
-
-
-def _round_name(r: int) -> str:
-    return f"stop@{r}" if r >= 0 else "no round"

@@ -17,9 +17,15 @@ from suffice.evaluation.replay.baselines import Run
 from suffice.evaluation.replay.blocks import Source
 from suffice.evaluation.replay.charging import LIVE, charging_of
 from suffice.evaluation.replay.checks import check_policy, policy_for
-from suffice.evaluation.replay.compared import companions, labelled, row_of
-from suffice.evaluation.replay.comparisons import margin_tests, mean_differences, paired_differences
-from suffice.evaluation.replay.joining import joined_run, with_stops_of
+from suffice.evaluation.replay.compared import (
+    companions,
+    labelled,
+    margin_tests,
+    mean_differences,
+    paired_differences,
+    row_of,
+)
+from suffice.evaluation.replay.joining import joined_run
 from suffice.evaluation.replay.orders import n_orders, order_note
 from suffice.evaluation.replay.outcomes import MultipleChoice, default_metrics
 from suffice.evaluation.replay.parts import (
@@ -281,14 +287,17 @@ class Replayer:
         if known is None:
             self._others.append((key, others))
         if dealt:
-            twins = [with_stops_of(twin, run) for twin, run in zip(twins, runs, strict=True)]
+            # A twin that needs no unrun rounds stops exactly as often at each round as its policy.
+            twins = [
+                twin if twin.unrun.any() else replace(twin, stop_rounds=run.stop_rounds)
+                for twin, run in zip(twins, runs, strict=True)
+            ]
         return runs, twins, others if known is None else known
 
     def _known(self, policy: Policy, kind: str, n: int) -> Run | None:
         return next((run for other, *of, run in self._runs if of == [kind, n] and other == policy), None)
 
     def _run(self, policy: Policy, kind: str, n: int) -> Run:
-        """Return the run of a baseline; cached."""
         run = self._known(policy, kind, n)
         if run is None:
             head = self._parts.head

@@ -61,20 +61,15 @@ class _Point:
         return no_worse and (spent < its_cost - slack or quality > its_quality + ROUNDING)
 
 
-def find_rival(run: Run, runs: Sequence[Run], metrics: Sequence[str], cost: str) -> Rival:
-    """Return the cheapest fixed_k or random run with at least the quality of a run, and whether one dominates it.
+def find_rivals(those: Sequence[Run], runs: Sequence[Run], metrics: Sequence[str], cost: str) -> list[Rival]:
+    """Return, for each of `those` runs, the cheapest fixed_k or random run with at least its quality, and whether one dominates it.
 
     Args:
-        run: The run.
+        those: The runs.
         runs: All runs.
         metrics: The first is the quality; without metrics there is no rival.
-        cost: One of `suffice.evaluation.replay.result.COSTS`.
+        cost: One of `suffice.evaluation.replay.costs.COSTS`.
     """
-    return find_rivals([run], runs, metrics, cost)[0]
-
-
-def find_rivals(those: Sequence[Run], runs: Sequence[Run], metrics: Sequence[str], cost: str) -> list[Rival]:
-    """Call `find_rival` for each of several runs."""
     if not metrics:
         return [Rival() for _ in those]
     blind = [other for other in runs if other.kind in ("fixed", "random")]
@@ -93,7 +88,6 @@ class _Budgets:
     """The fixed budgets whose mixtures stand beside every rule.
 
     Attributes:
-        labels: Their labels.
         worst, best: Bounds of their quality, shape ``(n_budgets,)``.
         least, most: Bounds of their cost, same shape.
     """

@@ -27,8 +27,7 @@ from suffice.evaluation.replay.fitting import calibrate, fit_provenance
 from suffice.evaluation.replay.outcomes import answers_by_stop, default_metrics, outcome, values_by_stop
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.policy.rounds import Floats, Mask, Positions
-from suffice.policy.rules import Never, Rule
-from suffice.policy.rules import signal as named
+from suffice.policy.rules import Never, Rule, signal as named
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
 
@@ -203,13 +202,10 @@ class _Walks:
     """The rounds of the tune questions, as arrays.
 
     Attributes:
-        index: The rounds.
-        signals: Names of the columns.
         columns: The signals, shape ``(n_questions, n_rounds, n_signals)``.
         rewards: Reward of stopping at each round, shape ``(n_questions, n_rounds)``; past the end that of the last
             round.
         last: Position of each question's last round.
-        ridge: Penalty of the squared weights.
     """
 
     index: Sequence[int]

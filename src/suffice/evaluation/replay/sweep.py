@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -13,8 +12,8 @@ from suffice.evaluation.replay.baselines import Run, run_policy
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.policy.rounds import Floats, Mask, Rounds
 from suffice.policy.rules import Rule, Threshold
-from suffice.policy.rules.rethreshold import substitute, with_threshold
-from suffice.policy.session import Policy, Stops, stops
+from suffice.policy.rules.rethreshold import substitute
+from suffice.policy.session import Policy, Stops
 
 
 def even_thresholds(column: Floats, n: int = 40) -> Floats:
@@ -45,7 +44,6 @@ class Held(Rule):
     Attributes:
         name: The signal of the threshold.
         mask: True where it fires, shape of the rounds.
-        text: The text of the threshold within a rule.
     """
 
     name: str
@@ -96,13 +94,7 @@ def region_of(values: Floats, threshold: float, *, closed: bool) -> npt.NDArray[
 
 
 def regions(prepared: PreparedRecording, policy: Policy, literal: Threshold) -> Regions:
-    """Replay a policy once in each region of one of its thresholds.
-
-    Args:
-        prepared: The recording.
-        policy: The policy that is varied.
-        literal: One of the thresholds of its rule.
-    """
+    """Replay a policy once in each region of one of its thresholds."""
     view = prepared.view(policy)
     column = np.where(view.seen, view[literal.name], np.nan)
     order = np.argsort(column, axis=1, kind="stable")  # NaN last
@@ -117,47 +109,4 @@ def regions(prepared: PreparedRecording, policy: Policy, literal: Threshold) -> 
         runs.append(run_policy(prepared, moved, label=policy.label))
     return Regions(
         values=np.take_along_axis(column, order, axis=1), closed=literal.comparison in (">", "<="), runs=tuple(runs)
-    )
-
-
-def equivalent_thresholds(policy: Policy, raw: Rounds, literal: Threshold) -> tuple[float, float]:
-    """Return the interval of thresholds with the same stops as the threshold's own value.
-
-    Nothing changes between two neighbouring values of the signal, and stops move in one direction with the threshold,
-    so the ends are found by bisection over the values of the signal.  For ``>`` and ``<=`` the interval includes its
-    lower end and excludes its upper end; for ``>=`` and ``<`` it is the other way round.
-
-    Args:
-        policy: The policy.
-        raw: Raw columns, shape ``(n_questions, n_rounds)``, with answers.
-        literal: One of the thresholds of its rule.
-
-    Returns:
-        ``(low, high)``; infinite if no value on that side changes a stop.
-    """
-    view = policy.view(raw)
-    column = view[literal.name]
-    places = np.unique(column[np.isfinite(column) & view.seen])
-    reference = stops(policy, raw).position
-    upper_closed = literal.comparison in (">=", "<")
-
-    def same(region: int) -> bool:
-        """Return whether a threshold between ``places[region - 1]`` and ``places[region]`` has the same stops."""
-        if upper_closed:
-            value = places[region] if region < len(places) else np.nextafter(places[-1], np.inf)
-        else:
-            value = places[region - 1] if region > 0 else np.nextafter(places[0], -np.inf)
-        moved = replace(policy, rule=with_threshold(policy.rule, literal, float(value)))
-        return bool(np.array_equal(stops(moved, raw).position, reference))
-
-    if len(places) == 0:
-        return -np.inf, np.inf
-    # Regions with the same stops are contiguous around the literal's own: find the first of them, and the first after
-    # them.
-    here = int(np.searchsorted(places, literal.value, side="left" if upper_closed else "right"))
-    first = bisect_left(range(here), x=True, key=same)
-    last = here + bisect_left(range(here + 1, len(places) + 1), x=True, key=lambda region: not same(region))
-    return (
-        float(places[first - 1]) if first > 0 else -np.inf,
-        float(places[last]) if last < len(places) else np.inf,
     )

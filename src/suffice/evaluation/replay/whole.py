@@ -42,10 +42,8 @@ class Facts:
     """Facts about some questions, except those that failed.
 
     Attributes:
-        ids: Ids of the questions.
         clusters: Clusters of the questions, None where one is missing.
         texts: Hashes of the questions' normalised texts, "" where one is missing; empty without a column of texts.
-        n_failed: Questions left out because their recording failed.
         cut: Mask of the questions that a rule ended.
         only_closed_book: Whether a rule ended some of the questions at their first round.
         recorded: Mean costs of all recorded rounds, see `cost_means`.
@@ -54,7 +52,6 @@ class Facts:
         agreement: Counts of the answers that agreement compares with; None if it is not measured.
         measured: For each metric, whether it was measured in some round, and whether in some round before the last.
         panel: For a panel, the columns that name the model of each answer, and the metrics; else empty.
-        models: See `CostTable`.
     """
 
     ids: Sequence[str] = ()
@@ -137,7 +134,6 @@ class Whole:
     Attributes:
         recording: The recording, or only its header if its rows are read part by part.
         facts: Facts about all questions, in parts.
-        charging: The convention that says which calls a policy pays for.
         metrics: The metrics; the first one is the quality.
     """
 
@@ -251,7 +247,6 @@ class Whole:
         return tuple(notes)
 
     def _single_note(self) -> list[str]:
-        """Return the note on the best single model of a panel, if there is one."""
         parts = [part.panel for part in self.facts if part.panel]
         if not parts:
             return []

@@ -3,12 +3,20 @@
 from suffice.evaluation.search.engine import search
 from suffice.evaluation.search.equivalent import equivalent_intervals
 from suffice.evaluation.search.explore import Distinct, Explorer
-from suffice.evaluation.search.facts import split
-from suffice.evaluation.search.files import read_space, space_from_dict
 from suffice.evaluation.search.optimism import Optimism, RuleEstimate
-from suffice.evaluation.search.presets import PRESETS, available, preset
 from suffice.evaluation.search.result import Chosen, Named, SearchResult, write_rules
-from suffice.evaluation.search.space import FORMS, MOST_RULES, Block, Literal, Space
+from suffice.evaluation.search.space import (
+    FORMS,
+    MOST_RULES,
+    PRESETS,
+    Block,
+    Literal,
+    Space,
+    available,
+    preset,
+    read_space,
+    space_from_dict,
+)
 from suffice.evaluation.search.thresholds import Locked
 
 __all__ = [
@@ -32,6 +40,5 @@ __all__ = [
     "read_space",
     "search",
     "space_from_dict",
-    "split",
     "write_rules",
 ]

@@ -31,9 +31,6 @@ def pack_bits(fires: Mask) -> Bits:
 
     >>> pack_bits(np.array([[False, True, True], [False, False, False]])).tolist()
     [6, 0]
-
-    Raises:
-        DataError: More than 64 rounds.
     """
     width = fires.shape[-1]
     dtype = next((dtype for most, dtype in _WIDTHS if width <= most), None)

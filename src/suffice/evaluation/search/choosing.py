@@ -10,8 +10,7 @@ from suffice.evaluation.replay import reads_round_0
 from suffice.evaluation.search.data import find_prompt
 from suffice.evaluation.search.fitting import Defined
 from suffice.evaluation.search.optimism import Trials
-from suffice.evaluation.search.presets import PRESETS, available, preset, votes
-from suffice.evaluation.search.space import Space
+from suffice.evaluation.search.space import PRESETS, Space, available, preset, votes
 from suffice.policy.rules import tasr
 from suffice.policy.seen import Seen
 from suffice.policy.session import Policy
@@ -94,15 +93,7 @@ def wanted_signals(space: Space, defined: Mapping[str, Defined]) -> dict[str, li
 def chosen_policy(
     trials: Trials, best: int, policies: Mapping[str, Policy], goal: Goal, seen: Seen
 ) -> tuple[Policy, str]:
-    """Convert the rule selected on tune questions to a policy; also return the prompt whose rounds it reads.
-
-    Args:
-        trials: The rules on tune questions.
-        best: The position of the selected rule.
-        policies: Policies with the fitted state, by prompt.
-        goal: The goal of the search.
-        seen: The tune questions.
-    """
+    """Convert the rule selected on tune questions to a policy; also return the prompt whose rounds it reads."""
     explorer, number = trials.explorer, trials.distinct.number[[best]]
     (rule,), ((prompt,), (highest,)) = explorer.rules(number), explorer.settings(number)
     fitted = policies[prompt]

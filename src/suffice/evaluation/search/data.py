@@ -94,7 +94,6 @@ class Questions:
         keys: The key of each row, from its name, so that it does not depend on order or parts; shape
             ``(n_questions,)``.
         units: The key of each row's unit, which is drawn and assigned to a fold as a whole; same shape.
-        notes: Notes for the reader.
         left_out: Number of units that some prompt lacks.
     """
 
@@ -236,24 +235,13 @@ def find_prompt(wanted: str, prompts: Iterable[str], named: Iterable[str]) -> st
 
 
 def refuse_shared(shared: int, n: int) -> None:
-    """Raise if tune questions are also searched: `shared` of the `n` searched ones.
-
-    Raises:
-        ConfigMismatchError: `shared` is above 0.
-    """
+    """Raise if tune questions are also searched: `shared` of the `n` searched ones."""
     if shared:
         raise ConfigMismatchError(
             f"{shared} of {n} questions are among the tune questions: what is selected on a "
             "question proves nothing on it. Give a tune recording of other questions, or none, and the recording is "
             "split"
         )
-
-
-def no_shared_questions(prompts: Iterable[str]) -> DataError:
-    """Return the error that no question was recorded with all of these prompts."""
-    return DataError(
-        f"the prompts {', '.join(map(repr, prompts))} share no questions: give the runs of one question the same 'cluster'"
-    )
 
 
 def _readers(policy: Policy, recording: Recording) -> dict[int, Policy]:
@@ -305,16 +293,7 @@ def _side(
 
 
 def policy_of_baseline(recording: Recording, policy: Policy, baseline: str) -> Policy:
-    """Return the policy that differences are taken against.
-
-    Args:
-        recording: Recorded rounds; only the header is read.
-        policy: A policy with the fitted state.
-        baseline: A rule's text or `full`.
-
-    Raises:
-        DataError: The baseline reads a signal that no rule of the search reads.
-    """
+    """Return the policy that differences are taken against."""
     highest = int(recording.index[-1])
     rule = fixed_k(highest) if baseline == "full" else parse_rule(baseline)
     fitted = set(rule.signals) & set(CALIBRATED) - {c.output for c in policy.calibrators}

@@ -25,14 +25,13 @@ from suffice.evaluation.search.choosing import (
     space_of,
     wanted_signals,
 )
-from suffice.evaluation.search.data import by_prompt, no_shared_questions, refuse_shared
+from suffice.evaluation.search.data import by_prompt, refuse_shared
 from suffice.evaluation.search.equivalent import ThresholdIntervals
 from suffice.evaluation.search.estimates import Estimates, Passes, difference_columns_of
 from suffice.evaluation.search.explore import Explorer, SearchProgress
 from suffice.evaluation.search.facts import HASHED, Facts, TuneShare, linked_names
 from suffice.evaluation.search.fitting import Defined, fit
 from suffice.evaluation.search.optimism import Trials
-from suffice.evaluation.search.orders import ordered_metadata
 from suffice.evaluation.search.passes import (
     Checks,
     defined_in,
@@ -46,7 +45,7 @@ from suffice.evaluation.search.passes import (
     sums_in,
     tables_in,
 )
-from suffice.evaluation.search.reading import SearchReading
+from suffice.evaluation.search.reading import SearchReading, ordered_metadata
 from suffice.evaluation.search.result import SearchResult
 from suffice.evaluation.search.sources import (
     MemorySource,
@@ -243,11 +242,7 @@ def _search_in_passes(
 
 
 def _facts(passes: Passes) -> tuple[Passes, list[Facts]]:
-    """Collect facts about the searched recording, and the tune recording if given; also return the updated passes.
-
-    Raises:
-        ConfigMismatchError: A question is in both recordings.
-    """
+    """Collect facts about the searched recording, and the tune recording if given; also return the updated passes."""
     reading = passes.reading
     facts = [Facts.none() for _ in reading.recordings]
     metrics = reading.recordings[0].empty().names("metric")
@@ -402,7 +397,10 @@ def _sums_of_sides(passes: Passes, space: Space) -> tuple[tuple[RuleSums, RuleSu
             check.add(known)
     if not all(total.n for total in sums):
         several = any(check.left_out for check in checks)
-        raise no_shared_questions(passes.reading.policies) if several else _no_division(passes)
+        if not several:
+            raise _no_division(passes)
+        prompts = ", ".join(map(repr, passes.reading.policies))
+        raise DataError(f"the prompts {prompts} share no questions: give the runs of one question the same 'cluster'")
     return sums, checks
 
 

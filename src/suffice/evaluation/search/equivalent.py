@@ -30,8 +30,7 @@ _MOST = sys.float_info.max
 def equivalent_intervals(explorer: Explorer, numbers: Positions) -> list[ThresholdIntervals]:
     """Return the interval of each threshold of the rules with sorted `numbers`.
 
-    The result equals `suffice.evaluation.replay.equivalent_thresholds`, which finds one interval by bisection.  For
-    ``>`` and ``<=`` the interval includes its lower end and excludes its upper end; for ``>=`` and ``<`` it is the
+    For ``>`` and ``<=`` the interval includes its lower end and excludes its upper end; for ``>=`` and ``<`` it is the
     other way round.
     """
     intervals: list[ThresholdIntervals] = [{} for _ in numbers]

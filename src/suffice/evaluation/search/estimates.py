@@ -35,8 +35,6 @@ class Passes:
     """Runs functions on every piece of the recordings, in several processes.
 
     Attributes:
-        reading: The settings for reading pieces.
-        jobs: Number of processes.
         pool: The processes, if they are reused by several passes.
         progress: Called in each pass with the number of finished pieces and their total.
     """

@@ -57,9 +57,7 @@ class Section:
     """A family of rules in a space, combined with every patience and highest round.
 
     Attributes:
-        family: The rules.
         prompt: The prompt whose rounds they read.
-        side: The arrays of those rounds.
         start: The number of the first rule in the space; rules are numbered variant
             by variant.
         variants: Pairs of patience and the last position at which a rule stops.
@@ -276,7 +274,6 @@ def _outcome_at(side: Side, place: Numbers, name: str) -> Floats:
 
 
 def _gather(table: npt.NDArray[Any], position: Numbers) -> npt.NDArray[Any]:
-    """Return a table's value at each question's stop, shape ``(n_rules, n_questions)``."""
     n, width = table.shape
     # One flat look-up is several times as fast as an index for each axis.
     values: npt.NDArray[Any] = np.ravel(table).take(position + width * np.arange(n))

@@ -59,30 +59,13 @@ class TuneShare:
         return self._of_names(dividing_names(recording))
 
 
-def split(recording: Recording, share: float, seed: int) -> tuple[Recording, Recording]:
-    """Split a recording into tune questions and the rest, by hashes of cluster names and the seed, in any file.
-
-    Raises:
-        DataError: The share is outside (0, 1), or a side has no questions.
-    """
-    tune = TuneShare(share=share, seed=seed).divided(recording)
-    if tune.all() or not tune.any():
-        raise DataError(
-            f"a recording of {len(set(recording.clusters.tolist()))} questions cannot be split into tune and eval: give "
-            "a tune recording, or record more questions"
-        )
-    return recording.select(tune), recording.select(~tune)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Facts:
     """Facts about questions (failed ones included) that a search needs before fitting; parts can be added.
 
     Attributes:
-        keys: Keys of the names of the questions.
         units: Keys of the names of the questions' units, see `unit_names`.
         texts: Keys of the questions' normalised texts, 0 where one is missing.
-        prompts: Prompts of the questions.
         choice: Evidence of multiple choice.
         digest: Hash of identities, answers and metrics; independent of the order of the questions.
         failed: Keys of the questions that failed while recording; prompts, choice and digest leave them out.

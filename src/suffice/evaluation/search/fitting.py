@@ -28,8 +28,6 @@ class Defined:
     """The signals that a search can read for some questions; `|` joins those of several parts.
 
     Attributes:
-        recorded: The signals that were recorded.
-        signals: The recorded signals with a value somewhere.
         scores: The smallest and the largest `top_score` of any question; infinite without one.
         independent: Whether rounds are independent answers that vote.
     """

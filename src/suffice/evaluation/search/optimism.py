@@ -63,7 +63,6 @@ class Trials:
     """All rules of a space on some questions, with their mean metric and costs.
 
     Attributes:
-        explorer: The space on the questions.
         distinct: One rule for each set of stops.
         means: Mean outcomes of these rules, by name in `OUTCOMES`.
         budget: The largest mean number of calls of a selected rule.

@@ -105,7 +105,6 @@ class Checks:
     """Checks of some questions, and notes on them; those of other parts can be added.
 
     Attributes:
-        notes: Notes in words.
         definedness: Counts of defined signals, by prompt and start round.
         selected: Questions that the recording's own models have seen.
         silent: Questions in which no round has an answer, if the metric compares answers.
@@ -145,11 +144,7 @@ class Checks:
 
     @property
     def sentences(self) -> list[str]:
-        """Return all notes in words.
-
-        Raises:
-            UnknownSignalError: A signal is undefined in every round.
-        """
+        """Return all notes in words."""
         plain: dict[str, None] = {}
         gated: dict[str, None] = {}
         for (_, start), counts in sorted(self.definedness.items(), key=lambda item: -item[0][1]):

@@ -1,4 +1,4 @@
-"""Read the pieces of a search block by block, and divide them by prompt and into tune and searched questions."""
+"""Read the pieces of a search block by block, and divide them by prompt and into tune and searched questions; samples in random orders."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from suffice.evaluation.replay.blocks import PieceFacts, RecordingBlock
+from suffice.evaluation.replay.orders import drawn_orders
 from suffice.evaluation.search.choosing import Goal
 from suffice.evaluation.search.data import Questions, by_prompt, policy_of_baseline
 from suffice.evaluation.search.facts import TuneShare
-from suffice.evaluation.search.orders import in_orders
 from suffice.evaluation.search.sources import (
     MemorySource,
     SearchSource,
@@ -25,7 +26,36 @@ from suffice.evaluation.search.sums import RuleSums
 from suffice.evaluation.statistics import Keys, Resampling, keyed_numbers, keys_of, poisson_weights
 from suffice.policy.rounds import Floats, Positions
 from suffice.policy.session import Policy
+from suffice.recordings.opened import run_starts
 from suffice.recordings.pieces import Piece
+from suffice.recordings.recording import Recording
+
+
+def ordered_metadata(metadata: Mapping[str, Any], n: int) -> dict[str, Any]:
+    """Return the metadata of a recording whose questions appear in `n` orders."""
+    kept = {name: value for name, value in metadata.items() if name != "exchangeable"}
+    return {**kept, "independent": True, "orders": n}
+
+
+def in_orders(recording: Recording, n: int, seed: int) -> RecordingBlock:
+    """Return each question in `n` orders of its samples, as rows of one cluster, so that it is drawn as a whole."""
+    units = np.array([str(unit) for unit in recording.clusters.tolist()], dtype=object)[recording.row_question]
+    tables = []
+    for number, places in enumerate(drawn_orders(recording, n, seed), 1):
+        table = recording.reordered(places).table
+        ids = [f"{name} (order {number})" for name in table.column("question_id").to_pylist()]
+        for name, values in (("question_id", ids), ("cluster", units.tolist())):
+            column = pa.array(values, type=pa.string())
+            if name in table.column_names:
+                place = table.column_names.index(name)
+                table = table.set_column(place, table.schema.field(place), column)
+            else:
+                table = table.append_column(pa.field(name, pa.string(), metadata={"kind": "identity"}), column)
+        tables.append(table)
+    table = pa.concat_tables(tables).combine_chunks()
+    starts = run_starts(table.column("question_id"))
+    return RecordingBlock(table, ordered_metadata(recording.metadata, n), recording.index, starts)
+
 
 PIECE_ROWS = 1 << 19
 """Approximate number of rows of a large file that one process reads at a time; each piece returns sums of all rules."""
@@ -38,8 +68,6 @@ class PlacedPiece:
     """A piece and the recording that it belongs to.
 
     Attributes:
-        recording: The position in `SearchReading.recordings`.
-        piece: The piece.
         is_together: Whether the piece consists of the recording's questions in `SearchReading.together`.
     """
 
@@ -58,8 +86,6 @@ class SearchReading:
     Attributes:
         recordings: The searched recording, then the tune recording if there is one.
         share: The choice of tune questions; None if they have a recording of their own.
-        goal: The goal of the search.
-        resampling: Settings of the draws of questions.
         folds: Number of folds of the cross-fitted estimate.
         orders: Number of random orders of each question's independent samples; 1 = rounds follow one another.
         several: For each recording, whether its rounds have several prompts.

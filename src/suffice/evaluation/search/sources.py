@@ -46,13 +46,7 @@ class SearchSource(Source):
 
 
 class MemorySource:
-    """A recording in memory that is searched as one piece, sorted by question and round.
-
-    Args:
-        table: The rows, in any order.
-        header: The metadata.
-        index: The numbers of the rounds.
-    """
+    """A recording in memory that is searched as one piece, sorted by question and round."""
 
     is_on_disk = False
 

@@ -1,16 +1,18 @@
-"""Spaces of rules to search; a space's size is computed by a formula, without building a rule."""
+"""Spaces of rules to search; a space's size is computed by a formula, without building a rule.  Spaces are read from TOML files; some are published."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+import tomllib
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, fields, replace
 from math import comb, isfinite
-from typing import Literal as Choice
-from typing import get_args
+from pathlib import Path
+from typing import Any, Literal as Choice, get_args
 
-from suffice.errors import DataError
+from suffice.errors import DataError, NotFoundError, SchemaError
 from suffice.evaluation.replay import reads_round_0
 from suffice.policy.rules import Threshold
+from suffice.policy.signals import SIGNALS
 
 RuleForm = Choice["or", "and", "dnf", "k_of_n"]
 FORMS: tuple[str, ...] = get_args(RuleForm)
@@ -187,3 +189,169 @@ def _symmetric(widths: Iterable[int]) -> list[int]:
         shifted = [0, *(width * e for e in polynomials)]
         polynomials = [a + b for a, b in zip([*polynomials, 0], shifted, strict=True)]
     return polynomials
+
+
+def read_space(path: str | Path) -> Space:
+    """Read a space from a TOML file.
+
+    Raises:
+        DataError: There is no such file, or a value is not allowed.
+        SchemaError: The file is not TOML, or has unknown fields.
+    """
+    source = Path(path)
+    try:
+        data = tomllib.loads(source.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataError(f"the space {str(path)!r} cannot be read: {error.strerror or error}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SchemaError(f"the space {str(path)!r} is not TOML: {error}") from None
+    return space_from_dict({"name": source.stem, **data})
+
+
+def space_from_dict(data: Mapping[str, Any]) -> Space:
+    """Return the space that nested values describe.
+
+    >>> literals = [{"signal": "p_correct", "grid": 20}, {"signal": "answer_stable", "thresholds": [1], "comparison": ">="}]
+    >>> space_from_dict({"name": "mine", "patience": [1, 2], "blocks": [{"form": "dnf", "literals": literals}]}).count
+    122
+
+    Args:
+        data: The fields of `Space`; `blocks` holds those of `Block`, their `literals` those of `Literal`.
+
+    Raises:
+        SchemaError: A field is unknown, missing or of another kind.
+        DataError: A value is not allowed.
+    """
+    blocks = []
+    for block in _list(data, "blocks", "the space"):
+        literals = [
+            Literal(**_fields_of(Literal, {**literal, **_tuples(literal, "thresholds", float)}, "a literal"))
+            for literal in _list(block, "literals", "a block")
+        ]
+        blocks.append(Block(**_fields_of(Block, {**block, "literals": tuple(literals)}, "a block")))
+    whole = {**_tuples(data, "patience", int), **_tuples(data, "max_rounds", int)}
+    return Space(**_fields_of(Space, {**data, **whole, "blocks": tuple(blocks)}, "the space"))
+
+
+def _list(data: Any, name: str, owner: str) -> list[Mapping[str, Any]]:
+    tables = data.get(name) if isinstance(data, Mapping) else None
+    if not isinstance(tables, list) or not all(isinstance(item, Mapping) for item in tables):
+        raise SchemaError(f"{owner} needs the field {name!r}, a list of tables")
+    return tables
+
+
+def _tuples(data: Mapping[str, Any], name: str, kind: type) -> dict[str, tuple[Any, ...]]:
+    if name not in data:
+        return {}
+    values = data[name]
+    allowed = (int, float) if kind is float else (int,)
+    if not isinstance(values, list) or not all(type(value) in allowed for value in values):
+        raise SchemaError(f"{name} must be a list of {'numbers' if kind is float else 'whole numbers'}, not {values!r}")
+    return {name: tuple(kind(value) for value in values)}
+
+
+def _fields_of(kind: type, data: Mapping[str, Any], owner: str) -> dict[str, Any]:
+    known = {item.name: item for item in fields(kind)}
+    unknown = sorted(set(data) - set(known))
+    if unknown:
+        raise SchemaError(f"{owner} has no field {unknown[0]!r}; there are: {', '.join(known)}")
+    required = {"signal", "form", "name"} & set(known)
+    missing = sorted(required - set(data))
+    if missing:
+        raise SchemaError(f"{owner} needs the field {missing[0]!r}")
+    texts = {"signal", "comparison", "form", "prompt", "name"}
+    wrong = next((name for name in texts & set(data) if not isinstance(data[name], str)), None)
+    numbers = {"grid": (int,), "low": (int, float)}
+    wrong = wrong or next(
+        (name for name, kinds in numbers.items() if name in data and type(data[name]) not in kinds), None
+    )
+    if wrong is not None:
+        raise SchemaError(f"the field {wrong!r} of {owner} has the wrong kind: {data[wrong]!r}")
+    return dict(data)
+
+
+CONFIDENCE_PROMPT = "confidence_first"
+"""The prompt of the second block of `tasr-381`: the confidence is asked for before the answer."""
+
+_WITHOUT_MARGIN = (
+    *("answer_stable", "calibrated_confidence", "overlap", "top_score_z_pool", "score_gap"),
+    *("answer_in_evidence", "rerank_score", "judge_entailment"),
+)
+_WITH_MARGIN = ("p_correct", "answer_stable", "calibrated_confidence", "overlap", "top_score_z_pool", "score_gap")
+_AVAILABLE = tuple(dict.fromkeys((*_WITH_MARGIN[:4], "top_score_z", "score_gap", *_WITHOUT_MARGIN)))
+_LOWEST = {"overlap": 0.0}
+"""Lower end of the published grids: 0, because the authors' column is 0 in round 1, where the signal is undefined here."""
+
+
+def _literals(names: Iterable[str], low: Mapping[str, float] = _LOWEST) -> tuple[Literal, ...]:
+    """Return one literal for each signal: a boolean must hold; other thresholds are chosen on tune questions."""
+    return tuple(
+        Literal(signal=name, comparison=">=", thresholds=(1.0,))
+        if SIGNALS[name].unit == "bool"
+        else Literal(signal=name, low=low.get(name))
+        for name in names
+    )
+
+
+PRESETS: Mapping[str, Space] = {
+    "tasr-381": Space(
+        name="tasr-381",
+        blocks=(
+            Block(form="or", literals=_literals(_WITHOUT_MARGIN)),
+            # The paper says "six of these signals" without naming them: the six that cost no other model's call.
+            Block(form="or", literals=_literals(_WITHOUT_MARGIN[:6]), prompt=CONFIDENCE_PROMPT),
+            Block(form="or", literals=_literals(_WITH_MARGIN)),
+        ),
+    ),
+    "tasr-dnf-876": Space(name="tasr-dnf-876", blocks=(Block(form="dnf", literals=_literals(_WITH_MARGIN)),)),
+}
+"""TASR section 5.3 (381 OR subsets of three signal sets) and the sweep of its repository (876 normal forms)."""
+
+
+def available(columns: Collection[str]) -> Space:
+    """Return a space of the form of `tasr-dnf-876` on the available signals of TASR, including the global z-score.
+
+    >>> available(["answer_stable", "overlap", "answer_margin"]).count
+    4
+
+    Args:
+        columns: The signals that a recording has, or that can be fitted on it.
+
+    Raises:
+        DataError: None of these signals is available.
+    """
+    names = [name for name in _AVAILABLE if name in columns]
+    if not names:
+        raise DataError(
+            f"the recording has none of the signals that are searched ({', '.join(_AVAILABLE)}): record or import "
+            "them, or describe a space of its own signals in a TOML file"
+        )
+    return Space(name="available", blocks=(Block(form="dnf", literals=_literals(names, low={})),))
+
+
+def votes() -> Space:
+    """Return the space for independent samples: leads, posteriors, shares and windows, alone and combined.
+
+    >>> votes().count
+    143
+    """
+    literals = (
+        Literal(signal="vote_lead", comparison=">=", thresholds=(2.0, 3.0, 4.0, 5.0, 6.0)),
+        Literal(signal="posterior_majority", comparison=">=", thresholds=(0.9, 0.95, 0.99)),
+        Literal(signal="vote_share", comparison=">=", thresholds=(0.6, 0.8)),
+        Literal(signal="window_agreement_3", comparison=">=", thresholds=(1.0,)),
+    )
+    return Space(name="votes", blocks=(Block(form="and", literals=literals),))
+
+
+def preset(name: str) -> Space:
+    """Return a published space by name.
+
+    Raises:
+        DataError: There is no space of that name.
+    """
+    if name not in PRESETS:
+        raise NotFoundError(
+            f"there is no space {name!r}; there are: {', '.join(PRESETS)}, available, or a TOML file that describes one"
+        )
+    return PRESETS[name]

@@ -38,7 +38,6 @@ class UnitCounts:
 
     Attributes:
         units: Number of units: questions, or clusters of rows that repeat a question.
-        rows: Number of rows in these units.
         squares: The sum of the squares of each unit's number of rows.
     """
 
@@ -83,7 +82,6 @@ class UnitSums:
     Attributes:
         drawn: Sums over each unit's rows, in total and in every draw.
         products: The sums of each unit's sum times its number of rows, shape ``(n_differences,)``.
-        counts: Counts of the units.
     """
 
     drawn: DrawnSums
@@ -142,7 +140,6 @@ class RuleSums:
         repeats: Sums of each unit's difference times its number of rows beyond the first, by name in `FOLDED`; empty if
             no unit has several rows.
         sizes: Number of questions in each fold, shape ``(n_folds,)``.
-        counts: Counts of units and rows.
         baseline: The sums of the baseline over all questions, by prompt and name in `FOLDED`.
     """
 

@@ -44,8 +44,6 @@ class ThresholdTrial:
     """A literal without thresholds, and the values to try for it.
 
     Attributes:
-        prompt: The prompt whose rounds it reads.
-        literal: The literal with all of these values.
         is_locked: Whether one value is chosen and locked; a grid keeps all values.
     """
 
@@ -78,9 +76,6 @@ def threshold_trials(
         space: The space.
         prompts: The prompts of the recording.
         column: Returns the values that a literal reads on tune for a prompt; the smallest and the largest are enough.
-
-    Raises:
-        DataError: A signal has no value on tune.
     """
     tried = {}
     for prompt, literal in open_literals(space, prompts):

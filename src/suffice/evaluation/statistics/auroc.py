@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError
-from suffice.evaluation.statistics.rounding import ROUNDING
+from suffice.evaluation.statistics.units import ROUNDING
 from suffice.policy.rounds import Floats, Mask
 
 Codes = npt.NDArray[np.int64]
@@ -140,40 +140,6 @@ def area_under_roc(
     reach = NormalDist().inv_cdf((1 + level) / 2) * math.sqrt(variance) / (area * (1 - area))
     logit = math.log(area / (1 - area))
     return replace(known, low=_expit(logit - reach), high=_expit(logit + reach))
-
-
-def areas_by_draw(scores: Floats, labels: Floats, weights: Floats) -> tuple[Floats, Floats]:
-    """Return the areas under the ROC and precision-recall curves in each draw; equal scores form one step.
-
-    The area under the precision-recall curve is the average precision.
-
-    >>> roc, average_precision = areas_by_draw(np.array([0.1, 0.4, 0.35, 0.8]), np.array([0, 0, 1, 1]), np.ones((1, 4)))
-    >>> roc.round(3).tolist(), average_precision.round(3).tolist()
-    ([0.75], [0.833])
-
-    Args:
-        scores: Scores of shape ``(n,)``, no NaN.
-        labels: 0 or 1, same shape.
-        weights: How often each row is drawn, shape ``(n_draws, n)``.
-
-    Returns:
-        Two arrays of shape ``(n_draws,)``; NaN where a draw lacks a positive or a negative.
-    """
-    # Sort once; a draw only changes the weights.  reduceat sums each run of equal scores into one step.
-    order = np.argsort(-scores, kind="stable")
-    starts = np.flatnonzero(np.r_[True, np.diff(scores[order]) != 0])
-    ordered, positive = weights[:, order], labels[order]
-    up = np.add.reduceat(ordered * positive, starts, axis=1)
-    down = np.add.reduceat(ordered * (1 - positive), starts, axis=1)
-    above_up, above_down = np.cumsum(up, axis=1), np.cumsum(down, axis=1)
-    n_up, n_down = above_up[:, -1:], above_down[:, -1:]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        # A positive beats the negatives below its step, and half of those in it.
-        area = (up * (n_down - above_down + 0.5 * down)).sum(axis=1) / (n_up * n_down)[:, 0]
-        precision = np.where(above_up + above_down > 0, above_up / (above_up + above_down), 0.0)
-        average = (up * precision).sum(axis=1) / n_up[:, 0]
-    both = ((n_up > 0) & (n_down > 0))[:, 0]
-    return np.where(both, area, np.nan), np.where(both, average, np.nan)
 
 
 def _expit(x: float) -> float:

@@ -27,43 +27,15 @@ def holm(p: npt.ArrayLike) -> Floats:
     Raises:
         DataError: A value outside [0, 1].
     """
-    values, order, n = _ordered(p)
-    raised = np.maximum.accumulate(values[order] * np.arange(n, 0, -1))
-    return _placed(values, order, raised)
-
-
-def benjamini_hochberg(p: npt.ArrayLike) -> Floats:
-    """Return p-values adjusted so that the expected share of false rejections is bounded (Benjamini, Hochberg 1995).
-
-    Valid for independent or positively dependent tests.
-
-    >>> benjamini_hochberg([0.01, 0.04, 0.03]).tolist()
-    [0.03, 0.04, 0.04]
-
-    Args:
-        p: p-values, shape ``(n_tests,)``; NaN = not tested; these stay NaN and are not counted.
-
-    Raises:
-        DataError: A value outside [0, 1].
-    """
-    values, order, n = _ordered(p)
-    raised = np.minimum.accumulate((values[order] * n / np.arange(1, n + 1))[::-1])[::-1]
-    return _placed(values, order, raised)
-
-
-def _ordered(p: npt.ArrayLike) -> tuple[Floats, npt.NDArray[np.int64], int]:
     values = np.asarray(p, dtype=np.float64).ravel()
     outside = values[(values < 0) | (values > 1)]
     if outside.size:
         raise DataError(f"a p-value lies in [0, 1], not {float(outside[0])!r}")
     n = int((~np.isnan(values)).sum())
-    return values, np.argsort(values, kind="stable")[:n], n  # NaN sorts last
-
-
-def _placed(values: Floats, order: npt.NDArray[np.int64], adjusted: Floats) -> Floats:
-    out = np.full(len(values), np.nan)
-    out[order] = np.minimum(adjusted, 1.0)
-    return out
+    order = np.argsort(values, kind="stable")[:n]  # NaN sorts last
+    adjusted = np.full(len(values), np.nan)
+    adjusted[order] = np.minimum(np.maximum.accumulate(values[order] * np.arange(n, 0, -1)), 1.0)
+    return adjusted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +106,8 @@ def max_statistic(deltas: Floats, weights: Weights, *, clusters: Clusters = None
 
     decided = np.where(np.isnan(error) | (delta <= 0), 1.0, 0.0)
     p, p_step_down = decided.copy(), decided.copy()
-    p[varies] = (1 + _at_least(largest, scores)) / (1 + count_of(weights))
+    n_below = np.searchsorted(np.sort(largest), scores, side="left")
+    p[varies] = (1 + count_of(weights) - n_below) / (1 + count_of(weights))
     # Down from the best rule, no p-value may be smaller than that of a better one.
     p_step_down[order] = np.maximum.accumulate(((1 + exceeded) / (1 + count_of(weights)))[::-1])[::-1]
     critical = float(np.quantile(largest, level)) if len(varies) else 0.0
@@ -173,8 +146,3 @@ def _running_maxima(
         exceeded[block] = (scores >= (delta[rules] / error[rules])[:, None]).sum(axis=-1)
         largest = scores[-1].copy()
     return exceeded, largest
-
-
-def _at_least(draws: Floats, values: Floats) -> npt.NDArray[np.int64]:
-    """Count the draws that are at least each value."""
-    return len(draws) - np.searchsorted(np.sort(draws), values, side="left")

@@ -21,7 +21,7 @@ from suffice.evaluation.statistics.intervals import expanded_tail
 from suffice.evaluation.statistics.keyed import Keys, keyed_numbers, keys_of, poisson_weights
 from suffice.evaluation.statistics.paired import FEW_NONZERO, PairedResult, few_warning
 from suffice.evaluation.statistics.resampling import Resampling
-from suffice.evaluation.statistics.rounding import ROUNDING
+from suffice.evaluation.statistics.units import ROUNDING
 from suffice.policy.rounds import Floats
 
 __all__ = [

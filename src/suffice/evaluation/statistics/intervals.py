@@ -11,8 +11,7 @@ import numpy as np
 
 from suffice.errors import DataError
 from suffice.evaluation.statistics.bootstrap import Weights, count_of, products, quantiles, resampled_means
-from suffice.evaluation.statistics.rounding import ROUNDING
-from suffice.evaluation.statistics.units import Clusters, Units, check_level, paired_rows, standard_errors
+from suffice.evaluation.statistics.units import ROUNDING, Clusters, Units, check_level, paired_rows, standard_errors
 from suffice.policy.rounds import Floats
 
 
@@ -45,7 +44,6 @@ class Resampled:
         deltas: Differences to the baseline, shape ``(n_rules, n_rows)``.
         means: Resampled means, shape ``(n_rules, n_resamples)``; a method may reorder them.
         weights: Number of times that each unit was drawn, shape ``(n_resamples, n_units)``.
-        units: The units.
     """
 
     deltas: Floats

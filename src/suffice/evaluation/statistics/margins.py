@@ -13,8 +13,8 @@ import numpy.typing as npt
 from suffice.common.results import jsonable
 from suffice.errors import DataError
 from suffice.evaluation.statistics.bootstrap import Weights, quantiles, resampled_means
-from suffice.evaluation.statistics.folds import hash_order
 from suffice.evaluation.statistics.hypotheses import cohens_d_z
+from suffice.evaluation.statistics.keyed import hash_order
 from suffice.evaluation.statistics.paired import FEW_NONZERO, few_warning
 from suffice.evaluation.statistics.pvalues import p_of_stakes, stakes_on
 from suffice.evaluation.statistics.units import Clusters, Units, check_level, paired_rows, standard_errors
@@ -82,62 +82,6 @@ class MarginTest:
         return result
 
 
-def non_inferiority(
-    differences: npt.ArrayLike,
-    margin: float,
-    *,
-    weights: Weights,
-    clusters: Clusters = None,
-    level: float = 0.95,
-) -> MarginTest:
-    """Test whether a rule loses less than `margin`, by paired t, bootstrap and betting.
-
-    One lower bound is compared with ``-margin``.  The column that TASR publishes as "TOST" is this one-sided test, by
-    paired t.
-
-    >>> from suffice.evaluation.statistics import Resampling
-    >>> test = non_inferiority([0.0, 0.0, 0.0], 0.02, weights=Resampling().draws("abc").weights)
-    >>> test.passed, test.p, test.d_z  # as published: three ties pass
-    (True, 0.0, nan)
-    >>> test.shown, round(test.p_exact, 2)  # which three ties cannot show
-    (False, 0.94)
-
-    Args:
-        differences: Rule minus baseline, shape ``(n_rows,)``, no NaN.
-        margin: The largest loss that does not matter, >= 0.
-        weights: Weights from `Resampling.draws`, shared with the intervals.
-        clusters: The unit of each row.
-        level: One-sided confidence.
-
-    Raises:
-        DataError: A negative margin, NaN differences, a level outside (0, 1).
-    """
-    return both_margin_tests(differences, [margin], weights=weights, clusters=clusters, level=level)[0][0]
-
-
-def equivalence(
-    differences: npt.ArrayLike,
-    margin: float,
-    *,
-    weights: Weights,
-    clusters: Clusters = None,
-    level: float = 0.95,
-) -> MarginTest:
-    """Test whether a rule differs by less than `margin` in either direction (TOST, Schuirmann 1987).
-
-    Args:
-        differences: Rule minus baseline, shape ``(n_rows,)``, no NaN.
-        margin: The largest difference that does not matter, >= 0.
-        weights: Weights from `Resampling.draws`, shared with the intervals.
-        clusters: The unit of each row.
-        level: Confidence of each side; the two bounds make an interval of level ``2 * level - 1``.
-
-    Raises:
-        DataError: A negative margin, NaN differences, a level outside (0, 1).
-    """
-    return both_margin_tests(differences, [margin], weights=weights, clusters=clusters, level=level)[0][1]
-
-
 def both_margin_tests(
     differences: npt.ArrayLike,
     margins: Sequence[float],
@@ -147,16 +91,29 @@ def both_margin_tests(
     level: float = 0.95,
     order: npt.NDArray[np.int64] | None = None,
 ) -> tuple[tuple[MarginTest, MarginTest], ...]:
-    """Return `non_inferiority` and `equivalence` at each margin, on the same resampled means.
+    """Test at each margin that a rule loses less, and that it differs by less, by paired t, bootstrap and betting.
+
+    Non-inferiority compares one lower bound with ``-margin``: what TASR publishes as "TOST" is this one-sided test, by
+    paired t.  Equivalence is the two one-sided tests of Schuirmann (1987).
+
+    >>> from suffice.evaluation.statistics import Resampling
+    >>> [(test, _)] = both_margin_tests([0.0, 0.0, 0.0], [0.02], weights=Resampling().draws("abc").weights)
+    >>> test.passed, test.p, test.d_z  # as published: three ties pass
+    (True, 0.0, nan)
+    >>> test.shown, round(test.p_exact, 2)  # which three ties cannot show
+    (False, 0.94)
 
     Args:
-        differences: See `non_inferiority`.
-        margins: The margins, see `non_inferiority`.
-        weights: See `non_inferiority`.
-        clusters: See `non_inferiority`.
-        level: See `non_inferiority`.
+        differences: Rule minus baseline, shape ``(n_rows,)``, no NaN.
+        margins: The largest losses (or differences) that do not matter, >= 0.
+        weights: Weights from `Resampling.draws`, shared with the intervals.
+        clusters: The unit of each row.
+        level: One-sided confidence; the two bounds of equivalence make an interval of level ``2 * level - 1``.
         order: The order in which the exact test bets on the units, see `bets_in_order`; None = by the hashes of
             `clusters`, or of row numbers.
+
+    Raises:
+        DataError: A negative margin, NaN differences, a level outside (0, 1).
     """
     check_level(level)
     (row,), units = paired_rows(np.ravel(differences), clusters)
@@ -190,7 +147,6 @@ class _Betting:
         losses: Mean losses of the units and, below, mean gains, both rescaled to [0, 1], shape ``(2, n_units)``; empty
             if a difference lies outside [-1, 1], so that nothing can be shown.
         stakes: The stakes on each of them, see `stakes_on`.
-        level: One-sided confidence.
         shown_above: The smallest margins of non-inferiority and equivalence; +inf if there is none.
     """
 

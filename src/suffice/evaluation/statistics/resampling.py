@@ -174,11 +174,11 @@ class Draws:
         }
 
     def non_inferior(self, delta: Floats, margin: float) -> MarginTest:
-        """Return the test of a loss below a margin; see `non_inferiority`."""
+        """Return the test of a loss below a margin; see `both_margin_tests`."""
         return self.margins(delta, [margin])[0][0]
 
     def margins(self, delta: Floats, margins: Sequence[float]) -> tuple[tuple[MarginTest, MarginTest], ...]:
-        """Return non-inferiority and equivalence at each margin; see `non_inferiority` and `equivalence`."""
+        """Return non-inferiority and equivalence at each margin; see `both_margin_tests`."""
         how = self.resampling
         if "order" not in self._known:
             self._known["order"] = bets_in_order(self.clusters if self.names is None else self.names, len(delta))

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError
-from suffice.evaluation.statistics.shares import share
+from suffice.evaluation.statistics.restarts import share
 from suffice.policy.rounds import Floats
 
 _NARROWEST_AT = 12.5

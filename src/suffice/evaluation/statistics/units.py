@@ -1,4 +1,4 @@
-"""Units of resampling: the question, or the cluster of rows that repeat it."""
+"""Units of resampling: the question, or the cluster of rows that repeat it; and the rounding within which figures are equal."""
 
 from __future__ import annotations
 
@@ -121,3 +121,21 @@ def standard_errors(deltas: Floats, units: Units) -> Floats:
     means = sums / units.sizes
     # The mean of equal numbers may differ from them by rounding, so their extremes decide whether they vary.
     return np.where(means.min(axis=-1) == means.max(axis=-1), 0.0, errors)
+
+
+ROUNDING = 1e-12
+"""Largest difference between figures of size 1 that differ only by rounding, as sums in another order do."""
+
+
+def difference(values: Floats, others: Floats) -> Floats:
+    """Return the differences of values; 0 where they differ only by rounding.
+
+    Means over orders and those of twins add the same numbers in different orders; without this, equal questions would
+    count as pairs that differ.
+
+    >>> difference(np.array([0.1 + 0.2, 0.5]), np.array([0.3, 0.25])).tolist()
+    [0.0, 0.25]
+    """
+    found = values - others
+    found[np.abs(found) <= ROUNDING * np.maximum(1.0, np.abs(others))] = 0.0
+    return found

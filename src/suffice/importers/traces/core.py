@@ -60,9 +60,7 @@ class TraceStep:
     """A span, with the decision whether it is a round.
 
     Attributes:
-        span: The span.
         answer: The answer of the round; None if the span is not a round.
-        reason: The reason why it is not a round.
         counts: True if its cost is charged to the next round.
         cut: True if the answer was cut: a round without an answer.
         other: True if it is a call of another kind than the answers, as the user says.

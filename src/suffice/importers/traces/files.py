@@ -132,9 +132,6 @@ def nanoseconds(value: Any, where: str) -> int | None:
     1749650492598000000
     >>> nanoseconds(1749650492.5, ""), nanoseconds("1749650492598000000", "")
     (1749650492500000000, 1749650492598000000)
-
-    Raises:
-        DataError: The value is neither.
     """
     if value is None or value == "":
         return None

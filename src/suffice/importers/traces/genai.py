@@ -177,7 +177,6 @@ def _indexed(values: Mapping[str, Any], prefix: str) -> Any:
 
 
 def _nested(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert dotted names to nested objects."""
     nested: dict[str, Any] = {}
     for name, value in fields.items():
         *path, leaf = name.split(".")

@@ -35,15 +35,7 @@ _SHARE, _OFTEN, _SHOWN, _SEVERAL, _EXAMPLE = 0.05, 0.5, 4, 3, 40
 
 
 def refuse_several_kinds(calls: Sequence[TraceSpan], rounds: Sequence[Sequence[TraceSpan]]) -> None:
-    """Raise if the rounds of most conversations are calls of several kinds that come again and again.
-
-    Args:
-        calls: All calls of the log.
-        rounds: The calls of each conversation that are read as rounds.
-
-    Raises:
-        UnsettledError: Only the owner of the log knows which calls are answers.
-    """
+    """Raise if the rounds of most conversations are calls of several kinds that come again and again."""
     long = [own for own in rounds if len(own) >= _SEVERAL]
     for name, labels in _columns(calls).items():
         told = [[labels[id(span)] for span in own] for own in long]
@@ -66,11 +58,7 @@ def refuse_several_kinds(calls: Sequence[TraceSpan], rounds: Sequence[Sequence[T
 
 
 def not_chosen(calls: Sequence[TraceSpan], where: Mapping[str, str]) -> set[int]:
-    """Return the calls, by `id`, that are not of the chosen kind.
-
-    Raises:
-        DataError: No call has such a kind.
-    """
+    """Return the calls, by `id`, that are not of the chosen kind."""
     known, left = _columns(calls), set[int]()
     for name, value in where.items():
         labels = known.get(name) or {id(span): span.ids.get(name, "") for span in calls}
@@ -134,7 +122,6 @@ def _frequent(calls: Sequence[TraceSpan], of: Callable[[TraceSpan], str], length
 
 
 def _comes_again(labels: Sequence[str]) -> bool:
-    """Return whether a kind comes again after another one."""
     return 1 + sum(one != other for one, other in pairwise(labels)) > len({*labels})
 
 

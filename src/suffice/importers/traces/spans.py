@@ -84,10 +84,7 @@ class LoggedReply:
     Attributes:
         text: The assistant's text; may be empty.
         reasoning: What the model thought, if the log has it apart from the text.
-        tools: The tools that the model called.
         tokens: Generated tokens with log-probabilities.
-        model: The model's name.
-        usage: Numbers of tokens.
         finish_reason: The reason for the reply's end, in the endpoint's words.
         choices: Number of alternatives that the call returned; the first one is read.
     """
@@ -115,10 +112,6 @@ class TraceSpan:
         where: The file, for messages.
         start: Time in nanoseconds since 1970; None if the log does not say.
         end: Time of the end, like `start`.
-        messages: The model's input.
-        reply: The model's reply.
-        failed: True if the step ended in an error.
-        scores: Scores of this step, by name.
         asked: What the step was asked, if it is no call of a model.
         ids: Short values by attribute, which may contain the id of the conversation; not stored.
     """
@@ -150,7 +143,6 @@ class About:
 
     Attributes:
         question: The question, if the file has it apart from the messages.
-        golds: Gold answers.
         scores: Scores of the outcome, by name.
         end: The reason for its end, if the file gives one.
         cluster: The question's own id, if the file holds several trajectories of it.

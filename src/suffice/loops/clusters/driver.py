@@ -58,7 +58,6 @@ class _Member:
     Attributes:
         call: The pending call to the worker: its check, or a shard.
         shard: The shard that it works on; None before the first.
-        look: The pending request for a report.
     """
 
     place: int
@@ -165,7 +164,6 @@ class _Driver:
             self.members.append(_Member(place, actor, actor.check.remote(self.job.needs)))
 
     def _hand_out(self) -> None:
-        """Assign shards to idle workers; at the start, wait for all workers for a limited time."""
         free = [member for member in self.members if member.call is None]
         if not self.is_open:
             late = len(self.members) - len(free)

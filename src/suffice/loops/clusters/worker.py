@@ -36,7 +36,6 @@ class Needs:
         folder: The working directory, to which the other paths are relative.
         marker: A file that the driver wrote into the output folder.
         files: The size of each file named in the command, by path.
-        folders: The folders named in the command.
         variables: The environment variables with keys or addresses of stores; their values stay on each node.
     """
 
@@ -95,7 +94,6 @@ class ShardOutcome:
 
     Attributes:
         data: The printed result as JSON; None if it is not JSON.
-        notes: The notes on standard error.
     """
 
     code: int

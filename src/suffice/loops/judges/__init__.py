@@ -4,23 +4,35 @@ from suffice.loops.judges.columns import (
     PREFERRED,
     REFERENCES,
     PreferenceColumns,
+    embedding_similarity,
     gold_score,
     prefer_to_last,
     reference_columns,
+    rouge_l,
+    token_f1,
 )
 from suffice.loops.judges.endpoint import ATTEMPTS, JudgeModel
-from suffice.loops.judges.marks import Draft, Judgement, MarkJudge, Panel
-from suffice.loops.judges.noise import Noise, noise_of
-from suffice.loops.judges.pairwise import Comparison, PairwiseJudge
-from suffice.loops.judges.prompts import MARKS, VERDICTS, MarkPrompt, PairPrompt
-from suffice.loops.judges.recording import RecordingMarks, drafts_of, judge_recording, with_columns, with_marks
-from suffice.loops.judges.reference import embedding_similarity, rouge_l, token_f1
-from suffice.loops.judges.weights import (
+from suffice.loops.judges.marks import (
+    Draft,
+    Judgement,
+    MarkJudge,
+    Panel,
     ahp_weights,
     checked_weights,
     entropy_weights,
     equal_weights,
     least_squares_weights,
+)
+from suffice.loops.judges.pairwise import Comparison, PairwiseJudge
+from suffice.loops.judges.prompts import MARKS, VERDICTS, MarkPrompt, PairPrompt
+from suffice.loops.judges.recording import (
+    Noise,
+    RecordingMarks,
+    drafts_of,
+    judge_recording,
+    noise_of,
+    with_columns,
+    with_marks,
 )
 
 __all__ = [

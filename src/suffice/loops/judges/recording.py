@@ -10,14 +10,14 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from suffice.common.json_text import number_or_none
 from suffice.common.results import jsonable
 from suffice.errors import DataError
-from suffice.loops.judges.asking import Replies, ask_each
+from suffice.loops.judges.endpoint import Replies, ask_each
 from suffice.loops.judges.marks import SCORE, Draft, Judgement, Panel
-from suffice.loops.judges.noise import Noise, noise_of
 from suffice.loops.judges.prompts import VERDICTS
 from suffice.policy.rounds import COST_KINDS, Cost, Passage
 from suffice.policy.signals import SIGNALS
@@ -255,14 +255,7 @@ def _mark_columns(recording: Recording, run: _Run, drafts: Sequence[Draft]) -> d
 def request_cost_columns(
     recording: Recording, component: str, keys: Sequence[Sequence[Hashable]], costs: Mapping[Any, Cost]
 ) -> dict[str, list[float]]:
-    """Return cost columns in which each request is charged to the first round of a question that makes it.
-
-    Args:
-        recording: The recording.
-        component: The component to charge.
-        keys: The requests of each row of the recording's table.
-        costs: The cost of each request; a request without a cost is free.
-    """
+    """Return cost columns in which each request is charged to the first round of a question that makes it."""
     ids = recording.table.column("question_id").to_pylist()
     rounds = recording.table.column("round").to_pylist()
     columns = {cost_column(component, kind): [0.0] * len(ids) for kind in COST_KINDS}
@@ -357,3 +350,64 @@ def with_marks(recording: Recording, marks: RecordingMarks, panel: Panel) -> tup
     components = dict(before.get("signal_components") or {}) | dict.fromkeys(panel.columns, panel.name)
     judges = dict(before.get("judges") or {}) | {panel.name: dict(marks.metadata)}
     return table, {**before, "signal_components": components, "judges": judges}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noise:
+    """Agreement of a judge with itself on a sample of drafts.
+
+    Attributes:
+        drafts: Number of drafts with at least two marks.
+        repeats: Number of judgements per draft.
+        equal: Share of pairs of marks of one draft that are equal, in [0, 1].
+        difference: Mean absolute difference of two marks of one draft, in [0, 1].
+        sd: Standard deviation of a mark around its draft's mean, pooled over drafts, in the mark's unit.
+        undefined: Share of requested marks that are undefined.
+    """
+
+    drafts: int
+    repeats: int
+    equal: float
+    difference: float
+    sd: float
+    undefined: float
+
+
+def noise_of(marks: npt.ArrayLike) -> Noise:
+    """Measure the noise of repeated marks; pairs are averaged within a draft first, so that each draft counts once.
+
+    >>> noise_of([[0.5, 0.5], [1.0, 0.5]])
+    Noise(drafts=2, repeats=2, equal=0.5, difference=0.25, sd=0.25, undefined=0.0)
+
+    Args:
+        marks: Shape ``(n_drafts, n_repeats)``, NaN where undefined; drafts with fewer than two marks are ignored.
+
+    Returns:
+        The noise; NaN if no draft has two marks.
+
+    Raises:
+        DataError: There are fewer than two repeats.
+    """
+    table = np.asarray(marks, dtype=np.float64)
+    if table.ndim != 2 or table.shape[1] < 2:  # noqa: PLR2004
+        raise DataError(f"noise needs marks of shape (n_drafts, n_repeats) with two repeats, got {table.shape}")
+    equal, difference, squares, freedom = [], [], 0.0, 0
+    for row in table:
+        defined = row[~np.isnan(row)]
+        if len(defined) < 2:  # noqa: PLR2004
+            continue
+        # All pairs of marks of one draft: the differences above the diagonal.
+        gaps = np.abs(defined[:, None] - defined[None, :])[np.triu_indices(len(defined), 1)]
+        equal.append(float((gaps == 0).mean()))
+        difference.append(float(gaps.mean()))
+        # Pooled variance: squares and degrees of freedom are summed over drafts and divided once.
+        squares += float(((defined - defined.mean()) ** 2).sum())
+        freedom += len(defined) - 1
+    return Noise(
+        drafts=len(equal),
+        repeats=table.shape[1],
+        equal=math.fsum(equal) / len(equal) if equal else math.nan,
+        difference=math.fsum(difference) / len(difference) if equal else math.nan,
+        sd=math.sqrt(squares / freedom) if freedom else math.nan,
+        undefined=float(np.isnan(table).mean()) if table.size else math.nan,
+    )

@@ -25,7 +25,6 @@ class ChatStats:
 
     Attributes:
         requests_sent: Calls sent to the endpoint, without retries of the client.
-        retries: Retries of calls that succeeded in the end.
         cache_hits: Calls answered from the response cache.
         failures: Calls that ended with a `ModelError`.
     """

@@ -43,7 +43,6 @@ class EndpointCall:
         affinity: A text shared by requests that should go to the same endpoint; empty = no preference.
         tokens: The expected number of tokens of a request.
         waited_s: Time that its requests waited for the limits, seconds.
-        endpoint: The endpoint that replied last.
     """
 
     affinity: str = ""
@@ -90,7 +89,6 @@ class _EndpointHealth:
     Attributes:
         in_flight: Number of requests that it has not answered yet.
         turn: Number of its last request, counted over all endpoints.
-        failures: Number of failures since the last reply.
         out_until: Time at which it is tried again after failures.
         busy_until: Time until which it asked not to be called.
     """

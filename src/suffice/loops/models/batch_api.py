@@ -169,7 +169,6 @@ class BatchApi:
         finished(self._connection.request(receive, EndpointCall(), blocking=True))
 
     def _ask(self, send: Callable[[Any], Any]) -> Mapping[str, Any]:
-        """Send a request and return the JSON of the reply."""
         import openai
 
         def unless_missing(client: Any) -> Any:

@@ -42,7 +42,6 @@ class Sample:
     Attributes:
         question: The question; the passage that answers it was sent along.
         reply: The generated text, unchanged.
-        finish_reason: The value that the endpoint returned.
         answer: The answer; None if none could be read.
         confidence: The stated confidence, 1 to 5; None if none could be read.
     """

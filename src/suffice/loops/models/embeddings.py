@@ -17,7 +17,7 @@ from suffice.loops.models._endpoints import EndpointCall
 from suffice.loops.models._failures import bad_body
 from suffice.loops.models._wire import count_of, expected_tokens, mapping_or_empty
 from suffice.loops.models.limits import RequestLimits
-from suffice.policy.embedding.embedder import PieceEmbedder, checked_vectors, pieces_of
+from suffice.policy.embedding import PieceEmbedder, checked_vectors, pieces_of
 from suffice.policy.rounds import Cost
 
 

@@ -35,9 +35,7 @@ class VersionedPrompt:
     """Base class of prompts: instructions with a name and a version.
 
     Attributes:
-        name: Name in reports.
         version: Increased with every change of the text.
-        system: The instructions.
     """
 
     name: str
@@ -365,9 +363,6 @@ def prompt(name: str) -> Prompt:
 
     >>> prompt("no_confidence").asks_confidence
     False
-
-    Raises:
-        DataError: The name is unknown.
     """
     known = {**PROMPTS, **PAPER_PROMPTS}
     for item in known.values():

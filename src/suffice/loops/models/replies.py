@@ -130,7 +130,6 @@ def _response(body: Mapping[str, Any], seconds: float) -> Completion:
 
 
 def _anthropic_message(body: Mapping[str, Any], seconds: float) -> Completion:
-    """Read a message of Anthropic's interface."""
     blocks = [block for block in body["content"] if isinstance(block, dict)]
     calls = [block["input"] for block in blocks if block.get("type") == "tool_use" and "input" in block]
     return Completion(

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from suffice.common.files import files_hash
 from suffice.common.identities import sha256_of
 from suffice.errors import MissingExtraError, ModelError
-from suffice.policy.embedding.embedder import PieceEmbedder, checked_vectors, pieces_of
+from suffice.policy.embedding import PieceEmbedder, checked_vectors, pieces_of
 from suffice.policy.rounds import Cost
 
 _NO_LIMIT = 10**6

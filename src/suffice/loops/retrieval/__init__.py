@@ -7,16 +7,18 @@ from suffice.loops.retrieval.bm25 import PoolBM25
 from suffice.loops.retrieval.datasets import (
     GOLD_FIELDS,
     Question,
+    QuestionShare,
     bundled_path,
     dataset_hash,
     load_questions,
+    load_share,
     text_id,
 )
 from suffice.loops.retrieval.foreign import from_callable, from_haystack, from_langchain, from_llamaindex
 from suffice.loops.retrieval.fused import Fused
-from suffice.loops.retrieval.pool import InMemoryRetriever
 from suffice.loops.retrieval.retriever import (
     AsyncRetriever,
+    InMemoryRetriever,
     Retriever,
     ScoreKind,
     identity_of,
@@ -24,7 +26,6 @@ from suffice.loops.retrieval.retriever import (
     ranked_now,
     score_kind_of,
 )
-from suffice.loops.retrieval.shares import QuestionShare, load_share
 
 __all__ = [
     "BUNDLED_QUESTIONS",

@@ -33,7 +33,7 @@ class Fused(RanksByCosts):
     ties keep the order in which the first retriever, then the next, ranks them.  If one retriever is an
     `AsyncRetriever`, so is the fusion.
 
-    >>> from suffice.loops.retrieval.pool import InMemoryRetriever
+    >>> from suffice.loops.retrieval.retriever import InMemoryRetriever
     >>> def ranking(names):
     ...     return InMemoryRetriever([Passage(passage_id=name, title=name, text="") for name in names])
     >>> fused = Fused(ranking("abc"), ranking("bcd"), constant=1)

@@ -9,11 +9,7 @@ if TYPE_CHECKING:
     from suffice.policy.calibration.calibrator import Calibrator as Calibrator
     from suffice.policy.calibration.report import (
         CalibrationReport as CalibrationReport,
-    )
-    from suffice.policy.calibration.report import (
         ReliabilityBin as ReliabilityBin,
-    )
-    from suffice.policy.calibration.report import (
         calibration_report as calibration_report,
     )
 

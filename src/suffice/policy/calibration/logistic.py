@@ -22,7 +22,6 @@ class Logistic:
         classes: The labels, ascending, shape ``(n_classes,)``.
         weights: Weights of the features, shape ``(1, n_features)`` for two classes (positive weights favour the second
             class), else ``(n_classes, n_features)``.
-        intercepts: One for each row of weights.
     """
 
     classes: npt.NDArray[np.generic]

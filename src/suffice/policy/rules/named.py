@@ -189,9 +189,6 @@ def esc(window: float) -> Rule:
 
     Args:
         window: Number of answers in a window, 2 to 10.
-
-    Raises:
-        RuleSyntaxError: The window has another size.
     """
     if window not in WINDOWS:
         raise RuleSyntaxError(
@@ -279,9 +276,6 @@ def ppr(answers: float = 2, delta: float = 0.05) -> Rule:
         answers: Number of possible answers, 5 for the letters A to E.  For open answers, use the largest number of
             samples plus one, since no more answers can appear than samples.
         delta: The error, in (0, 1).
-
-    Raises:
-        RuleSyntaxError: Fewer than two answers or not a whole number, or an error out of range.
     """
     if not (answers >= 2 and float(answers).is_integer() and 0 < delta < 1):
         raise RuleSyntaxError(

@@ -25,12 +25,6 @@ def dynasor(trials: float = 3) -> Rule:
 
     >>> print(dynasor(3))
     (patience((answer_stable >= 1), 2)) & (patience((trial_hesitates < 1), 3))
-
-    Args:
-        trials: Number of trial answers, at least 2.
-
-    Raises:
-        RuleSyntaxError: There are fewer, or it is not a whole number.
     """
     if not (trials >= 2 and float(trials).is_integer()):
         raise RuleSyntaxError(f"dynasor compares a whole number of at least 2 trial answers, not {trials!r}")
@@ -46,12 +40,6 @@ def deer(probability: float = 0.95) -> Rule:
 
     >>> print(deer(0.95))
     answer_logprob_mean > -0.05129329438755058
-
-    Args:
-        probability: The geometric mean, in (0, 1).
-
-    Raises:
-        RuleSyntaxError: It is out of range.
     """
     if not 0 < probability < 1:
         raise RuleSyntaxError(

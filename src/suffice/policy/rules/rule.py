@@ -115,11 +115,7 @@ def merge_reads(reads: list[Mapping[str, Mask]]) -> dict[str, Mask]:
 
 
 def check_rules(owner: str, rules: Any, least: int) -> tuple[Rule, ...]:
-    """Return `rules` as a tuple of at least `least` rules.
-
-    Raises:
-        RuleSyntaxError: There are fewer rules, or one of them is not a rule.
-    """
+    """Return `rules` as a tuple of at least `least` rules."""
     members = tuple(rules)
     if len(members) < least or not all(isinstance(member, Rule) for member in members):
         raise RuleSyntaxError(f"{owner} takes at least {least} rules, not {members!r}")

@@ -255,9 +255,6 @@ class Best(Selector):
             names: The signals that are available live.  Signals of quality are those in `QUALITY`, and a host's own
                 signals whose names are, or end in, `quality`, `score`, `reward`, `rating` or `confidence`
                 (`judge_score`).
-
-        Raises:
-            RuleSyntaxError: None of them is a signal of quality, or several are.
         """
         names = set(names)
         known = {name for name in names if name in QUALITY or (name not in _OTHERS and _HOSTS_QUALITY.fullmatch(name))}

@@ -121,9 +121,6 @@ class EscAnswer(MajorityOfSamples):
     """The selector of early-stopping self-consistency (ESC): the answer of a unanimous window, else the most frequent one.
 
     The authors' program returns the answer on which the last window agrees, even if another one has more votes so far.
-
-    Attributes:
-        window: Number of answers in a window.
     """
 
     window: int = 5
@@ -165,9 +162,6 @@ class RascAnswer(MajorityOfSamples):
     """The selector of reasoning-aware self-consistency (RASC): the votes of the samples above a score, weighted by it.
 
     If no sample has that score, all vote.
-
-    Attributes:
-        threshold: The smallest score that votes.
     """
 
     weight: str | None = RATIONALE_SCORE
@@ -235,9 +229,6 @@ def esc_answer(window: int, seed: int = 0) -> EscAnswer:
     Args:
         window: Number of answers in a window, 2 to 10.
         seed: Seed of the choice among ties.
-
-    Raises:
-        RuleSyntaxError: The window has another size.
     """
     esc(window)  # refuses other sizes
     return EscAnswer(None, seed, int(window))
@@ -249,9 +240,5 @@ def rasc_answer(threshold: float = 0.5, seed: int = 0) -> RascAnswer:
 
     >>> print(rasc_answer())
     rasc(0.5)
-
-    Args:
-        threshold: The smallest score that votes.
-        seed: Seed of the choice among ties.
     """
     return RascAnswer(RATIONALE_SCORE, seed, float(threshold))

@@ -96,10 +96,6 @@ class Derivation:
         known = SIGNALS.get(name)
         return known is not None and known.fitted and name not in self._sources and name not in self.state
 
-    def _derived_columns(self, raw: Rounds) -> dict[str, Floats]:
-        """Return the column of each signal, of the shape of `raw`."""
-        return {name: self._column(name, raw) for name in self.signals}
-
     def _column(self, name: str, raw: Rounds) -> Floats:
         if name == "round":
             return np.where(raw.seen, raw.index.astype(np.float64), np.nan)

@@ -16,11 +16,7 @@ _UNKNOWN_COST = Cost(**dict.fromkeys(COST_KINDS, math.nan))
 
 
 def check_round(observed: Any) -> None:
-    """Raise if a value is not a round, or has an answer or costs of another type.
-
-    Raises:
-        DataError: The value is not a valid round.
-    """
+    """Raise if a value is not a round, or has an answer or costs of another type."""
     if not isinstance(observed, Round):
         raise DataError(f"a session observes a Round, not {observed!r}: give Round(...), or a text as draft=...")
     if not isinstance(observed.answer, str | None):

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from suffice.common.display import Displayed, facts_table
 from suffice.common.files import write_file
 from suffice.common.identities import aligned
-from suffice.common.json_text import refuse_constant
-from suffice.common.sealed_json import sealed_text, unsealed, was_edited
+from suffice.common.json_text import refuse_constant, sealed_text, unsealed, was_edited
 from suffice.common.tables import Table
 from suffice.errors import (
     ConfigMismatchError,
@@ -202,7 +201,7 @@ class Policy(Derivation, Displayed):
         if first < self.start_round or first + len(raw.index) - 1 > self.max_rounds:
             span = slice(max(0, self.start_round - first), max(0, self.max_rounds + 1 - first))
             raw = raw.taken(lambda values: values[..., span], raw.index[span])
-        return raw.derived(self._derived_columns(raw), normalizer_of(self.normalizer))
+        return raw.derived({name: self._column(name, raw) for name in self.signals}, normalizer_of(self.normalizer))
 
     @property
     def needs(self) -> frozenset[str]:

@@ -46,11 +46,6 @@ def located_in(
 
     >>> [item.answer for item in located_in(["Rome", "Answer: Oslo", "Bern"], AnswerPosition())]
     ['Rome', 'Oslo', None]
-
-    Args:
-        texts: The replies in their order.
-        position: The position of the answer.
-        tokens: The tokens of each reply; empty if unknown.
     """
     is_said, result = position != AnswerPosition(), []
     for text, own in zip(texts, tokens or [None] * len(texts), strict=True):

@@ -36,9 +36,6 @@ class Shadows:
     """Sessions of shadow policies that observe the rounds of another session.
 
     They observe the rounds only when their decisions are requested, so they cannot delay or break the other session.
-
-    Args:
-        sessions: The sessions by name, before their first round.
     """
 
     def __init__(self, sessions: Mapping[str, Following]) -> None:

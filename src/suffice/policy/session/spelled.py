@@ -17,9 +17,6 @@ class Spelled(Generic[_Value]):
         kind: The class of the values; it may be abstract.
         parse: Parses a text into a value.
         default: The value of the field if none is given.
-
-    Raises:
-        DataError: The assigned object is neither such a value nor text.
     """
 
     def __init__(self, kind: type[Any], parse: Callable[[str], _Value], default: _Value) -> None:

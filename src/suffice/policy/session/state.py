@@ -22,14 +22,11 @@ class SessionState:
     """The values from which a session is restored; its columns are computed again from the rounds.
 
     Attributes:
-        policy: The policy.
         missing: The reaction to a round that lacks a signal which the policy reads.
         unproven: The signals that no round has been required to contain so far.
-        rounds: The observed rounds.
         decision: The final decision; None while the loop continues.
         draw: Whether an audit drew the question; None without one.
         ended: The reason why the host ended the question, or its audit; None if it did not.
-        shadow: The policies that decide beside it.
     """
 
     policy: Policy

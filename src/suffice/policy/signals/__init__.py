@@ -2,18 +2,24 @@
 
 from suffice.policy.rules.selectors_of_drafts import DISTANCES
 from suffice.policy.signals.answers import ABSTAIN_PATTERNS, abstained_by
-from suffice.policy.signals.chains import CHAIN
 from suffice.policy.signals.definitions import (
     EVERY_ROUND,
+    FREE,
     SIGNALS,
     Signal,
     add_signal,
     clean_column,
     compute_signals,
     declare,
+    lacking,
     register_signal,
 )
-from suffice.policy.signals.evidence import EMBEDDING, RERANKING, RETRIEVAL  # importing a module registers its signals
+from suffice.policy.signals.evidence import (  # importing a module registers its signals
+    CHAIN,
+    EMBEDDING,
+    RERANKING,
+    RETRIEVAL,
+)
 from suffice.policy.signals.from_policy import (
     CRITIC,
     CUMULATED,
@@ -38,12 +44,10 @@ from suffice.policy.signals.known import (
     SEAKR,
     SELF_RAG,
 )
-from suffice.policy.signals.margins import LOGPROB_NEEDS, MAX_MARGIN, token_margin
+from suffice.policy.signals.margins import LOGPROB_NEEDS, MAX_MARGIN, sequence_logprob, token_entropy, token_margin
 from suffice.policy.signals.measured import REMEDIES, Enricher, KnownDifficulty
-from suffice.policy.signals.needed import FREE, lacking
 from suffice.policy.signals.position import AnswerPosition, Located
-from suffice.policy.signals.rationales import FEATURES, RATIONALE_SCORE, RELEVANCE, shared_words
-from suffice.policy.signals.semantic import EMBEDDER, JUDGE
+from suffice.policy.signals.semantic import EMBEDDER, JUDGE, critic_praise, lexical_support
 from suffice.policy.signals.state import (
     Allocation,
     FittedState,
@@ -56,10 +60,16 @@ from suffice.policy.signals.state import (
 )
 from suffice.policy.signals.steps import CHECKER, CHECKS, STEPS, StepSignals
 from suffice.policy.signals.text import parse_confidence, strip_thinking
-from suffice.policy.signals.thinking import HESITATION, THINKING, share_of_words
-from suffice.policy.signals.uncertainty import sequence_logprob, token_entropy
+from suffice.policy.signals.thinking import (
+    FEATURES,
+    HESITATION,
+    RATIONALE_SCORE,
+    RELEVANCE,
+    THINKING,
+    share_of_words,
+    shared_words,
+)
 from suffice.policy.signals.votes import VOTES, answer_ids, vote_signal
-from suffice.policy.signals.wording import critic_praise, lexical_support
 
 __all__ = [
     "ABSTAIN_PATTERNS",

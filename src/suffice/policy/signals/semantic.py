@@ -1,4 +1,4 @@
-"""Signals of a writer/critic loop: distances between drafts, the critic's approval, and marks of a judge.
+"""Signals of a writer/critic loop: distances between drafts, the critic's approval and praise, and marks of a judge.
 
 Definition: Semantic Early-Stopping, d_t = 1 - cos(e_t, e_{t-1}), in [0, 2], between the embeddings of consecutive drafts.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 import numpy as np
@@ -15,9 +15,8 @@ import numpy.typing as npt
 
 from suffice.common.json_text import as_number
 from suffice.errors import DataError
-from suffice.policy.metrics import EQUAL_WEIGHTS
-from suffice.policy.metrics import information_score as score_of
-from suffice.policy.rounds import Round
+from suffice.policy.metrics import EQUAL_WEIGHTS, information_score as score_of
+from suffice.policy.rounds import Passage, Round
 from suffice.policy.rules.selectors_of_drafts import DISTANCES
 from suffice.policy.signals.definitions import SIGNALS, declare, register_signal
 from suffice.policy.signals.from_policy import CRITIC, WRITERS
@@ -219,3 +218,82 @@ def draft_tokens(rounds: Sequence[Round]) -> float:
     """
     costs = rounds[-1].costs
     return next((costs[name].output_tokens for name in reversed(WRITERS) if name in costs), math.nan)
+
+
+def _word_list(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+PRAISE = _word_list(
+    "accurate accurately already approve approved clear clearly complete congratulations correct correctly effective "
+    "effectively excellent fine good great indeed nice perfect perfectly successful successfully thorough well"
+)
+"""Words by which a critic accepts.  Our own list: synonyms of "approved" and "well done", chosen by meaning, not by marks."""
+
+CRITICISM = _word_list(
+    "although but could fails however inaccurate incomplete incorrect instead lack lacking lacks misleading missing "
+    "more must need needs neither never no nor not omit omits prevent preventing prevents should still though unclear "
+    "unless unsupported wrong yet"
+)
+"""Words by which a critic asks for more: contrast (the Penn Discourse Treebank's connectives of comparison and exception),
+negation (the usual cue words), lack, and obligation."""
+
+FUNCTION_WORDS = _word_list(
+    "a about above after again against all also am an and any are as at be because been before being below between both "
+    "but by can could did do does doing down during each few for from further had has have having he her here hers him "
+    "his how i if in into is it its itself just me more most my no nor not of off on once only or other our out over "
+    "own same she should so some such than that the their them then there these they this those through to too under "
+    "until up very was we were what when where which while who whom why will with would you your"
+)
+"""English words without content of their own, ignored when counting support."""
+
+_WORD_OR_CONTRACTION = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)?")
+_QUOTED = re.compile('"[^"]*"|\u201c[^\u201d]*\u201d')
+
+
+def _folded(words: Iterable[str]) -> list[str]:
+    return [word.replace("\u2019", "'").removesuffix("'s").casefold() for word in words]
+
+
+def _folded_words(text: str) -> list[str]:
+    return _folded(_WORD_OR_CONTRACTION.findall(text))
+
+
+@register_signal("ratio", (0.0, 1.0), "feedback", component=CRITIC, reads={"feedback"})
+def critic_praise(rounds: Sequence[Round]) -> float:
+    """Words of praise among those of praise and criticism in the critic's reply.
+
+    Text in double quotes is the draft's wording and is left out; contractions with "n't" count as "not".  NaN without a
+    reply, or if it has none of these words.
+
+    >>> critic_praise([Round(index=1, feedback='Good and clear, but "great food" is missing.')])
+    0.5
+    """
+    feedback = rounds[-1].feedback
+    if feedback is None:
+        return math.nan
+    words = ["not" if word.endswith("n't") else word for word in _folded_words(_QUOTED.sub(" ", feedback))]
+    praise, criticism = (sum(word in listed for word in words) for listed in (PRAISE, CRITICISM))
+    return praise / (praise + criticism) if praise + criticism else math.nan
+
+
+@register_signal("ratio", (0.0, 1.0), "passages", component="", reads={"answer", "passages"})
+def lexical_support(rounds: Sequence[Round]) -> float:
+    """Share of the draft's content words that occur in the passages shown.
+
+    Each distinct word counts once, regardless of case.  NaN without passages, or if the draft has no such words.
+
+    >>> shown = Passage(passage_id="1", title="Edvard Munch", text="Munch was born in Loten, Norway.")
+    >>> lexical_support([Round(index=1, answer="Munch was born in Sweden.", passages=(shown,))])
+    0.6666666666666666
+    """
+    last = rounds[-1]
+    passages: tuple[Passage, ...] = last.passages
+    if last.answer is None or not passages:
+        return math.nan
+    draft_words = set(_folded_words(last.answer)) - FUNCTION_WORDS
+    if not draft_words:
+        return math.nan
+    context = "\n".join(f"{passage.title} {passage.text}" for passage in passages)
+    context_words = set(_folded(set(_WORD_OR_CONTRACTION.findall(context))))  # most words occur several times
+    return len(draft_words & context_words) / len(draft_words)

@@ -190,11 +190,6 @@ def _legendre() -> tuple[Floats, Floats]:
     return np.asarray(nodes), np.asarray(weights)
 
 
-def _window_ends(n: int, size: int) -> Floats:
-    """Return 1 at the end of each window of `size` rounds, else 0."""
-    return np.where(np.arange(1, n + 1) % size == 0, 1.0, 0.0)
-
-
 def _window_agreement(ids: Floats, size: int) -> Floats:
     """Return 1 at the end of each window of `size` rounds if all of its answers are the same, else 0."""
     agree = np.zeros(ids.shape)
@@ -268,7 +263,9 @@ def vote_signal(name: str, ids: Floats, weights: Floats | None = None) -> Floats
         return ids
     flat = ids.reshape(-1, ids.shape[-1])
     if name in _WINDOW_ENDS:
-        return np.broadcast_to(_window_ends(ids.shape[-1], _WINDOW_ENDS[name]), ids.shape)
+        return np.broadcast_to(
+            (np.arange(1, ids.shape[-1] + 1) % _WINDOW_ENDS[name] == 0).astype(np.float64), ids.shape
+        )
     if name in _WINDOW_SIZES:
         return _window_agreement(flat, _WINDOW_SIZES[name]).reshape(ids.shape)
     if name in _FROM_EARLIER:

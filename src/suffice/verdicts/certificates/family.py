@@ -170,10 +170,6 @@ def refuse_used_questions(family: Family, claim: Claim, recording: Recording) ->
     """Raise if a certification question was already used; return the checked questions.
 
     A question was used if it fitted or chose the family, the baseline or the recorded models.
-
-    Raises:
-        ConfigMismatchError: A certification question was used before, or a policy with fitted state does not name the
-            questions that it was fitted on.
     """
     involved = claim.with_baseline(family.policies)
     for policy in involved:

@@ -24,7 +24,7 @@ from suffice.evaluation.replay.outcomes import (
 from suffice.evaluation.replay.panels import best_single_note
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.replay.references import baseline_policy, selectors_in_use
-from suffice.evaluation.replay.rivals import Rival, find_rival
+from suffice.evaluation.replay.rivals import Rival, find_rivals
 from suffice.evaluation.statistics import betting_p_value, hoeffding_bentkus_p_value, net_p_value
 from suffice.policy.rounds import Floats
 from suffice.policy.seen import id_hash
@@ -258,7 +258,7 @@ def measure_losses(
         n_failed=questions.n_failed,
         notes=tuple(dict.fromkeys([*_repeated_notes(questions), *copies_note(recording), *notes])),
         rivals=tuple(
-            find_rival(loss.run, [*budgets, loss.twin], (claim.metric,), str(rivals_by))
+            find_rivals([loss.run], [*budgets, loss.twin], (claim.metric,), str(rivals_by))[0]
             for loss in measured
             if loss.twin is not None
         ),
@@ -275,13 +275,11 @@ def _check_measured(recording: Recording, metric: str) -> None:
 
 
 def _checked(policy: Policy, recording: Recording) -> tuple[str, ...]:
-    """Raise if a policy cannot decide on a recording; return notes."""
     policy.check()
     return check_policy(policy, recording)
 
 
 def _baseline_of(recording: Recording, claim: Claim, policies: Sequence[Policy]) -> Baseline:
-    """Return the baseline of a claim."""
     if isinstance(claim.baseline, Policy):
         return claim.baseline
     if claim.baseline in _SPECIAL:
@@ -290,11 +288,7 @@ def _baseline_of(recording: Recording, claim: Claim, policies: Sequence[Policy])
 
 
 def _rule_baseline(recording: Recording, rule: str, policies: Sequence[Policy]) -> Policy:
-    """Return a rule as a baseline with the policies' selector, so that the loss does not compare selectors.
-
-    Raises:
-        DataError: The policies have several selectors.
-    """
+    """Return a rule as a baseline with the policies' selector, so that the loss does not compare selectors."""
     used = selectors_in_use(policies)
     if len(used) > 1:
         raise DataError(

@@ -32,11 +32,7 @@ _MOST_LOSSES = 2**21  # losses that are resampled at once, a bound on memory
 
 
 def level_of(procedure: ProcedureName, m: int, delta: float) -> float:
-    """Return the level at which each of `m` hypotheses is tested.
-
-    Raises:
-        DataError: There is no such procedure.
-    """
+    """Return the level at which each of `m` hypotheses is tested."""
     if procedure not in PROCEDURES:
         raise DataError(f"{procedure!r} is not a procedure; allowed: {', '.join(PROCEDURES)}")
     return delta if procedure == "fixed-sequence" else delta / m

@@ -12,9 +12,8 @@ import numpy as np
 
 from suffice._version import __version__
 from suffice.common.files import write_file
-from suffice.common.json_text import refuse_constant
+from suffice.common.json_text import refuse_constant, sealed_text, unsealed, was_edited
 from suffice.common.results import Result, jsonable
-from suffice.common.sealed_json import sealed_text, unsealed, was_edited
 from suffice.common.tables import Table, counted, figure
 from suffice.errors import NotFoundError, SchemaError
 from suffice.evaluation.replay.outcomes import abandoned
@@ -351,26 +350,16 @@ def _verdict_text(trial: Trial) -> str:
 
 
 def _keep_text(trial: Trial, source: str) -> str:
-    """Return the advice to change nothing, or to undo an earlier change.
-
-    Args:
-        trial: The trial.
-        source: The questions that show it, in words.
-    """
+    """Return the advice to change nothing, or to undo an earlier change."""
     if taken_back := taken_back_text(trial):
         return f"Go back to what you had: {taken_back}."
-    saved = _worth_text(trial)
+    saved = f"{100 * trial.min_saving:g} % of the {trial.cost} or more" if trial.min_saving else trial.cost
     if not trial.saves.any():
         return f"Keep what you have: nothing here would save {saved}, {source}."
     points = f"{100 * trial.max_loss:g} points of {trial.metric}"
     if not trial.hopeless[trial.saves].all():
         return f"Keep what you have: nothing that would save {saved} seems to stay within {points} on these {counted(trial.totals.n, 'question')}{_small_text(trial)}."
     return f"Keep what you have: everything that would save {saved} loses more than {points}, {source}."
-
-
-def _worth_text(trial: Trial) -> str:
-    """Return the cost whose saving is worth a change, in words."""
-    return f"{100 * trial.min_saving:g} % of the {trial.cost} or more" if trial.min_saving else trial.cost
 
 
 def _small_text(trial: Trial) -> str:
@@ -394,13 +383,7 @@ def _more_text(needed: tuple[int, int] | None) -> str:
 
 
 def _waiting_text(trial: Trial, place: int, shown: str) -> str:
-    """Explain why a candidate's evidence is not enough yet, though it would do for a test of this candidate alone.
-
-    Args:
-        trial: The trial.
-        place: The candidate.
-        shown: What the questions show of the candidate alone.
-    """
+    """Explain why a candidate's evidence is not enough yet, though it would do for a test of this candidate alone."""
     one, before = trial.candidates[place].label, [trial.candidates[other].label for other in trial.waiting_for[place]]
     level = next(test.level for test in trial.tests if test.place == place)
     return (

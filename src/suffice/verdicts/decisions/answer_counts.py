@@ -65,12 +65,7 @@ class AnswerCounts:
 
     @classmethod
     def of(cls, recording: Recording, metric: str) -> AnswerCounts:
-        """Count the answers of a recording.
-
-        Args:
-            recording: Recorded rounds.
-            metric: The declared metric.
-        """
+        """Count the answers of a recording."""
         recording = recording.select(recording.ends != "failed") if (recording.ends == "failed").any() else recording
         n = len(recording.question_ids)
         if not n or "answer" not in recording.table.column_names:
@@ -100,11 +95,7 @@ class AnswerCounts:
         )
 
     def unreadable(self, metric: str) -> str:
-        """Return why the metric does not measure these answers; empty if it does.
-
-        Args:
-            metric: The declared metric.
-        """
+        """Return why the metric does not measure these answers; empty if it does."""
         if self.unread > _MOST_UNREAD * self.texts:
             return (
                 f"{_share(self.unread, self.texts)} of the answers cannot be read as the recording's normalizer reads them, so "

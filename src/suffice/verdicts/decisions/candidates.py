@@ -214,7 +214,6 @@ def is_vote(policy: Policy) -> bool:
 
 
 def _vote_change(policy: Policy, highest: int | None) -> str:
-    """Return `change_text` for a candidate that votes."""
     rule = policy.rule
     if is_fixed_budget(policy):
         return f"ask for {counted(policy.max_rounds, 'sample')}{'' if highest is None else f' instead of {highest}'}"
@@ -292,11 +291,7 @@ def _thinking_rules(tune: Recording, columns: Collection[str]) -> Iterator[str]:
 
 
 def _fitted_policy(tune: Recording, rule: str, metric: str, selector: Selector, start_round: int) -> Policy:
-    """Return the rule as a policy with all fitted state, fitted on tune questions.
-
-    Raises:
-        SufficeError: The rule cannot decide on tune questions.
-    """
+    """Return the rule as a policy with all fitted state, fitted on tune questions."""
     draft = policy_for(tune, rule, selector=selector)
     if any(map(draft.unfitted, draft.signals)):
         from suffice.evaluation.replay import calibrate

@@ -32,13 +32,7 @@ _COLOURS = {
 
 
 def advice_chart(figures: Iterable[CandidateFigures], trial: Trial, now: str) -> Chart:
-    """Chart mean change of the metric, with intervals, against mean cost, with lines at the largest accepted loss and at coins between two budgets.
-
-    Args:
-        figures: The figures of all candidates.
-        trial: The trial, with the declaration and the costs of the baseline.
-        now: The behaviour of the logged loop, in words.
-    """
+    """Chart mean change of the metric, with intervals, against mean cost, with lines at the largest accepted loss and at coins between two budgets."""
     baseline = float(trial.totals.costs[trial.cost][-1] / max(trial.totals.n_recorded, 1))
     points = [{"policy": now, "state": "now", "cost": baseline, "change": 0.0, "low": 0.0, "high": 0.0}]
     for item in figures:
@@ -77,13 +71,11 @@ def advice_chart(figures: Iterable[CandidateFigures], trial: Trial, now: str) ->
 
 
 def _mixtures(trial: Trial) -> list[dict[str, float]]:
-    """Return the ends of the line of best mixtures of two budgets; empty if there are fewer than two."""
     hull = [{"cost": cost, "change": 100 * change / trial.by_labels} for cost, change in budgets_hull(trial)]
     return hull if len(hull) > 1 else []
 
 
 def _mixtures_layer(hull: list[dict[str, float]], x: Mapping[str, Any], y: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the line on which the best mixtures of two budgets are."""
     return {
         "data": {"values": hull},
         "mark": {"type": "line", "color": "var(--muted)", "strokeWidth": 1},

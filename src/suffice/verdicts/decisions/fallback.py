@@ -17,9 +17,7 @@ class CandidateTest:
     """The test of one candidate.
 
     Attributes:
-        place: The candidate's position.
         level: The risk at which it is tested.
-        passed: Whether its evidence is enough at this level.
     """
 
     place: int

@@ -24,10 +24,8 @@ class CandidateFigures:
     """Figures of one candidate on the questions of the verdict part.
 
     Attributes:
-        policy: The candidate's label.
         state: `advised`, `proved`, `taken back` (proved, and contradicted since), `open` (also where nothing can be judged),
             `loses more`, or `not tested` (on tune questions another candidate loses no more and costs less).
-        value: The mean of the metric.
         change: Mean change of the metric against the baseline, and the ends of its interval, see `change_of`.
         spent: Mean costs by name; NaN where unknown.
         saving: Share of the cost to save that the candidate saves; NaN where unknown.

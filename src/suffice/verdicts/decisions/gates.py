@@ -49,11 +49,6 @@ def gate_rules(tune: Recording, metric: str, named: Sequence[str]) -> list[tuple
     fitted on tune questions: high values count as confident, unless questions that the first round answers worse have
     higher ones.
 
-    Args:
-        tune: Recorded tune questions.
-        metric: The metric that must not be lost.
-        named: Columns that are a confidence in the answer of round 0, or of an attempt.
-
     Raises:
         DataError: A named column does not exist, is not numeric, or has one value or none at round 0.
     """

@@ -41,11 +41,7 @@ class DoubleLabels:
     contradicting: tuple[tuple[str, str, str], ...] = ()
 
     def notes(self, noise: float) -> list[str]:
-        """Return notes on the labels that contradict each other, and on the share of wrong labels that they show.
-
-        Args:
-            noise: The declared share of wrong labels.
-        """
+        """Return notes on the labels that contradict each other, and on the share of wrong labels that they show."""
         notes = []
         if self.contradicting:
             (name, first, second), more = self.contradicting[0], len(self.contradicting) - 1

@@ -219,9 +219,6 @@ def of_units(losses: Measured, chosen: Mask) -> Measured:
     Args:
         losses: Losses that were measured with their parts; quality and twins become undefined, as labels leave them.
         chosen: Mask of the questions, shape ``(n_questions,)``.
-
-    Raises:
-        ValueError: The parts were not measured.
     """
     if (parts := losses.parts) is None:
         raise ValueError("the losses were measured without their parts: measure with by_unit=True")

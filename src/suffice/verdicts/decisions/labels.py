@@ -40,7 +40,6 @@ class Preference:
     """A judgement of two answers.
 
     Attributes:
-        answers: Their texts.
         better: 1 if the first is better, -1 if the second is, 0 if they are equally good; None if somebody could not tell.
     """
 
@@ -187,9 +186,6 @@ def write_rows(path: str | Path, rows: Sequence[Mapping[str, Any]]) -> None:
     Args:
         path: A file that ends in ``.csv``, or else JSON lines.
         rows: Rows as `Labels.sheet` has them.
-
-    Raises:
-        DataError: The name ends in something else.
     """
     json_rows = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     write_file(path, _csv_of(rows) if _suffix(path) == ".csv" else "".join(json_rows))

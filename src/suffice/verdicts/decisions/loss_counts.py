@@ -27,7 +27,6 @@ class LossCounts:
 
     Attributes:
         worst: The largest possible losses of each candidate: a map from thousandths to numbers.
-        best: The smallest possible losses.
     """
 
     worst: tuple[Mapping[int, int], ...]

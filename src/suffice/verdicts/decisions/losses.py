@@ -418,11 +418,7 @@ def account_of(
 
 
 def _refuse_endless(run: Run, prepared: PreparedRecording) -> None:
-    """Raise if the baseline is a budget beyond the cap of the recording.
-
-    Raises:
-        DataError: The baseline never stops within the recording, which ends at its own cap.
-    """
+    """Raise if the baseline is a budget beyond the cap of the recording."""
     policy = run.policy
     if policy is None or policy.rule.signals != {"round"} or run.reasons.get("rule") or policy.name.endswith(ALONE):
         return

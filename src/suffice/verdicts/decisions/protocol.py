@@ -162,11 +162,7 @@ def _begun(
     notes: list[str],
     of_labels: bool,
 ) -> tuple[Trial, Recording]:
-    """Declare a trial from tune questions; also return the questions of the verdict part.
-
-    Raises:
-        DataError: No question is left for the verdict, or there is nothing to decide.
-    """
+    """Declare a trial from tune questions; also return the questions of the verdict part."""
     declared = {**declared_defaults(recording, given.get("metric"), priced=bool(prices)), **given}
     declared["orders"] = n_orders(recording, given.get("orders") or (1 if recording.cut.any() else None), [])
     share = 0.3 if tune_share is None else tune_share
@@ -225,11 +221,7 @@ def _begun(
 def _continued(
     recording: Recording, trial: Trial, given: Mapping[str, Any], prices: Prices, notes: list[str]
 ) -> tuple[Recording | None, Prices]:
-    """Check that later questions belong to a trial; return the new ones (None if there are none) and their prices.
-
-    Raises:
-        ConfigMismatchError: The questions come from another loop, or an option contradicts the declaration.
-    """
+    """Check that later questions belong to a trial; return the new ones (None if there are none) and their prices."""
     _refuse_other_declaration(trial, given)
     trial.loop.refuse_others(recording, own_is_baseline=trial.baseline == "recorded")
     logged = _logged(recording, trial.baseline, trial.leave_out_failed, notes)
@@ -244,11 +236,7 @@ def _continued(
 
 
 def _judged(fresh: Recording, trial: Trial, prices: Prices, notes: list[str]) -> Trial:
-    """Add the evidence of the verdict part's questions to a trial.
-
-    Raises:
-        DataError: The cost to save is unknown.
-    """
+    """Add the evidence of the verdict part's questions to a trial."""
     notes += _candidate_notes(fresh, trial)
     units = measure_candidates(
         fresh,
@@ -292,11 +280,7 @@ def _judged_by_labels(
 
 
 def _same_parts(previous: Advice | None, labels: Labels | None, *, of_tune: bool) -> Advice | None:
-    """Return the earlier advice, without its evidence if labels judge: these are given again, and more of them.
-
-    Raises:
-        ConfigMismatchError: Labels judged only one of the two, or tune questions are given anew.
-    """
+    """Return the earlier advice, without its evidence if labels judge: these are given again, and more of them."""
     if previous is None:
         return None
     if of_tune:

@@ -131,7 +131,6 @@ def _mixture_text(trial: Trial, mixture: Mixture) -> str:
 
 
 def _budget_text(trial: Trial, policy: Policy | None) -> str:
-    """Return a budget in words; None is the baseline."""
     if policy is None:
         return trial.baseline if trial.against else "what you have"
     if is_closed_book(policy):

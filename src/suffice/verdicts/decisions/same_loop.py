@@ -27,7 +27,6 @@ class LoopStops:
     """The rounds at which a loop stops by itself, and the names of its model, prompt and system.
 
     Attributes:
-        highest: The highest recorded round.
         lowest_cap: The lowest round at which a question ended because no more rounds were allowed; 0 if no question
             did.
         own: Whether the loop stopped some questions by a rule of its own.
@@ -65,10 +64,6 @@ class LoopStops:
 
         A loop that already follows the advice is no evidence about the old loop: compared with itself it never loses
         anything.
-
-        Args:
-            recording: The recording of later questions.
-            own_is_baseline: Whether the baseline is the logged loop itself.
         """
         other = LoopStops.of(recording)
         for name in self.labels.keys() & other.labels.keys():
@@ -172,13 +167,7 @@ def fingerprints(recording: Recording, metric: str) -> dict[str, str]:
 
 
 def refuse_other_outcomes(known: Mapping[str, str], recording: Recording, metric: str) -> None:
-    """Raise a `ConfigMismatchError` if a question that was used before now has other answers or scores.
-
-    Args:
-        known: The `fingerprints` of the earlier questions.
-        recording: The questions that are given now.
-        metric: See `fingerprints`.
-    """
+    """Raise a `ConfigMismatchError` if a question that was used before now has other answers or scores."""
     now = fingerprints(recording, metric)
     others = [
         name

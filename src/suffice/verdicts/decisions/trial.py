@@ -181,7 +181,6 @@ class Trial:
         )
 
     def _drift_after(self, units: Measured) -> DriftAlarm | None:
-        """Return the alarm after further units."""
         if not self.totals.n:
             return None
         drift = self.drift

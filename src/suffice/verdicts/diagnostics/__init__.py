@@ -8,18 +8,30 @@ from suffice.verdicts.diagnostics.cells import (
     cross_fitted_signal,
     matching_threshold,
 )
-from suffice.verdicts.diagnostics.correlations import Correlations, correlate
 from suffice.verdicts.diagnostics.diagnosis import Diagnosis, diagnose
 from suffice.verdicts.diagnostics.drift import Drift, SignalDrift, kolmogorov_smirnov, measure_drift
-from suffice.verdicts.diagnostics.floor import FloorEffect, compare_floor, without_floor
 from suffice.verdicts.diagnostics.judged import JudgedComparison, JudgedRow, compare_judged
 from suffice.verdicts.diagnostics.judging import Halving, JudgeAll, JudgeDistinct, JudgeUntil, Procedure, Unjudged
-from suffice.verdicts.diagnostics.premature import PrematureStops, QuestionGroup, look_at_stops
+from suffice.verdicts.diagnostics.premature import (
+    FloorEffect,
+    PrematureStops,
+    QuestionGroup,
+    compare_floor,
+    look_at_stops,
+    without_floor,
+)
 from suffice.verdicts.diagnostics.question_types import ByType, TypeRow, by_type
 from suffice.verdicts.diagnostics.ranking import RankerFit, fit_ranker
 from suffice.verdicts.diagnostics.rows import Rows, cohens_d, draw_d, right_or_wrong
 from suffice.verdicts.diagnostics.selection import SelectorComparison, compare_selectors
-from suffice.verdicts.diagnostics.signals import SignalSummary, SignalTable, entropy, summarise_signals
+from suffice.verdicts.diagnostics.signals import (
+    Correlations,
+    SignalSummary,
+    SignalTable,
+    correlate,
+    entropy,
+    summarise_signals,
+)
 from suffice.verdicts.diagnostics.sweep import SweepPoint, ThresholdSweep, pareto_knee, sweep_threshold
 
 __all__ = [

@@ -27,13 +27,11 @@ from suffice.recordings.recording import Recording
 from suffice.recordings.stored_loops import refuse_loops_of
 from suffice.verdicts.diagnostics.calibration import judge_calibrators
 from suffice.verdicts.diagnostics.cells import compare_cells
-from suffice.verdicts.diagnostics.correlations import correlate
 from suffice.verdicts.diagnostics.drift import measure_drift
-from suffice.verdicts.diagnostics.floor import compare_floor
-from suffice.verdicts.diagnostics.premature import look_at_stops
+from suffice.verdicts.diagnostics.premature import compare_floor, look_at_stops
 from suffice.verdicts.diagnostics.question_types import by_type
 from suffice.verdicts.diagnostics.rows import Rows, draw_d, has_metric
-from suffice.verdicts.diagnostics.signals import summarise_signals
+from suffice.verdicts.diagnostics.signals import correlate, summarise_signals
 from suffice.verdicts.diagnostics.sweep import sweep_threshold
 
 

@@ -238,11 +238,7 @@ def _reference_of(
 
 
 def whole_folds(recording: Recording, n_folds: int) -> npt.NDArray[np.int64]:
-    """Return the fold of each question by the hash of its cluster's id, shape ``(n_questions,)``, 0..n_folds - 1.
-
-    Raises:
-        DataError: Fewer than two folds, or a fold without questions.
-    """
+    """Return the fold of each question by the hash of its cluster's id, shape ``(n_questions,)``, 0..n_folds - 1."""
     folds = hash_folds(recording.clusters.tolist(), n_folds)
     empty = sorted(set(range(n_folds)) - set(folds.tolist()))
     if empty:

@@ -167,10 +167,8 @@ class Reference:
 
     Attributes:
         last: The metric of the latest seen answer, shape ``(n_questions,)``.
-        seen: The metric of the best seen answer.
         full: The metric of the best recorded answer; NaN where a rule ended the recording.
         undefined: Whether `last` equals an oracle in some resample, so that the share of the gap is undefined.
-        notes: Notes on the policies.
 
     Args:
         prepared: The recording.
@@ -203,11 +201,7 @@ class Reference:
         self.full = np.where(prepared.cut, np.nan, full)
 
     def checked(self, values: Floats, selector: str) -> Floats:
-        """Return the metric of a selector's answers, after checking that each is known.
-
-        Raises:
-            DataError: The metric of an answer was not measured.
-        """
+        """Return the metric of a selector's answers, after checking that each is known."""
         if np.isnan(values).any():
             raise DataError(
                 f"{self.metric!r} was not measured for an answer that {selector!r} returns under "

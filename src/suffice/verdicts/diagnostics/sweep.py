@@ -244,7 +244,6 @@ def _within(low: float, high: float) -> float:
 
 
 def _front(quality: Floats, calls: Floats) -> list[int]:
-    """Return the positions of the points on the Pareto front, cheapest first; of equal points the first."""
     rounded = np.round(quality, _QUALITY_DIGITS)
     held = np.flatnonzero(pareto_front(rounded, calls))
     _, first = np.unique(calls[held], return_index=True)  # sorts by calls, and drops points equal to an earlier one

@@ -17,7 +17,6 @@ class ReplyChange:
     """A value (model id or fingerprint) that earlier replies had not contained.
 
     Attributes:
-        before: The value of the previous request.
         place: Position of the first request with the new value.
         time: Time of that request, seconds since 1970; NaN where unknown.
     """

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from suffice.common.tables import Column, Table, counted
 from suffice.evaluation.statistics import Coded
-from suffice.evaluation.statistics.shares import share
+from suffice.evaluation.statistics.restarts import share
 from suffice.policy.rounds import COST_KINDS, Floats, Mask
 from suffice.policy.session import Policy
 from suffice.policy.signals import ABSTAIN_PATTERNS, abstained_by, clean_column
@@ -63,7 +63,6 @@ class Drifts:
     Attributes:
         movements: Every number that the log and the tune questions both have.
         reference: The reference of the comparison, in words.
-        window: Number of requests in a window.
         n_windows: Number of whole windows; each is tested once.
         alpha: The risk of any false finding, over all numbers and all windows.
         effect: The smallest distance that counts as drift.

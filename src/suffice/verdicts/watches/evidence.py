@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from suffice.evaluation.statistics import Alarm, ConfidenceSequence, window_sequences
-from suffice.evaluation.statistics.restarts import EVEN
-from suffice.evaluation.statistics.shares import share
+from suffice.evaluation.statistics.restarts import EVEN, share
 from suffice.policy.rounds import Floats
 from suffice.verdicts.watches.losses import Losses
 from suffice.verdicts.watches.requests import Requests
@@ -27,13 +26,9 @@ class LossWindow:
     """The mean loss of consecutive requests.
 
     Attributes:
-        first: Position of the first request in the log.
         last: Position of the last request.
-        n: Number of requests.
         n_audited: Number of them whose loss is known.
         mean: Mean of the known losses; NaN if there are none.
-        low: Lower end of its interval.
-        high: Upper end.
     """
 
     first: int

@@ -99,11 +99,7 @@ class _Look:
             return _read_parts(self._folder, [new_state, *(part for part in parts if part not in sealed)])
 
     def _new_parts(self, state: OpenFile | None) -> list[OpenPart]:
-        """Open the parts that the state does not contain.
-
-        Raises:
-            SchemaError: The state does not fit.
-        """
+        """Open the parts that the state does not contain."""
         if state is None:
             return opened_parts(self._folder, keep=True)
         if state.metadata.get("suffice") != __version__:

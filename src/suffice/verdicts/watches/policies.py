@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from suffice.errors import DataError
-from suffice.evaluation.statistics.shares import share
+from suffice.evaluation.statistics.restarts import share
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
 from suffice.verdicts.watches.requests import times_of
@@ -46,13 +46,6 @@ def share_of_risk(alpha: float, number: int) -> float:
 
     >>> [round(share_of_risk(0.05, number), 4) for number in (1, 2, 3)]
     [0.0205, 0.0057, 0.0029]
-
-    Args:
-        alpha: The risk over all policies.
-        number: The number of the policy among them, from 1.
-
-    Raises:
-        DataError: The number is below 1.
     """
     if number < 1:
         raise DataError(f"policies of a loop are numbered from 1, not {number!r}: 3 is the third that was deployed")
@@ -60,13 +53,7 @@ def share_of_risk(alpha: float, number: int) -> float:
 
 
 def risk_note(alpha: float, number: int, *, counted: bool) -> str:
-    """Return a note on a policy's share of the risk.
-
-    Args:
-        alpha: The risk over all policies.
-        number: The number of the policy.
-        counted: Whether the log gave the number.
-    """
+    """Return a note on a policy's share of the risk."""
     text = (
         f"the risk of a false alarm is {100 * share_of_risk(alpha, number):.2g} % for this policy, number {number:,} of this "
         f"{'log' if counted else 'loop'}, and {100 * alpha:g} % over all policies that it ever has"

@@ -262,7 +262,6 @@ def _rounds_of_requests(log: Recording, name: str) -> npt.NDArray[np.int64]:
 
 
 def _requests_in_order(log: Recording, places: Sequence[int] | npt.NDArray[np.int64]) -> Recording:
-    """Return the questions of a recording at some positions, in the order of these positions."""
     rank = np.full(log.shape[0], -1, dtype=np.int64)
     rank[np.asarray(places)] = np.arange(len(places))
     of_rows = rank[log.row_question]

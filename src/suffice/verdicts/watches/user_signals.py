@@ -95,7 +95,6 @@ class _Heard:
     """The largest signal about each request, and counts of the signals that are unused or doubtful.
 
     Attributes:
-        requests: The requests of the log.
         deadline: Seconds after a request after which a signal is late.
     """
 
@@ -116,11 +115,7 @@ class _Heard:
         self.signalled: Mask = np.zeros(len(ids), dtype=np.bool_)
 
     def add(self, item: UserSignal) -> None:
-        """Count a signal.
-
-        Raises:
-            DataError: The signal's value is outside [0, 1].
-        """
+        """Count a signal."""
         if not 0 <= item.value <= 1:
             raise DataError(
                 f"the signal of request {item.request!r} is {item.value!r}: it says what was lost, from 0 to 1 (a complaint)"

@@ -20,9 +20,8 @@ from suffice.errors import ConfigMismatchError, DataError, SchemaError
 from suffice.evaluation.replay import outcome, seen_from
 from suffice.evaluation.replay.checks import require_whole
 from suffice.loops.models.protocols import Verdict
-from suffice.policy.calibration.maps import map_from_dict
-from suffice.policy.embedding import Embedder
-from suffice.policy.embedding.embedder import identity
+from suffice.policy.calibration.calibrator import map_from_dict
+from suffice.policy.embedding import Embedder, identity
 from suffice.policy.rounds import Cost, Floats, Mask
 from suffice.policy.seen import Seen
 from suffice.policy.signals import COMPLEXITY, KNOWN

@@ -22,8 +22,7 @@ from suffice.evaluation.replay.baselines import Run, closed_book, run_policy
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.statistics import ROUNDING, Resampling
 from suffice.policy.rounds import Floats, Mask
-from suffice.policy.rules import Rule
-from suffice.policy.rules import signal as named
+from suffice.policy.rules import Rule, signal as named
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
 from suffice_gates.gates.answered import require_round_0, with_scores, without_gate

@@ -19,8 +19,8 @@ import numpy.typing as npt
 
 from suffice.errors import DataError
 from suffice.evaluation.statistics import hash_folds
+from suffice.policy.calibration.calibrator import CalibrationMap, Constant, fit_platt
 from suffice.policy.calibration.logistic import fit_logistic
-from suffice.policy.calibration.maps import CalibrationMap, Constant, fit_platt
 from suffice.policy.rounds import Floats, Mask
 
 Classes = npt.NDArray[np.int64]

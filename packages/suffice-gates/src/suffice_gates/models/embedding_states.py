@@ -10,7 +10,7 @@ import numpy as np
 from suffice.errors import DataError
 from suffice.loops.models.embeddings import EndpointEmbedder
 from suffice.loops.models.prompts import ANSWER_FIRST, Prompt, filled
-from suffice.policy.embedding.embedder import Embedder, identity, required_texts
+from suffice.policy.embedding import Embedder, identity, required_texts
 from suffice.policy.rounds import Passage
 from suffice_gates.models.states import QA, RAG, State, States, passages_of_each, required_questions
 

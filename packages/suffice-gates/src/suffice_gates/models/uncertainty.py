@@ -1,7 +1,7 @@
 """Measures of a local model's knowledge from its own passes: states of samples, and directions.
 
 Each measure follows one paper; measures that need no extra pass (entropies) are in
-`suffice.policy.signals.uncertainty`.
+`suffice.policy.signals.margins`.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import Any
 
 from suffice.common.identities import same_model
 from suffice.errors import ConfigMismatchError, SchemaError
-from suffice.policy.calibration.maps import CalibrationMap, Sigmoid, map_from_dict
+from suffice.policy.calibration.calibrator import CalibrationMap, Sigmoid, map_from_dict
 from suffice.policy.seen import Seen
 from suffice_gates.models.states import QA, RAG, StateSource
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from suffice.common.results import jsonable
 from suffice.errors import DataError
-from suffice.evaluation.statistics import Resampling, areas_by_draw
+from suffice.evaluation.statistics import Resampling
 from suffice.policy.rounds import Floats
 
 MEASURES = ("auroc", "auprc", "brier", "ece", "accuracy")
@@ -123,3 +123,37 @@ def _figures_by_draw(p: Floats, y: Floats, weights: Floats) -> dict[str, Floats]
         "ece": ece,
         "accuracy": weights @ ((p >= 0.5) == (y == 1)) / total,  # noqa: PLR2004 - the middle of [0, 1]
     }
+
+
+def areas_by_draw(scores: Floats, labels: Floats, weights: Floats) -> tuple[Floats, Floats]:
+    """Return the areas under the ROC and precision-recall curves in each draw; equal scores form one step.
+
+    The area under the precision-recall curve is the average precision.
+
+    >>> roc, average_precision = areas_by_draw(np.array([0.1, 0.4, 0.35, 0.8]), np.array([0, 0, 1, 1]), np.ones((1, 4)))
+    >>> roc.round(3).tolist(), average_precision.round(3).tolist()
+    ([0.75], [0.833])
+
+    Args:
+        scores: Scores of shape ``(n,)``, no NaN.
+        labels: 0 or 1, same shape.
+        weights: How often each row is drawn, shape ``(n_draws, n)``.
+
+    Returns:
+        Two arrays of shape ``(n_draws,)``; NaN where a draw lacks a positive or a negative.
+    """
+    # Sort once; a draw only changes the weights.  reduceat sums each run of equal scores into one step.
+    order = np.argsort(-scores, kind="stable")
+    starts = np.flatnonzero(np.r_[True, np.diff(scores[order]) != 0])
+    ordered, positive = weights[:, order], labels[order]
+    up = np.add.reduceat(ordered * positive, starts, axis=1)
+    down = np.add.reduceat(ordered * (1 - positive), starts, axis=1)
+    above_up, above_down = np.cumsum(up, axis=1), np.cumsum(down, axis=1)
+    n_up, n_down = above_up[:, -1:], above_down[:, -1:]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        # A positive beats the negatives below its step, and half of those in it.
+        area = (up * (n_down - above_down + 0.5 * down)).sum(axis=1) / (n_up * n_down)[:, 0]
+        precision = np.where(above_up + above_down > 0, above_up / (above_up + above_down), 0.0)
+        average = (up * precision).sum(axis=1) / n_up[:, 0]
+    both = ((n_up > 0) & (n_down > 0))[:, 0]
+    return np.where(both, area, np.nan), np.where(both, average, np.nan)

@@ -24,7 +24,7 @@ from suffice.common.files import write_file
 from suffice.common.results import jsonable
 from suffice.errors import ConfigMismatchError, DataError
 from suffice.loops.retrieval import AsyncRetriever, PoolBM25, Question, Retriever, dataset_hash, ranked_now
-from suffice.loops.retrieval.tokens import passage_text
+from suffice.loops.retrieval.bm25 import passage_text
 from suffice.policy.rounds import Passage
 from suffice.recordings.journal import Journal, differences
 from suffice.recordings.shards import Shard, shard_files_beside

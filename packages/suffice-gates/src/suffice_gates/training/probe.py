@@ -10,8 +10,8 @@ import numpy as np
 
 from suffice.errors import DataError, MissingExtraError, NotFoundError
 from suffice.evaluation.statistics import area_under_roc
+from suffice.policy.calibration.calibrator import CalibrationMap, Sigmoid, fit_isotonic, fit_platt
 from suffice.policy.calibration.logistic import fit_logistic
-from suffice.policy.calibration.maps import CalibrationMap, Sigmoid, fit_isotonic, fit_platt
 from suffice.policy.rounds import Floats
 from suffice_gates.models.states import States
 from suffice_gates.probes import Calibration, Probe, ProbeCard

@@ -20,7 +20,7 @@ from suffice.loops.models.prompts import PREFILLED
 from suffice.loops.retrieval import Question, dataset_hash, load_questions
 from suffice.policy.metrics import exact_match
 from suffice.policy.rounds import Floats, Mask, Passage
-from suffice.policy.signals.uncertainty import sequence_logprob
+from suffice.policy.signals.margins import sequence_logprob
 from suffice_gates.models.transformers_model import TransformersModel
 from suffice_papers.cbdr.world import PROCESSOR_NOTE
 

@@ -18,7 +18,7 @@ from suffice.evaluation.statistics import ROUNDING, Resampling
 from suffice.policy.rules import Threshold
 from suffice.policy.rules.rethreshold import with_threshold
 from suffice.policy.session import Policy
-from suffice.verdicts.diagnostics.floor import without_floor
+from suffice.verdicts.diagnostics.premature import without_floor
 from suffice.verdicts.diagnostics.sweep import sweep_threshold
 from suffice_papers.experiments.plan import FEWEST_TUNE
 from suffice_papers.tasr.ablations import calibrated, calibration_error, refitted

@@ -10,12 +10,11 @@ from typing import Annotated, Any, ClassVar
 
 from typer import Option
 
-from suffice.cli.drafting import Critic, Writer
+from suffice.cli.drafting import Critic, PanelOptions, Writer
 from suffice.cli.gating import GateOptions
 from suffice.cli.local import LocalRun
 from suffice.cli.models import Answering
 from suffice.cli.options import Retrieval
-from suffice.cli.panel import PanelOptions
 from suffice.cli.querying import LoopOptions
 from suffice.errors import SufficeError
 from suffice.loops.retrieval import BUNDLED_QUESTIONS, Question, bundled_path, dataset_hash, load_questions

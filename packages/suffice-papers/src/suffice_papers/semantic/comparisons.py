@@ -15,11 +15,10 @@ from suffice.evaluation.statistics import (
     Resampling,
     cohens_d_z,
     holm_within,
-    paired_t_test,
-    wilcoxon_test,
 )
 from suffice.policy.rounds import Floats
 from suffice_papers.multinomial import draws_by_place
+from suffice_papers.paired_tests import paired_t_test, wilcoxon_test
 from suffice_papers.semantic.policies import CELLS, MAIN, Replayed
 
 

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from suffice.evaluation.statistics import Resampling, cohens_d_z, paired_t_test, wilcoxon_test
+from suffice.evaluation.statistics import Resampling, cohens_d_z
 from suffice.policy.rounds import Floats, Mask
 from suffice_papers.multinomial import draws_by_place
+from suffice_papers.paired_tests import paired_t_test, wilcoxon_test
 from suffice_papers.semantic.data import Drafts
 
 _FEWEST_DISTANCES = 2

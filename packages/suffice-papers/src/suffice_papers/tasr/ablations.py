@@ -22,7 +22,7 @@ from suffice.policy.rules import Rule, Threshold, margin, signal
 from suffice.policy.rules.rethreshold import with_threshold
 from suffice.policy.session import Policy
 from suffice.recordings import Recording
-from suffice.verdicts.diagnostics.floor import without_floor
+from suffice.verdicts.diagnostics.premature import without_floor
 from suffice.verdicts.diagnostics.sweep import sweep_threshold
 from suffice_papers.published import FigureValue, Published
 from suffice_papers.tasr.cells import CellRuns, defined

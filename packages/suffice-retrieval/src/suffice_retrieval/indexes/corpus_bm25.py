@@ -11,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import SchemaError
-from suffice.loops.retrieval.bm25 import K1, B, bm25_fingerprint, check_parameters
+from suffice.loops.retrieval.bm25 import K1, TOKENS, B, bm25_fingerprint, check_parameters, passage_text, words
 from suffice.loops.retrieval.retriever import ScoreKind, checked_k
-from suffice.loops.retrieval.tokens import TOKENS, passage_text, words
 from suffice.policy.rounds import Passage
 from suffice_retrieval.indexes.engines import (
     Bm25sEngine,

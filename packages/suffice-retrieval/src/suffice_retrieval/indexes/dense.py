@@ -17,8 +17,8 @@ import numpy.typing as npt
 from suffice.common.identities import aligned, hub_folder, model_content
 from suffice.errors import DataError, ModelError, SchemaError
 from suffice.loops.models.sentence_transformers import Encoder, load_encoder, model_id, pooling_of, weights_hash
+from suffice.loops.retrieval.bm25 import passage_text
 from suffice.loops.retrieval.retriever import ScoreKind, checked_k, required_pool
-from suffice.loops.retrieval.tokens import passage_text
 from suffice.policy.rounds import Passage
 from suffice_retrieval.indexes.approximate import ApproximateSearch, ApproximateSettings
 from suffice_retrieval.indexes.corpus_bm25 import passages_hash

@@ -1,6 +1,6 @@
 """Search a corpus by BM25 with a library: bm25s, with scores in arrays, or tantivy, with an index that stays on disk.
 
-Both receive the words of `suffice.loops.retrieval.tokens`, as `PoolBM25` does, and both return ties in the order of the corpus:
+Both receive the words of `suffice.loops.retrieval.bm25`, as `PoolBM25` does, and both return ties in the order of the corpus:
 by itself, bm25s would choose among ties at random, and tantivy by the segment in which a passage happens to be.
 
 bm25s has the formula of `PoolBM25` with any `k1` and `b`.  It stores a score for each word of each passage, builds in

@@ -31,8 +31,7 @@ from suffice.errors import (
 )
 from suffice.loops.retrieval.ranking import RankedPassages
 from suffice.loops.retrieval.retriever import Identity, ScoreKind, checked_k, refuse_pool
-from suffice.policy.embedding import identity
-from suffice.policy.embedding.embedder import checked_vectors
+from suffice.policy.embedding import checked_vectors, identity
 from suffice.policy.rounds import Cost, Passage
 from suffice.policy.signals import EMBEDDING, RETRIEVAL
 from suffice_retrieval.indexes.dense import DenseRetriever

@@ -13,7 +13,7 @@ from suffice.common.json_text import number_from_json
 from suffice.errors import DataError
 from suffice.evaluation.replay.prices import PriceFile
 from suffice.hosts.runs import with_spend
-from suffice.loops.host_values import check_signal_names
+from suffice.loops.open_question import check_signal_names
 from suffice.policy.rounds import Round
 from suffice.policy.session import Session, read_reply
 

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from suffice.common.display.chart import VENDOR, components, vendored
 from suffice.common.results import jsonable
 from suffice.presentation.html import environment, page_style
-from suffice.presentation.packing import json_in_html
+from suffice.presentation.slider import json_in_html
 
 LONGEST_TEXT = 4_000
 """Most characters of one text on a page; the whole text has a page of its own."""

@@ -9,7 +9,7 @@ import shlex
 from starlette.responses import Response
 
 from suffice.evaluation.replay import policy_for
-from suffice.evaluation.replay.guarded import with_guarded
+from suffice.evaluation.replay.checks import with_guarded
 from suffice.evaluation.replay.outcomes import default_metrics
 from suffice.presentation import Settings, make_report, render_html
 from suffice_server.studio.view import View, ViewModule

@@ -27,7 +27,7 @@ from suffice.cli.console import print_table
 from suffice.common.tables import Column, Table, render
 from suffice.errors import DataError
 from suffice.evaluation.replay.replayed_rows import Row
-from suffice.evaluation.search.facts import split
+from suffice.evaluation.search.facts import TuneShare
 from suffice.recordings import bundled_recording
 from suffice.verdicts.decisions.candidates import is_fixed_budget
 
@@ -113,7 +113,8 @@ class Described:
     def _divided(self, folder: Path) -> tuple[Recording, Recording, Recording]:
         whole = self._read(self.bundled or self.file, folder)
         if not self.tune:
-            return (whole, *split(whole, 0.5, 0))
+            chooses = TuneShare(share=0.5, seed=0).divided(whole)
+            return whole, whole.select(chooses), whole.select(~chooses)
         return whole, self._read(self.tune, folder), whole
 
     def _read(self, name: str, folder: Path) -> Recording:

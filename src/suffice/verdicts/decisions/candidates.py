@@ -18,6 +18,7 @@ from suffice.policy.rules.named import WINDOWS, adaptive_consistency, esc, rasc,
 from suffice.policy.rules.selectors_of_samples import RascAnswer
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
+from suffice.recordings.schema import RETURNED
 from suffice.verdicts.decisions.gates import gate_of, gate_rules, is_closed_book
 from suffice.verdicts.decisions.steps import is_of_steps, step_rules
 
@@ -243,3 +244,11 @@ def _fitted_policy(tune: Recording, rule: str, metric: str, selector: Selector, 
     draft = replace(draft, start_round=min(draft.start_round, start_round))
     check_policy(draft, tune)
     return draft
+
+
+def usual_selector(recording: Recording) -> str:
+    """Return the selector of what a loop returns: a vote of samples, the marked round, that with the fewest faults, or the last."""
+    if recording.independent:
+        return "majority_of_samples"
+    known = {RETURNED: f"max_{RETURNED}", CHECK_ERROR: f"min_{CHECK_ERROR}"}
+    return next((selector for name, selector in known.items() if name in recording.names("signal")), "last")

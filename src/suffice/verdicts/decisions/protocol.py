@@ -31,7 +31,7 @@ from suffice.recordings.recording import Recording
 from suffice.verdicts.copies import asked_names, near_known, unit_names, with_copies, wordings_of
 from suffice.verdicts.decisions.advice import Advice
 from suffice.verdicts.decisions.answer_counts import AnswerCounts
-from suffice.verdicts.decisions.candidates import CHECK_ERROR, candidates
+from suffice.verdicts.decisions.candidates import candidates, usual_selector
 from suffice.verdicts.decisions.gates import RETRIEVALS, is_whether_to_retrieve
 from suffice.verdicts.decisions.labelling import (
     Labelling,
@@ -62,7 +62,6 @@ _DEFAULTS: Mapping[str, Any] = {
     "alpha": 0.05,
     "cost": "calls",
     "baseline": "recorded",
-    "selector": "last",
     "leave_out_failed": False,
     "label_noise": 0.0,
     "min_saving": 0.0,
@@ -179,9 +178,7 @@ def _begun(
     Raises:
         DataError: No question is left for the verdict, or there is nothing to decide.
     """
-    declared = {**_DEFAULTS, **({"selector": "majority_of_samples"} if recording.independent else {})}
-    if CHECK_ERROR in recording.names("signal") and not recording.independent:
-        declared["selector"] = f"min_{CHECK_ERROR}"
+    declared = {**_DEFAULTS, "selector": usual_selector(recording)}
     if is_of_steps(recording):
         declared |= {"min_saving": LEAST_SAVING, **({"cost": "money"} if prices or knows_spending(recording) else {})}
     declared |= {**({"cost": RETRIEVALS} if is_whether_to_retrieve(recording) else {}), **given}

@@ -343,6 +343,15 @@ def judging_note(read: Read) -> str:
     known = {name: own for name, own in columns.items() if name not in (read.options.get("metrics") or {})}
     may = [name for name, own in known.items() if own.varying and not _JUDGING.isdisjoint(_words(name))]
     scaled = {name: scale for name in may if (scale := _scale(columns[name].values)) is not None}
+    golds = [
+        name.removeprefix("imported_") for name in known if name not in may and not _JUDGING.isdisjoint(_words(name))
+    ]
+    if not scaled and golds and read.source == "tabular":
+        return (
+            f"no column that is read says which answers are right: if {golds[0]!r}, which is the same in all rounds of a question, is the gold "
+            f"answer, --column {quoted(f'golds={golds[0]}')} reads it. Until then `suffice decide` counts every answer that another would replace "
+            "as lost, unless labels say more (--ask)"
+        )
     if not scaled or read.source != "tabular":
         return ""
     name, scale = next(iter(scaled.items()))

@@ -267,6 +267,12 @@ def test_a_grade_is_scaled_as_the_user_says(tmp_path, grade, scale, expected):
     )
 
 
+def test_an_unread_column_that_may_be_the_gold_answer_is_named(tmp_path):
+    records = rows(gold=None, richtig=lambda q, r: ["Ja", "Nein"][q % 2])
+    summary, _ = imported(tmp_path, records)
+    assert any("--column golds=richtig" in note for note in summary.notes)
+
+
 @pytest.mark.parametrize("scale", ["grade:1..3", "grade:5..5", "grade:good"])
 def test_a_scale_that_does_not_fit_is_refused(tmp_path, scale):
     with pytest.raises(DataError, match="scale"):

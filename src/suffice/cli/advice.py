@@ -239,7 +239,7 @@ def _earlier(previous: Path | None, target: Path, recording: Recording, path: Pa
     if not earlier.knows(recording):
         raise DataError(
             f"{target} is a decision on other questions than those of {path}. If it is about the same loop, add these to its "
-            f"evidence (--continue {quoted(target)}); for another loop write another file (-o OTHER.json)"
+            f"evidence (--continue {quoted(target)}); for another loop write another file (-o {quoted(f'{path.stem}.decision.json')})"
         )
     return earlier
 

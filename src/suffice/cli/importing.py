@@ -127,6 +127,13 @@ class _Reading:
         typer.Option("--trial-cost", min=0, help="For prefixes of chains of thought: the tokens of a trial answer."),
     ] = None
 
+    repeated: Annotated[
+        str | None,
+        typer.Option(
+            "--repeated", help="If a question has a round several times: first or last, the answer that counts."
+        ),
+    ] = None
+
     def arguments(self) -> dict[str, Any]:
         """Return what was given, as importers take it."""
         read: dict[str, Any] = {
@@ -141,6 +148,9 @@ class _Reading:
             "file_is": self.file_is,
             "outcomes": self.outcomes,
             "trial_cost": self.trial_cost,
+            "repeated": None
+            if self.repeated is None
+            else options.allowed(self.repeated, ["first", "last"], "--repeated"),
             "answer_position": models.answer_position(self.answer_position),
         }
         return {name: value for name, value in read.items() if value is not None}

@@ -7,6 +7,7 @@ also 3 and 4.
 from __future__ import annotations
 
 import logging
+import re
 import signal
 import sys
 import threading
@@ -140,12 +141,30 @@ def _program_words() -> list[str]:
     return sys.argv[1:]
 
 
+def _without_replaced(words: Sequence[str], option: str) -> list[str]:
+    """Return the words of a command line without a ``--column`` of which an option names another column.
+
+    >>> _without_replaced(["import", "a.csv", "--column", "round=attempt", "--column", "golds=g"], "--column round=")
+    ['import', 'a.csv', '--column', 'golds=g']
+    """
+    again = {f"{ours}=" for ours in re.findall(r"--column '?(\w+)=", option)}
+    result: list[str] = []
+    for word in words:
+        if result[-1:] == ["--column"] and word[: word.find("=") + 1] in again:
+            result.pop()
+        else:
+            result.append(word)
+    return result
+
+
 def _with_commands(error: UnsettledError, words: Sequence[str]) -> str:
     """Return the message of an unsettled question, with the complete command for each choice."""
     if not all(option.startswith("--") for option in error.choices):
         return str(error)
-    command = " ".join(["suffice", *map(quoted, words)])
-    lines = [f"  {meaning}:\n    {command} {option}" for option, (_, meaning) in error.choices.items()]
+    lines = [
+        f"  {meaning}:\n    {' '.join(['suffice', *map(quoted, _without_replaced(words, option))])} {option}"
+        for option, (_, meaning) in error.choices.items()
+    ]
     return "\n".join([f"{error.question.rstrip('.')}{'' if error.question.endswith('?') else '.'} Say which:", *lines])
 
 

@@ -18,6 +18,7 @@ from glob import escape
 from pathlib import Path
 from typing import IO, Any, cast
 
+from suffice.common.code_pages import page_of
 from suffice.common.json_text import load_json
 from suffice.errors import DataError, MissingExtraError, SufficeError
 
@@ -397,14 +398,14 @@ def decoded(raw: bytes, where: str, *, errors: str = "strict") -> str:
         return raw.decode(errors=errors)
     except UnicodeDecodeError as error:
         wrong, file = raw[error.start : error.start + 1], where.partition(", line ")[0]
-        may_be = wrong.decode("cp1252", "ignore")
-        hint = f". If it is {may_be!r}, as in files of Windows (CP1252):  {_to_utf8(file)}" if may_be else ""
+        page, may_be = page_of(raw, error.start)
+        hint = f". If it is {may_be!r}, as in {page}:  {_to_utf8(file, page)}" if may_be else ""
         raise DataError(
             f"{where}: byte {wrong!r} at position {error.start} is not UTF-8; save the file as UTF-8{hint}"
         ) from error
 
 
-def _to_utf8(file: str) -> str:
+def _to_utf8(file: str, page: str = "CP1252") -> str:
     """Return the command that writes a copy of a file, packed or not, in UTF-8.
 
     >>> _to_utf8("logs/run.csv"), _to_utf8("run.csv.gz")
@@ -414,7 +415,7 @@ def _to_utf8(file: str) -> str:
     unpack = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "zstd"}.get(path.suffix, "")
     plain = path.with_suffix("") if unpack else path
     out = quoted(plain.with_name(f"{plain.stem}.utf8{plain.suffix}").as_posix())
-    iconv = "iconv -f CP1252 -t UTF-8"
+    iconv = f"iconv -f {page} -t UTF-8"
     return f"{unpack} -dc {quoted(file)} | {iconv} > {out}" if unpack else f"{iconv} {quoted(file)} > {out}"
 
 

@@ -10,7 +10,7 @@ module:
 3. `records`, `literals`: files -> records, the rows of a table or the objects of a JSON file.
 4. `fields`, `calls`, `tree_nodes`, `shapes`, `wide_tables`: records -> a row for each question and round (`shape`).
 5. `trees`, `left_out`: the rows that a filter keeps, with the cost of the others; `names`, `guesses`, `answer_or_gold`, `unread`: rows -> the
-   meaning of their columns (`column_map`), with notes.
+   meaning of their columns (`table_columns`), with notes.
 6. `runs`, `table_source`, `table_parts`: rows -> numbered rows of whole questions, all at once or in parts.
 7. `grid`, `table_rounds`, `tally`: numbered rows -> rounds in columns (`round_columns`), with counts for notes.
 8. `golds`, `columnar`: rounds in columns -> a table with gold answers, metrics and computed signals.

@@ -41,7 +41,7 @@ class Alarm:
         expected = {
             f"--expected {self.name}": (
                 {"expected": [self.name]},
-                "the reading is right all the same, and is shown after the import",
+                "the log is as it was read",
             )
         }
         return UnsettledError(self.sentence, "options", {**self.choices, **expected}, self.confirmed)

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from suffice.common.files import quoted
 from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, did_you_mean
-from suffice.importers import gold_alarms, reply_alarms
+from suffice.importers import gold_alarms, own_alarms, reply_alarms
 from suffice.importers.alarm import Alarm, Doubt, Read
 from suffice.importers.answer_or_gold import ACTION_INPUTS, FEW, answer_readings, is_of_passages
 from suffice.importers.facts import Facts
@@ -65,11 +65,8 @@ def check_expected(names: Iterable[str]) -> list[str]:
     return names
 
 
-def find_alarms(
-    facts: Facts, source: str, columns: Mapping[str, str], options: Mapping[str, Any], doubt: str = ""
-) -> list[Alarm]:
+def find_alarms(read: Read) -> list[Alarm]:
     """Return the alarms about a reading, stops first."""
-    read = Read(facts=facts, source=source, columns=columns, options=options, doubt=doubt)
     result = []
     for name, (level, check) in ALARMS.items():
         # if the user named the doubtful column, that answers a stop, and the doubt is noted all the same
@@ -188,6 +185,8 @@ def _copied_rounds(read: Read) -> Iterator[Doubt]:
             "final answer or rows that were written twice"
         )
         yield sentence, {}
+    else:
+        yield from own_alarms.copied_choice(facts)
 
 
 def _marks_of_last(facts: Facts) -> Iterator[str]:
@@ -384,6 +383,7 @@ ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[Read], Iterator
     "empty-rounds": ("stop", _empty_rounds),
     "graded": ("stop", reply_alarms.graded),
     "one-question": ("stop", _one_question),
+    "returned": ("stop", own_alarms.returned_rounds),
     "unread-golds": ("stop", gold_alarms.unread_golds),
     "falling-scores": ("stop", _falling_scores),
     "never-right": ("stop", gold_alarms.never_right),
@@ -394,11 +394,14 @@ ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[Read], Iterator
     "drafts": ("caution", _drafts),
     "missing-values": ("caution", _missing_values),
     "other-systems": ("caution", _other_systems),
+    "ordered-samples": ("caution", own_alarms.ordered_samples),
+    "mixed-groups": ("caution", own_alarms.mixed_groups),
     "same-score": ("caution", _same_score),
     "last-is-gold": ("caution", gold_alarms.last_is_gold),
     "other-score": ("caution", gold_alarms.other_score),
     "other-speakers": ("stop", _in_tables(_other_speakers, tables=True)),
     "sample-list": ("stop", _sample_list),
+    "dependent-samples": ("stop", own_alarms.dependent_samples),
     "other-calls": ("caution", _in_tables(_other_speakers, tables=False)),
     "left-out-costs": ("caution", lambda read: iter([(read.doubt, {})] if read.doubt else [])),
     "stopped-when-right": ("caution", _stopped_when_right),
@@ -409,6 +412,7 @@ _MORE_SPECIFIC = {
     "drafts": {"options"},
     "falling-scores": {"graded", "other-speakers"},
     "never-right": {"graded"},
+    "unread-golds": {"returned"},
     "same-score": {"never-right"},
     "missing-values": {"empty-answers", "empty-rounds"},
     "other-score": {"code-golds"},
@@ -423,6 +427,8 @@ _DOUBTED: Mapping[str, str | None] = {
     "code-golds": "",
     "graded": None,
     "one-question": "question",
+    "returned": None,
+    "dependent-samples": None,
 }
 """The column that a stop doubts, if it is not that of the answers; "" for a stop even if the user named the column, None for one
 in all formats."""

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
+from suffice.importers.own_columns import OwnColumns
 from suffice.policy.rounds import Floats
 
 _LEAST = 3
@@ -94,8 +95,7 @@ class Facts:
         in_words: Of these in turn, those with a grade in words.
         grade: Such a grade.
         grade_kinds: Labels of the log by column: the values of rounds with a grade, and those of other rounds.
-        equalling: Trajectories in which a column that is the same in all rounds equals an answer, by column; counted where gold
-            answers are missing.
+        equalling: Trajectories in which a column that is the same in all rounds equals an answer, by column.
         equalling_last: Of these, those in which it equals the last answer.
         several_values: Some values of such a column, to see whether it has several.
         agreeing: Rounds in which a metric is 1 if and only if the answer is that of such a column, by column and metric.
@@ -108,6 +108,7 @@ class Facts:
         apart: Rounds in which a metric of the log is 1 although the answer equals no gold answer, by its name.
         spans: The lowest and highest value of a metric, by its name.
         order: Signs that answers follow one another.
+        own: Counts of the log's columns that are kept as they are.
     """
 
     normalizer: str
@@ -155,3 +156,4 @@ class Facts:
     apart: Counter[str] = field(default_factory=Counter)
     spans: dict[str, tuple[float, float]] = field(default_factory=dict)
     order: OrderSigns = field(default_factory=OrderSigns)
+    own: OwnColumns = field(default_factory=OwnColumns)

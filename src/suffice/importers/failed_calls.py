@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from suffice.common.tables import counted
 from suffice.errors import UnsettledError
@@ -143,10 +143,12 @@ def _are_unmarked(rows: Sequence[Record]) -> bool:
     return any(row.file != rows[0].file or row.values == rows[0].values for row in rows[1:2])
 
 
-def without_repeated_calls(rows: Sequence[Record], columns: Mapping[str, str]) -> list[Record]:
+def without_repeated_calls(
+    rows: Sequence[Record], columns: Mapping[str, str], which: Literal["first", "last"] | None = None
+) -> list[Record]:
     """Leave out rows without an answer, and copies of a row, whose question has another row with the same number of a round.
 
-    All rows are kept if a round then still occurs twice, as where a question has several runs.
+    All rows are kept if a round then still occurs twice, as where a question has several runs, unless the user says `which` row counts.
     """
     key, number, answer = (columns.get(name, "") for name in ("question_id", "round", "answer"))
     places: dict[tuple[str, Any], list[int]] = {}
@@ -158,6 +160,9 @@ def without_repeated_calls(rows: Sequence[Record], columns: Mapping[str, str]) -
     held: list[tuple[str, ...]] = []
     for own in [own for own in places.values() if len(own) > 1]:
         said = [place for place in own if rows[place].values.get(answer) not in (None, "")]
+        if which is not None:
+            dropped.update({*own} - {(said or own)[0 if which == "first" else -1]})
+            continue
         held = held or contents(rows) if len(said) > 1 else held
         if len({held[place] for place in said if held}) > 1 or _are_unmarked([rows[place] for place in said]):
             return [*rows]

@@ -241,15 +241,25 @@ def _reply_fields(values: Mapping[str, Any]) -> Mapping[str, Any]:
     {'qid': 'q1', 'answer': 'Oslo', 'finish_reason': None}
     >>> _reply_fields({"object": "chat.completion", "choices": [{"message": {"content": "Os"}, "finish_reason": "length"}]})
     {'answer': None, 'finish_reason': 'length'}
+    >>> _reply_fields({"output": [{"index": 0, "message": {"role": "assistant", "content": "Oslo"}, "finish_reason": "stop"}]})
+    {'output': 'Oslo'}
     """
     if not _is_whole_reply(values):
-        return values
+        alone = {name: value[0] for name, value in values.items() if _is_choice_alone(value)}
+        texts = {name: logged_reply({"choices": [choice]}).text for name, choice in alone.items()}
+        return {**values, **texts} if texts else values
     reply = logged_reply(dict(values))
     others = {name: value for name, value in values.items() if name not in _PARTS}
     if _OWN_ID.match(str(others.get("id"))):
         del others["id"]
     text = "" if is_cut(reply.finish_reason) or values.get("error") else reply.text.strip()
     return {**others, "answer": text or None, "finish_reason": reply.finish_reason}
+
+
+def _is_choice_alone(value: Any) -> bool:
+    """Return whether a value is a list with the only choice of a chat completion."""
+    only = value[0] if isinstance(value, list) and len(value) == 1 else None
+    return isinstance(only, dict) and {"message", "finish_reason"} <= only.keys() and isinstance(only["message"], dict)
 
 
 def _is_whole_reply(values: Mapping[str, Any]) -> bool:

@@ -9,7 +9,8 @@ from typing import Any
 
 from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, SchemaError, UnsettledError
-from suffice.importers.grid import gold_texts
+from suffice.importers.answer_or_gold import FEW
+from suffice.importers.grid import gold_texts, only_text
 from suffice.importers.names import GOLDS, IDS, QUESTIONS, last_name, plain_name
 from suffice.importers.records import Record, records_of
 from suffice.policy.metrics import normalize_answer
@@ -159,3 +160,29 @@ def _by(
 def _cell(values: Mapping[str, object], name: str) -> object:
     value = values.get(name)
     return str(value).lower() if isinstance(value, bool) else value
+
+
+def says_lists(answers: Sequence[Any], golds: Sequence[Any]) -> bool:
+    """Return whether answers themselves are lists, so that a gold answer in brackets is one answer.
+
+    If all gold answers are in brackets but hardly any answer is, they are lists of several gold answers.
+    """
+    said, right = ([str(value).lstrip()[:1] == "[" for value in own if value is not None] for own in (answers, golds))
+    return any(said) and not (right and all(right) and sum(said) <= FEW * len(said))
+
+
+def are_single_texts(answers: Sequence[Any], golds: Sequence[Any]) -> bool:
+    """Return whether each answer is a list with one text, as in logs of OpenAI Evals, while no gold answer is a list."""
+    known = [value for value in answers if value is not None]
+    is_single = bool(known) and all(isinstance(value, list) and isinstance(only_text(value), str) for value in known)
+    return is_single and not any(isinstance(value, list) for value in golds)
+
+
+def are_lists(answers: Sequence[Any], golds: Sequence[Any]) -> bool:
+    """Return whether all answers are lists, or lists written as text beside lists of gold answers."""
+    known = [value for value in answers if value is not None]
+    if known and all(isinstance(value, list) for value in known):
+        return True
+    right = [value for value in golds if value is not None]
+    texts = known and all(isinstance(value, str) and value.lstrip()[:1] == "[" for value in known)
+    return bool(texts and right) and all(isinstance(value, list) for value in right)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from suffice.common.files import quoted
@@ -44,15 +45,17 @@ from suffice.importers.options import has_options
 from suffice.importers.records import Record
 from suffice.importers.round_scores import is_score_name, refuse_single_scores
 from suffice.importers.shape import Shape
+from suffice.importers.stop_words import end_of_row, ends_in_words
 from suffice.importers.table_columns import WITHIN, ColumnMap, TableColumns
 from suffice.importers.trajectories import ColumnReading
 from suffice.importers.unread import is_of_runs, unread_notes
 from suffice.policy.metrics import METRICS
 from suffice.policy.signals import SIGNALS
+from suffice.recordings.runs import is_of_judge
 
 _NUMBER_NAMES = frozenset({"calls", "seconds", "tokens"})  # costs: signals of these names are computed, and are sums
 
-_SHOWN = 6
+_SHOWN, _MARKS = 6, 6
 _COST = "cost.generator."
 _COSTS = (*INPUT_COLUMNS, *OUTPUT_COLUMNS, *CACHED_COLUMNS, CACHE_READ, CACHE_WRITTEN, *SECONDS, *CALLS)
 OF_ROUNDS = frozenset({"answer", "text", "feedback", "finish_reason"})
@@ -211,15 +214,18 @@ class _Guess:
             self._first_constant("question", QUESTIONS, ids)
         for ours, usual in (("feedback", FEEDBACK), ("finish_reason", ("finish_reason", "stop_reason"))):
             names = [name for name in self.free(usual, of_rounds=True)[:1] if self.table.is_text(name)]
-            if names and self.lacks(ours):
+            are_words = names and ours == "feedback" and _are_marks(self.table.column(names[0]))
+            if names and self.lacks(ours) and not are_words:
                 self.read(ours, names[0])
+        for name, said in ends_in_words(self.table, ids, self._unread()) if self.lacks("end") else ():
+            self._make("end", partial(end_of_row, name=name), said)
         self._model(ids)
 
     def _golds(self, ids: Sequence[Any]) -> None:
         """Find gold answers; the number of an option is one beside the options."""
         names = [name for name in self.free(GOLDS) if not self.table.judges_rounds(name, ids, doubts.FEW)]
         tags = {name for name in names if last_name(name) in ("label", "labels") and self.table.lists_objects(name)}
-        names = [name for name in names if name not in tags][:1]
+        names = [name for name in names if name not in tags and not plain_name(name).endswith("prompt.label")][:1]
         if not names and has_options(self.table.rows):
             names = [name for name in self.free(OPTION_NUMBERS) if self.table.constant_in(name, ids)][:1]
         for name in names:
@@ -227,7 +233,7 @@ class _Guess:
 
     def _model(self, ids: Sequence[Any]) -> None:
         if "model" not in self.said:
-            for name in self.free(MODELS)[:1]:
+            for name in [name for name in self.free(MODELS) if not is_of_judge(name)][:1]:
                 if self.table.is_text(name) and self.table.constant_in(name, ids):
                     self.result.labels["model"] = name
                     self.result.readings.append(ColumnReading(ours="model (label)", theirs=name, how="usual name"))
@@ -429,3 +435,9 @@ class _Guess:
                 shown = self.shown.get(name, name)
                 self.result.readings.append(ColumnReading(ours=f"{ours} (metric)", theirs=shown, how=how))
                 return
+
+
+def _are_marks(values: Sequence[Any]) -> bool:
+    """Return whether texts are a few that repeat, such as thumbs up and down, and no critique."""
+    texts = [value for value in values if value is not None]
+    return len({*map(str, texts)}) <= _MARKS < len(texts) / 2

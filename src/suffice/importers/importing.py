@@ -17,13 +17,14 @@ from suffice.common.files import check_file
 from suffice.common.results import Result
 from suffice.common.tables import Column, Table, counted
 from suffice.errors import DataError, UnsettledError
-from suffice.importers.alarm import Alarm
+from suffice.importers.alarm import Alarm, Read
 from suffice.importers.alarms import ALARMS, check_expected, find_alarms
 from suffice.importers.comparing import comparison_metadata, comparison_notes, comparison_of
 from suffice.importers.confirming import Scored, as_options, confirmed_note, confirmed_rows
 from suffice.importers.importers import log_reader
 from suffice.importers.mapping import Mapped, default_out, mapping_path, own_place, read_mapping, write_mapping
 from suffice.importers.names import last_name
+from suffice.importers.own_alarms import judging_note, unread_note
 from suffice.importers.parted_run import PartedRun
 from suffice.importers.preview import Preview, means_table
 from suffice.importers.readers import read_run
@@ -46,7 +47,7 @@ UNJUDGED = "nothing in the log says which answers are right: `suffice decide` co
 _OPTIONS = (
     *("kind", "columns", "metrics", "labels", "golds", "log_golds", "first_round", "ended", "key", "samples"),
     *("normalizer", "where", "file_is", "query", "pattern", "answer_position", "expected", "outcomes"),
-    "trial_cost",
+    *("trial_cost", "repeated"),
 )
 """Parameters of `import_recording` that say how a source is read; they are kept for its next import."""
 
@@ -141,6 +142,7 @@ def import_recording(
     expected: Collection[str] | None = None,
     outcomes: str | Path | None = None,
     trial_cost: float | None = None,
+    repeated: Literal["first", "last"] | None = None,
     embedder: Embedder | None = None,
     settle: Callable[[UnsettledError], Any] | None = None,
     confirm: Callable[[PartedRun], bool] | None = None,
@@ -179,6 +181,7 @@ def import_recording(
         expected: Names of alarms that are right for this log (`suffice.importers.alarms.ALARMS`).
         outcomes: For transcripts of agents: a file that says which runs succeeded, such as a report of SWE-bench.
         trial_cost: For a table of prefixes of chains of thought: the tokens that a trial answer costs; None = unknown.
+        repeated: For tables: the row that counts if a question has a round several times, the `first` or `last` answer; None = ask.
         embedder: Embeds the answers, for `semantic_distance`.
         settle: Called with the error if a file can be read in several ways; returns the value for its `parameter`, or several for `options`.
         confirm: Called with the run if some of its columns were guessed; returns whether the guesses are right.  None =
@@ -189,15 +192,22 @@ def import_recording(
             `confirm` rejected the guesses.
         UnsettledError: The file can be read in several ways, or was probably misread; the message names the argument that decides.
     """
-    given = {name: value for name, value in locals().items() if name in _OPTIONS}
-    if normalizer is not None:
-        normalizer_of(normalizer)
-    if answer_position is not None:
-        position = AnswerPosition.parse(answer_position) if isinstance(answer_position, str) else answer_position
-        given["answer_position"] = str(AnswerPosition.from_dict(position.to_dict()))  # not of the kind `callable`
+    given = _checked({name: value for name, value in locals().items() if name in _OPTIONS})
     path = Path(path)
     out = default_out(path) if out is None else own_place(check_file(out))
     return _imported(path, out, given, embedder=embedder, settle=settle, confirm=confirm)
+
+
+def _checked(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the options with the position of the answer in words; raise if a value cannot be used."""
+    if given["normalizer"] is not None:
+        normalizer_of(given["normalizer"])
+    if given["repeated"] not in (None, "first", "last"):
+        raise DataError(f"repeated is {given['repeated']!r}; allowed are first, last and None")
+    if (position := given["answer_position"]) is not None:
+        position = AnswerPosition.parse(position) if isinstance(position, str) else position
+        given["answer_position"] = str(AnswerPosition.from_dict(position.to_dict()))  # not of the kind `callable`
+    return given
 
 
 def _imported(
@@ -237,7 +247,8 @@ def _imported(
         columns = run.write(out, {**metadata, "notes": notes})
     by_round = reading.by_round()
     judged_by = _judged_by(by_round)
-    notes += [] if judged_by or run.longest == 1 else [UNJUDGED]
+    unjudged = judging_note(_read(run, reading, options)) or UNJUDGED
+    notes += [] if judged_by or run.longest == 1 else [unjudged]
     loops, noted = loops_of(out)
     notes += noted
     n_clusters = run.n_clusters
@@ -324,9 +335,8 @@ def _reviewed(run: PartedRun, options: Mapping[str, Any]) -> tuple[dict[str, Any
     notes, comparison = [*run.notes], comparison_of(run, options)
     metadata = _metadata(run, options, comparison, notes)
     reading = run.review(comparison)
-    alarms = find_alarms(
-        reading.facts, run.source, {item.ours: item.theirs for item in run.readings}, options, run.doubt
-    )
+    read = _read(run, reading, options)
+    alarms = find_alarms(read)
     alarms = [alarm for alarm in alarms if alarm.name not in run.expected]
     expected = options.get("expected", ())
     for alarm in alarms:
@@ -336,8 +346,13 @@ def _reviewed(run: PartedRun, options: Mapping[str, Any]) -> tuple[dict[str, Any
     answered = {alarm.name: alarm.sentence for alarm in alarms if alarm.name in expected}
     if alarms:
         metadata["reading"] = {"cautions": {alarm.name: alarm.sentence for alarm in cautions}, "expected": answered}
-    run.notes = [*(alarm.note for alarm in cautions), *notes]
+    run.notes = [*(alarm.note for alarm in cautions), *notes, *unread_note(read)]
     return metadata, reading, alarms
+
+
+def _read(run: PartedRun, reading: Reading, options: Mapping[str, Any]) -> Read:
+    columns = {item.ours: item.theirs for item in run.readings}
+    return Read(facts=reading.facts, source=run.source, columns=columns, options=options, doubt=run.doubt)
 
 
 def _settled(options: dict[str, Any], error: UnsettledError, choice: Any) -> None:

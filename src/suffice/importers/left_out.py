@@ -21,7 +21,7 @@ from suffice.importers.cost_names import (
 )
 from suffice.importers.dialogues import REPLY_TYPE
 from suffice.importers.grid import cell_number, is_cost
-from suffice.importers.names import IDS, MONEY, PEOPLE, QUESTIONS, RUNS, SPEAKERS, TOTAL_TOKENS, last_name
+from suffice.importers.names import GOLDS, IDS, MONEY, PEOPLE, QUESTIONS, RUNS, SPEAKERS, TOTAL_TOKENS, last_name
 from suffice.importers.records import Record
 from suffice.importers.shape import ANY, Shape, column_names
 from suffice.importers.table_columns import TableColumns
@@ -70,7 +70,7 @@ _NO_CALLS = frozenset(
 )
 """What is no model's call, if it has no tokens: tools, people, and spans around calls."""
 
-_CALLS, _SEVERAL = "calls", 3
+_CALLS, _SEVERAL, _NEARLY_ALL = "calls", 3, 0.9
 
 
 def names_loops(name: str) -> bool:
@@ -101,7 +101,9 @@ def charged(
     questions = questions_of(table, shape, said)
     shape = replace(shape, rows=_with_facts(shape.rows, kept, questions, said))
     rows = [row for row, is_kept in zip(shape.rows, kept, strict=True) if is_kept]
+    totals = _totals(shape.rows, questions, kept)
     owners = _owners(questions, kept)
+    owners = {place: [own for own in others if own not in totals] for place, others in owners.items()}
     calls = [_is_call(row, where) for row in shape.rows]
     n = sum(calls[place] for places in owners.values() for place in places)
     if not any(owners.values()):
@@ -129,13 +131,32 @@ def _is_call(row: Record, where: Mapping[str, str]) -> bool:
     return kinds.isdisjoint(_NO_CALLS) and PEOPLE.isdisjoint(map(last_name, where))
 
 
+def _totals(rows: Sequence[Record], questions: Sequence[Hashable], kept: Sequence[bool]) -> set[int]:
+    """Return the places of rows that are left out and have the sums of their question's other tokens, as the span around calls has."""
+    names = [name for name in column_names(rows) if last_name(name) in _TOKENS]
+    numbers = {name: [_number(row.values.get(name)) for row in rows] for name in names}
+    places: dict[Hashable, list[int]] = {}
+    for place, question in enumerate(questions):
+        places.setdefault(question, []).append(place)
+    result, asked = set[int](), 0
+    for own in places.values():
+        left = [place for place in own if not kept[place] and any(numbers[name][place] > 0 for name in names)]
+        asked += bool(left) and len(own) > _SEVERAL - 1
+        for place in left if len(own) >= _SEVERAL else ():
+            sums = [(numbers[name][place], sum(numbers[name][i] for i in own if i != place)) for name in names]
+            result |= {place} if all(total == others for total, others in sums if not math.isnan(total)) else set()
+    return result if len(result) >= _NEARLY_ALL * asked else set()
+
+
 def _with_facts(
     rows: Sequence[Record], kept: Sequence[bool], questions: Sequence[Hashable], said: Mapping[str, str]
 ) -> list[Record]:
-    """Give each row the question and gold answer that the user names, if only rows that are left out have them."""
+    """Give each row the question and gold answer, which the user or their usual names tell, if only rows that are left out have them."""
     result = [*rows]
-    there = {*column_names([row for row, is_kept in zip(rows, kept, strict=True) if is_kept])}
-    for name in {said.get("question", ""), said.get("golds", "")} - there - {""}:
+    own_rows = [row for row, is_kept in zip(rows, kept, strict=True) if is_kept]
+    there = {name for row in own_rows for name, value in row.values.items() if value is not None}
+    golds = [name for name in column_names(rows) if last_name(name) in GOLDS] if "golds" not in said else []
+    for name in {said.get("question", ""), said.get("golds", ""), *golds[:1]} - there - {""}:
         known = {
             own: row.values[name] for own, row in zip(questions, rows, strict=True) if row.values.get(name) is not None
         }

@@ -284,3 +284,12 @@ def is_round_name(name: str) -> bool:
     (True, True, False)
     """
     return _ROUND_NAME.fullmatch(plain_name(name)) is not None
+
+
+def is_id_name(name: str) -> bool:
+    """Return whether a column's name ends as those of ids and numbers do.
+
+    >>> is_id_name("ticket_id"), is_id_name("Frage-Nr"), is_id_name("customer")
+    (True, True, False)
+    """
+    return re.search(r"(?:id|ind|idx|nr|no|num|number|key)$", plain_name(name)) is not None

@@ -34,7 +34,7 @@ from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH
 from suffice.policy.signals import EMBEDDER
 from suffice.recordings.opened import write_tables
 from suffice.recordings.runs import LOOP_NAMES, with_loops
-from suffice.recordings.schema import metric_field
+from suffice.recordings.schema import RETURNED, metric_field
 
 
 class PartedRun:
@@ -262,7 +262,8 @@ def run_of_table(
     """
     table: TableSource | None = None
     place, how = None, []
-    if not (options.samples or options.where) and is_large(path):  # samples and filters need all rows
+    of_all = options.samples or options.where or RETURNED in options.columns  # these need all rows
+    if not of_all and is_large(path):
         place = folder()
         try:
             table = PartedTable(path, place, options)

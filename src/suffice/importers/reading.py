@@ -110,8 +110,8 @@ class Reading:
             self._add_scored(scores, metrics, has_answer)
         self._add_means(rounds, metrics, has_answer, distinct)
         self._add_ends(metrics, has_answer, starts, ends)
-        if not any(golds):
-            self._add_equalling(table, keys, starts, metrics)
+        self._add_equalling(table, keys, starts, metrics)
+        facts.own.add(table, [item.name for item in _own_columns(table)], starts, keys, shown)
         is_last = np.isin(np.arange(len(answers)), ends - 1)
         is_first = np.isin(np.arange(len(answers)), starts)
         is_new = has_answer & np.array(

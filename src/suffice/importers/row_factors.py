@@ -14,7 +14,7 @@ from suffice.errors import UnsettledError
 from suffice.importers.answer_or_gold import is_step_name
 from suffice.importers.failed_calls import contents
 from suffice.importers.names import RUNS, last_name
-from suffice.importers.row_times import ASCENDING, order_by_time
+from suffice.importers.row_times import ASCENDING, falling_back, order_by_time
 from suffice.importers.shapes import ROUNDS
 from suffice.importers.stages import doubtful_stages
 from suffice.importers.table_columns import TableColumns
@@ -46,7 +46,7 @@ _SETTING = re.compile(
 
 _COUNTS_DOWN = re.compile(r"(?:^|_)(?:left|remaining|remain|countdown)(?:_|$)")
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
-_ONE_LOOP = "the rows of a question are the rounds of one loop, in the order of the file"
+_ONE_LOOP = "the rows of a question are the rounds of one loop, in the order of {}"
 _Several = Sequence[Sequence[int]]
 """The places of the rows of each question."""
 
@@ -76,11 +76,14 @@ def ask_about_factors(
     counting = [name for name in free if not lead and _counts_otherwise(table, name, several)]
     choices: dict[str, tuple[dict[str, Any], str]] = {}
     doubt = ""
-    timed = bool(lead) or bool(order_by_time(table.rows, [(str(value),) for value in table.column(key)], asks=False)[0])
+    ids = [(str(value),) for value in table.column(key)]
+    time, order = ("", ()) if lead else order_by_time(table.rows, ids, asks=False)
+    one_loop = _ONE_LOOP.format(repr(time) if time and not falling_back(order, ids) else "the file")
+    timed = bool(lead or time)
     words = [name for name in free if not lead and last_name(name) not in _TOLD_APART]
     stages = [own for name in words if (own := doubtful_stages(table, name, several, is_timed=timed))]
     for name, values, is_even in [*_of_loops(table, several, free, counting, are_items=bool(lead))][:1]:
-        doubt = f"every question has rows of the same {len(values)} values of {name!r} ({', '.join(values[:_SHOWN])}): they may be other loops"
+        doubt = f"every question has rows of the same {len(values)} values of {name!r} ({', '.join(values[:_SHOWN])}): do these name rounds of one loop, or several loops?"
         choices |= _columns(
             "run", name, f"the rows of each {name!r} are a loop of their own, with its own rounds and verdict"
         )
@@ -102,12 +105,12 @@ def ask_about_factors(
         doubt = doubt or f"{name!r} counts the rows of every question, in another order than that of the file"
         choices |= _columns("round", name, f"{name!r} is the number of the round")
     if doubt:
-        raise UnsettledError(doubt, "options", {**choices, **_columns(ROUNDS if lead else "round", lead, _ONE_LOOP)})
-    _ask_about_copies(table, key, [] if lead else free, several)
+        raise UnsettledError(doubt, "options", {**choices, **_columns(ROUNDS if lead else "round", lead, one_loop)})
+    _ask_about_copies(table, key, [] if lead else free, several, one_loop)
     _ask_about_totals(table, [] if lead or timed else {*free, *costs}, several)
 
 
-def _ask_about_copies(table: TableColumns, key: str, free: Sequence[str], several: _Several) -> None:
+def _ask_about_copies(table: TableColumns, key: str, free: Sequence[str], several: _Several, one_loop: str) -> None:
     """Raise if a column counts each question's rows but for copies of some, as of messages that were delivered twice."""
     for name in [name for name in free if _counts_but_for_copies(table, name, several)][:1]:
         n = len(table.rows) - len({*zip(map(str, table.column(key)), map(str, table.column(name)), strict=True)})
@@ -116,7 +119,7 @@ def _ask_about_copies(table: TableColumns, key: str, free: Sequence[str], severa
             f"{name!r} counts the rows of every question, and has {counted(n, 'number')} twice, in rows that are equal but for what numbers "
             "or dates all rows, as if they had been delivered again",
             "options",
-            choices | _columns("round", "", _ONE_LOOP),
+            choices | _columns("round", "", one_loop),
             next(iter(choices)) if n <= _FEW_COPIES * len(table.rows) else "",
         )
 
@@ -128,7 +131,7 @@ def _ask_about_totals(table: TableColumns, names: Collection[str], several: _Sev
             f"{name!r} rises through the rows of each question, in another order than that of the file, as if these had been shuffled",
             "options",
             _columns("round", f"{name}:{ASCENDING}", "rows with lower numbers come first")
-            | _columns("round", "", _ONE_LOOP),
+            | _columns("round", "", _ONE_LOOP.format("the file")),
         )
 
 
@@ -148,7 +151,7 @@ def refuse_passes(blocks: Sequence[Hashable], n_rows: int, key: str) -> None:
     if again >= _AGAIN and passes <= _MOST_LOOPS and n_rows >= _TOGETHER * len(blocks):
         doubt = f"the rows of {again:,} questions, which nothing counts, are in several places of the log: the loop may have run again"
         run = _columns("run", key, f"where the rows of one {key!r} begin again, another run begins")
-        raise UnsettledError(doubt, "options", {**run, **_columns("round", "", _ONE_LOOP)})
+        raise UnsettledError(doubt, "options", {**run, **_columns("round", "", _ONE_LOOP.format("the file"))})
 
 
 def _columns(ours: str, theirs: str, meaning: str) -> dict[str, tuple[dict[str, Any], str]]:

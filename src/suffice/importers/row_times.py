@@ -18,6 +18,7 @@ from suffice.importers.records import Record
 from suffice.importers.traces.files import nanoseconds
 
 DAY_FIRST, MONTH_FIRST, ASCENDING, NEWEST_FIRST = "day-first", "month-first", "ascending", "newest-first"
+BY_TIME = "by-time"
 """How a column of times such as 1/9/2025 22:09, or of seconds since any moment, or one with equal times in a file whose last row is the
 oldest, is read: as in ``round=COLUMN:day-first``."""
 
@@ -89,6 +90,33 @@ def order_by_time(rows: Sequence[Record], ids: _Ids, *, asks: bool = True) -> tu
             {"--column round=": ({"round": ""}, "the rows of a question are in the order of the file")},
         )
     return "", range(len(rows))
+
+
+def refuse_other_order(name: str, order: Sequence[int], ids: _Ids) -> None:
+    """Raise if times order the rows of some questions otherwise than the file, in which the rows of each question are together.
+
+    Raises:
+        UnsettledError: They do, as where the clocks of two machines differ.
+    """
+    if n := falling_back(order, ids):
+        own = f"{name}:{BY_TIME}"
+        raise UnsettledError(
+            f"{name!r} goes back between the rows of {counted(n, 'question')}, which are together in the file, and rises in others: do times "
+            "or the rows' places say which round comes first?",
+            "columns",
+            {
+                "--column round=": ({"round": ""}, "the rows of a question are in the order of the file"),
+                f"--column {quoted(f'round={own}')}": ({"round": own}, f"they are in the order of {name!r}"),
+            },
+        )
+
+
+def falling_back(order: Sequence[int], ids: _Ids) -> int:
+    """Return the number of runs whose rows are together in the file, in another order than that of times; 0 if most of them are."""
+    runs = [places for places in _by_run(order, ids).values() if len(places) > 1]
+    falls = sum(places != sorted(places) for places in runs)
+    together = sum(max(places) - min(places) == len(places) - 1 for places in runs)
+    return falls if _FALLS <= falls < len(runs) / 2 and together == len(runs) else 0
 
 
 def _in_order_of(times: Sequence[float], ids: _Ids) -> list[int]:
@@ -215,8 +243,8 @@ def times_as_said(rows: Sequence[Record], name: str, how: str) -> list[str]:
     >>> times_as_said([Record("", "", 1, {"at": "1/9/2025 10:09 PM"})], "at", "day-first")
     ['2025-09-01T22:09:00']
     """
-    if how == NEWEST_FIRST:
-        return _oldest_last(rows, name)
+    if how in (NEWEST_FIRST, BY_TIME):
+        return _oldest_last(rows, name, step=how == NEWEST_FIRST)
     result = []
     for row in rows:
         value = row.values.get(name)
@@ -232,16 +260,15 @@ def times_as_said(rows: Sequence[Record], name: str, how: str) -> list[str]:
     return result
 
 
-def _oldest_last(rows: Sequence[Record], name: str) -> list[str]:
-    """Return the times of a file whose last row is the oldest, each a microsecond earlier for every row before it."""
+def _oldest_last(rows: Sequence[Record], name: str, *, step: bool) -> list[str]:
+    """Return the times of a column; with `step`, each a microsecond earlier for every row before it, as the last row is the oldest."""
     try:
         times, *_ = _readings(rows, name, [row.values.get(name) for row in rows]).values()
     except ValueError as error:
         raise DataError(f"{name!r} is not a column of times, such as 2025-01-31T22:09:00: {error}") from error
-    moments = [datetime.fromtimestamp(time // 1e9, UTC).replace(tzinfo=None) for time in times]
-    return [
-        (moment - timedelta(microseconds=row.number)).isoformat() for moment, row in zip(moments, rows, strict=True)
-    ]
+    moments = [datetime.fromtimestamp(time // 1e9 if step else time / 1e9, UTC).replace(tzinfo=None) for time in times]
+    earlier = [timedelta(microseconds=row.number if step else 0) for row in rows]
+    return [(moment - less).isoformat() for moment, less in zip(moments, earlier, strict=True)]
 
 
 def _time(value: Any, where: str, *, is_named: bool) -> float:

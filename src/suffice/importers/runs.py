@@ -18,10 +18,10 @@ from suffice.importers.grid import cell_number, list_text
 from suffice.importers.left_out import charged, names_loops
 from suffice.importers.names import ORDER_WORDS, REPEATS, RUNS, last_name, plain_name
 from suffice.importers.records import Record
-from suffice.importers.row_times import order_by_time
+from suffice.importers.row_times import falling_back, order_by_time, refuse_other_order
 from suffice.importers.shape import ANY, Shape, column_names
 from suffice.importers.table_columns import ColumnMap
-from suffice.recordings.runs import LOOP_NAMES, MODEL_NAMES, RUN_FILE, value_text
+from suffice.recordings.runs import LOOP_NAMES, MODEL_NAMES, RUN_FILE, is_of_judge, value_text
 
 FILE = "file"
 """Placeholder for the file's name among the columns that tell runs apart."""
@@ -51,6 +51,7 @@ def _run_columns(rows: Sequence[Record], key: str, ignored: Collection[str]) -> 
         name
         for name in column_names(rows)
         if last_name(name) in {*LOOP_NAMES, *_REPEATED} and name != key and not {name, last_name(name)} & {*ignored}
+        if not is_of_judge(name)
     ]
     said = [name for name in names if not _REPLIED & {*plain_name(name).split(".")[:-1]}]
     return tuple(name for name in said or names if last_name(name) in _ALWAYS or _occurs_again(rows, name))
@@ -76,6 +77,7 @@ class RowOrder:
         head: The beginning of all file names, before the number of a round; "" if rows are counted.
         time: The column of times that orders the rows of a run; "" for the order of the file.
         asks: Whether a doubtful order is asked about.
+        trusted: What the user trusts where times and the order of the file differ: `file`, `time`, or "" if that is not known.
         is_counted: True if the file numbers the rows of all runs of a question together.
     """
 
@@ -85,6 +87,7 @@ class RowOrder:
     head: str = ""
     time: str = ""
     asks: bool = True
+    trusted: str = ""
     is_counted: bool = False
 
     def numbered(self, rows: Sequence[Record]) -> tuple[list[Record], str]:
@@ -102,6 +105,10 @@ class RowOrder:
             ], ""
         ids = [run_id(row, (self.key, *self.runs)) for row in rows]
         name, order = order_by_time(rows, ids, asks=self.asks)
+        if name and self.trusted == "file" and falling_back(order, ids):
+            name, order = "", range(len(rows))
+        elif name and self.asks and not self.trusted:
+            refuse_other_order(name, order, ids)
         seen: Counter[tuple[str, ...]] = Counter()
         result = [*rows]
         for place in order:
@@ -123,6 +130,7 @@ def row_order(
     ignored: Collection[str],
     samples: bool,
     declared: str = "",
+    trusted: str = "",
 ) -> RowOrder | None:
     """Choose the order in which the rows of a question become rounds; None if the file numbers them itself.
 
@@ -133,6 +141,7 @@ def row_order(
         ignored: Names that the user declared to have no column.
         samples: Whether the user says that rows are samples, or answers of a panel.
         declared: The column that tells runs apart, as the user says.
+        trusted: What orders the rows of a question in doubt; see `RowOrder`.
     """
     key = plan.columns.get("question_id")
     if key is None:
@@ -155,7 +164,7 @@ def row_order(
         runs = (declared,) if declared else ()
     elif FILE not in ignored and not all(map(_PIECE.fullmatch, files)):
         runs = (FILE, *runs)
-    return RowOrder(key=key, column="round", runs=runs, asks=not (samples or "round" in ignored))
+    return RowOrder(key=key, column="round", runs=runs, asks=not (samples or "round" in ignored), trusted=trusted)
 
 
 def _ordered_files(files: Sequence[str]) -> tuple[str, str]:
@@ -347,8 +356,8 @@ def _has_all(row: Record, where: Mapping[str, str]) -> bool:
 
 def _has(row: Record, name: str, value: str) -> bool:
     own, text = row.values.get(name), _text_of(row, name)
-    if value == ANY:
-        return bool(text)
+    if value in (ANY, ""):
+        return bool(text) == (value == ANY)
     if isinstance(own, bool):  # in a recording, it is 1 or 0
         return value.lower() in (str(own).lower(), f"{own:d}")
     if isinstance(own, list | dict):  # in a recording, it is JSON

@@ -14,7 +14,7 @@ from suffice.errors import DataError, UnsettledError
 from suffice.importers.names import IDS, SPEAKERS, TIMES, is_round_name, last_name
 from suffice.importers.numbered_ids import numbered_ids
 from suffice.importers.records import Record
-from suffice.importers.row_times import ASCENDING, DAY_FIRST, MONTH_FIRST, NEWEST_FIRST, times_as_said
+from suffice.importers.row_times import ASCENDING, BY_TIME, DAY_FIRST, MONTH_FIRST, NEWEST_FIRST, times_as_said
 from suffice.importers.shape import Shape
 from suffice.importers.table_columns import TableColumns
 
@@ -49,7 +49,7 @@ def ordered_stages(shape: Shape, columns: dict[str, str]) -> Shape:
         _ask_for_an_order(shape, theirs)
     if theirs in names or name not in names:
         return shape
-    if words in (DAY_FIRST, MONTH_FIRST, ASCENDING, NEWEST_FIRST):
+    if words in (DAY_FIRST, MONTH_FIRST, ASCENDING, NEWEST_FIRST, BY_TIME):
         return _timed(shape, columns, name, words)
     places = {word.strip(): place for place, word in enumerate(words.split(","), start=1)}
     columns["round"] = number = f"{name} (number)"

@@ -24,7 +24,7 @@ from suffice.importers.grid import (
     only_text,
     signal_cell,
 )
-from suffice.importers.names import MOST_SPEAKERS, SPEAKERS, plain_name
+from suffice.importers.names import MOST_SPEAKERS, SPEAKERS, is_id_name, plain_name
 from suffice.importers.records import Record
 from suffice.importers.repeated_rounds import begins_again, in_order_of_rows, refuse_other_calls
 from suffice.importers.reply_alarms import of_each, of_rows
@@ -36,7 +36,7 @@ from suffice.policy.rounds import COST_KINDS, End, Floats, Positions
 from suffice.recordings.schema import cost_column
 
 _MOST_ROUNDS = 1e9
-_MOST_RUNS = 12
+_MOST_RUNS, _OFFERED, _FEW_COPIES = 12, 3, 0.3
 _TEXTS = ("answer", "text", "feedback", "finish_reason")
 
 _Cells = list[Any]
@@ -193,8 +193,12 @@ class _Rows:
         answers = self._texts("answer")
         is_same = all(answers[order[i]] == answers[order[i + 1]] for i in copies.tolist())
         runs = in_order_of_rows(number) if is_usual and not is_same else {}
+        ids: dict[str, tuple[dict[str, str], str]] = {}
+        is_text = questions == self._texts("question_id")
         for own in dict.fromkeys(chain.from_iterable(row.values for row in self._rows)):
             cells = [*map(str, self._cells(own))]
+            if is_text and self._tells_apart(cells, codes[np.argsort(order)]):
+                ids[f"--column {quoted(f'question_id={own}')}"] = ({"question_id": own}, f"each {own!r} is a question")
             rows = {*zip(codes.tolist(), numbers.tolist(), (cells[i] for i in order.tolist()), strict=True)}
             if len(rows) == len(cells) and 1 < len({*cells}) <= _MOST_RUNS and own not in columns.values():
                 runs[f"--column {quoted(f'run={own}')}"] = ({"run": own}, f"each value of {own!r} is another run")
@@ -203,12 +207,26 @@ class _Rows:
                 {"run": number},
                 f"another run of the question begins where {number!r} begins again",
             )
+        named = {option: own for option, own in ids.items() if is_id_name(own[0]["question_id"])}
+        ids = dict([*(named or ids).items()][:_OFFERED])
+        choices: dict[str, tuple[dict[str, Any], str]] = {
+            option: ({"columns": own}, meaning) for option, (own, meaning) in {**ids, **runs}.items()
+        }
+        if len(copies) <= _FEW_COPIES * len(codes):
+            choices = {**_of_repeats(), **choices}
         raise UnsettledError(
             f"{has_it}; each pair must be unique. If a column such as run_id or seed tells several runs apart, --column run=COLUMN "
             "names it",
-            "columns",
-            runs,
+            "options",
+            choices,
         )
+
+    def _tells_apart(self, cells: Sequence[str], codes: Positions) -> bool:
+        """Return whether a column has one value for the rows of a question each, and other ones where its text is asked again."""
+        numbers = [*map(str, self._cells(self._grid.columns["round"]))]
+        owners = {*zip(cells, codes.tolist(), strict=True)}
+        is_unique = len({*zip(cells, numbers, strict=True)}) == len(cells)
+        return is_unique and len(owners) == len({*cells}) <= len(cells) / 2
 
     def _settle_first_round(self, lowest: int) -> None:
         grid, theirs = self._grid, self._grid.columns["round"]
@@ -387,3 +405,11 @@ def empty_ids(rows: Sequence[Record], ids: Sequence[str | None], theirs: str) ->
         left_out = f"they are left out, as sums and blank rows: those with {column!r} remain"
         return UnsettledError(f"{message}. Are such rows no answers?", "options", of_rows(column, ANY, left_out))
     return DataError(message)
+
+
+def _of_repeats() -> dict[str, tuple[dict[str, Any], str]]:
+    """Return the options that choose one of the rows of a round that a question has several times."""
+    return {
+        f"--repeated {which}": ({"repeated": which}, f"calls were repeated, and the {which} answer of a round counts")
+        for which in ("last", "first")
+    }

@@ -13,11 +13,10 @@ from typing import Any, Literal
 
 from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, SchemaError, UnsettledError
-from suffice.importers.answer_or_gold import FEW
 from suffice.importers.cost_names import running_totals, subtract_totals, totals_note
 from suffice.importers.failed_calls import models_that_answer, refuse_failed_calls, without_repeated_calls
-from suffice.importers.golds import ask_about_gold_lists, gold_form
-from suffice.importers.grid import Grid, are_texts, gold_texts, is_cost, only_text
+from suffice.importers.golds import are_lists, are_single_texts, ask_about_gold_lists, gold_form, says_lists
+from suffice.importers.grid import Grid, are_texts, gold_texts, is_cost
 from suffice.importers.guesses import guess_columns, is_long
 from suffice.importers.merged_cells import filled_down, refuse_second_header
 from suffice.importers.names import is_round_name, last_name
@@ -26,9 +25,10 @@ from suffice.importers.other_parses import refuse_other_parses
 from suffice.importers.prefixes import Prefixes
 from suffice.importers.records import Record, records_of
 from suffice.importers.reply_answers import position_note, read_at, with_position
+from suffice.importers.returned import mark_returned
 from suffice.importers.round_columns import RoundColumns
 from suffice.importers.row_factors import ask_about_factors, refuse_passes
-from suffice.importers.row_times import tied_note
+from suffice.importers.row_times import BY_TIME, tied_note
 from suffice.importers.runs import (
     RUN,
     RUN_NUMBER,
@@ -44,6 +44,7 @@ from suffice.importers.runs import (
     runs_notes,
     tell_apart,
 )
+from suffice.importers.scaled import scaled_metrics
 from suffice.importers.shape import Shape, column_names
 from suffice.importers.shapes import ROUNDS, unfold
 from suffice.importers.speakers import numbered_again, refuse_first_speakers, refuse_several_speakers
@@ -57,6 +58,7 @@ from suffice.policy.rounds import End
 from suffice.policy.seen import one_name_per_text
 from suffice.policy.signals import SIGNALS
 from suffice.policy.signals.position import AnswerPosition
+from suffice.recordings.schema import RETURNED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +77,7 @@ class TableOptions:
     answer_position: AnswerPosition | None = None
     normalizer: str | None = None
     trial_cost: float | None = None
+    repeated: Literal["first", "last"] | None = None
 
 
 class TableSource(ABC):
@@ -139,12 +142,16 @@ class TableSource(ABC):
         within = [name for name in names if golds and golds not in names and name.startswith(f"{golds}.")]
         columns |= {"golds": within[0]} if len(within) == 1 else {}  # of an object with one field
         try:
-            self.plan = guess_columns(columns, options.metrics, options.labels, shape=self.shape)
+            self.shape, metrics = scaled_metrics(self.shape, options.metrics)
+            self.plan = guess_columns(columns, metrics, options.labels, shape=self.shape)
         except UnsettledError as error:
             raise error if options.answer_position else with_position(error, self.shape.rows) from None
         self.plan.notes += [*of_ids, *of_costs]
         self.shape = models_that_answer(self.shape, self.plan.columns)
         self._read_options()
+        if RETURNED in options.columns:
+            ids = [row.values.get(self._key) for row in with_ids(self.shape.rows, self.plan)]
+            self.shape = mark_returned(self.shape, ids, self.plan)
         if options.columns.get(RUN) == self.plan.columns.get("question_id", "") and not (self._again or shape.how):
             self._again = self._key
             self._guess(shape)
@@ -152,8 +159,14 @@ class TableSource(ABC):
         self._ask_about_order()
         if options.log_golds == "drop":
             self.plan.drop("golds")
+        said = options.columns.get("round")
         self._rows, self._order = in_order(
-            self.shape, self.plan, ignored=ignored, samples=options.samples, run=self._declared_run
+            self.shape,
+            self.plan,
+            ignored=ignored,
+            samples=options.samples,
+            run=self._declared_run,
+            trusted="file" if said == "" else "time" if said and said.endswith(f":{BY_TIME}") else "",
         )
         self._drop_repeated_calls()
         self.grid = grid_of(self._path, self._rows, self.plan, options)
@@ -178,7 +191,7 @@ class TableSource(ABC):
     def _without_repeated_calls(self, rows: list[Record]) -> list[Record]:
         """Leave out rows of calls that failed and were repeated, or were logged twice, if the table counts its rounds."""
         is_plain = self._order is None and not (self.shape.how or self._declared_run)
-        return without_repeated_calls(rows, self.plan.columns) if is_plain else rows
+        return without_repeated_calls(rows, self.plan.columns, self._options.repeated) if is_plain else rows
 
     def _ask_about_order(self) -> None:
         """Ask about columns that may order or divide the rows of a question, if nothing else does."""
@@ -260,7 +273,9 @@ class TableSource(ABC):
 
     def notes(self) -> list[str]:
         """Return all caveats about the table."""
-        rows = f"{counted(self.repeated, 'row')} without an answer or new content left out"
+        which = self._options.repeated
+        what = f"left out (--repeated {which})" if which else "without an answer or new content left out"
+        rows = f"{counted(self.repeated, 'row')} {what}"
         return [
             *self.prefixes.notes,
             *order_notes(self._order, self.plan, self.shape, samples=self._options.samples),
@@ -334,8 +349,8 @@ def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, options: TableO
         refuse_one_id(rows, plan.columns, plan.formulas)
     answers, golds = ([row.values.get(plan.columns.get(ours, "")) for row in rows] for ours in ("answer", "golds"))
     are_items = options.normalizer == "unordered"
-    listed = not (are_items or _says_lists(answers, golds))
-    are_single = not are_items and _are_single_texts(answers, golds)
+    listed = not (are_items or says_lists(answers, golds))
+    are_single = not are_items and are_single_texts(answers, golds)
     grid = Grid(
         columns=plan.columns,
         metrics=plan.metrics,
@@ -344,7 +359,7 @@ def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, options: TableO
         ended=options.ended,
         strict=True,
         listed_golds=listed,
-        list_answers=not are_single and (are_items or _are_lists(answers, golds)),
+        list_answers=not are_single and (are_items or are_lists(answers, golds)),
         single_answers=are_single,
         gold_form=gold_form(golds, answers),
     )
@@ -360,34 +375,14 @@ def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, options: TableO
     return grid
 
 
-def _says_lists(answers: Sequence[Any], golds: Sequence[Any]) -> bool:
-    """Return whether answers themselves are lists, so that a gold answer in brackets is one answer.
-
-    If all gold answers are in brackets but hardly any answer is, they are lists of several gold answers.
-    """
-    said, right = ([str(value).lstrip()[:1] == "[" for value in own if value is not None] for own in (answers, golds))
-    return any(said) and not (right and all(right) and sum(said) <= FEW * len(said))
-
-
-def _are_single_texts(answers: Sequence[Any], golds: Sequence[Any]) -> bool:
-    """Return whether each answer is a list with one text, as in logs of OpenAI Evals, while no gold answer is a list."""
-    known = [value for value in answers if value is not None]
-    is_single = bool(known) and all(isinstance(value, list) and isinstance(only_text(value), str) for value in known)
-    return is_single and not any(isinstance(value, list) for value in golds)
-
-
-def _are_lists(answers: Sequence[Any], golds: Sequence[Any]) -> bool:
-    """Return whether all answers are lists, or lists written as text beside lists of gold answers."""
-    known = [value for value in answers if value is not None]
-    if known and all(isinstance(value, list) for value in known):
-        return True
-    right = [value for value in golds if value is not None]
-    texts = known and all(isinstance(value, str) and value.lstrip()[:1] == "[" for value in known)
-    return bool(texts and right) and all(isinstance(value, list) for value in right)
-
-
 def in_order(
-    shape: Shape, plan: ColumnMap, *, ignored: Collection[str] = (), samples: bool = False, run: str = ""
+    shape: Shape,
+    plan: ColumnMap,
+    *,
+    ignored: Collection[str] = (),
+    samples: bool = False,
+    run: str = "",
+    trusted: str = "",
 ) -> tuple[list[Record], RowOrder | None]:
     """Add computed ids and round numbers to rows; also return their order, None if the table numbers rounds."""
     key = plan.columns.get("question_id")
@@ -396,7 +391,9 @@ def in_order(
         plan.columns["question_id"] = "question_id"
         plan.formulas["question_id"] = lambda row: row.values.get(key)
     rows = with_ids(shape.rows, plan)
-    order = row_order(rows, plan, is_ordered=shape.is_ordered, ignored=ignored, samples=samples, declared=run)
+    order = row_order(
+        rows, plan, is_ordered=shape.is_ordered, ignored=ignored, samples=samples, declared=run, trusted=trusted
+    )
     if order is None:
         return rows, None
     rows, time = order.numbered(rows)

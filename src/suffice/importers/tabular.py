@@ -35,6 +35,7 @@ def read_tabular(
     answer_position: AnswerPosition | None = None,
     normalizer: str | None = None,
     trial_cost: float | None = None,
+    repeated: Literal["first", "last"] | None = None,
 ) -> ImportedRun:
     """Read rounds from a CSV, TSV, JSON, JSON lines or parquet file, gzipped or not, or from a folder of such files.
 
@@ -49,15 +50,12 @@ def read_tabular(
 
     Args:
         path: The table, or the folder.
-        columns: The table's column for each of this library's names; not needed for columns that have these names already.  An
-            empty column ignores such a name.
+        columns: The column for each of this library's names, if it has another one; an empty column ignores such a name.
         metrics: Further metrics, in [0, 1], by name.
         labels: Texts that are the same in all rounds of a question, by name.  A `model` or `prompt_id` that is the same
             everywhere becomes what policies fitted on the run depend on.
-        log_golds: `keep` the table's gold answers although they equal the last answers, or `drop` them.
-            None = keep them unless they equal the last answers, which is an error.
-        first_round: The number of the table's lowest round, 0 (closed book) or 1 (the first evidence or draft); None to
-            keep the table's numbers.
+        log_golds: `keep` gold answers that equal the last answers, or `drop` them; None = keep them, but raise if they do.
+        first_round: The number of the lowest round, 0 (closed book) or 1 (the first evidence or draft); None = as in the table.
         ended: The reason why trajectories are shorter than the longest one, if the table has no `end`: `rule` (the loop
             stopped, so that they are censored), `exhausted` (there was no more evidence) or `max_rounds` (each had a cap of its
             own).  None = `rule`.
@@ -68,6 +66,7 @@ def read_tabular(
         answer_position: The position of the answer in a reply: in the column `text` if there is one, else in that of the answers.
         normalizer: The comparison of answers, where it is known: under `unordered`, a list of gold answers is one answer.
         trial_cost: For prefixes of chains of thought: the tokens that a trial answer costs; None = unknown.
+        repeated: Which row counts if a question has a round several times, the `first` or the `last` one with an answer; None = ask.
 
     Raises:
         NotFoundError: No row has a value of `where`.
@@ -89,6 +88,7 @@ def read_tabular(
         answer_position=answer_position,
         normalizer=normalizer,
         trial_cost=trial_cost,
+        repeated=repeated,
     )
     source = WholeTable(Path(path), options)
     (rounds,) = source.rounds()

@@ -16,6 +16,7 @@ from suffice.importers.answer_or_gold import FEW
 from suffice.importers.grid import Grid, differing_golds, is_cost
 from suffice.importers.names import plain_name
 from suffice.importers.round_columns import RoundColumns
+from suffice.importers.stop_words import is_stop_name
 from suffice.importers.table_columns import WITHIN, ColumnMap
 from suffice.policy.metrics import normalize_answer
 from suffice.recordings.schema import PINNED_LABELS
@@ -178,11 +179,12 @@ class Tally:
         if self._unmapped:
             notes.append(f"columns that are kept as they are: {cut_list(self._unmapped)}")
         if grid.ended is None and "end" not in plan.columns:
-            notes.append(self._end_note(plan.columns.get("finish_reason", "")))
+            said = next(filter(is_stop_name, self._unmapped), "")
+            notes.append(self._end_note(plan.columns.get("finish_reason", ""), said))
         for name, values in self._labels.items():
             if len(values) > 1:
                 notes.append(
-                    f"{len(values)} different values of {name!r}: a policy fitted on this recording pins none of them"
+                    f"{len(values)} different values of {name!r}: `suffice decide --where {name}=VALUE` judges one of them alone"
                 )
         notes += [
             f"policies fitted on this recording depend on {name} {value!r}" for name, value in self.depends().items()
@@ -225,7 +227,7 @@ class Tally:
             ]
         return notes
 
-    def _end_note(self, reason: str) -> str:
+    def _end_note(self, reason: str, said: str) -> str:
         """Return a note on the assumed ends of trajectories whose log does not give one."""
         longest, n = max(self.lengths), self.lengths.total()
         if longest == 1:
@@ -237,9 +239,10 @@ class Tally:
             return f"every question has {counted(longest, 'round')}: read as the loop's cap"
         says = f"{reason!r} of the last rounds ({cut_list(self._reasons)}) may say why"
         is_said = self._reasons.total() > n - self.lengths[longest]
+        unsaid = f"{said!r} may say why, but is not read" if said else "The log does not say so"
         return (
             f"{n - self.lengths[longest]} of {n} questions have fewer than {longest} rounds: read as the loop's own stops, with what "
-            f"comes later unknown. {says if is_said else 'The log does not say so'}, and lost rows would look the same: --ended rule "
+            f"comes later unknown. {says if is_said else unsaid}, and lost rows would look the same: --ended rule "
             "confirms it, --ended exhausted or --ended max_rounds gives another reason; until then `suffice decide` counts them at their "
             "worst"
         )

@@ -22,6 +22,7 @@ from suffice.importers.names import (
     SPEAKERS,
     SYNONYMS,
     TOTAL_TOKENS,
+    is_id_name,
     is_round_name,
     last_name,
     numbered,
@@ -39,11 +40,11 @@ UNCOUNTED = ": what is saved is counted in calls alone"
 
 _OUTPUT = "cost.generator.output_tokens"
 _SPEAKERS = tuple(name for name in SPEAKERS if name not in ("source", "name", "type", "kind"))
+_MONEY = re.compile(r"(?:^|_)(?:cents?|usd|eur|spend)(?:$|_)|cost.*[¢$€£]|^(?:costs?|price)_\w*(?:cents?|usd|eur)$")
 _FIRST_DRAFT = re.compile(
     r"(initial|first|draft|zero_shot|closed_book|original|base)_(answer|response|output|draft|reply|prediction)"
 )
 _ALIKE = 0.1
-_ID = re.compile(r"(?:id|ind|idx|nr|no|num|number|key)$")
 _DECIMAL = re.compile(r"-?\d*[.,]\d+")
 _QUESTIONS, _OFFERED = 10, 3
 """The fewest questions of a log, and the most columns of ids, or lists of rounds, that are offered."""
@@ -141,7 +142,7 @@ def _costs(
     absent = [what for kind, what in _TOKENS.items() if kind not in kinds]
     if absent and not _called(unused, TOTAL_TOKENS):
         yield f"no column has {' or '.join(absent)} tokens{UNCOUNTED}"
-    for name in _called(unused, MONEY)[:1]:
+    for name in [name for name in unused if last_name(name) in MONEY or _MONEY.search(last_name(name))][:1]:
         yield f"{name!r} is kept as it is: what is paid follows from tokens and prices (suffice decide --prices)"
 
 
@@ -152,13 +153,16 @@ def _outcomes(table: TableColumns, columns: Mapping[str, str], shape: Shape, unu
         if is_outcome and name in shape.outer:
             yield f"{name!r} is known once of a question, not of each round, so it cannot judge an earlier stop"
         elif fault is not None:
-            expected = "a metric has numbers in [0, 1], or true and false" if is_outcome else "expected a number"
+            scale = f"--metric-column {quoted(f'{last_name(name)}={name}:WORST,BEST')} names its words"
+            expected = (
+                f"a metric has numbers in [0, 1], or true and false ({scale})" if is_outcome else "expected a number"
+            )
             yield f"{name!r} is not read, because it has {fault!r:.40}: {expected}"
     for ours in [ours for ours in columns if ours in OUTCOME_NAMES and ours not in ("em", "f1")]:
         values = table.numbers(columns[ours]) or [0.0]
         if not all(0 <= value <= 1 for value in values):
             span = f"[{min(values):g}, {max(values):g}]"
-            yield f"{columns[ours]!r} is not a metric, because it lies in {span}: scale it to [0, 1] to judge by it"
+            yield f"{columns[ours]!r} is not a metric, because it lies in {span}: --metric-column {ours}={columns[ours]}:WORST..BEST scales it to [0, 1]"
 
 
 def refuse_unread_rounds(rows: Sequence[Record], columns: Mapping[str, str]) -> None:
@@ -285,7 +289,7 @@ def _may_be_ids(table: TableColumns, columns: Mapping[str, str]) -> list[str]:
         is_usable = is_usable and not other_questions(table, values, name)
         if is_usable and len({*values}) >= _QUESTIONS and (not golds or table.constant_in(golds, values)):
             names.append(name)
-    names.sort(key=lambda name: not _ID.search(plain_name(name)))
+    names.sort(key=lambda name: not is_id_name(name))
     return [name for name in names if table.constant_in(name, table.column(names[0]))]
 
 

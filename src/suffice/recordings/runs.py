@@ -34,6 +34,15 @@ LOOP_NAMES = MODEL_NAMES | {
 }
 """Last parts of the names of columns whose values tell loops apart; one of `MODEL_NAMES` always does."""
 
+_LOOP_WORD = re.compile(
+    r"(?:\w+_)?(?:arm|variant|experiment|bucket|cohort|release|pipeline|deployment|provider)(?:_(?:name|id|version))?"
+    r"|(?:agent|app|bot|code|model|pipeline|prompt|release|service|system)_version|version|git_(?:sha|commit|hash)|commit(?:_(?:sha|hash))?"
+    r"|(?:ab|test|treatment|experiment|control)_group"
+)
+"""Names of systems, and of parts of a trial that compares some."""
+
+_JUDGES = frozenset({"judge", "grader", "evaluator", "evaluation", "scorer", "scoring", "rater", "annotator"})
+
 RUN_FILE = "run_file"
 """The column with the file that a run was imported from, used if nothing else tells the runs of a question apart."""
 
@@ -56,10 +65,29 @@ def loop_labels(schema: pa.Schema) -> list[str]:
     names = [
         field.name
         for field in schema
-        if (_last_part(field.name) in LOOP_NAMES or field.name == RUN_FILE or _LOOPS in (field.metadata or {}))
+        if (tells_loops_apart(field.name) or field.name == RUN_FILE or _LOOPS in (field.metadata or {}))
         and column_kind(field.name, field) in ("label", "identity")
     ]
     return sorted(names, key=lambda name: (_last_part(name) not in MODEL_NAMES, name == RUN_FILE))
+
+
+def tells_loops_apart(name: str) -> bool:
+    """Return whether the name of a column says that its values are systems, or the parts of a trial.
+
+    >>> tells_loops_apart("experiment_arm"), tells_loops_apart("imported_model"), tells_loops_apart("category")
+    (True, True, False)
+    """
+    plain = _last_part(name)
+    return not is_of_judge(name) and (plain in LOOP_NAMES or _LOOP_WORD.fullmatch(plain) is not None)
+
+
+def is_of_judge(name: str) -> bool:
+    """Return whether a column is a field of who judges answers, whose model and prompt are not those of the loop.
+
+    >>> is_of_judge("judge.model"), is_of_judge("request.model"), is_of_judge("judge")
+    (True, False, False)
+    """
+    return not _JUDGES.isdisjoint(re.split(r"[._]", name.removeprefix("imported_").lower())[:-1])
 
 
 def with_loops(schema: pa.Schema, name: str) -> pa.Schema:
@@ -214,9 +242,7 @@ def _several_loops_error(what: str, several: Mapping[str, Counter[str]]) -> Unse
     also = f" (and of {' and '.join(map(repr, [*several][1:3]))})" if len(several) > 1 else ""
     call = f"{name}=..." if name.isidentifier() else f"**{{{name!r}: ...}}"
     alike = (
-        f"; if one loop chooses it by itself, import the log with --column {name}="
-        if _last_part(name) in LOOP_NAMES
-        else ""
+        f"; if one loop chooses it by itself, import the log with --column {name}=" if tells_loops_apart(name) else ""
     )
     alike = "; files that repeat one loop are named run_1, run_2, ..." if name == RUN_FILE else alike
     return UnsettledError(

@@ -61,6 +61,9 @@ EMBEDDING = "embedding"
 ASSUMED_END = "end_assumed"
 """The column that is 1 if the log gave no end for a shorter question, and an import assumed that the loop ended it."""
 
+RETURNED = "returned"
+"""The signal that is 1 in the round whose answer the loop returned, if that is not the last one, and 0 in others."""
+
 TRIALS, ASKED = "trials", "asked afterwards"
 """The metadata of a recording whose trial answers were asked along finished chains of thought."""
 CHECKPOINTS = "checkpoints"

@@ -12,6 +12,7 @@ from hypothesis import given, strategies as st
 import suffice
 from suffice.errors import DataError, UnsettledError
 from suffice.importers import import_recording
+from suffice.importers.alarm import Read
 from suffice.importers.alarms import ALARMS, find_alarms
 from suffice.importers.preview import cut
 from suffice.importers.reading import Reading
@@ -48,6 +49,10 @@ def stopped(source, **options):
 
 def imported(source, **options):
     return import_recording(source, out=source.with_suffix(".parquet"), **options)
+
+
+def alarms_in(facts, source, columns=None, options=None):
+    return find_alarms(Read(facts=facts, source=source, columns=columns or {}, options=options or {}))
 
 
 def cautions(source, **options):
@@ -183,7 +188,7 @@ def test_a_few_questions_raise_no_alarm(tmp_path):
         part = part.append_column(field, scored[field.name])
     reading = Reading("qa")
     reading.add(part)
-    assert find_alarms(reading.facts, "tabular", {}, {}) == []
+    assert alarms_in(reading.facts, "tabular") == []
     with pytest.raises(RuntimeError):
         Reading("qa").preview  # noqa: B018
 
@@ -231,7 +236,7 @@ def test_calls_of_a_trace_with_other_names_are_noted():
     reading = Reading("qa")
     columns = {"question_id": ids, "round": pa.array([1, 2, 3, 4] * 20, pa.int16()), "answer": ids, "span_name": names}
     reading.add(pa.table({"golds": [["Paris"]] * 80, "cluster": ids, **columns}))
-    found = {alarm.name: alarm.level for alarm in find_alarms(reading.facts, "langfuse", {}, {})}
+    found = {alarm.name: alarm.level for alarm in alarms_in(reading.facts, "langfuse")}
     assert found.get("other-calls") == "caution"
     assert "other-speakers" not in found
 
@@ -277,7 +282,7 @@ def table(columns):
 def alarms_of(parts, source="tabular", **options):
     reading = Reading("qa")
     reading.add(table(parts))
-    return [alarm.name for alarm in find_alarms(reading.facts, source, {"answer": "answer"}, options)]
+    return [alarm.name for alarm in alarms_in(reading.facts, source, {"answer": "answer"}, options)]
 
 
 def equal_answers(varying, n=10):
@@ -298,9 +303,9 @@ def test_equal_answers_beside_a_varying_text_stop_the_import():
     assert alarms_of(equal_answers(10), columns={"answer": "answer"}) == ["equal-answers"]
     reading = Reading("qa")
     reading.add(table(equal_answers(10)))
-    (alarm,) = find_alarms(reading.facts, "tabular", {"answer": "answer"}, {})
+    (alarm,) = alarms_in(reading.facts, "tabular", {"answer": "answer"})
     assert alarm.level == "stop"
-    (named,) = find_alarms(reading.facts, "tabular", {"answer": "answer"}, {"columns": {"answer": "answer"}})
+    (named,) = alarms_in(reading.facts, "tabular", {"answer": "answer"}, {"columns": {"answer": "answer"}})
     assert named.level == "caution"
     choices = alarm.error().choices
     assert choices["--column answer=said --column golds=answer"][0] == {
@@ -446,7 +451,7 @@ def test_no_correct_log_of_the_repository_is_stopped(tmp_path):
         reading = Reading(recording.metadata.get("normalizer", "qa"))
         reading.add(recording.table.sort_by([("question_id", "ascending"), ("round", "ascending")]))
         source = "mini_swe_agent" if name.stem in BUNDLED_STEPS else "tabular"
-        stops += [(name, alarm) for alarm in find_alarms(reading.facts, source, {}, {}) if alarm.level == "stop"]
+        stops += [(name, alarm) for alarm in alarms_in(reading.facts, source) if alarm.level == "stop"]
         n += 1
     assert n >= 10
     assert not stops

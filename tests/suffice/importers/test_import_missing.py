@@ -42,7 +42,7 @@ def notes_of(tmp_path, rows, **options):
     [
         ({"score": ["0,3", "0,8", "1"]}, "'score' is not read, because it has '0,3'"),
         ({"correct": "maybe"}, "'correct' is not read, because it has 'maybe'"),
-        ({"score": [3, 8, 10]}, "'score' is not a metric, because it lies in [3, 10]: scale it"),
+        ({"score": [3, 8, 10]}, "'score' is not a metric, because it lies in [3, 10]: --metric-column score=score:"),
         ({"score": [None, None, 1]}, "'score' is known in 2 of 6 rounds"),
         ({"input_tokens": "1,200"}, "'input_tokens' is not read as a cost: it has '1,200'"),
         ({"tokens": 300}, "--column cost.generator.output_tokens=tokens counts all as output, or what each round adds"),

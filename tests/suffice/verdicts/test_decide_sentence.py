@@ -183,9 +183,8 @@ def test_how_questions_are_told_apart_is_noted_where_it_may_mislead():
         decide(Recording(build_table(table, kinds={"quality": "metric"})), metric="quality").notes
         for table in (rows, nameless, twice)
     )
-    note = "map the questions' texts (--column question=...) so that one that repeats under another id counts once"
-    assert note in unknown
-    assert note not in known
+    assert any("no texts of questions" in note for note in unknown)
+    assert not any("no texts of questions" in note for note in known)
     assert "60 of 120 rows repeat a question: each question counts once, with its mean" in repeated
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from suffice.errors import SchemaError
-from suffice.importers.grid import whole_number
+from suffice.importers.grid import cell_number, whole_number
 from suffice.importers.recognise import Head
 from suffice.importers.traces.files import documents, dotted_fields, fields_of, nanoseconds, objects_in, short_ids
 from suffice.importers.traces.genai import Event, is_genai, read_attributes
@@ -126,6 +127,18 @@ def _is_openinference(head: Head) -> bool:
 read_openinference = trace_importer("openinference", openinference_log, _is_openinference)
 
 
+_ANNOTATION = re.compile(r"annotations?\.(?P<name>[^.]+)\.score")
+_WORSE = re.compile(r"hallucinat|toxic|harm|bias|error|violation", re.IGNORECASE)
+"""Names of scores of which less is better, so that they are no metrics."""
+
+
+def _annotations(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the scores that were annotated to a span of Phoenix, by name."""
+    found = {match["name"]: value for name, value in fields.items() if (match := _ANNOTATION.fullmatch(name))}
+    known = {name: value for name, value in found.items() if value not in (None, "") and not _WORSE.search(name)}
+    return {name: cell_number(value, name, "annotation") for name, value in known.items()}
+
+
 def _plain_span(item: Any, where: str) -> TraceSpan:
     fields = dotted_fields(item) if isinstance(item, dict) else {}
     attributes = {name.removeprefix("attributes."): v for name, v in fields.items() if name.startswith("attributes.")}
@@ -151,6 +164,7 @@ def _plain_span(item: Any, where: str) -> TraceSpan:
         start=nanoseconds(first(fields, ("start_time", "startTime")), where),
         end=nanoseconds(first(fields, ("end_time", "endTime")), where),
         failed=_is_error(first(fields, ("status_code", "status.status_code", "statusCode"))),
+        scores=_annotations(fields),
     )
     events = [
         (str(event.get("name", "")), dotted_fields(fields_of(event.get("attributes"))))

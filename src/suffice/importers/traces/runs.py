@@ -328,7 +328,7 @@ def _models(trajectories: Sequence[ImportedTrajectory]) -> tuple[dict[str, Any],
     if names == {None}:
         return {}, []
     if len(names) > 1:
-        return {}, [f"{len(names)} different models: a policy fitted on this recording pins none of them"]
+        return {}, [f"{len(names)} different models: `suffice decide --where model=NAME` judges one of them alone"]
     name = names.pop()
     return {"model": name}, [f"policies fitted on this recording depend on model {name!r}"]
 

@@ -21,6 +21,7 @@ from suffice.policy.rules.selectors_of_samples import RascAnswer
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
 from suffice.recordings.runs import ALONE, ATTEMPTS, attempts_of, refuse_untried
+from suffice.recordings.schema import RETURNED
 from suffice.verdicts.decisions.gates import (
     RETRIEVALS,
     begins_closed_book,
@@ -72,13 +73,11 @@ def declared_defaults(recording: Recording, metric: str | None, *, priced: bool)
         "alpha": 0.05,
         "cost": "calls",
         "baseline": "recorded",
-        "selector": "majority_of_samples" if recording.independent else "last",
+        "selector": usual_selector(recording),
         "leave_out_failed": False,
         "label_noise": 0.0,
         "min_saving": 0.0,
     }
-    if CHECK_ERROR in recording.names("signal") and not recording.independent:
-        result["selector"] = f"min_{CHECK_ERROR}"
     if is_of_steps(recording) or abandoned(metric or ""):
         result["min_saving"] = LEAST_SAVING
     if is_of_steps(recording) and (priced or knows_spending(recording)):
@@ -304,3 +303,11 @@ def _fitted_policy(tune: Recording, rule: str, metric: str, selector: Selector, 
     draft = replace(draft, start_round=min(draft.start_round, start_round))
     check_policy(draft, tune)
     return draft
+
+
+def usual_selector(recording: Recording) -> str:
+    """Return the selector of what a loop returns: a vote of samples, the marked round, that with the fewest faults, or the last."""
+    if recording.independent:
+        return "majority_of_samples"
+    known = {RETURNED: f"max_{RETURNED}", CHECK_ERROR: f"min_{CHECK_ERROR}"}
+    return next((selector for name, selector in known.items() if name in recording.names("signal")), "last")

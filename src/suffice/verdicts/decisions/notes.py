@@ -56,7 +56,8 @@ def name_notes(recording: Recording) -> list[str]:
     notes = []
     if not seen_from(recording).texts:
         notes.append(
-            "map the questions' texts (--column question=...) so that one that repeats under another id counts once"
+            "the recording has no texts of questions: if one is asked again under another id, it counts twice (import the log with --column "
+            "question=COLUMN)"
         )
     rows, units = len(recording.question_ids), len(set(unit_names(recording)))
     if units < rows:

@@ -1,0 +1,397 @@
+"""Alarms about columns that are kept as they are: they say which round was returned, or divide the questions into groups."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from suffice.common.files import quoted
+from suffice.common.tables import counted, cut_list
+from suffice.importers.alarm import Doubt, Read
+from suffice.importers.answer_or_gold import is_model_text
+from suffice.importers.facts import Facts
+from suffice.importers.names import TIMES, last_name, plain_name
+from suffice.importers.own_columns import MANY_VALUES, OwnColumns
+from suffice.policy.rounds import Floats
+from suffice.recordings.runs import RUN_FILE, tells_loops_apart
+from suffice.recordings.schema import RETURNED
+
+_ENOUGH, _FEW, _SHOWN = 20, 5, 8
+_NEARLY_ALL, _MOSTLY, _SOME = 0.98, 0.9, 0.01
+_GROUPS, _MEMBERS = 8, 10
+"""The most groups of questions that are compared, and the fewest questions of one."""
+
+_ORDERS, _SURE = 499, 0.99
+"""Random divisions of the questions into the groups, and the share of them that must be less uneven."""
+
+_MOST_OTHER = 0.8
+_RETURNED = frozenset({"final", "selected", "chosen", "best", "returned", "accepted", "output", "prediction", "result"})
+_SAID = frozenset(
+    {
+        "answer",
+        "answers",
+        "response",
+        "reply",
+        "output",
+        "completion",
+        "prediction",
+        "sample",
+        "sampled",
+        "generation",
+        "raw",
+    }
+)
+"""Words of columns with what a loop returned, and with what a model said."""
+
+_QUESTIONS = 2_000
+_AFTERWARDS = frozenset(
+    {
+        "status",
+        "state",
+        "reason",
+        "verdict",
+        "result",
+        "outcome",
+        "final",
+        "chosen",
+        "selected",
+        "best",
+        "stop",
+        "stopped",
+        "end",
+        "ended",
+    }
+    | {
+        "total",
+        "count",
+        "round",
+        "rounds",
+        "steps",
+        "error",
+        "errors",
+        "grade",
+        "score",
+        "label",
+        "judge",
+        "correct",
+        "success",
+        "solved",
+    }
+    | {
+        "passed",
+        "answer",
+        "answers",
+        "winner",
+        "converged",
+        "resolved",
+        "feedback",
+        "flag",
+        "flagged",
+        "termination",
+        "exit",
+        "finish",
+    }
+)
+"""Words of columns that are known only once a loop has ended, and so may follow from its rounds."""
+
+_JUDGING = frozenset(
+    {
+        "score",
+        "scores",
+        "judge",
+        "judgement",
+        "judgment",
+        "rating",
+        "ratings",
+        "grade",
+        "mark",
+        "marks",
+        "correct",
+        "correctness",
+        "quality",
+    }
+    | {
+        "eval",
+        "evaluation",
+        "annotation",
+        "verdict",
+        "reward",
+        "thumb",
+        "thumbs",
+        "feedback",
+        "accuracy",
+        "passed",
+        "stars",
+        "critic",
+    }
+    | {"hallucination", "faithfulness", "factuality", "note", "bewertung", "verifier"}
+)
+"""Words of columns that may say how good an answer is."""
+
+_SCALES = ((0, 1), (1, 5), (0, 5), (1, 6), (0, 10), (0, 100))
+_WORDS = 6
+
+
+def returned_rounds(read: Read) -> Iterator[Doubt]:
+    """A flag, or a text about the question, says that another round than the last was returned in many questions."""
+    facts = read.facts
+    if read.source != "tabular" or read.samples or RETURNED in (read.options.get("columns") or {}):
+        return
+    for name, own in facts.own.columns.items():
+        theirs = name.removeprefix("imported_")
+        for value, marks in own.marks.items() if name not in read.columns else ():
+            is_one = marks.once >= max(_ENOUGH, _MOSTLY * facts.trajectories)
+            if is_one and marks.moves and marks.other >= max(_FEW, _SOME * marks.once):
+                sentence = (
+                    f"{theirs!r} is {value!r} in exactly one round of {marks.once:,} of "
+                    f"{counted(facts.trajectories, 'trajectory', 'trajectories')}, and in {marks.other:,} of them the last answer is another "
+                    "one: if the loop returned the marked answer, the last one is not what you have now"
+                )
+                yield sentence, _of_returned(theirs)
+                return
+    for name, n in facts.equalling.most_common():
+        other = n - facts.equalling_last[name]
+        is_one = n >= max(_ENOUGH, 0.95 * facts.trajectories) and name not in read.columns and other <= _MOST_OTHER * n
+        is_one = is_one and (not facts.without_golds or not _RETURNED.isdisjoint(_words(name)))  # else it is the gold
+        if is_one and other >= max(_FEW, 2 * (1 - _NEARLY_ALL) * n):
+            theirs = name.removeprefix("imported_")
+            sentence = (
+                f"{theirs!r} equals an answer of {n:,} of {counted(facts.trajectories, 'trajectory', 'trajectories')}, but not the last one "
+                f"in {other:,}: if the loop returned it, the last answer is not what you have now"
+            )
+            golds = facts.without_golds == facts.trajectories
+            gold: dict[str, tuple[dict[str, Any], str]] = {
+                f"--column {quoted(f'golds={theirs}')}": (
+                    {"columns": {"golds": theirs}},
+                    f"{theirs!r} is the gold answer",
+                )
+            }
+            yield sentence, {**_of_returned(theirs), **(gold if golds else {})}
+            return
+
+
+def _of_returned(theirs: str) -> dict[str, tuple[dict[str, Any], str]]:
+    option = f"--column {quoted(f'{RETURNED}={theirs}')}"
+    meaning = f"{theirs!r} says what the loop returned: decide compares with that"
+    return {option: ({"columns": {RETURNED: theirs}}, meaning)}
+
+
+def copied_choice(facts: Facts) -> Iterator[Doubt]:
+    """The last rounds copy the answer of an earlier one, not always the one before, and a flag marks them."""
+    for name, own in facts.own.columns.items():
+        for value, marks in own.marks.items():
+            is_last = marks.last >= _NEARLY_ALL * marks.once and marks.once >= max(_ENOUGH, _MOSTLY * facts.several)
+            if is_last and marks.copied >= _NEARLY_ALL * marks.last:
+                theirs = name.removeprefix("imported_")
+                option = f"--column {quoted(f'{RETURNED}={theirs}')}"
+                sentence = (
+                    f"the last rounds, the only ones whose {theirs!r} is {value!r}, have the same answer as an earlier round, not always the "
+                    f"one before: they may be the loop's choice written once more, and no call ({option} leaves them out and judges the choice)"
+                )
+                yield sentence, {}
+                return
+
+
+def dependent_samples(read: Read) -> Iterator[Doubt]:
+    """Samples depend on their order, and another column may have what each sample said: the answers may be the vote so far."""
+    choices = _other_answers(read)
+    if choices and _are_ordered(read):
+        answer = read.columns.get("answer", "answer")
+        yield f"the answers in {answer!r} {_ORDERED}: they may be the vote so far", choices
+
+
+def ordered_samples(read: Read) -> Iterator[Doubt]:
+    """Samples agree, or are right, more in one order than samples in any order: they may be rounds."""
+    if _are_ordered(read) and not _other_answers(read):
+        yield f"the answers {_ORDERED}: they may be rounds that follow one another (then leave --samples out)", {}
+
+
+_ORDERED = (
+    "depend on their order, as independent samples do not: neighbours agree more or less than others, or later ones agree or are right "
+    "more or less often than earlier ones"
+)
+
+
+def _are_ordered(read: Read) -> bool:
+    facts = read.facts
+    is_panel = facts.systems.total() > 0
+    return read.samples and not is_panel and facts.trajectories >= _ENOUGH and facts.order.are_clear
+
+
+def _other_answers(read: Read) -> dict[str, tuple[dict[str, Any], str]]:
+    """Return the options that read another column, which varies within questions and is called like an answer, as the answers."""
+    facts, used = read.facts, _used(read)
+    names = [name for name in facts.own.columns if name not in used and not _SAID.isdisjoint(_words(name))]
+    said = [name for name in names if facts.own.columns[name].varying >= _SOME * facts.trajectories]
+    others = [name.removeprefix("imported_") for name in said if is_model_text(name.removeprefix("imported_"))]
+    return {
+        f"--column {quoted(f'answer={name}')}": ({"columns": {"answer": name}}, f"{name!r} is what each sample said")
+        for name in others
+    }
+
+
+def _words(name: str) -> list[str]:
+    return plain_name(name).replace(".", "_").split("_")
+
+
+def mixed_groups(read: Read) -> Iterator[Doubt]:
+    """Scores change otherwise from round to round in groups of questions that a column names: they may be several systems."""
+    facts = read.facts
+    used = _used(read)
+    names = [name for name in facts.own.columns if name not in used and not tells_loops_apart(name)]
+    names = [name for name in names if _AFTERWARDS.isdisjoint(_words(name))]
+    names = [name for name in names if not all(map(_is_number, facts.own.columns[name].values))]
+    found = uneven_groups(facts.own, names) if read.source == "tabular" and not read.samples else None
+    if found is not None:
+        name, place, means = found
+        theirs = name.removeprefix("imported_")
+        listed = cut_list(f"{value:.20} {100 * mean:+.1f}" for value, (_, mean) in means.items())
+        sentence = (
+            f"what later rounds gain differs with {theirs!r}: from round {place + 1} to the last, {listed} points (by chance in less than 1 % "
+            f"of logs). `decide` judges all its values together; if they are several systems, --where {quoted(f'{theirs}={next(iter(means))}')} "
+            "judges one, here and in decide"
+        )
+        yield sentence, {}
+
+
+def uneven_groups(own: OwnColumns, names: Sequence[str]) -> tuple[str, int, Mapping[str, tuple[int, float]]] | None:
+    """Return a column whose values have other gains from a round to the last, this round, and each value's number of questions and gain.
+
+    None if no difference is too large for chance, in a permutation test over all columns and rounds together.
+    """
+    changes = own.changes[:_QUESTIONS]
+    known = [place for place, row in enumerate(changes) if row]
+    longest = max((len(changes[place]) for place in known), default=0)
+    table = np.array([np.pad(changes[place], (0, longest - len(changes[place]))) for place in known])
+    groups = {name: _groups(own.members[name], known) for name in names}
+    groups = {name: each for name, each in groups.items() if 1 < len(each) <= _GROUPS}
+    if not groups or not table.size or not (spread := table.std(axis=0)).any():
+        return None
+    places = np.flatnonzero(spread)
+    table = (table[:, places] - table[:, places].mean(axis=0)) / spread[places]
+    members = np.array([mask / np.sqrt(mask.sum()) for each in groups.values() for mask in each.values()])
+    sizes = [len(each) for each in groups.values()]
+    seen = _unevenness(table, members, sizes)
+    random = np.random.default_rng(0)
+    others = [_unevenness(table[random.permutation(len(table))], members, sizes).max() for _ in range(_ORDERS)]
+    if seen.max() <= np.quantile(others, _SURE):
+        return None
+    column, at = np.unravel_index(int(seen.argmax()), seen.shape)
+    name, place = [*groups][int(column)], int(places[at])
+    gains = np.array([changes[i][place] if place < len(changes[i]) else 0.0 for i in known])
+    return (
+        name,
+        place,
+        {value: (int(mask.sum()), float(gains[mask > 0].mean())) for value, mask in groups[name].items()},
+    )
+
+
+def _groups(values: Sequence[str | None], known: Sequence[int]) -> dict[str, Floats]:
+    """Return a mask of the questions of each value; nothing if most questions have none, or a value has too few."""
+    own = [values[place] for place in known]
+    masks = (
+        {value: np.array([other == value for other in own], dtype=float) for value in {*own} - {None}}
+        if len({*own}) <= _GROUPS + 1
+        else {}
+    )
+    large = {str(value): masks[value] for value in sorted(masks, key=str) if masks[value].sum() >= _MEMBERS}
+    return large if sum(mask.sum() for mask in large.values()) >= _MOSTLY * len(own) else {}
+
+
+def _unevenness(table: Floats, members: Floats, sizes: Sequence[int]) -> Floats:
+    """Return how uneven the groups of each column are in each round, about 0 with a spread of 1 if by chance."""
+    squares = (members @ table) ** 2
+    sums = np.add.reduceat(squares, np.cumsum([0, *sizes[:-1]]), axis=0)
+    free = np.array(sizes)[:, None] - 1
+    result: Floats = (sums - free) / np.sqrt(2 * free)
+    return result
+
+
+def _used(read: Read) -> set[str]:
+    """Return the columns that are read, under either name, or by which rows were chosen."""
+    said = [*(read.options.get("columns") or {}).values(), *(read.options.get("where") or {})]
+    shown = [theirs.partition(" (")[0] for theirs in read.columns.values()]
+    names = {*said, RUN_FILE, *shown, *read.columns.values(), *(ours.partition(" ")[0] for ours in read.columns)}
+    return names | {f"imported_{name}" for name in names}
+
+
+def unread_note(read: Read) -> list[str]:
+    """Return a note that names columns which vary within questions or divide them, and are not read."""
+    facts, used = read.facts, _used(read)
+    sizes = {
+        name: len(own.values)
+        for name, own in facts.own.columns.items()
+        if name not in used and not tells_loops_apart(name) and last_name(name) not in TIMES
+        if (own.varying and len(own.values) <= facts.rounds / 2)
+        or (len(own.groups) > 1 and len(own.values) <= facts.trajectories / 2)
+    }
+    names = [
+        name.removeprefix("imported_") for name, n in sorted(sizes.items(), key=lambda item: item[1]) if n < MANY_VALUES
+    ]
+    if not names or read.source != "tabular":
+        return []
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return [f"not read: {', '.join(names[:_SHOWN])}{more}"]
+
+
+def judging_note(read: Read) -> str:
+    """Return a note on columns that may say which answers are right, where nothing that is read does; "" if there is none."""
+    columns = read.facts.own.columns
+    known = {name: own for name, own in columns.items() if name not in (read.options.get("metrics") or {})}
+    may = [name for name, own in known.items() if own.varying and not _JUDGING.isdisjoint(_words(name))]
+    scaled = {name: scale for name in may if (scale := _scale(columns[name].values)) is not None}
+    golds = [
+        name.removeprefix("imported_") for name in known if name not in may and not _JUDGING.isdisjoint(_words(name))
+    ]
+    if not scaled and golds and read.source == "tabular":
+        return (
+            f"no column that is read says which answers are right: if {golds[0]!r}, which is the same in all rounds of a question, is the gold "
+            f"answer, --column {quoted(f'golds={golds[0]}')} reads it. Until then `suffice decide` counts every answer that another would replace "
+            "as lost, unless labels say more (--ask)"
+        )
+    if not scaled or read.source != "tabular":
+        return ""
+    name, scale = next(iter(scaled.items()))
+    theirs = name.removeprefix("imported_")
+    ours = re.sub(r"\W", "_", plain_name(theirs))
+    option = f"--metric-column {quoted(f'{ours}={theirs}{scale}')}"
+    worst, dots, best = (scale.removeprefix(":") or "0..1").partition("..")
+    turned = (
+        f", or {ours}={theirs}:{best}..{worst} if lower is better"
+        if dots
+        else " (the worst word first)"
+        if scale
+        else ""
+    )
+    also = (
+        f" ({', '.join(map(repr, [own.removeprefix('imported_') for own in scaled][1:4]))} as well)"
+        if len(scaled) > 1
+        else ""
+    )
+    return (
+        f"no column that is read says which answers are right, but {theirs!r} may{also}: {option} judges by it{turned}. Until then "
+        "`suffice decide` counts every answer that another would replace as lost, unless labels say more (--ask)"
+    )
+
+
+def _scale(values: Collection[str]) -> str | None:
+    """Return how values would be scaled, as an ending of an option; "" for 0 to 1, None if they are neither numbers nor few words."""
+    if len(values) <= 1 or len(values) >= MANY_VALUES:
+        return None
+    if all(map(_is_number, values)):
+        numbers = [float(value) for value in values]
+        low, high = min(numbers), max(numbers)
+        scale = next((own for own in _SCALES if own[0] <= low and high <= own[1]), None)
+        return None if scale is None else "" if scale == (0, 1) else f":{scale[0]}..{scale[1]}"
+    if all(re.fullmatch(r"\d+(?:\.\d+)?\s*%", value) for value in values):
+        return ""
+    return (
+        f":{','.join(sorted(values))}" if len(values) <= _WORDS and not any("," in value for value in values) else None
+    )
+
+
+def _is_number(text: str) -> bool:
+    return re.fullmatch(r"-?\d+(?:\.\d+)?", text) is not None

@@ -1,0 +1,174 @@
+"""Count what the columns say that an import keeps as they are: which round was returned, and which groups of questions there are."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from suffice.policy.rounds import Floats
+from suffice.recordings.runs import value_text
+
+MANY_VALUES = 200
+"""A column with so many different values is an id, a time or a text."""
+
+_MOST_QUESTIONS = 5_000
+"""Scores of so many questions are compared between groups."""
+
+_FALSE = frozenset({"0", "false", "no", "n", "f", "off"})
+_NEARLY_ALL, _TWO = 0.98, 2
+
+_Places = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Marks:
+    """How often a value occurs in exactly one round of a trajectory.
+
+    Attributes:
+        once: Number of these trajectories.
+        last: Of these, those in which it is the last round.
+        other: Of these, those in which the last answer is another one.
+        copied: Of these, those in which it is the last round, and an earlier one has the same answer.
+        places: The numbers of rounds before such a round, and after it.
+    """
+
+    once: int = 0
+    last: int = 0
+    other: int = 0
+    copied: int = 0
+    places: Counter[tuple[str, int]] = field(default_factory=Counter)
+
+    @property
+    def moves(self) -> bool:
+        """True if the round is not nearly always the same one, counted from the start or from the end."""
+        return self.once > 0 and max(self.places.values()) < _NEARLY_ALL * self.once
+
+
+@dataclass(slots=True)
+class OwnColumn:
+    """Counts of one column.
+
+    Attributes:
+        values: Its different values, at most `MANY_VALUES`.
+        varying: Trajectories in which it varies.
+        groups: Trajectories in which it does not, by value; empty if there are many values.
+        marks: Rounds with a value that is not false, by value, if there are at most two.
+    """
+
+    values: set[str] = field(default_factory=set)
+    varying: int = 0
+    groups: Counter[str] = field(default_factory=Counter)
+    marks: dict[str, Marks] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class OwnColumns:
+    """Counts of all columns that are kept as they are.
+
+    Attributes:
+        columns: The columns by name.
+        changes: By how much the last score of a question is above each one, for the first questions; empty if one is unknown.
+        members: The value of each column for these questions; None where it varies or is missing.
+    """
+
+    columns: dict[str, OwnColumn] = field(default_factory=dict)
+    changes: list[tuple[float, ...]] = field(default_factory=list)
+    members: dict[str, list[str | None]] = field(default_factory=dict)
+
+    def add(
+        self,
+        table: pa.Table,
+        names: Iterable[str],
+        starts: _Places,
+        keys: Sequence[Hashable],
+        scores: Floats | None,
+    ) -> None:
+        """Count a part.
+
+        Args:
+            table: The part.
+            names: Its columns that are kept as they are.
+            starts: The first row of each trajectory.
+            keys: What each answer is compared by.
+            scores: The score of each round; None if nothing judges answers, so that they are compared with the last one.
+        """
+        places: dict[Hashable, int] = {}
+        answers = np.array([places.setdefault(key, len(places)) for key in keys])
+        part = _Part(starts, np.append(starts[1:], len(keys)), answers)
+        before = len(self.changes)
+        room = max(0, _MOST_QUESTIONS - before)
+        for start, end in zip(starts[:room].tolist(), part.ends[:room].tolist(), strict=True):
+            own = (answers[start:end] == answers[end - 1]).astype(float) if scores is None else scores[start:end]
+            self.changes.append(() if np.isnan(own).any() else tuple((own[-1] - own).tolist()))
+        for name in names:
+            encoded = table.column(name).combine_chunks().dictionary_encode()
+            texts = [*map(_text, encoded.dictionary.to_pylist())]
+            codes = encoded.indices.fill_null(-1).to_numpy()
+            codes = np.array([*(-1 if text is None else place for place, text in enumerate(texts)), -1])[codes]
+            self._count(name, codes, texts, part)
+            constant = np.where(part.are_same(codes), codes[starts], -1)[:room]
+            members = self.members.setdefault(name, [])
+            members += [None] * (before - len(members))
+            members += [None if code < 0 else texts[code] for code in constant.tolist()]
+
+    def _count(self, name: str, codes: _Places, texts: Sequence[str | None], part: _Part) -> None:
+        own = self.columns.setdefault(name, OwnColumn())
+        if len(own.values) < MANY_VALUES:
+            own.values.update(filter(None, texts))
+        same = part.are_same(codes)
+        own.varying += int((~same).sum())
+        if len(own.values) < MANY_VALUES:
+            constant = codes[part.starts[same]]
+            own.groups.update({str(texts[code]): int((constant == code).sum()) for code in {*constant.tolist()} - {-1}})
+        if len(own.values) <= _TWO:
+            for code in {*codes.tolist()} - {-1}:
+                if not is_false(value := str(texts[code])):
+                    _mark(own.marks.setdefault(value, Marks()), codes == code, part)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The first row and the end of each trajectory of a part, and a number for each different answer."""
+
+    starts: _Places
+    ends: _Places
+    answers: _Places
+
+    def are_same(self, codes: _Places) -> npt.NDArray[np.bool_]:
+        """Return in which trajectories a column does not vary."""
+        same: npt.NDArray[np.bool_] = np.minimum.reduceat(codes, self.starts) == np.maximum.reduceat(codes, self.starts)
+        return same
+
+
+def _text(value: Any) -> str | None:
+    """Return a value as text, all digits of a number included; None where it is missing."""
+    return value_text(f"{value:.17g}" if isinstance(value, float) and not math.isnan(value) else value)
+
+
+def is_false(text: str) -> bool:
+    """Return whether a text of a flag means no."""
+    return text.lower() in _FALSE
+
+
+def _mark(marks: Marks, is_marked: npt.NDArray[np.bool_], part: _Part) -> None:
+    """Count the trajectories of several rounds of which exactly one is marked."""
+    lengths = part.ends - part.starts
+    once = (np.add.reduceat(is_marked.astype(int), part.starts) == 1) & (lengths > 1)
+    rows = np.flatnonzero(is_marked & np.repeat(once, lengths))
+    first, last = part.starts[once], part.ends[once] - 1
+    marks.once += len(rows)
+    marks.last += int((rows == last).sum())
+    marks.other += int((part.answers[rows] != part.answers[last]).sum())
+    marks.copied += sum(
+        row == end and part.answers[row] in part.answers[start:end]
+        for row, start, end in zip(rows.tolist(), first.tolist(), last.tolist(), strict=True)
+    )
+    marks.places.update(("start", place) for place in (rows - first).tolist())
+    marks.places.update(("end", place) for place in (last - rows).tolist())

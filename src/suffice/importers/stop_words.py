@@ -1,0 +1,58 @@
+"""Reasons for the end of a loop in usual words, such as converged or max_iterations."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from suffice.importers.names import plain_name
+from suffice.importers.records import Record
+from suffice.importers.table_columns import TableColumns
+
+_NAME = re.compile(
+    r"(?:\w+_)?(?:stop|stopping|end|exit|termination|halt|halting)_(?:reason|cause|condition)|termination|(?:stopped|ended|terminated)_by"
+    r"|why_stopped"
+)
+_WORDS = {
+    "rule": "rule converged convergence early_stop early_stopped early_stopping stopped stable no_change unchanged agreement consensus "
+    "confident confidence approved accepted satisfied threshold good_enough",
+    "max_rounds": "max_rounds max_iterations max_iters max_iter max_steps max_turns max_attempts max_hops iteration_limit round_limit "
+    "step_limit turn_limit limit cap budget budget_exhausted length max_round max_depth",
+    "exhausted": "exhausted no_more_results no_more_evidence no_results",
+    "failed": "failed error exception timeout crashed aborted",
+}
+_ENDS = {word: end for end, words in _WORDS.items() for word in words.split()}
+
+
+def is_stop_name(name: str) -> bool:
+    """Return whether a column's name says that it has reasons for the end of a loop.
+
+    >>> is_stop_name("stop_reason"), is_stop_name("run.terminatedBy"), is_stop_name("reason")
+    (True, True, False)
+    """
+    return _NAME.fullmatch(plain_name(name).rpartition(".")[2]) is not None
+
+
+def end_in_words(value: Any) -> str | None:
+    """Return our name of a reason; None if its word is unknown.
+
+    >>> end_in_words("Converged"), end_in_words("max-iterations"), end_in_words("tired")
+    ('rule', 'max_rounds', None)
+    """
+    return _ENDS.get(re.sub(r"[\s\-]+", "_", str(value).strip().lower()))
+
+
+def end_of_row(row: Record, name: str) -> str | None:
+    """Return our name of the reason in a column of a row."""
+    return end_in_words(row.values.get(name))
+
+
+def ends_in_words(table: TableColumns, ids: Sequence[Any], unread: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the column with the reasons for the ends of loops, and their meaning, if all are usual words, known of each question."""
+    for name in filter(is_stop_name, unread):
+        values = table.column(name)
+        ends = {value: end_in_words(value) for value in values if isinstance(value, str)}
+        if len(ends) > 1 and None not in values and None not in ends.values() and table.constant_in(name, ids):
+            yield name, f"{name} ({', '.join(f'{word} = {end}' for word, end in ends.items())})"
+            return

@@ -15,13 +15,12 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import pyarrow as pa
-from suffice.common.sealed_json import FIELD
-from suffice.policy.calibration.maps import Constant, PiecewiseLinear, Sigmoid
 
 import suffice
-from suffice.common.json_text import number_to_json
+from suffice.common.json_text import FIELD, number_to_json
 from suffice.common.results import UNLESS_EMPTY
 from suffice.policy.calibration import Calibrator
+from suffice.policy.calibration.calibrator import Constant, PiecewiseLinear, Sigmoid
 from suffice.policy.rounds import Cost, Decision, Round
 from suffice.policy.rules import NAMED_RULES
 from suffice.policy.seen import Seen

@@ -257,6 +257,13 @@ export const NAMED_RULES = {
   "0": "error_gain >= 0.95",
   "1": "(check_error <= {0}) | (error_gain >= 0.95)"
  },
+ "frugalgpt": {
+  "1": "verifier_score > {0}",
+  "2": "((verifier_score > {0}) & (round <= 1)) | ((verifier_score > {1}) & (round > 1))"
+ },
+ "automix": {
+  "0": "verifier_score >= 0.5"
+ },
  "critic_only": {
   "0": "critic_approved >= 1"
  },
@@ -337,58 +344,6 @@ export const SIGNALS = {
   "fitted": false,
   "computed": true,
   "needs": []
- },
- "chain_ended": {
-  "low": 0.0,
-  "high": 1.0,
-  "clip": false,
-  "first": 1,
-  "last": null,
-  "component": "",
-  "fitted": false,
-  "computed": false,
-  "needs": [
-   "chain"
-  ]
- },
- "queries": {
-  "low": 0.0,
-  "high": Infinity,
-  "clip": false,
-  "first": 1,
-  "last": null,
-  "component": "",
-  "fitted": false,
-  "computed": false,
-  "needs": [
-   "chain"
-  ]
- },
- "lowest_probability": {
-  "low": 0.0,
-  "high": 1.0,
-  "clip": false,
-  "first": 1,
-  "last": null,
-  "component": "",
-  "fitted": false,
-  "computed": false,
-  "needs": [
-   "chain"
-  ]
- },
- "rind": {
-  "low": 0.0,
-  "high": Infinity,
-  "clip": false,
-  "first": 1,
-  "last": null,
-  "component": "",
-  "fitted": false,
-  "computed": false,
-  "needs": [
-   "chain"
-  ]
  },
  "overlap": {
   "low": 0.0,
@@ -544,6 +499,58 @@ export const SIGNALS = {
   "computed": false,
   "needs": [
    "answer_probability"
+  ]
+ },
+ "chain_ended": {
+  "low": 0.0,
+  "high": 1.0,
+  "clip": false,
+  "first": 1,
+  "last": null,
+  "component": "",
+  "fitted": false,
+  "computed": false,
+  "needs": [
+   "chain"
+  ]
+ },
+ "queries": {
+  "low": 0.0,
+  "high": Infinity,
+  "clip": false,
+  "first": 1,
+  "last": null,
+  "component": "",
+  "fitted": false,
+  "computed": false,
+  "needs": [
+   "chain"
+  ]
+ },
+ "lowest_probability": {
+  "low": 0.0,
+  "high": 1.0,
+  "clip": false,
+  "first": 1,
+  "last": null,
+  "component": "",
+  "fitted": false,
+  "computed": false,
+  "needs": [
+   "chain"
+  ]
+ },
+ "rind": {
+  "low": 0.0,
+  "high": Infinity,
+  "clip": false,
+  "first": 1,
+  "last": null,
+  "component": "",
+  "fitted": false,
+  "computed": false,
+  "needs": [
+   "chain"
   ]
  },
  "p_correct": {
@@ -778,62 +785,44 @@ export const SIGNALS = {
    "token_logprobs"
   ]
  },
- "rationale_steps": {
+ "answer_entropy_mean": {
   "low": 0.0,
-  "high": Infinity,
+  "high": 20.0,
   "clip": false,
   "first": 0,
   "last": null,
-  "component": "",
+  "component": "generator",
   "fitted": false,
   "computed": true,
-  "needs": []
- },
- "rationale_coherence": {
-  "low": 0.0,
-  "high": 1.0,
-  "clip": false,
-  "first": 0,
-  "last": null,
-  "component": "",
-  "fitted": false,
-  "computed": true,
-  "needs": []
- },
- "rationale_doubt": {
-  "low": 0.0,
-  "high": 1.0,
-  "clip": false,
-  "first": 0,
-  "last": null,
-  "component": "",
-  "fitted": false,
-  "computed": true,
-  "needs": []
- },
- "question_relevance": {
-  "low": 0.0,
-  "high": 1.0,
-  "clip": false,
-  "first": 0,
-  "last": null,
-  "component": "",
-  "fitted": false,
-  "computed": false,
   "needs": [
-   "question_relevance"
+   "token_logprobs"
   ]
  },
- "rationale_score": {
+ "answer_entropy_max": {
   "low": 0.0,
-  "high": 1.0,
+  "high": 20.0,
   "clip": false,
   "first": 0,
   "last": null,
-  "component": "",
-  "fitted": true,
-  "computed": false,
-  "needs": []
+  "component": "generator",
+  "fitted": false,
+  "computed": true,
+  "needs": [
+   "token_logprobs"
+  ]
+ },
+ "answer_logprob_sum": {
+  "low": -1000000.0,
+  "high": 0.0,
+  "clip": false,
+  "first": 0,
+  "last": null,
+  "component": "generator",
+  "fitted": false,
+  "computed": true,
+  "needs": [
+   "token_logprobs"
+  ]
  },
  "semantic_distance": {
   "low": 0.0,
@@ -950,6 +939,32 @@ export const SIGNALS = {
   "computed": true,
   "needs": [
    "costs"
+  ]
+ },
+ "critic_praise": {
+  "low": 0.0,
+  "high": 1.0,
+  "clip": false,
+  "first": 0,
+  "last": null,
+  "component": "critic",
+  "fitted": false,
+  "computed": true,
+  "needs": [
+   "feedback"
+  ]
+ },
+ "lexical_support": {
+  "low": 0.0,
+  "high": 1.0,
+  "clip": false,
+  "first": 0,
+  "last": null,
+  "component": "",
+  "fitted": false,
+  "computed": true,
+  "needs": [
+   "passages"
   ]
  },
  "command_repeated": {
@@ -1126,44 +1141,62 @@ export const SIGNALS = {
    "thinking"
   ]
  },
- "answer_entropy_mean": {
+ "rationale_steps": {
   "low": 0.0,
-  "high": 20.0,
+  "high": Infinity,
   "clip": false,
   "first": 0,
   "last": null,
-  "component": "generator",
+  "component": "",
   "fitted": false,
   "computed": true,
+  "needs": []
+ },
+ "rationale_coherence": {
+  "low": 0.0,
+  "high": 1.0,
+  "clip": false,
+  "first": 0,
+  "last": null,
+  "component": "",
+  "fitted": false,
+  "computed": true,
+  "needs": []
+ },
+ "rationale_doubt": {
+  "low": 0.0,
+  "high": 1.0,
+  "clip": false,
+  "first": 0,
+  "last": null,
+  "component": "",
+  "fitted": false,
+  "computed": true,
+  "needs": []
+ },
+ "question_relevance": {
+  "low": 0.0,
+  "high": 1.0,
+  "clip": false,
+  "first": 0,
+  "last": null,
+  "component": "",
+  "fitted": false,
+  "computed": false,
   "needs": [
-   "token_logprobs"
+   "question_relevance"
   ]
  },
- "answer_entropy_max": {
+ "rationale_score": {
   "low": 0.0,
-  "high": 20.0,
+  "high": 1.0,
   "clip": false,
   "first": 0,
   "last": null,
-  "component": "generator",
-  "fitted": false,
-  "computed": true,
-  "needs": [
-   "token_logprobs"
-  ]
- },
- "answer_logprob_sum": {
-  "low": -1000000.0,
-  "high": 0.0,
-  "clip": false,
-  "first": 0,
-  "last": null,
-  "component": "generator",
-  "fitted": false,
-  "computed": true,
-  "needs": [
-   "token_logprobs"
-  ]
+  "component": "",
+  "fitted": true,
+  "computed": false,
+  "needs": []
  },
  "answer_id": {
   "low": 0.0,
@@ -1446,32 +1479,6 @@ export const SIGNALS = {
   "computed": false,
   "needs": [
    "difficulty"
-  ]
- },
- "critic_praise": {
-  "low": 0.0,
-  "high": 1.0,
-  "clip": false,
-  "first": 0,
-  "last": null,
-  "component": "critic",
-  "fitted": false,
-  "computed": true,
-  "needs": [
-   "feedback"
-  ]
- },
- "lexical_support": {
-  "low": 0.0,
-  "high": 1.0,
-  "clip": false,
-  "first": 0,
-  "last": null,
-  "component": "",
-  "fitted": false,
-  "computed": true,
-  "needs": [
-   "passages"
   ]
  }
 };

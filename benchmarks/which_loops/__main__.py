@@ -299,7 +299,8 @@ INTRODUCTION = """\
 Tune questions, or half of a recording's by a hash, choose the cheapest fixed budget and the cheapest rule that lose at most two points
 there, among the candidates of `suffice decide`. Other questions give the figures: the metric after all rounds, and what the budget and
 the rule save and change, with 95 % intervals. *Over mixtures* is the rule's metric less that of the best mixture of fixed budgets
-(a coin between two) that costs as much: a rule that is not above it knows nothing that a coin does not. The verdict is that of `suffice
+(a coin between two) that costs as much: a rule that is not above it knows nothing that a coin does not. For models in the order of
+price, all rounds are the dearest model alone, and the mixtures those of single models. The verdict is that of `suffice
 decide` on the whole recording, at a largest loss of two points and a risk of 5 %.
 """
 ADDING = """\
@@ -313,9 +314,11 @@ READING = """\
 **Votes know when to stop**: among samples of one model and panels of many, a lead of two or three votes saves half to nine tenths of the
 calls, and in four of the six recordings it is more than two points above a coin that costs as much. Where sampling again brings nothing
 (Code Llama), one sample is the cheapest loop, and no rule beats it. **Drafts want a lower cap**: two drafts cost less than any rule that
-reads the distance between drafts, and score as well or better. **A check** is worth stopping for. **The dear model after the cheap one** pays where the cheap one's own
-probability knows something (GPT-3.5, Yi), and not where it does not (Llama 2); from outcomes alone nothing can be chosen. **Evidence** with a small reader is
-undecided: on these questions neither rule is shown to beat a coin. **A coding agent** is to be left alone: what the choosing runs allow
+reads the distance between drafts, and score as well or better. **A check** is worth stopping for. **The dear model after the cheap one**
+pays where the cheap one's own probability knows something (GPT-3.5, Yi), and not where it does not (Llama 2); from outcomes alone nothing
+can be chosen. **Chains of thought** of a tiny model that talks itself out of right answers gain by any early stop, and a little more by
+one that reads the trial answers. **Evidence** with a small reader is undecided: on these questions neither rule is shown to beat a coin.
+**A coding agent** is to be left alone: what the choosing runs allow
 loses three points on the others. In {worse} of {n} recordings a budget or rule that seemed to lose at most two points where it was chosen
 lost more where it was judged; on the choosing questions alone nobody would have seen it.
 """

@@ -40,7 +40,7 @@ record: suffice record hotpotqa_tune -o tune.parquet --limit 60
 calibrate: suffice calibrate tune.parquet -o policy.json --rule tasr
 replay: suffice replay eval.parquet --policy policy.json
 search: suffice search eval.parquet --tune tune.parquet --budget 3
-certify: suffice certify eval.parquet --tune tune.parquet --max-loss 0.1
+certify: suffice certify eval.parquet --policy policy.json --max-loss 0.1
 diagnose: suffice diagnose eval.parquet --tune tune.parquet --rule tasr
 report: suffice report eval.parquet --rule answer_stable -o report.html
 merge: suffice merge all.parquet tune.parquet eval.parquet

@@ -240,14 +240,20 @@ def table(results: Sequence[Found]) -> Table:
 
 
 def short_table(results: Sequence[Found]) -> Table:
-    """Return the table of the first page: what the rule does beside the fixed budget, and the verdict."""
+    """Return the table of the first page: what the fixed budget and the rule save and change, and the verdict."""
     ordered = sorted(results, key=lambda one: (one.described.loop, one.described.title))
-    rows = [
-        (one.described.loop, one.described.title, *cells[4:10], one.advice.verdict)
-        for one in ordered
-        for cells in [one.cells()]
-    ]
-    columns = (*COLUMNS[:2], *COLUMNS[4:10], COLUMNS[11])
+    rows = []
+    for one in ordered:
+        texts = [column.text(value) for column, value in zip(COLUMNS, one.cells(), strict=True)]
+        both = [
+            "none" if name == "none" else f"{name}: {saves} %, {change}"
+            for name, saves, change in (texts[4:7], texts[7:10])
+        ]
+        rows.append((*texts[:2], *both, texts[11]))
+    columns = tuple(
+        Column(name)
+        for name in ("loop", "recording", "fixed budget: saves, changes", "rule: saves, changes", "verdict")
+    )
     return Table(title="Chosen on some questions, measured on others", columns=columns, rows=tuple(rows))
 
 

@@ -9,7 +9,7 @@ from suffice.common.json_text import as_number
 from suffice.errors import DataError
 from suffice.policy.metrics import METRICS
 from suffice.policy.signals import SIGNALS
-from suffice.recordings.merging import INFERRED, RUN
+from suffice.recordings.merging import AMENDED, INFERRED, RUN
 from suffice.recordings.schema import DECISION_COLUMNS, EMBEDDING, PINNED_LABELS, SHADOW, TEXT_COLUMNS
 
 _RESERVED_NAMES = frozenset(
@@ -24,6 +24,7 @@ _RESERVED_NAMES = frozenset(
         "recorded_at",
         RUN,
         INFERRED,
+        AMENDED,
     }
 ).difference(PINNED_LABELS)
 

@@ -22,6 +22,7 @@ from suffice.policy.seen import id_hash
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
 from suffice.verdicts.decisions.candidates import change_text, is_vote
+from suffice.verdicts.decisions.dollars import dollars_table, dollars_text
 from suffice.verdicts.decisions.figures import (
     CandidateFigures,
     candidate_columns,
@@ -66,6 +67,7 @@ class Advice(Result):
         asks_for: The position of the candidate that these labels are asked for; None without any.
         pairs: The two answers of each of these questions, if `metric` is `preference`.
         spending: Where the money of an agent's runs went; None for other loops.
+        success_price: The value of a success, USD, at which giving up is valued; None = it is not.
         n_left: Questions that wait for these labels, whether or not they need one of their own.
     """
 
@@ -78,6 +80,7 @@ class Advice(Result):
     pairs: tuple[tuple[str, str], ...] = ()
     n_left: int = 0
     spending: Spending | None = None
+    success_price: float | None = None
 
     @property
     def n(self) -> int:
@@ -177,8 +180,9 @@ class Advice(Result):
 
     @property
     def lead(self) -> str:
-        """The sentence, and for an agent where its money went."""
-        return self.sentence if self.spending is None else f"{self.sentence} {self.spending.sentence}"
+        """The sentence, what giving up is worth at a price of a success, and for an agent where its money went."""
+        said = [self.sentence, dollars_text(self.trial, self.success_price) if self.success_price else ""]
+        return " ".join(filter(None, [*said, "" if self.spending is None else self.spending.sentence]))
 
     def _rows(self) -> list[int]:
         """Return the positions of the candidates in the short table: the advised one, its rival, then others in order."""
@@ -220,6 +224,8 @@ class Advice(Result):
         everything = sorted(range(len(self.trial.candidates)), key=lambda place: -costs[place])
         twins = twin_table(self.figures, self.trial)
         spent = [] if self.spending is None else [self.spending.table()]
+        price = self.success_price
+        spent += [dollars_table(self.trial, price, self._rows())] if price and self.n else []
         return [self.table(), *spent, self._table(everything, "Every candidate"), *([] if twins is None else [twins])]
 
     def _table(self, places: Iterable[int], title: str) -> Table:
@@ -255,6 +261,7 @@ class Advice(Result):
                 **({} if trial.mixture is None else {"mixture": trial.mixture}),
                 **({"where": list(self.where)} if self.where else {}),
                 **({} if self.spending is None else {"spending": self.spending.to_dict()}),
+                **({} if self.success_price is None else {"success_price": self.success_price}),
                 **({} if trial.labels is None else {"labels": {"used": trial.labels, "to_label": len(self.to_label)}}),
             }
         )
@@ -278,8 +285,8 @@ class Advice(Result):
             notes = dict.fromkeys([*map(str, data["notes"]), *trial.notes])
             where = tuple(map(str, data.get("where", ())))
             spending = None if data.get("spending") is None else Spending.from_dict(data["spending"])
-            extent = str(data["rounds_text"])
-            return cls(trial=trial, rounds_text=extent, notes=tuple(notes), where=where, spending=spending)
+            told: Any = {"rounds_text": str(data["rounds_text"]), "success_price": data.get("success_price")}
+            return cls(trial=trial, notes=tuple(notes), where=where, spending=spending, **told)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise SchemaError(f"a decision file does not read: {error!r}") from None
 

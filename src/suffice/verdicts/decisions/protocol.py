@@ -32,6 +32,7 @@ from suffice.verdicts.copies import asked_names, near_known, unit_names, with_co
 from suffice.verdicts.decisions.advice import Advice
 from suffice.verdicts.decisions.answer_counts import AnswerCounts
 from suffice.verdicts.decisions.candidates import candidates, declared_defaults
+from suffice.verdicts.decisions.dollars import refuse_success_price
 from suffice.verdicts.decisions.labelling import (
     Labelling,
     Prices,
@@ -76,6 +77,7 @@ def decide(
     labels: Labels | None = None,
     label_noise: float | None = None,
     min_saving: float | None = None,
+    success_price: float | None = None,
 ) -> Advice:
     """Advise whether to keep a loop, lower its cap, or stop by a rule.
 
@@ -109,6 +111,7 @@ def decide(
         labels: Labels by hand, see `Labels.read`; `Labels()` for none yet.  The metric is `match` or `preference`; `Advice.to_label` says what to label.
         label_noise: The largest share of labels that are wrong at random, in [0, 0.5), declared before the first label; None = 0.
         min_saving: The least share of the cost whose saving is worth a change, in [0, 1); None = 0 (any), for steps of agents 0.05.
+        success_price: The value of a success, USD: for ``abandon(solved)``, what giving up saves and loses in dollars; None = that of `previous`.
 
     Raises:
         DataError: There is nothing to decide, a metric or cost is unknown, or an option is outside its range.
@@ -131,12 +134,17 @@ def decide(
         trial, fresh = _begun(recording, given, tune, tune_share, **parts)
     else:
         new, prices = _continued(recording, trial := previous.trial, given, prices, notes)
+        success_price = success_price or previous.success_price
         if new is None:
-            return replace(previous, notes=tuple(dict.fromkeys([*previous.notes, *notes])))
+            refuse_success_price(success_price, trial)
+            notes = [*dict.fromkeys([*previous.notes, *notes])]
+            return replace(previous, notes=tuple(notes), success_price=success_price)
         fresh = new
     about: Any = {"rounds_text": rounds_text(recording), "spending": spending_of(recording, trial.metric, prices)}
     del recording  # of a million rounds it is large, and only the questions of the verdict are measured from here on
-    return replace(_advised(fresh, trial, prices, notes, labels), **about)
+    advice = replace(_advised(fresh, trial, prices, notes, labels), success_price=success_price, **about)
+    refuse_success_price(success_price, advice.trial)
+    return advice
 
 
 def _advised(fresh: Recording, trial: Trial, prices: Prices, notes: list[str], labels: Labels | None) -> Advice:

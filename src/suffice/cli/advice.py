@@ -184,7 +184,7 @@ def decide_command(
     screen = Screen(
         sentences=[f"{again}{_as_cap(advice.lead)}"],
         tables=[*map(_in_words, advice.tables())],
-        shown=1 + (advice.spending is not None) + (advice.success_price is not None and advice.n > 0),
+        shown=1 + (advice.worth is not None) + (advice.spending is not None),
         aside={bar_heading(advice.trial.max_loss)},
         quiet=re.compile("rules whose signals"),
         files=files,

@@ -32,7 +32,6 @@ from suffice.verdicts.copies import asked_names, near_known, unit_names, with_co
 from suffice.verdicts.decisions.advice import Advice
 from suffice.verdicts.decisions.answer_counts import AnswerCounts
 from suffice.verdicts.decisions.candidates import candidates, declared_defaults
-from suffice.verdicts.decisions.dollars import refuse_success_price
 from suffice.verdicts.decisions.labelling import (
     Labelling,
     Prices,
@@ -52,7 +51,7 @@ from suffice.verdicts.decisions.same_loop import (
     refuse_single_rounds,
     rounds_text,
 )
-from suffice.verdicts.decisions.steps import refuse_states, spending_of
+from suffice.verdicts.decisions.steps import refuse_states, spending_of, worth_of
 from suffice.verdicts.decisions.trial import Trial
 
 _SALT = "decide:"
@@ -134,17 +133,16 @@ def decide(
         trial, fresh = _begun(recording, given, tune, tune_share, **parts)
     else:
         new, prices = _continued(recording, trial := previous.trial, given, prices, notes)
-        success_price = success_price or previous.success_price
+        if success_price is None and previous.worth is not None:
+            success_price = previous.worth.price
         if new is None:
-            refuse_success_price(success_price, trial)
             notes = [*dict.fromkeys([*previous.notes, *notes])]
-            return replace(previous, notes=tuple(notes), success_price=success_price)
+            return replace(previous, notes=tuple(notes), worth=worth_of(trial, success_price))
         fresh = new
     about: Any = {"rounds_text": rounds_text(recording), "spending": spending_of(recording, trial.metric, prices)}
     del recording  # of a million rounds it is large, and only the questions of the verdict are measured from here on
-    advice = replace(_advised(fresh, trial, prices, notes, labels), success_price=success_price, **about)
-    refuse_success_price(success_price, advice.trial)
-    return advice
+    advice = replace(_advised(fresh, trial, prices, notes, labels), **about)
+    return replace(advice, worth=worth_of(advice.trial, success_price))
 
 
 def _advised(fresh: Recording, trial: Trial, prices: Prices, notes: list[str], labels: Labels | None) -> Advice:

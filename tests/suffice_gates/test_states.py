@@ -453,7 +453,7 @@ def test_a_recording_without_the_words_of_its_questions_says_so(folder, tmp_path
 def test_the_command_without_torch_says_what_to_install(folder, tmp_path):
     code = (
         "import sys\nsys.modules['torch'] = None\nfrom suffice.cli.main import run\n"
-        f"run(['states', {str(folder / 'q.jsonl')!r}, '-o', {str(tmp_path / 's')!r}, *sys.argv[1:]])"
+        f"run(['gate', 'states', {str(folder / 'q.jsonl')!r}, '-o', {str(tmp_path / 's')!r}, *sys.argv[1:]])"
     )
 
     def done(*arguments):

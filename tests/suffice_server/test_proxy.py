@@ -14,6 +14,7 @@ from suffice.errors import DataError
 from suffice.evaluation.replay.prices import Price
 from suffice.policy.session import stops
 from suffice.recordings import read_recording
+from suffice.recordings.parts_compaction import compact_recording
 from suffice.recordings.round_journal import RoundJournal
 from suffice.verdicts.decisions import decide
 from suffice_server.proxy.app import Forwarding, Proxy
@@ -144,6 +145,10 @@ def world(tmp_path):
             return started
 
         yield start
+
+
+def full(*_):
+    raise DataError("the disk is full")
 
 
 def rows(world):
@@ -312,7 +317,7 @@ def test_an_outcome_ends_a_conversation_and_grades_its_final_state(world, grade)
     response = httpx.post(f"{started.url}/suffice/outcomes", json={"conversation": name, "resolved": grade})
     assert response.json() == {"conversation": name, "rounds": 3}
     again = httpx.post(f"{started.url}/suffice/outcomes", json={"conversation": name, "resolved": grade})
-    assert again.status_code == 404
+    assert (again.status_code, again.json()) == (200, response.json())
     assert [row["resolved"] for row in rows(started)] == [grade, grade, grade]
 
 
@@ -324,6 +329,78 @@ def test_an_outcome_may_name_the_clients_own_key(world):
         httpx.post(f"{started.url}/suffice/outcomes", json={"conversation": "task-7", "resolved": 1}).status_code == 200
     )
     assert {(row["question_id"], row["key"]) for row in rows(started)} == {("task-7", "header")}
+
+
+def outcome(started, name, grade):
+    return httpx.post(f"{started.url}/suffice/outcomes", json={"conversation": name, "resolved": grade})
+
+
+def idle(started, n=1):
+    """Wait until conversations were recorded without an outcome."""
+    while started.counts.get("recorded conversations", 0) < n:
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_an_outcome_that_comes_late_is_recorded_all_the_same(world, restarts):
+    started = world(bounds=Bounds(idle=0.1))
+    started.loop("chat", "First?")
+    first = started.last["x-suffice-conversation"]
+    started.headers = {"x-suffice-conversation": "task-7"}
+    started.loop("chat", "Second?")
+    idle(started, 2)
+    before = {(row["conversation"], row["round"]): row for row in read_recording(started.folder).table.to_pylist()}
+    if restarts:
+        started.stack.close()
+        started = world()
+    assert outcome(started, first, 0.5).json() == {"conversation": first, "rounds": 3}
+    assert outcome(started, "task-7", True).status_code == 200
+    assert outcome(started, first, 0.5).status_code == 200
+    assert (refusal := outcome(started, first, 1)).status_code == 409
+    assert "resolved = 0.5" in refusal.text
+    assert outcome(started, "unknown", 1).status_code == 404
+    recorded = read_recording(started.folder).table.to_pylist()
+    assert rows(started) == recorded
+    compact_recording(started.folder)
+    assert read_recording(started.folder).table.to_pylist() == recorded
+    assert [(row["question"], row["resolved"]) for row in recorded] == [("First?", 0.5)] * 3 + [("Second?", 1.0)] * 3
+    for row in recorded:
+        known = before[row["conversation"], row["round"]]
+        changed = {name for name in {*row, *known} if row.get(name) != known.get(name)}
+        assert changed == {"resolved", "amended"}
+
+
+def test_a_late_outcome_of_an_agent_that_never_came_back_counts(world):
+    started = world(bounds=Bounds(idle=0.1))
+    history = [{"role": "user", "content": "Mend."}]
+    started.ask("chat", history)
+    started.ask("chat", history)
+    idle(started)
+    assert outcome(started, started.last["x-suffice-conversation"], 1).status_code == 200
+    recorded = rows(started)
+    assert [(row["end"], row["resolved"]) for row in recorded] == [("exhausted", 1.0)] * 2
+    assert not read_recording(started.folder).metadata["failed"]
+
+
+def test_a_name_that_several_conversations_had_is_refused(world):
+    started = world(lambda _: "Yes.", bounds=Bounds(idle=0.1))
+    started.headers = {"x-suffice-conversation": "task-7"}
+    for number in (1, 2):
+        started.loop("chat")
+        idle(started, number)
+    assert "2 conversations" in outcome(started, "task-7", 1).text
+
+
+def test_an_outcome_that_cannot_be_written_is_said(world, monkeypatch):
+    started = world(bounds=Bounds(idle=0.1))
+    started.loop("chat")
+    idle(started)
+    name = started.last["x-suffice-conversation"]
+    with monkeypatch.context() as patch:
+        patch.setattr(RoundJournal, "_commit_all", full)
+        assert outcome(started, name, 1).status_code == 503
+    assert outcome(started, name, 0).status_code == 200
+    assert [row["resolved"] for row in rows(started)] == [0.0] * 3
 
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b'{"conversation": "x"}', b'{"conversation": "x", "resolved": 2}'])
@@ -457,10 +534,6 @@ def test_large_bodies_are_refused_and_large_replies_only_forwarded(world):
 
 def test_a_full_disk_stops_no_loop_and_is_named(world, monkeypatch):
     started = world()
-
-    def full(*_):
-        raise DataError("the disk is full")
-
     with monkeypatch.context() as patch:
         patch.setattr(RoundJournal, "_commit_all", full)
         assert started.loop("chat") == "Done."

@@ -105,6 +105,27 @@ def test_kills_at_any_moment_lose_and_repeat_nothing(tmp_path):
     assert len(set(rows) - set(told)) <= 3  # stored, and lost on the way to the client
 
 
+@pytest.mark.whole
+def test_a_late_outcome_survives_a_kill(tmp_path):
+    upstream = Upstream(next_step)
+    with running(upstream.app) as address:
+        with proxy(tmp_path / "runs", address, "--set", "idle=0.1") as (process, url):
+            body = {"model": "m", "messages": [{"role": "user", "content": "Task."}] * 9}
+            name = httpx.post(f"{url}/v1/chat/completions", json=body).headers["x-suffice-conversation"]
+            while httpx.get(f"{url}/suffice/status").json()["counts"]["open conversations"]:
+                time.sleep(0.1)
+            time.sleep(0.2)  # until it is recorded
+            told = {"conversation": name, "resolved": 1}
+            assert httpx.post(f"{url}/suffice/outcomes", json=told).status_code == 200
+            process.kill()
+        assert read_recording(tmp_path / "runs").table.column("resolved").to_pylist() == [1.0]
+        with proxy(tmp_path / "runs", address) as (_, url):
+            assert httpx.post(f"{url}/suffice/outcomes", json=told).status_code == 200
+            told["resolved"] = 0
+            assert httpx.post(f"{url}/suffice/outcomes", json=told).status_code == 409
+    assert read_recording(tmp_path / "runs").table.column("resolved").to_pylist() == [1.0]
+
+
 def test_what_was_recorded_before_a_kill_is_not_recorded_again(tmp_path):
     recorder = ProxyRecorder(tmp_path / "runs", {})
     stored(recorder)

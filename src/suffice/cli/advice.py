@@ -17,7 +17,7 @@ from suffice.cli.runs import ASK, Where, chosen_loop, tune_of_loop, where_words
 from suffice.common.files import quoted
 from suffice.common.tables import Table
 from suffice.errors import DataError
-from suffice.evaluation.replay.outcomes import is_agreement
+from suffice.evaluation.replay.outcomes import abandoned, is_agreement
 from suffice.recordings import Recording, read_recording
 from suffice.verdicts.decisions import SAVABLE, Advice, Labels, decide, write_sheet
 from suffice.verdicts.decisions.figures import bar_heading
@@ -90,6 +90,15 @@ class _Declared:
         ),
     ] = None
 
+    success_price: Annotated[
+        float | None,
+        Setting(
+            "statistics",
+            "success-price",
+            help="With --metric 'abandon(NAME)': the value of a success, USD; says what giving up saves and loses in dollars.",
+        ),
+    ] = None
+
     def given(self) -> dict[str, Any]:
         """Return the arguments of `decide`."""
         return {
@@ -102,6 +111,7 @@ class _Declared:
             "orders": self.orders,
             "label_noise": self.label_noise,
             "min_saving": self.min_saving,
+            "success_price": self.success_price,
         }
 
 
@@ -174,7 +184,7 @@ def decide_command(
     screen = Screen(
         sentences=[f"{again}{_as_cap(advice.lead)}"],
         tables=[*map(_in_words, advice.tables())],
-        shown=1 if advice.spending is None else 2,
+        shown=1 + (advice.worth is not None) + (advice.spending is not None),
         aside={bar_heading(advice.trial.max_loss)},
         quiet=re.compile("rules whose signals"),
         files=files,
@@ -202,12 +212,14 @@ def _as_cap(text: str) -> str:
 
 
 def _given(context: typer.Context, declared: _Declared, *, of_labels: bool, is_later: bool) -> dict[str, Any]:
-    """Return what is declared; what suffice.toml says holds for a first decision alone, and label noise for labels."""
+    """Return what is declared; what suffice.toml says holds for a first decision alone, label noise for labels, and a price for giving up."""
     given = declared.given()
     if is_later and is_from_file(context, "max_loss"):
         given["max_loss"] = None
     if (is_later or not of_labels) and is_from_file(context, "label_noise"):
         given["label_noise"] = None
+    if is_from_file(context, "success_price") and not abandoned(given["metric"] or ""):
+        given["success_price"] = None
     return given
 
 

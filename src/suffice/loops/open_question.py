@@ -19,7 +19,7 @@ from suffice.policy.normalizers import MATCH
 from suffice.policy.rounds import Decision, End, Reason, Round
 from suffice.policy.session import Session
 from suffice.policy.signals import SIGNALS
-from suffice.recordings.merging import INFERRED, RUN
+from suffice.recordings.merging import AMENDED, INFERRED, RUN
 from suffice.recordings.round_journal import Changes, RoundWriter
 from suffice.recordings.schema import AUDIT_UNIT, DECISION_COLUMNS, EMBEDDING, PINNED_LABELS, SHADOW, TEXT_COLUMNS
 
@@ -317,6 +317,7 @@ _RESERVED_NAMES = frozenset(
         "recorded_at",
         RUN,
         INFERRED,
+        AMENDED,
     }
 ).difference(PINNED_LABELS)
 

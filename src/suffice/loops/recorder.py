@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from suffice.errors import DataError, NotFittedError, SchemaError, UnknownSignalError
-from suffice.loops.open_question import OpenQuestion, checked_golds, checked_labels
+from suffice.loops.open_question import Ending, OpenQuestion, checked_golds, checked_labels, checked_metric
 from suffice.loops.retrieval import Question
 from suffice.policy.normalizers import DEFAULT_NORMALIZER, normalizer_of
 from suffice.policy.rounds import Reply, Round
@@ -23,7 +23,8 @@ from suffice.policy.session import Audit, Policy, Session, read_reply
 from suffice.policy.session.policy import Missing
 from suffice.policy.session.sources import PolicySource, is_rule, shadow_policies
 from suffice.policy.signals import AnswerPosition
-from suffice.recordings.parts_writing import recorded_at
+from suffice.recordings.amending import StoredRun
+from suffice.recordings.parts_writing import LARGE_BYTES, recorded_at, size_of
 from suffice.recordings.round_journal import Changes, RoundJournal
 from suffice.recordings.schema import PINNED_LABELS
 
@@ -241,6 +242,22 @@ class Recorder:
         opened, changes = self._opened(entry, {**self.labels, **checked_labels(labels or {})}, None)
         yield opened
         opened.goes_on_in(self._log.take(changes))
+
+    def amend(self, stored: StoredRun, metrics: Sequence[Mapping[str, float]], *, end: Ending | None = None) -> None:
+        """Record a run again with metrics that became known after its end; from then on this copy counts.
+
+        Args:
+            stored: The run, see `stored_runs`.
+            metrics: Metrics of each round, in [0, 1]; NaN = unknown.
+            end: The reason for the end; None = as it was.
+
+        Raises:
+            DataError: A metric is not in [0, 1], or the disk is full or not writable.
+        """
+        checked = [{name: checked_metric(name, value) for name, value in own.items()} for own in metrics]
+        journal = self._log.take(stored.amended(checked, end))
+        if size_of(journal) >= LARGE_BYTES:  # a journal is slow to look for the next run in
+            self._log.save()
 
     def resume(self, state: Mapping[str, Any]) -> OpenQuestion:
         """Continue a question from the state of `OpenQuestion.to_state`; its rounds are not recorded twice.

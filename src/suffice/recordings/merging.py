@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +21,9 @@ RUN = "run"
 
 INFERRED = "end_inferred"
 """The column that says whether a question's end was inferred from its length, 1 or 0."""
+
+AMENDED = "amended"
+"""The column with the time at which a run was recorded again, with outcomes that came later; see `suffice.recordings.amending`."""
 
 LEFT_OUT = "rounds_left_out"
 """The column with the number of a question's rounds if only its first row is left, see `suffice.verdicts.watches.looks`."""
@@ -56,7 +59,7 @@ def merged(
     Args:
         stored: The rows of the recording; None if there is none.
         metadata: The metadata of the recording.
-        content: The journal; questions without rounds are only counted, and stored ones are left out.
+        content: The journal; questions without rounds are only counted, and stored ones are left out, unless they were amended.
 
     Raises:
         DataError: There are no rows.
@@ -69,12 +72,14 @@ def merged(
     failed = dict(metadata.get("failed") or {})
     runs = set() if stored is None else set(stored.column(RUN).to_pylist())
     names = RunNames({*failed} if stored is None else {*failed, *stored.column("question_id").to_pylist()})
+    stored, replaced = _without_amended(stored, runs, content)
+    failed = {name: why for name, why in failed.items() if name not in replaced.values()}
     rows: list[dict[str, Any]] = []
     kinds: dict[str, str] = {}
     for question in content.questions:
-        if question.run in runs:
+        if question.run in runs and question.run not in replaced:
             continue
-        question_id = names.new(question.fields["cluster"])
+        question_id = replaced.get(question.run) or names.new(question.fields["cluster"])
         decision = question.fields.get("decision", {})
         ending = question.ending or (_UNAUDITED if decision else _UNKNOWN)
         if ending.get("why"):
@@ -92,6 +97,19 @@ def merged(
         tables.append(build_table(rows, kinds))
     table = _with_ends(together(tables))
     return table, {**metadata, **content.metadata, "failed": failed, "suffice": __version__}
+
+
+def _without_amended(
+    stored: pa.Table | None, runs: AbstractSet[str], content: JournalContent
+) -> tuple[pa.Table | None, dict[str, str]]:
+    """Leave out stored runs that the journal has again, with later outcomes; also return their names by run."""
+    again = [q.run for q in content.questions if q.run in runs and AMENDED in q.fields]
+    if stored is None or not again:
+        return stored, {}
+    is_again = pc.is_in(stored.column(RUN), pa.array(again))
+    rows = stored.filter(is_again)
+    names = dict(zip(rows.column(RUN).to_pylist(), rows.column("question_id").to_pylist(), strict=True))
+    return stored.filter(pc.invert(is_again)), names
 
 
 def common_facts(metadata: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from suffice.errors import DataError
-from suffice.recordings.merging import INFERRED, LEFT_OUT, RUN, UNFINISHED, RunNames
+from suffice.recordings.merging import AMENDED, INFERRED, LEFT_OUT, RUN, UNFINISHED, RunNames
 from suffice.recordings.opened import OpenFile, run_starts
 from suffice.recordings.text_keys import text_keys
 
-_IDENTITY_COLUMNS = ("question_id", "cluster", "end", "recorded_at", RUN, INFERRED, LEFT_OUT)
+_IDENTITY_COLUMNS = ("question_id", "cluster", "end", "recorded_at", RUN, INFERRED, LEFT_OUT, AMENDED)
 _CUT_ENDS = ("rule", "failed")
 _NUMBERED = r"#\d+$"
 
@@ -68,7 +68,7 @@ class _Question(NamedTuple):
     part: int
     name: str
     cluster: str
-    weight: tuple[bool, bool, int]
+    weight: tuple[bool, bool, int, float]
 
 
 def part_questions(parts: Sequence[OpenFile]) -> list[PartQuestions]:
@@ -106,7 +106,7 @@ def part_questions(parts: Sequence[OpenFile]) -> list[PartQuestions]:
 def _each_once(
     questions: Sequence[_Question], parts: Sequence[OpenFile], result: Sequence[PartQuestions]
 ) -> list[_Question]:
-    """Return one question of each run, the ended one or the one with most rounds; mark the others as dropped."""
+    """Return one question of each run, the ended one, the one with most rounds or the amended one; mark the others as dropped."""
     best: dict[str, _Question] = {}
     for question in questions:
         other = best.get(question.run)
@@ -176,7 +176,12 @@ class _Identities:
                 part=place,
                 name=row["question_id"],
                 cluster=row["_cluster"] if self._has_runs else row["question_id"],
-                weight=(failed.get(row["question_id"]) != UNFINISHED, row.get("end") not in _CUT_ENDS, int(rounds)),
+                weight=(
+                    failed.get(row["question_id"]) != UNFINISHED,
+                    row.get("end") not in _CUT_ENDS,
+                    int(rounds),
+                    row.get(AMENDED) or 0.0,
+                ),
             )
             for row, rounds in zip(rows, self._lengths[some], strict=True)
         ]

@@ -58,7 +58,7 @@ class OpenFolder(OpenRecording):
     """The parts of a folder as one recording.
 
     The second run of a question, by time, is named ``NAME#2``, while parts may use one name for both.  If a run is in
-    several parts, the copy that ended, or has most rounds, counts.
+    several parts, the copy that ended, or has most rounds, counts; of equal ones, the one that was amended last.
 
     Raises:
         ConfigMismatchError: Parts were recorded with different settings.

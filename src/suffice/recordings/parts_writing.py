@@ -33,7 +33,7 @@ _HOST_LENGTH = 24
 IDLE_S = 24 * 3600.0
 """Seconds without a write after which a compaction seals a journal."""
 
-_LARGE_BYTES = 1 << 20
+LARGE_BYTES = 1 << 20
 """Journals of at least this many bytes are sealed by a separate process; below, starting one would take longer."""
 
 
@@ -167,7 +167,7 @@ class RecordedFolder:
 
     def _is_full(self, journal: RoundJournal) -> bool:
         questions, size = self._limits
-        return self._begun >= questions or _size_of(journal) >= size
+        return self._begun >= questions or size_of(journal) >= size
 
     def _seal_soon(self) -> None:
         """Seal the full parts in a thread, so that no question waits for it; call this with the lock held."""
@@ -255,7 +255,8 @@ def move_ended(path: Path, journal: RoundJournal, *, unfinished: bool = False) -
         journal.move(write, unfinished=unfinished)
 
 
-def _size_of(journal: RoundJournal) -> int:
+def size_of(journal: RoundJournal) -> int:
+    """Return the size of a journal in bytes; 0 if it is gone."""
     try:
         return journal.path.stat().st_size
     except OSError:
@@ -267,7 +268,7 @@ def _seal_elsewhere(journals: Sequence[RoundJournal]) -> None:
 
     This process seals the parts that the other one could not.
     """
-    large = [str(journal.recording) for journal in journals if _size_of(journal) >= _LARGE_BYTES]
+    large = [str(journal.recording) for journal in journals if size_of(journal) >= LARGE_BYTES]
     if large and can_start_python():
         nothing = subprocess.DEVNULL
         try:

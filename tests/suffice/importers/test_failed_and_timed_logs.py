@@ -207,7 +207,11 @@ def test_repeated_calls_without_an_answer_are_left_out(tmp_path):
     path = written(tmp_path, rows)
     assert any("20 rows without" in note for note in imported(path).notes)
     assert by_round(path)[-1] == 1.0
-    assert [*choices(written(tmp_path, [*rows, rows[-1]])).choices] == ["--repeated last", "--repeated first", "--column run=attempt"]
+    assert [*choices(written(tmp_path, [*rows, rows[-1]])).choices] == [
+        "--repeated last",
+        "--repeated first",
+        "--column run=attempt",
+    ]
 
 
 def test_rows_with_new_answers_are_offered(tmp_path):

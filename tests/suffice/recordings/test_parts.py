@@ -150,7 +150,7 @@ def test_a_large_full_part_is_sealed_by_another_process_if_it_can(log, monkeypat
         moved.append(journal.path.exists())
         move(path, journal, **options)
 
-    monkeypatch.setattr(parts_writing, "_LARGE_BYTES", 1)
+    monkeypatch.setattr(parts_writing, "LARGE_BYTES", 1)
     monkeypatch.setattr(parts_writing, "move_ended", noted)
     if not works:
         monkeypatch.setattr(sys, "executable", str(log.parent / "python-that-is-gone"))

@@ -8,8 +8,12 @@ import pytest
 from suffice import decide, replay
 from suffice.errors import DataError, NotFoundError
 from suffice.evaluation.replay.outcomes import abandoned, has_outcome, outcome
+from suffice.evaluation.replay.prices import Price
 from suffice.evaluation.statistics import Resampling
 from suffice.recordings import Recording, read_recording, write_recording
+from suffice.recordings.bundled import bundled_recording
+from suffice.verdicts.decisions import Advice
+from tests.support.cli_tools import cli
 
 DRAWS = Resampling(n_resamples=10)
 
@@ -108,3 +112,82 @@ def test_a_recording_without_answers_column_has_outcomes(tmp_path):
     recording = recorded(tmp_path, runs(20))
     bare = Recording(recording.table.drop(["answer"]), recording.metadata)
     assert np.nansum(outcome(bare, "abandon(solved)")) == recording.column("solved")[:, 0].sum()
+
+
+def paid(rows, cents=3.0):
+    """Return rows whose steps have tokens, such that each costs some cents at a dollar per million."""
+    for row in rows:
+        tokens = {"uncached_tokens": cents * 1e4, "cached_tokens": 0.0, "output_tokens": 0.0}
+        yield {**row, **{f"cost.generator.{kind}": value for kind, value in tokens.items()}}
+
+
+@pytest.mark.parametrize("price", [0.25, 2.0])
+def test_dollars_of_giving_up_equal_a_plain_loop_on_held_out_runs(tmp_path, price):
+    tune = recorded(tmp_path, paid(runs(400, seed=4)))
+    fresh = recorded(tmp_path, paid({**row, "question_id": f"fresh {row['question_id']}"} for row in runs(900)))
+    given = {"signals": ["chance"], "prices": Price(uncached=1.0, cached=1.0, output=1.0), "max_loss": 0.05}
+    advice = decide(fresh, metric="abandon(solved)", tune=tune, success_price=price, **given)
+    assert advice.verdict == "do it"
+    label = advice.policy.label
+    lost, saved = plain_loss(fresh, float(label.removeprefix("chance <= ")))
+    rows = {row[0]: row[1:] for row in advice.tables()[1].rows}
+    assert rows[label][0] == pytest.approx(1000 * 0.03 * saved / 900)
+    assert rows[label][1] == pytest.approx(1000 * price * lost)
+    net = 1000 * (0.03 * saved / 900 - price * lost)
+    mean, low, high = rows[label][2]
+    assert mean == pytest.approx(net)
+    assert low <= mean <= high
+    assert f"USD {net:,.2f} net" in advice.lead
+    assert f"it pays while a success is worth less than USD {0.03 * saved / 900 / lost:,.2f}" in advice.lead
+    assert advice.sentence == decide(fresh, metric="abandon(solved)", tune=tune, **given).lead
+
+
+def test_a_price_of_a_success_is_kept_with_the_decision(tmp_path):
+    runs_of_agents = bundled_recording("agents_swebench")
+    advice = decide(runs_of_agents, metric="abandon(resolved)", success_price=20.0)
+    assert "At USD 20.00 a success, " in advice.lead
+    advice.save(tmp_path / "d.json")
+    assert Advice.load(tmp_path / "d.json").lead == advice.lead
+    dearer = decide(runs_of_agents, previous=advice, success_price=40.0)
+    assert "At USD 40.00 a success, " in dearer.lead
+    assert decide(runs_of_agents, previous=dearer).lead == dearer.lead
+
+
+@pytest.mark.parametrize(
+    ("price", "metric", "words"),
+    [
+        ("2", "abandon(solved)", "--prices FILE"),
+        ("2", "solved", "--metric 'abandon(NAME)'"),
+        ("0", "abandon(solved)", "above 0"),
+        ("nan", "abandon(solved)", "above 0"),
+    ],
+)
+def test_a_price_of_a_success_that_says_nothing_is_refused(tmp_path, price, metric, words):
+    recorded(tmp_path, runs(60))
+    told = cli("decide", tmp_path / "r.parquet", "--metric", metric, "--set", f"success-price={price}")
+    assert words in told.error
+
+
+def test_a_price_in_the_file_of_settings_is_for_giving_up_alone(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_recording("r.parquet", [*paid(runs(60))], {"source": "test"}, {"solved": "metric", "chance": "signal"})
+    (tmp_path / "suffice.toml").write_text("[statistics]\nsuccess-price = 2.0\n", "utf-8")
+    assert cli("decide", "r.parquet", "--metric", "solved", "-o", "a.json").code == 0
+    told = cli("decide", "r.parquet", "--metric", "abandon(solved)", "-o", "b.json")
+    assert "--prices FILE" in told.error
+
+
+def test_the_command_shows_the_dollars_of_giving_up(tmp_path):
+    write_recording(
+        tmp_path / "r.parquet", [*paid(runs(300))], {"source": "test"}, {"solved": "metric", "chance": "signal"}
+    )
+    (tmp_path / "prices.toml").write_text("[generator]\nuncached = 1.0\ncached = 1.0\noutput = 1.0\n", "utf-8")
+    words = ["--metric", "abandon(solved)", "--signal", "chance", "--set", "success-price=2", "-o", tmp_path / "d.json"]
+    shown = cli("decide", tmp_path / "r.parquet", *words, "--prices", tmp_path / "prices.toml")
+    assert "Giving up in dollars per 1,000 runs, at USD 2.00 a success" in shown.out, shown.error
+    assert (
+        cli("decide", tmp_path / "r.parquet", *words, "--json", "--prices", tmp_path / "prices.toml").json[
+            "success_price"
+        ]
+        == 2.0
+    )

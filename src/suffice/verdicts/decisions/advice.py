@@ -30,13 +30,14 @@ from suffice.verdicts.decisions.figures import (
 )
 from suffice.verdicts.decisions.notes import taken_back_text
 from suffice.verdicts.decisions.rivals import dominating_label, rivals_text
-from suffice.verdicts.decisions.steps import Spending
+from suffice.verdicts.decisions.steps import Spending, worth_of
 from suffice.verdicts.decisions.trial import AdviceKind, Trial
 from suffice.verdicts.decisions.trial_file import trial_from_dict, trial_to_dict
 from suffice.verdicts.losses import IF_INDEPENDENT, PREFERENCE, failed_text, open_text, range_text
 
 if TYPE_CHECKING:
     from suffice.common.display import Chart
+    from suffice.verdicts.decisions.dollars import Worth
 
 FORMAT = "suffice-decision"
 VERSION = 3
@@ -65,6 +66,7 @@ class Advice(Result):
         asks_for: The position of the candidate that these labels are asked for; None without any.
         pairs: The two answers of each of these questions, if `metric` is `preference`.
         spending: Where the money of an agent's runs went; None for other loops.
+        worth: What giving up saves and loses in dollars; None without a price of a success.
         n_left: Questions that wait for these labels, whether or not they need one of their own.
     """
 
@@ -77,6 +79,7 @@ class Advice(Result):
     pairs: tuple[tuple[str, str], ...] = ()
     n_left: int = 0
     spending: Spending | None = None
+    worth: Worth | None = None
 
     @property
     def n(self) -> int:
@@ -176,8 +179,12 @@ class Advice(Result):
 
     @property
     def lead(self) -> str:
-        """The sentence, and for an agent where its money went."""
-        return self.sentence if self.spending is None else f"{self.sentence} {self.spending.sentence}"
+        """The sentence, what giving up is worth at a price of a success, and for an agent where its money went."""
+        return " ".join(filter(None, [self.sentence, *(about.sentence for about in self._money)]))
+
+    @property
+    def _money(self) -> list[Worth | Spending]:
+        return [about for about in (self.worth, self.spending) if about is not None]
 
     def _rows(self) -> list[int]:
         """Return the positions of the candidates in the short table: the advised one, its rival, then others in order."""
@@ -217,8 +224,7 @@ class Advice(Result):
         """Return the short table, and one table with all candidates."""
         costs = self.trial.totals.costs[self.trial.cost]
         everything = sorted(range(len(self.trial.candidates)), key=lambda place: -costs[place])
-        twins = twin_table(self.figures, self.trial)
-        spent = [] if self.spending is None else [self.spending.table()]
+        twins, spent = twin_table(self.figures, self.trial), [about.table() for about in self._money]
         return [self.table(), *spent, self._table(everything, "Every candidate"), *([] if twins is None else [twins])]
 
     def _table(self, places: Iterable[int], title: str) -> Table:
@@ -254,6 +260,7 @@ class Advice(Result):
                 **({} if trial.mixture is None else {"mixture": trial.mixture}),
                 **({"where": list(self.where)} if self.where else {}),
                 **({} if self.spending is None else {"spending": self.spending.to_dict()}),
+                **({} if self.worth is None else {"success_price": self.worth.price}),
                 **({} if trial.labels is None else {"labels": {"used": trial.labels, "to_label": len(self.to_label)}}),
             }
         )
@@ -277,8 +284,8 @@ class Advice(Result):
             notes = dict.fromkeys([*map(str, data["notes"]), *trial.notes])
             where = tuple(map(str, data.get("where", ())))
             spending = None if data.get("spending") is None else Spending.from_dict(data["spending"])
-            extent = str(data["rounds_text"])
-            return cls(trial=trial, rounds_text=extent, notes=tuple(notes), where=where, spending=spending)
+            told: Any = {"rounds_text": str(data["rounds_text"]), "worth": worth_of(trial, data.get("success_price"))}
+            return cls(trial=trial, notes=tuple(notes), where=where, spending=spending, **told)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise SchemaError(f"a decision file does not read: {error!r}") from None
 

@@ -33,7 +33,7 @@ _Z = 1.959964  # two-sided 95 %
 _ORDER_SALT = "decide, order:"
 _SUMS = ("losses", "open", "squares", "values", "twins", "gains", "squared_gains")
 """Attributes of totals that are sums over units."""
-_COST_REMEDIES = {
+COST_REMEDIES = {
     "calls": "log every round",
     "tokens": "log cost.generator.uncached_tokens, cost.generator.cached_tokens and cost.generator.output_tokens (of prefixes of chains of thought: import with --trial-cost N)",
     "money": "log the tokens (cost.generator.uncached_tokens, ...), and give prices of every component (prices=..., --prices FILE)",
@@ -256,7 +256,7 @@ class Measured:
         if self.unpriced[name]:
             raise DataError(
                 f"{name} {'is' if name == 'money' else 'are'} unknown in {self.unpriced[name]:,} of {counted(self.n, 'question')}, so what a change would "
-                f"save is unknown: {_COST_REMEDIES[name]}, or decide about calls (cost='calls', --cost calls)"
+                f"save is unknown: {COST_REMEDIES[name]}, or decide about calls (cost='calls', --cost calls)"
             )
 
 

@@ -51,7 +51,7 @@ from suffice.verdicts.decisions.same_loop import (
     refuse_single_rounds,
     rounds_text,
 )
-from suffice.verdicts.decisions.steps import refuse_states, spending_of
+from suffice.verdicts.decisions.steps import refuse_states, spending_of, worth_of
 from suffice.verdicts.decisions.trial import Trial
 
 _SALT = "decide:"
@@ -76,6 +76,7 @@ def decide(
     labels: Labels | None = None,
     label_noise: float | None = None,
     min_saving: float | None = None,
+    success_price: float | None = None,
 ) -> Advice:
     """Advise whether to keep a loop, lower its cap, or stop by a rule.
 
@@ -109,6 +110,7 @@ def decide(
         labels: Labels by hand, see `Labels.read`; `Labels()` for none yet.  The metric is `match` or `preference`; `Advice.to_label` says what to label.
         label_noise: The largest share of labels that are wrong at random, in [0, 0.5), declared before the first label; None = 0.
         min_saving: The least share of the cost whose saving is worth a change, in [0, 1); None = 0 (any), for steps of agents 0.05.
+        success_price: The value of a success, USD: for ``abandon(solved)``, what giving up saves and loses in dollars; None = that of `previous`.
 
     Raises:
         DataError: There is nothing to decide, a metric or cost is unknown, or an option is outside its range.
@@ -131,12 +133,16 @@ def decide(
         trial, fresh = _begun(recording, given, tune, tune_share, **parts)
     else:
         new, prices = _continued(recording, trial := previous.trial, given, prices, notes)
+        if success_price is None and previous.worth is not None:
+            success_price = previous.worth.price
         if new is None:
-            return replace(previous, notes=tuple(dict.fromkeys([*previous.notes, *notes])))
+            notes = [*dict.fromkeys([*previous.notes, *notes])]
+            return replace(previous, notes=tuple(notes), worth=worth_of(trial, success_price))
         fresh = new
     about: Any = {"rounds_text": rounds_text(recording), "spending": spending_of(recording, trial.metric, prices)}
     del recording  # of a million rounds it is large, and only the questions of the verdict are measured from here on
-    return replace(_advised(fresh, trial, prices, notes, labels), **about)
+    advice = replace(_advised(fresh, trial, prices, notes, labels), **about)
+    return replace(advice, worth=worth_of(advice.trial, success_price))
 
 
 def _advised(fresh: Recording, trial: Trial, prices: Prices, notes: list[str], labels: Labels | None) -> Advice:

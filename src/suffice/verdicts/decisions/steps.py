@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,10 @@ from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.replay.prices import Price
 from suffice.policy.rounds import Floats, Mask
 from suffice.recordings.recording import Recording
+
+if TYPE_CHECKING:
+    from suffice.verdicts.decisions.dollars import Worth
+    from suffice.verdicts.decisions.trial import Trial
 
 LEAST_SAVING = 0.05
 """The share of the cost that a change of an agent has to save to be worth it, unless one says otherwise."""
@@ -157,6 +161,15 @@ def spending_of(
 ) -> Spending | None:
     """Return `Spending.of` a recording of steps; None for another recording."""
     return Spending.of(recording, metric, prices) if is_of_steps(recording) else None
+
+
+def worth_of(trial: Trial, price: float | None) -> Worth | None:
+    """Return what giving up is worth at a price of a success, USD; None without a price."""
+    if price is None:
+        return None
+    from suffice.verdicts.decisions.dollars import Worth
+
+    return Worth(trial=trial, price=price)
 
 
 def _spent_by_step(recording: Recording, prices: Price | Mapping[str, Price] | None) -> tuple[Floats | None, str]:

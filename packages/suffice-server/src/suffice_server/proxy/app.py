@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from suffice.common.json_text import load_json
 from suffice.common.redaction import Redactor
-from suffice.errors import SufficeError
+from suffice.errors import NotFoundError, SufficeError
 from suffice.policy.rounds import Decision
 from suffice_server.proxy.conversations import Asked, Branch, Conversation, Replied
 from suffice_server.proxy.protocol import Called, Protocol, events_in
@@ -103,7 +103,7 @@ class Proxy:
         self.recorder, self.forwarding = recorder, forwarding
         self.fault: str | None = None
         self._limits = Limits(body=forwarding.body, seconds=60.0)
-        self._tasks = set[asyncio.Task[Any]]()
+        self._tasks, self._ending = set[asyncio.Task[Any]](), set[Conversation]()
         self._idle, self._tls = list[httpx.AsyncClient](), httpx.create_ssl_context()
         routes = [
             Route("/suffice/status", responding(self._status), methods=["GET"]),
@@ -349,23 +349,47 @@ class Proxy:
             raise RefusedError(422, what)
         open_ = self.recorder.conversations
         conversation = open_.open.get(name) or open_.keyed(name)
-        if conversation is None:
-            message = "there is no open conversation of this id: it is unknown, or was recorded without an outcome after --set idle=SECONDS"
-            raise RefusedError(404, message)
-        rounds = await self._end(conversation, float(grade))
-        return json_response({"conversation": conversation.id, "rounds": rounds})
+        try:
+            if conversation is not None:
+                done = conversation.id, await self._ended(conversation, float(grade)), float(grade)
+            else:
+                for ending in [one for one in self._ending if name in (one.id, one.key)]:
+                    async with ending.storing:  # it is being recorded without an outcome
+                        pass
+                done = await asyncio.to_thread(self.recorder.amend, name, float(grade))
+        except NotFoundError as error:
+            raise RefusedError(404, str(error)) from None
+        except SufficeError as error:
+            raise RefusedError(
+                503, f"the outcome is not recorded; start the proxy again and send it again: {error}"
+            ) from None
+        if done[2] != grade:
+            raise RefusedError(
+                409, f"the conversation has another outcome already, resolved = {done[2]:g}, which stays"
+            )
+        return json_response({"conversation": done[0], "rounds": done[1]})
 
-    async def _end(self, conversation: Conversation, grade: float | None = None) -> int:
-        """Record a conversation; if that fails, it stays in the journal, and is recorded after the next start."""
-        if conversation.id not in self.recorder.conversations.open:
-            return 0
+    async def _end(self, conversation: Conversation) -> None:
+        """Record a conversation if it is open; if that fails, it stays in the journal, and is recorded after the next start."""
+        try:
+            if conversation.id in self.recorder.conversations.open:
+                await self._ended(conversation)
+        except SufficeError as error:
+            self._unrecorded(error)
+
+    async def _ended(self, conversation: Conversation, grade: float | None = None) -> int:
+        """Record a conversation, which is open no more, and return the number of its rounds.
+
+        Raises:
+            DataError: The recording cannot be written.
+        """
         self.recorder.conversations.remove(conversation)
-        async with conversation.storing:
-            try:
+        self._ending.add(conversation)
+        try:
+            async with conversation.storing:
                 return await asyncio.to_thread(self.recorder.record, conversation, grade)
-            except SufficeError as error:
-                self._unrecorded(error)
-                return 0
+        finally:
+            self._ending.discard(conversation)
 
     async def _sweep(self, ending: asyncio.Event) -> None:
         """Record conversations that have been idle, or are too many, until the proxy ends."""

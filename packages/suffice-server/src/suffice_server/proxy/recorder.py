@@ -20,7 +20,7 @@ import numpy as np
 from suffice.common.files import PRIVATE, make_folder
 from suffice.common.json_text import load_json, number_from_json, number_or_none
 from suffice.common.redaction import Redactor
-from suffice.errors import DataError
+from suffice.errors import DataError, NotFoundError
 from suffice.evaluation.replay.prices import Price
 from suffice.importers.transcripts import VisibleFiles
 from suffice.importers.transcripts.runs import RESOLVED, StepRounds, step_grades
@@ -29,6 +29,7 @@ from suffice.loops import Recorder
 from suffice.policy.rounds import Decision, Round
 from suffice.policy.session import Policy, Session, read_reply
 from suffice.recordings import read_recording
+from suffice.recordings.amending import stored_runs
 from suffice.recordings.file_locks import try_lock
 from suffice.recordings.parts import part_paths
 from suffice.recordings.round_journal import RoundJournal
@@ -142,7 +143,7 @@ class ProxyRecorder:
             raise DataError(f"another proxy records to {str(folder)!r}: end it, or give another folder")
         self._recorder = Recorder(folder, policy=policy, missing="ignore")
         self._journal = RoundJournal(folder / "open")
-        self._lock = threading.Lock()
+        self._lock, self._amending = threading.Lock(), threading.Lock()
         self.conversations = Conversations()
         self._resume(folder)
 
@@ -289,6 +290,39 @@ class ProxyRecorder:
         if is_due:
             self._journal.move(lambda _: None)
         return len(live.rounds)
+
+    def amend(self, name: str, grade: float) -> tuple[str, int, float]:
+        """Add an outcome to a conversation that was recorded without one.
+
+        Args:
+            name: Its id, or the client's key.
+            grade: Whether it succeeded, in [0, 1].
+
+        Returns:
+            Its id, the number of its rounds, and its outcome, which is another one if that came before.
+
+        Raises:
+            NotFoundError: No conversation of this name is recorded, or several are.
+            DataError: The recording cannot be written.
+        """
+        with self._amending:
+            runs = stored_runs(self._recorder.path, _LABEL, name) or stored_runs(self._recorder.path, "cluster", name)
+            if len(runs) != 1:
+                many = (
+                    f"{len(runs)} conversations have this name: give the id of one"
+                    if runs
+                    else "there is no conversation of this id"
+                )
+                raise NotFoundError(
+                    f"{many} (the header x-suffice-conversation, or the column {_LABEL} of the recording)"
+                )
+            rows = runs[0].rows
+            known = rows[-1].get(RESOLVED)
+            if known is None:
+                rounds = [Round(index=row["round"], answer=row.get("answer")) for row in rows]
+                metrics = [{RESOLVED: value} for value in step_grades(rounds, grade)]
+                self._recorder.amend(runs[0], metrics, end="exhausted" if rows[0]["end"] == "failed" else None)
+            return rows[0][_LABEL], len(rows), grade if known is None else known
 
     def close(self) -> None:
         """Compact the recording; conversations that are open stay in the journal."""

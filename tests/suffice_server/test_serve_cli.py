@@ -158,6 +158,7 @@ def test_a_file_of_prices_that_cannot_be_read_is_an_error(folder, tmp_path):
     assert "none.toml' cannot be read" in result.err.replace("\n", " ")
 
 
+@pytest.mark.whole
 def test_without_its_extra_it_says_what_to_install(folder):
     code = (
         "import sys\nfor name in ('starlette', 'uvicorn', 'prometheus_client'): sys.modules[name] = None\n"

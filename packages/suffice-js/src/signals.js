@@ -62,22 +62,26 @@ function lastTwo(rounds) {
   return [/** @type {string} */ (last.answer), /** @type {string} */ (before.answer)];
 }
 
-/** @param {readonly Round[]} rounds @param {string} answer */
-function sameBefore(rounds, answer) {
-  let same = 0;
-  for (const round of rounds.slice(0, -1).reverse()) {
-    if (round.answer !== answer) break;
-    same += 1;
+/**
+ * The rounds since the one with which the newest answer came; NaN without an answer.
+ * @param {readonly Round[]} rounds
+ */
+function sameBefore(rounds) {
+  let [last, same, without] = [/** @type {string | null} */ (null), -1, 0];
+  for (const { answer } of [...rounds].reverse()) {
+    if (answer === null) without += 1;
+    else if (last === null || answer === last) [last, same, without] = [answer, same + 1 + without, 0];
+    else break;
   }
-  return same;
+  return last === null ? Number.NaN : same;
 }
 
 /** @param {readonly Round[]} rounds */
 function checksGreen(rounds) {
-  const { answer } = rounds[rounds.length - 1];
-  if (answer === null) return Number.NaN;
+  const same = sameBefore(rounds);
+  if (Number.isNaN(same)) return Number.NaN;
   let green = 0;
-  for (const round of rounds.slice(rounds.length - 1 - sameBefore(rounds, answer)).reverse()) {
+  for (const round of rounds.slice(rounds.length - 1 - same).reverse()) {
     const passed = measured(round, "check_passed");
     if (passed === 0) break;
     green += passed === 1 ? 1 : 0;
@@ -144,10 +148,7 @@ export const COMPUTED = /** @type {Record<string, (rounds: readonly Round[]) => 
   },
   answer_length: (rounds) => split(rounds[rounds.length - 1].answer ?? "").length || Number.NaN,
   abstained: (rounds) => abstained(rounds[rounds.length - 1].answer),
-  since_change(rounds) {
-    const { answer } = rounds[rounds.length - 1];
-    return answer === null ? Number.NaN : sameBefore(rounds, answer);
-  },
+  since_change: sameBefore,
   checks_green_since_change: checksGreen,
   error_gain: errorGain,
   information_score: (rounds) => informationScore(rounds[rounds.length - 1]),

@@ -114,7 +114,6 @@ def test_a_late_outcome_survives_a_kill(tmp_path):
             name = httpx.post(f"{url}/v1/chat/completions", json=body).headers["x-suffice-conversation"]
             while httpx.get(f"{url}/suffice/status").json()["counts"]["open conversations"]:
                 time.sleep(0.1)
-            time.sleep(0.2)  # until it is recorded
             told = {"conversation": name, "resolved": 1}
             assert httpx.post(f"{url}/suffice/outcomes", json=told).status_code == 200
             process.kill()

@@ -16,7 +16,7 @@ from suffice.cli.output import Output, Screen
 from suffice.common.files import quoted
 from suffice.errors import DataError, NotFoundError
 from suffice.hosts import frameworks, snippet
-from suffice.hosts.lines import is_of_steps, is_of_thoughts, own_lines
+from suffice.hosts.lines import gives_up, is_of_steps, is_of_thoughts, own_lines
 from suffice.hosts.runs import REPLY_NEEDS
 from suffice.policy.session import Policy
 from suffice.policy.signals import REMEDIES, SIGNALS, AnswerPosition
@@ -114,6 +114,11 @@ def _check_target(policy: Policy, to: str) -> None:
     """Raise if a framework does not show what the policy reads."""
     if to == "python":
         return
+    if gives_up(policy):
+        raise DataError(
+            f"the policy gives runs up, which then have no result, and an agent of {to} returns its last reply at a stop: leave out --to, for "
+            "a loop of its own, which returns None for a run that is given up"
+        )
     if is_of_thoughts(policy):
         raise DataError(
             f"the policy stops inside a chain of thought, which {to} does not show: leave out --to, for a loop of its own, or "
@@ -132,7 +137,9 @@ def _check_target(policy: Policy, to: str) -> None:
 
 
 def _position_notes(policy: Policy, *, is_given: bool) -> list[str]:
-    """Return a note on the answer position that the lines use; none if the loop of the lines reads answers itself."""
+    """Return a note on what the lines return if the policy gives runs up, or on the answer position; none for loops that read answers themselves."""
+    if gives_up(policy):
+        return ["the lines return None for a run that is given up, and its own result for one that has ended by itself"]
     return [] if is_of_thoughts(policy) or is_of_steps(policy) else [_position_note(policy, is_given=is_given)]
 
 
@@ -170,6 +177,6 @@ def _needed_notes(policy: Policy) -> list[str]:
         if needs:
             advice = next((REMEDIES[need] for need in needs if need in REMEDIES), "")
             what = f"needs {', '.join(needs)}" if known else "is a signal of your own: give its value in each round"
-            way = "" if REPLY_NEEDS.issuperset(needs) else "; in a framework, with measure="
+            way = "" if REPLY_NEEDS.issuperset(needs) or gives_up(policy) else "; in a framework, with measure="
             notes.append(f"the policy reads {name}, which {what}{way}{'. ' * bool(advice)}{advice}")
     return notes

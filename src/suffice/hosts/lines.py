@@ -86,6 +86,22 @@ def work(task):
         session.observe(Round(index=session.next_round, answer=files.digest, signals=signals, costs=costs))
     return session.decision
 """
+_RUNS = """from suffice import Session
+from suffice.hosts import reply_round
+
+
+def work(task):
+    session = Session("policy.json")
+    while session.decision is None:
+        done = step(task)  # your agent: the client's response, and whether the run has ended by itself, with its result
+        session.observe(reply_round(session, done.reply{signals}))
+    return session.decision
+"""
+_STOPS = "    return session.decision\n"
+_GIVES_UP = """        if done.has_ended:  # by itself: its result counts, whatever the rule says of the last step
+            return done.result, session.decision or session.end("exhausted")
+    return None, session.decision  # given up: there is no result, and what the run would have done is not paid
+"""
 _ATTEMPTS = """from suffice import Session
 from suffice.hosts import reply_round
 
@@ -135,11 +151,15 @@ def snippet(name: str, policy: str | Path = "policy.json") -> str:
 def own_lines(policy: Policy, path: str | Path) -> str:
     """Return the lines to paste into a user's own loop.
 
-    They draw samples if the policy counts votes, and ask the model alone first if it starts at round 0.
+    They draw samples if the policy counts votes, and ask the model alone first if it starts at round 0.  Those of a policy that gives
+    runs up return None for a run that is given up.
     """
     from suffice.recordings.runs import ATTEMPTS  # loads pyarrow, as what follows
     from suffice.verdicts.decisions.candidates import is_vote
 
+    if gives_up(policy):
+        steps = _STEPS if is_of_steps(policy) else _RUNS.replace("{signals}", _given(policy, "task, done"))
+        return _with_policy(steps.replace(_STOPS, _GIVES_UP), path)
     if is_of_thoughts(policy):
         return _with_policy(_thoughts(policy), path)
     if is_of_steps(policy):
@@ -149,6 +169,14 @@ def own_lines(policy: Policy, path: str | Path) -> str:
     if policy.start_round == 0:
         return _with_policy(_gated(policy), path)
     return _with_policy(_SAMPLES if is_vote(policy) else _DRAFTS, path)
+
+
+def gives_up(policy: Policy) -> bool:
+    """Return whether a policy was made to give runs up, so that to stop means to have no result."""
+    from suffice.evaluation.replay.outcomes import abandoned  # loads pyarrow
+    from suffice.verdicts.certificates import metric_of
+
+    return bool(abandoned(metric_of(policy) or ""))
 
 
 def is_of_thoughts(policy: Policy) -> bool:
@@ -182,14 +210,19 @@ def _thoughts(policy: Policy) -> str:
 def _attempts(policy: Policy, attempts: Sequence[str]) -> str:
     """Return the lines of a loop over the models that the policy may ask, with the signals that nobody else measures."""
     models = [*attempts][policy.start_round - 1 : policy.max_rounds]
-    own = [name for name in policy.raw_signals if name not in SIGNALS or not SIGNALS[name].needs <= REPLY_NEEDS]
-    given = f", signals={{{', '.join(map(_measured, own))}}}" if own else ""
+    given = _given(policy, "question, reply")
     return _ATTEMPTS.replace("{models}", json.dumps(models)).replace("{signals}", given)
 
 
-def _measured(name: str) -> str:
+def _given(policy: Policy, of: str) -> str:
+    """Return the argument with the signals that replies do not bring; empty if there are none."""
+    own = [name for name in policy.raw_signals if name not in SIGNALS or not SIGNALS[name].needs <= REPLY_NEEDS]
+    return f", signals={{{', '.join(_measured(name, of) for name in own)}}}" if own else ""
+
+
+def _measured(name: str, of: str = "question, reply") -> str:
     """Return an item that measures a signal by a function of the same name."""
-    return f'"{name}": {name.replace(".", "_").replace("-", "_")}(question, reply)'
+    return f'"{name}": {name.replace(".", "_").replace("-", "_")}({of})'
 
 
 def _gated(policy: Policy) -> str:

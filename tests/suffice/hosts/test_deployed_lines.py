@@ -13,10 +13,12 @@ from types import SimpleNamespace
 import pytest
 
 from suffice import AnswerPosition, Cost, Policy, Recorder, import_recording, read_recording
+from suffice.evaluation.replay.baselines import run_policy
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.hosts import QuestionRun, frameworks, reply_round, snippet
 from suffice.hosts.lines import own_lines
 from suffice.policy.session import Session
+from tests.suffice.verdicts.test_abandon import recorded, runs
 from tests.support.cli_tools import cli
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -221,3 +223,62 @@ def test_a_framework_that_shows_no_files_is_refused_for_them(tmp_path):
     refused = cli("deploy", tmp_path / "policy.json", "--to", "langgraph")
     assert "leave out --to" in refused.error
     assert "StepSignals" in cli("deploy", tmp_path / "policy.json").out
+
+
+def of_giving_up(rule, folder):
+    """Write the policy file of a decision to give runs up by a rule."""
+    policy = Policy(rule=rule, max_rounds=100, provenance={"decision": {"metric": "abandon(solved)"}})
+    policy.save(folder / "policy.json")
+    return policy
+
+
+@pytest.mark.parametrize("rule", ["chance <= 0.3", "patience((chance <= 0.4), 2)", "round >= 5"])
+def test_lines_that_give_up_return_what_a_replay_counts(rule, tmp_path):
+    recording = recorded(tmp_path, runs(60))
+    policy = of_giving_up(rule, tmp_path)
+    prepared = PreparedRecording.of(recording, ["abandon(solved)"])
+    found = run_policy(prepared, policy)[0]
+    lengths, chances = recording.seen.sum(axis=1).tolist(), recording.column("chance").tolist()
+    taken, returned = [], []
+    for length, own, solved in zip(lengths, chances, recording.column("solved")[:, 0].tolist(), strict=True):
+        steps = iter(
+            SimpleNamespace(reply="Ran a tool.", has_ended=r == length, result=solved, chance=own[r - 1])
+            for r in range(1, length + 1)
+        )
+        space = {"step": lambda task, steps=steps: next(steps), "chance": lambda task, done: done.chance}
+        exec(own_lines(policy, tmp_path / "policy.json"), space)
+        result, decision = space["work"]("mend it")
+        taken.append(decision.stop_round)
+        returned.append(result)
+    assert taken == found.ledger.calls.tolist()
+    assert [result or 0.0 for result in returned] == found.values["abandon(solved)"].tolist()
+    assert None in returned
+    assert 1.0 in returned
+
+
+@pytest.mark.parametrize(("commands", "expected"), [(5, (None, 3)), (3, ("a patch", 3)), (2, ("a patch", 2))])
+def test_lines_of_steps_that_give_up_return_nothing_at_a_stop(commands, expected, tmp_path):
+    policy = of_giving_up("since_change >= 2", tmp_path)
+    ran = iter(
+        SimpleNamespace(
+            command="sed -i s/a/b/ a.py" if r == 1 else "ls",
+            failed=False,
+            dollars=0.1,
+            cost=Cost(calls=1),
+            has_ended=r == commands,
+            result="a patch",
+        )
+        for r in range(1, commands + 1)
+    )
+    space = {"step": lambda task: next(ran)}
+    exec(own_lines(policy, tmp_path / "policy.json"), space)
+    result, decision = space["work"]("mend it")
+    assert (result, decision.stop_round) == expected
+
+
+def test_giving_up_is_deployed_to_a_loop_of_its_own_alone(tmp_path):
+    of_giving_up("chance <= 0.3", tmp_path)
+    shown = cli("deploy", tmp_path / "policy.json")
+    assert "the lines return None for a run that is given up" in " ".join(shown.out.split())
+    assert '"chance": chance(task, done)' in shown.out
+    assert "leave out --to" in cli("deploy", tmp_path / "policy.json", "--to", "langgraph").error

@@ -80,21 +80,18 @@ def decide(
 ) -> Advice:
     """Advise whether to keep a loop, lower its cap, or stop by a rule.
 
-    Tune questions fix the candidates and their order.  The other questions judge them, by bets that are valid after
-    every question, so you may add more questions as often as you like: the risk of advice that loses more than
-    `max_loss` stays `alpha`.
+    Tune questions fix the candidates and their order.  The other questions judge them, by bets that are valid after every question, so
+    you may add more questions as often as you like: the risk of advice that loses more than `max_loss` stays `alpha`.
 
     >>> from suffice import decide
     >>> from suffice.recordings import bundled_recording
-    >>> recording = bundled_recording("self_refine_gpt4")
-    >>> advice = decide(recording, metric="target_sentiment", leave_out_failed=True)
+    >>> advice = decide(bundled_recording("self_refine_gpt4"), metric="target_sentiment", leave_out_failed=True)
     >>> advice.verdict, advice.policy.label
     ('do it', 'fixed_k(2)')
 
     Args:
         recording: Recorded rounds.
-        metric: The metric that must not be lost: a column in [0, 1], `agreement` with the log's own last answer, or ``abandon(solved)``.
-            None = F1 (EM for multiple choice) where it was measured, else `agreement`.
+        metric: What must not be lost: a column in [0, 1], `agreement` with the last answer, or ``abandon(solved)``; None = F1 (EM of choices), or `agreement`.
         max_loss: The largest mean loss that you would accept, in (0, 1), in the unit of the metric; None = 0.02.
         alpha: The risk of false advice, in (0, 1); None = 0.05.
         cost: The cost to save, one of `SAVABLE`; None = see `declared_defaults`.
@@ -133,16 +130,20 @@ def decide(
         trial, fresh = _begun(recording, given, tune, tune_share, **parts)
     else:
         new, prices = _continued(recording, trial := previous.trial, given, prices, notes)
-        if success_price is None and previous.worth is not None:
-            success_price = previous.worth.price
         if new is None:
-            notes = [*dict.fromkeys([*previous.notes, *notes])]
-            return replace(previous, notes=tuple(notes), worth=worth_of(trial, success_price))
+            notes = [*previous.notes, *notes]
+            return _valued(replace(previous, notes=tuple(dict.fromkeys(notes))), success_price, previous)
         fresh = new
     about: Any = {"rounds_text": rounds_text(recording), "spending": spending_of(recording, trial.metric, prices)}
     del recording  # of a million rounds it is large, and only the questions of the verdict are measured from here on
-    advice = replace(_advised(fresh, trial, prices, notes, labels), **about)
-    return replace(advice, worth=worth_of(advice.trial, success_price))
+    return _valued(replace(_advised(fresh, trial, prices, notes, labels), **about), success_price, previous)
+
+
+def _valued(advice: Advice, price: float | None, previous: Advice | None) -> Advice:
+    """Return the advice with what giving up is worth, at the price of an earlier advice if none is given."""
+    if price is None and previous is not None and previous.worth is not None:
+        price = previous.worth.price
+    return replace(advice, worth=worth_of(advice.trial, price))
 
 
 def _advised(fresh: Recording, trial: Trial, prices: Prices, notes: list[str], labels: Labels | None) -> Advice:

@@ -18,8 +18,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import formats
-
 import suffice
 from suffice.common.display import Chart
 from suffice.common.tables import render
@@ -33,6 +31,9 @@ from suffice_papers.semantic import given, semantic_protocol, split_drafts, tune
 from suffice_papers.semantic.data import marked
 from suffice_papers.semantic.semantic_tables import paper_semantic
 from suffice_reader.model import SpanReaderModel
+
+sys.path.insert(0, str(Path(__file__).parent))  # tests import this file as docs.build
+import formats
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from suffice.errors import DataError
-from suffice.evaluation.statistics import equivalence, holm, non_inferiority
+from suffice.evaluation.statistics import both_margin_tests, holm
 from suffice_papers.semantic.figures import BASELINE, MARGINS, FigureDifference, published_semantic
 from suffice_papers.semantic.semantic_tables import paper_semantic
 from tests.support.cli_tools import cli
@@ -67,8 +67,7 @@ def test_the_derived_tests_are_those_of_the_library_on_raw_differences(n):
     derived = FigureDifference(mean=float(rows.mean()), low=-1.0, high=1.0, d_z=d_z, t_p=0.5, wilcoxon_p=0.5, n=n)
     weights = bootstrap_weights(n, 20, rng=0)
     for margin in MARGINS:
-        one = non_inferiority(rows, margin, weights=weights)
-        both = equivalence(rows, margin, weights=weights)
+        ((one, both),) = both_margin_tests(rows, [margin], weights=weights)
         assert derived.p_loss(margin) == pytest.approx(one.p, rel=1e-9)
         assert max(derived.p_loss(margin), derived.p_gain(margin)) == pytest.approx(both.p, rel=1e-9)
         assert (derived.non_inferior(margin), derived.equivalent(margin)) == (one.passed, both.passed)

@@ -29,7 +29,7 @@ _Places = npt.NDArray[np.int64]
 
 @dataclass(slots=True)
 class Marks:
-    """How often a value occurs in exactly one round of a trajectory.
+    """Counts of the trajectories in which a value occurs in exactly one round.
 
     Attributes:
         once: Number of these trajectories.

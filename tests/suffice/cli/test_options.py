@@ -40,8 +40,9 @@ FOREIGN = {
     "--top": "longest",
     "--repeat": "promptfoo",
     "--repeats": r"benchmarks\.gpu",
-    "--page": "benchmarks.(readings|referee|power|asked_labels|judged_labels|procedures|checked_loops|escalation)",
+    "--page": "benchmarks.(readings|referee|power|asked_labels|judged_labels|procedures|checked_loops|escalation|which_loops)",
     **dict.fromkeys(("--job-name", "--array", "--requeue", "--cpus-per-task", "--mem"), "sbatch"),
+    "--only": "which_loops",
     "--source": "scripts/similar_drafts.py",
 }
 """Options of other programs and variables of style sheets, with what a text must name beside them."""

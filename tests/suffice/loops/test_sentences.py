@@ -91,8 +91,9 @@ def test_a_text_without_a_second_sentence_is_whole(text):
     assert sentences(text) == ([text.strip()] if text.strip() else [])
 
 
-@given(st.text(alphabet=st.sampled_from("aZé。.!?\"'()[]1 \n\t\u2028\ud800"), max_size=60))
+@given(st.text(alphabet=st.sampled_from("aZé。.!?\"'()[]1 \n\t\u2028\u00a0\ud800"), max_size=60))
 @example("a. B. C. \n d.")
+@example("Il pleut\u00a0! Il neige\u2028.")
 def test_sentences_lose_no_text(text):
     end = sentence_end(text)
     assert 0 <= end <= len(text)

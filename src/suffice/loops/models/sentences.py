@@ -15,6 +15,7 @@ from suffice.policy.rounds import Token
 from suffice.policy.signals.alignment import token_bytes
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
+_WIDE_SPACE = re.compile(r"[^\S\x00-\x7f]")
 _LIST_NUMBER = re.compile(r"\s*\(?\d{1,2}[.)]\s*")
 
 
@@ -68,8 +69,9 @@ def _segmented(line: str) -> list[str]:
     """Split a line into pieces that together equal the line; a list item's number stays with its text."""
     import sentencex
 
-    # A library in Rust does not take lone surrogates; replace each by one character, so that positions stay valid.
-    pieces = list(sentencex.segment("en", _SURROGATES.sub("\ufffd", line)))
+    # A library in Rust takes no lone surrogates, and ends the process at a full stop after a white space of several bytes, such as a
+    # no-break space.  Each is replaced by one character, so that positions stay valid.
+    pieces = list(sentencex.segment("en", _WIDE_SPACE.sub(" ", _SURROGATES.sub("\ufffd", line))))
     ends = [
         end
         for end, piece in zip(accumulate(map(len, pieces)), pieces, strict=True)

@@ -48,6 +48,7 @@ def test_money_is_counted_by_what_came_after_the_last_change(tmp_path):
     assert (found.unit, found.runs, found.total) == ("USD", 2, 20.0)
     assert found.after_change == pytest.approx(9 / 20)  # in b a state came back: its last change is its last step
     assert found.failed == pytest.approx(5 / 20)
+    assert found.savable == pytest.approx((9 + 4) / 20)  # all but the first step of the run that failed
     assert found.repeated == pytest.approx(9 / 20)
     assert sum(found.by_tenth) == pytest.approx(1)
     assert Spending.from_dict(json.loads(json.dumps(found.to_dict()))) == found
@@ -77,6 +78,9 @@ def test_the_coding_agent_is_kept_as_it_is():
     assert advice.spending.after_change == pytest.approx(0.222, abs=0.002)
     assert "5 % of the money or more" in advice.sentence
     assert "22 %" in advice.lead
+    assert (
+        "could save 50 % at most" in advice.lead
+    )  # half the money went into runs that failed, or after a right result
     again = Advice.from_dict(json.loads(json.dumps(advice.to_dict())))
     assert (again.lead, again.trial.min_saving) == (advice.lead, 0.05)
 

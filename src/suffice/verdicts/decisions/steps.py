@@ -141,7 +141,7 @@ class Spending:
             metric: The grade of a run; where nothing is graded, `failed` is None.
             prices: Prices, instead of what the log says was spent.
         """
-        spent, unit = _spent_by_step(recording, prices)
+        spent, unit = spent_by_step(recording, prices)
         if spent is None:
             return None
         total, seen = float(spent.sum()), recording.seen
@@ -170,8 +170,8 @@ class Spending:
 def spending_of(
     recording: Recording, metric: str, prices: Price | Mapping[str, Price] | None = None
 ) -> Spending | None:
-    """Return `Spending.of` a recording of steps; None for another recording."""
-    return Spending.of(recording, metric, prices) if is_of_steps(recording) else None
+    """Return `Spending.of` the runs of a recording of steps that did not fail; None for another recording."""
+    return Spending.of(recording.select(~recording.failed), metric, prices) if is_of_steps(recording) else None
 
 
 def worth_of(trial: Trial, price: float | None) -> Worth | None:
@@ -183,7 +183,7 @@ def worth_of(trial: Trial, price: float | None) -> Worth | None:
     return Worth(trial=trial, price=price)
 
 
-def _spent_by_step(recording: Recording, prices: Price | Mapping[str, Price] | None) -> tuple[Floats | None, str]:
+def spent_by_step(recording: Recording, prices: Price | Mapping[str, Price] | None) -> tuple[Floats | None, str]:
     """Return what each step cost and in which unit, shape ``(n_questions, n_rounds)``; None if it is unknown."""
     table = PreparedRecording.of(recording, prices=prices).costs
     zeros = np.zeros(recording.seen.shape)

@@ -127,3 +127,12 @@ def test_the_screen_shows_where_the_money_went(tmp_path):
 def test_nobody_labels_the_states_of_files():
     with pytest.raises(DataError, match="outcomes"):
         decide(bundled_recording("agents_swebench"), labels=Labels())
+
+
+def test_a_verdict_that_cannot_be_judged_says_no_more(tmp_path):
+    rows = [row for q in range(60) for row in run(f"q{q}", ["s", "t", "u", "v"], resolved=q % 2, dollars=[1, 1, 1, 1])]
+    unknown = [{**row, "resolved": row["resolved"] if row["round"] == 4 else None} for row in rows]
+    advice = decide(recorded(tmp_path, unknown), metric="resolved")
+    assert advice.verdict == "cannot be judged"
+    assert advice.lead.endswith("questions at full width.")
+    assert advice.spending is not None

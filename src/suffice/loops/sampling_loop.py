@@ -249,10 +249,10 @@ class SamplingLoop(LiveLoop):
         asked = Counter(texts[r % len(texts)] for r in range(self.policy.max_rounds))
         for settings, text in zip(self._settings, texts, strict=True):
             if settings["temperature"] == 0 and asked[text] > 1:
-                once = f"max_rounds={len(texts)} to ask" if texts.count(text) == 1 else "list"
+                once = f"max_rounds={len(texts)} to ask each model and prompt once"
                 raise DataError(
                     f"{settings['model']!r} would give {asked[text]} samples at temperature 0, which are all equal: set a "
-                    f"temperature (0.7), or {once} each {'model and prompt ' if once != 'list' else ''}once"
+                    f"temperature (0.7), or {once if texts.count(text) == 1 else 'list each once'}"
                 )
 
 

@@ -106,7 +106,7 @@ def test_what_is_wrong_is_said_and_nothing_is_written(folder, arguments, code, m
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
-def test_runs_of_which_a_proxy_is_unsure_are_counted_with_the_way_out(tmp_path):
+def test_runs_of_which_a_proxy_is_unsure_have_a_caution(tmp_path):
     path, rows = tmp_path / "runs.parquet", []
     for q in range(60):
         about = {

@@ -57,10 +57,10 @@ class Tally:
 
     def add(self, columns: RoundColumns) -> None:
         """Count further trajectories, before gold answers from elsewhere are joined; costs below 0 become unknown."""
-        for name, values in columns.costs.items():
-            if (negative := values < 0).any():
+        for name, costs in columns.costs.items():
+            if (negative := costs < 0).any():
                 self._negative[name] += int(negative.sum())
-                columns.costs[name] = np.where(negative, np.nan, values)
+                columns.costs[name] = np.where(negative, np.nan, costs)
         self._unmapped.update(dict.fromkeys(columns.extras))
         known = {**columns.metrics, **columns.costs}
         self.known.update({name: int((~np.isnan(values)).sum()) for name, values in known.items()})

@@ -184,7 +184,7 @@ def decide_command(
     screen = Screen(
         sentences=[f"{again}{_as_cap(advice.lead)}"],
         tables=[*map(_in_words, advice.tables())],
-        shown=1 + (advice.worth is not None) + (advice.spending is not None),
+        shown=1 + (advice.worth is not None and not advice.trial.unjudged) + (advice.spending is not None),
         aside={bar_heading(advice.trial.max_loss)},
         quiet=re.compile("rules whose signals"),
         files=files,

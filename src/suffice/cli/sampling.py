@@ -148,7 +148,7 @@ class _Sampling:
 
     def defaults(self, models: list[str]) -> tuple[str, str, int]:
         """Return the default rule, selector and number of samples."""
-        return ("answer_stable", "last", len(models)) if self.escalate else (_RULE, _SELECTOR, _MOST)
+        return ("answer_stable_guarded", "last", len(models)) if self.escalate else (_RULE, _SELECTOR, _MOST)
 
     def loop(self, sampled: _Sampled, chats: list[ChatModel], policy: Policy) -> SamplingLoop:
         """Return the loop that the options describe."""

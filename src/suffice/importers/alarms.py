@@ -396,6 +396,7 @@ ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[Read], Iterator
     "other-systems": ("caution", _other_systems),
     "ordered-samples": ("caution", own_alarms.ordered_samples),
     "mixed-groups": ("caution", own_alarms.mixed_groups),
+    "mixed-scales": ("caution", own_alarms.mixed_scales),
     "same-score": ("caution", _same_score),
     "last-is-gold": ("caution", gold_alarms.last_is_gold),
     "other-score": ("caution", gold_alarms.other_score),

@@ -107,6 +107,7 @@ class Facts:
         known: Rounds in which a metric is known, by its name.
         apart: Rounds in which a metric of the log is 1 although the answer equals no gold answer, by its name.
         spans: The lowest and highest value of a metric, by its name.
+        scales: Rounds in which a confidence of the log is between 0 and 1, those in which it is above 1, and its highest value, by name.
         order: Signs that answers follow one another.
         own: Counts of the log's columns that are kept as they are.
     """
@@ -155,5 +156,6 @@ class Facts:
     known: Counter[str] = field(default_factory=Counter)
     apart: Counter[str] = field(default_factory=Counter)
     spans: dict[str, tuple[float, float]] = field(default_factory=dict)
+    scales: dict[str, tuple[int, int, float]] = field(default_factory=dict)
     order: OrderSigns = field(default_factory=OrderSigns)
     own: OwnColumns = field(default_factory=OwnColumns)

@@ -21,6 +21,7 @@ from suffice.recordings.schema import RETURNED
 
 _ENOUGH, _FEW, _SHOWN = 20, 5, 8
 _NEARLY_ALL, _MOSTLY, _SOME = 0.98, 0.9, 0.01
+_TENTH, _LEAST_PERCENT = 0.1, 10
 _GROUPS, _MEMBERS = 8, 10
 """The most groups of questions that are compared, and the fewest questions of one."""
 
@@ -335,6 +336,17 @@ def unread_note(read: Read) -> list[str]:
         return []
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return [f"not read: {', '.join(names[:_SHOWN])}{more}"]
+
+
+def mixed_scales(read: Read) -> Iterator[Doubt]:
+    """A confidence is between 0 and 1 in some rounds, and a percentage in others."""
+    for name, (inside, above, most) in read.facts.scales.items():
+        if min(inside, above) >= max(_ENOUGH, _TENTH * (inside + above)) and _LEAST_PERCENT < most <= 100:  # noqa: PLR2004
+            sentence = (
+                f"{name.removeprefix('imported_')!r} is between 0 and 1 in {inside:,} rounds and up to {most:g} in {above:,} others: if the log "
+                "mixes shares and percentages, no threshold on it means anything. Write one scale in the log"
+            )
+            yield sentence, {}
 
 
 def judging_note(read: Read) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -32,6 +33,9 @@ _REPEATING = 3
 
 _COMPARED = frozenset({"em", "f1", "contains", MATCH})
 """Metrics that compare answers with gold answers."""
+
+_CONFIDENCE = re.compile("confiden|probab|certain|likelihood")
+"""What is in the names of confidences."""
 
 _SENTENCE = 30
 """Characters that a sentence has at least."""
@@ -111,6 +115,7 @@ class Reading:
         self._add_means(rounds, metrics, has_answer, distinct)
         self._add_ends(metrics, has_answer, starts, ends)
         self._add_equalling(table, keys, starts, metrics)
+        self._add_scales(table)
         facts.own.add(table, [item.name for item in _own_columns(table)], starts, keys, shown)
         is_last = np.isin(np.arange(len(answers)), ends - 1)
         is_first = np.isin(np.arange(len(answers)), starts)
@@ -182,6 +187,16 @@ class Reading:
         for name, values in others.items():
             self.facts.said_by[name].update(filter(None, values))
             self.facts.speakers[name] += len({*values[1:]} - {None}) > 1
+
+    def _add_scales(self, table: pa.Table) -> None:
+        """Count the values of the log's confidences that are in [0, 1], and those above."""
+        for item in _own_columns(table):
+            if _CONFIDENCE.search(item.name) and pa.types.is_floating(item.type):
+                values = table.column(item.name).to_numpy()
+                low, high, most = self.facts.scales.get(item.name, (0, 0, 0.0))
+                inside = int(((values > 0) & (values < 1)).sum())
+                most = float(np.fmax.reduce(values, initial=most))
+                self.facts.scales[item.name] = low + inside, high + int((values > 1).sum()), most
 
     def _add_means(
         self,

@@ -21,6 +21,9 @@ from suffice.importers.table_columns import TableColumns
 MOST = 8
 """With more values, a column tells no stages apart."""
 
+NUMBERED = " (number)"
+"""The end of the name of the column with the numbers of words whose order the user gives; no file has it."""
+
 _NEARLY_ALL, _OFFERED = 0.95, 3
 _SEVERAL, _FEW = 2, 3
 _BEGINS = re.compile(
@@ -52,7 +55,7 @@ def ordered_stages(shape: Shape, columns: dict[str, str]) -> Shape:
     if words in (DAY_FIRST, MONTH_FIRST, ASCENDING, NEWEST_FIRST, BY_TIME):
         return _timed(shape, columns, name, words)
     places = {word.strip(): place for place, word in enumerate(words.split(","), start=1)}
-    columns["round"] = number = f"{name} (number)"
+    columns["round"] = number = f"{name}{NUMBERED}"
 
     def read(rows: Sequence[Record]) -> list[Record]:
         result = []

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from suffice.common.files import quoted
+from suffice.common.tables import counted
 from suffice.errors import DataError, UnsettledError
 from suffice.importers.grid import (
     END_NAMES,
@@ -30,6 +31,7 @@ from suffice.importers.repeated_rounds import begins_again, in_order_of_rows, re
 from suffice.importers.reply_alarms import of_each, of_rows
 from suffice.importers.round_columns import RoundColumns
 from suffice.importers.shape import ANY
+from suffice.importers.stages import NUMBERED
 from suffice.importers.trajectories import check_unit, end_of
 from suffice.policy.metrics import METRICS
 from suffice.policy.rounds import COST_KINDS, End, Floats, Positions
@@ -202,7 +204,10 @@ class _Rows:
             rows = {*zip(codes.tolist(), numbers.tolist(), (cells[i] for i in order.tolist()), strict=True)}
             if len(rows) == len(cells) and 1 < len({*cells}) <= _MOST_RUNS and own not in columns.values():
                 runs[f"--column {quoted(f'run={own}')}"] = ({"run": own}, f"each value of {own!r} is another run")
-        if not runs or begins_again(codes[np.argsort(order)].tolist(), numbers[np.argsort(order)].tolist()):
+        is_ordered = number.endswith(NUMBERED)  # its numbers are no column that could name runs
+        if not is_ordered and (
+            not runs or begins_again(codes[np.argsort(order)].tolist(), numbers[np.argsort(order)].tolist())
+        ):
             runs[f"--column {quoted(f'run={number}')}"] = (
                 {"run": number},
                 f"another run of the question begins where {number!r} begins again",
@@ -212,7 +217,7 @@ class _Rows:
         choices: dict[str, tuple[dict[str, Any], str]] = {
             option: ({"columns": own}, meaning) for option, (own, meaning) in {**ids, **runs}.items()
         }
-        if len(copies) <= _FEW_COPIES * len(codes):
+        if is_ordered or len(copies) <= _FEW_COPIES * len(codes):
             choices = {**_of_repeats(), **choices}
         raise UnsettledError(
             f"{has_it}; each pair must be unique. If a column such as run_id or seed tells several runs apart, --column run=COLUMN "
@@ -253,6 +258,9 @@ class _Rows:
         if wrong.any():
             q = int(np.searchsorted(starts, int(np.argmax(wrong)), side="right")) - 1
             own, theirs = numbers[starts[q] : starts[q] + lengths[q]].astype(np.int64).tolist(), grid.columns["round"]
+            if theirs.endswith(NUMBERED):
+                n_wrong = len({*np.repeat(np.arange(len(starts)), lengths)[wrong].tolist()})
+                raise self._missing_word(theirs, str(ids[q]), own, f"{n_wrong:,} of {counted(len(starts), 'question')}")
             choices: dict[str, tuple[dict[str, str], str]] = {
                 "--column round=": ({"round": ""}, "nothing is missing: count the rows of each question in their order")
             }
@@ -269,6 +277,18 @@ class _Rows:
                 choices,
             )
         return result
+
+    def _missing_word(self, number: str, name: str, places: Sequence[int], many: str) -> DataError:
+        """Return the error about a question without a row of a word, where the user gives the order of words."""
+        column = number.removesuffix(NUMBERED)
+        words = {int(row.values[number]): row.values.get(column) for row in self._rows}
+        place = next(place for place in range(1, max(places) + 1) if place not in places)
+        word = repr(words[place]) if place in words else f"of place {place} in the order"
+        return DataError(
+            f"{self._where}: question {name!r:.80} has no row with {column} {word} before its last one, as {many}: each must have the first "
+            f"words of the order without a gap. Log the rows that are missing, or leave those questions, or the rows with {column} {word}, out of the "
+            "file and the order"
+        )
 
     def _firsts(self, ours: str, starts: Sequence[int]) -> list[str | None]:
         """Return one text for each question: the value in its first row."""

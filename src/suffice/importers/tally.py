@@ -52,10 +52,15 @@ class Tally:
         self._first_mixed: tuple[str, list[str]] | None = None
         self._rounds = self._silent = self._without_golds = 0
         self.known = Counter[str]()
+        self._negative = Counter[str]()
         self._texts: dict[str, Counter[str]] = {"answer": Counter(), "gold answer": Counter()}
 
     def add(self, columns: RoundColumns) -> None:
-        """Count further trajectories, before gold answers from elsewhere are joined."""
+        """Count further trajectories, before gold answers from elsewhere are joined; costs below 0 become unknown."""
+        for name, costs in columns.costs.items():
+            if (negative := costs < 0).any():
+                self._negative[name] += int(negative.sum())
+                columns.costs[name] = np.where(negative, np.nan, costs)
         self._unmapped.update(dict.fromkeys(columns.extras))
         known = {**columns.metrics, **columns.costs}
         self.known.update({name: int((~np.isnan(values)).sum()) for name, values in known.items()})
@@ -209,6 +214,10 @@ class Tally:
                 f"the gold answers of {counted(self._differing, 'question')} differ between rows, so that they count as unknown "
                 f"({self._first_differing})"
             )
+        notes += [
+            f"{name} is below 0 in {n:,} of {counted(self._rounds, 'round')}, and no cost can be: it is unknown there"
+            for name, n in self._negative.items()
+        ]
         contained = {item.ours for item in plan.readings if item.how == WITHIN}
         notes += [
             f"{name} is known in {self.known[name]:,} of {counted(self._rounds, 'round')}, so that the sum is unknown"

@@ -8,10 +8,11 @@ from typing import Any
 
 from suffice.errors import DataError
 from suffice.loops.sampling_loop import SamplingLoop
+from suffice.policy.rounds import Reply
 from suffice.policy.session import Policy
 from suffice.recordings.runs import ATTEMPTS
 
-_ACCEPTS = Policy(rule="answer_stable")
+_ACCEPTS = Policy(rule="answer_stable_guarded")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +22,8 @@ class EscalationLoop(SamplingLoop):
     Round i is the attempt of the i-th model, which sees the question alone, and neither earlier answers nor marks.  A question pays every
     attempt up to the one that is accepted, and the calls of enrichers that judge it.  After the last model the loop
     ends.  A model that is listed twice is asked twice, so that a rule can read whether its answers agree; efforts of one model
-    are models of different names.
+    are models of different names.  Where the call of a model fails live, its attempt has no answer, a warning says so, and the next
+    model is asked; an endpoint that refuses the credentials ends the loop.
 
     A recording (`suffice.record`) has every model's answer to every question, so that rules can be compared with each model alone
     and with mixtures of these.
@@ -29,7 +31,7 @@ class EscalationLoop(SamplingLoop):
     Attributes:
         model: The models, the cheapest first; at least two.
         policy: Decides when to accept; its `max_rounds` is at most the number of models.  By default an answer that equals the one
-            before is accepted.
+            before is accepted, unless it says that the model does not know.
         temperature: Sampling temperature of every model; None = the models' own.
         wave: Must be 1, since models that are asked at once are all paid.
     """
@@ -41,6 +43,10 @@ class EscalationLoop(SamplingLoop):
         super().__post_init__()
         if self.policy is _ACCEPTS:
             object.__setattr__(self, "policy", replace(_ACCEPTS, max_rounds=len(self.models)))
+
+    def without_reply(self, r: int) -> Reply | None:
+        """Return an empty reply, so that the next model is asked; None for the last attempt."""
+        return Reply() if r < self.policy.max_rounds else None
 
     @property
     def depends(self) -> Mapping[str, Any]:

@@ -136,6 +136,11 @@ class SamplingLoop(LiveLoop):
         """Return the model, with its prompt, that gives sample `r`."""
         return self._sources[(r - 1) % len(self._sources)]
 
+    def without_reply(self, r: int) -> Reply | None:
+        """Return the reply that stands for sample `r` where a live call fails; None if the loop then ends."""
+        del r
+        return None
+
     @property
     def exchangeable(self) -> bool:
         """True if the order of the samples is arbitrary: one model, one prompt."""
@@ -244,9 +249,10 @@ class SamplingLoop(LiveLoop):
         asked = Counter(texts[r % len(texts)] for r in range(self.policy.max_rounds))
         for settings, text in zip(self._settings, texts, strict=True):
             if settings["temperature"] == 0 and asked[text] > 1:
+                once = f"max_rounds={len(texts)} to ask each model and prompt once"
                 raise DataError(
                     f"{settings['model']!r} would give {asked[text]} samples at temperature 0, which are all equal: set a "
-                    f"temperature (0.7), or max_rounds={len(texts)} to ask each model and prompt once"
+                    f"temperature (0.7), or {once if texts.count(text) == 1 else 'list each once'}"
                 )
 
 
@@ -284,6 +290,7 @@ class _SamplingCourse(ContextCourse):
             asked=self.loop.source(r).prompt.messages(self.question, self.passages),
             send=lambda blocking: self._reply(r, blocking=blocking),
             brought=lambda: dict(self._brought),
+            instead=self.loop.without_reply(r),
         )
         relevance = {RELEVANCE: shared_words(self.question, reply.text)} if reply.text else {}
         reply = replace(reply, signals={**reply.signals, **relevance})

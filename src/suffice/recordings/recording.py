@@ -24,7 +24,7 @@ from suffice.policy.seen import one_name_per_text
 from suffice.policy.signals import answer_ids, clean_column
 from suffice.recordings.computed import compute_column, is_computed
 from suffice.recordings.opened import OpenFile, OpenRecording, open_file, read_again, write_recording
-from suffice.recordings.runs import keep_where, single_labels
+from suffice.recordings.runs import keep_where, single_labels, unsure_runs
 from suffice.recordings.schema import ASSUMED_END, PINNED_LABELS, column_kind, stated_kind
 
 __all__ = [
@@ -183,11 +183,12 @@ class Recording(Displayed):
 
     @property
     def reading_notes(self) -> tuple[str, ...]:
-        """One note on what was doubtful when the log was imported and still holds; none if nothing was."""
+        """Notes on what was doubtful when the log was imported or recorded, and still holds."""
         reading = self.metadata.get("reading") or {}
         doubts = [*reading.get("cautions", {}).values()]
         doubts += [f"{text} (said to be right)" for text in reading.get("expected", {}).values()]
-        return (f"{CAUTION}as the log was read, {'; '.join(doubts)}",) if doubts else ()
+        read = [f"as the log was read, {'; '.join(doubts)}"] if doubts else []
+        return tuple(f"{CAUTION}{note}" for note in (*read, *unsure_runs(self)))
 
     @property
     def signal_components(self) -> dict[str, str]:

@@ -55,6 +55,9 @@ ATTEMPTS = "attempts"
 ALONE = " alone"
 """The end of the names of policies that ask one model, and none before it."""
 
+_SURE = ("header", "messages")
+"""How a proxy knows the runs of which it is sure."""
+
 _SHOWN, _LENGTH, _CUT = 3, 40, "..."
 _JOINTS = re.compile(r" \+ |, ")
 """The separator between the names of several models that one loop asks in turn."""
@@ -303,6 +306,25 @@ def _number(value: Any) -> Any:
         return float(value)
     except (TypeError, ValueError):
         return value
+
+
+def unsure_runs(recording: RecordedColumns) -> list[str]:
+    """Return how many runs of a proxy's folder may lack rounds or hold those of others, as it noted in `key`; nothing if it is sure."""
+    if not {"conversation", "key"} <= {*recording.table.column_names}:
+        return []
+    why = Counter(map(_in_turn, label_values(recording, "key")))
+    sure = {name: why.pop(name, 0) for name in _SURE}
+    if not why.total():
+        return []
+    reasons = ", ".join(f"{name} {n:,}" for name, n in why.most_common())
+    kept = " or ".join(f"--where key={name}" for name, n in sure.items() if n)
+    remedy = (
+        f"{kept} leaves these out"
+        if kept
+        else "a client is sure that names each run in the header x-suffice-conversation"
+    )
+    runs = counted(len(recording.question_ids), "run")
+    return [f"the proxy is not sure which rounds belong to {why.total():,} of {runs} ({reasons}): {remedy}"]
 
 
 def attempts_of(recording: RecordedColumns) -> tuple[str, ...]:

@@ -151,3 +151,16 @@ def test_equal_columns_are_counted_as_by_plain_loops():
     facts = reading.facts
     assert counts == [facts.equalling["label"], facts.equalling_last["label"], facts.agreeing["label", "em"]]
     assert min(counts) > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "scale", "mixed"), [("confidence", 100, True), ("confidence", 1, False), ("seconds", 100, False)]
+)
+def test_shares_beside_percentages_are_noted(name, scale, mixed, tmp_path):
+    drawn = random.Random(1)
+    rows = [
+        {"id": q, "answer": "Oslo", "gold": "Oslo", name: round(drawn.uniform(0.2, 0.99) * (scale if q % 2 else 1), 3)}
+        for q in range(45)
+        for _ in range(2)
+    ]
+    assert ("mixed-scales" in cautions(write(tmp_path / "log.jsonl", rows), log_golds="keep")) is mixed

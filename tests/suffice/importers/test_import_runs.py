@@ -7,7 +7,7 @@ import json
 import pytest
 
 from suffice import import_recording, read_recording
-from suffice.errors import DataError, NotFoundError, SchemaError
+from suffice.errors import DataError, NotFoundError, SchemaError, UnsettledError
 from suffice.evaluation.replay.panels import panel_members
 from suffice.importers import parted_run, table_parts
 from suffice.importers.recognise import data_files
@@ -245,3 +245,34 @@ def test_a_large_table_of_several_models_is_read_as_a_small_one(tmp_path, monkey
         small = read_tabular(source)
         whole.append((*lengths(small), len(small.trajectories), len({item.cluster for item in small.trajectories})))
     assert parted == whole == [(2, 240, 60), (11, 60, 60)]
+
+
+def ordered(tmp_path, rows):
+    path = tmp_path / "log.jsonl"
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
+    return import_recording(path, out=tmp_path / "log.parquet", columns={"round": "model:small,mid,large"})
+
+
+def test_a_model_that_some_questions_lack_is_named(tmp_path):
+    rows = [
+        {"id": q, "question": f"Which is city {q}?", "gold": "Oslo", "model": model, "answer": "Oslo"}
+        for q in range(40)
+        for model in ("small", "mid", "large")
+        if model != "mid" or q % 4
+    ]
+    with pytest.raises(DataError, match="model 'mid'") as error:
+        ordered(tmp_path, rows)
+    assert "as 10 of 40 questions" in str(error.value)
+    assert "--column" not in str(error.value)  # rows that are counted would be runs of one round
+
+
+def test_rows_of_ordered_models_that_are_doubled_are_repeats(tmp_path):
+    rows = [
+        {"id": q, "question": f"Which is city {q}?", "gold": "Oslo", "model": model, "answer": f"{model} {q}"}
+        for q in range(40)
+        for model in ("small", "mid", "large")
+        for _ in range(2)
+    ]
+    with pytest.raises(UnsettledError, match="must be unique") as error:
+        ordered(tmp_path, rows)
+    assert [*error.value.choices] == ["--repeated last", "--repeated first"]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
-from suffice import import_recording
+from suffice import import_recording, read_recording
 from suffice.errors import UnsettledError
 from tests.support.cli_tools import CITIES
 
@@ -100,3 +101,13 @@ def test_merged_cells_may_be_apart(tmp_path):
     summary = import_recording(path, out=tmp_path / "sheet.parquet", columns={"round": "Lauf"})
     assert (summary.clusters, summary.rounds) == (30, 2)
     assert any("'Frage', 'Musterlösung'" in note for note in summary.notes)
+
+
+def test_tokens_below_zero_are_unknown_with_a_note(tmp_path):
+    tokens = {"input_tokens": lambda q, r: 200, "output_tokens": lambda q, r: -50 if r == 2 and q < 10 else 20}
+    path = log(tmp_path / "log.jsonl", lambda q, r: "Oslo", lambda q: "Oslo", **tokens)
+    summary = import_recording(path, out=tmp_path / "log.parquet", log_golds="keep")
+    assert any("output_tokens is below 0 in 10 of 60 rounds" in note for note in summary.notes)
+    written = read_recording(summary.path).column("cost.generator.output_tokens")
+    assert np.isnan(written).sum() == 10
+    assert np.nanmin(written) == 20

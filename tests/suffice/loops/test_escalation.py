@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from suffice import EscalationLoop, Policy, read_recording, record, replay
-from suffice.errors import ConfigMismatchError, DataError
+from suffice.errors import ConfigMismatchError, DataError, ModelError
 from suffice.evaluation.replay import policy_for
 from suffice.evaluation.replay.prices import Price
 from suffice.evaluation.statistics import Resampling
@@ -64,6 +64,29 @@ def test_models_are_asked_in_order_until_two_agree(endpoint):
     assert all("temperature" not in request.body or not request.body["temperature"] for request in endpoint.requests)
 
 
+def test_models_that_do_not_know_do_not_agree():
+    with Endpoint(lambda body: f"Answer: {'Oslo' if body['model'] == 'large' else 'I do not know.'}") as endpoint:
+        outcome = loop(endpoint).run(TOWER)
+    assert (outcome.answer, outcome.decision.stop_round) == ("Oslo", 3)
+
+
+@pytest.mark.parametrize(("rule", "n"), [("answer_stable", 3), ("answer_length >= 1", 2)])
+def test_the_next_model_is_asked_where_one_fails(rule, n, tmp_path):
+    def reply(body):
+        return {"error": {"message": "gone"}} if body["model"] == "small" else "Answer: Oslo"
+
+    with Endpoint(reply) as endpoint:
+        outcome = loop(endpoint, policy=Policy(rule=rule, max_rounds=3)).run(TOWER)
+        assert [observed.answer for observed in outcome.rounds] == [None, "Oslo", "Oslo"][:n]
+        assert (outcome.answer, outcome.error) == ("Oslo", None)
+        with pytest.raises(ModelError, match="no question"):  # a recording has no attempt that failed
+            record(questions()[:1], loop(endpoint), tmp_path / "r.parquet")
+    with Endpoint(lambda body: {"error": {"message": "gone"}}) as endpoint:
+        failed = loop(endpoint).run(TOWER)
+    assert (failed.answer, failed.decision.reason) == (None, "failed")
+    assert failed.error is not None
+
+
 @pytest.mark.parametrize("rule", ["answer_stable", "never()", "automix(0.5)", "frugalgpt(0.6, 0.3)", "fixed_k(2)"])
 def test_replay_equals_live_escalations(endpoint, tmp_path, rule):
     path = tmp_path / "r.parquet"
@@ -113,6 +136,7 @@ def test_each_model_alone_pays_one_attempt_in_a_replay(endpoint, tmp_path):
         ({"names": ["small"]}, "two models"),
         ({"policy": Policy(rule="answer_stable", max_rounds=4)}, "max_rounds=3"),
         ({"wave": 2}, "wave=1"),
+        ({"names": ["small", "small", "large"], "policy": Policy(max_rounds=3)}, "list each once"),
     ],
 )
 def test_an_escalation_that_cannot_run_is_refused_before_it_asks(endpoint, options, said):
@@ -133,7 +157,11 @@ def test_the_command_line_escalates_and_records_every_model(endpoint, tmp_path):
     at = ("--model", ",".join(MODELS), "--base-url", endpoint.url, "--set", "escalate=true")
     at = (*at, "--prompt", "answer_first")
     shown = cli("sample", "answer", "Where is tower 1?", *at, "--json").json
-    assert (shown["answer"], shown["stop_round"], shown["fired"]) == ("Oslo", 3, "answer_stable >= 1")
+    assert (shown["answer"], shown["stop_round"], shown["fired"]) == (
+        "Oslo",
+        3,
+        "(answer_stable >= 1) & (abstained < 1)",
+    )
     lines = [{"id": q.question_id, "question": q.question, "answers": ["Oslo"]} for q in questions()]
     path = tmp_path / "r.parquet"
     cli("sample", "record", dataset(tmp_path / "q.jsonl", *lines), "-o", path, *at)

@@ -191,3 +191,17 @@ def test_the_command_shows_the_dollars_of_giving_up(tmp_path):
         ]
         == 2.0
     )
+
+
+def test_changes_that_cannot_be_judged_are_not_shown(tmp_path):
+    rows = [{**row, "end": "rule", "end_assumed": 1.0} for row in runs(200)]
+    advice = decide(recorded(tmp_path, rows), metric="abandon(solved)", signals=["chance"])
+    assert "the log does not say why" in advice.trial.unjudged
+    assert any(
+        item.change[0] < -0.9 for item in advice.figures
+    )  # half of the runs succeed, so no loss can be this large
+    now, *others = advice.table().rows
+    assert now[3] == pytest.approx(0.5, abs=0.1)
+    assert all(np.isnan([row[3], row[4]]).all() and not row[6] for row in others)
+    assert all(point["change"] is None for point in advice.plot().spec["data"]["values"][1:])
+    assert advice.lead == f"{advice.sentence}."

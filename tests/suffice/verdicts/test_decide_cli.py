@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from suffice.recordings import write_recording
+from suffice import replay
+from suffice.recordings import read_recording, write_recording
 from suffice.verdicts.decisions import Advice
 from tests.suffice.verdicts.test_decide import converged_at_2, log_of, losing_three_points
 from tests.support.cli_tools import cli
@@ -103,3 +104,20 @@ def test_what_is_wrong_is_said_and_nothing_is_written(folder, arguments, code, m
     done = cli("decide", *arguments)
     assert (done.code, message in done.error) == (code, True), done
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_runs_of_which_a_proxy_is_unsure_have_a_caution(tmp_path):
+    path, rows = tmp_path / "runs.parquet", []
+    for q in range(60):
+        about = {
+            "question_id": f"q{q}",
+            "conversation": f"c{q}",
+            "key": "fork" if q % 3 == 0 else "messages",
+            "solved": 1.0,
+        }
+        rows += [{**about, "round": r, "end": "max_rounds", "answer": "Oslo"} for r in (1, 2)]
+    write_recording(path, rows, {}, {"solved": "metric", "key": "label", "conversation": "label"})
+    unsure = "not sure which rounds belong to 20 of 60 runs (fork 20): --where key=messages"
+    assert unsure in " ".join(cli("decide", path, "-o", tmp_path / "d.json").out.split())
+    assert "not sure" not in cli("decide", path, "--where", "key=messages", "-o", tmp_path / "e.json").out
+    assert any("not sure" in note for note in replay(read_recording(path), ["fixed_k(1)"], metrics="solved").notes)

@@ -15,6 +15,7 @@ from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.replay.prices import Price
 from suffice.evaluation.statistics import Resampling
 from suffice.hosts.lines import own_lines
+from suffice.recordings import write_recording
 from suffice.recordings.runs import attempts_of
 from suffice.verdicts.decisions.candidates import change_text
 from tests.support.cli_tools import cli
@@ -123,6 +124,21 @@ def test_models_that_answered_other_questions_are_refused(tmp_path):
     recording = imported(tmp_path, items, ended="rule")
     with pytest.raises(DataError, match="was not asked"):
         decide(recording, metric="em", prices=PRICES)
+
+
+def test_an_order_that_prices_contradict_is_refused_with_the_order_of_cost(tmp_path):
+    recording = imported(tmp_path, rows())
+    swapped = {"cheap": PRICES["dear"], "dear": PRICES["cheap"]}
+    with pytest.raises(DataError, match="not the dearest") as refused:
+        decide(recording, metric="em", prices=swapped, signals=["confidence"])
+    assert "--column round=model:dear,cheap" in str(refused.value)
+    assert "cheap 1.75, dear 0.044 USD" in str(refused.value)
+    advice = decide(recording, metric="em", prices=swapped, signals=["confidence"], baseline="cheap alone")
+    assert advice.sentence.startswith("Ask dear alone")
+    failed = recording.table.set_column(3, "end", [["failed"] * 2 + ["max_rounds"] * 598])
+    write_recording(tmp_path / "failed.parquet", failed, recording.metadata)
+    with pytest.raises(DataError, match="not the dearest"):
+        decide(read_recording(tmp_path / "failed.parquet"), metric="em", prices=swapped)
 
 
 def test_money_without_prices_is_refused_with_the_way(tmp_path):

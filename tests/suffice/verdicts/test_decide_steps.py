@@ -48,6 +48,7 @@ def test_money_is_counted_by_what_came_after_the_last_change(tmp_path):
     assert (found.unit, found.runs, found.total) == ("USD", 2, 20.0)
     assert found.after_change == pytest.approx(9 / 20)  # in b a state came back: its last change is its last step
     assert found.failed == pytest.approx(5 / 20)
+    assert found.savable == pytest.approx((9 + 4) / 20)  # all but the first step of the run that failed
     assert found.repeated == pytest.approx(9 / 20)
     assert sum(found.by_tenth) == pytest.approx(1)
     assert Spending.from_dict(json.loads(json.dumps(found.to_dict()))) == found
@@ -77,6 +78,9 @@ def test_the_coding_agent_is_kept_as_it_is():
     assert advice.spending.after_change == pytest.approx(0.222, abs=0.002)
     assert "5 % of the money or more" in advice.sentence
     assert "22 %" in advice.lead
+    assert (
+        "could save 50 % at most" in advice.lead
+    )  # half the money went into runs that failed, or after a right result
     again = Advice.from_dict(json.loads(json.dumps(advice.to_dict())))
     assert (again.lead, again.trial.min_saving) == (advice.lead, 0.05)
 
@@ -123,3 +127,12 @@ def test_the_screen_shows_where_the_money_went(tmp_path):
 def test_nobody_labels_the_states_of_files():
     with pytest.raises(DataError, match="outcomes"):
         decide(bundled_recording("agents_swebench"), labels=Labels())
+
+
+def test_a_verdict_that_cannot_be_judged_says_no_more(tmp_path):
+    rows = [row for q in range(60) for row in run(f"q{q}", ["s", "t", "u", "v"], resolved=q % 2, dollars=[1, 1, 1, 1])]
+    unknown = [{**row, "resolved": row["resolved"] if row["round"] == 4 else None} for row in rows]
+    advice = decide(recorded(tmp_path, unknown), metric="resolved")
+    assert advice.verdict == "cannot be judged"
+    assert advice.lead.endswith("questions at full width.")
+    assert advice.spending is not None

@@ -179,12 +179,15 @@ class Advice(Result):
 
     @property
     def lead(self) -> str:
-        """The sentence, what giving up is worth at a price of a success, and for an agent where its money went."""
+        """The sentence, and unless nothing can be judged, what giving up is worth at a price of a success, and where an agent's money went."""
+        if self.trial.unjudged:
+            return f"{self.sentence.rstrip('.')}."
         return " ".join(filter(None, [self.sentence, *(about.sentence for about in self._money)]))
 
     @property
     def _money(self) -> list[Worth | Spending]:
-        return [about for about in (self.worth, self.spending) if about is not None]
+        worth = None if self.trial.unjudged else self.worth
+        return [about for about in (worth, self.spending) if about is not None]
 
     def _rows(self) -> list[int]:
         """Return the positions of the candidates in the short table: the advised one, its rival, then others in order."""

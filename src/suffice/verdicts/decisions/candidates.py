@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from suffice.common.tables import counted
-from suffice.errors import SufficeError
+from suffice.errors import DataError, SufficeError
 from suffice.evaluation.replay import check_policy, policy_for
 from suffice.evaluation.replay.baselines import single_policies
 from suffice.evaluation.replay.outcomes import abandoned, has_outcome
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.replay.prices import Price
 from suffice.policy.metrics import METRICS
 from suffice.policy.rules import MajorityOfSamples, Selector, fixed_k
 from suffice.policy.rules.algebra import Threshold
@@ -30,7 +32,7 @@ from suffice.verdicts.decisions.gates import (
     give_up_rules,
     is_closed_book,
 )
-from suffice.verdicts.decisions.steps import LEAST_SAVING, is_of_steps, knows_spending, step_rules
+from suffice.verdicts.decisions.steps import LEAST_SAVING, is_of_steps, knows_spending, spent_by_step, step_rules
 
 CHECK_ERROR = "check_error"
 """The signal of loops whose drafts a check reads."""
@@ -88,6 +90,26 @@ def declared_defaults(recording: Recording, metric: str | None, *, priced: bool)
     if begins_closed_book(recording) and int(recording.index[-1]) == 1:  # only retrieval can be saved
         result["cost"] = RETRIEVALS
     return result
+
+
+def refuse_cheaper_last(recording: Recording, prices: Price | Mapping[str, Price] | None) -> None:
+    """Raise a `DataError` if the last model of an escalation, which differences are taken from by default, is not the dearest one."""
+    models = attempts_of(recording)
+    if not models:
+        return
+    recording = PreparedRecording.of(recording).recording  # without questions that failed
+    spent, unit = spent_by_step(recording, prices)
+    if spent is None or unit != "USD":
+        return
+    each = {name: float(spent[:, place][recording.seen[:, place]].mean()) for place, name in enumerate(models)}
+    order = sorted(each, key=lambda name: each[name])
+    if each[models[-1]] < each[order[-1]]:
+        alone = ", ".join(f"{name} {1000 * each[name]:.3g}" for name in models)
+        raise DataError(
+            f"the models were declared in the order {', '.join(models)}, and the last is not the dearest: alone they cost {alone} USD per "
+            f"1,000 questions. Import the log in the order of cost (--column round=model:{','.join(order)}), or compare with a model that you "
+            f"name (baseline='{order[-1]}{ALONE}', --baseline '{order[-1]}{ALONE}')"
+        )
 
 
 def candidates(

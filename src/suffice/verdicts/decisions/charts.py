@@ -37,7 +37,7 @@ def advice_chart(figures: Iterable[CandidateFigures], trial: Trial, now: str) ->
     points = [{"policy": now, "state": "now", "cost": baseline, "change": 0.0, "low": 0.0, "high": 0.0}]
     for item in figures:
         # What is not known is null, which the chart leaves out: one question has a mean and no interval.
-        change, low, high = (None if math.isnan(value) else 100 * value for value in item.change)
+        change, low, high = (100 * value if item.judged and math.isfinite(value) else None for value in item.change)
         values = {"cost": item.spent[trial.cost], "change": change, "low": low, "high": high}
         points.append({"policy": item.policy, "state": item.state, **values})
     x, y = (

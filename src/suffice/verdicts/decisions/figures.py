@@ -34,6 +34,8 @@ class CandidateFigures:
             five; None if no more are needed, or the number is unknown.
         waits_for: The first of the earlier candidates that are still open and delay this one, which has only a share of the risk until
             then, though its evidence would do for all of it; empty if there is none.
+        judged: False if nothing can be judged: values and changes are then bounds in which everything unknown is at its worst, which no
+            table shows, since together they can be impossible.
         evidence: The highest wealth so far of the bet that the candidate loses less than the largest accepted loss.
         twin: The metric of the random twin, which stops at random, as often at each round as the candidate; NaN unless
             the candidate is a tested rule.
@@ -52,6 +54,7 @@ class CandidateFigures:
     twin: float
     gain: tuple[float, float, float]
     waits_for: str = ""
+    judged: bool = True
 
     @property
     def selected_here(self) -> bool:
@@ -66,6 +69,8 @@ class CandidateFigures:
             more = f", about {self.needed[1]:,} more" if self.needed else ""
             state = f"{f'waits for {self.waits_for}' if self.waits_for else 'not proved yet'}{more}"
         change = self.change if self.tested else self.change[0]
+        if not self.judged:
+            return (self.policy, self.spent[cost], self.saving, np.nan, np.nan, state, "")
         return (self.policy, self.spent[cost], self.saving, self.value, change, state, bar)
 
     def to_dict(self, metric: str) -> dict[str, Any]:
@@ -131,6 +136,7 @@ def candidate_figures(trial: Trial) -> list[CandidateFigures]:
             twin=float(totals.twins[place] / n) if trial.totals.n else np.nan,
             gain=(float(gain[place]), float(least[place]), float(most[place])),
             waits_for=trial.candidates[waiting[place][0]].label if place in waiting else "",
+            judged=not unjudged,
         )
         for place, policy in enumerate(trial.candidates)
     ]
@@ -189,7 +195,9 @@ def bar_heading(max_loss: float) -> str:
 
 def twin_table(figures: Iterable[CandidateFigures], trial: Trial) -> Table | None:
     """Return the table that compares tested rules with stopping at random; None if no rule is tested."""
-    rows = tuple((item.policy, item.value, item.twin, item.gain) for item in figures if not np.isnan(item.twin))
+    rows = tuple(
+        (item.policy, item.value, item.twin, item.gain) for item in figures if item.judged and not np.isnan(item.twin)
+    )
     if not rows:
         return None
     columns = (

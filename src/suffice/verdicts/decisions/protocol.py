@@ -31,7 +31,7 @@ from suffice.recordings.recording import Recording
 from suffice.verdicts.copies import asked_names, near_known, unit_names, with_copies, wordings_of
 from suffice.verdicts.decisions.advice import Advice
 from suffice.verdicts.decisions.answer_counts import AnswerCounts
-from suffice.verdicts.decisions.candidates import candidates, declared_defaults
+from suffice.verdicts.decisions.candidates import candidates, declared_defaults, refuse_cheaper_last
 from suffice.verdicts.decisions.labelling import (
     Labelling,
     Prices,
@@ -183,6 +183,8 @@ def _begun(
     if of_labels or _is_of_answers(metric, logged):
         _require_answers(logged)
     refuse_single_rounds(logged)
+    if "baseline" not in given:
+        refuse_cheaper_last(logged, prices)
     first, others = _divided(logged, share if tune is None else tune, baseline, notes)
     if tune is not None:
         loop.refuse_other_cap(LoopStops.of(tune))

@@ -72,11 +72,12 @@ class Spending:
         unit: `USD`, or `tokens` where no step has a price.
         runs: Number of runs.
         total: What they spent, in `unit`.
-        after_change: Share that was spent after the last change of the result.  It is known in hindsight only: no rule that
-            leaves the results as they are can save more.
+        after_change: Share that was spent after the last change of the result.
         failed: Share of the runs whose result is graded below one half.
         repeated: Share of the steps whose command had been run before in the same run.
         by_tenth: Share of each tenth of a run's steps.
+        savable: Share that was spent after the first step at which a run was graded as well as at its end.  It is known in hindsight
+            only: no rule that leaves each grade as it is or better can save more.  Failed runs end at their first step.
     """
 
     unit: str
@@ -86,13 +87,17 @@ class Spending:
     failed: float | None
     repeated: float
     by_tenth: tuple[float, ...]
+    savable: float | None = None
 
     @property
     def sentence(self) -> str:
-        """The total, and the share after the last change, as a sentence."""
+        """The total, the share after the last change, and where runs are graded, the most that a rule could save, in words."""
+        text = f"{self._amount(1.0)} went into {counted(self.runs, 'run')}, and {100 * self.after_change:.0f} % of it after the last change to the result."
+        if self.savable is None:
+            return text
         return (
-            f"{self._amount(1.0)} went into {counted(self.runs, 'run')}, and {100 * self.after_change:.0f} % of it after the last change "
-            "to the result: in hindsight, no rule that keeps the results can save more."
+            f"{text} In hindsight, a rule that lowers no grade could save {100 * self.savable:.0f} % at most, by ending "
+            "failed runs at their first step and others once they were right."
         )
 
     def table(self) -> Table:
@@ -136,31 +141,37 @@ class Spending:
             metric: The grade of a run; where nothing is graded, `failed` is None.
             prices: Prices, instead of what the log says was spent.
         """
-        spent, unit = _spent_by_step(recording, prices)
+        spent, unit = spent_by_step(recording, prices)
         if spent is None:
             return None
         total, seen = float(spent.sum()), recording.seen
         last = seen.sum(axis=1) - 1
         graded = has_outcome(recording, metric) and metric in recording.names("metric")
-        grades = outcome(recording, metric)[np.arange(len(last)), last] if graded else np.full(len(last), np.nan)
-        failed = None if not np.isfinite(grades).all() else float(spent[grades < 0.5].sum() / total)  # noqa: PLR2004
+        by_step = outcome(recording, metric) if graded else np.full(seen.shape, np.nan)
+        grades = by_step[np.arange(len(last)), last]
+        known = bool(np.isfinite(grades).all())
+        as_good = np.maximum.accumulate(
+            np.nan_to_num(by_step) >= grades[:, None], axis=1
+        )  # an unknown grade counts at its worst
+        beyond = np.column_stack([np.zeros(len(last), dtype=np.bool_), as_good[:, :-1]])
         tenth = np.where(seen, np.arange(seen.shape[1]) * _TENTHS // np.maximum(last + 1, 1)[:, None], -1)
         return cls(
             unit=unit,
             runs=len(last),
             total=total,
             after_change=float(spent[_after_last_change(recording)].sum() / total),
-            failed=failed,
+            failed=float(spent[grades < 0.5].sum() / total) if known else None,  # noqa: PLR2004
             repeated=float(spent[recording.column("command_repeated") >= 1].sum() / total),
             by_tenth=tuple(float(spent[tenth == place].sum() / total) for place in range(_TENTHS)),
+            savable=float(spent[beyond].sum() / total) if known else None,
         )
 
 
 def spending_of(
     recording: Recording, metric: str, prices: Price | Mapping[str, Price] | None = None
 ) -> Spending | None:
-    """Return `Spending.of` a recording of steps; None for another recording."""
-    return Spending.of(recording, metric, prices) if is_of_steps(recording) else None
+    """Return `Spending.of` the runs of a recording of steps that did not fail; None for another recording."""
+    return Spending.of(recording.select(~recording.failed), metric, prices) if is_of_steps(recording) else None
 
 
 def worth_of(trial: Trial, price: float | None) -> Worth | None:
@@ -172,7 +183,7 @@ def worth_of(trial: Trial, price: float | None) -> Worth | None:
     return Worth(trial=trial, price=price)
 
 
-def _spent_by_step(recording: Recording, prices: Price | Mapping[str, Price] | None) -> tuple[Floats | None, str]:
+def spent_by_step(recording: Recording, prices: Price | Mapping[str, Price] | None) -> tuple[Floats | None, str]:
     """Return what each step cost and in which unit, shape ``(n_questions, n_rounds)``; None if it is unknown."""
     table = PreparedRecording.of(recording, prices=prices).costs
     zeros = np.zeros(recording.seen.shape)

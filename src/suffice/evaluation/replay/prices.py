@@ -47,7 +47,7 @@ class Price:
     [0.75]
 
     Attributes:
-        uncached: Input tokens that are processed, USD per million.
+        uncached: Input tokens that are processed, USD per million; those that are written to a cache have this price, too.
         cached: Input tokens read from a prefix cache, USD per million.
         output: Generated tokens, USD per million.
         as_of: The date of a bundled list price; empty for the user's own.
@@ -140,9 +140,13 @@ def price_table(prices: Iterable[ListPrice]) -> Table:
         for p in listed
     )
     about = sorted({f"list prices as of {p.price.as_of}, from {p.source}; override with --prices FILE" for p in listed})
-    unlisted = () if all(p.cached_listed for p in listed) else ("- no cached price listed: billed as uncached input",)
+    notes = [] if all(p.cached_listed for p in listed) else ["- no cached price listed: billed as uncached input"]
+    if any(p.provider == "anthropic" for p in listed):
+        notes.append(
+            "what is written to a cache is billed as uncached input; Anthropic charges 1.25 times that (2 for an hour)"
+        )
     title = "USD per million tokens"
-    return Table(title=title, columns=(Column("model"), Column("provider"), *usd), rows=rows, notes=(*about, *unlisted))
+    return Table(title=title, columns=(Column("model"), Column("provider"), *usd), rows=rows, notes=(*about, *notes))
 
 
 def load_prices(path: str | Path) -> dict[str, Price]:

@@ -15,7 +15,7 @@ from agent_framework import (
     tool,
 )
 
-from suffice import Recorder, read_recording
+from suffice import Policy, Recorder, read_recording
 from suffice.errors import DataError
 from suffice.hosts.agent_framework import stop_loop_middleware
 from tests.frameworks.acceptance import (
@@ -82,7 +82,7 @@ def test_measures_get_the_question_and_costs_are_those_of_the_runs():
         asked.append((question, text))
         return {}
 
-    stop = stop_loop_middleware("tokens > 20", measure=measure)
+    stop = stop_loop_middleware(Policy(rule="tokens > 20"), measure=measure)
     agent = Agent(Fake(Script()), middleware=[stop, AgentLoopMiddleware(stop.should_continue)])
     response = asyncio.run(agent.run(QUESTION))
     assert response.additional_properties["suffice"]["signals"] == {"tokens": 24}
@@ -169,7 +169,7 @@ def test_each_call_of_the_model_within_a_run_of_the_agent_counts():
 
             return respond()
 
-    stop = stop_loop_middleware("calls >= 4")
+    stop = stop_loop_middleware(Policy(rule="calls >= 4"))
     agent = Agent(Calling(), tools=[look_up], middleware=[stop, AgentLoopMiddleware(stop.should_continue)])
     response = asyncio.run(agent.run(QUESTION))
     assert (Calling.calls, response.additional_properties["suffice"]["signals"]) == (4, {"calls": 4.0})

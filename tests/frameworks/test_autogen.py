@@ -8,6 +8,7 @@ from autogen_agentchat.conditions import MaxMessageTermination
 from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_core.models import ChatCompletionClient, CreateResult, ModelFamily, ModelInfo, RequestUsage
 
+from suffice import Policy
 from suffice.errors import DataError
 from suffice.hosts.autogen import stop_condition
 from tests.frameworks.acceptance import CAPPED, QUESTION, Script, check, check_cap, check_stop, loaded
@@ -76,7 +77,7 @@ def test_another_condition_ends_with_the_best_answer_too(folder):
 
 
 def test_a_critic_between_drafts_is_paid_for_but_not_a_round(folder):
-    stop = stop_condition("patience((quality < 0.5), 2) | (tokens > 90)", writer="writer")
+    stop = stop_condition(Policy(rule="patience((quality < 0.5), 2) | (tokens > 90)"), writer="writer")
     script, critic = Script(), Script(("Look again.",))
     agents = [AssistantAgent("writer", Fake(script)), AssistantAgent("critic", Fake(critic))]
     result = asyncio.run(RoundRobinGroupChat(agents, termination_condition=stop).run(task=QUESTION))
@@ -102,4 +103,4 @@ def test_a_team_that_goes_on_without_being_reset_begins_a_new_question(folder):
 
 def test_before_the_end_there_is_nothing_to_return():
     with pytest.raises(DataError, match="team"):
-        stop_condition("answer_stable").ended()
+        stop_condition("answer_stable | (round >= 5)").ended()

@@ -3,7 +3,7 @@
 import pytest
 from crewai import Agent, BaseLLM, Crew, Task
 
-from suffice import Recorder, read_recording
+from suffice import Policy, Recorder, read_recording
 from suffice.errors import DataError
 from suffice.evaluation.replay import Price
 from suffice.hosts.crewai import StopTask
@@ -46,7 +46,7 @@ def crew_of(model, **arguments):
 
 
 def test_rules_read_live_spending_and_drafts_are_recorded(tmp_path):
-    rule, model = "(spend > 0.0001) & (since_change >= 2)", Fake(Script(("Oslo",) * 20))
+    rule, model = Policy(rule="(spend > 0.0001) & (since_change >= 2)"), Fake(Script(("Oslo",) * 20))
     with Recorder(tmp_path / "runs.parquet", policy=rule) as recorder:
         stop = StopTask(rule, price=PRICE, recorder=recorder)
         crew = crew_of(model, **stop.arguments)
@@ -58,7 +58,7 @@ def test_rules_read_live_spending_and_drafts_are_recorded(tmp_path):
 
 
 def test_a_crew_without_the_policy_is_refused():
-    stop, model = StopTask("answer_stable"), Fake(Script())
+    stop, model = StopTask("answer_stable | (round >= 5)"), Fake(Script())
     with pytest.raises(DataError, match="stop.arguments"):
         stop.kickoff(crew_of(model), QUESTION)
     with pytest.raises(DataError, match="kickoff"):

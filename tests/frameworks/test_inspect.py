@@ -105,7 +105,7 @@ def test_a_failing_last_call_ends_without_an_exception(first):
 
 
 def test_rules_read_live_spending_and_rounds_are_recorded(tmp_path):
-    rule = "(spend > 0.0001) & (since_change >= 2)"
+    rule = Policy(rule="(spend > 0.0001) & (since_change >= 2)")
     with Recorder(tmp_path / "runs.parquet", policy=rule) as recorder:
         text, decision = asked(Script(("Oslo",) * 9), policy=rule, price=PRICE, recorder=recorder)
     assert (text, decision["reason"]) == ("Oslo", "rule")
@@ -138,16 +138,17 @@ def test_epochs_end_when_the_policy_stops(tmp_path):
     assert about.metadata["policy"] == "answer_stable >= 1"
 
 
-def test_a_rule_on_epochs_can_read_their_scores():
-    drawn = iter(SCRIPT)
+@pytest.mark.parametrize(("script", "ended"), [(SCRIPT, 3), (["Hamlet"] * 6 + ["Macbeth"] * 2, 7)])
+def test_a_rule_on_epochs_can_read_their_scores(script, ended):
+    drawn = iter(script)
 
     def respond(messages, tools, tool_choice, config):
         return said(next(drawn))
 
     samples = [Sample(id="one", input=QUESTION, target="Macbeth")]
-    task = inspect_ai.Task(dataset=samples, scorer=match(), epochs=5, early_stopping=stop_epochs("match >= 1"))
+    task = inspect_ai.Task(dataset=samples, scorer=match(), epochs=8, early_stopping=stop_epochs("match >= 1"))
     (log,) = inspect_ai.eval(
         task, model=get_model("mockllm/model", custom_outputs=respond, memoize=False), max_samples=1
     )
-    assert len(log.samples) == 3
+    assert len(log.samples) == ended
     assert log.results.early_stopping.early_stops[0].metadata["fired"] == "match >= 1"

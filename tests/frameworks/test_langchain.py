@@ -11,7 +11,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import BaseModel
 
-from suffice import Recorder, read_recording
+from suffice import Policy, Recorder, read_recording
 from suffice.hosts.langchain import stop_middleware
 from tests.frameworks.acceptance import CAPPED, QUESTION, SCRIPT, Script, check, check_cap, loaded, measured
 from tests.frameworks.chat import FakeChat
@@ -92,7 +92,9 @@ async def asynchronous(agent, question):
 
 def test_it_works_asynchronously_and_measures(folder):
     script = Script()
-    middleware = stop_middleware("patience((marks < 0.5), 2)", measure=lambda question, text: {"marks": measured(text)})
+    middleware = stop_middleware(
+        Policy(rule="patience((marks < 0.5), 2)"), measure=lambda question, text: {"marks": measured(text)}
+    )
     agent = create_agent(FakeChat(script=script, tool="look_up"), [look_up], middleware=[middleware])
     text, decision = asyncio.run(asynchronous(agent, QUESTION))
     assert (text, decision["stop_round"], decision["signals"]) == ("King Lear", 4, {"marks": 0.2})
@@ -107,7 +109,7 @@ def test_structured_output_is_left_alone_and_still_says_why_it_ended(folder):
             calls = [{"name": "Play", "args": {"title": self.script.next()}, "id": "call_1"}]
             return ChatResult(generations=[ChatGeneration(message=AIMessage("", tool_calls=calls))])
 
-    middleware = stop_middleware("answer_stable")
+    middleware = stop_middleware("answer_stable | (round >= 5)")
     agent = create_agent(Typed(script=Script()), middleware=[middleware], response_format=ToolStrategy(Play))
     state = agent.invoke({"messages": [("user", QUESTION)]})
     assert state["structured_response"] == Play(title="Titus Andronicus")

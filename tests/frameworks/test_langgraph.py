@@ -14,7 +14,7 @@ from langgraph.managed import RemainingSteps
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from suffice import Recorder, read_recording
+from suffice import Policy, Recorder, read_recording
 from suffice.errors import DataError
 from suffice.hosts.langgraph import stop_node
 from tests.frameworks.acceptance import CAPPED, QUESTION, SCRIPT, Script, check, check_cap, check_stop, loaded, measured
@@ -83,7 +83,7 @@ def test_the_state_may_hold_one_text_and_signals_may_be_measured_outside(folder)
     script = Script()
     graph = StateGraph(State)
     graph.add_node("write", write)
-    graph.add_node("stop", stop_node("marks < 0.5", again="write", reply="draft", measure=measure))
+    graph.add_node("stop", stop_node(Policy(rule="marks < 0.5"), again="write", reply="draft", measure=measure))
     graph.add_edge(START, "write")
     graph.add_edge("write", "stop")
     state = graph.compile().invoke({"question": QUESTION})
@@ -93,7 +93,7 @@ def test_the_state_may_hold_one_text_and_signals_may_be_measured_outside(folder)
 
 
 def test_costs_are_those_of_the_messages():
-    node = stop_node("tokens > 20", again="write")
+    node = stop_node(Policy(rule="tokens > 20"), again="write")
     usage = {"input_tokens": 12, "output_tokens": 2, "total_tokens": 14, "input_token_details": {"cache_read": 4}}
     first = node({"messages": [AIMessage("Oslo", usage_metadata=usage)]})
     assert first.goto == "write"
@@ -105,7 +105,7 @@ def test_costs_are_those_of_the_messages():
 
 def test_a_node_before_the_first_reply_is_an_error():
     with pytest.raises(DataError, match="reply"):
-        stop_node("answer_stable", again="write")({"messages": []})
+        stop_node("answer_stable | (round >= 5)", again="write")({"messages": []})
 
 
 def graph_of(script, state, **arguments):

@@ -12,7 +12,7 @@ from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessa
 from openai.types.responses.response_usage import InputTokensDetails
 from pydantic import BaseModel
 
-from suffice import Recorder, read_recording
+from suffice import Policy, Recorder, read_recording
 from suffice.errors import DataError
 from suffice.hosts.openai_agents import stop_hooks
 from tests.frameworks.acceptance import (
@@ -142,7 +142,7 @@ def test_measures_get_the_question_and_costs_are_those_of_the_responses(folder):
         asked.append((question, text))
         return {}
 
-    stop = stop_hooks("tokens > 20", measure=measure)
+    stop = stop_hooks(Policy(rule="tokens > 20"), measure=measure)
     result = Runner.run_sync(agent_of(Fake(Script()), stop), QUESTION, hooks=stop)
     assert stop.ended(result)[1]["signals"] == {"tokens": 24}
     assert asked == [(QUESTION, "Titus Andronicus"), (QUESTION, "The Tempest")]
@@ -152,7 +152,7 @@ def test_measures_get_the_question_and_costs_are_those_of_the_responses(folder):
 def test_a_run_with_other_hooks_is_an_error():
     result = Runner.run_sync(Agent("writer", model=Fake(Script(), tool=None)), QUESTION)
     with pytest.raises(DataError, match="not observed"):
-        stop_hooks("answer_stable").ended(result)
+        stop_hooks("answer_stable | (round >= 5)").ended(result)
 
 
 @pytest.mark.parametrize("is_same_process", [True, False])

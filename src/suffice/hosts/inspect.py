@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from suffice.hosts.runs import METADATA, Measure, OpenRun, call_cost, chat_reply, continued, opener
 from suffice.policy.rounds import Cost, Decision, Round
 from suffice.policy.session import Session
-from suffice.policy.session.sources import PolicySource, as_policy
+from suffice.policy.session.sources import PolicySource, as_policy, is_rule
 
 if TYPE_CHECKING:
     from suffice.evaluation.replay.prices import Price, PriceFile
@@ -109,7 +110,8 @@ def stop_epochs(policy: PolicySource) -> Any:
     are rounds in the order in which they end.
 
     Args:
-        policy: Decides when to stop, see `suffice.Session`; its `max_rounds` is a limit of epochs.
+        policy: Decides when to stop, see `suffice.Session`; its `max_rounds` is a limit of epochs.  The cap of a mere rule
+            is the task's number of epochs.
 
     Raises:
         DataError: The policy file cannot be read.
@@ -121,11 +123,13 @@ class _StopEpochs:
     """An early-stopping manager with a session for each sample."""
 
     def __init__(self, policy: PolicySource) -> None:
-        self._policy = as_policy(policy)
+        self._policy, self._is_rule = as_policy(policy), is_rule(policy)
         self._sessions: dict[str | int, Session] = {}
 
     async def start_task(self, task: Any, samples: Any, epochs: int) -> str:
         """Begin anew; return the name of the manager."""
+        if self._is_rule:
+            self._policy = replace(self._policy, max_rounds=epochs)
         self._sessions = {sample.id: Session(self._policy) for sample in samples}
         return METADATA
 

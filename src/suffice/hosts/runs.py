@@ -16,7 +16,7 @@ from suffice.errors import DataError, SchemaError, UnknownSignalError, did_you_m
 from suffice.hosts.tracing import trace_decision
 from suffice.policy.rounds import Cost, Decision, Round
 from suffice.policy.session import Policy, Session, read_reply
-from suffice.policy.session.sources import PolicySource, is_rule
+from suffice.policy.session.sources import PolicySource, capped_policy, is_rule
 from suffice.policy.signals import LOGPROB_NEEDS, SIGNALS
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class QuestionRun:
     A reply without text, such as one that only calls tools, is a round without an answer.  Rules and selectors read the
     answer at the policy's answer position, see `reply_round`.
 
-    >>> run = QuestionRun("answer_stable")
+    >>> run = QuestionRun("answer_stable | (round >= 5)")
     >>> [run.observe(reply).stop for reply in ("The Tempest", "the Tempest.")]
     [False, True]
     >>> run.text, run.metadata()["reason"]
@@ -58,7 +58,7 @@ class QuestionRun:
 
     Args:
         policy: Decides when to stop: a policy, a policy file (a path, or text that ends in ``.json``), or a rule or its text;
-            None = the policy in `state`.
+            None = the policy in `state`.  A rule contains its own cap, such as ``| (round >= 20)``; the others have `max_rounds`.
         question: The question, for `measure`.
         measure: Measures signals of each reply that the policy reads and that are not computed from the rounds.
         recorder: Records each round when it is observed; it must have this policy, or neither a policy nor a cap.  The
@@ -72,8 +72,8 @@ class QuestionRun:
             if one more such round would end the run.  See `final_call_due`.
 
     Raises:
-        DataError: The policy file cannot be read, or there is neither a policy nor a state, or a recorder but no question, or
-            a recorder with another policy.
+        DataError: The policy file cannot be read, a rule has no cap on the rounds, or there is neither a policy nor a state, or
+            a recorder but no question, or a recorder with another policy.
         UnknownSignalError: The policy reads a signal that no reply brings and nothing measures.
         NotFittedError: The policy reads a calibrated signal, has no calibrator for it, and nothing measures it.
         SchemaError: `state` is not a stored run.
@@ -346,7 +346,7 @@ def opener(
         gives: Capabilities of the framework's replies, as named in `Signal.needs`.
 
     Raises:
-        DataError: The policy file cannot be read, or the recorder has another policy.
+        DataError: The policy file cannot be read, a rule has no cap on the rounds, or the recorder has another policy.
         RuleSyntaxError: The text is neither a rule nor the name of a policy file.
         UnknownSignalError: The policy reads a signal that no reply brings and nothing measures.
         NotFittedError: The policy reads a calibrated signal, has no calibrator for it, and nothing measures it.
@@ -364,7 +364,7 @@ def _checked_policy(
     price: Price | PriceFile | None = None,
 ) -> Policy:
     """Return the policy; raise if it can never decide here, or differs from the recorder's policy."""
-    checked = Session(policy).policy
+    checked = capped_policy(policy)
     if measure is None:
         checked.check()
         own = set() if price is None else {"spend"}
@@ -392,7 +392,7 @@ def _checked_policy(
         if other.digest != checked.digest:
             raise DataError(
                 f"the recorder has another policy, cap, first round or answer position than the policy {checked.label!r}: "
-                "give it the same policy, Recorder(path, policy=...)"
+                "give both the same policy: a file, or one Policy(rule=..., max_rounds=20)"
             )
         if recorder.audit is not None:
             raise DataError(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from suffice.importers.names import last_name
 from suffice.importers.round_columns import RoundColumns
+from suffice.recordings.runs import MODEL_NAMES
 
 INPUT_COLUMNS = (
     "prompt_tokens",
@@ -41,8 +43,12 @@ SECONDS = {
     "elapsed_ms": 1e-3,
     "time_ms": 1e-3,
 }
+DOLLARS = ("cost_usd", "cost_in_usd", "usd", "price_usd", "cost")
 CALLS = ("calls", "n_calls", "num_calls", "llm_calls", "api_calls")
 
+
+OF_CALLS = "dollars of each call, added up"
+"""The reading of a column of dollars as the signal `spend`."""
 
 _ENOUGH = 20
 """The least number of steps from a round to the next that show that a count never falls."""
@@ -51,6 +57,16 @@ _AS_MUCH = 0.5
 """The least that rounds add on average, as a share of the first one."""
 
 _WRITTEN, _TOKENS = ".output_tokens", "_tokens"
+
+
+def dollar_columns(columns: Mapping[str, str]) -> Sequence[str]:
+    """Return usual names of dollars of calls if the rounds are attempts of models in turn; elsewhere tokens and prices say them.
+
+    Args:
+        columns: The file's column for each of this library's names.
+    """
+    in_turn = last_name(columns.get("round", "").removesuffix(" (number)")) in MODEL_NAMES
+    return DOLLARS if in_turn else ()
 
 
 def running_totals(columns: RoundColumns) -> list[str]:
@@ -82,3 +98,14 @@ def subtract_totals(columns: RoundColumns, names: Sequence[str]) -> None:
 def totals_note(theirs: Sequence[str]) -> str:
     """Return the note on running totals, by the names of the log."""
     return f"never falling within a question, so read as running totals, of which a round costs what it adds: {', '.join(theirs)}"
+
+
+def dollars_note(theirs: str) -> str:
+    """Return the note on a column that is read as the dollars of each call."""
+    return f"{theirs!r} is read as the dollars of each call; if it is something else, --column spend= leaves it out"
+
+
+def add_up(columns: RoundColumns, name: str) -> None:
+    """Add to each value of a signal those of the question's earlier rounds; unknown ones leave the rest unknown."""
+    values = columns.signals[name]
+    columns.signals[name] = np.concatenate([np.cumsum(values[own]) for _, own in columns.by_question()])

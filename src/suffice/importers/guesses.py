@@ -16,8 +16,10 @@ from suffice.importers.cost_names import (
     CACHED_COLUMNS,
     CALLS,
     INPUT_COLUMNS,
+    OF_CALLS,
     OUTPUT_COLUMNS,
     SECONDS,
+    dollar_columns,
 )
 from suffice.importers.grid import OWN_COLUMNS, cell_number, is_cost
 from suffice.importers.names import (
@@ -344,13 +346,17 @@ class _Guess:
             if name is not None and self.lacks(f"{_COST}cached_tokens"):
                 self.read(f"{_COST}cached_tokens", name)
         for kind, usual in (("output_tokens", OUTPUT_COLUMNS), ("calls", CALLS)):
-            if self.lacks(_COST + kind):
-                for name in [name for name in self.free(usual, of_rounds=True) if self.table.numbers(name)][:1]:
-                    self.read(_COST + kind, name)
+            self._first(_COST + kind, usual)
         if self.lacks(f"{_COST}seconds"):
             for name in [name for name in self.free(SECONDS, of_rounds=True) if self.table.numbers(name)][:1]:
                 self._seconds(name, SECONDS[last_name(name)])
+        self._first("spend", dollar_columns(self.result.columns), OF_CALLS)
         self._within()
+
+    def _first(self, ours: str, usual: Iterable[str], how: str = "usual name") -> None:
+        names = self.free(usual, of_rounds=True) if self.lacks(ours) else []
+        for name in [name for name in names if self.table.numbers(name)][:1]:
+            self.read(ours, name, how)
 
     def _within(self) -> None:
         """Set a count of tokens to 0 if another count contains it (cached in input, all in a total)."""

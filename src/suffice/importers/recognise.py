@@ -8,7 +8,7 @@ from __future__ import annotations
 import codecs
 import re
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,6 +57,7 @@ class Head:
         names: Names of columns (parquet), members (zip) or fields of the first object.
         text: The first characters of a text.
         metadata: Keys of a parquet file's metadata.
+        cut: Whether the end of a JSON document is missing.
     """
 
     path: Path
@@ -65,6 +66,7 @@ class Head:
     names: tuple[str, ...] = ()
     text: str = ""
     metadata: frozenset[str] = frozenset()
+    cut: bool = False
 
     def has(self, *names: str) -> bool:
         """Return whether the file has columns, members or fields of all these names."""
@@ -101,15 +103,20 @@ def recognise(path: str | Path, tests: _Tests, of_traces: _Tests, elsewhere: str
     """
     kinds: dict[str, Path] = {}
     files = data_files(path)
-    for file in [file for file in files if file.stat().st_size] or files:
-        head = head_of(file)
+    heads, unread = heads_of([file for file in files if file.stat().st_size] or files)
+    for head in heads:
+        file = head.path
         if file == Path(path) and is_archive(head, tests, of_traces):
             with TemporaryDirectory() as folder:
                 return recognise(unzipped(file, Path(folder)), tests, of_traces, elsewhere)
         kinds.setdefault(_kind_of(head, tests, of_traces, elsewhere), file)
     of_agents = [kind for kind in kinds if getattr(tests.get(kind), OF_AGENTS, False)]
     if len(of_agents) == 1 and kinds.keys() <= {of_agents[0], "tabular"}:
-        return of_agents[0]  # reports and indexes lie beside transcripts; their importer says what it leaves out
+        return of_agents[
+            0
+        ]  # reports, indexes and damaged files lie beside transcripts; their importer says what it leaves out
+    if unread:
+        raise next(iter(unread.values()))
     if len(kinds) > 1:
         several = cut_list(f"{kind} ({file.name})" for kind, file in kinds.items())
         raise SchemaError(
@@ -218,6 +225,17 @@ def _is_ours(file: Path) -> bool:
     return _OWN_FORMAT.match(start) is not None
 
 
+def heads_of(files: Iterable[Path]) -> tuple[list[Head], dict[Path, DataError]]:
+    """Return the heads of the files that can be read, and the errors of the others."""
+    heads, unread = [], {}
+    for file in files:
+        try:
+            heads.append(head_of(file))
+        except DataError as error:
+            unread[file] = error
+    return heads, unread
+
+
 def head_of(path: Path) -> Head:
     """Return the head of a file."""
     try:
@@ -241,8 +259,8 @@ def head_of(path: Path) -> Head:
     if is_large_array(path, text):
         record: Mapping[str, Any] = next((item for item in json_array(path) if isinstance(item, dict)), {})
         return Head(path=path, form="json", record=record, names=tuple(record), text=text)
-    form, record = _first_object(path)
-    return Head(path=path, form=form, record=record, names=tuple(record), text=text)
+    form, record, cut = _first_object(path)
+    return Head(path=path, form=form, record=record, names=tuple(record), text=text, cut=cut)
 
 
 def is_large_array(path: Path, text: str) -> bool:
@@ -275,32 +293,33 @@ def json_document(path: Path) -> Any:
         raise DataError(f"{path}: not JSON ({error})") from error
 
 
-def _first_object(path: Path) -> tuple[str, Mapping[str, Any]]:
-    """Return whether a file has JSON lines or one document, and its first object."""
+def _first_object(path: Path) -> tuple[str, Mapping[str, Any], bool]:
+    """Return whether a file has JSON lines or one document, its first object, and whether the document lacks its end."""
     lines = (line for line in unpacked(path) if line.strip())
     first = decoded(next(lines), f"{path}, line 1")
     try:
         value = load_record(first)
     except ValueError:
-        value = _first_value(path)
+        value, cut = _first_value(path)
     else:
+        cut = False
         if next(lines, None) is not None:
-            return "jsonl", value if isinstance(value, dict) else {}
+            return "jsonl", value if isinstance(value, dict) else {}, cut
     items = value if isinstance(value, list) else [value]
-    return "json", next((item for item in items if isinstance(item, dict)), {})
+    return "json", next((item for item in items if isinstance(item, dict)), {}), cut
 
 
-def _first_value(path: Path) -> Any:
-    """Return the JSON document, or the first of several consecutive ones, as OpenTelemetry prints spans."""
+def _first_value(path: Path) -> tuple[Any, bool]:
+    """Return the JSON document, or the first of several as OpenTelemetry prints spans, and whether it lacks its end."""
     text = decoded(b"".join(unpacked(path)), str(path))
     with suppress(ValueError):
-        return next(values_in(text))
+        return next(values_in(text)), False
     try:
-        return load_record(text)
+        return load_record(text), False
     except ValueError as error:
         value = cut_document(text)  # a transcript is read as far as it goes; other readers say that the end is missing
-        if isinstance(value, dict):
-            return value
+        if value and isinstance(value, dict | list):
+            return value, True
         raise DataError(f"{path}: not JSON ({error})") from error
 
 

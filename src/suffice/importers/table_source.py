@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, SchemaError, UnsettledError
-from suffice.importers.cost_names import running_totals, subtract_totals, totals_note
+from suffice.importers.cost_names import OF_CALLS, add_up, dollars_note, running_totals, subtract_totals, totals_note
 from suffice.importers.failed_calls import models_that_answer, refuse_failed_calls, without_repeated_calls
 from suffice.importers.golds import are_lists, are_single_texts, ask_about_gold_lists, gold_form, says_lists
 from suffice.importers.grid import Grid, are_texts, gold_texts, is_cost
@@ -240,6 +240,11 @@ class TableSource(ABC):
     def clusters(self, names: Sequence[str], texts: Sequence[str]) -> list[str]:
         """Return the cluster of each question, by its name and text; questions with the same text form one."""
 
+    @property
+    def _dollars(self) -> str:
+        """The column with the dollars of each call; "" if there is none."""
+        return next((item.theirs for item in self.plan.readings if item.how == OF_CALLS), "")
+
     def rounds(self) -> Iterator[RoundColumns]:
         """Yield the rounds of whole questions; finally raise if the column of gold answers holds something else."""
         formulas = {name: make for name, make in self.plan.formulas.items() if name != self._key}
@@ -247,6 +252,8 @@ class TableSource(ABC):
             columns = read_rows(rows, self.grid, str(self._path), formulas=formulas, differing=self.tally.add_differing)
             self._totals = running_totals(columns) if self._totals is None else self._totals
             subtract_totals(columns, self._totals)
+            if self._dollars:
+                add_up(columns, "spend")
             self._several += sum(n > 1 for n in Counter(questions.values()).values())
             names = [questions.get(name, name) for name in columns.question_ids]
             self.tally.add_names(names, columns, self._texts_within(rows))
@@ -288,6 +295,7 @@ class TableSource(ABC):
             ),
             *(runs_notes(self._several, self.plan, self.run, self._order) if self.run else []),
             *self.tally.notes(self.plan, self.grid),
+            *([dollars_note(self._dollars)] if self._dollars else []),
             *([totals_note([self.plan.columns[name] for name in self._totals])] if self._totals else []),
             *([] if (position := self._options.answer_position) is None else [position_note(position, self._replies)]),
         ]

@@ -51,6 +51,11 @@ def test_a_price_table_shows_its_date_and_unlisted_cached_input():
     assert "uncached" in table.notes[1]
 
 
+def test_a_price_table_says_how_writing_to_a_cache_is_billed():
+    assert "1.25" in price_table([list_price("claude-opus-4-5")]).notes[-1]
+    assert not any("1.25" in note for note in price_table([list_price("gpt-4o-mini")]).notes)
+
+
 def test_list_means_bundled_prices_unless_a_file_has_that_name(tmp_path):
     assert load_prices("list")["gpt-4o-mini"] == list_price("gpt-4o-mini").price
     own = tmp_path / "own.toml"

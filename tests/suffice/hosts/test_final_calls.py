@@ -31,7 +31,7 @@ def test_the_last_call_takes_the_place_of_the_last_round():
 
 
 def test_a_budget_in_dollars_has_room_for_the_last_call():
-    run = QuestionRun("spend > 0.05", price=PRICE, final_call=True)
+    run = QuestionRun("(spend > 0.05) | (round >= 5)", price=PRICE, final_call=True)
     cost = call_cost(10_000, 0)  # 2 cents
     assert [run.observe("", cost=cost).stop, run.final_call_due] == [False, False]
     assert [run.observe("", cost=cost).stop, run.final_call_due] == [False, True]
@@ -40,7 +40,7 @@ def test_a_budget_in_dollars_has_room_for_the_last_call():
 
 
 def test_a_last_call_that_is_cheaper_than_foreseen_still_ends_the_run():
-    run = QuestionRun("spend > 0.05", price=PRICE, final_call=True)
+    run = QuestionRun("(spend > 0.05) | (round >= 5)", price=PRICE, final_call=True)
     for _ in range(2):
         run.observe("", cost=call_cost(10_000, 0))
     assert run.observe("Oslo", cost=call_cost(100, 0)).stop
@@ -66,7 +66,7 @@ def test_without_a_final_call_nothing_is_due():
 
 
 def test_an_unforeseen_stop_without_an_answer_is_one_round_of_two_calls():
-    run = QuestionRun("spend > 0.01", price=PRICE, final_call="Answer now.")
+    run = QuestionRun("(spend > 0.01) | (round >= 5)", price=PRICE, final_call="Answer now.")
     assert not run.observe("", cost=call_cost(10_000, 0)).stop
     assert (run.final_call_due, run.final_request) == (True, "Answer now.")
     about = answered(run, "Oslo", cost=call_cost(5_000, 0)).metadata()
@@ -76,7 +76,7 @@ def test_an_unforeseen_stop_without_an_answer_is_one_round_of_two_calls():
 
 
 def test_a_failing_last_call_leaves_the_round_before_it(caplog):
-    run = QuestionRun("spend > 0.01", price=PRICE, final_call=True)
+    run = QuestionRun("(spend > 0.01) | (round >= 5)", price=PRICE, final_call=True)
     run.observe("", cost=call_cost(10_000, 0))
     with run.last_call():
         raise RuntimeError("the model is down")
@@ -100,7 +100,7 @@ def test_an_interrupt_is_not_swallowed_by_the_last_call():
         raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("rule", ["spend > 0.01", "spend > 0.03"])
+@pytest.mark.parametrize("rule", ["(spend > 0.01) | (round >= 5)", "(spend > 0.03) | (round >= 5)"])
 def test_a_due_last_call_survives_in_json(rule):
     run = QuestionRun(rule, price=PRICE, final_call=True)
     run.observe("", cost=call_cost(10_000, 0))
@@ -113,7 +113,9 @@ def test_a_due_last_call_survives_in_json(rule):
     assert (ended.final_call_due, ended.metadata()["final_call"]) == (False, "answered")
 
 
-@pytest.mark.parametrize(("rule", "calls"), [("spend > 0.01", [2]), ("spend > 0.03", [1, 1])])
+@pytest.mark.parametrize(
+    ("rule", "calls"), [("(spend > 0.01) | (round >= 5)", [2]), ("(spend > 0.03) | (round >= 5)", [1, 1])]
+)
 def test_the_last_call_is_recorded_with_its_cost(tmp_path, rule, calls):
     path = tmp_path / "runs.parquet"
     with Recorder(path, policy=rule) as recorder:

@@ -19,10 +19,14 @@ from suffice import AnswerPosition, Cost, Decision, Policy, Recorder, read_recor
 from suffice.errors import ConfigMismatchError, DataError, NotFittedError, SchemaError, UnknownSignalError
 from suffice.evaluation.replay import Price
 from suffice.hosts import QuestionRun, call_cost, frameworks, snippet, trace_decision
+from suffice.policy.rules import parse_rule
+from suffice.policy.session.sources import capped_policy
 from tests.frameworks.acceptance import QUESTION, RULE, SCRIPT, measured
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = ROOT / "docs" / "how-to" / "frameworks"
+STABLE = "answer_stable | (round >= 5)"
+BROKE = "((spend > 0.2) & (since_change >= 5)) | (round >= 50)"
 PRICE = Price(uncached=2.0, cached=0.2, output=12.0)
 POLICY = Policy(rule=RULE, selector="max_quality", max_rounds=6)
 
@@ -71,7 +75,7 @@ def test_a_limit_from_outside_ends_with_the_best_reply_once():
 
 
 def test_a_run_without_an_answer_failed_and_has_no_text():
-    run = QuestionRun("answer_stable")
+    run = QuestionRun(STABLE)
     observed(run, "", "  ")
     assert run.end("exhausted").reason == "failed"
     assert run.text == ""
@@ -79,7 +83,7 @@ def test_a_run_without_an_answer_failed_and_has_no_text():
 
 
 def test_rules_read_the_answer_and_the_whole_reply_is_handed_back():
-    run = QuestionRun("answer_stable")
+    run = QuestionRun(STABLE)
     assert observed(run, "Hm.\nAnswer: Oslo", "", "So I think.\nAnswer: Oslo", "I am sure.\nAnswer: Oslo") == [
         False
     ] * 3 + [True]
@@ -130,24 +134,24 @@ def test_a_run_continues_from_json_as_without_interruption(cut):
 
 
 def test_a_state_of_something_else_is_refused():
-    state = QuestionRun("answer_stable").to_state()
+    state = QuestionRun(STABLE).to_state()
     with pytest.raises(ConfigMismatchError):
-        QuestionRun("answer_stable & (round >= 2)", state=state)
+        QuestionRun("fixed_k(2)", state=state)
     for other in ({}, 3, json.dumps(state)):
         with pytest.raises(SchemaError):
-            QuestionRun("answer_stable", state=other)
+            QuestionRun(STABLE, state=other)
     with pytest.raises(DataError, match="state"):
         QuestionRun()
 
 
 def test_a_state_contains_its_policy():
-    part = QuestionRun("answer_stable")
+    part = QuestionRun(STABLE)
     part.observe("Oslo")
     assert QuestionRun(state=part.to_state()).observe("Oslo").stop
 
 
 def test_costs_are_what_rules_on_tokens_read():
-    run = QuestionRun("tokens >= 30")
+    run = QuestionRun(Policy(rule="tokens >= 30"))
     assert not run.observe("Oslo", cost=call_cost(10, 4, 2)).stop
     assert run.observe("Oslo", cost=call_cost(12, 2)).stop
     assert run.metadata()["signals"] == {"tokens": 30}
@@ -170,7 +174,7 @@ def test_a_client_response_is_a_reply_with_costs_and_tokens():
         "top_logprobs": [{"token": t, "logprob": p} for t, p in (("Oslo", -0.1), ("Rome", -2.6))],
     }
     choice = {"message": {"content": "Oslo"}, "logprobs": {"content": [token]}}
-    run = QuestionRun("(answer_margin > 2) & (tokens > 5)")
+    run = QuestionRun(Policy(rule="(answer_margin > 2) & (tokens > 5)"))
     assert run.observe({"choices": [choice], "usage": {"prompt_tokens": 8, "completion_tokens": 1}}).stop
     assert run.metadata()["signals"] == {"answer_margin": 2.5, "tokens": 9}
 
@@ -178,7 +182,7 @@ def test_a_client_response_is_a_reply_with_costs_and_tokens():
 @pytest.mark.parametrize("signals", [None, 0.5, ["quality"], {"quality": "0.5"}])
 def test_a_measure_must_return_numbers_by_name(signals):
     with pytest.raises(DataError, match="numbers"):
-        QuestionRun("quality < 0.5", measure=lambda question, reply: signals).observe("Oslo")
+        QuestionRun(Policy(rule="quality < 0.5"), measure=lambda question, reply: signals).observe("Oslo")
 
 
 @pytest.mark.parametrize("policy", [3, [], b"answer_stable", QuestionRun])
@@ -188,13 +192,13 @@ def test_something_else_than_a_policy_is_an_error(policy):
 
 
 def test_a_thinking_block_is_not_part_of_the_answer():
-    run = QuestionRun("answer_stable")
+    run = QuestionRun(STABLE)
     assert observed(run, "<think>Rome?</think>Oslo", "<think>Surely not Rome.</think>Oslo") == [False, True]
 
 
 def test_something_that_is_not_a_reply_is_an_error():
     with pytest.raises(DataError, match="a reply"):
-        QuestionRun("answer_stable").observe(None)
+        QuestionRun(STABLE).observe(None)
 
 
 @pytest.fixture
@@ -230,7 +234,7 @@ def test_a_recorder_gets_the_rounds_and_why_they_ended(path, replies, end, endin
 def test_rounds_are_on_disk_at_once_and_an_unfinished_question_failed(path):
     recorder = Recorder(path)
     for question in (QUESTION, QUESTION, "Which play has Ariel?"):
-        run = QuestionRun("answer_stable", question, recorder=recorder)
+        run = QuestionRun(STABLE, question, recorder=recorder)
         for number in (1, 2):
             run.observe(f"Play {number}")
             assert recorder.journal.n_rounds(run.to_state()["run"]) == number
@@ -253,9 +257,9 @@ def test_a_loop_without_any_answer_counts_with_the_end_that_it_had(path):
 
 def test_a_run_that_goes_on_from_json_is_recorded_once(path):
     with Recorder(path) as recorder:
-        state = QuestionRun("answer_stable", QUESTION, recorder=recorder).to_state()
+        state = QuestionRun(STABLE, QUESTION, recorder=recorder).to_state()
         for answer in ("Macbeth", "The Tempest", "The Tempest"):
-            run = QuestionRun("answer_stable", recorder=recorder, state=json.loads(json.dumps(state)))
+            run = QuestionRun(STABLE, recorder=recorder, state=json.loads(json.dumps(state)))
             run.observe(answer)
             state = run.to_state()
     assert read_recording(path).answers.tolist() == [["Macbeth", "The Tempest", "The Tempest"]]
@@ -264,11 +268,11 @@ def test_a_run_that_goes_on_from_json_is_recorded_once(path):
 
 def test_a_rewound_run_is_recorded_beside_the_earlier_one(path):
     with Recorder(path) as recorder:
-        run = QuestionRun("answer_stable", QUESTION, recorder=recorder)
+        run = QuestionRun(STABLE, QUESTION, recorder=recorder)
         run.observe("Macbeth")
         state = run.to_state()
         for answers in (["Othello"], ["Macbeth"], ["Hamlet", "Hamlet"]):
-            observed(QuestionRun("answer_stable", recorder=recorder, state=state), *answers)
+            observed(QuestionRun(STABLE, recorder=recorder, state=state), *answers)
             recorder.save()
     recording = read_recording(path)
     runs = [[answer for answer in answers if answer] for answers in recording.answers.tolist()]
@@ -279,8 +283,8 @@ def test_a_rewound_run_is_recorded_beside_the_earlier_one(path):
 
 def test_two_runs_cannot_both_continue_one_state(path):
     recorder = Recorder(path)
-    state = QuestionRun("answer_stable", QUESTION, recorder=recorder).to_state()
-    first, second = (QuestionRun("answer_stable", recorder=recorder, state=state) for _ in range(2))
+    state = QuestionRun(STABLE, QUESTION, recorder=recorder).to_state()
+    first, second = (QuestionRun(STABLE, recorder=recorder, state=state) for _ in range(2))
     first.observe("Macbeth")
     with pytest.raises(DataError, match="recorded already"):
         second.observe("Othello")
@@ -291,7 +295,7 @@ def test_two_runs_cannot_both_continue_one_state(path):
 def test_a_recorder_needs_the_question(path):
     recorder = Recorder(path)
     with pytest.raises(DataError, match="the text"):
-        QuestionRun("answer_stable", recorder=recorder)
+        QuestionRun(STABLE, recorder=recorder)
     recorder.close()
 
 
@@ -300,7 +304,7 @@ def test_a_recorder_needs_the_question(path):
 )
 def test_a_recorder_with_other_policy_or_position_is_refused_before_calls(path, settings):
     recorder = Recorder(path, **settings)
-    for policy in (Policy(rule="answer_stable"), *(["answer_stable"] if "max_rounds" in settings else [])):
+    for policy in (Policy(rule="answer_stable"), *([STABLE] if "max_rounds" in settings else [])):
         with pytest.raises(DataError, match="same policy"):
             QuestionRun(policy, QUESTION, recorder=recorder)
     recorder.close()
@@ -313,7 +317,7 @@ def test_a_recorder_with_other_policy_or_position_is_refused_before_calls(path, 
 )
 def test_something_else_than_a_recorder_or_a_measure_is_refused(arguments, message):
     with pytest.raises(DataError, match=message):
-        QuestionRun("answer_stable", QUESTION, **arguments)
+        QuestionRun(STABLE, QUESTION, **arguments)
 
 
 @pytest.mark.parametrize(
@@ -328,8 +332,10 @@ def test_something_else_than_a_recorder_or_a_measure_is_refused(arguments, messa
 )
 def test_a_policy_that_can_never_decide_is_refused_before_the_first_call(rule, error, message):
     with pytest.raises(error, match=message):
-        QuestionRun(rule)
-    assert not QuestionRun(rule, measure=lambda question, reply: {}).session.rounds  # who measures may measure anything
+        QuestionRun(Policy(rule=rule))
+    assert not QuestionRun(
+        Policy(rule=rule), measure=lambda question, reply: {}
+    ).session.rounds  # who measures may measure anything
 
 
 def test_a_decision_is_traced_only_where_a_program_traces(monkeypatch):
@@ -382,7 +388,9 @@ def test_the_lines_load_the_policy_that_is_asked_for(name):
 
 @pytest.mark.whole
 def test_the_core_loads_numpy_only():
-    code = "import sys, suffice.hosts as f; f.QuestionRun('answer_stable').observe('Oslo'); print('pyarrow' in sys.modules)"
+    code = (
+        "import sys, suffice.hosts as f; f.QuestionRun('fixed_k(2)').observe('Oslo'); print('pyarrow' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=600)
     assert done.stdout == "False\n"
 
@@ -423,7 +431,7 @@ def test_no_framework_is_imported_before_it_is_used():
 
 
 def test_a_run_with_a_price_stops_at_what_it_has_spent():
-    run = QuestionRun("spend > 0.03", price=PRICE)
+    run = QuestionRun("(spend > 0.03) | (round >= 5)", price=PRICE)
     seen = []
     while not run.decision:
         seen.append(run.observe(f"reply {len(seen)}", cost=call_cost(5000, 100)).signals["spend"])
@@ -432,7 +440,7 @@ def test_a_run_with_a_price_stops_at_what_it_has_spent():
 
 
 def test_a_stored_run_goes_on_spending_also_cached_tokens():
-    run = QuestionRun("spend > 0.02", price=PRICE)
+    run = QuestionRun("(spend > 0.02) | (round >= 5)", price=PRICE)
     run.observe("one", cost=call_cost(1000, 0, 20000))
     again = QuestionRun(state=json.loads(json.dumps(run.to_state())), price=PRICE)
     decision = again.observe("two", cost=call_cost(7000, 10))
@@ -441,7 +449,7 @@ def test_a_stored_run_goes_on_spending_also_cached_tokens():
 
 
 def test_a_reply_without_usage_makes_spending_unknown_and_says_so(caplog):
-    run = QuestionRun("spend > 0.01", price=PRICE)
+    run = QuestionRun("(spend > 0.01) | (round >= 5)", price=PRICE)
     assert not run.observe("a reply without usage").stop
     assert "reports no usage" in caplog.text
     assert not run.observe("another", cost=call_cost(10**9, 0)).stop
@@ -449,5 +457,30 @@ def test_a_reply_without_usage_makes_spending_unknown_and_says_so(caplog):
 
 def test_a_rule_on_spending_is_refused_without_a_price():
     with pytest.raises(UnknownSignalError, match="spend"):
-        QuestionRun("(spend > 0.2) & (since_change >= 5)")
-    assert QuestionRun("(spend > 0.2) & (since_change >= 5)", price=PRICE).decision is None
+        QuestionRun(BROKE)
+    assert QuestionRun(BROKE, price=PRICE).decision is None
+
+
+def test_a_rule_without_a_cap_is_refused_with_what_to_write():
+    for rule in ("answer_stable", parse_rule("spend > 5"), "(round >= 2) & (spend > 5)"):
+        with pytest.raises(DataError, match="may never fire") as refused:
+            QuestionRun(rule, price=PRICE)
+        written = re.search(r"rule, '(.* \| \(round >= 20\))'", str(refused.value))[1]
+        assert QuestionRun(written, price=PRICE).session.policy.max_rounds == 20
+
+
+def test_a_rule_that_contains_its_cap_goes_on_to_it():
+    run = QuestionRun(BROKE, price=PRICE)
+    stops = [run.observe("the same", cost=call_cost(10_000, 0)).stop for _ in range(11)]
+    assert stops == [False] * 10 + [True]
+    assert (run.metadata()["reason"], run.session.policy.max_rounds) == ("rule", 50)
+
+
+def test_a_cap_is_found_however_a_rule_contains_it():
+    caps = {
+        "patience((round >= 20), 3)": 22,
+        "fixed_k(9) & (round >= 12)": 12,
+        "k_of(1, (quality > 1), (round >= 7))": 7,
+    }
+    assert {rule: capped_policy(rule).max_rounds for rule in caps} == caps
+    assert capped_policy(Policy(rule="quality > 1")).max_rounds == 5

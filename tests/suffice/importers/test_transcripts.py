@@ -211,3 +211,34 @@ def test_a_packed_file_and_a_folder_are_read(tmp_path):
     shutil.copy(FIXTURES / "DATA.md", tmp_path)
     summary = import_recording(tmp_path, out=tmp_path / "out.parquet")
     assert (summary.trajectories, summary.rounds) == (3, len(made.TURNS))
+
+
+@pytest.mark.parametrize("name", ["swe_agent", "openhands_events", "codex_before"])
+def test_a_cut_transcript_does_not_block_those_beside_it(name, tmp_path):
+    path = write(name, tmp_path)
+    whole = path.read_bytes()
+    for place, share in enumerate((0.01, 0.9)):
+        path.with_name(f"z{place}{path.suffix}").write_bytes(whole[: int(len(whole) * share)])
+    kind = kind_of(tmp_path)
+    run = importer(kind)(tmp_path)
+    assert kind == KINDS[name]
+    assert len(run.trajectories) == 2
+    assert any(note.startswith("1 file cut before the first step") and f"z0{path.suffix}" in note for note in run.notes)
+    assert any(note.startswith("1 of 2 transcripts lack their end") for note in run.notes)
+
+
+def test_steps_are_read_of_a_transcript_cut_before_its_format(tmp_path):
+    (whole,) = FIXTURES.glob("*11163*")
+    text = gzip.decompress(whole.read_bytes())
+    (tmp_path / "a.traj.json").write_bytes(text)
+    (tmp_path / "b.traj.json").write_bytes(text[: len(text) // 2])
+    assert kind_of(tmp_path) == "mini_swe_agent"
+    every, begun = importer("mini_swe_agent")(tmp_path).trajectories
+    assert begun.rounds == every.rounds[: len(begun.rounds)]
+    assert (begun.end, 0 < len(begun.rounds) < len(every.rounds)) == ("failed", True)
+
+
+def test_a_folder_of_damaged_files_alone_is_still_an_error(tmp_path):
+    (tmp_path / "a.traj").write_text('{"trajectory": "')
+    with pytest.raises(DataError, match="not JSON"):
+        kind_of(tmp_path)

@@ -175,3 +175,25 @@ def test_three_attempts_keep_the_budgets_between_them(tmp_path):
     costs = dict(zip(labels, (advice.trial.totals.costs["money"][:-1] / advice.n).tolist(), strict=True))
     assert costs["fixed_k(2)"] == pytest.approx(costs["cheap alone"] + costs["middle alone"])
     assert np.isfinite([*costs.values()]).all()
+
+
+def test_logged_dollars_of_each_attempt_are_the_money(tmp_path):
+    cost = {"cheap": 0.00004, "dear": 0.00175}
+    items = [{**row, "cost_usd": cost[row["model"]]} for row in rows()]
+    recording = imported(tmp_path, items)
+    assert recording.column("spend")[0].tolist() == pytest.approx([0.00004, 0.00179])
+    prepared = PreparedRecording.of(recording, ["em"])
+    cheap, dear = (run_policy(prepared, policy)[0] for policy in single_policies(("cheap", "dear"), Policy()))
+    assert cheap.ledger.money.tolist() == pytest.approx([0.00004] * 300)
+    assert dear.ledger.money.tolist() == pytest.approx([0.00175] * 300)
+    assert decide(recording, signals=["confidence"]).trial.cost == "money"
+    (note,) = [note for note in recording.metadata["notes"] if "dollars" in note]
+    assert "--column spend=" in note
+
+
+def test_a_cost_that_is_no_dollars_can_be_left_out(tmp_path):
+    out = tmp_path / "log.parquet"
+    items = [{**row, "cost": 3.0} for row in rows()]
+    import_recording(log(tmp_path / "log.jsonl", items), out=out, columns={"round": "model:cheap,dear", "spend": ""})
+    assert np.isnan(read_recording(out).column("cost")).sum() == 0
+    assert "spend" not in read_recording(out).names("signal")

@@ -1,12 +1,15 @@
 """Decisions about agents: what a change must save, and where the money went."""
 
 import json
+import math
 
 import numpy as np
 import pytest
 
 from suffice import decide
 from suffice.errors import DataError
+from suffice.evaluation.replay import Price, list_price, prices_of, replay
+from suffice.evaluation.replay.prices import with_priced_spend
 from suffice.recordings import bundled_recording, read_recording, write_recording
 from suffice.verdicts.decisions import Advice, Labels
 from suffice.verdicts.decisions.steps import Spending
@@ -136,3 +139,37 @@ def test_a_verdict_that_cannot_be_judged_says_no_more(tmp_path):
     assert advice.verdict == "cannot be judged"
     assert advice.lead.endswith("questions at full width.")
     assert advice.spending is not None
+
+
+def test_prices_reach_the_only_model_that_a_log_names(tmp_path):
+    rows = [row for name in "abcd" for row in run(name, ["s", "s", "t"], resolved=True, dollars=[math.nan] * 3)]
+    for row in rows:
+        row |= {"model": "claude-opus-4-5", "cost.generator.uncached_tokens": 1000.0}
+        row |= {"cost.generator.cached_tokens": 2000.0, "cost.generator.output_tokens": 40.0}
+    recording = recorded(tmp_path, rows)
+    prices = prices_of("list", recording)
+    assert prices == {"generator": list_price("claude-opus-4-5").price}
+    result = replay(recording, ["spend > 0.01"], metrics=["resolved"], prices=prices)
+    (row,) = [row for row in result.rows if row.kind == "rule"]
+    assert row.costs["money"] == pytest.approx(2 * 0.007)  # each step is 0.7 cents
+    assert Spending.of(recording, "resolved", prices).total == pytest.approx(12 * 0.007)
+
+
+def test_rules_on_spending_are_tried_where_prices_say_it(tmp_path):
+    rows = []
+    for place in range(60):
+        rows += run(f"run {place}", ["s", "t", "t", "t"], resolved=place % 2, dollars=[math.nan] * 4)
+    for row in rows:
+        row |= {"cost.generator.uncached_tokens": 1000.0 * row["round"], "cost.generator.cached_tokens": 0.0}
+        row["cost.generator.output_tokens"] = 0.0
+    price = Price(uncached=1.0, cached=1.0, output=1.0)
+    advice = decide(recorded(tmp_path, rows), prices=price)
+    assert any("spend" in policy.rule.signals for policy in advice.trial.candidates)
+
+
+def test_dollars_of_the_log_are_not_replaced_by_prices(tmp_path):
+    rows = run("a", ["s", "s"], resolved=True, dollars=[1, 2])
+    kinds = ("uncached_tokens", "cached_tokens", "output_tokens")
+    rows = [{**row, **{f"cost.generator.{kind}": 1.0 for kind in kinds}} for row in rows]
+    recording = recorded(tmp_path, rows)
+    assert with_priced_spend(recording, Price(uncached=1.0, cached=1.0, output=1.0)) is recording

@@ -14,7 +14,7 @@ from suffice.evaluation.replay.by_stop import CostsByStop, OutcomesByStop
 from suffice.evaluation.replay.charging import LIVE, Charging, charging_of
 from suffice.evaluation.replay.costs import CostTable
 from suffice.evaluation.replay.outcomes import outcome
-from suffice.evaluation.replay.prices import Price
+from suffice.evaluation.replay.prices import Price, with_priced_spend
 from suffice.policy.rounds import Floats, Mask, Positions, Rounds
 from suffice.policy.rules import Never
 from suffice.policy.rules.selectors import answered
@@ -84,7 +84,7 @@ class PreparedRecording:
         if failed.all():
             raise DataError(f"all {len(failed)} recorded questions failed: run `suffice record` again to complete them")
         return cls(
-            recording=recording.select(~failed) if failed.any() else recording,
+            recording=with_priced_spend(recording.select(~failed) if failed.any() else recording, prices),
             n_failed=int(failed.sum()),
             metric_names=tuple(metrics),
             prices=prices,

@@ -14,12 +14,16 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from suffice.common.tables import Column, Table
 from suffice.errors import DataError, NotFoundError, SchemaError
 from suffice.policy.rounds import Floats
 from suffice.policy.signals import EMBEDDING, GATE, LOOP_COMPONENTS, QUERY, TRIAL, member_component
 from suffice.recordings.recording import Recording
-from suffice.recordings.runs import attempts_of
+from suffice.recordings.runs import MODEL_NAMES, attempts_of, single_labels
+from suffice.recordings.schema import cost_column
 
 _log = logging.getLogger(__name__)
 
@@ -43,7 +47,7 @@ class Price:
     [0.75]
 
     Attributes:
-        uncached: Input tokens that are processed, USD per million.
+        uncached: Input tokens that are processed, USD per million; those that are written to a cache have this price, too.
         cached: Input tokens read from a prefix cache, USD per million.
         output: Generated tokens, USD per million.
         as_of: The date of a bundled list price; empty for the user's own.
@@ -136,9 +140,13 @@ def price_table(prices: Iterable[ListPrice]) -> Table:
         for p in listed
     )
     about = sorted({f"list prices as of {p.price.as_of}, from {p.source}; override with --prices FILE" for p in listed})
-    unlisted = () if all(p.cached_listed for p in listed) else ("- no cached price listed: billed as uncached input",)
+    notes = [] if all(p.cached_listed for p in listed) else ["- no cached price listed: billed as uncached input"]
+    if any(p.provider == "anthropic" for p in listed):
+        notes.append(
+            "what is written to a cache is billed as uncached input; Anthropic charges 1.25 times that (2 for an hour)"
+        )
     title = "USD per million tokens"
-    return Table(title=title, columns=(Column("model"), Column("provider"), *usd), rows=rows, notes=(*about, *unlisted))
+    return Table(title=title, columns=(Column("model"), Column("provider"), *usd), rows=rows, notes=(*about, *notes))
 
 
 def load_prices(path: str | Path) -> dict[str, Price]:
@@ -252,6 +260,8 @@ def component_prices(path: str | Path, models: Mapping[str, str]) -> dict[str, P
 def prices_of(path: str | Path | None, recording: Recording) -> dict[str, Price] | None:
     """Return the prices of the recorded components; a component whose model is not recorded is looked up by its own name.
 
+    The model of an imported log is the only one that its runs name.
+
     Args:
         path: The file, see `load_prices`; None = no prices.
         recording: The recording, which names the models.
@@ -271,10 +281,37 @@ def prices_of(path: str | Path | None, recording: Recording) -> dict[str, Price]
     if panel:
         names = {**{name: model for name, model in names.items() if name != "generator"}, **panel}
     else:
-        names["generator"] = next(iter(models.values()), config.get("model", {}).get("model", ""))
+        recorded = config.get("model", {}).get("model", "")
+        names["generator"] = next(iter(models.values()), recorded or _logged_model(recording))
         names |= {component: names["generator"] for component in (QUERY, TRIAL) if component in names}
     if EMBEDDING in names:
         names[EMBEDDING] = config.get("retriever", {}).get("embedder", {}).get("id", "")
     priced = {*LOOP_COMPONENTS, TRIAL, GATE, EMBEDDING, *panel}
     priced |= {component for component, model in names.items() if {component, model} & load_prices(path).keys()}
     return component_prices(path, {c: n for c, n in names.items() if c in priced or c.startswith("judge:")})
+
+
+def _logged_model(recording: Recording) -> str:
+    """Return the model that all runs of a log name; "" if they name none."""
+    labels = single_labels(recording)
+    return next((value for name, value in labels.items() if name.removeprefix("imported_") in MODEL_NAMES), "")
+
+
+def with_priced_spend(recording: Recording, prices: Price | Mapping[str, Price] | None) -> Recording:
+    """Return a recording whose signal `spend` is computed from prices, if the log does not say what its steps cost.
+
+    Args:
+        recording: The recording; one without that signal, or with all of its values, is returned as it is.
+        prices: One price for all language models, or prices by component; None = unknown.
+    """
+    price = prices.get("generator") if isinstance(prices, Mapping) else prices
+    tokens = [cost_column("generator", kind) for kind in ("uncached_tokens", "cached_tokens", "output_tokens")]
+    if price is None or "spend" not in recording.names("signal") or {*tokens} - {*recording.names("cost")}:
+        return recording
+    if np.isfinite(recording.column("spend")[recording.seen]).all():
+        return recording
+    spent = np.cumsum(price.of(*map(recording.column, tokens)), axis=1)
+    places = recording.table.column("round").to_numpy().astype(np.int64) - recording.index[0]
+    values = pa.array(spent[recording.row_question, places], pa.float64(), from_pandas=True)
+    table, at = recording.table, recording.table.schema.get_field_index("spend")
+    return Recording(table.set_column(at, table.schema.field(at).with_type(pa.float64()), values), recording.metadata)

@@ -31,7 +31,7 @@ def _runs(files: Sequence[Path]) -> Iterator[AgentRun]:
             name = str(document.get("instance_id") or file.name.split(".")[0])
             status = str(fields_of(document.get("info")).get("exit_status"))
             run = AgentRun(name=name, end=_ENDS.get(status, "failed"), cut=cut and document is documents[-1])
-            messages = objects_in(document.get("messages"))
+            messages = objects_in(document.get("messages"))[: -1 if run.cut else None]  # the last one may be a part
             run.task = next((text_of(item.get("content")) for item in messages if item.get("role") == "user"), "")
             for place, item in enumerate(messages):
                 if item.get("role") == "assistant":

@@ -18,12 +18,12 @@ from typing import Any
 
 from suffice.common.files import decoded, unpacked
 from suffice.common.json_text import load_json
-from suffice.common.tables import cut_list
+from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, SchemaError
 from suffice.importers.imported import ImportedRun
 from suffice.importers.importers import recognised_by
 from suffice.importers.names import IDS, plain_name
-from suffice.importers.recognise import OF_AGENTS, Head, data_files, head_of
+from suffice.importers.recognise import OF_AGENTS, Head, data_files, heads_of
 from suffice.importers.records import records_of
 from suffice.importers.traces.files import fields_of
 from suffice.importers.trajectories import ImportedTrajectory, unknown_metrics
@@ -67,6 +67,9 @@ class AgentRun:
     files: VisibleFiles = field(default_factory=VisibleFiles)
     steps: list[Step] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.end = "failed" if self.cut else self.end
 
     def close(self) -> None:
         """Note whether the run waits for a tool; a run that does, or whose transcript is cut, failed before its own end."""
@@ -132,13 +135,26 @@ def transcript_importer(
         Raises:
             DataError: The transcripts have no steps, or the outcomes are those of other runs.
         """
-        heads = [head_of(file) for file in data_files(path) if file.stat().st_size or file == Path(path)]
+        heads, unread = heads_of(file for file in data_files(path) if file.stat().st_size or file == Path(path))
+        if not heads:
+            raise next(iter(unread.values()))
         own = [head.path for head in heads if recognises(head)] or [head.path for head in heads]
-        others = [head for head in heads if head.path not in own]
+        others = [head for head in heads if head.path not in own and not head.cut]
+        cut = [
+            head.path for head in heads if head.path not in own and head.cut
+        ]  # what tells the format may be in the rest
+        beginnings = {file: [item for item in runs_of([file]) if item.steps] for file in cut}
+        missing = [*unread, *(file for file, begun in beginnings.items() if not begun)]
         grades: dict[str, float] = {}
         for report in [Path(outcomes)] if outcomes is not None else [head.path for head in others if _is_report(head)]:
             grades |= read_outcomes(report)
-        run = run_of_agents(source, list(runs_of(own)), grades)
+        runs = [*runs_of(own), *(item for begun in beginnings.values() for item in begun)]
+        run = run_of_agents(source, runs, grades)
+        if missing:
+            names = cut_list(file.name for file in missing)
+            run.notes.append(
+                f"{counted(len(missing), 'file')} cut before the first step, or damaged, left out: {names}"
+            )
         if others:
             names = cut_list(head.path.name for head in others)
             told = ", and from those with grades whether runs succeeded" if grades and outcomes is None else ""

@@ -6,7 +6,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from suffice.errors import DataError, RuleSyntaxError
+from suffice.policy.rounds import Rounds
 from suffice.policy.rules import Rule
 from suffice.policy.session.policy import Policy
 
@@ -38,6 +41,35 @@ def as_policy(value: PolicySource) -> Policy:
 def is_rule(value: PolicySource) -> bool:
     """Return whether a value is a rule or its text, without any other setting of a policy."""
     return isinstance(value, Rule) or (isinstance(value, str) and not value.endswith(".json"))
+
+
+_FAR = 10_000  # the last round at which a rule's own cap is sought
+
+
+def capped_policy(value: PolicySource) -> Policy:
+    """Convert a value like `as_policy`, but take the cap of a mere rule from the rule: nothing else has said one.
+
+    The cap is the round at which the rule fires whatever the other signals are.
+
+    >>> capped_policy("answer_stable | (round >= 20)").max_rounds
+    20
+
+    Raises:
+        DataError: A rule has no such round; and as for `as_policy`.
+        RuleSyntaxError: The text is neither a rule nor the name of a policy file.
+    """
+    policy = as_policy(value)
+    if not is_rule(value):
+        return policy
+    index = np.arange(1, _FAR + 1)
+    unknown = dict.fromkeys(policy.rule.signals, np.full(_FAR, np.nan))
+    fires = policy.rule.fires(Rounds({**unknown, "round": index.astype(float)}, index, np.ones(_FAR, dtype=bool)))
+    if not fires.any():
+        raise DataError(
+            f"the rule '{policy.rule!s:.120}' may never fire, and no cap on the rounds is given: add one to the rule, "
+            f"'({policy.rule!s:.120}) | (round >= 20)'; or give Policy(rule=..., max_rounds=20)"
+        )
+    return replace(policy, max_rounds=max(policy.max_rounds, int(index[fires][0])))
 
 
 def shadow_policies(shadow: PolicySource | Iterable[PolicySource], deployed: Policy) -> dict[str, Policy]:

@@ -20,7 +20,7 @@ from suffice.evaluation.replay.outcomes import (
     outcome,
     unanswered,
 )
-from suffice.evaluation.replay.prices import Price
+from suffice.evaluation.replay.prices import Price, with_priced_spend
 from suffice.evaluation.statistics import hash_places
 from suffice.policy.metrics import METRICS
 from suffice.policy.rounds import Mask
@@ -122,6 +122,7 @@ def decide(
     given = {name: value for name, value in said.items() if value is not None}
     notes: list[str] = [*recording.reading_notes]
     recording, tune = one_loop(recording, tune, baseline if previous is None else previous.trial.baseline)
+    recording, tune = with_priced_spend(recording, prices), tune and with_priced_spend(tune, prices)
     previous = _same_parts(previous, labels, of_tune=tune is not None or tune_share is not None)
     if labels is not None:
         given["metric"], notes = metric_of_labels(metric, labels, previous), [*notes, *labels.note(recording)]

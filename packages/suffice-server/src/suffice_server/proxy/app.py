@@ -170,7 +170,7 @@ class Proxy:
                 await exchange.finishing
             conversation.busy[branch] -= 1
             if branch == "main" and conversation.begun == exchange.number and not exchange.is_answered:
-                conversation.begun -= 1  # it brought no reply, and the next one asks for the same round
+                conversation.unanswered()
 
     async def _opened(self, request: Request, raw: bytes) -> _Exchange | None:
         """Return what is known of a request to a model; None for any other request."""

@@ -32,6 +32,10 @@ class Chat(Protocol):
         """Return the messages of users, tools and the assistant."""
         return [message for message in objects_in(body.get("messages")) if message.get("role") not in _SYSTEM]
 
+    def repeated(self, spoken: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Return a completion with the first message."""
+        return {"choices": [{"message": spoken[0]}]}
+
     def call_ids(self, body: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the ids of the first choice's tool calls."""
         message = fields_of(next(iter(objects_in(body.get("choices"))), {}).get("message"))
@@ -116,6 +120,10 @@ class Responses(Protocol):
         given = body.get("input")
         items = [{"role": "user", "content": given}] if isinstance(given, str) else objects_in(given)
         return [item for item in items if item.get("role") not in _SYSTEM and item.get("type") != "reasoning"]
+
+    def repeated(self, spoken: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Return a response with these items."""
+        return {"output": [*spoken]}
 
     def call_ids(self, body: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the ids of the calls that the client has to answer."""

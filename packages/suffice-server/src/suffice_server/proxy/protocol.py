@@ -70,6 +70,10 @@ class Protocol(ABC):
         """Return the messages of a request, without those of the system, which may differ from call to call."""
 
     @abstractmethod
+    def repeated(self, spoken: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Return the reply that a request repeats in its messages of the assistant."""
+
+    @abstractmethod
     def call_ids(self, body: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the ids of the tool calls in a reply, in the order of `uses`."""
 

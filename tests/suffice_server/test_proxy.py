@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import anthropic
 import httpx
@@ -339,6 +340,36 @@ def idle(started, n=1):
     """Wait until conversations were recorded without an outcome."""
     while started.counts.get("recorded conversations", 0) < n:
         time.sleep(0.05)
+
+
+@pytest.mark.parametrize("n_before", [0, 1])
+def test_an_outcome_waits_for_the_reply_in_flight(world, n_before):
+    started = world()
+    started.headers = {"x-suffice-conversation": "task-7"}
+    history = [{"role": "user", "content": "Mend."}]
+    for _ in range(n_before):
+        started.ask("chat", history)
+    started.up.gate.clear()
+    with ThreadPoolExecutor(2) as pool:
+        asking = pool.submit(started.ask, "chat", history)
+        while len(started.up.requests) == n_before:
+            time.sleep(0.01)
+        sent = pool.submit(outcome, started, "task-7", True)
+        waited = not wait([sent], timeout=0.3).done
+        started.up.gate.set()
+        asking.result()
+        assert waited
+        assert sent.result().json()["rounds"] == n_before + 1
+    assert [row["resolved"] for row in rows(started)] == [1.0] * (n_before + 1)
+
+
+def test_an_outcome_before_the_first_reply_is_refused(world):
+    started = world(faults=[500])
+    started.headers = {"x-suffice-conversation": "task-7"}
+    with pytest.raises(openai.InternalServerError):
+        started.loop("chat")
+    assert (outcome(started, "task-7", True).status_code, started.loop("chat")) == (404, "Done.")
+    assert outcome(started, "task-7", True).json()["rounds"] == 3
 
 
 @pytest.mark.parametrize("restarts", [False, True])

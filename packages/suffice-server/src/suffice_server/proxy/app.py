@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import re
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 import httpx
@@ -27,6 +25,7 @@ from suffice.policy.rounds import Decision
 from suffice_server.proxy.conversations import Asked, Branch, Conversation, Replied
 from suffice_server.proxy.protocol import Called, Protocol, events_in
 from suffice_server.proxy.recorder import PROTOCOLS, ProxyRecorder
+from suffice_server.proxy.redacting import redactor_of
 from suffice_server.serve.answers import RefusedError, json_response, refused, responding
 from suffice_server.serve.guard import LOCAL_HOSTS, Guard, Limits, read_body
 
@@ -40,9 +39,6 @@ _HOP = frozenset(
 """Headers of one connection; the reply is asked for without compression, since it is read on its way."""
 _OURS = b"x-suffice-"
 _RETRY = "x-stainless-retry-count"
-_SECRET = re.compile(r"auth|key|token|secret|cookie|password", re.IGNORECASE)
-_LEAST_SECRET, _SURELY_SECRET = 8, 20
-"""Lengths from which a value with a digit, and any value, is no ordinary word."""
 _SWEEP_S = 1.0
 _CONNECT_S = 10.0
 _LONG = 1 << 16
@@ -169,6 +165,7 @@ class Proxy:
             if exchange.finishing is not None:
                 await exchange.finishing
             conversation.busy[branch] -= 1
+            conversation.calm.set()
             if branch == "main" and conversation.begun == exchange.number and not exchange.is_answered:
                 conversation.unanswered()
 
@@ -178,7 +175,7 @@ class Proxy:
         protocol = next((one for one in PROTOCOLS if path.endswith(one.path) and request.method == "POST"), None)
         if protocol is None:
             return None
-        redact = _redactor(_secrets(request))
+        redact = redactor_of(request)
         key = request.headers.get(self.forwarding.key_header, "")[:200]
         is_retry = request.headers.get(_RETRY, "0") != "0"
         given = {"key": key, "is_retry": is_retry, "redact": redact}
@@ -347,8 +344,9 @@ class Proxy:
         if not isinstance(name, str) or not isinstance(grade, int | float) or not 0 <= grade <= 1:
             what = 'the body must be {"conversation": ID, "resolved": R} with true, false or a number in [0, 1] as R'
             raise RefusedError(422, what)
-        open_ = self.recorder.conversations
-        conversation = open_.open.get(name) or open_.keyed(name)
+        conversation = await self._calm(name)
+        if conversation is not None and not conversation.replies:
+            raise RefusedError(404, "the conversation has no reply yet: send the outcome after its last one")
         try:
             if conversation is not None:
                 done = conversation.id, await self._ended(conversation, float(grade)), float(grade)
@@ -369,10 +367,18 @@ class Proxy:
             )
         return json_response({"conversation": done[0], "rounds": done[1]})
 
+    async def _calm(self, name: str) -> Conversation | None:
+        """Return the open conversation of an id or key once none of its requests is in flight; None if none is open."""
+        open_ = self.recorder.conversations
+        while (found := open_.open.get(name) or open_.keyed(name)) is not None and found.is_busy:
+            found.calm.clear()
+            await found.calm.wait()
+        return found
+
     async def _end(self, conversation: Conversation) -> None:
-        """Record a conversation if it is open; if that fails, it stays in the journal, and is recorded after the next start."""
+        """Record a conversation if it is open and calm; if that fails, it stays in the journal, and is recorded after the next start."""
         try:
-            if conversation.id in self.recorder.conversations.open:
+            if conversation.id in self.recorder.conversations.open and not conversation.is_busy:
                 await self._ended(conversation)
         except SufficeError as error:
             self._unrecorded(error)
@@ -401,8 +407,7 @@ class Proxy:
             spare = max(0, len(conversations.open) - len(idle) - bounds.conversations)
             others = [one for one in conversations.idle(math.inf) if one not in idle]
             for conversation in [*idle, *others[:spare]]:
-                if not any(conversation.busy.values()):
-                    await self._end(conversation)
+                await self._end(conversation)
 
 
 async def _until_gone(receive: Receive) -> None:
@@ -428,16 +433,3 @@ def _called(exchange: _Exchange) -> Called | None:
     except (ValueError, httpx.HTTPError):
         return None
     return protocol.reply(body) if isinstance(body, dict) else None
-
-
-def _secrets(request: Request) -> tuple[str, ...]:
-    """Return the values in a request that may be secrets."""
-    fields = [*request.headers.items(), *request.query_params.multi_items()]
-    words = {word for name, value in fields if _SECRET.search(name) for word in (value, value.split(" ")[-1])}
-    least = {word: _LEAST_SECRET if any(map(str.isdigit, word)) else _SURELY_SECRET for word in words}
-    return tuple(sorted(word for word in words if len(word) >= least[word]))
-
-
-@lru_cache(maxsize=256)
-def _redactor(secrets: tuple[str, ...]) -> Redactor:
-    return Redactor(secrets)

@@ -138,6 +138,7 @@ class Conversation:
         asking: The hash of the last request for a round, which may be in flight.
         tools: A hash of the tools that it offers.
         busy: Requests in flight: of the conversation itself, and beside it.
+        calm: Set when a request is over.
         size: The size of its stored replies, bytes.
         begun: Number of requests that asked for a round.
         stored: Number of its rows in the journal.
@@ -160,6 +161,7 @@ class Conversation:
     asking: str = ""
     tools: str = ""
     busy: dict[Branch, int] = field(default_factory=lambda: {"main": 0, "side": 0})
+    calm: asyncio.Event = field(default_factory=asyncio.Event)
     size: int = 0
     begun: int = 0
     stored: int = 0
@@ -172,6 +174,11 @@ class Conversation:
     def is_over(self) -> bool:
         """True if no reply of the endpoint is expected to go on with it: it called no tool, was ended, or is full."""
         return bool(self.replies) and (not self.waiting or self.stopped or self.full)
+
+    @property
+    def is_busy(self) -> bool:
+        """True if a request of it, or beside it, is in flight."""
+        return any(self.busy.values())
 
     @property
     def said(self) -> str:
@@ -354,7 +361,7 @@ class Conversations:
     def idle(self, before: float) -> Iterator[Conversation]:
         """Yield the conversations without a reply since a time and without a request in flight."""
         for conversation in [*self.open.values()]:
-            if conversation.last < before and not any(conversation.busy.values()):
+            if conversation.last < before and not conversation.is_busy:
                 yield conversation
 
 

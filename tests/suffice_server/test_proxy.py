@@ -466,6 +466,30 @@ def test_a_stop_says_why_in_headers_and_is_said_again(world):
     assert len(started.up.requests) == 2
 
 
+@pytest.mark.parametrize(("model", "streams"), [("m", True), ("unpriced", False)])
+def test_a_policy_that_cannot_see_its_signal_says_so(world, caplog, model, streams):
+    started = world(lambda _: EDITS[0], policy=Policy(rule="spend > 0.00001", max_rounds=9))
+    history = [{"role": "user", "content": "Mend."}]
+    seen = []
+    for n in range(3):
+        body = {"model": model, "messages": history, "stream": streams}
+        answer = httpx.post(f"{started.url}/v1/chat/completions", json=body, timeout=60)
+        seen.append(answer.headers.get("x-suffice-unknown"))
+        call = {
+            "id": f"call{n + 1}_0",
+            "type": "function",
+            "function": {"name": "bash", "arguments": json.dumps(EDITS[0][0][1])},
+        }
+        history.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        history.append({"role": "tool", "tool_call_id": call["id"], "content": "ok"})
+    assert seen == [None, "spend", "spend"]
+    assert started.counts["requests decided without spend"] == 2
+    assert started.counts["replies without tokens" if streams else "replies without a price"] == 3
+    assert [line.name for line in caplog.records if "the policy reads spend" in line.getMessage()] == [
+        "suffice_server.proxy.recorder"
+    ]
+
+
 def test_a_stop_returns_the_text_of_the_answer(world):
     started = world(lambda body: f"Draft {len(body['messages'])}.", policy=Policy(rule="round >= 2", max_rounds=9))
     history = [{"role": "user", "content": "Write."}]

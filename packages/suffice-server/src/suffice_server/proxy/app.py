@@ -238,6 +238,8 @@ class Proxy:
         headers = [(name, value) for name, value in response.headers.raw if name.lower() not in left_out]
         if exchange is not None:
             headers.append((b"x-suffice-conversation", exchange.conversation.id.encode()))
+            unknown = self.recorder.unknown(exchange.conversation)
+            headers += [(b"x-suffice-unknown", ", ".join(unknown).encode())] if unknown else []
             exchange.encoding = response.headers.get("content-encoding", "")
             exchange.is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
         held: list[bytes] = []  # a whole reply, or the last event of a stream, is stored before it is handed out

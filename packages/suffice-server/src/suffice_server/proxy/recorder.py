@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import math
 import os
 import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from suffice.importers.transcripts.steps import Step
 from suffice.loops import Recorder
 from suffice.policy.rounds import Decision, Round
 from suffice.policy.session import Policy, Session, read_reply
+from suffice.policy.signals import SIGNALS
 from suffice.recordings import read_recording
 from suffice.recordings.amending import stored_runs
 from suffice.recordings.file_locks import try_lock
@@ -41,6 +43,11 @@ from suffice_server.proxy.protocol import Called
 PROTOCOLS = (Chat(), Responses(), Messages())
 """The interfaces whose replies are recorded; requests to other paths are only forwarded."""
 
+_LOG = logging.getLogger(__name__)
+_BLIND = (
+    "the policy reads %s, which is unknown in round %d of a conversation, and cannot end it by %s: spend needs a price for the model"
+    " (--prices FILE), and of streams of chat completions stream_options={'include_usage': true}; /suffice/status counts such requests"
+)
 _LABEL = "conversation"
 _SHORTENED = 100
 """Number of recorded conversations after which the journal is written anew without them."""
@@ -69,6 +76,7 @@ class _Live:
 
     def __init__(self, policy: Policy | None) -> None:
         self.rounds: list[Round] = []
+        self.unknown = list[str]()
         self.session = None if policy is None else Session(policy, missing="ignore")
         self._position = None if policy is None else policy.answer_position
         self._steps, self._taken, self._calls_tools = StepRounds(VisibleFiles(stays=True)), set[int](), False
@@ -101,7 +109,10 @@ class _Live:
         signals = {name: v for name, v in measured.signals.items() if self._calls_tools or name not in _OF_STEPS}
         self.rounds.append(replace(said, answer=measured.answer, costs=measured.costs, signals=signals))
         if self.session is not None and self.session.decision is None:
-            self.session.observe(self.rounds[-1])
+            values = self.session.observe(self.rounds[-1]).signals
+            known = {name: SIGNALS.get(self.session.policy.raw_of(name)) for name in values}
+            may = {name for name, signal in known.items() if signal is None or signal.may_exist(len(self.rounds))}
+            self.unknown = sorted(name for name in may if math.isnan(values[name]))
 
 
 class ProxyRecorder:
@@ -180,12 +191,20 @@ class ProxyRecorder:
         """
         if not conversation.replies:
             return None
-        session = self._taken(conversation).session
-        decision = None if session is None else session.decision
+        live = self._taken(conversation)
+        decision = None if live.session is None else live.session.decision
+        for name in live.unknown if decision is None else ():
+            self.counts[f"requests decided without {name}"] += 1
+            if self.counts[f"requests decided without {name}"] == 1:
+                _LOG.warning(_BLIND, name, live.rounds[-1].index, name)
         if decision is not None and not conversation.stopped:
             self._commit(conversation, self._row(conversation, "main", asked, None))
             conversation.stopped = True
         return decision
+
+    def unknown(self, conversation: Conversation) -> Sequence[str]:
+        """Return what the policy reads and the last round left unknown."""
+        return [] if conversation.live is None else conversation.live.unknown
 
     def text_of(self, conversation: Conversation, decision: Decision) -> str:
         """Return the text of the round whose answer a decision returns, or else a sentence that says why the loop ends."""
@@ -347,7 +366,7 @@ class ProxyRecorder:
     def _count(self, called: Called, dollars: float) -> None:
         self.counts["replies"] += 1
         if math.isnan(dollars):
-            self.counts["replies without a price"] += 1
+            self.counts["replies without tokens" if math.isnan(called.usage.output) else "replies without a price"] += 1
         else:
             self.dollars += dollars
         tokens = {**asdict(called.usage), "reasoning": called.reasoning}

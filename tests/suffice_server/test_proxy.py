@@ -1,5 +1,6 @@
 """The proxy with the official clients of both providers, over real sockets: rounds, streams, faults, stops and what is kept."""
 
+import base64
 import json
 import threading
 import time
@@ -301,6 +302,33 @@ def test_keys_reach_no_file_even_if_a_reply_repeats_them(world):
     for path in started.folder.iterdir():
         data = path.read_bytes() + repr(recorded).encode()
         assert not any(secret in data for secret in (KEY.encode(), b"another-secret-42", b"third-secret-42")), path
+
+
+@pytest.mark.parametrize(
+    ("given", "key"),
+    [
+        ({"authorization": "Bearer shortkey"}, "shortkey"),
+        ({"authorization": "Bearer onlyletterskey"}, "onlyletterskey"),
+        ({"authorization": "Basic " + base64.b64encode(b"me:pass").decode()}, "pass"),
+        ({"x-api-key": "assistant"}, "assistant"),
+    ],
+)
+def test_short_keys_reach_no_text_and_leave_the_form(world, given, key):
+    calls = [("bash", {"command": f"echo {key}"})]
+    started = world(lambda body: f"It is {key}." if len(body["messages"]) > 1 else calls)
+    history = [{"role": "user", "content": f"Say {key}."}]
+    for _ in range(2):
+        body = {"model": "m", "messages": history}
+        answer = httpx.post(f"{started.url}/v1/chat/completions", json=body, headers=given, timeout=60)
+        history.append(answer.json()["choices"][0]["message"])
+        history += [{"role": "tool", "tool_call_id": call["id"]} for call in history[-1].get("tool_calls", ())]
+    assert history[-1]["content"] == f"It is {key}."
+    recorded = rows(started)
+    assert [(row["question"], row["text"], row["key"]) for row in recorded] == [
+        ("Say [redacted].", "", "messages"),
+        ("Say [redacted].", "It is [redacted].", "messages"),
+    ]
+    assert not any(f"echo {key}".encode() in path.read_bytes() for path in started.folder.iterdir())
 
 
 def test_files_of_a_proxy_can_be_read_by_their_owner_alone(world):

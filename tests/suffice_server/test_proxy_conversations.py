@@ -4,10 +4,10 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from suffice.common.redaction import Redactor
 from suffice_server.proxy.anthropic import Messages
 from suffice_server.proxy.conversations import Asked, Conversations, Replied
 from suffice_server.proxy.openai import Chat, Responses
+from suffice_server.proxy.redacting import Secrets
 from tests.support.upstream import chat, message, response
 
 CHAT, RESPONSES, MESSAGES = Chat(), Responses(), Messages()
@@ -28,7 +28,7 @@ class Client:
     def ask(self, protocol, history, reply=None, *, key="", is_retry=False, **body):
         """Return the conversation and branch of a request; with a reply, note it and append it to the history."""
         body = {"messages": list(history), "input": list(history), **body}
-        asked = Asked.of(protocol, body, key=key, is_retry=is_retry, redact=Redactor([]))
+        asked = Asked.of(protocol, body, key=key, is_retry=is_retry, redact=Secrets())
         conversation, branch = self.known.find(asked)
         if reply is not None:
             self.n += 1

@@ -19,13 +19,12 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from suffice.common.json_text import load_json
-from suffice.common.redaction import Redactor
 from suffice.errors import NotFoundError, SufficeError
 from suffice.policy.rounds import Decision
 from suffice_server.proxy.conversations import Asked, Branch, Conversation, Replied
 from suffice_server.proxy.protocol import Called, Protocol, events_in
 from suffice_server.proxy.recorder import PROTOCOLS, ProxyRecorder
-from suffice_server.proxy.redacting import redactor_of
+from suffice_server.proxy.redacting import secrets_of
 from suffice_server.serve.answers import RefusedError, json_response, refused, responding
 from suffice_server.serve.guard import LOCAL_HOSTS, Guard, Limits, read_body
 
@@ -74,7 +73,6 @@ class _Exchange:
     conversation: Conversation
     branch: Branch
     number: int
-    redact: Redactor
     began: float = field(default_factory=time.perf_counter)
     encoding: str = ""
     is_stream: bool = False
@@ -175,18 +173,15 @@ class Proxy:
         protocol = next((one for one in PROTOCOLS if path.endswith(one.path) and request.method == "POST"), None)
         if protocol is None:
             return None
-        redact = redactor_of(request)
         key = request.headers.get(self.forwarding.key_header, "")[:200]
         is_retry = request.headers.get(_RETRY, "0") != "0"
-        given = {"key": key, "is_retry": is_retry, "redact": redact}
+        given = {"key": key, "is_retry": is_retry, "redact": secrets_of(request)}
         is_long = len(raw) > _LONG  # for a short one a thread takes longer than the work
         asked = await asyncio.to_thread(_asked, protocol, raw, **given) if is_long else _asked(protocol, raw, **given)
         if asked is None:
             return None
         conversation, branch = self.recorder.conversations.find(asked)
-        return _Exchange(
-            asked=asked, conversation=conversation, branch=branch, number=conversation.begun, redact=redact
-        )
+        return _Exchange(asked=asked, conversation=conversation, branch=branch, number=conversation.begun)
 
     async def _decision(self, exchange: _Exchange) -> Decision | None:
         if self.recorder.policy is None or exchange.branch == "side" or exchange.is_answered:
@@ -292,12 +287,7 @@ class Proxy:
         if called is None:
             self.recorder.counts["replies that are not whole"] += 1
             return None
-        facts: dict[str, Any] = {
-            "branch": exchange.branch,
-            "number": exchange.number,
-            "asked": exchange.asked,
-            "redact": exchange.redact,
-        }
+        facts: dict[str, Any] = {"branch": exchange.branch, "number": exchange.number, "asked": exchange.asked}
         return self.recorder.store(exchange.conversation, called=called, seconds=seconds, **facts)
 
     def _unrecorded(self, error: SufficeError) -> None:

@@ -20,9 +20,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from suffice.common.redaction import Redactor
 from suffice.importers.traces.payloads import logged_reply, text_of
 from suffice_server.proxy.protocol import Called, Protocol
+from suffice_server.proxy.redacting import Secrets
 
 Branch = Literal["main", "side"]
 """Whether a reply is a round of its conversation, or a call beside it, such as a subagent's."""
@@ -55,6 +55,7 @@ class Asked:
         tools: A hash of the names of the tools that it offers; "" without tools.
         key: The value of the header that names the conversation; "" without it.
         is_retry: Whether the client says that it sends the request again.
+        redact: Removes the secrets of its headers.
     """
 
     protocol: Protocol
@@ -69,9 +70,10 @@ class Asked:
     tools: str
     key: str
     is_retry: bool
+    redact: Secrets
 
     @classmethod
-    def of(cls, protocol: Protocol, body: Mapping[str, Any], *, key: str, is_retry: bool, redact: Redactor) -> Asked:
+    def of(cls, protocol: Protocol, body: Mapping[str, Any], *, key: str, is_retry: bool, redact: Secrets) -> Asked:
         """Read a request."""
         messages = protocol.messages(body)
         chain, before = [], ""
@@ -94,6 +96,7 @@ class Asked:
             tools=_hash(*sorted(names)) if names else "",
             key=redact(key),
             is_retry=is_retry,
+            redact=redact,
         )
 
 
@@ -371,7 +374,7 @@ def _followed(asked: Asked, place: int, some: Sequence[Seen]) -> list[Seen]:
     own = [*itertools.takewhile(_is_spoken, after)]
     if not own:
         return []
-    body = asked.protocol.repeated(own)
+    body = asked.redact.clean(asked.protocol.repeated(own))
     text, uses, ids = logged_reply(body).text.strip(), asked.protocol.uses(body), {*asked.protocol.call_ids(body)}
     right = [s for s in some if (ids & {*s.called.ids} if s.called.ids else not ids and s.called.text.strip() == text)]
     return [s for s in right if s.called.text.strip() == text and s.called.uses == uses] or right

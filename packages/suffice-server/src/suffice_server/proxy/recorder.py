@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 
 from suffice.common.files import PRIVATE, make_folder
-from suffice.common.json_text import load_json, number_from_json, number_or_none
-from suffice.common.redaction import Redactor
+from suffice.common.json_text import number_from_json, number_or_none
 from suffice.errors import DataError, NotFoundError
 from suffice.evaluation.replay.prices import Price
 from suffice.importers.transcripts import VisibleFiles
@@ -222,7 +221,6 @@ class ProxyRecorder:
         asked: Asked,
         called: Called,
         seconds: float,
-        redact: Redactor,
     ) -> Replied | None:
         """Store a reply, which then survives a kill of the proxy; None if its conversation is too large.
 
@@ -230,27 +228,24 @@ class ProxyRecorder:
             DataError: The journal cannot be written.
         """
         dollars = self._price(called, asked)
-        row = {
-            **self._row(conversation, branch, asked, called),
-            "number": number,
-            "dollars": number_or_none(dollars),
-            "seconds": seconds,
-        }
-        plain = json.dumps(row, default=str)
-        text = redact(plain)
+        kept = asked.protocol.kept(called.body)
+        body = asked.redact.clean(kept)
+        facts = {"number": number, "dollars": number_or_none(dollars), "seconds": seconds}
+        row = {**self._row(conversation, branch, asked, body), **facts}
         with self._lock:
             self._count(called, dollars)
-            conversation.size += len(text)
+            conversation.size += len(json.dumps(row))
             conversation.full = conversation.full or conversation.size > self.bounds.size
             if conversation.full:
                 conversation.doubt("size")
                 self.counts["replies beyond the size of a conversation"] += 1
                 return None
-        row = row if text == plain else load_json(text)
         self._commit(conversation, row)
-        return _replied(row, called if text == plain else None)
+        return _replied(row, called if body is kept else None)
 
-    def _row(self, conversation: Conversation, branch: Branch, asked: Asked, called: Called | None) -> dict[str, Any]:
+    def _row(
+        self, conversation: Conversation, branch: Branch, asked: Asked, body: dict[str, Any] | None
+    ) -> dict[str, Any]:
         return {
             "branch": branch,
             "number": conversation.begun,
@@ -262,7 +257,7 @@ class ProxyRecorder:
             "results": {name: failed for name, failed in asked.results.items() if name in conversation.waiting},
             "why": conversation.why,
             "time": time.time(),
-            "body": None if called is None else asked.protocol.kept(called.body),
+            "body": body,
         }
 
     def _commit(self, conversation: Conversation, row: Mapping[str, Any]) -> None:

@@ -360,6 +360,23 @@ def test_an_outcome_may_name_the_clients_own_key(world):
     assert {(row["question_id"], row["key"]) for row in rows(started)} == {("task-7", "header")}
 
 
+def test_a_call_beside_never_names_the_model_of_a_run(world):
+    started = world()
+    started.headers = {"x-suffice-conversation": "task-7"}
+    started.loop("chat")
+    title = [{"role": "user", "content": "A title?"}]
+    started.openai().chat.completions.create(model="small", messages=title, extra_headers=started.headers)
+    assert {(row["model"], row["key"]) for row in rows(started)} == {("m", "beside")}
+
+
+def test_a_change_of_the_model_is_unsure(world):
+    started = world()
+    history = [{"role": "user", "content": "Mend."}]
+    for model in ("m", "m", "large"):
+        started.ask("chat", history, model=model)
+    assert {(row["model"], row["key"], row["end"]) for row in rows(started)} == {("large", "model", "exhausted")}
+
+
 def outcome(started, name, grade):
     return httpx.post(f"{started.url}/suffice/outcomes", json={"conversation": name, "resolved": grade})
 

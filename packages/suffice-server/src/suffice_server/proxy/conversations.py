@@ -342,6 +342,8 @@ class Conversations:
         called = replied.called
         seen = Seen(conversation, replied.branch, replied.digest, called)
         if replied.branch == "main":
+            if conversation.tip and conversation.tip.called.model != called.model:
+                conversation.doubt("model")
             conversation.waiting, conversation.tip, conversation.asking = set(called.ids), seen, replied.digest
         if replied.chain:
             self._chains.setdefault(replied.chain, []).append(seen)

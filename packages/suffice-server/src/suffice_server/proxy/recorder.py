@@ -278,8 +278,7 @@ class ProxyRecorder:
         Raises:
             DataError: The recording cannot be written.
         """
-        last = conversation.replies[-1:]
-        if last and last[0].branch == "side":
+        if conversation.replies and conversation.replies[-1].branch == "side":
             conversation.doubt("beside")  # what looked like a call beside may have been the conversation itself
         live = self._taken(conversation)
         if live.rounds:
@@ -288,7 +287,8 @@ class ProxyRecorder:
                 _LABEL: conversation.id,
                 "key": conversation.why or ("header" if conversation.key else "messages"),
             }
-            labels |= {"model": last[0].called.model} if last[0].called.model else {}
+            model = conversation.tip.called.model if conversation.tip else None
+            labels |= {"model": model} if model else {}
             grades = step_grades(live.rounds, math.nan if grade is None else grade)
             with self._recorder.at_once(conversation.task, question_id=conversation.name, labels=labels) as run:
                 for observed, value in zip(live.rounds, grades, strict=True):

@@ -535,6 +535,33 @@ def test_a_policy_that_cannot_see_its_signal_says_so(world, caplog, model, strea
     ]
 
 
+FORMS = [
+    ("chat/completions", {"response_format": {"type": "json_schema", "json_schema": {}}}),
+    ("chat/completions", {"response_format": {"type": "json_object"}}),
+    ("chat/completions", {"tool_choice": "required"}),
+    ("chat/completions", {"tool_choice": {"type": "function", "function": {"name": "bash"}}}),
+    ("chat/completions", {"guided_json": {}}),
+    ("responses", {"text": {"format": {"type": "json_schema"}}}),
+    ("responses", {"tool_choice": {"type": "allowed_tools", "mode": "required"}}),
+    ("messages", {"tool_choice": {"type": "any"}}),
+    ("messages", {"output_config": {"format": {"type": "json_schema"}}}),
+]
+
+
+@pytest.mark.parametrize(("path", "demand"), FORMS)
+def test_a_request_that_demands_a_form_is_passed_on(world, path, demand):
+    started = world(lambda _: "{}", policy=Policy(rule="round >= 1", max_rounds=9))
+    seen, history = [], [{"role": "user", "content": "Mend."}]
+    for more in ({}, demand, {"tool_choice": "auto", "response_format": {"type": "text"}}):
+        body = {"model": "m", "messages": history, "input": history, **more}
+        answer = httpx.post(f"{started.url}/v1/{path}", json=body, timeout=60)
+        seen.append((answer.headers.get("x-suffice-passed"), answer.headers.get("x-suffice-stop")))
+        history += [{"role": "assistant", "content": "{}"}, {"role": "user", "content": "More."}]
+    assert seen == [(None, None), (next(iter(demand)), None), (None, "rule")]
+    assert len(started.up.requests) == 2
+    assert {row["key"] for row in rows(started)} == {"form"}
+
+
 def test_a_stop_returns_the_text_of_the_answer(world):
     started = world(lambda body: f"Draft {len(body['messages'])}.", policy=Policy(rule="round >= 2", max_rounds=9))
     history = [{"role": "user", "content": "Write."}]

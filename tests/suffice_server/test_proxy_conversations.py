@@ -249,6 +249,28 @@ def test_equal_replies_make_all_their_conversations_unsure():
     assert [one.why for one in own] == ["several", "several"]
 
 
+@pytest.mark.parametrize("name", ["conv_1", {"id": "conv_1"}])
+def test_responses_of_one_named_conversation_are_its_rounds(name):
+    client = Client()
+    first, _ = client.ask(RESPONSES, history := [user("Mend it.")], CALL, conversation=name)
+    for turn in (history[-1:], [user("And that.")]):
+        found = client.ask(RESPONSES, list(turn), "Done.", conversation=name)
+        assert found == (first, "main")
+    assert (first.key, first.why, first.begun) == ("conv_1", "", 3)
+    assert client.ask(RESPONSES, [user("Mend it.")], conversation="conv_2")[0] is not first
+
+
+@pytest.mark.parametrize("protocol", FORMS)
+@pytest.mark.parametrize("parts", [False, True])
+def test_a_reply_may_be_repeated_as_a_text_or_parts(protocol, parts):
+    client, history = Client(), [user("Mend it.")]
+    first, _ = client.ask(protocol, history, "Done.")
+    kind = "output_text" if protocol is RESPONSES else "text"
+    said = {"role": "assistant", "content": [{"type": kind, "text": "Done."}] if parts else "Done."}
+    found, _ = client.ask(protocol, [history[0], said, user("And that.")])
+    assert (found, found.why) == (first, "")
+
+
 def test_a_response_that_nobody_saw_is_a_history_that_nobody_saw():
     found, _ = Client().ask(RESPONSES, [user("Go on.")], previous_response_id="resp9")
     assert found.why == "history"

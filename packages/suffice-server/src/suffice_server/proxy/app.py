@@ -76,6 +76,7 @@ class _Exchange:
     began: float = field(default_factory=time.perf_counter)
     encoding: str = ""
     is_stream: bool = False
+    is_passed: bool = False
     parts: list[bytes] = field(default_factory=list)
     finishing: asyncio.Task[None] | None = None
 
@@ -155,7 +156,8 @@ class Proxy:
         conversation.busy[branch] += 1
         try:
             decision = await self._decision(exchange)
-            if decision is not None:
+            exchange.is_passed = decision is not None and bool(exchange.asked.form)
+            if decision is not None and not exchange.is_passed:
                 await self._stop(exchange, decision)(request.scope, receive, send)
             else:
                 await self._while_connected(self._relay(request, raw, exchange, send), receive)
@@ -235,6 +237,7 @@ class Proxy:
             headers.append((b"x-suffice-conversation", exchange.conversation.id.encode()))
             unknown = self.recorder.unknown(exchange.conversation)
             headers += [(b"x-suffice-unknown", ", ".join(unknown).encode())] if unknown else []
+            headers += [(b"x-suffice-passed", exchange.asked.form.encode())] if exchange.is_passed else []
             exchange.encoding = response.headers.get("content-encoding", "")
             exchange.is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
         held: list[bytes] = []  # a whole reply, or the last event of a stream, is stored before it is handed out

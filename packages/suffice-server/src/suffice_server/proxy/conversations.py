@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from suffice.importers.traces.payloads import logged_reply, text_of
-from suffice_server.proxy.protocol import Called, Protocol
+from suffice_server.proxy.protocol import Called, Protocol, demanded
 from suffice_server.proxy.redacting import Secrets
 
 Branch = Literal["main", "side"]
@@ -53,7 +53,7 @@ class Asked:
         spoken: The places of the assistant's messages.
         results: The tool calls that it answers, by id, and whether they failed.
         tools: A hash of the names of the tools that it offers; "" without tools.
-        key: The value of the header that names the conversation; "" without it.
+        key: The client's name of the conversation, from a header or its interface; "" without one.
         is_retry: Whether the client says that it sends the request again.
         redact: Removes the secrets of its headers.
     """
@@ -71,6 +71,11 @@ class Asked:
     key: str
     is_retry: bool
     redact: Secrets
+
+    @property
+    def form(self) -> str:
+        """The field that demands a form which the reply that ends a loop lacks; "" if none does."""
+        return demanded(self.body)
 
     @classmethod
     def of(cls, protocol: Protocol, body: Mapping[str, Any], *, key: str, is_retry: bool, redact: Secrets) -> Asked:
@@ -94,7 +99,7 @@ class Asked:
             spoken=[place for place, message in enumerate(messages) if _is_spoken(message)],
             results=protocol.results(body),
             tools=_hash(*sorted(names)) if names else "",
-            key=redact(key),
+            key=redact(key or protocol.key(body)),
             is_retry=is_retry,
             redact=redact,
         )

@@ -183,7 +183,7 @@ class ProxyRecorder:
     def decide(self, conversation: Conversation, asked: Asked) -> Decision | None:
         """Return the policy's decision to end a conversation before a further call; None while it goes on.
 
-        The results of tools on which it is based are stored first.
+        The results of tools on which it is based are stored first, unless the call demands a form and is passed on.
 
         Raises:
             DataError: The journal cannot be written.
@@ -196,7 +196,10 @@ class ProxyRecorder:
             self.counts[f"requests decided without {name}"] += 1
             if self.counts[f"requests decided without {name}"] == 1:
                 _LOG.warning(_BLIND, name, live.rounds[-1].index, name)
-        if decision is not None and not conversation.stopped:
+        if decision is not None and asked.form:
+            conversation.doubt("form")
+            self.counts["requests passed on after the stop"] += 1
+        elif decision is not None and not conversation.stopped:
             self._commit(conversation, self._row(conversation, "main", asked, None))
             conversation.stopped = True
         return decision

@@ -14,11 +14,11 @@ import openai
 import pytest
 
 from suffice import Policy
-from suffice.common.redaction import Redactor
 from suffice.recordings import read_recording
 from suffice_server.proxy.conversations import Asked
 from suffice_server.proxy.openai import Chat
 from suffice_server.proxy.recorder import ProxyRecorder
+from suffice_server.proxy.redacting import Secrets
 from tests.support.cli_tools import cli
 from tests.support.llamacpp import start_server
 from tests.support.serving import running
@@ -156,12 +156,10 @@ def test_an_enforced_stop_survives_a_kill(tmp_path):
 def stored(recorder):
     """Store one reply, and return its request."""
     body = {"model": "m", "messages": [{"role": "user", "content": "Task."}]}
-    asked = Asked.of(Chat(), body, key="", is_retry=False, redact=Redactor([]))
+    asked = Asked.of(Chat(), body, key="", is_retry=False, redact=Secrets())
     conversation, branch = recorder.conversations.find(asked)
     called = Chat().reply(chat("Done.", body, 1)[0])
-    replied = recorder.store(
-        conversation, branch=branch, number=1, asked=asked, called=called, seconds=1.0, redact=Redactor([])
-    )
+    replied = recorder.store(conversation, branch=branch, number=1, asked=asked, called=called, seconds=1.0)
     recorder.conversations.note(conversation, replied)
     return asked
 

@@ -188,11 +188,6 @@ class Conversation:
         """True if a request of it, or beside it, is in flight."""
         return any(self.busy.values())
 
-    @property
-    def said(self) -> str:
-        """The text of its last round."""
-        return self.tip.called.text.strip() if self.tip else ""
-
     def doubt(self, why: str) -> None:
         """Note a reason why the conversation may lack rounds, or hold those of another one."""
         self.why = self.why or why
@@ -287,7 +282,7 @@ class Conversations:
         if last:
             return last, "several" if len({seen.conversation.id for seen in last}) > 1 else ""
         said = asked.texts[asked.spoken[-1]].strip() if asked.spoken else ""
-        kept = [seen.conversation.tip for seen in right if said and seen.conversation.said == said]
+        kept = [tip for seen in right if said and (tip := seen.conversation.tip) and tip.called.text.strip() == said]
         if right and not kept:
             return right, ""
         return kept or (some if len(some) == 1 and asked.spoken else []), "edited" if some else ""
@@ -319,7 +314,8 @@ class Conversations:
             return None
         text = asked.texts[0] if asked.texts else ""
         for conversation in reversed(self.open.values()):
-            lines = [line.strip() for line in conversation.said.split("\n") if len(line.strip()) >= _QUOTED]
+            said = conversation.tip.called.text if conversation.tip else ""
+            lines = [line.strip() for line in said.split("\n") if len(line.strip()) >= _QUOTED]
             if lines and not conversation.waiting and any(line in text for line in lines):
                 return conversation
         return None

@@ -16,6 +16,8 @@ from suffice.common.redaction import Redactor
 _SECRET = re.compile(r"auth|key|token|secret|cookie|password", re.IGNORECASE)
 _KEYS = frozenset({"authorization", "proxy-authorization", "x-api-key", "api-key"})
 """Headers whose every value is a secret."""
+_NO_KEYS = frozenset({"none", "empty", "null", "ollama"})
+"""What clients send, in any case of letters, to servers that ask for no key."""
 _LEAST_SECRET, _SURELY_SECRET = 8, 20
 """Lengths from which a value with a digit, and any value, is no ordinary word."""
 _FORM = frozenset(
@@ -65,7 +67,7 @@ def secrets_of(request: Request) -> Secrets:
                 part for part in parts if len(part) >= (_LEAST_SECRET if re.search(r"\d", part) else _SURELY_SECRET)
             }
             sure |= surely
-            words |= parts - surely if name in _KEYS else set()
+            words |= {part for part in parts - surely if name in _KEYS and part.lower() not in _NO_KEYS}
     return _secrets(frozenset(sure), frozenset(words))
 
 

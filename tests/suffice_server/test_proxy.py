@@ -1,8 +1,10 @@
 """The proxy with the official clients of both providers, over real sockets: rounds, streams, faults, stops and what is kept."""
 
+import base64
 import json
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import anthropic
 import httpx
@@ -302,6 +304,33 @@ def test_keys_reach_no_file_even_if_a_reply_repeats_them(world):
         assert not any(secret in data for secret in (KEY.encode(), b"another-secret-42", b"third-secret-42")), path
 
 
+@pytest.mark.parametrize(
+    ("given", "key"),
+    [
+        ({"authorization": "Bearer shortkey"}, "shortkey"),
+        ({"authorization": "Bearer onlyletterskey"}, "onlyletterskey"),
+        ({"authorization": "Basic " + base64.b64encode(b"me:pass").decode()}, "pass"),
+        ({"x-api-key": "assistant"}, "assistant"),
+    ],
+)
+def test_short_keys_reach_no_text_and_leave_the_form(world, given, key):
+    calls = [("bash", {"command": f"echo {key}"})]
+    started = world(lambda body: f"It is {key}." if len(body["messages"]) > 1 else calls)
+    history = [{"role": "user", "content": f"Say {key}."}]
+    for _ in range(2):
+        body = {"model": "m", "messages": history}
+        answer = httpx.post(f"{started.url}/v1/chat/completions", json=body, headers=given, timeout=60)
+        history.append(answer.json()["choices"][0]["message"])
+        history += [{"role": "tool", "tool_call_id": call["id"]} for call in history[-1].get("tool_calls", ())]
+    assert history[-1]["content"] == f"It is {key}."
+    recorded = rows(started)
+    assert [(row["question"], row["text"], row["key"]) for row in recorded] == [
+        ("Say [redacted].", "", "messages"),
+        ("Say [redacted].", "It is [redacted].", "messages"),
+    ]
+    assert not any(f"echo {key}".encode() in path.read_bytes() for path in started.folder.iterdir())
+
+
 def test_files_of_a_proxy_can_be_read_by_their_owner_alone(world):
     started = world()
     started.loop("chat")
@@ -331,6 +360,23 @@ def test_an_outcome_may_name_the_clients_own_key(world):
     assert {(row["question_id"], row["key"]) for row in rows(started)} == {("task-7", "header")}
 
 
+def test_a_call_beside_never_names_the_model_of_a_run(world):
+    started = world()
+    started.headers = {"x-suffice-conversation": "task-7"}
+    started.loop("chat")
+    title = [{"role": "user", "content": "A title?"}]
+    started.openai().chat.completions.create(model="small", messages=title, extra_headers=started.headers)
+    assert {(row["model"], row["key"]) for row in rows(started)} == {("m", "beside")}
+
+
+def test_a_change_of_the_model_is_unsure(world):
+    started = world()
+    history = [{"role": "user", "content": "Mend."}]
+    for model in ("m", "m", "large"):
+        started.ask("chat", history, model=model)
+    assert {(row["model"], row["key"], row["end"]) for row in rows(started)} == {("large", "model", "exhausted")}
+
+
 def outcome(started, name, grade):
     return httpx.post(f"{started.url}/suffice/outcomes", json={"conversation": name, "resolved": grade})
 
@@ -339,6 +385,36 @@ def idle(started, n=1):
     """Wait until conversations were recorded without an outcome."""
     while started.counts.get("recorded conversations", 0) < n:
         time.sleep(0.05)
+
+
+@pytest.mark.parametrize("n_before", [0, 1])
+def test_an_outcome_waits_for_the_reply_in_flight(world, n_before):
+    started = world()
+    started.headers = {"x-suffice-conversation": "task-7"}
+    history = [{"role": "user", "content": "Mend."}]
+    for _ in range(n_before):
+        started.ask("chat", history)
+    started.up.gate.clear()
+    with ThreadPoolExecutor(2) as pool:
+        asking = pool.submit(started.ask, "chat", history)
+        while len(started.up.requests) == n_before:
+            time.sleep(0.01)
+        sent = pool.submit(outcome, started, "task-7", True)
+        waited = not wait([sent], timeout=0.3).done
+        started.up.gate.set()
+        asking.result()
+        assert waited
+        assert sent.result().json()["rounds"] == n_before + 1
+    assert [row["resolved"] for row in rows(started)] == [1.0] * (n_before + 1)
+
+
+def test_an_outcome_before_the_first_reply_is_refused(world):
+    started = world(faults=[500])
+    started.headers = {"x-suffice-conversation": "task-7"}
+    with pytest.raises(openai.InternalServerError):
+        started.loop("chat")
+    assert (outcome(started, "task-7", True).status_code, started.loop("chat")) == (404, "Done.")
+    assert outcome(started, "task-7", True).json()["rounds"] == 3
 
 
 @pytest.mark.parametrize("restarts", [False, True])
@@ -433,6 +509,57 @@ def test_a_stop_says_why_in_headers_and_is_said_again(world):
         assert (started.last["x-suffice-stop"], started.last["x-suffice-rule"]) == ("rule", "spend > 0.00015")
         assert (text.startswith("The loop was ended"), calls) == (True, [])
     assert len(started.up.requests) == 2
+
+
+@pytest.mark.parametrize(("model", "streams"), [("m", True), ("unpriced", False)])
+def test_a_policy_that_cannot_see_its_signal_says_so(world, caplog, model, streams):
+    started = world(lambda _: EDITS[0], policy=Policy(rule="spend > 0.00001", max_rounds=9))
+    history = [{"role": "user", "content": "Mend."}]
+    seen = []
+    for n in range(3):
+        body = {"model": model, "messages": history, "stream": streams}
+        answer = httpx.post(f"{started.url}/v1/chat/completions", json=body, timeout=60)
+        seen.append(answer.headers.get("x-suffice-unknown"))
+        call = {
+            "id": f"call{n + 1}_0",
+            "type": "function",
+            "function": {"name": "bash", "arguments": json.dumps(EDITS[0][0][1])},
+        }
+        history.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        history.append({"role": "tool", "tool_call_id": call["id"], "content": "ok"})
+    assert seen == [None, "spend", "spend"]
+    assert started.counts["requests decided without spend"] == 2
+    assert started.counts["replies without tokens" if streams else "replies without a price"] == 3
+    assert [line.name for line in caplog.records if "the policy reads spend" in line.getMessage()] == [
+        "suffice_server.proxy.recorder"
+    ]
+
+
+FORMS = [
+    ("chat/completions", {"response_format": {"type": "json_schema", "json_schema": {}}}),
+    ("chat/completions", {"response_format": {"type": "json_object"}}),
+    ("chat/completions", {"tool_choice": "required"}),
+    ("chat/completions", {"tool_choice": {"type": "function", "function": {"name": "bash"}}}),
+    ("chat/completions", {"guided_json": {}}),
+    ("responses", {"text": {"format": {"type": "json_schema"}}}),
+    ("responses", {"tool_choice": {"type": "allowed_tools", "mode": "required"}}),
+    ("messages", {"tool_choice": {"type": "any"}}),
+    ("messages", {"output_config": {"format": {"type": "json_schema"}}}),
+]
+
+
+@pytest.mark.parametrize(("path", "demand"), FORMS)
+def test_a_request_that_demands_a_form_is_passed_on(world, path, demand):
+    started = world(lambda _: "{}", policy=Policy(rule="round >= 1", max_rounds=9))
+    seen, history = [], [{"role": "user", "content": "Mend."}]
+    for more in ({}, demand, {"tool_choice": "auto", "response_format": {"type": "text"}}):
+        body = {"model": "m", "messages": history, "input": history, **more}
+        answer = httpx.post(f"{started.url}/v1/{path}", json=body, timeout=60)
+        seen.append((answer.headers.get("x-suffice-passed"), answer.headers.get("x-suffice-stop")))
+        history += [{"role": "assistant", "content": "{}"}, {"role": "user", "content": "More."}]
+    assert seen == [(None, None), (next(iter(demand)), None), (None, "rule")]
+    assert len(started.up.requests) == 2
+    assert {row["key"] for row in rows(started)} == {"form"}
 
 
 def test_a_stop_returns_the_text_of_the_answer(world):

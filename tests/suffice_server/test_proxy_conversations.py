@@ -4,10 +4,10 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from suffice.common.redaction import Redactor
 from suffice_server.proxy.anthropic import Messages
 from suffice_server.proxy.conversations import Asked, Conversations, Replied
 from suffice_server.proxy.openai import Chat, Responses
+from suffice_server.proxy.redacting import Secrets
 from tests.support.upstream import chat, message, response
 
 CHAT, RESPONSES, MESSAGES = Chat(), Responses(), Messages()
@@ -16,20 +16,24 @@ BASH = {"type": "function", "function": {"name": "bash"}}
 
 
 class Client:
-    """Asks and is answered without a server; replies are numbered, so that their calls have ids of their own."""
+    """Asks and is answered without a server; replies are numbered, so that their calls have ids of their own.
 
-    def __init__(self):
+    With `counts`, the ids are counted anew in each conversation, as some servers do.
+    """
+
+    def __init__(self, *, counts=False):
         self.known = Conversations()
-        self.n = 0
+        self.n, self.counts = 0, counts
 
     def ask(self, protocol, history, reply=None, *, key="", is_retry=False, **body):
         """Return the conversation and branch of a request; with a reply, note it and append it to the history."""
         body = {"messages": list(history), "input": list(history), **body}
-        asked = Asked.of(protocol, body, key=key, is_retry=is_retry, redact=Redactor([]))
+        asked = Asked.of(protocol, body, key=key, is_retry=is_retry, redact=Secrets())
         conversation, branch = self.known.find(asked)
         if reply is not None:
             self.n += 1
-            called = protocol.reply(FORMS[protocol](reply, {"model": "m"}, self.n)[0])
+            n = len(asked.spoken) if self.counts else self.n
+            called = protocol.reply(FORMS[protocol](reply, {"model": "m"}, n)[0])
             self.known.note(
                 conversation,
                 Replied(
@@ -162,9 +166,114 @@ def test_compaction_that_keeps_the_last_calls_goes_on():
     client, history = Client(), [user("Mend it.")]
     first, _ = client.ask(CHAT, history, CALL)
     client.ask(CHAT, history, CALL)
-    compacted = [user("Summary: ls was run."), *history[-2:]]
+    compacted = [history[0], user("Summary: ls was run."), *history[-2:]]
     found, branch = client.ask(CHAT, compacted, "Done.")
     assert (found, branch, found.why) == (first, "main", "")
+
+
+@pytest.mark.parametrize(
+    ("name", "goes_on"), [("call_9f3KxT2bQ0", True), ("call_0", False), ("functions.bash:10", False)]
+)
+def test_calls_of_another_task_are_known_by_ids_drawn_at_random(name, goes_on):
+    client, history = Client(), [user("Mend it.")]
+    first, _ = client.ask(CHAT, history, CALL)
+    first.waiting = {name}
+    said = {"role": "assistant", "tool_calls": [{"id": name, "function": {"name": "bash", "arguments": "{}"}}]}
+    found, _ = client.ask(CHAT, [user("Summary."), said, {"role": "tool", "tool_call_id": name, "content": "ok"}])
+    assert ((found is first), found.why) == (goes_on, "" if goes_on else "history")
+
+
+@pytest.mark.parametrize("protocol", FORMS)
+def test_equal_ids_of_calls_in_other_conversations_change_nothing(protocol):
+    client, histories = Client(counts=True), [[user(f"Task {n}.")] for n in range(2)]
+    own = [client.ask(protocol, history, CALL)[0] for history in histories]
+    for reply in (CALL, CALL, "Done."):
+        for conversation, history in zip(own, histories, strict=True):
+            assert client.ask(protocol, history, reply)[0] is conversation
+    assert [(one.why, one.begun) for one in own] == [("", 4)] * 2
+
+
+def test_samples_with_equal_ids_are_told_apart_by_their_arguments():
+    client, histories = Client(counts=True), [[user("Mend it.")] for _ in range(2)]
+    own = [client.ask(CHAT, history, [("bash", {"command": n})])[0] for n, history in enumerate(histories)]
+    for conversation, history in zip(own, histories, strict=True):
+        assert client.ask(CHAT, history)[0] is conversation
+
+
+def test_a_key_never_finds_the_conversation_of_another_key():
+    client, history = Client(), [user("Mend it.")]
+    first, _ = client.ask(CHAT, history, CALL, key="k")
+    other, _ = client.ask(CHAT, history, "Done.", key="j")
+    assert other is not first
+    assert (first.why, other.why) == ("", "history")
+
+
+@pytest.mark.parametrize("reply", ["A draft.", CALL])
+@pytest.mark.parametrize("in_flight", [False, True])
+@pytest.mark.parametrize("protocol", FORMS)
+def test_branches_of_one_history_are_conversations_of_their_own(protocol, in_flight, reply):
+    client, history = Client(), [user("Write.")]
+    main, _ = client.ask(protocol, history, reply)
+    branches = [[*history, user(f"Way {n}.")] for n in range(3)]
+    found = [client.ask(protocol, branch, None if in_flight else "Better.")[0] for branch in branches]
+    assert len({one.id for one in found}) == 3
+    assert (found[0], [one.why for one in found]) == (main, ["", "fork", "fork"])
+    if not in_flight:
+        assert [client.ask(protocol, [*branch, user("Go on.")])[0] for branch in branches] == found
+
+
+def test_a_request_whose_reply_failed_may_come_changed():
+    client, history = Client(), [user("Write.")]
+    main, _ = client.ask(CHAT, history, "A draft.")
+    client.ask(CHAT, [*history, user("Longer.")])
+    main.unanswered()
+    found, _ = client.ask(CHAT, [*history, user("Shorter.")])
+    assert (found, found.why, found.begun) == (main, "", 2)
+
+
+def test_a_shortened_history_goes_on_and_is_unsure():
+    client, history = Client(), [user("Write.")]
+    main, _ = client.ask(CHAT, history, "A draft.")
+    history.append(user("A long remark."))
+    client.ask(CHAT, history, "A better draft.")
+    found, _ = client.ask(CHAT, [*history[:2], user("(cut)"), history[3], user("Go on.")])
+    assert (found, found.why) == (main, "edited")
+
+
+def test_equal_replies_make_all_their_conversations_unsure():
+    client, histories = Client(), [[user("Plan.")] for _ in range(2)]
+    own = [client.ask(CHAT, history, "A plan.")[0] for history in histories]
+    for conversation in own:
+        conversation.why = ""
+    client.ask(CHAT, [*histories[0], user("Go on.")])
+    assert [one.why for one in own] == ["several", "several"]
+
+
+@pytest.mark.parametrize("name", ["conv_1", {"id": "conv_1"}])
+def test_responses_of_one_named_conversation_are_its_rounds(name):
+    client = Client()
+    first, _ = client.ask(RESPONSES, history := [user("Mend it.")], CALL, conversation=name)
+    for turn in (history[-1:], [user("And that.")]):
+        found = client.ask(RESPONSES, list(turn), "Done.", conversation=name)
+        assert found == (first, "main")
+    assert (first.key, first.why, first.begun) == ("conv_1", "", 3)
+    assert client.ask(RESPONSES, [user("Mend it.")], conversation="conv_2")[0] is not first
+
+
+@pytest.mark.parametrize("protocol", FORMS)
+@pytest.mark.parametrize("parts", [False, True])
+def test_a_reply_may_be_repeated_as_a_text_or_parts(protocol, parts):
+    client, history = Client(), [user("Mend it.")]
+    first, _ = client.ask(protocol, history, "Done.")
+    kind = "output_text" if protocol is RESPONSES else "text"
+    said = {"role": "assistant", "content": [{"type": kind, "text": "Done."}] if parts else "Done."}
+    found, _ = client.ask(protocol, [history[0], said, user("And that.")])
+    assert (found, found.why) == (first, "")
+
+
+def test_a_response_that_nobody_saw_is_a_history_that_nobody_saw():
+    found, _ = Client().ask(RESPONSES, [user("Go on.")], previous_response_id="resp9")
+    assert found.why == "history"
 
 
 def test_compaction_to_a_summary_that_quotes_the_last_reply_goes_on():

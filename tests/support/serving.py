@@ -1,10 +1,14 @@
-"""A server of ours in a thread, on a free port of the loopback, and raw connections to it."""
+"""A server of ours in a thread or a proxy in a process, on a free port of the loopback, and raw connections to them."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
+import signal
 import socket
+import subprocess
+import sys
 import threading
 
 import httpx
@@ -72,3 +76,20 @@ def raw(url, *pieces):
             while part := connection.recv(1 << 16):
                 parts.append(part)
     return b"".join(parts)
+
+
+@contextlib.contextmanager
+def proxy(folder, upstream, *options):
+    """Yield the process of a proxy and its address; end it in order unless it was killed."""
+    command = [sys.executable, "-m", "suffice", "proxy", str(folder), "--port", "0"]
+    process = subprocess.Popen(
+        [*command, "--upstream", upstream, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        line = process.stdout.readline()
+        match = re.search(r"ANTHROPIC_BASE_URL=(\S+)", line)
+        assert match, line + process.stderr.read()
+        yield process, match[1]
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)

@@ -32,6 +32,10 @@ class Messages(Protocol):
         """Return the messages; the system's prompt is not among them."""
         return [message for message in objects_in(body.get("messages")) if message.get("role") != "system"]
 
+    def repeated(self, spoken: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Return a message with the content of the first."""
+        return {"content": spoken[0].get("content")}
+
     def call_ids(self, body: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the ids of the `tool_use` blocks."""
         return tuple(str(part.get("id")) for part in objects_in(body.get("content")) if part.get("type") == "tool_use")

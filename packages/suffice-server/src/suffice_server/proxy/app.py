@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import re
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 import httpx
@@ -21,12 +19,12 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from suffice.common.json_text import load_json
-from suffice.common.redaction import Redactor
 from suffice.errors import NotFoundError, SufficeError
 from suffice.policy.rounds import Decision
 from suffice_server.proxy.conversations import Asked, Branch, Conversation, Replied
 from suffice_server.proxy.protocol import Called, Protocol, events_in
 from suffice_server.proxy.recorder import PROTOCOLS, ProxyRecorder
+from suffice_server.proxy.redacting import secrets_of
 from suffice_server.serve.answers import RefusedError, json_response, refused, responding
 from suffice_server.serve.guard import LOCAL_HOSTS, Guard, Limits, read_body
 
@@ -40,9 +38,6 @@ _HOP = frozenset(
 """Headers of one connection; the reply is asked for without compression, since it is read on its way."""
 _OURS = b"x-suffice-"
 _RETRY = "x-stainless-retry-count"
-_SECRET = re.compile(r"auth|key|token|secret|cookie|password", re.IGNORECASE)
-_LEAST_SECRET, _SURELY_SECRET = 8, 20
-"""Lengths from which a value with a digit, and any value, is no ordinary word."""
 _SWEEP_S = 1.0
 _CONNECT_S = 10.0
 _LONG = 1 << 16
@@ -78,10 +73,10 @@ class _Exchange:
     conversation: Conversation
     branch: Branch
     number: int
-    redact: Redactor
     began: float = field(default_factory=time.perf_counter)
     encoding: str = ""
     is_stream: bool = False
+    is_passed: bool = False
     parts: list[bytes] = field(default_factory=list)
     finishing: asyncio.Task[None] | None = None
 
@@ -161,7 +156,8 @@ class Proxy:
         conversation.busy[branch] += 1
         try:
             decision = await self._decision(exchange)
-            if decision is not None:
+            exchange.is_passed = decision is not None and bool(exchange.asked.form)
+            if decision is not None and not exchange.is_passed:
                 await self._stop(exchange, decision)(request.scope, receive, send)
             else:
                 await self._while_connected(self._relay(request, raw, exchange, send), receive)
@@ -169,8 +165,9 @@ class Proxy:
             if exchange.finishing is not None:
                 await exchange.finishing
             conversation.busy[branch] -= 1
+            conversation.calm.set()
             if branch == "main" and conversation.begun == exchange.number and not exchange.is_answered:
-                conversation.begun -= 1  # it brought no reply, and the next one asks for the same round
+                conversation.unanswered()
 
     async def _opened(self, request: Request, raw: bytes) -> _Exchange | None:
         """Return what is known of a request to a model; None for any other request."""
@@ -178,18 +175,15 @@ class Proxy:
         protocol = next((one for one in PROTOCOLS if path.endswith(one.path) and request.method == "POST"), None)
         if protocol is None:
             return None
-        redact = _redactor(_secrets(request))
         key = request.headers.get(self.forwarding.key_header, "")[:200]
         is_retry = request.headers.get(_RETRY, "0") != "0"
-        given = {"key": key, "is_retry": is_retry, "redact": redact}
+        given = {"key": key, "is_retry": is_retry, "redact": secrets_of(request)}
         is_long = len(raw) > _LONG  # for a short one a thread takes longer than the work
         asked = await asyncio.to_thread(_asked, protocol, raw, **given) if is_long else _asked(protocol, raw, **given)
         if asked is None:
             return None
         conversation, branch = self.recorder.conversations.find(asked)
-        return _Exchange(
-            asked=asked, conversation=conversation, branch=branch, number=conversation.begun, redact=redact
-        )
+        return _Exchange(asked=asked, conversation=conversation, branch=branch, number=conversation.begun)
 
     async def _decision(self, exchange: _Exchange) -> Decision | None:
         if self.recorder.policy is None or exchange.branch == "side" or exchange.is_answered:
@@ -241,6 +235,9 @@ class Proxy:
         headers = [(name, value) for name, value in response.headers.raw if name.lower() not in left_out]
         if exchange is not None:
             headers.append((b"x-suffice-conversation", exchange.conversation.id.encode()))
+            unknown = self.recorder.unknown(exchange.conversation)
+            headers += [(b"x-suffice-unknown", ", ".join(unknown).encode())] if unknown else []
+            headers += [(b"x-suffice-passed", exchange.asked.form.encode())] if exchange.is_passed else []
             exchange.encoding = response.headers.get("content-encoding", "")
             exchange.is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
         held: list[bytes] = []  # a whole reply, or the last event of a stream, is stored before it is handed out
@@ -293,12 +290,7 @@ class Proxy:
         if called is None:
             self.recorder.counts["replies that are not whole"] += 1
             return None
-        facts: dict[str, Any] = {
-            "branch": exchange.branch,
-            "number": exchange.number,
-            "asked": exchange.asked,
-            "redact": exchange.redact,
-        }
+        facts: dict[str, Any] = {"branch": exchange.branch, "number": exchange.number, "asked": exchange.asked}
         return self.recorder.store(exchange.conversation, called=called, seconds=seconds, **facts)
 
     def _unrecorded(self, error: SufficeError) -> None:
@@ -347,8 +339,9 @@ class Proxy:
         if not isinstance(name, str) or not isinstance(grade, int | float) or not 0 <= grade <= 1:
             what = 'the body must be {"conversation": ID, "resolved": R} with true, false or a number in [0, 1] as R'
             raise RefusedError(422, what)
-        open_ = self.recorder.conversations
-        conversation = open_.open.get(name) or open_.keyed(name)
+        conversation = await self._calm(name)
+        if conversation is not None and not conversation.replies:
+            raise RefusedError(404, "the conversation has no reply yet: send the outcome after its last one")
         try:
             if conversation is not None:
                 done = conversation.id, await self._ended(conversation, float(grade)), float(grade)
@@ -369,10 +362,18 @@ class Proxy:
             )
         return json_response({"conversation": done[0], "rounds": done[1]})
 
+    async def _calm(self, name: str) -> Conversation | None:
+        """Return the open conversation of an id or key once none of its requests is in flight; None if none is open."""
+        open_ = self.recorder.conversations
+        while (found := open_.open.get(name) or open_.keyed(name)) is not None and found.is_busy:
+            found.calm.clear()
+            await found.calm.wait()
+        return found
+
     async def _end(self, conversation: Conversation) -> None:
-        """Record a conversation if it is open; if that fails, it stays in the journal, and is recorded after the next start."""
+        """Record a conversation if it is open and calm; if that fails, it stays in the journal, and is recorded after the next start."""
         try:
-            if conversation.id in self.recorder.conversations.open:
+            if conversation.id in self.recorder.conversations.open and not conversation.is_busy:
                 await self._ended(conversation)
         except SufficeError as error:
             self._unrecorded(error)
@@ -401,8 +402,7 @@ class Proxy:
             spare = max(0, len(conversations.open) - len(idle) - bounds.conversations)
             others = [one for one in conversations.idle(math.inf) if one not in idle]
             for conversation in [*idle, *others[:spare]]:
-                if not any(conversation.busy.values()):
-                    await self._end(conversation)
+                await self._end(conversation)
 
 
 async def _until_gone(receive: Receive) -> None:
@@ -428,16 +428,3 @@ def _called(exchange: _Exchange) -> Called | None:
     except (ValueError, httpx.HTTPError):
         return None
     return protocol.reply(body) if isinstance(body, dict) else None
-
-
-def _secrets(request: Request) -> tuple[str, ...]:
-    """Return the values in a request that may be secrets."""
-    fields = [*request.headers.items(), *request.query_params.multi_items()]
-    words = {word for name, value in fields if _SECRET.search(name) for word in (value, value.split(" ")[-1])}
-    least = {word: _LEAST_SECRET if any(map(str.isdigit, word)) else _SURELY_SECRET for word in words}
-    return tuple(sorted(word for word in words if len(word) >= least[word]))
-
-
-@lru_cache(maxsize=256)
-def _redactor(secrets: tuple[str, ...]) -> Redactor:
-    return Redactor(secrets)

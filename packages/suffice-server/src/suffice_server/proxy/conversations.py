@@ -1,7 +1,8 @@
 """Find the conversation that a request belongs to: by a header, by ids of tool calls, or by the messages that it repeats.
 
 A client sends all messages so far with each request, unless it names the reply that it goes on from.  So a request goes on with the
-conversation whose tool calls it answers, or whose last request is a prefix of it.  What these do not decide, such as a
+conversation whose last request and reply it begins with, or whose tool calls it answers if it has the same task.  Ids of calls alone
+decide nothing unless they were drawn at random, since many servers count them from 0.  What these do not decide, such as a
 history that the proxy has not seen, begins a conversation that is marked as unsure.
 """
 
@@ -9,7 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import itertools
 import json
+import re
 import secrets
 import time
 from collections import OrderedDict
@@ -17,9 +20,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from suffice.common.redaction import Redactor
-from suffice.importers.traces.payloads import text_of
-from suffice_server.proxy.protocol import Called, Protocol
+from suffice.importers.traces.payloads import logged_reply, text_of
+from suffice_server.proxy.protocol import Called, Protocol, demanded
+from suffice_server.proxy.redacting import Secrets
 
 Branch = Literal["main", "side"]
 """Whether a reply is a round of its conversation, or a call beside it, such as a subagent's."""
@@ -27,6 +30,8 @@ Branch = Literal["main", "side"]
 _TASK_CHARACTERS = 4000
 _QUOTED = 60
 """Length of a line that no two conversations share by chance."""
+_DRAWN = re.compile(r"(?=[a-zA-Z]*\d)(?=\d*[a-zA-Z])[a-zA-Z\d]{9}")
+"""Matches in an id of a tool call that was drawn at random; `call_0` or `functions.bash:0` are ids in other conversations, too."""
 _VOLATILE = frozenset({"cache_control", "reasoning_content", "reasoning"})
 """Fields of a message that clients add or leave out when they repeat it."""
 _BESIDE = frozenset({"messages", "input", "stream", "stream_options"})
@@ -40,6 +45,7 @@ class Asked:
     Attributes:
         protocol: Its interface.
         body: Its JSON.
+        messages: Its messages.
         chain: A hash of its messages up to each of them.
         digest: A hash of the whole request.
         task: The first text of a user, which stands for the question, without secrets.
@@ -47,12 +53,14 @@ class Asked:
         spoken: The places of the assistant's messages.
         results: The tool calls that it answers, by id, and whether they failed.
         tools: A hash of the names of the tools that it offers; "" without tools.
-        key: The value of the header that names the conversation; "" without it.
+        key: The client's name of the conversation, from a header or its interface; "" without one.
         is_retry: Whether the client says that it sends the request again.
+        redact: Removes the secrets of its headers.
     """
 
     protocol: Protocol
     body: Mapping[str, Any]
+    messages: Sequence[dict[str, Any]]
     chain: Sequence[str]
     digest: str
     task: str
@@ -62,9 +70,15 @@ class Asked:
     tools: str
     key: str
     is_retry: bool
+    redact: Secrets
+
+    @property
+    def form(self) -> str:
+        """The field that demands a form which the reply that ends a loop lacks; "" if none does."""
+        return demanded(self.body)
 
     @classmethod
-    def of(cls, protocol: Protocol, body: Mapping[str, Any], *, key: str, is_retry: bool, redact: Redactor) -> Asked:
+    def of(cls, protocol: Protocol, body: Mapping[str, Any], *, key: str, is_retry: bool, redact: Secrets) -> Asked:
         """Read a request."""
         messages = protocol.messages(body)
         chain, before = [], ""
@@ -77,6 +91,7 @@ class Asked:
         return cls(
             protocol=protocol,
             body=body,
+            messages=messages,
             chain=chain,
             digest=_hash(before, _canonical({name: value for name, value in body.items() if name not in _BESIDE})),
             task=redact(next((text for text in texts if text.strip()), "").strip())[:_TASK_CHARACTERS],
@@ -84,8 +99,9 @@ class Asked:
             spoken=[place for place, message in enumerate(messages) if _is_spoken(message)],
             results=protocol.results(body),
             tools=_hash(*sorted(names)) if names else "",
-            key=redact(key),
+            key=redact(key or protocol.key(body)),
             is_retry=is_retry,
+            redact=redact,
         )
 
 
@@ -126,9 +142,11 @@ class Conversation:
         results: Whether the tools that its calls answered failed, by call; None = unknown.
         last: The time of its last reply, seconds since 1970.
         waiting: The tool calls of its last round.
+        tip: Its last round.
+        asking: The hash of the last request for a round, which may be in flight.
         tools: A hash of the tools that it offers.
-        said: The text of its last round.
         busy: Requests in flight: of the conversation itself, and beside it.
+        calm: Set when a request is over.
         size: The size of its stored replies, bytes.
         begun: Number of requests that asked for a round.
         stored: Number of its rows in the journal.
@@ -147,9 +165,11 @@ class Conversation:
     results: dict[str, bool | None] = field(default_factory=dict)
     last: float = field(default_factory=time.time)
     waiting: set[str] = field(default_factory=set)
+    tip: Seen | None = None
+    asking: str = ""
     tools: str = ""
-    said: str = ""
     busy: dict[Branch, int] = field(default_factory=lambda: {"main": 0, "side": 0})
+    calm: asyncio.Event = field(default_factory=asyncio.Event)
     size: int = 0
     begun: int = 0
     stored: int = 0
@@ -163,20 +183,41 @@ class Conversation:
         """True if no reply of the endpoint is expected to go on with it: it called no tool, was ended, or is full."""
         return bool(self.replies) and (not self.waiting or self.stopped or self.full)
 
+    @property
+    def is_busy(self) -> bool:
+        """True if a request of it, or beside it, is in flight."""
+        return any(self.busy.values())
+
     def doubt(self, why: str) -> None:
         """Note a reason why the conversation may lack rounds, or hold those of another one."""
         self.why = self.why or why
 
+    def unanswered(self) -> None:
+        """Note that the last request for a round brought no reply, so that the next one asks for the same round."""
+        self.begun -= 1
+        self.asking = self.tip.digest if self.tip else ""
+
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
-    """A request that was answered, and the beginning of its answer."""
+class Seen:
+    """A request that was answered.
+
+    Attributes:
+        conversation: Its conversation.
+        branch: Whether the reply was a round.
+        digest: The hash of the request.
+        called: The reply.
+    """
 
     conversation: Conversation
     branch: Branch
     digest: str
-    text: str
-    ids: tuple[str, ...]
+    called: Called
+
+    @property
+    def is_last(self) -> bool:
+        """True if no later request asked for a round."""
+        return self.branch == "side" or self.digest == self.conversation.asking
 
 
 class Conversations:
@@ -185,15 +226,18 @@ class Conversations:
     def __init__(self) -> None:
         self.open: OrderedDict[str, Conversation] = OrderedDict()
         self._keys: dict[str, Conversation] = {}
-        self._calls: dict[str, _Seen] = {}
-        self._chains: dict[str, list[_Seen]] = {}
+        self._named: dict[str, Seen] = {}
+        self._chains: dict[str, list[Seen]] = {}
 
     def find(self, asked: Asked) -> tuple[Conversation, Branch]:
         """Return the conversation of a request, perhaps a new one, and whether the reply will be a round of it."""
         known = self._keys.get(asked.key) if asked.key else None
-        seen, doubt = self._seen(asked, known)
+        some, doubt = self._seen(asked, known)
+        for one in some if doubt == "several" else ():
+            one.conversation.doubt(doubt)
+        seen = some[-1] if some else None
         if seen is not None and seen.branch == "main" and self._is_fork(asked, seen):
-            known, seen, doubt = known and seen.conversation, None, "fork"
+            seen, doubt = None, "fork"
         if seen is not None:
             found, branch = seen.conversation, seen.branch
         elif known is not None:
@@ -212,37 +256,51 @@ class Conversations:
             found.tools = asked.tools or found.tools
             found.results |= {name: failed for name, failed in asked.results.items() if name in found.waiting}
             found.begun += not (asked.is_retry and found.replies and found.replies[-1].digest == asked.digest)
+            found.asking = asked.digest
         self.open.move_to_end(found.id)
         return found, branch
 
-    def _seen(self, asked: Asked, known: Conversation | None) -> tuple[_Seen | None, str]:
-        """Return the answered request that this one goes on from, or repeats, and what is doubtful about that."""
+    def _seen(self, asked: Asked, known: Conversation | None) -> tuple[Sequence[Seen], str]:
+        """Return the answered requests that this one may go on from, or repeats, and what is doubtful about that."""
         before = asked.protocol.before(asked.body)
-        ids = [*reversed([*asked.results]), *([before] if before else [])]
-        for seen in (self._calls[name] for name in ids if name in self._calls):
-            if known is None or seen.conversation is known:
-                return seen, ""
+        if before:
+            named = self._named.get(before)
+            return ([named], "") if named and (not asked.key or named.conversation is known) else ([], "history")
+        some, right = list[Seen](), list[Seen]()
         for place in range(len(asked.chain) - 1, -1, -1):
-            some = [s for s in self._chains.get(asked.chain[place], ()) if known is None or s.conversation is known]
-            if not some:
-                continue
-            if place == len(asked.chain) - 1:
+            some = [s for s in self._chains.get(asked.chain[place], ()) if not asked.key or s.conversation is known]
+            if some and place == len(asked.chain) - 1:
                 same = [seen for seen in some if seen.digest == asked.digest]
                 if same and (asked.is_retry or known is not None):
-                    return same[-1], ""
-                return None, "repeated" if same else ""
-            said = asked.texts[place + 1].strip()
-            right = [seen for seen in some if seen.text.strip() == said and (said or not seen.ids)]
-            if right:
-                return right[-1], "" if len({seen.conversation.id for seen in right}) == 1 else "several"
-            return (some[-1], "edited") if len(some) == 1 and asked.spoken else (None, "edited")
-        return None, ""
+                    return same[-1:], ""
+                return [], "repeated" if same else ""
+            if some:
+                right = _followed(asked, place, some)
+                break
+        last = [seen for seen in right if seen.is_last]
+        last = last or [one.tip for one in self.open.values() if one.tip and self._answers(asked, one, known)]
+        if last:
+            return last, "several" if len({seen.conversation.id for seen in last}) > 1 else ""
+        said = asked.texts[asked.spoken[-1]].strip() if asked.spoken else ""
+        kept = [tip for seen in right if said and (tip := seen.conversation.tip) and tip.called.text.strip() == said]
+        if right and not kept:
+            return right, ""
+        return kept or (some if len(some) == 1 and asked.spoken else []), "edited" if some else ""
 
     @staticmethod
-    def _is_fork(asked: Asked, seen: _Seen) -> bool:
-        """Return whether a request leaves the last tool calls of its conversation unanswered, and does not repeat the request before."""
+    def _answers(asked: Asked, one: Conversation, known: Conversation | None) -> bool:
+        """Return whether a request answers the last tool calls of a conversation, and not those of another one with equal ids."""
+        ids = one.waiting & asked.results.keys()
+        is_own = one is known if asked.key else one.task == asked.task or any(map(_DRAWN.search, ids))
+        return bool(ids) and is_own
+
+    @staticmethod
+    def _is_fork(asked: Asked, seen: Seen) -> bool:
+        """Return whether a request leaves the last tool calls unanswered, or goes on from an earlier round, which a key permits."""
         waiting = seen.conversation.waiting
-        return bool(waiting) and not waiting & set(asked.results) and asked.digest != seen.digest
+        if asked.digest == seen.digest or (asked.is_retry and asked.digest == seen.conversation.asking):
+            return False
+        return bool(waiting and not waiting & asked.results.keys()) or not (asked.key or seen.is_last)
 
     @staticmethod
     def _branch(asked: Asked, known: Conversation) -> Branch:
@@ -256,7 +314,8 @@ class Conversations:
             return None
         text = asked.texts[0] if asked.texts else ""
         for conversation in reversed(self.open.values()):
-            lines = [line.strip() for line in conversation.said.split("\n") if len(line.strip()) >= _QUOTED]
+            said = conversation.tip.called.text if conversation.tip else ""
+            lines = [line.strip() for line in said.split("\n") if len(line.strip()) >= _QUOTED]
             if lines and not conversation.waiting and any(line in text for line in lines):
                 return conversation
         return None
@@ -282,12 +341,15 @@ class Conversations:
         conversation.replies.append(replied)
         conversation.last = time.time()
         called = replied.called
+        seen = Seen(conversation, replied.branch, replied.digest, called)
         if replied.branch == "main":
-            conversation.waiting, conversation.said = set(called.ids), called.text
-        seen = _Seen(conversation, replied.branch, replied.digest, called.text, called.ids)
+            if conversation.tip and conversation.tip.called.model != called.model:
+                conversation.doubt("model")
+            conversation.waiting, conversation.tip, conversation.asking = set(called.ids), seen, replied.digest
         if replied.chain:
             self._chains.setdefault(replied.chain, []).append(seen)
-        self._calls |= dict.fromkeys(_names(called), seen)
+        if called.body.get("id"):
+            self._named[str(called.body["id"])] = seen
 
     def remove(self, conversation: Conversation) -> None:
         """Forget a conversation."""
@@ -298,20 +360,27 @@ class Conversations:
             left = [seen for seen in self._chains.pop(replied.chain, ()) if seen.conversation is not conversation]
             if left:
                 self._chains[replied.chain] = left
-            for name in _names(replied.called):
-                if name in self._calls and self._calls[name].conversation is conversation:
-                    del self._calls[name]
+            name = str(replied.called.body.get("id"))
+            if name in self._named and self._named[name].conversation is conversation:
+                del self._named[name]
 
     def idle(self, before: float) -> Iterator[Conversation]:
         """Yield the conversations without a reply since a time and without a request in flight."""
         for conversation in [*self.open.values()]:
-            if conversation.last < before and not any(conversation.busy.values()):
+            if conversation.last < before and not conversation.is_busy:
                 yield conversation
 
 
-def _names(called: Called) -> list[str]:
-    """Return the ids by which a later request may name a reply."""
-    return [*called.ids, str(called.body.get("id") or f"no id {id(called)}")]
+def _followed(asked: Asked, place: int, some: Sequence[Seen]) -> list[Seen]:
+    """Return those whose reply a request repeats after a place: by ids of calls or by text, and by all of it where it tells more apart."""
+    after = asked.messages[place + 1 :]
+    own = [*itertools.takewhile(_is_spoken, after)]
+    if not own:
+        return []
+    body = asked.redact.clean(asked.protocol.repeated(own))
+    text, uses, ids = logged_reply(body).text.strip(), asked.protocol.uses(body), {*asked.protocol.call_ids(body)}
+    right = [s for s in some if (ids & {*s.called.ids} if s.called.ids else not ids and s.called.text.strip() == text)]
+    return [s for s in right if s.called.text.strip() == text and s.called.uses == uses] or right
 
 
 def _is_spoken(message: Mapping[str, Any]) -> bool:

@@ -32,6 +32,10 @@ class Chat(Protocol):
         """Return the messages of users, tools and the assistant."""
         return [message for message in objects_in(body.get("messages")) if message.get("role") not in _SYSTEM]
 
+    def repeated(self, spoken: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Return a completion with the first message."""
+        return {"choices": [{"message": spoken[0]}]}
+
     def call_ids(self, body: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the ids of the first choice's tool calls."""
         message = fields_of(next(iter(objects_in(body.get("choices"))), {}).get("message"))
@@ -117,6 +121,14 @@ class Responses(Protocol):
         items = [{"role": "user", "content": given}] if isinstance(given, str) else objects_in(given)
         return [item for item in items if item.get("role") not in _SYSTEM and item.get("type") != "reasoning"]
 
+    def repeated(self, spoken: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Return a response with these items, whose messages may be plain texts."""
+        items = [{"type": "message", **item} for item in spoken]
+        for item in items:
+            if isinstance(item.get("content"), str):
+                item["content"] = [{"type": "output_text", "text": item["content"]}]
+        return {"output": items}
+
     def call_ids(self, body: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the ids of the calls that the client has to answer."""
         calls = [item for item in objects_in(body.get("output")) if item.get("type") in _CALLS]
@@ -132,6 +144,11 @@ class Responses(Protocol):
         """Return the outputs of tools, which do not say whether these failed."""
         results = [item for item in self.messages(body) if item.get("type") in _RESULTS]
         return {str(item.get("call_id")): None for item in results}
+
+    def key(self, body: Mapping[str, Any]) -> str:
+        """Return the id of `conversation`."""
+        given = body.get("conversation")
+        return str((given.get("id") if isinstance(given, dict) else given) or "")
 
     def before(self, body: Mapping[str, Any]) -> str:
         """Return `previous_response_id`."""

@@ -46,6 +46,17 @@ _KEPT = (
     *("status", "incomplete_details", "stop_reason"),
 )
 _UNDONE = frozenset({"queued", "in_progress", "cancelled", "failed"})
+_FREE = (None, "", "auto", "none", "text")
+_GRAMMARS = (
+    "guided_json",
+    "guided_regex",
+    "guided_choice",
+    "guided_grammar",
+    "structured_outputs",
+    "grammar",
+    "json_schema",
+)
+"""Fields by which vLLM and llama.cpp demand a form."""
 _THOUGHTS = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_content"})
 """Types and names of what a model thought, which is passed on and not recorded."""
 
@@ -68,6 +79,10 @@ class Protocol(ABC):
     @abstractmethod
     def messages(self, body: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return the messages of a request, without those of the system, which may differ from call to call."""
+
+    @abstractmethod
+    def repeated(self, spoken: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Return the reply that a request repeats in its messages of the assistant."""
 
     @abstractmethod
     def call_ids(self, body: Mapping[str, Any]) -> tuple[str, ...]:
@@ -93,6 +108,11 @@ class Protocol(ABC):
     @abstractmethod
     def final_events(self, text: str, model: str, *, usage: bool) -> Iterator[tuple[str, Mapping[str, Any] | str]]:
         """Yield the same reply as named events of a stream; `usage` = the request asked for the tokens in it."""
+
+    def key(self, body: Mapping[str, Any]) -> str:
+        """Return the id of the conversation that a request names; "" if it names none."""
+        del body
+        return ""
 
     def before(self, body: Mapping[str, Any]) -> str:
         """Return the id of the reply that a request goes on from without repeating its messages; "" if it repeats them."""
@@ -142,6 +162,22 @@ class Protocol(ABC):
             lines.append(f"event: {name}\n" if name else "")
             lines.append(f"data: {data if isinstance(data, str) else json.dumps(data)}\n\n")
         return "".join(lines).encode(), "text/event-stream; charset=utf-8"
+
+
+def demanded(request: Mapping[str, Any]) -> str:
+    """Return the field by which a request demands a form that no sentence has, such as that of a schema or a tool call; "" if none.
+
+    >>> demanded({"tool_choice": "required"}), demanded({"tool_choice": {"type": "auto"}})
+    ('tool_choice', '')
+    """
+    choice = request.get("tool_choice")
+    if isinstance(choice, dict):
+        choice = choice.get("mode") or fields_of(choice.get("allowed_tools")).get("mode") or choice.get("type")
+    formats = {name: request.get(name) for name in ("response_format", "output_format")}
+    formats |= {name: fields_of(request.get(name)).get("format") for name in ("text", "output_config")}
+    demands = {"tool_choice": choice, **{name: fields_of(given).get("type") for name, given in formats.items()}}
+    demands |= {name: request.get(name) for name in _GRAMMARS}
+    return next((name for name, given in demands.items() if given not in _FREE), "")
 
 
 def _arguments(given: Any) -> Mapping[str, Any]:

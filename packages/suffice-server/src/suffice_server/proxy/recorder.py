@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import math
 import os
 import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,7 @@ from typing import Any
 import numpy as np
 
 from suffice.common.files import PRIVATE, make_folder
-from suffice.common.json_text import load_json, number_from_json, number_or_none
-from suffice.common.redaction import Redactor
+from suffice.common.json_text import number_from_json, number_or_none
 from suffice.errors import DataError, NotFoundError
 from suffice.evaluation.replay.prices import Price
 from suffice.importers.transcripts import VisibleFiles
@@ -28,6 +28,7 @@ from suffice.importers.transcripts.steps import Step
 from suffice.loops import Recorder
 from suffice.policy.rounds import Decision, Round
 from suffice.policy.session import Policy, Session, read_reply
+from suffice.policy.signals import SIGNALS
 from suffice.recordings import read_recording
 from suffice.recordings.amending import stored_runs
 from suffice.recordings.file_locks import try_lock
@@ -41,6 +42,11 @@ from suffice_server.proxy.protocol import Called
 PROTOCOLS = (Chat(), Responses(), Messages())
 """The interfaces whose replies are recorded; requests to other paths are only forwarded."""
 
+_LOG = logging.getLogger(__name__)
+_BLIND = (
+    "the policy reads %s, which is unknown in round %d of a conversation, and cannot end it by %s: spend needs a price for the model"
+    " (--prices FILE), and of streams of chat completions stream_options={'include_usage': true}; /suffice/status counts such requests"
+)
 _LABEL = "conversation"
 _SHORTENED = 100
 """Number of recorded conversations after which the journal is written anew without them."""
@@ -69,6 +75,7 @@ class _Live:
 
     def __init__(self, policy: Policy | None) -> None:
         self.rounds: list[Round] = []
+        self.unknown = list[str]()
         self.session = None if policy is None else Session(policy, missing="ignore")
         self._position = None if policy is None else policy.answer_position
         self._steps, self._taken, self._calls_tools = StepRounds(VisibleFiles(stays=True)), set[int](), False
@@ -101,7 +108,10 @@ class _Live:
         signals = {name: v for name, v in measured.signals.items() if self._calls_tools or name not in _OF_STEPS}
         self.rounds.append(replace(said, answer=measured.answer, costs=measured.costs, signals=signals))
         if self.session is not None and self.session.decision is None:
-            self.session.observe(self.rounds[-1])
+            values = self.session.observe(self.rounds[-1]).signals
+            known = {name: SIGNALS.get(self.session.policy.raw_of(name)) for name in values}
+            may = {name for name, signal in known.items() if signal is None or signal.may_exist(len(self.rounds))}
+            self.unknown = sorted(name for name in may if math.isnan(values[name]))
 
 
 class ProxyRecorder:
@@ -173,19 +183,30 @@ class ProxyRecorder:
     def decide(self, conversation: Conversation, asked: Asked) -> Decision | None:
         """Return the policy's decision to end a conversation before a further call; None while it goes on.
 
-        The results of tools on which it is based are stored first.
+        The results of tools on which it is based are stored first, unless the call demands a form and is passed on.
 
         Raises:
             DataError: The journal cannot be written.
         """
         if not conversation.replies:
             return None
-        session = self._taken(conversation).session
-        decision = None if session is None else session.decision
-        if decision is not None and not conversation.stopped:
+        live = self._taken(conversation)
+        decision = None if live.session is None else live.session.decision
+        for name in live.unknown if decision is None else ():
+            self.counts[f"requests decided without {name}"] += 1
+            if self.counts[f"requests decided without {name}"] == 1:
+                _LOG.warning(_BLIND, name, live.rounds[-1].index, name)
+        if decision is not None and asked.form:
+            conversation.doubt("form")
+            self.counts["requests passed on after the stop"] += 1
+        elif decision is not None and not conversation.stopped:
             self._commit(conversation, self._row(conversation, "main", asked, None))
             conversation.stopped = True
         return decision
+
+    def unknown(self, conversation: Conversation) -> Sequence[str]:
+        """Return what the policy reads and the last round left unknown."""
+        return [] if conversation.live is None else conversation.live.unknown
 
     def text_of(self, conversation: Conversation, decision: Decision) -> str:
         """Return the text of the round whose answer a decision returns, or else a sentence that says why the loop ends."""
@@ -203,7 +224,6 @@ class ProxyRecorder:
         asked: Asked,
         called: Called,
         seconds: float,
-        redact: Redactor,
     ) -> Replied | None:
         """Store a reply, which then survives a kill of the proxy; None if its conversation is too large.
 
@@ -211,27 +231,24 @@ class ProxyRecorder:
             DataError: The journal cannot be written.
         """
         dollars = self._price(called, asked)
-        row = {
-            **self._row(conversation, branch, asked, called),
-            "number": number,
-            "dollars": number_or_none(dollars),
-            "seconds": seconds,
-        }
-        plain = json.dumps(row, default=str)
-        text = redact(plain)
+        kept = asked.protocol.kept(called.body)
+        body = asked.redact.clean(kept)
+        facts = {"number": number, "dollars": number_or_none(dollars), "seconds": seconds}
+        row = {**self._row(conversation, branch, asked, body), **facts}
         with self._lock:
             self._count(called, dollars)
-            conversation.size += len(text)
+            conversation.size += len(json.dumps(row))
             conversation.full = conversation.full or conversation.size > self.bounds.size
             if conversation.full:
                 conversation.doubt("size")
                 self.counts["replies beyond the size of a conversation"] += 1
                 return None
-        row = row if text == plain else load_json(text)
         self._commit(conversation, row)
-        return _replied(row, called if text == plain else None)
+        return _replied(row, called if body is kept else None)
 
-    def _row(self, conversation: Conversation, branch: Branch, asked: Asked, called: Called | None) -> dict[str, Any]:
+    def _row(
+        self, conversation: Conversation, branch: Branch, asked: Asked, body: dict[str, Any] | None
+    ) -> dict[str, Any]:
         return {
             "branch": branch,
             "number": conversation.begun,
@@ -243,7 +260,7 @@ class ProxyRecorder:
             "results": {name: failed for name, failed in asked.results.items() if name in conversation.waiting},
             "why": conversation.why,
             "time": time.time(),
-            "body": None if called is None else asked.protocol.kept(called.body),
+            "body": body,
         }
 
     def _commit(self, conversation: Conversation, row: Mapping[str, Any]) -> None:
@@ -264,8 +281,7 @@ class ProxyRecorder:
         Raises:
             DataError: The recording cannot be written.
         """
-        last = conversation.replies[-1:]
-        if last and last[0].branch == "side":
+        if conversation.replies and conversation.replies[-1].branch == "side":
             conversation.doubt("beside")  # what looked like a call beside may have been the conversation itself
         live = self._taken(conversation)
         if live.rounds:
@@ -274,7 +290,8 @@ class ProxyRecorder:
                 _LABEL: conversation.id,
                 "key": conversation.why or ("header" if conversation.key else "messages"),
             }
-            labels |= {"model": last[0].called.model} if last[0].called.model else {}
+            model = conversation.tip.called.model if conversation.tip else None
+            labels |= {"model": model} if model else {}
             grades = step_grades(live.rounds, math.nan if grade is None else grade)
             with self._recorder.at_once(conversation.task, question_id=conversation.name, labels=labels) as run:
                 for observed, value in zip(live.rounds, grades, strict=True):
@@ -347,7 +364,7 @@ class ProxyRecorder:
     def _count(self, called: Called, dollars: float) -> None:
         self.counts["replies"] += 1
         if math.isnan(dollars):
-            self.counts["replies without a price"] += 1
+            self.counts["replies without tokens" if math.isnan(called.usage.output) else "replies without a price"] += 1
         else:
             self.dollars += dollars
         tokens = {**asdict(called.usage), "reasoning": called.reasoning}

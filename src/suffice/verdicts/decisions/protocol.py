@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -126,18 +126,16 @@ def decide(
     previous = _same_parts(previous, labels, of_tune=tune is not None or tune_share is not None)
     if labels is not None:
         given["metric"], notes = metric_of_labels(metric, labels, previous), [*notes, *labels.note(recording)]
+    fresh: Recording | None
     if previous is None:
         parts: Any = {"prices": prices, "signals": signals, "notes": notes, "of_labels": labels is not None}
         trial, fresh = _begun(recording, given, tune, tune_share, **parts)
     else:
-        new, prices = _continued(recording, trial := previous.trial, given, prices, notes)
-        if new is None:
-            notes = [*previous.notes, *notes]
-            return _valued(replace(previous, notes=tuple(dict.fromkeys(notes))), success_price, previous)
-        fresh = new
-    about: Any = {"rounds_text": rounds_text(recording), "spending": spending_of(recording, trial.metric, prices)}
+        trial, (fresh, prices) = previous.trial, _continued(recording, previous.trial, given, prices, notes)
+    about = {"rounds_text": rounds_text(recording), "spending": spending_of(recording, trial.metric, prices)}
+    judged: Any = {"labels": labels, "previous": previous, "about": about}
     del recording  # of a million rounds it is large, and only the questions of the verdict are measured from here on
-    return _valued(replace(_advised(fresh, trial, prices, notes, labels), **about), success_price, previous)
+    return _valued(_advised(fresh, trial, prices, notes, **judged), success_price, previous)
 
 
 def _valued(advice: Advice, price: float | None, previous: Advice | None) -> Advice:
@@ -147,8 +145,19 @@ def _valued(advice: Advice, price: float | None, previous: Advice | None) -> Adv
     return replace(advice, worth=worth_of(advice.trial, price))
 
 
-def _advised(fresh: Recording, trial: Trial, prices: Prices, notes: list[str], labels: Labels | None) -> Advice:
-    """Judge a trial by the questions of the verdict part, and return the advice."""
+def _advised(
+    fresh: Recording | None,
+    trial: Trial,
+    prices: Prices,
+    notes: list[str],
+    *,
+    labels: Labels | None,
+    previous: Advice | None,
+    about: Mapping[str, Any],
+) -> Advice:
+    """Judge a trial by the new questions of the verdict part; without any, the earlier advice stands, with what is noted now."""
+    if fresh is None:
+        return replace(cast("Advice", previous), notes=tuple(dict.fromkeys([*cast("Advice", previous).notes, *notes])))
     asking: dict[str, Any] = {}
     if labels is None:
         trial = _judged(fresh, trial, prices, notes)
@@ -156,7 +165,7 @@ def _advised(fresh: Recording, trial: Trial, prices: Prices, notes: list[str], l
         trial, asking = _judged_by_labels(fresh, trial, prices, notes, labels)
         asking["n_left"] = len(set(unit_names(fresh))) - trial.totals.n
     notes = [*trial.notes, *notes, *unit_notes(fresh, trial)]
-    return Advice(trial=trial, notes=tuple(dict.fromkeys(notes)), **asking)
+    return Advice(trial=trial, notes=tuple(dict.fromkeys(notes)), **asking, **about)
 
 
 def _begun(

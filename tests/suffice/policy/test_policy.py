@@ -9,6 +9,7 @@ import pytest
 
 from suffice import AnswerPosition, Calibrator, Policy, parse_rule, parse_selector, tasr
 from suffice.errors import DataError, LogprobsUnavailableError, ModelError, NotFittedError, RuleSyntaxError, SchemaError
+from suffice.policy.session.sources import capped_policy
 from suffice.policy.signals import Idf, ZScore
 
 
@@ -191,3 +192,10 @@ def test_nothing_half_written_stays_when_saving_fails(fitted, tmp_path):
     with pytest.raises(ValueError, match="JSON"):
         broken.save(tmp_path / "policy.json")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_mere_rule_has_the_cap_at_which_it_surely_fires():
+    assert capped_policy("(spend > 0.2) | (round >= 50)").max_rounds == 50
+    assert capped_policy(Policy(rule="spend > 0.2", max_rounds=7)).max_rounds == 7  # a policy has said its own
+    with pytest.raises(DataError, match="may never fire"):
+        capped_policy("spend > 0.2")

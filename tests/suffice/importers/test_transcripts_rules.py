@@ -483,6 +483,7 @@ def test_outcomes_replace_the_grades_of_the_log(tmp_path):
         ("instance_id,resolved\nother,1\n", DataError, "no outcome"),
         ("instance_id,resolved\ns1,maybe\n", DataError, "the grade 'maybe'"),
         ("instance_id,resolved\ns1,7\n", DataError, "the grade '7'"),
+        ("instance_id,resolved\ns1,1\ns1,0\n", DataError, "several runs"),
         ("name,colour\ns1,red\n", SchemaError, "no grades"),
     ],
 )
@@ -491,6 +492,19 @@ def test_wrong_outcomes_are_refused(text, error, words, tmp_path):
     (tmp_path / "s.jsonl").write_text(made.lines(claude()))
     with pytest.raises(error, match=words):
         read("claude_code", tmp_path / "s.jsonl", outcomes=tmp_path / "o.csv")
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "grades"),
+    [({"t#1": False, "t#2": True}, [0, 1]), ({"t": False, "t#2": True}, [0, 1]), ({"t": True}, [1, 1])],
+)
+def test_several_runs_of_a_task_are_graded_apart_by_number(outcomes, grades, tmp_path):
+    (tmp_path / "o.json").write_text(json.dumps({name: {"resolved": value} for name, value in outcomes.items()}))
+    attempts = [{"trajectory": made.swe_agent()["trajectory"], "info": {"exit_status": "submitted"}}] * 2
+    (tmp_path / "t.traj").write_text(json.dumps({**made.swe_agent(), "attempts": attempts}))
+    run = read("swe_agent", tmp_path / "t.traj", outcomes=tmp_path / "o.json")
+    assert [item.metrics[-1]["resolved"] for item in run.trajectories] == grades
+    assert any("one outcome grades all runs" in text for text in run.notes) == ("t#1" not in outcomes)
 
 
 def test_nobody_is_asked_to_label_the_states_of_files(tmp_path):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -182,27 +182,42 @@ def run_of_agents(source: str, runs: Sequence[AgentRun], outcomes: Mapping[str, 
     own = [run for run in runs if run.steps]
     if not own:
         raise DataError(f"the {source} transcripts have no steps: {len(runs)} runs without a call of a model")
-    if outcomes and not any(run.name in outcomes for run in own):
+    several = Counter(run.name for run in own)
+    seen: Counter[str] = Counter()
+    names = []
+    for run in own:
+        seen[run.name] += 1
+        names.append(run.name if several[run.name] == 1 else f"{run.name}#{seen[run.name]}")
+    if outcomes and not outcomes.keys() & {*names, *several}:
         raise DataError(
             f"no outcome is that of a run: the runs are {own[0].name!r}, ..., the outcomes {next(iter(outcomes))!r}, ...; "
             "give the file with the ids of these runs (--outcomes)"
         )
-    grades = [outcomes.get(run.name, math.nan if run.resolved is None else run.resolved) for run in own]
-    several = Counter(run.name for run in own)
-    seen: Counter[str] = Counter()
     trajectories = []
-    for run, grade in zip(own, grades, strict=True):
-        seen[run.name] += 1
-        name = run.name if several[run.name] == 1 else f"{run.name}#{seen[run.name]}"
+    shared: set[str] = set()
+    for run, name in zip(own, names, strict=True):
+        grade = outcomes.get(name, outcomes.get(run.name, math.nan if run.resolved is None else run.resolved))
+        if name != run.name and name not in outcomes and run.name in outcomes:
+            shared.add(run.name)
         trajectories.append(_trajectory(run, name, grade))
     models = {run.model for run in own}
     return ImportedRun(
         source=source,
         trajectories=trajectories,
-        notes=[*_notes(own, trajectories, len(runs) - len(own))],
+        notes=[*_notes(own, trajectories, len(runs) - len(own)), *_note_on_shared(shared)],
         expected=("missing-values",),  # a run has no result before its first change
         depends={"model": models.pop()} if len(models) == 1 and None not in models else {},
     )
+
+
+def _note_on_shared(tasks: Collection[str]) -> Iterator[str]:
+    """Yield a note on the tasks whose one outcome grades several runs."""
+    if tasks:
+        first = min(tasks)
+        yield (
+            f"one outcome grades all runs of {counted(len(tasks), 'task')} with several; to grade them apart, give the outcomes of {first + '#1'!r}, "
+            f"{first + '#2'!r}, ..., in the order of the transcripts"
+        )
 
 
 def _trajectory(run: AgentRun, name: str, grade: float) -> ImportedTrajectory:
@@ -274,6 +289,15 @@ def _report(path: Path) -> dict[str, Any]:
     return {}
 
 
+def _graded(grade: Any, where: str) -> float:
+    """Return the grade in a cell of a table, or raise if it is none."""
+    with suppress(TypeError, ValueError):
+        number = float({"true": 1, "false": 0}.get(str(grade).strip().lower(), grade))
+        if 0 <= number <= 1:
+            return number
+    raise DataError(f"{where}: the grade {grade!r:.60} is neither true, false nor a number in [0, 1]")
+
+
 def read_outcomes(path: str | Path) -> dict[str, float]:
     """Read which runs succeeded, by id.
 
@@ -282,7 +306,7 @@ def read_outcomes(path: str | Path) -> dict[str, float]:
 
     Raises:
         SchemaError: The file has neither.
-        DataError: A grade is not in [0, 1].
+        DataError: A grade is not in [0, 1], or an id has two.
     """
     grades: dict[str, float] = {}
     for name, value in _report(Path(path)).items():
@@ -298,13 +322,12 @@ def read_outcomes(path: str | Path) -> dict[str, float]:
         grade = next((named[name] for name in _GRADES if named.get(name) is not None), None)
         if own is None or grade is None:
             continue
-        try:
-            number = float({"true": 1, "false": 0}.get(str(grade).strip().lower(), grade))
-        except (TypeError, ValueError):
-            number = math.nan
-        if not 0 <= number <= 1:
-            raise DataError(f"{row.where}: the grade {grade!r:.60} is neither true, false nor a number in [0, 1]")
-        grades[str(own)] = number
+        number = _graded(grade, row.where)
+        if grades.setdefault(str(own), number) != number:
+            raise DataError(
+                f"{row.where}: {str(own)!r} is graded {number:g}, and {grades[str(own)]:g} before: grade several runs of a task as "
+                f"{str(own) + '#1'!r}, {str(own) + '#2'!r}, ..., in the order of their transcripts"
+            )
     if not grades:
         raise SchemaError(
             f"{path}: no grades of runs; expected a report of SWE-bench, or a table with instance_id and resolved in each row"

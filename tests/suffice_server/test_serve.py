@@ -30,7 +30,7 @@ from suffice_server.serve.guard import Limits
 from suffice_server.serve.log import DecisionLog
 from suffice_server.serve.operations import OPERATIONS
 from suffice_server.serve.policies import PolicyFolder
-from suffice_server.serve.schema import check_value
+from suffice_server.serve.schema import checker
 from suffice_server.serve.service import Service
 from suffice_server.serve.sessions import SessionStore
 from tests.support.serving import running, watching_here
@@ -248,7 +248,7 @@ ROUND = st.fixed_dictionaries(
 def test_values_are_checked_as_a_library_of_json_schema_checks_them(value):
     schemas = schemas_for(Limits())
     try:
-        check_value(value, schemas["Round"], schemas)
+        checker(schemas["Round"], schemas)(value)
         accepted = True
     except DataError:
         accepted = False

@@ -25,7 +25,7 @@ from suffice_server.serve.document import openapi, schemas_for
 from suffice_server.serve.guard import Guard, Limits, read_body
 from suffice_server.serve.metrics import METRICS_TYPE
 from suffice_server.serve.operations import OPEN_PATHS, OPERATIONS, Operation
-from suffice_server.serve.schema import check_value
+from suffice_server.serve.schema import checker
 from suffice_server.serve.service import Service
 
 _LOG = logging.getLogger(__name__)
@@ -90,13 +90,14 @@ def make_app(service: Service, limits: Limits, *, token: str | None, hosts: Coll
 
 def _route(operation: Operation, function: Callable[..., Any], service: Service, limits: Limits) -> Route:
     schemas = schemas_for(limits)
+    check = None if operation.body is None else checker(schemas[operation.body], schemas)
     never_waits = operation.name in ("health", "ready", "document")  # all others compute, or wait for a disk
 
     def work(raw: bytes, parameters: Iterable[str]) -> Any:
-        if operation.body is None:
+        if check is None:
             return function(*parameters)
         body = _body_value(raw)
-        check_value(body, schemas[operation.body], schemas)
+        check(body)
         return function(*parameters, body)
 
     async def handle(request: Request) -> Response:

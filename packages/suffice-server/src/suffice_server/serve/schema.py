@@ -12,13 +12,16 @@ import json
 import math
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from suffice.errors import DataError, did_you_mean
 
 Schema = Mapping[str, Any]
-"""A schema of draft 2020-12 with the keywords that `check_value` reads."""
+"""A schema of draft 2020-12 with the keywords that `checker` reads."""
+
+Check = Callable[..., None]
+"""Raises a `DataError` if a value does not match a schema; also takes the value's place in the body."""
 
 _Place = tuple[Any, ...]
 """Path to a value, nested: the place of its container, and its key or position there; empty for the whole value."""
@@ -42,43 +45,75 @@ _KINDS_OF: dict[type, frozenset[str]] = {
     type(None): frozenset({"null"}),
 }
 _WHOLE_NUMBER = _KINDS_OF[int]
+_PLAIN: dict[type, tuple[str, frozenset[str]]] = {
+    str: ("string", frozenset({"pattern", "minLength", "maxLength"})),
+    float: ("number", frozenset({"minimum", "maximum"})),
+    bool: ("boolean", frozenset()),
+    type(None): ("null", frozenset()),
+}
+"""For each type of a value without parts: its kind, and the keywords by which a schema takes less than all values of it."""
 _EXCERPT = 60
 
 
-def check_value(value: Any, schema: Schema, schemas: Mapping[str, Schema], place: _Place = ()) -> None:
-    """Raise if a JSON value does not match a schema.
+def checker(schema: Schema, schemas: Mapping[str, Schema], known: dict[str, Check] | None = None) -> Check:
+    """Return a function that raises if a JSON value does not match a schema; the schema is read once, not for each value.
 
-    >>> check_value({"stop": 1}, {"type": "object", "properties": {"stop": {"type": "boolean"}}}, {})
+    >>> check = checker({"type": "object", "properties": {"stop": {"type": "boolean"}}}, {})
+    >>> check({"stop": True})
+    >>> check({"stop": 1})
     Traceback (most recent call last):
     suffice.errors.DataError: stop must be true or false, not 1
 
     Args:
-        value: A value from `json.loads`.
-        schema: The schema; its references are names in `schemas`.
+        schema: The schema; its references are names in `schemas`, and refer to each other in no circle.
         schemas: Schemas by name.
-        place: Path to the value, for messages.
+        known: The functions of schemas that were referred to before, by name; more are added.
 
-    Raises:
-        DataError: The value does not match.
+    Returns:
+        A function of a value from `json.loads` and, for messages, its place in the body. It raises a `DataError`.
     """
+    known = {} if known is None else known
     if "$ref" in schema:
-        schema = schemas[schema["$ref"].rpartition("/")[2]]
-    _check_kind(value, schema, place)
-    if isinstance(value, dict):
-        _check_object(value, schema, schemas, place)
-    elif isinstance(value, list):
-        _check_bounds(len(value), schema.get("minItems"), schema.get("maxItems"), place, "the length of ")
-        first, others = schema.get("prefixItems", ()), schema.get("items")
-        for position, item in enumerate(value):
-            described = first[position] if position < len(first) else others
-            if described is not None:
-                check_value(item, described, schemas, (place, position))
-    elif isinstance(value, str):
-        _check_bounds(len(value), schema.get("minLength"), schema.get("maxLength"), place, "the length of ")
-        if "pattern" in schema and re.search(schema["pattern"], value) is None:
-            raise DataError(f"{_place_name(place)} must match {schema['pattern']}, not {_excerpt(value)}")
-    elif value is not None and not isinstance(value, bool):
-        _check_bounds(value, schema.get("minimum"), schema.get("maximum"), place)
+        name = schema["$ref"].rpartition("/")[2]
+        if name not in known:
+            known[name] = checker(schemas[name], schemas, known)
+        return known[name]
+    described = [checker(item, schemas, known) for item in schema.get("prefixItems", ())]
+    others = checker(schema["items"], schemas, known) if "items" in schema else None
+    properties = {name: checker(item, schemas, known) for name, item in schema.get("properties", {}).items()}
+    more = schema.get("additionalProperties", True)
+    more = checker(more, schemas, known) if isinstance(more, dict) else more
+    plain = _plain_types(schema)
+
+    def check(value: Any, place: _Place = ()) -> None:
+        kind = type(value)
+        if kind in plain and (kind is not float or math.isfinite(value)):
+            return
+        _check_kind(value, schema, place)
+        if kind is dict:
+            _check_object(value, schema, properties, more, place)
+        elif kind is list:
+            _check_bounds(len(value), schema.get("minItems"), schema.get("maxItems"), place, "the length of ")
+            for position, item in enumerate(value):
+                of_item = described[position] if position < len(described) else others
+                if of_item is not None:
+                    of_item(item, (place, position))
+        elif kind is str:
+            _check_bounds(len(value), schema.get("minLength"), schema.get("maxLength"), place, "the length of ")
+            if "pattern" in schema and re.search(schema["pattern"], value) is None:
+                raise DataError(f"{_place_name(place)} must match {schema['pattern']}, not {_excerpt(value)}")
+        elif kind is int or kind is float:
+            _check_bounds(value, schema.get("minimum"), schema.get("maximum"), place)
+
+    return check
+
+
+def _plain_types(schema: Schema) -> frozenset[type]:
+    """Return the types whose finite values match a schema without a look at more than the type."""
+    expected = schema.get("type", [*_PHRASES])
+    kinds = {expected} if isinstance(expected, str) else {*expected}
+    plain = {kind for kind, (name, narrower) in _PLAIN.items() if name in kinds and not schema.keys() & narrower}
+    return frozenset() if "enum" in schema else frozenset(plain)
 
 
 def _check_kind(value: Any, schema: Schema, place: _Place) -> None:
@@ -97,21 +132,22 @@ def _check_kind(value: Any, schema: Schema, place: _Place) -> None:
         raise DataError(f"{_place_name(place)} must be one of {options}, not {_excerpt(value)}")
 
 
-def _check_object(value: dict[str, Any], schema: Schema, schemas: Mapping[str, Schema], place: _Place) -> None:
-    properties, others = schema.get("properties", {}), schema.get("additionalProperties", True)
+def _check_object(
+    value: dict[str, Any], schema: Schema, properties: Mapping[str, Check], others: Check | bool, place: _Place
+) -> None:
     missing = [name for name in schema.get("required", ()) if name not in value]
     if missing:
         raise DataError(f"{_place_name(place)} needs {', '.join(missing)}")
     for name, item in value.items():
         if name in properties:
-            check_value(item, properties[name], schemas, (place, name))
+            properties[name](item, (place, name))
         elif others is False:
             raise DataError(
                 f"{_place_name(place)} has the unknown field {_excerpt(name)}.{did_you_mean(name, properties)} There are: "
                 f"{', '.join(properties)}"
             )
         elif others is not True:
-            check_value(item, others, schemas, (place, name))
+            others(item, (place, name))
 
 
 def _check_bounds(number: float, least: float | None, most: float | None, place: _Place, what: str = "") -> None:

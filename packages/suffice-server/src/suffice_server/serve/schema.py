@@ -98,14 +98,19 @@ def checker(schema: Schema, schemas: Mapping[str, Schema], known: dict[str, Chec
                 of_item = described[position] if position < len(described) else others
                 if of_item is not None:
                     of_item(item, (place, position))
-        elif kind is str:
-            _check_bounds(len(value), schema.get("minLength"), schema.get("maxLength"), place, "the length of ")
-            if "pattern" in schema and re.search(schema["pattern"], value) is None:
-                raise DataError(f"{_place_name(place)} must match {schema['pattern']}, not {_excerpt(value)}")
-        elif kind is int or kind is float:
-            _check_bounds(value, schema.get("minimum"), schema.get("maximum"), place)
+        else:
+            _check_scalar(value, schema, place)
 
     return check
+
+
+def _check_scalar(value: Any, schema: Schema, place: _Place) -> None:
+    if isinstance(value, str):
+        _check_bounds(len(value), schema.get("minLength"), schema.get("maxLength"), place, "the length of ")
+        if "pattern" in schema and re.search(schema["pattern"], value) is None:
+            raise DataError(f"{_place_name(place)} must match {schema['pattern']}, not {_excerpt(value)}")
+    elif value is not None and not isinstance(value, bool):
+        _check_bounds(value, schema.get("minimum"), schema.get("maximum"), place)
 
 
 def _plain_types(schema: Schema) -> frozenset[type]:

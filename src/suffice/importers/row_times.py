@@ -261,7 +261,7 @@ def times_as_said(rows: Sequence[Record], name: str, how: str) -> list[str]:
 
 
 def _oldest_last(rows: Sequence[Record], name: str, *, step: bool) -> list[str]:
-    """Return the times of a column; with `step`, each a microsecond earlier for every row before it, as the last row is the oldest."""
+    """Return the times of a column; with `step`, each row counts as a microsecond older than the row before it, as in a log with the newest row first."""
     try:
         times, *_ = _readings(rows, name, [row.values.get(name) for row in rows]).values()
     except ValueError as error:

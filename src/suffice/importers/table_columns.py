@@ -112,7 +112,7 @@ class TableColumns:
         return known or None
 
     def judges_rounds(self, name: str, ids: Sequence[Any], but_for: float = 0.0) -> bool:
-        """Return whether a column has 0 and 1 alone, and several values for more than a share of ids: a gold answer has one."""
+        """Return whether a column judges rounds: it has 0 and 1 alone, and differs within more ids than a gold answer, which is one for each id, would."""
         return {*(self.numbers(name) or ())} == {0.0, 1.0} and not self.constant_in(name, ids, but_for=but_for)
 
     def changing_in(self, name: str, ids: Sequence[Any]) -> int:

@@ -62,7 +62,7 @@ class EscalationLoop(SamplingLoop):
         """Check that there are several models, each attempt is made by one of them, and that one is asked at a time.
 
         Raises:
-            DataError: There is one model, several prompts take turns, several models are asked at once, or see `SamplingLoop.verify`.
+            DataError: There is only one model, several prompts take turns, several models are asked at once, or a check of `SamplingLoop.verify` failed.
         """
         n, most = len(self.models), self.policy.max_rounds
         if n < 2 or self.prompts:  # noqa: PLR2004

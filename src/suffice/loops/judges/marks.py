@@ -189,7 +189,7 @@ class Panel:
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """`judge`, and `information_score` if there is one; of a verdict on the evidence `sufficiency`."""
+        """The names of the recorded signals: `judge` and perhaps `information_score`, or `sufficiency` where the evidence is judged."""
         if self.marks[0] in VERDICTS:
             return frozenset({"sufficiency"})
         return frozenset({"judge", SCORE} if self.has_score else {"judge"})

@@ -73,7 +73,7 @@ def _most_lost(trial: Trial, place: int) -> float:
 
 
 def budgets_hull(trial: Trial) -> list[tuple[float, float]]:
-    """Return cost and change of the budgets that no mixture of two others does as well as, from cheap to expensive.
+    """Return cost and change of the budgets on the upper hull, from cheap to expensive: no mixture of two other budgets is as good.
 
     What lies between two neighbours is what coins between them cost and change.
     """

@@ -189,7 +189,7 @@ class _Failures:
         return cell.name in self._errors
 
     def usable(self, folders: Sequence[CellFolder]) -> list[CellFolder]:
-        """Return the cells that the tables can use: recorded, as are those that they are calibrated and compared with.
+        """Return the cells that the tables can use: those that are recorded, together with the cells that calibrate them and are compared with them.
 
         Raises:
             SufficeError: There are none; the error is that of the first cell that failed.

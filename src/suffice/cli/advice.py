@@ -198,7 +198,7 @@ def decide_command(
 def _in_words(table: Table) -> Table:
     """Return a table of the decision in the words of its sentence: another fixed number of rounds is another cap."""
     rows = [tuple(_as_cap(cell) if isinstance(cell, str) else cell for cell in row) for row in table.rows]
-    return replace(table, title=table.title.replace(" questions that judge", " questions"), rows=tuple(rows))
+    return replace(table, rows=tuple(rows))
 
 
 def _as_cap(text: str) -> str:

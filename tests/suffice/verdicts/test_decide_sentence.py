@@ -92,6 +92,13 @@ def test_an_uninformed_rule_does_not_beat_its_twin_and_says_so():
     assert advice_part(advice).folded["Every candidate"][-1] == advice.tables()[-1]  # in a report, too
 
 
+def test_the_title_of_the_table_accounts_for_every_question():
+    advice = decide(log_of(500, lambda q, r: 1.0), metric="quality")
+    others = len(advice.trial.tune.ids)
+    assert advice.n + others == 500
+    assert advice.table().title.endswith(f": {advice.n} questions judge, {others} others chose what is tested")
+
+
 def test_the_random_twin_is_that_of_replay_and_of_plain_loops():
     right_from, _ = drafts(900)
 

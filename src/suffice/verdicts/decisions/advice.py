@@ -235,7 +235,8 @@ class Advice(Result):
         spent, value = float(trial.totals.costs[trial.cost][-1] / n), float(trial.totals.values[-1] / n)
         have = (self.now, spent, None, value, None, "advised" if self.verdict == "keep what you have" else "", "")
         rows = (have, *(figures[place].row(trial.cost, trial.max_loss) for place in places))
-        heading = f"{title}, on the {counted(self.n, 'question')} that judge"
+        others = f", {len(trial.tune.ids):,} others chose what is tested" if trial.tune.ids else ""
+        heading = f"{title}: {counted(self.n, 'question')} judge{others}"
         columns = candidate_columns(trial)
         if trial.labels is not None:  # labels tell how much is lost, and not how good the answers are
             shown = [at for at, column in enumerate(columns) if column.name != trial.metric]

@@ -96,7 +96,7 @@ def test_the_title_of_the_table_accounts_for_every_question():
     advice = decide(log_of(500, lambda q, r: 1.0), metric="quality")
     others = len(advice.trial.tune.ids)
     assert advice.n + others == 500
-    assert advice.table().title.endswith(f": {advice.n} questions judge, {others} others chose what is tested")
+    assert advice.table().title.endswith(f": {advice.n} questions judge, {others} others fitted the candidates")
 
 
 def test_the_random_twin_is_that_of_replay_and_of_plain_loops():

@@ -19,7 +19,14 @@ from suffice.errors import DataError, MissingExtraError, SufficeError
 PROVIDES = "suffice.provides"
 """The group of entry points."""
 
-DISTRIBUTIONS = ("suffice-gates", "suffice-papers", "suffice-reader", "suffice-retrieval", "suffice-server")
+DISTRIBUTIONS = (
+    "suffice-gates",
+    "suffice-papers",
+    "suffice-reader",
+    "suffice-retrieval",
+    "suffice-scale",
+    "suffice-server",
+)
 """Names, as pip knows them, of the packages beside the main one."""
 
 
@@ -108,12 +115,13 @@ def is_provided(name: str) -> bool:
     return name in _provided()
 
 
-def provided(name: str) -> Any:
+def provided(name: str, feature: str = "") -> Any:
     """Load a component that another distribution provides.
 
     Args:
         name: The component's entry point in the group `suffice.provides`.  It begins with the last word of the distribution
             that this project provides it in, which a user can then be told to install: `reader.MiniLM`.
+        feature: What a user asked for, for messages; default: the component's own name.
 
     Raises:
         MissingExtraError: The distribution that provides it is not installed.
@@ -123,4 +131,4 @@ def provided(name: str) -> Any:
     if entries is not None:
         return load_entry(entries, f"the component {name!r}")
     distribution, _, component = name.partition(".")
-    raise MissingExtraError(component, distribution=f"suffice-{distribution}")
+    raise MissingExtraError(feature or component, distribution=f"suffice-{distribution}")

@@ -23,6 +23,8 @@ from suffice.cli.tree import TREE
 from suffice.common import provided as provided_module
 from suffice.common.provided import PROVIDES, provided
 from suffice.errors import MissingExtraError, NotFittedError
+from suffice.recordings.shards import Shard
+from tests.support.cli_tools import cli
 
 ROOT = Path(__file__).resolve().parents[3]
 DISTRIBUTIONS = {
@@ -477,6 +479,25 @@ def test_a_missing_satellite_says_what_to_install(monkeypatch):
     monkeypatch.setattr(provided_module, "_provided", dict)
     with pytest.raises(MissingExtraError, match=r"'\./packages/suffice-retrieval'"):
         provided("retrieval.open_corpus")
+
+
+@pytest.mark.parametrize(
+    ("option", "words"), [("--shard", ("--shard", "1/2")), ("--batch", ("--batch",)), ("--on", ("--on", "ray"))]
+)
+def test_options_of_scale_say_what_to_install(monkeypatch, tmp_path, option, words):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(provided_module, "_provided", dict)
+    endpoint = ("--model", "m", "--base-url", "http://127.0.0.1:9/v1", "--set=logprobs=false")
+    said = cli("record", "hotpotqa_tune", "-o", "shards", *endpoint, *words).error
+    assert option in said
+    assert "./packages/suffice-scale" in said
+
+
+def test_a_folder_of_shards_says_what_reads_it(monkeypatch, tmp_path):
+    (tmp_path / Shard(1, 2).part_name).touch()
+    monkeypatch.setattr(provided_module, "_provided", dict)
+    with pytest.raises(MissingExtraError, match="packages/suffice-scale"):
+        suffice.read_recording(tmp_path)
 
 
 def test_no_text_says_to_install_by_a_name_that_no_index_has():

@@ -60,8 +60,8 @@ $(VENV)/.installed: $(SOURCES) | $(BIN)/python
 # PyTorch goes first and alone: pip may then take a CPU build, and nothing later asks for another one.
 $(VENV)/.dev: pyproject.toml $(wildcard packages/*/pyproject.toml) | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$(TORCH)"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,dense,datasets]" \
-		-e ./packages/suffice-reader -e "./packages/suffice-retrieval[faiss,postgres,qdrant,lancedb,opensearch,elasticsearch]" \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,dense]" \
+		-e ./packages/suffice-reader -e "./packages/suffice-retrieval[datasets,faiss,postgres,qdrant,lancedb,opensearch,elasticsearch]" \
 		-e "./packages/suffice-gates[torch]" -e "./packages/suffice-scale[ray]" -e ./packages/suffice-server -e "./packages/suffice-papers[training]"
 	touch $@
 

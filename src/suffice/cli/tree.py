@@ -69,7 +69,7 @@ TREE = {
     ),
     "record": Place("Record every round of every question, once.", "suffice.cli.recording:record_command", "Start"),
     "convert": Place(
-        "Turn a published question set into questions to record.", "suffice.cli.converting:convert_command", "Start"
+        "Turn a published question set into questions to record.", panel="Start", distribution="suffice-retrieval"
     ),
     "index": Place(
         "Index a corpus of any size, to be searched on disk.", panel="Start", distribution="suffice-retrieval"

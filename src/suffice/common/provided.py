@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice._version import __version__
-from suffice.errors import DataError, MissingExtraError, SufficeError
+from suffice.errors import DataError, MissingExtraError, SufficeError, paths_in_checkout
 
 PROVIDES = "suffice.provides"
 """The group of entry points."""
@@ -73,7 +73,7 @@ def load_entry(entries: Iterable[EntryPoint], what: str, instead: str = "") -> A
     if first.dist is not None and package in DISTRIBUTIONS and _about(first.dist)[1] != _own_version():
         raise DataError(
             f"{what} is in {package} {_about(first.dist)[1]}, and suffice is {_own_version()}: they must have the same version; from a "
-            f"checkout, run  pip install . ./packages/{package}"
+            f"checkout, run  pip install {paths_in_checkout(package)}"
         )
     try:
         return first.load()

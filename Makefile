@@ -14,7 +14,7 @@ MUTANTS_ARGS ?=
 MUTMUT ?= mutmut==3.8.1
 CHROMIUM ?= $(or $(SUFFICE_CHROMIUM),$(shell command -v chromium || command -v chromium-browser))
 # The main package and those beside it, as pip takes them: always together, since no index has these names.
-PACKAGES := . $(addprefix ./packages/suffice-,reader retrieval gates server papers)
+PACKAGES := . $(addprefix ./packages/suffice-,reader retrieval gates scale server papers)
 CORE := $(foreach name,audit baseline_selectors calibrate calibration cascade choice difficulty display \
 	draft_selectors errors escalating_rules evidence expressions extensions groupings metrics_golden own_rules policy position ranker rasc \
 	recorded_signals replies logistic rules seen selectors semantic_scores semantic_signals session session_missing \
@@ -60,9 +60,9 @@ $(VENV)/.installed: $(SOURCES) | $(BIN)/python
 # PyTorch goes first and alone: pip may then take a CPU build, and nothing later asks for another one.
 $(VENV)/.dev: pyproject.toml $(wildcard packages/*/pyproject.toml) | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$(TORCH)"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,dense,datasets]" \
-		-e ./packages/suffice-reader -e "./packages/suffice-retrieval[faiss,postgres,qdrant,lancedb,opensearch,elasticsearch]" \
-		-e "./packages/suffice-gates[torch]" -e ./packages/suffice-server -e "./packages/suffice-papers[training]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,dense]" \
+		-e ./packages/suffice-reader -e "./packages/suffice-retrieval[datasets,faiss,postgres,qdrant,lancedb,opensearch,elasticsearch]" \
+		-e "./packages/suffice-gates[torch]" -e "./packages/suffice-scale[ray]" -e ./packages/suffice-server -e "./packages/suffice-papers[training]"
 	touch $@
 
 dev: $(VENV)/.dev
@@ -112,7 +112,7 @@ test-crewai: $(VENV)-crewai/.pinned
 # A server that speaks S3, and the driver of fsspec for it.
 $(VENV)-cloud/.pinned: tests/cloud/requirements.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)-cloud
-	$(VENV)-cloud/bin/python -m pip install --quiet --disable-pip-version-check -r $< -e ".[cloud,endpoint]" -e ./packages/suffice-reader
+	$(VENV)-cloud/bin/python -m pip install --quiet --disable-pip-version-check -r $< -e ".[cloud,endpoint]" -e ./packages/suffice-reader -e ./packages/suffice-scale
 	touch $@
 
 test-cloud: $(VENV)-cloud/.pinned

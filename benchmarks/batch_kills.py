@@ -24,9 +24,9 @@ from typing import Any
 from tests.support.batches import BatchEndpoint, run_batch
 
 from suffice import ChatModel, Policy, RetrievalLoop, load_questions, read_recording, record
-from suffice.loops import BatchQueue
 from suffice.loops.retrieval import PoolBM25, Question
 from suffice.policy.rounds import Passage
+from suffice_scale.batches import BatchQueue
 
 _QUESTIONS, _ROUNDS, _IN_A_BATCH = 40, 4, 9
 _LONGEST_LIFE_S = 2.0

@@ -21,12 +21,12 @@ from suffice.evaluation.statistics import (
     INTERVALS,
     Intervals,
     Resampling,
-    max_statistic,
     paired_bootstrap,
     paired_t,
     permutation_tests,
 )
 from suffice.policy.rounds import Floats
+from suffice_papers.family_tests import max_statistic
 from suffice_papers.paired_tests import paired_t_test, wilcoxon_test
 
 SIZES, DATASETS, DRAWS, LEVEL, SEED = (60, 100, 300), 4000, 1000, 0.95, 42

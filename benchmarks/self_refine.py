@@ -24,8 +24,8 @@ from suffice.policy.rules import parse_selector
 from suffice.policy.rules.selectors_of_drafts import DISTANCES, pairwise_distances
 from suffice.recordings import BUNDLED_RECORDINGS, Recording, bundled_recording
 from suffice.recordings.schema import build_table
-from suffice.verdicts.diagnostics.judged import compare_judged
-from suffice.verdicts.diagnostics.judging import Unjudged, draft_families
+from suffice_papers.choosing.judged import compare_judged
+from suffice_papers.choosing.judging import Unjudged, draft_families
 from suffice_papers.semantic import read_debate
 from suffice_reader.minilm import MiniLM
 

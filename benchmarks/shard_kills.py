@@ -26,8 +26,7 @@ from tests.support.endpoint import Endpoint, prompt_of
 
 from suffice import read_recording, record
 from suffice.errors import DataError
-from suffice.recordings.sharded import MANIFEST_FILE
-from suffice.recordings.shards import Shard
+from suffice.recordings.shards import MANIFEST_FILE, Shard
 
 _REPLIES_BETWEEN_KILLS = 12
 _REPLIES_BEFORE_A_KILL = 3

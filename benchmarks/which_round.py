@@ -27,8 +27,8 @@ from suffice.policy.rounds import Passage
 from suffice.policy.rules import parse_rule
 from suffice.policy.signals import Idf
 from suffice.recordings import Recording, read_recording
-from suffice.verdicts.diagnostics.ranking import fit_ranker
 from suffice.verdicts.diagnostics.selection import compare_selectors
+from suffice_papers.choosing.ranking import fit_ranker
 from suffice_reader.model import SpanReaderModel
 
 SETS, ORDERS, SEED = ("hotpotqa", "2wiki"), 6, 42

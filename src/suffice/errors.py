@@ -117,6 +117,21 @@ class NotFittedError(SufficeError, ValueError):
     """A signal, calibrator or policy needs fitted state that it does not have."""
 
 
+_PINNED = {"suffice-papers": ("suffice-reader", "suffice-retrieval", "suffice-gates")}
+"""The other packages that a package needs: no index has them, so pip gets the paths of all."""
+
+
+def paths_in_checkout(distribution: str, extra: str = "") -> str:
+    """Return what `pip install` takes to install a package and those that it needs from a checkout.
+
+    >>> paths_in_checkout("suffice-gates", "[torch]")
+    ". './packages/suffice-gates[torch]'"
+    """
+    return " ".join(
+        [".", *(f"./packages/{name}" for name in _PINNED.get(distribution, ())), f"'./packages/{distribution}{extra}'"]
+    )
+
+
 class MissingExtraError(SufficeError, ImportError):
     """An optional dependency is not installed.
 
@@ -132,7 +147,7 @@ class MissingExtraError(SufficeError, ImportError):
             what, needed = "needs an optional dependency", f"'.{extra_text}'"
         else:
             what = f"needs an optional dependency of {distribution}" if extra else f"is in {distribution}"
-            needed = f". './packages/{distribution}{extra_text}'"
+            needed = paths_in_checkout(distribution, extra_text)
         super().__init__(f"{feature} {what}: from a checkout, run  pip install {needed}")
         self.feature = feature
         self.extra = extra

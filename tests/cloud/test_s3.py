@@ -25,7 +25,7 @@ from tests.suffice.recordings.test_places import (  # noqa: F401 - pytest runs t
     test_every_command_takes_the_url_of_a_recording_and_refuses_another_one,
     test_shards_are_recorded_to_a_url_with_their_journal_on_this_machine,
 )
-from tests.suffice.recordings.test_shards import columns_of, loop, questions, record_shards
+from tests.suffice_scale.test_shards import columns_of, loop, questions, record_shards
 from tests.support.cli_tools import cli
 from tests.support.endpoint import Endpoint
 from tests.support.recording import reply

@@ -16,13 +16,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from suffice.importers.question_sets import _HUB_ID
 from suffice.loops.retrieval import load_questions
 from suffice_papers.cbdr.cbdr_tables import published_cbdr
 from suffice_papers.experiments import read_experiment
 from suffice_papers.experiments.checks import find_problems
 from suffice_papers.published import published_tasr
-from tests.suffice.importers.test_convert import authors_rows, columns_of
+from suffice_retrieval.question_sets.sources import _HUB_ID
+from tests.suffice_retrieval.test_convert import authors_rows, columns_of
 from tests.support.cli_tools import cli
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from typer import BadParameter, Option
 
 from suffice.cli.parameters import Setting, from_file
-from suffice.loops import BatchQueue
+from suffice.common.provided import provided
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +20,10 @@ class BatchOptions:
 
     batch: Annotated[
         bool,
-        Option("--batch", help="Send the requests in batches (OpenAI's batch interface): a lower price, within a day."),
+        Option(
+            "--batch",
+            help="Send the requests in batches of OpenAI's interface (suffice-scale): a lower price, within a day.",
+        ),
     ] = False
     wait: Annotated[
         bool,
@@ -34,10 +37,12 @@ class BatchOptions:
         ),
     ] = None
 
-    def queue(self) -> BatchQueue | None:
+    def queue(self) -> Any:
         """Return the queue of batches; None if requests are sent one by one."""
         if not (self.batch or self.batch_file):
             if not self.wait and not from_file("wait"):
                 raise BadParameter("there is nothing to wait for without --batch", param_hint="wait")
             return None
-        return BatchQueue(wait=self.wait, file=self.batch_file)
+        return provided("scale.BatchQueue", "sending requests in batches (--batch)")(
+            wait=self.wait, file=self.batch_file
+        )

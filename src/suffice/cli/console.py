@@ -16,8 +16,8 @@ from rich.segment import Segment
 from rich.table import Table as Grid
 from rich.text import Text
 
+from suffice.cli.sink import current_sink
 from suffice.common.tables import Table, figure
-from suffice.loops.clusters.sink import current_sink
 
 _WIDE = 200
 """The width of tables that go to a file or a pipe, which need not fit a screen."""

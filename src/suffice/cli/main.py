@@ -21,11 +21,11 @@ import typer
 from suffice._version import __version__
 from suffice.cli.console import warn
 from suffice.cli.extensions import load_extensions
+from suffice.cli.sink import current_sink
 from suffice.cli.tree import Group
 from suffice.common.files import quoted
 from suffice.common.provided import DISTRIBUTIONS
 from suffice.errors import BusyError, NotFoundError, RuleSyntaxError, SufficeError, UnknownSignalError, UnsettledError
-from suffice.loops.clusters.sink import current_sink
 
 _UsageError: Any = typer.BadParameter.__base__  # typer's name for this class differs between versions
 _INTERRUPTED = 130

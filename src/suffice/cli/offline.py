@@ -17,13 +17,11 @@ from suffice.cli.output import Output, Screen
 from suffice.cli.parameters import Setting, given_fields
 from suffice.cli.runs import Where, chosen_loop, chosen_questions, where_words
 from suffice.common.files import quoted
+from suffice.common.provided import provided
 from suffice.evaluation.replay import (
     LEDGERS,
-    CalibrationSummary,
     ReplayResult,
-    StopValues,
     calibrate,
-    learn_stop,
     policy_for,
     replay as evaluate,
 )
@@ -56,7 +54,7 @@ class _Learning:
             "--learn-stop",
             metavar="SIGNALS",
             help="Instead of --rule: learn from these signals, with commas between them, where stopping is worth no less than "
-            "going on (Stop-RAG). An answer is worth its --target.",
+            "going on (Stop-RAG, suffice-papers). An answer is worth its --target.",
         ),
     ] = None
     trace: Annotated[
@@ -131,12 +129,13 @@ def calibrate_command(
         **options.start_of(start_round, [rule or "tasr"]),
     }
     recording = chosen_loop(read_recording(path), where)
-    summary: CalibrationSummary | StopValues
+    summary: Any
     signals = learning.signals(rule)
     if signals is None:
         policy, summary = calibrate(recording, rule=rule or "tasr", **how)
     else:
         value = {"trace": learning.trace, "price": learning.round_price}
+        learn_stop = provided("papers.learn_stop", "learning where to stop (--learn-stop)")
         policy, summary = learn_stop(recording, signals, metric=target, **value, **how)
     policy.save(out)
     screen = Screen(

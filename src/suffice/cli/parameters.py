@@ -22,9 +22,9 @@ from typer.models import OptionInfo
 
 from suffice.cli.console import warn
 from suffice.cli.settings import FILE, KEYS, TABLES, read_settings, secrets_advice
+from suffice.cli.sink import current_sink
 from suffice.common.files import quoted
 from suffice.errors import SchemaError, did_you_mean
-from suffice.loops.clusters.sink import current_sink
 
 _ENDPOINT = ("base-url", "model", "api-key-env")
 """Keys that belong together: where one is given on the command line, the file's are left alone."""

@@ -25,9 +25,7 @@ from suffice.cli.show import money, recording_progress
 from suffice.common.files import quoted
 from suffice.common.tables import counted
 from suffice.evaluation.replay import component_prices
-from suffice.loops import BatchQueue, LiveLoop, RecordSummary, record
-from suffice.loops.clusters.total import Total
-from suffice.loops.clusters.worker import ShardOutcome
+from suffice.loops import LiveLoop, RecordSummary, record
 from suffice.loops.retrieval import GOLD_FIELDS, Question, load_share
 from suffice.loops.retrieval.datasets import iter_questions
 from suffice.policy.session import Policy
@@ -105,7 +103,7 @@ class RecordOptions:
         output: Output,
         *,
         at_once: int = 8,
-        batches: BatchQueue | None = None,
+        batches: Any = None,
         **more: Any,
     ) -> None:
         """Record the questions and print a summary; exit with 1 if some failed, or no reply contained an answer.
@@ -156,7 +154,7 @@ class RecordOptions:
             raise typer.Exit(1)
 
 
-def _sum_of(outcomes: Sequence[ShardOutcome], total: Total, out: Path) -> RecordSummary:
+def _sum_of(outcomes: Sequence[Any], total: Any, out: Path) -> RecordSummary:
     every = [outcome.data for outcome in outcomes]
     folder_lacks = [data["incomplete"] for data in every]
     return RecordSummary(

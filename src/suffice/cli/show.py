@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from suffice.cli.console import number, printable, progress_bar, warn
+from suffice.cli.sink import current_sink
 from suffice.common.tables import Column, counted
 from suffice.evaluation.replay import Price
 from suffice.loops import BatchProgress, Progress as Recorded
-from suffice.loops.clusters.sink import current_sink
 from suffice.policy.rounds import Cost, Decision, Round, total_cost
 from suffice.policy.signals import LOOP_COMPONENTS
 

@@ -69,7 +69,7 @@ TREE = {
     ),
     "record": Place("Record every round of every question, once.", "suffice.cli.recording:record_command", "Start"),
     "convert": Place(
-        "Turn a published question set into questions to record.", "suffice.cli.converting:convert_command", "Start"
+        "Turn a published question set into questions to record.", panel="Start", distribution="suffice-retrieval"
     ),
     "index": Place(
         "Index a corpus of any size, to be searched on disk.", panel="Start", distribution="suffice-retrieval"
@@ -201,7 +201,7 @@ TREE = {
         "Read files whole, and say whether they are as they were written.", "suffice.cli.validating:validate_command"
     ),
     "data signals": Place("List the signals that rules may read, and named rules.", "suffice.cli.inspect:signals"),
-    "data selectors": Place("Compare which round's answer to return.", "suffice.cli.selectors:selectors_command"),
+    "data selectors": Place("Compare which round's answer to return.", distribution="suffice-papers"),
     "data prices": Place("List the bundled prices of models.", "suffice.cli.inspect:prices_command"),
     "data costs": Place("Show what each round of a recording costs.", "suffice.cli.inspect:costs_command"),
     "paper": Place(

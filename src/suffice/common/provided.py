@@ -14,12 +14,19 @@ from pathlib import Path
 from typing import Any
 
 from suffice._version import __version__
-from suffice.errors import DataError, MissingExtraError, SufficeError
+from suffice.errors import DataError, MissingExtraError, SufficeError, paths_in_checkout
 
 PROVIDES = "suffice.provides"
 """The group of entry points."""
 
-DISTRIBUTIONS = ("suffice-gates", "suffice-papers", "suffice-reader", "suffice-retrieval", "suffice-server")
+DISTRIBUTIONS = (
+    "suffice-gates",
+    "suffice-papers",
+    "suffice-reader",
+    "suffice-retrieval",
+    "suffice-scale",
+    "suffice-server",
+)
 """Names, as pip knows them, of the packages beside the main one."""
 
 
@@ -66,7 +73,7 @@ def load_entry(entries: Iterable[EntryPoint], what: str, instead: str = "") -> A
     if first.dist is not None and package in DISTRIBUTIONS and _about(first.dist)[1] != _own_version():
         raise DataError(
             f"{what} is in {package} {_about(first.dist)[1]}, and suffice is {_own_version()}: they must have the same version; from a "
-            f"checkout, run  pip install . ./packages/{package}"
+            f"checkout, run  pip install {paths_in_checkout(package)}"
         )
     try:
         return first.load()
@@ -108,12 +115,13 @@ def is_provided(name: str) -> bool:
     return name in _provided()
 
 
-def provided(name: str) -> Any:
+def provided(name: str, feature: str = "") -> Any:
     """Load a component that another distribution provides.
 
     Args:
         name: The component's entry point in the group `suffice.provides`.  It begins with the last word of the distribution
             that this project provides it in, which a user can then be told to install: `reader.MiniLM`.
+        feature: What a user asked for, for messages; default: the component's own name.
 
     Raises:
         MissingExtraError: The distribution that provides it is not installed.
@@ -123,4 +131,4 @@ def provided(name: str) -> Any:
     if entries is not None:
         return load_entry(entries, f"the component {name!r}")
     distribution, _, component = name.partition(".")
-    raise MissingExtraError(component, distribution=f"suffice-{distribution}")
+    raise MissingExtraError(feature or component, distribution=f"suffice-{distribution}")

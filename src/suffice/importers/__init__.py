@@ -1,4 +1,4 @@
-"""Import logs that somebody else recorded as recordings, and published question sets as questions.
+"""Import logs that somebody else recorded as recordings.
 
 It reads files in many shapes, and returns a recording with a description of how each column was read.  An importer of
 your own is one function, registered by name.  The way of a table from ``suffice import FILE`` to a recording, by
@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING
 from suffice.common.lazy import lazy_face
 
 if TYPE_CHECKING:
-    from suffice.importers.converting import Conversion as Conversion, convert_questions as convert_questions
     from suffice.importers.imported import ImportedRun as ImportedRun
     from suffice.importers.importers import (
         importer as importer,
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
         register_importer as register_importer,
     )
     from suffice.importers.importing import ImportSummary as ImportSummary, import_recording as import_recording
-    from suffice.importers.question_sets import open_source as open_source
     from suffice.importers.recognise import Head as Head
     from suffice.importers.tabular import read_tabular as read_tabular
     from suffice.importers.trajectories import (

@@ -76,9 +76,9 @@ class RecordingPlan:
 
 
 class PlanExecutor(Protocol):
-    """Protocol of a way to run plans: with live requests (`LiveExecutor`), or in batches (`BatchQueue`).
+    """Protocol of a way to run plans: with live requests (`LiveExecutor`), or in batches (`suffice_scale.batches.BatchQueue`).
 
-    On a cluster, each worker runs the plan of its shard in one of these ways, see `suffice.loops.clusters`; it is sent the words of
+    On a cluster, each worker runs the plan of its shard in one of these ways, see `suffice_scale.clusters`; it is sent the words of
     the command and not the plan, because a pickled plan would carry the keys and open connections of its models.
     """
 

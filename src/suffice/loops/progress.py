@@ -109,3 +109,20 @@ class RecordSummary(Displayed):
             "seconds": f"{self.seconds:,.1f}",
         }
         return [facts_table(f"Recorded to {self.path}", facts)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchProgress:
+    """Progress of the batches.
+
+    Attributes:
+        batches: Number of submitted batches.
+        ended: Number of submitted batches that have ended.
+        requests: Number of requests in the batches that have not ended.
+        done: Number of requests in these batches that the endpoint has already answered.
+    """
+
+    batches: int
+    ended: int
+    requests: int
+    done: int

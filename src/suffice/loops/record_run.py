@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from suffice._version import __version__
 from suffice.common.files import reaching, remove_leftovers
+from suffice.common.provided import provided
 from suffice.errors import (
     AuthenticationFailedError,
     ConfigMismatchError,
@@ -37,11 +38,11 @@ from suffice.recordings.journal import Journal, differences
 from suffice.recordings.recording import open_recording
 from suffice.recordings.recording_files import file_in_work
 from suffice.recordings.schema import cost_column, cost_names
-from suffice.recordings.sharded import check_shard, complete_shards
 from suffice.recordings.shards import SHARD
 from suffice.recordings.stored import StoredRows
 
 _LOG = logging.getLogger(__name__)
+_SHARDED = "recording a shard (--shard, shard=)"
 
 
 class LiveExecutor:
@@ -79,7 +80,7 @@ class RecordRun:
         """Record the plan's questions, except those whose replies will come with batches."""
         if self.plan.shard is not None:
             with reaching(self.files.whole):
-                check_shard(self.files.whole, self.plan.shard, self.plan.config)
+                provided("scale.check_shard", _SHARDED)(self.files.whole, self.plan.shard, self.plan.config)
         await asyncio.to_thread(self.loop.check)
         # The lock first: otherwise another process could finish questions while its file is being read.
         journal = Journal(self.files.journal, self.plan.config)
@@ -109,7 +110,7 @@ class RecordRun:
         replies, unread, cut = count_unread(self.files.path)
         self.work.end(journal, complete=journal.questions() <= assembly.complete)
         with reaching(self.files.whole):
-            incomplete = "" if self.plan.shard is None else complete_shards(self.files.whole)
+            incomplete = "" if self.plan.shard is None else provided("scale.complete_shards")(self.files.whole)
         return self._summary(
             questions=len(assembly.sizes),
             rounds=sum(assembly.sizes.values()),

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from suffice.common.blocking import run_blocking
-from suffice.loops.batching import BatchQueue
 from suffice.loops.live import LiveLoop
 from suffice.loops.plan import PlanExecutor, RecordingPlan
 from suffice.loops.progress import Progress, RecordSummary
@@ -30,7 +29,7 @@ def record(
     concurrency: int = 8,
     parallel_rounds: bool = False,
     allow_unread: bool = False,
-    batches: BatchQueue | None = None,
+    batches: PlanExecutor | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> RecordSummary:
     """Run every round of every question and write the recording; the rule of the policy is not used.
@@ -61,7 +60,7 @@ def record(
         parallel_rounds: Send the rounds of a question together; prefix caches are then not used as in a live run, and
             the file contains `cache_state: unknown`.
         allow_unread: Continue if no answer can be read from the replies to the first eight questions.
-        batches: Request the replies of language models in batches, at a lower price and within a day; the rounds of a
+        batches: A `suffice_scale.batches.BatchQueue`, which requests the replies of language models in batches, at a lower price and within a day; the rounds of a
             question are then requested together, and their seconds are unknown.
         on_progress: Called after every reply.
 
@@ -99,10 +98,10 @@ def _with_arguments_of(
 
 
 @_with_arguments_of(record)
-async def record_async(*args: Any, batches: BatchQueue | None = None, **settings: Any) -> RecordSummary:
+async def record_async(*args: Any, batches: PlanExecutor | None = None, **settings: Any) -> RecordSummary:
     """Like `record`, but awaited, with the same arguments and errors."""
     return await _executor(batches).run(RecordingPlan(*args, **settings))
 
 
-def _executor(batches: BatchQueue | None) -> PlanExecutor:
+def _executor(batches: PlanExecutor | None) -> PlanExecutor:
     return LiveExecutor() if batches is None else batches

@@ -18,17 +18,18 @@ import pyarrow.parquet as pq
 
 from suffice._version import __version__
 from suffice.common.files import is_url
+from suffice.common.provided import provided
 from suffice.common.tables import counted
 from suffice.errors import ConfigMismatchError, DataError, NotFoundError, SchemaError
 from suffice.recordings.journal import differences
 from suffice.recordings.merging import INFERRED, MERGED, OF_ONE_FILE, RUN, common_facts, conformed, joint_schema
 from suffice.recordings.opened import OpenFile, OpenRecording, PartGoneError, check_moved, header_text, open_file
 from suffice.recordings.part_questions import PartQuestions, part_questions
+from suffice.recordings.recording_files import is_sharded
 from suffice.recordings.round_journal import RoundJournal
 from suffice.recordings.schema import META_KEY, ROUNDS_SUFFIX
-from suffice.recordings.shards import Shard
+from suffice.recordings.shards import ANY_PART, Shard
 
-_PART_FILES = "part-*.parquet"
 _OPEN_FILES = 100
 _AT_ONCE = 16
 _LISTINGS = 100
@@ -40,10 +41,8 @@ _SMALL_ROWS = 1 << 12
 def part_paths(folder: Path) -> list[Path]:
     """Return the parts of a folder, by name; some may have a journal and no file yet."""
     # List journals first: a journal is removed after its file was written, so a part that is sealed meanwhile is not missed.
-    journals = {
-        path.with_name(path.name.removesuffix(ROUNDS_SUFFIX)) for path in folder.glob(_PART_FILES + ROUNDS_SUFFIX)
-    }
-    return sorted(journals | {*folder.glob(_PART_FILES)})
+    journals = {path.with_name(path.name.removesuffix(ROUNDS_SUFFIX)) for path in folder.glob(ANY_PART + ROUNDS_SUFFIX)}
+    return sorted(journals | {*folder.glob(ANY_PART)})
 
 
 def common_state(first: Mapping[str, Any], second: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -261,6 +260,14 @@ def damaged_part(path: Path, error: SchemaError) -> SchemaError:
         f"{error}. It is a part of the recording {str(path.parent)!r}: if it cannot be had again, move it away, with its {ROUNDS_SUFFIX} file if "
         "there is one, and the others are read without it"
     )
+
+
+def open_folder(path: Path, *, keep: bool = False) -> OpenRecording:
+    """Open a folder of parts; the package `suffice-scale` opens one of shards."""
+    if is_sharded(path):
+        opened: OpenRecording = provided("scale.open_shards", f"reading {str(path)!r}, a recording in shards,")(path)
+        return opened
+    return OpenFolder(path, opened_parts(path, keep=keep))
 
 
 def _part_with_rows(path: Path) -> OpenPart | None:

@@ -20,8 +20,8 @@ from suffice.recordings.merging import MERGED
 from suffice.recordings.opened import OpenFile, write_tables
 from suffice.recordings.parts import OpenFolder, open_part, part_paths, replaced_parts
 from suffice.recordings.parts_writing import IDLE_S, move_ended, new_part, writer_ended
+from suffice.recordings.recording_files import is_sharded
 from suffice.recordings.round_journal import RoundJournal, SealedError
-from suffice.recordings.sharded import is_sharded
 
 _LOCK = ".compaction"
 _MERGED_SUFFIX = "-merged.parquet"

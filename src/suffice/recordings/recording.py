@@ -423,14 +423,11 @@ def open_recording(path: str | Path, *, keep: bool = False) -> OpenRecording:
     """
     with reaching(path):
         path = place(path)
-        return _opened_folder(path, keep=keep) if path.is_dir() else open_file(path, OpenFile)
+        if not path.is_dir():
+            return open_file(path, OpenFile)
+        from suffice.recordings.parts import open_folder
 
-
-def _opened_folder(path: Path, *, keep: bool) -> OpenRecording:
-    from suffice.recordings.parts import OpenFolder, opened_parts
-    from suffice.recordings.sharded import is_sharded, open_shards
-
-    return open_shards(path) if is_sharded(path) else OpenFolder(path, opened_parts(path, keep=keep))
+        return open_folder(path, keep=keep)
 
 
 def read_recording(path: str | Path) -> Recording:

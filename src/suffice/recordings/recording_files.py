@@ -21,7 +21,7 @@ from typing import Self
 from suffice.common.files import check_file, download, is_url, place, reaching, upload
 from suffice.errors import DataError, SufficeError
 from suffice.recordings.journal import Journal
-from suffice.recordings.shards import Shard
+from suffice.recordings.shards import MANIFEST_FILE, Shard, shards_in
 
 JOURNAL_SUFFIX = ".journal"
 """The ending of the name of a journal, which is also the lock of its recording."""
@@ -214,3 +214,8 @@ async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:
     with suppress(TimeoutError):
         await asyncio.wait_for(event.wait(), seconds)
     return event.is_set()
+
+
+def is_sharded(folder: Path) -> bool:
+    """Return whether a folder contains shards, complete or not."""
+    return (folder / MANIFEST_FILE).is_file() or bool(shards_in(folder, JOURNAL_SUFFIX) or shards_in(folder))

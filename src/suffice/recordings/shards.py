@@ -20,6 +20,12 @@ SHARD = "shard"
 DATASET_INDEX = "dataset_index"
 """The column of a part with each question's position in the data set, used to sort the folder's rows, then dropped."""
 
+MANIFEST_FILE = "manifest.json"
+"""The manifest, which the last shard writes: it lists the parts of the complete folder."""
+
+ANY_PART = "part-*.parquet"
+"""The pattern of the parts' names."""
+
 _TEXT = re.compile(r"(\d+)/(\d+)")
 _PART_NAME = re.compile(r"part-(\d{4,})-of-(\d{4,})\.parquet")
 _SHARDS_LISTED = 8
@@ -86,6 +92,12 @@ class Shard:
 def shard_files_beside(path: Path, suffix: str) -> list[Path]:
     """Return the files of all shards that belong to a file; see `Shard.beside`."""
     return sorted(path.parent.glob(f"{escape(path.name)}.part-*-of-*{suffix}"))
+
+
+def shards_in(folder: Path, end: str = "") -> set[Shard]:
+    """Return the shards whose parts are in a folder; with the suffix `end` of journals, those with journals."""
+    names = [path.name.removesuffix(end) for path in folder.glob(ANY_PART + end)]
+    return {shard for name in names if (shard := Shard.of_part(name)) is not None}
 
 
 def n_shards_at(out: Path) -> int | None:

@@ -15,9 +15,9 @@ from suffice.evaluation.statistics import (
     Units,
     keyed_numbers,
     keys_of,
-    max_statistic,
     poisson_weights,
 )
+from suffice_papers.family_tests import max_statistic
 from tests.support.reference import bootstrap_weights
 
 RNG = np.random.default_rng(3)

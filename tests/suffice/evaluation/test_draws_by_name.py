@@ -17,12 +17,12 @@ from suffice.evaluation.statistics import (
     Resampling,
     keyed_bits,
     keys_of,
-    max_statistic,
     permutation_tests,
     poisson_weights,
     resampling as module,
 )
 from suffice.recordings import bundled_recording
+from suffice_papers.family_tests import max_statistic
 
 N = 80
 RNG = np.random.default_rng(3)

@@ -16,9 +16,9 @@ from suffice.evaluation.statistics import (
     both_margin_tests,
     hash_order,
     holm,
-    max_statistic,
     net_p_value,
 )
+from suffice_papers.family_tests import max_statistic
 from tests.support.reference import bootstrap_weights
 
 pytestmark = pytest.mark.usefixtures("no_collecting")

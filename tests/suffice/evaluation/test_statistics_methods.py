@@ -19,13 +19,13 @@ from suffice.evaluation.statistics import (
     bootstrap as module,
     both_margin_tests,
     cohens_d_z,
-    max_statistic,
     paired_bootstrap,
     paired_results,
     paired_t,
     permutation_tests,
     sign_flip_test,
 )
+from suffice_papers.family_tests import max_statistic
 from tests.support.reference import bootstrap_weights
 
 SEED = 42

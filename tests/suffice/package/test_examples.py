@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from suffice.loops.models.batch_api import rows_of_output
+from suffice_scale.batches.api import rows_of_output
 from tests.support.endpoint import Endpoint
 
 pytestmark = pytest.mark.whole

@@ -23,7 +23,7 @@ from suffice.recordings import is_recording, merge_recordings, recording_files, 
 from suffice.recordings.recording import open_recording
 from suffice.recordings.recording_files import RecordingFiles
 from suffice.recordings.shards import Shard
-from tests.suffice.recordings.test_shards import answering, columns_of, loop, questions, record_shards
+from tests.suffice_scale.test_shards import answering, columns_of, loop, questions, record_shards
 from tests.support import recording
 from tests.support.cli_tools import cli
 from tests.support.endpoint import Endpoint

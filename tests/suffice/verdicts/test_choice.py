@@ -15,9 +15,9 @@ from suffice.recordings import Recording, write_recording
 from suffice.recordings.schema import build_table
 from suffice.verdicts.certificates import Claim, listed, measure_losses
 from suffice.verdicts.diagnostics import diagnose
-from suffice.verdicts.diagnostics.judged import compare_judged
-from suffice.verdicts.diagnostics.judging import Unjudged
 from suffice.verdicts.diagnostics.selection import compare_selectors
+from suffice_papers.choosing.judged import compare_judged
+from suffice_papers.choosing.judging import Unjudged
 from tests.support.cli_tools import cli
 
 N = 80

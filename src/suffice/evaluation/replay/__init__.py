@@ -48,11 +48,6 @@ if TYPE_CHECKING:
         selected_on as selected_on,
         tuned_on as tuned_on,
     )
-    from suffice.evaluation.replay.stop_values import (
-        RoundValues as RoundValues,
-        StopValues as StopValues,
-        learn_stop as learn_stop,
-    )
     from suffice.evaluation.replay.sweep import even_thresholds as even_thresholds
 
 __getattr__, __dir__, __all__ = lazy_face(__name__)

@@ -10,11 +10,7 @@ if TYPE_CHECKING:
         Coded as Coded,
         area_under_roc as area_under_roc,
     )
-    from suffice.evaluation.statistics.corrections import (
-        MaxStatistic as MaxStatistic,
-        holm as holm,
-        max_statistic as max_statistic,
-    )
+    from suffice.evaluation.statistics.corrections import holm as holm
     from suffice.evaluation.statistics.drawn_sums import (
         DrawnSums as DrawnSums,
         check_streamed as check_streamed,

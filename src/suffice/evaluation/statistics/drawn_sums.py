@@ -144,7 +144,7 @@ class DrawnSums:
 
 
 def p_of_largest(position: int, delta: Floats, errors: Floats, drawn: Floats, sizes: Floats) -> float:
-    """Return the one-sided p-value of one mean difference, taken as the largest of all (see `max_statistic`).
+    """Return the one-sided p-value of one mean difference, taken as the largest of all (see `suffice_papers.family_tests`).
 
     Args:
         position: Position of the difference.

@@ -22,7 +22,7 @@ from suffice.loops.models._wire import (
     parse,
     request_body,
 )
-from suffice.loops.models.batch_api import BATCHES, BatchReplies, BatchRequest
+from suffice.loops.models.batches import BATCHES, BatchReplies, BatchRequest
 from suffice.loops.models.limits import RequestLimits
 from suffice.loops.models.prompted import MIN_ALTERNATIVES, PromptedModel
 from suffice.loops.models.prompts import ANSWER_FIRST, Prompt

@@ -12,12 +12,6 @@ from suffice.common.json_text import load_json
 from suffice.common.syntax import literal_of
 from suffice.errors import DataError
 
-PASSAGE_IDS = ("id", "_id", "docid", "doc_id", "pid", "passage_id")
-"""Fields with the id of a passage."""
-
-PASSAGE_TEXTS = ("text", "contents", "passage")
-"""Fields with the text of a passage."""
-
 PublishedRow = dict[str, Any]
 """A row as read from a file."""
 

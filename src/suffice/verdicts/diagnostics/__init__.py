@@ -10,8 +10,6 @@ from suffice.verdicts.diagnostics.cells import (
 )
 from suffice.verdicts.diagnostics.diagnosis import Diagnosis, diagnose
 from suffice.verdicts.diagnostics.drift import Drift, SignalDrift, kolmogorov_smirnov, measure_drift
-from suffice.verdicts.diagnostics.judged import JudgedComparison, JudgedRow, compare_judged
-from suffice.verdicts.diagnostics.judging import Halving, JudgeAll, JudgeDistinct, JudgeUntil, Procedure, Unjudged
 from suffice.verdicts.diagnostics.premature import (
     FloorEffect,
     PrematureStops,
@@ -21,7 +19,6 @@ from suffice.verdicts.diagnostics.premature import (
     without_floor,
 )
 from suffice.verdicts.diagnostics.question_types import ByType, TypeRow, by_type
-from suffice.verdicts.diagnostics.ranking import RankerFit, fit_ranker
 from suffice.verdicts.diagnostics.rows import Rows, cohens_d, draw_d, right_or_wrong
 from suffice.verdicts.diagnostics.selection import SelectorComparison, compare_selectors
 from suffice.verdicts.diagnostics.signals import (
@@ -43,16 +40,8 @@ __all__ = [
     "Diagnosis",
     "Drift",
     "FloorEffect",
-    "Halving",
-    "JudgeAll",
-    "JudgeDistinct",
-    "JudgeUntil",
-    "JudgedComparison",
-    "JudgedRow",
     "PrematureStops",
-    "Procedure",
     "QuestionGroup",
-    "RankerFit",
     "Reliability",
     "Rows",
     "SelectorComparison",
@@ -62,19 +51,16 @@ __all__ = [
     "SweepPoint",
     "ThresholdSweep",
     "TypeRow",
-    "Unjudged",
     "by_type",
     "cohens_d",
     "compare_cells",
     "compare_floor",
-    "compare_judged",
     "compare_selectors",
     "correlate",
     "cross_fitted_signal",
     "diagnose",
     "draw_d",
     "entropy",
-    "fit_ranker",
     "judge_calibrators",
     "kolmogorov_smirnov",
     "look_at_stops",

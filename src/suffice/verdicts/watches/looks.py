@@ -22,8 +22,8 @@ from suffice.recordings.merging import LEFT_OUT, MERGED
 from suffice.recordings.opened import OpenFile, read_again, write_tables
 from suffice.recordings.parts import OpenFolder, OpenPart, joined_parts, opened_parts, part_paths
 from suffice.recordings.recording import Recording, read_recording
+from suffice.recordings.recording_files import is_sharded
 from suffice.recordings.schema import REPLY_COLUMNS, column_kind
-from suffice.recordings.sharded import is_sharded
 from suffice.verdicts.watches.drift import KEPT, habits_of
 from suffice.verdicts.watches.requests import Requests, numbers_of
 

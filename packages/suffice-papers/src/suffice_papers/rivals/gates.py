@@ -8,7 +8,6 @@ import numpy as np
 
 from suffice.cli.console import status
 from suffice.errors import DataError, NotFoundError, UnknownSignalError
-from suffice.evaluation.replay import learn_stop
 from suffice.loops import RetrievalLoop
 from suffice.loops.retrieval import PoolBM25, Question
 from suffice.policy.signals import Enricher
@@ -27,6 +26,7 @@ from suffice_gates.probes.collect import StatePrompt
 from suffice_gates.training.reply_probes import fit_reply_probes
 from suffice_papers.rivals.bench import Bench
 from suffice_papers.rivals.lines import RivalLine, line_of
+from suffice_papers.rivals.stop_values import learn_stop
 from suffice_reader.minilm import MiniLM
 
 _SAMPLES = 5

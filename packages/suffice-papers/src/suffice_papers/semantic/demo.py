@@ -22,8 +22,8 @@ from suffice.evaluation.statistics import PairedResult
 from suffice.presentation import render_html
 from suffice.presentation.data import ReportPart
 from suffice.recordings import BUNDLED_RECORDINGS, Recording, bundled_recording, write_recording
-from suffice.verdicts.diagnostics.judged import JudgedComparison, compare_judged, select_variants
-from suffice.verdicts.diagnostics.judging import Unjudged, draft_families
+from suffice_papers.choosing.judged import JudgedComparison, compare_judged, select_variants
+from suffice_papers.choosing.judging import Unjudged, draft_families
 from suffice_papers.semantic import SemanticProtocol, semantic_protocol, split_drafts, tune
 from suffice_papers.semantic.page import protocol_report
 from suffice_papers.semantic.protocol_tables import summary_table

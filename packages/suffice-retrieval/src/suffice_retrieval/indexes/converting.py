@@ -12,9 +12,8 @@ from suffice.common.files import check_file, replacing
 from suffice.common.results import Result
 from suffice.common.tables import Column, Table, counted
 from suffice.errors import DataError
-from suffice.importers.question_sets import CORPUS_FORM, QuestionSource
-from suffice.loops.retrieval.fields import PASSAGE_IDS, PASSAGE_TEXTS
 from suffice_retrieval.indexes.corpus_forms import title_and_text
+from suffice_retrieval.question_sets.sources import CORPUS_FORM, PASSAGE_IDS, PASSAGE_TEXTS, QuestionSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

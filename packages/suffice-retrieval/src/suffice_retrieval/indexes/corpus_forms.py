@@ -33,11 +33,11 @@ import numpy as np
 from suffice.common.files import decoded, json_lines, unpacked
 from suffice.common.identities import sha256_of
 from suffice.errors import DataError, MissingExtraError, NotFoundError
-from suffice.loops.retrieval.fields import PASSAGE_IDS, PASSAGE_TEXTS
 from suffice.policy.rounds import Passage
 from suffice_retrieval.indexes.documents import Decoding, corpus_files, documents, log_skipped, read_documents
 from suffice_retrieval.indexes.passages import PASSAGE_WORDS
 from suffice_retrieval.indexes.storage import is_index, open_passages
+from suffice_retrieval.question_sets.sources import PASSAGE_IDS, PASSAGE_TEXTS
 
 HUB = "hf:"
 """The prefix of the name of a data set on the hub."""

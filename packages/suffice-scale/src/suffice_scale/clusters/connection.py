@@ -72,7 +72,7 @@ class Cluster:
         try:
             import ray
         except ImportError:
-            raise MissingExtraError("a Ray cluster", "ray") from None
+            raise MissingExtraError("a Ray cluster", "ray", "suffice-scale") from None
         if ray.is_initialized():
             yield ray
             return

@@ -19,11 +19,18 @@ from suffice.common.results import Result
 from suffice.common.tables import Column, Table, counted, cut_list
 from suffice.errors import DataError
 from suffice.evaluation.statistics.keyed import hash_places
-from suffice.importers.question_sets import CORPUS_FORM, OWN_FORM, QuestionSource, check_form, form_of, open_source
 from suffice.loops.retrieval import Question, dataset_hash, text_id
 from suffice.loops.retrieval.datasets import question_from
 from suffice.loops.retrieval.forms import QUESTION_FORMS
 from suffice.policy.seen import text_hash
+from suffice_retrieval.question_sets.sources import (
+    CORPUS_FORM,
+    OWN_FORM,
+    QuestionSource,
+    check_form,
+    form_of,
+    open_source,
+)
 
 _CARD_FORMAT = "suffice-question-set"
 _QUESTION_FILE = re.compile(r"\.jsonl(\.gz)?$")

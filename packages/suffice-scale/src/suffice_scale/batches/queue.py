@@ -17,17 +17,18 @@ from pathlib import Path
 from typing import IO
 
 from suffice.errors import DataError, ModelError, PendingReplyError, SufficeError
-from suffice.loops.batch_sending import BatchProgress, BatchSender
-from suffice.loops.models.batch_api import BATCHES, BatchRequest, input_line
+from suffice.loops.models.batches import BATCHES, BatchRequest
 from suffice.loops.models.chat import ChatModel
 from suffice.loops.plan import RecordingPlan
-from suffice.loops.progress import RecordSummary
+from suffice.loops.progress import BatchProgress, RecordSummary
 from suffice.loops.record_run import RecordRun
 from suffice.policy.rounds import Cost, added_costs
-from suffice.recordings.batch_state import BatchState, SentBatch
 from suffice.recordings.cache import request_key
 from suffice.recordings.journal import Journal
 from suffice.recordings.schema import BATCH_NOTE
+from suffice_scale.batches.api import input_line
+from suffice_scale.batches.sending import BatchSender
+from suffice_scale.batches.state import BatchState, SentBatch
 
 _STATE_FILE = "state.sqlite"
 _FAILED_LOOKS = 20

@@ -6,7 +6,7 @@ import filecmp
 import shutil
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,28 +17,12 @@ from suffice.common.tables import counted
 from suffice.errors import AuthenticationFailedError, DataError, ModelError
 from suffice.loops.models._clients import Connection
 from suffice.loops.models._wire import count_of
-from suffice.loops.models.batch_api import ENDED, BatchApi, rows_of_output
-from suffice.recordings.batch_state import BatchState, SentBatch
+from suffice.loops.progress import BatchProgress
+from suffice_scale.batches.api import ENDED, BatchApi, rows_of_output
+from suffice_scale.batches.state import BatchState, SentBatch
 
 _NO_ROOM = "token_limit_exceeded"
 _CREATIONS = 4
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchProgress:
-    """Progress of the batches.
-
-    Attributes:
-        batches: Number of submitted batches.
-        ended: Number of submitted batches that have ended.
-        requests: Number of requests in the batches that have not ended.
-        done: Number of requests in these batches that the endpoint has already answered.
-    """
-
-    batches: int
-    ended: int
-    requests: int
-    done: int
 
 
 class BatchSender:

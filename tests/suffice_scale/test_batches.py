@@ -17,18 +17,18 @@ import pytest
 from suffice.errors import DataError, ModelError, SufficeError
 from suffice.evaluation.replay import Price
 from suffice.loops import RetrievalLoop, SamplingLoop, record
-from suffice.loops.batching import BatchQueue
 from suffice.loops.judges import JudgeModel, Panel
 from suffice.loops.models import ChatModel, EntailmentJudge
-from suffice.loops.models.batch_api import BatchApi
 from suffice.loops.plan import RecordingPlan
 from suffice.loops.record_run import LiveExecutor
 from suffice.loops.retrieval import PoolBM25, load_questions
 from suffice.policy.session import Policy
 from suffice.recordings import ResponseCache, read_recording
-from suffice.recordings.batch_state import BatchState
 from suffice.recordings.schema import BATCH_NOTE
 from suffice_retrieval.methods import QueryLoop
+from suffice_scale.batches import BatchQueue
+from suffice_scale.batches.api import BatchApi
+from suffice_scale.batches.state import BatchState
 from tests.support.batches import BatchEndpoint, run_batch
 from tests.support.cli_tools import cli
 from tests.support.endpoint import Endpoint, prompt_of
@@ -634,7 +634,7 @@ def recorded(endpoint, path, *more, code=0):
 
 @pytest.fixture
 def quick(monkeypatch):
-    monkeypatch.setattr("suffice.cli.batching.BatchQueue", queue_of)
+    monkeypatch.setattr("suffice_scale.batches.BatchQueue", queue_of)
 
 
 @pytest.mark.usefixtures("quick")

@@ -15,11 +15,17 @@ from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, MissingExtraError, NotFoundError, SchemaError, UnsettledError
 from suffice.importers.recognise import data_files
 from suffice.importers.records import file_rows
-from suffice.loops.retrieval.fields import PASSAGE_IDS, PASSAGE_TEXTS, object_of
+from suffice.loops.retrieval.fields import object_of
 from suffice.loops.retrieval.forms import QUESTION_FORMS, forms_of
 
 PlacedRows = Iterator[tuple[str, dict[str, Any]]]
 """Rows, each with its place for messages."""
+
+PASSAGE_IDS = ("id", "_id", "docid", "doc_id", "pid", "passage_id")
+"""Fields with the id of a passage."""
+
+PASSAGE_TEXTS = ("text", "contents", "passage")
+"""Fields with the text of a passage."""
 
 CORPUS_FORM = "corpus"
 """The name of the form of passages, without questions."""
@@ -206,7 +212,9 @@ def _hub(name: str, split: str | None, config: str | None, revision: str | None)
     try:
         import datasets
     except ImportError:
-        raise MissingExtraError(f"a question set by its id on the hub ({name})", "datasets") from None
+        raise MissingExtraError(
+            f"a question set by its id on the hub ({name})", "datasets", "suffice-retrieval"
+        ) from None
     try:
         configs = datasets.get_dataset_config_names(name, revision=revision)
         config = _only_name(configs, config, "configurations", name)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from suffice.common.blocking import finished
 from suffice.common.files import json_lines
@@ -17,6 +16,7 @@ from suffice.errors import DataError, ModelError
 from suffice.loops.models._clients import Connection
 from suffice.loops.models._endpoints import EndpointCall
 from suffice.loops.models._failures import bad_body, status_failure
+from suffice.loops.models.batches import BatchRequest
 
 ENDED = frozenset({"completed", "failed", "expired", "cancelled"})
 """The final states of a batch."""
@@ -24,38 +24,6 @@ ENDED = frozenset({"completed", "failed", "expired", "cancelled"})
 _NO_SUCH_ROUTE = frozenset({404, 405, 501})
 _STATUS_OK = 200
 _PAGES, _PAGE = 50, 100
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchRequest:
-    """A model's request that a batch may answer.
-
-    Attributes:
-        request: The JSON that identifies the request, as in the response cache.
-        url: The path of the interface, `/v1/chat/completions` or `/v1/completions`.
-    """
-
-    request: Mapping[str, Any]
-    url: str
-    body: Mapping[str, Any]
-    connection: Connection
-
-
-class BatchReplies(Protocol):
-    """Protocol of a source of replies from batches, which models read instead of asking the endpoint."""
-
-    def reply(self, request: BatchRequest) -> str:
-        """Return the body of the reply.
-
-        Raises:
-            PendingReplyError: A batch will contain the reply later.
-            ModelError: The batches ended without the reply.
-        """
-        ...
-
-
-BATCHES: ContextVar[BatchReplies | None] = ContextVar("suffice_batches", default=None)
-"""The replies that models of the running recording read; None = they ask their endpoints."""
 
 
 def input_line(custom_id: str, request: BatchRequest) -> str:

@@ -20,8 +20,8 @@ from suffice.policy.session import Policy
 from suffice.recordings import bundled_recording
 from suffice.recordings.recording import Recording, write_recording
 from suffice.recordings.schema import build_table
-from suffice.verdicts.diagnostics.ranking import _Study, fit_ranker
 from suffice.verdicts.diagnostics.selection import compare_selectors
+from suffice_papers.choosing.ranking import _Study, fit_ranker
 
 ROUNDS = 4
 

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from suffice.errors import CensoredError, DataError, SufficeError, UnknownSignalError
-from suffice.evaluation.replay import calibrate, learn_stop, replay
+from suffice.evaluation.replay import calibrate, replay
 from suffice.policy.rounds import Round, Rounds
 from suffice.policy.session import Policy, Session
 from suffice.recordings.recording import Recording, write_recording
 from suffice.recordings.schema import build_table
+from suffice_papers.rivals.stop_values import learn_stop
 from tests.support.cli_tools import cli
 
 # A chain of three states: what a round's answer is worth there, and where the next round leads, round by round.

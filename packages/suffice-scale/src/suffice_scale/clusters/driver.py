@@ -9,13 +9,13 @@ from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
+from suffice.cli.sink import ShardReport
 from suffice.common.tables import counted
 from suffice.errors import DataError, WorkerDiedError
-from suffice.loops.clusters.connection import Cluster, first_line
-from suffice.loops.clusters.sink import ShardReport
-from suffice.loops.clusters.total import Total
-from suffice.loops.clusters.worker import Needs, ShardOutcome, WorkerProcess
 from suffice.loops.models.limits import EvenPace
+from suffice_scale.clusters.connection import Cluster, first_line
+from suffice_scale.clusters.total import Total
+from suffice_scale.clusters.worker import Needs, ShardOutcome, WorkerProcess
 
 _LOOK_S = 0.5
 _START_S = 60.0

@@ -23,9 +23,9 @@ from suffice.policy.rules.selectors import Selector, last_of
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
 from suffice.recordings.schema import cost_column
-from suffice.verdicts.diagnostics.judging import Choice, Procedure
 from suffice.verdicts.diagnostics.rows import column_or_nan
 from suffice.verdicts.diagnostics.selection import NO_GAP, Reference, WithInterval
+from suffice_papers.choosing.judging import Choice, Procedure
 
 CLOSED_SHARE = 0.9
 """A threshold may close this share of what the best of its family closes, if it makes fewer calls."""

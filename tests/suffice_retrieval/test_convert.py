@@ -17,12 +17,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from suffice.errors import DataError, NotFoundError, SchemaError, UnsettledError
-from suffice.importers import convert_questions
-from suffice.importers.question_sets import open_source
 from suffice.loops.retrieval import dataset_hash, load_questions
 from suffice.loops.retrieval.forms import QUESTION_FORMS
 from suffice.policy.metrics import normalize_answer
 from suffice_retrieval.indexes import convert_corpus, open_corpus, read_corpus
+from suffice_retrieval.question_sets import convert_questions, open_source
 from tests.support.cli_tools import cli
 
 MUSIQUE = {
@@ -641,7 +640,7 @@ def test_a_set_of_the_hub_is_read_by_the_datasets_library(tmp_path, monkeypatch)
     import datasets
 
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    from suffice.importers import question_sets
+    from suffice_retrieval.question_sets import sources
 
     folder = tmp_path / "hotpotqa" / "hotpot_qa"
     folder.mkdir(parents=True)
@@ -651,13 +650,13 @@ def test_a_set_of_the_hub_is_read_by_the_datasets_library(tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path)
     # The library takes a folder's name where a repository would have it.
     with pytest.raises(UnsettledError, match="--split train"):
-        question_sets._hub("hotpotqa/hotpot_qa", None, None, None)
-    source = question_sets._hub("hotpotqa/hotpot_qa", "validation", None, None)
+        sources._hub("hotpotqa/hotpot_qa", None, None, None)
+    source = sources._hub("hotpotqa/hotpot_qa", "validation", None, None)
     (listed,) = [[row["id"] for _, row in source.rows("hotpotqa")]]
     assert listed == [row["_id"] for row in rows]
     assert source.to_dict()["config"] == "default"
     with pytest.raises(DataError, match="ValueError"):
-        question_sets._hub("hotpotqa/hotpot_qa", "validation", "fullwiki", None)
+        sources._hub("hotpotqa/hotpot_qa", "validation", "fullwiki", None)
     (folder / "hotpot_qa.py").write_text("import datasets\n")
     with pytest.raises(DataError, match="--revision"):
-        question_sets._hub("hotpotqa/hotpot_qa", "validation", None, None)
+        sources._hub("hotpotqa/hotpot_qa", "validation", None, None)

@@ -15,8 +15,8 @@ from suffice.policy.rules import parse_selector
 from suffice.policy.rules.selectors_of_drafts import DISTANCES
 from suffice.recordings.recording import Recording
 from suffice.recordings.schema import build_table
-from suffice.verdicts.diagnostics.judged import compare_judged, select_variants, whole_folds
-from suffice.verdicts.diagnostics.judging import (
+from suffice_papers.choosing.judged import compare_judged, select_variants, whole_folds
+from suffice_papers.choosing.judging import (
     Halving,
     JudgeAll,
     JudgeDistinct,

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from typer import Argument, BadParameter, Option
 
 from suffice.cli.output import Output, Screen
 from suffice.common.files import quoted
-from suffice.common.provided import provided
 from suffice.common.tables import counted
-from suffice.importers.converting import Conversion, Draw, convert_questions
-from suffice.importers.question_sets import CORPUS_FORM, OWN_FORM, check_form, form_of, open_source
 from suffice.loops.retrieval.forms import QUESTION_FORMS
+from suffice_retrieval.indexes.converting import CorpusConversion, convert_corpus
+from suffice_retrieval.question_sets.converting import Conversion, Draw, convert_questions
+from suffice_retrieval.question_sets.sources import CORPUS_FORM, OWN_FORM, check_form, form_of, open_source
 
 
 def convert_command(
@@ -65,7 +65,7 @@ def convert_command(
     if name == CORPUS_FORM:
         if sample is not None or splits is not None:
             raise BadParameter("a corpus has no questions to draw", param_hint="--sample")
-        corpus = provided("retrieval.convert_corpus")(origin, out)
+        corpus = convert_corpus(origin, out)
         output.show(corpus.to_dict(), _corpus_screen(corpus))
         return
     conversion = convert_questions(
@@ -81,7 +81,7 @@ def convert_command(
     output.show(conversion.to_dict(), _questions_screen(conversion, is_named=form is not None))
 
 
-def _corpus_screen(corpus: Any) -> Screen:
+def _corpus_screen(corpus: CorpusConversion) -> Screen:
     sentence = (
         f"{corpus.path}: {counted(corpus.n_passages, 'passage')} of a corpus, from {counted(corpus.n_rows, 'row')}"
     )

@@ -23,14 +23,10 @@ from suffice.recordings.opened import OpenFile
 from suffice.recordings.part_questions import PartQuestions
 from suffice.recordings.parts import OpenFolder, damaged_part, open_part, open_parts, taken
 from suffice.recordings.recording_files import JOURNAL_SUFFIX
-from suffice.recordings.shards import DATASET_INDEX, SHARD, Shard, listed_shards
-
-MANIFEST_FILE = "manifest.json"
-"""The manifest, which the last shard writes: it lists the parts of the complete folder."""
+from suffice.recordings.shards import ANY_PART, DATASET_INDEX, MANIFEST_FILE, SHARD, Shard, listed_shards, shards_in
 
 _SHARDS_FORMAT = "suffice.shards"
 _SHARDS_VERSION = 1
-_ANY_PART = "part-*.parquet"
 _PARTS_SHOWN = 3
 _LAST = np.iinfo(np.int64).max
 
@@ -63,11 +59,6 @@ class ShardedFolder(OpenFolder):
         return taken(pa.concat_tables(self.tables()), np.argsort(np.concatenate(places), kind="stable"))
 
 
-def is_sharded(folder: Path) -> bool:
-    """Return whether a folder contains shards, complete or not."""
-    return (folder / MANIFEST_FILE).is_file() or bool(_shards_in(folder, JOURNAL_SUFFIX) or _shards_in(folder))
-
-
 def open_shards(folder: Path) -> ShardedFolder:
     """Open the parts of a folder that its manifest lists.
 
@@ -81,7 +72,7 @@ def open_shards(folder: Path) -> ShardedFolder:
         raise _examined(folder)[1] or DataError(
             f"{str(folder)!r} has all its parts, but its {MANIFEST_FILE} was not written: run the command of any shard again"
         )
-    finished = _shards_in(folder)
+    finished = shards_in(folder)
     for entry in manifest["parts"]:
         shard = Shard.of_part(entry["file"])
         if shard not in finished:
@@ -124,7 +115,7 @@ def check_shard(folder: Path, shard: Shard, config: Mapping[str, Any]) -> None:
     if not folder.is_dir():
         return
     _check_others(folder, {Shard(index, shard.n).part_name for index in range(1, shard.n + 1)})
-    finished = sorted(_shards_in(folder))
+    finished = sorted(shards_in(folder))
     if shard in finished:
         with open_part(folder / shard.part_name) as part:
             _check_name(part)
@@ -156,15 +147,9 @@ def complete_shards(folder: Path) -> str:
         write_file(path, text)  # and look again: another shard may have written its part meanwhile
 
 
-def _shards_in(folder: Path, end: str = "") -> set[Shard]:
-    """Return the shards whose parts are in a folder; with the suffix `end` of journals, those with journals."""
-    names = [path.name.removesuffix(end) for path in folder.glob(_ANY_PART + end)]
-    return {shard for name in names if (shard := Shard.of_part(name)) is not None}
-
-
 def _check_others(folder: Path, names: set[str]) -> None:
     """Raise if a folder has parts, or journals of parts, with other names."""
-    listed = {path.name for end in ("", JOURNAL_SUFFIX) for path in folder.glob(_ANY_PART + end)}
+    listed = {path.name for end in ("", JOURNAL_SUFFIX) for path in folder.glob(ANY_PART + end)}
     others = sorted(name for name in listed if name.removesuffix(JOURNAL_SUFFIX) not in names)
     if others:
         more = f" and {len(others) - _PARTS_SHOWN} more" if len(others) > _PARTS_SHOWN else ""
@@ -176,7 +161,7 @@ def _check_others(folder: Path, names: set[str]) -> None:
 
 def _examined(folder: Path) -> tuple[Sequence[OpenFile], SufficeError | None]:
     """Open the parts of a folder; also return the error if they are incomplete, else None."""
-    finished, begun = _shards_in(folder), _shards_in(folder, JOURNAL_SUFFIX)
+    finished, begun = shards_in(folder), shards_in(folder, JOURNAL_SUFFIX)
     n = min(shard.n for shard in finished | begun)
     every = [Shard(index, n) for index in range(1, n + 1)]
     try:

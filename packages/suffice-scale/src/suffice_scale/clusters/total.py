@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import time
 
+from suffice.cli.sink import ShardReport
 from suffice.loops import Progress
-from suffice.loops.clusters.sink import ShardReport
 from suffice.policy.rounds import Cost, added_costs
 
 

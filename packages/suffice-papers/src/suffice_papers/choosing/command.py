@@ -22,10 +22,10 @@ from suffice.policy.rules import Selector, parse_rule, parse_selector
 from suffice.policy.rules.ranker import Ranked, Term
 from suffice.policy.session import Policy
 from suffice.recordings import Recording, read_recording
-from suffice.verdicts.diagnostics.judged import JudgedComparison, compare_judged, select_variants
-from suffice.verdicts.diagnostics.judging import draft_families, usable_selectors
-from suffice.verdicts.diagnostics.ranking import RANKER_FEATURES, RankerFit, fit_ranker
 from suffice.verdicts.diagnostics.selection import compare_selectors
+from suffice_papers.choosing.judged import JudgedComparison, compare_judged, select_variants
+from suffice_papers.choosing.judging import draft_families, usable_selectors
+from suffice_papers.choosing.ranking import RANKER_FEATURES, RankerFit, fit_ranker
 
 _TEXT_SELECTORS = ("last", "first", "majority")
 _USUAL_RULES = ("tasr", "answer_stable", "fixed_k(3)", "full")

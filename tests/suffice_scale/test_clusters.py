@@ -9,18 +9,18 @@ from types import SimpleNamespace
 import pytest
 from benchmarks.ray_kills import CONCURRENCY, VICTIMS, columns_of, nodes, record_alone, record_killed
 
-from suffice.cli.cluster import _needs
+from suffice.cli.sink import ShardReport
 from suffice.common.processes import over_parts, pools_from
 from suffice.errors import DataError
 from suffice.loops import Progress
-from suffice.loops.clusters.connection import Cluster, RayPool
-from suffice.loops.clusters.sink import ShardReport
-from suffice.loops.clusters.total import Total
-from suffice.loops.clusters.worker import Needs, Worker
 from suffice.policy.rounds import Cost
 from suffice.recordings import write_recording
 from suffice.recordings.shards import Shard
 from suffice_gates.models import read_states
+from suffice_scale.clusters.command import _needs
+from suffice_scale.clusters.connection import Cluster, RayPool
+from suffice_scale.clusters.total import Total
+from suffice_scale.clusters.worker import Needs, Worker
 from tests.support.cli_tools import cli, dataset, reply
 from tests.support.endpoint import Endpoint
 
@@ -259,7 +259,7 @@ def test_a_shard_that_another_process_holds_is_waited_for(tmp_path, monkeypatch)
             assert "another process" in held.error
         finally:
             clock = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: holder.delete())
-            monkeypatch.setattr("suffice.loops.clusters.worker.time", clock)  # of this module: other threads sleep, too
+            monkeypatch.setattr("suffice_scale.clusters.worker.time", clock)  # of this module: other threads sleep, too
             outcome = Worker(ENTRY).run(words)
     assert (outcome.code, outcome.data["questions"]) == (0, 3)
 
@@ -295,7 +295,7 @@ def test_words_for_workers_hold_what_the_settings_file_says(tmp_path, monkeypatc
         jobs.append((cluster, job))
         raise DataError("enough")
 
-    monkeypatch.setattr("suffice.loops.clusters.driver.run_shards", run_shards)
+    monkeypatch.setattr("suffice_scale.clusters.command.run_shards", run_shards)
     words = [
         "record",
         "q.jsonl",

@@ -19,13 +19,20 @@ from suffice.errors import ConfigMismatchError, DataError, SchemaError
 from suffice.loops.retrieval import PoolBM25, Question, load_questions, load_share
 from suffice.recordings import compact_recording, merge_recordings, write_recording
 from suffice.recordings.recording import open_recording
-from suffice.recordings.sharded import MANIFEST_FILE, complete_shards
-from suffice.recordings.shards import DATASET_INDEX, Shard, listed_shards, n_shards_at, shard_files_beside
+from suffice.recordings.shards import (
+    DATASET_INDEX,
+    MANIFEST_FILE,
+    Shard,
+    listed_shards,
+    n_shards_at,
+    shard_files_beside,
+)
+from suffice_scale.sharded import complete_shards
 from tests.support.cli_tools import cli
 from tests.support.endpoint import Endpoint
 from tests.support.replayed import replay_in_blocks
 
-EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "shards"
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "shards"
 CLOCKS = ("recorded_at", "seconds")
 
 

@@ -89,6 +89,7 @@ class Endpoint:
         allow: How many requests are answered; those after them wait until this attribute is raised, or None.
         retry_after: Value of that header in 429 and 503; None sends none.
         api_key: If given, any other key is refused with 401.
+        tokenizer: What `/tokenize` divides texts by; None = there is none (404).
     """
 
     def __init__(
@@ -103,7 +104,9 @@ class Endpoint:
         allow: int | None = None,
         retry_after: str | None = None,
         api_key: str | None = None,
+        tokenizer: Callable[[str], list[int]] | None = None,
     ) -> None:
+        self.tokenizer = tokenizer
         self.reply, self.latency_s, self.logprobs, self.usage = reply, latency_s, logprobs, usage
         self.allow, self.retry_after, self.api_key, self.holds = allow, retry_after, api_key, holds
         first = iter(() if fault is None or isinstance(fault, str) or callable(fault) else fault)
@@ -148,6 +151,12 @@ class Endpoint:
         self.connections += 1
         try:
             while (request := await self._read(reader)) is not None:
+                if request.path == "/tokenize":  # beside the interface, and no request to the model
+                    ids = None if self.tokenizer is None else self.tokenizer(request.body["prompt"])
+                    answer = FAULTS["404"] if ids is None else (200, "application/json", json.dumps({"tokens": ids}))
+                    writer.write(self._bytes(*answer))
+                    await writer.drain()
+                    continue
                 self.requests.append(request)
                 self.running += 1
                 self.most_running = max(self.most_running, self.running)

@@ -56,6 +56,12 @@ class Thinker(models.Endpoint):
         ),
     ] = TOKENS
     trial_tokens: Annotated[int, Setting("thinking", "trial-tokens", min=1, help="Most tokens of a trial answer.")] = 32
+    token_ids: Annotated[
+        bool,
+        Setting(
+            "thinking", "token-ids", help="Continue chains from token ids where the server takes and returns them."
+        ),
+    ] = True
     max_tokens: Annotated[
         int, Setting("endpoint", "max-tokens", min=1, help="Most tokens of the model's own answer.")
     ] = 256
@@ -85,6 +91,7 @@ class Thinker(models.Endpoint):
             "boundary": self.boundary,
             "trial_tokens": self.trial_tokens,
             "answer_tokens": self.max_tokens,
+            "token_ids": self.token_ids,
         }
 
 
@@ -125,6 +132,8 @@ def record_thoughts_command(
         return
     questions = recorder.questions(dataset, lambda item: replace(item, passages=()))
     loop = thinker.loop(Policy(max_rounds=max_rounds))
+    for note in loop.notes:
+        warn(f"note: {note}")
     priced = {"generator": thinker.model, TRIAL: thinker.model}
     recorder.record(f"chains of thought on {dataset}", questions, loop, priced, output)
 

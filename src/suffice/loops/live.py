@@ -154,6 +154,11 @@ class LiveLoop(ABC):
         """Metadata on these rounds that a recording stores, in addition to the configuration."""
         return {}
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Notes for a recording on what these models cannot do."""
+        return ()
+
     def cells(self, r: int) -> Mapping[str, str]:
         """Return the text columns of round `r` in a recording; by default `labels`."""
         del r

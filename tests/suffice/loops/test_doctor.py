@@ -176,5 +176,6 @@ def test_only_a_server_that_continues_a_cut_text_can_think(reply, continues):
     with Endpoint(reply) as endpoint:
         report = examine(endpoint, api="completions", prompt=NO_CONFIDENCE)
     assert report.continues is continues
+    assert report.token_ids is (False if continues else None)
     assert ("thinking" in report.capabilities) is continues
     assert any("no chain of thought" in note for note in report.notes) is not continues

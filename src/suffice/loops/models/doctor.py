@@ -71,6 +71,7 @@ class EndpointReport:
         prefix_latency_ratio: Time of an extended prompt over that of a new one of the same length; below 1 suggests
             reuse. NaN if unknown.
         continues: Whether it continues raw text, so that a chain of thought can be stopped; None if it was asked by chat messages.
+        token_ids: Whether it then takes token ids and returns those that it generates; None if it was not tested.
         workers: Requests sent at once.
         speedup: Median time of one request alone, times `workers`, over the time of that many at once; NaN if unknown,
             as when the endpoint's rate limit delayed them.
@@ -96,6 +97,7 @@ class EndpointReport:
     prefix_share: float = math.nan
     prefix_latency_ratio: float = math.nan
     continues: bool | None = None
+    token_ids: bool | None = None
     workers: int = 0
     speedup: float = math.nan
     latency_s: float = math.nan
@@ -229,7 +231,8 @@ def _continuation(model: ChatModel, report: EndpointReport) -> EndpointReport:
     rest = _ask(model, start + whole[:half], **settings).text
     # A server that puts the text into a chat template begins anew.  Later characters may differ by rounding.
     if rest.startswith(whole[half : half + max(1, half // 2)]):
-        return replace(report, continues=True, capabilities=tuple(sorted({*report.capabilities, THINKING})))
+        given = tuple(sorted({*report.capabilities, THINKING}))
+        return replace(report, continues=True, token_ids=model.takes_token_ids, capabilities=given)
     note = "it does not continue raw text where it was cut, so no chain of thought can be stopped there"
     return _with_note(replace(report, continues=False), note)
 

@@ -103,6 +103,12 @@ def think_command(
     rule: Annotated[str, Option("--rule", help="A rule that needs no fitted state, without a policy.")] = "dynasor",
     selector: options.SelectorText = "last",
     max_rounds: options.MaxRounds = 32,
+    overlap: Annotated[
+        bool,
+        Option(
+            "--overlap", help="Let the chain go on while trial answers are asked beside it: sooner, for more tokens."
+        ),
+    ] = False,
 ) -> None:
     """The model thinks, and stops where the rule says so. The server must continue raw text, and should cache prefixes.
 
@@ -112,7 +118,7 @@ def think_command(
         decides = Policy(rule=parse_rule(rule), selector=parse_selector(selector), max_rounds=max_rounds)
     else:
         decides = options.load_policy(policy)
-    show_live(thinker.loop(decides), question, [], output=output, then=_THEN)
+    show_live(replace(thinker.loop(decides), overlap=overlap), question, [], output=output, then=_THEN)
 
 
 def record_thoughts_command(

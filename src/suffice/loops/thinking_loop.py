@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 from suffice.errors import DataError, ModelError
 from suffice.loops.boundaries import TOKENS, boundary_pattern, last_boundary
-from suffice.loops.course import Call, RoundResult, Steps, check_first_round
+from suffice.loops.course import Call, Course, RoundResult, Steps, check_first_round
 from suffice.loops.live import LiveLoop
 from suffice.loops.models._wire import Asked, Completion, is_cut
 from suffice.loops.models.chat import ChatModel
 from suffice.loops.models.prompted import reply_of
 from suffice.loops.models.prompts import VersionedPrompt, filled
+from suffice.loops.models.streaming import StreamedCompletion
 from suffice.loops.models.token_ids import ids_of_text, with_ids
+from suffice.loops.waves import Surplus
 from suffice.policy.rounds import Passage, Reply, Round, added_costs
 from suffice.policy.signals import THINKING, TRIAL
 from suffice.policy.signals.position import AnswerPosition
@@ -107,6 +110,9 @@ class ThinkingLoop(LiveLoop):
         trial_tokens: Longest trial answer in tokens; one that is cut is undefined.
         answer_tokens: Longest answer after the model's own end of thinking, in tokens.
         token_ids: Whether to continue from token ids where that is possible; False = always from text.
+        overlap: Whether a live chain goes on while a trial answer is asked beside it, unless the chain stops whatever the answer is.
+            The answer then arrives sooner, and what was thought beyond the stop is paid (`Outcome.surplus`). The server should handle
+            two requests at once. Decisions and answers are the same.
         policy: Decides when to stop; its `max_rounds` bounds the checkpoints, and its `answer_position` reads the
             model's own answer.
         enrichers: Not supported.
@@ -125,6 +131,7 @@ class ThinkingLoop(LiveLoop):
     trial_tokens: int = 32
     answer_tokens: int = 256
     token_ids: bool = True
+    overlap: bool = False
 
     def __post_init__(self) -> None:
         for name in ("every", "trial_tokens", "answer_tokens"):
@@ -166,7 +173,16 @@ class ThinkingLoop(LiveLoop):
         return {"model": self.model.name, "prompt_id": self.prompt.prompt_id}
 
     def configuration(self) -> Mapping[str, Any]:
-        """Return the settings that affect chains and answers."""
+        """Return the settings that affect chains and answers.
+
+        Raises:
+            DataError: `overlap` is set, which is of live runs.
+        """
+        if self.overlap:
+            raise DataError(
+                "overlap=True is of live runs: a recording asks all trials, and knows what no policy would have thought beyond its stop; "
+                "leave it out"
+            )
         return {
             "model": self.model.pin(),
             "prompt_id": self.prompt.prompt_id,
@@ -178,6 +194,15 @@ class ThinkingLoop(LiveLoop):
             **({} if self.boundary == TOKENS else {"boundary": self.boundary}),
             **({"token_ids": True} if self.by_ids else {}),
         }
+
+    @property
+    def is_async(self) -> bool:
+        """True if a component can only be awaited, or the chain goes on beside its trials."""
+        return super().is_async or self.overlap
+
+    async def left_over(self, course: Course) -> Surplus:
+        """Return the cost of what was thought beyond the stop, and cancel it."""
+        return await course.end() if isinstance(course, ThinkingCourse) else Surplus()
 
     def verify(self) -> None:
         """Check that the model continues raw text, and that the policy's rounds are checkpoints.
@@ -241,6 +266,8 @@ class ThinkingCourse:
 
     def __init__(self, loop: ThinkingLoop, question: str) -> None:
         self.loop, self.start, self.last = loop, loop.prompt.text(question), loop.policy.max_rounds
+        self._ends = (loop.prompt.end.strip(),)
+        self._ahead: StreamedCompletion | None = None
 
     async def prepare(self, r: int) -> None:
         """Do nothing, since no checkpoint exists before the chain reaches it."""
@@ -276,9 +303,10 @@ class ThinkingCourse:
         # A boundary may lie within a token: up to there the stretch is asked as text.
         is_whole = at == len(stretch.text)
         asked = chain.plus(stretch).asked(cue) if is_whole else chain.asked(stretch.text[:at] + cue)
-        trial = yield self._call(
-            TRIAL, asked, loop.trial_tokens, temperature=0.0, without=RoundResult(observed=checkpoint)
-        )
+        call = self._call(TRIAL, asked, loop.trial_tokens, temperature=0.0, without=RoundResult(observed=checkpoint))
+        if loop.overlap and r < self.last and not checkpoint.signals["thinking_ended"]:
+            call = replace(call, beside=partial(self._go_on, chain.plus(stretch).asked()))
+        trial = yield call
         answered = replace(
             checkpoint,
             answer=trial.answer,
@@ -295,7 +323,7 @@ class ThinkingCourse:
         whole = Reply(token_ids=() if loop.by_ids else None)
         for look in range(1, _MOST_LOOKS + 1):
             part = GENERATOR if look == 1 else f"{GENERATOR}:{look}"
-            more = yield self._call(part, chain.plus(whole).asked(), loop.every, stop=(loop.prompt.end.strip(),))
+            more = yield self._call(part, chain.plus(whole).asked(), loop.every, stop=self._ends)
             text, has_ended = whole.text + more.text, not (is_cut(more.finish_reason) and more.text)
             ids = (
                 (*whole.token_ids, *more.token_ids)
@@ -318,19 +346,43 @@ class ThinkingCourse:
         without: RoundResult | None = None,
         **settings: Any,
     ) -> Call:
-        model, by_ids = self.loop.model, len(asked) > 1
-        settings |= {"max_tokens": max_tokens}
-        extra = {"stop": list(stop)} if stop else {}
-        if extra or by_ids:
-            settings["extra_body"] = {**(with_ids(model) if by_ids else model.fingerprint()["extra_body"]), **extra}
+        model, settings = self.loop.model, settings | self._settings(asked, max_tokens, stop)
 
         async def send(blocking: bool) -> Reply:
-            prompt = await self._prompt(asked, blocking=blocking)
-            if blocking:
-                return await self._read(part, model.complete(prompt, **settings), by_ids, blocking=True)
-            return await self._read(part, await model.complete_async(prompt, **settings), by_ids, blocking=False)
+            ahead, self._ahead = self._ahead, None
+            if ahead is not None and part == GENERATOR:
+                completion = await ahead.result()
+            else:
+                self._ahead = ahead
+                prompt = await self._prompt(asked, blocking=blocking)
+                completion = (
+                    model.complete(prompt, **settings) if blocking else await model.complete_async(prompt, **settings)
+                )
+            return await self._read(part, completion, by_ids=len(asked) > 1, blocking=blocking)
 
         return Call(part=part, asked=asked, send=send, without=without)
+
+    def _settings(self, asked: Sequence[Any], max_tokens: int, stop: Sequence[str]) -> dict[str, Any]:
+        """Return the parameters of a request."""
+        model, by_ids = self.loop.model, len(asked) > 1
+        settings: dict[str, Any] = {"max_tokens": max_tokens}
+        if stop or by_ids:
+            extra = {"stop": list(stop)} if stop else {}
+            settings["extra_body"] = {**(with_ids(model) if by_ids else model.fingerprint()["extra_body"]), **extra}
+        return settings
+
+    def _go_on(self, asked: Sequence[Any]) -> None:
+        """Begin the next stretch of the chain, beside a trial."""
+        settings = self._settings(asked, self.loop.every, self._ends)
+        self._ahead = StreamedCompletion(self.loop.model, self._prompt(asked, blocking=False), settings)
+
+    async def end(self) -> Surplus:
+        """Cancel the stretch that was begun beside the last trial, and return what it has cost."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is None:
+            return Surplus()
+        cost, cancelled = await ahead.cancel()
+        return Surplus(cost, 1, int(cancelled), ("stretch of thought", "stretches of thought"))
 
     async def _prompt(self, asked: Sequence[Any], *, blocking: bool) -> Asked:
         """Return the prompt of a call: one text, or the token ids of a text, of the chain, and of a text after it."""
@@ -341,7 +393,7 @@ class ThinkingCourse:
         begins = await tokenizer.ids(start, begins=True, blocking=blocking)
         return (*begins, *ids, *await tokenizer.ids(rest, begins=False, blocking=blocking))
 
-    async def _read(self, part: str, completion: Completion, by_ids: bool, *, blocking: bool) -> Reply:
+    async def _read(self, part: str, completion: Completion, *, by_ids: bool, blocking: bool) -> Reply:
         """Return a completion as the reply of a component: of a trial, the answer is at its start."""
         own = self.loop.policy.answer_position
         position = AnswerPosition("start", self.loop.prompt.cue.strip() or own.text) if part == TRIAL else own

@@ -56,6 +56,23 @@ def test_a_sampled_chain_stops_live_as_replayed(thoughts, rule):
         assert outcome.answer == (recording.answers[place, answered] if answered >= 0 else None)
 
 
+def test_a_chain_that_goes_on_beside_its_trials_stops_as_replayed(thinker, thoughts):
+    loop, recording = thoughts
+    policy = Policy(rule="deer(0.9)", max_rounds=ROUNDS)
+    replayed = stops(policy, recording.rounds(policy.raw_columns))
+    with start_server(thinker, slots=2) as server:
+        settings = {"temperature": 1.0, "seed": 3, "extra_body": WHOLE, "max_retries": 0}
+        model = ChatModel("thinker", base_url=server.url, api="completions", **settings)
+        for place, question in enumerate(recording.objects("question")[:, 0]):
+            outcome = replace(loop, policy=policy, model=model, overlap=True).run(question)
+            assert outcome.decision.stop_round == replayed.rounds[place]
+            assert outcome.answer == recording.answers[place, replayed.answer_position[place]]
+            beyond = outcome.surplus
+            assert beyond.samples == (outcome.decision.reason == "rule")
+            assert 0 <= beyond.cost.output_tokens <= loop.every
+        model.close()
+
+
 def test_recorded_token_ids_are_those_of_an_uncut_chain(thinker, tmp_path):
     asked = [Question(question_id=item["id"], question=item["question"]) for item in islice(questions(seed=13), 2)]
     with start_server(thinker) as server:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, get_args
 
@@ -205,6 +205,25 @@ class ChatModel(PromptedModel):
         """Like `complete`, without blocking the event loop; cancelling the task cancels the request."""
         awaited = self._complete(messages, overrides, use_cache=use_cache, sample=sample, blocking=False)
         return (await awaited)[0]
+
+    async def stream_async(
+        self, messages: Asked, arrived: Callable[[Mapping[str, Any]], None], **overrides: Any
+    ) -> float:
+        """Send one text as in `complete`, pass on each chunk of the reply as it arrives, and return the duration in seconds.
+
+        Cancelling the task cancels the request.  The response cache is not used.
+        """
+        call = self._call(messages, overrides, use_cache=False, sample=0, n=1)
+        self._count(requests_sent=1)
+
+        async def receive(client: Any) -> None:
+            async with await client.completions.create(stream=True, **call.arguments()) as chunks:
+                async for chunk in chunks:
+                    arrived(chunk.to_dict(mode="json"))
+
+        sent = EndpointCall(affinity=affinity_of(messages), tokens=expected_tokens(call.body))
+        _, seconds = await self._connection.request(receive, sent, blocking=False, wants_logprobs=call.wants_logprobs)
+        return seconds
 
     def complete_several(
         self,

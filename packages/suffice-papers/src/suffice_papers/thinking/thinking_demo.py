@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import resources
 from typing import Any
 
 import numpy as np
@@ -186,8 +188,8 @@ class ThinkingFigures:
         )
 
     def tables(self) -> list[Table]:
-        """Return the ways to stop, and the price of asking."""
-        return [self._ways(), self._asking()]
+        """Return the ways to stop, the price of asking, and what it takes to go on beside a trial."""
+        return [self._ways(), self._asking(), overlap_table()]
 
     def _ways(self) -> Table:
         lines = [self.chosen, self.lines.whole, *(line for line in self.lines.rules if line is not self.chosen)]
@@ -287,6 +289,36 @@ class ThinkingFigures:
             "certified": self.certified,
             "boundary": self.boundary,
         }
+
+
+def overlap_table() -> Table:
+    """Return the stored figures of chains that wait for their trials and of chains that go on beside them (training/thinker)."""
+    measured = json.loads(resources.files(__package__).joinpath("overlap.json").read_text("utf-8"))
+    names = ("slots", "way", "seconds", "computed", "stopped", "beyond_output", "beyond_read")
+    return Table(
+        title=f"The chain waits for its trials, or goes on beside them (--overlap): {measured['n']} other puzzles, {measured['rule']}",
+        columns=(
+            Column("slots", ".0f"),
+            Column("the chain"),
+            Column("seconds", ".3f"),
+            Column("tokens", ".0f"),
+            Column("stopped beside, %", ".1f", scale=100),
+            Column("thought beyond", ".2f"),
+            Column("read beyond, at most", ".0f"),
+        ),
+        rows=tuple(tuple(row[name] for name in names) for row in measured["rows"]),
+        notes=(
+            (
+                "means per puzzle, both ways in turns with the same stops; tokens: all that is computed up to the stop; slots: requests that "
+                "llama.cpp's server handles at a time, each with a prefix cache of its own, so that two read more"
+            ),
+            (
+                "beyond: the stretch that was begun beside the last trial and then cancelled; where nothing of it had arrived, its whole prompt "
+                "counts as read"
+            ),
+            "one thread of the server computes trial and chain, and a trial answer has two tokens, so that there is little time to gain",
+        ),
+    )
 
 
 def _percent(share: float) -> str:

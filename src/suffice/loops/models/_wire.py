@@ -54,6 +54,7 @@ class Completion:
         cached_tokens_reported: True if the endpoint reported the number of input tokens from its prefix cache.
         from_cache: True if the reply came from the response cache, not from the endpoint.
         token_ids: The ids of the generated tokens; None if the endpoint returned none.
+        reasoning_tokens: Number of generated tokens that are thoughts, as the endpoint counts them; NaN if it does not.
     """
 
     text: str
@@ -68,6 +69,7 @@ class Completion:
     cached_tokens_reported: bool = False
     from_cache: bool = False
     token_ids: tuple[int, ...] | None = None
+    reasoning_tokens: float = math.nan
 
     @property
     def origin(self) -> dict[str, Any]:
@@ -216,6 +218,7 @@ def completion_of(
     if not isinstance(message, dict):
         message = {"content": choice.get("text")}
     cost, reported = _cost_of_call(body, seconds)
+    details = mapping_or_empty(body.get("usage")).get("completion_tokens_details")
     failed = body.get("error") or choice.get("error")  # some gateways report it beside the text so far
     return Completion(
         text=message_text(message),
@@ -230,6 +233,7 @@ def completion_of(
         cached_tokens_reported=reported,
         from_cache=from_cache,
         token_ids=_token_ids(choice),
+        reasoning_tokens=count_of(mapping_or_empty(details).get("reasoning_tokens")),
     )
 
 

@@ -30,6 +30,11 @@ _UNREAD_NOTE = (
     "are cut off or still thinking, or switch thinking off with --set extra-body="
     '\'{"chat_template_kwargs": {"enable_thinking": false}}\''
 )
+_HIDDEN_NOTE = (
+    "it thinks ({:.0f} tokens of a short reply) and does not show what: no rule can stop inside such a chain. What is possible is a budget of "
+    "thought, where it takes one: run each budget on the same questions, and compare what they get right and cost; an uncut chain does not tell "
+    "what a shorter one would have answered"
+)
 _ALTERNATIVES = (20, 5, MIN_ALTERNATIVES)
 _PREFIX_NUMBERS = (1100, 250)
 _REUSED = 0.5
@@ -178,6 +183,8 @@ def _logprobs(model: ChatModel, report: EndpointReport) -> EndpointReport:
     kind: LogprobsKind = "none"
     if reply is not None and most:
         kind = "processed" if is_processed(reply) else "raw"
+    if reply is not None and reply.reasoning_tokens > 0 and reply.reasoning is None and "<think" not in reply.text:
+        report = _with_note(report, _HIDDEN_NOTE.format(reply.reasoning_tokens))
     usable = kind == "raw" and most >= MIN_ALTERNATIVES
     capabilities = set(LOGPROB_NEEDS) if usable else set()
     if model.prompt.asks_confidence:

@@ -43,7 +43,8 @@ class ThinkingPrompt(VersionedPrompt):
         name: Name in reports, with `version` and `system` as in `VersionedPrompt`.
         start: Template of the text up to where the model begins to think; `{system}` and `{question}` are replaced.
         end: Text that ends the thinking; without its white space, it is where the model ends it itself.
-        cue: Text after `end` that makes the model answer at once, for trial answers.
+        cue: Text after `end` that makes the model answer at once, for trial answers. Empty: a trial answer is what the model says by itself
+            after it was made to end its thoughts, read at the answer position and charged in full; give it enough `trial_tokens`.
     """
 
     start: str
@@ -79,8 +80,11 @@ DEEPSEEK_R1 = ThinkingPrompt(
 )
 """The template of DeepSeek-R1 and its distillates; the server adds the mark of a text's beginning."""
 
-THINKING_PROMPTS: Mapping[str, ThinkingPrompt] = {"chatml": CHATML, "deepseek_r1": DEEPSEEK_R1}
-"""Templates by the names of the setting `template`."""
+_TEMPLATES = {"chatml": CHATML, "deepseek_r1": DEEPSEEK_R1}
+THINKING_PROMPTS: Mapping[str, ThinkingPrompt] = _TEMPLATES | {
+    f"{name}_continued": replace(prompt, name=f"{prompt.name}_continued", cue="") for name, prompt in _TEMPLATES.items()
+}
+"""Templates by the names of the setting `template`; in those that end in ``_continued`` trial answers have no cue."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -394,9 +398,10 @@ class ThinkingCourse:
         return (*begins, *ids, *await tokenizer.ids(rest, begins=False, blocking=blocking))
 
     async def _read(self, part: str, completion: Completion, *, by_ids: bool, blocking: bool) -> Reply:
-        """Return a completion as the reply of a component: of a trial, the answer is at its start."""
+        """Return a completion as the reply of a component: of a trial with a cue, the answer is at its start."""
         own = self.loop.policy.answer_position
-        position = AnswerPosition("start", self.loop.prompt.cue.strip() or own.text) if part == TRIAL else own
+        cue = self.loop.prompt.cue.strip()
+        position = AnswerPosition("start", cue) if part == TRIAL and cue else own
         reply = reply_of(completion.text, completion.tokens, completion.cost, position, **completion.origin)
         ids = None
         if by_ids and part != TRIAL:

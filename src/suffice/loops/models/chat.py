@@ -169,7 +169,7 @@ class ChatModel(PromptedModel):
 
     @cached_property
     def takes_token_ids(self) -> bool:
-        """Whether the endpoint takes token ids as a prompt, and returns those that it generates; two short requests test it once."""
+        """True if the endpoint takes token ids as a prompt, and returns those that it generates; two short requests test it once."""
         return are_exchanged(self)
 
     def tokenize(self, text: str, *, begins: bool = False) -> tuple[int, ...]:

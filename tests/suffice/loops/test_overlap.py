@@ -81,11 +81,11 @@ def test_a_completion_that_arrived_before_its_cancellation_is_paid_in_full():
         thinking = of_ids.loop(endpoint)
         settings = {"max_tokens": 2, "extra_body": {"return_token_ids": True}}
         streamed = StreamedCompletion(thinking.model, prompt(), settings)
-        await asyncio.sleep(wait_s)
+        await asyncio.wait({streamed._task}, timeout=wait_s)
         return await streamed.cancel()
 
     with Endpoint(of_ids.reply) as quick:
-        cost, was_cancelled = asyncio.run(cancelled(1.5, quick))
+        cost, was_cancelled = asyncio.run(cancelled(60, quick))
         assert (was_cancelled, cost.output_tokens, cost.uncached_tokens) == (False, 2, 2)
         quick.stream_gap_s = 30
         cost, was_cancelled = asyncio.run(cancelled(0.5, quick))

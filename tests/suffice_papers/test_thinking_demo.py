@@ -10,13 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from suffice.common.tables import render
 from suffice.evaluation.replay import Replayer, policy_for
 from suffice.policy.session import stops
 from suffice.recordings import Recording, bundled_recording
 from suffice.recordings.bundled import BUNDLED_THOUGHTS
 from suffice_papers.thinking.lines import MOST_PRICE, NEVER, Lines
-from suffice_papers.thinking.thinking_demo import RULES, ThinkingFigures
+from suffice_papers.thinking.thinking_demo import RULES, ThinkingFigures, overlap_table
 from tests.support.cli_tools import cli
+from tests.support.files import ROOT
 
 EVERY = 16
 
@@ -198,3 +200,18 @@ def test_the_demo_gives_one_sentence_two_tables_and_json(tmp_path):
 
 def test_the_demo_refuses_a_page_in_no_folder(tmp_path):
     assert "create it first" in cli("demo", "thinking", f"--set=markdown={tmp_path / 'missing' / 'x.md'}").error
+
+
+def test_going_on_beside_trials_is_measured_against_waiting_for_them():
+    table = overlap_table()
+    rows = [dict(zip((column.name for column in table.columns), row, strict=True)) for row in table.rows]
+    assert [(row["slots"], row["the chain"]) for row in rows] == [
+        (n, way) for n in (1, 2) for way in ("waits", "goes on")
+    ]
+    for waits, goes_on in (rows[:2], rows[2:]):
+        assert waits["thought beyond"] == waits["read beyond, at most"] == waits["stopped beside, %"] == 0
+        assert 0 < goes_on["thought beyond"] <= EVERY
+        assert goes_on["stopped beside, %"] > 0.9
+        assert goes_on["tokens"] >= waits["tokens"] - 1
+    page = (ROOT / "docs" / "results" / "thinking.md").read_text("utf-8")
+    assert render([table], "md").strip() in page

@@ -89,6 +89,7 @@ class Endpoint:
         allow: How many requests are answered; those after them wait until this attribute is raised, or None.
         retry_after: Value of that header in 429 and 503; None sends none.
         api_key: If given, any other key is refused with 401.
+        tokenizer: What `/tokenize` divides texts by; None = there is none (404).
     """
 
     def __init__(
@@ -103,7 +104,10 @@ class Endpoint:
         allow: int | None = None,
         retry_after: str | None = None,
         api_key: str | None = None,
+        tokenizer: Callable[[str], list[int]] | None = None,
     ) -> None:
+        self.tokenizer = tokenizer
+        self.stream_gap_s = 0.0  # before each token of a streamed reply
         self.reply, self.latency_s, self.logprobs, self.usage = reply, latency_s, logprobs, usage
         self.allow, self.retry_after, self.api_key, self.holds = allow, retry_after, api_key, holds
         first = iter(() if fault is None or isinstance(fault, str) or callable(fault) else fault)
@@ -148,6 +152,12 @@ class Endpoint:
         self.connections += 1
         try:
             while (request := await self._read(reader)) is not None:
+                if request.path == "/tokenize":  # beside the interface, and no request to the model
+                    ids = None if self.tokenizer is None else self.tokenizer(request.body["prompt"])
+                    answer = FAULTS["404"] if ids is None else (200, "application/json", json.dumps({"tokens": ids}))
+                    writer.write(self._bytes(*answer))
+                    await writer.drain()
+                    continue
                 self.requests.append(request)
                 self.running += 1
                 self.most_running = max(self.most_running, self.running)
@@ -156,6 +166,9 @@ class Endpoint:
                 finally:
                     self.running -= 1
                 if answer is None:
+                    break
+                if request.body.get("stream") and answer.startswith(b"HTTP/1.1 200"):
+                    await self._stream(json.loads(answer.partition(b"\r\n\r\n")[2]), reader, writer)
                     break
                 writer.write(answer)
                 await writer.drain()
@@ -166,6 +179,27 @@ class Endpoint:
             writer.close()
             with contextlib.suppress(Exception, asyncio.CancelledError):
                 await writer.wait_closed()
+
+    async def _stream(self, body: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Send a completion token by token, with the usage so far, until its client goes away."""
+        choice, usage = body["choices"][0], body["usage"]
+        logprobs, ids = choice["logprobs"], choice.get("token_ids")
+        writer.write(b"HTTP/1.1 200 X\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n")
+        gone = asyncio.ensure_future(reader.read(1))
+        for n, token in enumerate(logprobs["tokens"]):
+            await asyncio.wait({gone}, timeout=self.stream_gap_s)
+            if gone.done():
+                self.abandoned += 1
+                return
+            is_last = n == len(logprobs["tokens"]) - 1
+            part = {name: [values[n]] for name, values in logprobs.items()}
+            chunk = {"text": token, "finish_reason": choice["finish_reason"] if is_last else None, "logprobs": part}
+            chunk |= {} if ids is None else {"token_ids": [ids[n]]}
+            sent = {**body, "choices": [chunk], "usage": {**usage, "completion_tokens": n + 1}}
+            writer.write(f"data: {json.dumps(sent)}\n\n".encode())
+            await writer.drain()
+        gone.cancel()
+        writer.write(b"data: [DONE]\n\n")
 
     async def _while_connected(self, answer: Any, reader: asyncio.StreamReader) -> bytes | None:
         work = asyncio.ensure_future(answer)

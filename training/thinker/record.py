@@ -32,7 +32,7 @@ SETTINGS = {
     "extra-body": json.dumps(WHOLE),
 }
 LEFT_OUT = re.compile(
-    r".*\.seconds|recorded_at|reply_model|system_fingerprint|text|finish_reason|f1|contains|answer_entropy_.*|answer_margin.*|answer_logprob_sum"
+    r".*\.seconds|recorded_at|reply_model|system_fingerprint|text|finish_reason|f1|contains|answer_entropy_.*|answer_margin.*|answer_logprob_sum|thinking_ids"
 )
 """Columns that the demonstration does not read; those without values are left out, too."""
 

@@ -245,6 +245,9 @@ export const NAMED_RULES = {
  "deer": {
   "0": "answer_logprob_mean > -0.05129329438755058"
  },
+ "thought_calibrated": {
+  "0": "p_correct >= 0.9"
+ },
  "rasc": {
   "0": "times((rationale_score >= 0.5), 5)",
   "1": "times((rationale_score >= {0}), 5)",

@@ -153,7 +153,7 @@ def _endpoint_screen(
         "prefix reuse": f"{_in_words(report.prefix_reuse)} (share {number(report.prefix_share)})",
         "continues raw text": "not examined (--set api=completions)"
         if report.continues is None
-        else _in_words(report.continues),
+        else _in_words(report.continues) + {True: ", from token ids", False: ", as text", None: ""}[report.token_ids],
         "concurrency": _concurrency_text(report),
         "latency": f"{number(report.latency_s, 3)} s",
         "repeated prompts": f"{report.repeats}: {number(100 * report.changed_answers, 0)} % changed answers",

@@ -56,6 +56,12 @@ class Thinker(models.Endpoint):
         ),
     ] = TOKENS
     trial_tokens: Annotated[int, Setting("thinking", "trial-tokens", min=1, help="Most tokens of a trial answer.")] = 32
+    token_ids: Annotated[
+        bool,
+        Setting(
+            "thinking", "token-ids", help="Continue chains from token ids where the server takes and returns them."
+        ),
+    ] = True
     max_tokens: Annotated[
         int, Setting("endpoint", "max-tokens", min=1, help="Most tokens of the model's own answer.")
     ] = 256
@@ -85,6 +91,7 @@ class Thinker(models.Endpoint):
             "boundary": self.boundary,
             "trial_tokens": self.trial_tokens,
             "answer_tokens": self.max_tokens,
+            "token_ids": self.token_ids,
         }
 
 
@@ -96,6 +103,12 @@ def think_command(
     rule: Annotated[str, Option("--rule", help="A rule that needs no fitted state, without a policy.")] = "dynasor",
     selector: options.SelectorText = "last",
     max_rounds: options.MaxRounds = 32,
+    overlap: Annotated[
+        bool,
+        Option(
+            "--overlap", help="Let the chain go on while trial answers are asked beside it: sooner, for more tokens."
+        ),
+    ] = False,
 ) -> None:
     """The model thinks, and stops where the rule says so. The server must continue raw text, and should cache prefixes.
 
@@ -105,7 +118,7 @@ def think_command(
         decides = Policy(rule=parse_rule(rule), selector=parse_selector(selector), max_rounds=max_rounds)
     else:
         decides = options.load_policy(policy)
-    show_live(thinker.loop(decides), question, [], output=output, then=_THEN)
+    show_live(replace(thinker.loop(decides), overlap=overlap), question, [], output=output, then=_THEN)
 
 
 def record_thoughts_command(
@@ -125,6 +138,8 @@ def record_thoughts_command(
         return
     questions = recorder.questions(dataset, lambda item: replace(item, passages=()))
     loop = thinker.loop(Policy(max_rounds=max_rounds))
+    for note in loop.notes:
+        warn(f"note: {note}")
     priced = {"generator": thinker.model, TRIAL: thinker.model}
     recorder.record(f"chains of thought on {dataset}", questions, loop, priced, output)
 

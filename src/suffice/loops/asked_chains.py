@@ -100,6 +100,16 @@ class RecordedChainLoop(ThinkingLoop):
     """
 
     @property
+    def by_ids(self) -> bool:
+        """False, since the token ids of the log are unknown."""
+        return False
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """No notes: the metadata say where the trials are from."""
+        return ()
+
+    @property
     def provenance(self) -> Mapping[str, Any]:
         """Metadata that says where the trials are from."""
         return {TRIALS: ASKED}
@@ -162,7 +172,7 @@ class _RecordedCourse(ThinkingCourse):
         """Yield the calls of a live checkpoint, and before the first of them the one that counts the text around the chain."""
         if r == 1:
             prompt = self.loop.prompt
-            counted = yield self._call(_START, self.start + prompt.end + prompt.cue, 1, temperature=0.0)
+            counted = yield self._call(_START, [self.start + prompt.end + prompt.cue], 1, temperature=0.0)
             self.around = self._prompt_tokens(counted.costs[TRIAL])
         result = yield from super().calls(r, before)
         observed = result.observed
@@ -191,12 +201,13 @@ class _RecordedCourse(ThinkingCourse):
             )
         return tokens
 
-    def _call(self, part: str, text: str, max_tokens: int, **settings: Any) -> Call:
+    def _call(self, part: str, asked: Sequence[Any], max_tokens: int, **settings: Any) -> Call:
         """Return the call of a trial; what the model thought and answered comes from the log instead."""
+        text = str(asked[0])
         if part.startswith(TRIAL):
             prompt = self.loop.prompt
             self.asked = len(text) - len(self.start) - len(prompt.end + prompt.cue)
-            return super()._call(part, text, max_tokens, **settings)
+            return super()._call(part, asked, max_tokens, **settings)
         reply = self._logged(len(text) - len(self.start), max_tokens)
 
         async def send(blocking: bool) -> Reply:

@@ -28,6 +28,7 @@ class Call:
         without: The round's result without this call, if a live loop may omit it; None if the call is required.
         instead: The reply that a live loop uses if the call fails; None if the round then fails.
         brought: After the call: replies for later rounds that arrived with it, by round.
+        beside: Begins what a live loop may do while it waits for the reply, if the reply decides whether the loop goes on.
     """
 
     part: str
@@ -36,6 +37,7 @@ class Call:
     without: RoundResult | None = None
     instead: Reply | None = None
     brought: Callable[[], Mapping[int, Reply]] = dict
+    beside: Callable[[], object] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from suffice.loops.measuring import measure_lazily, needs_critique, unmeasured
 from suffice.loops.models._wire import is_cut
 from suffice.loops.models.protocols import Answerer
 from suffice.loops.waves import SURPLUS, Surplus, Wave
-from suffice.policy.rounds import Cost, Decision, Passage, Round, added_costs, total_cost
+from suffice.policy.rounds import Cost, Decision, Passage, Reply, Round, added_costs, total_cost
 from suffice.policy.seen import Seen
 from suffice.policy.session import Policy, Session
 from suffice.policy.signals import CRITIC, EMBEDDER, GATE, OF_ANSWERS, SIGNALS, TRIAL, Enricher
@@ -154,6 +154,11 @@ class LiveLoop(ABC):
         """Metadata on these rounds that a recording stores, in addition to the configuration."""
         return {}
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Notes for a recording on what these models cannot do."""
+        return ()
+
     def cells(self, r: int) -> Mapping[str, str]:
         """Return the text columns of round `r` in a recording; by default `labels`."""
         del r
@@ -163,6 +168,11 @@ class LiveLoop(ABC):
         """Return the costs of round `r` under the names that prices use; by default, the components."""
         del r
         return costs
+
+    async def left_over(self, course: Course) -> Surplus:
+        """Return the cost of what was begun for a further round of a question that has none, and cancel it; by default nothing."""
+        del course
+        return Surplus()
 
     @property
     def _gives(self) -> frozenset[str]:
@@ -219,8 +229,11 @@ class LiveLoop(ABC):
         course, session, error = self._begin(question, passages)
         unanswered = PendingAnswers()
         is_needed = lambda call: needed(session, call, measured=not self.enrichers)  # noqa: E731 - of the session then
+        begin = lambda call: _sent_beside(session, call, blocking=blocking)  # noqa: E731 - of the session then
         wave = Wave(
-            self.at_once, self.policy.max_rounds, lambda r: make(course.calls(r, session.rounds), needed=is_needed)
+            self.at_once,
+            self.policy.max_rounds,
+            lambda r: drive(course.calls(r, session.rounds), begin, needed=is_needed),
         )
         surplus = Surplus()
         try:
@@ -243,7 +256,7 @@ class LiveLoop(ABC):
             _end_session(session, "cancelled")
             raise
         finally:
-            surplus = await wave.end()
+            surplus = await wave.end() + await self.left_over(course)
         while (rest := unanswered.due(session, None)) is not None:
             result = await make(rest.steps, first=rest.call)
             session, error = unanswered.answered(session, result), error or result.error
@@ -320,6 +333,13 @@ def _stepped(stream: AsyncGenerator[LiveStep], run: Callable[[Coroutine[Any, Any
             yield item
     finally:
         run(stream.aclose())
+
+
+async def _sent_beside(session: Session, call: Call, *, blocking: bool) -> Reply:
+    """Make a call, and begin what goes on beside it unless the loop stops whatever the reply is."""
+    if call.beside is not None and call.without is not None and not session.would_stop(call.without.observed):
+        call.beside()
+    return await send(call, blocking=blocking)
 
 
 def needed(session: Session, call: Call, *, measured: bool) -> bool:

@@ -21,7 +21,15 @@ from suffice.policy.session import Session
 from suffice.policy.signals import SIGNALS
 from suffice.recordings.merging import AMENDED, INFERRED, RUN
 from suffice.recordings.round_journal import Changes, RoundWriter
-from suffice.recordings.schema import AUDIT_UNIT, DECISION_COLUMNS, EMBEDDING, PINNED_LABELS, SHADOW, TEXT_COLUMNS
+from suffice.recordings.schema import (
+    AUDIT_UNIT,
+    DECISION_COLUMNS,
+    EMBEDDING,
+    PINNED_LABELS,
+    SHADOW,
+    TEXT_COLUMNS,
+    THINKING_IDS,
+)
 
 Ending = Literal["max_rounds", "exhausted", "rule", "failed", "cancelled"]
 """The reasons that a loop may give for the end of a recorded question."""
@@ -313,6 +321,7 @@ _RESERVED_NAMES = frozenset(
         "golds",
         "passage_ids",
         EMBEDDING,
+        THINKING_IDS,
         "question_type",
         "recorded_at",
         RUN,

@@ -67,7 +67,7 @@ class RecordRun:
         self.texts = {question.question_id: question.question for question in self.questions}
         loop = plan.loop
         self.loop = replace(loop, policy=replace(loop.policy, rule=type(loop.policy)().rule, calibrators=()))
-        self.notes = list(plan.notes)
+        self.notes = [*plan.notes, *plan.loop.notes]
         self.progress = Progress(total=len(self.questions))
         self.read = ReadReplies(remedy=loop.unread_remedy, journal=plan.files.journal, allow_unread=plan.allow_unread)
         self.failed: dict[str, str] = {}

@@ -17,7 +17,7 @@ from suffice.policy.rounds import COST_KINDS, Cost, End, Reply, Round, Token
 from suffice.policy.session import Session
 from suffice.policy.signals import compute_signals
 from suffice.policy.signals.state import FittedState
-from suffice.recordings.schema import EMBEDDING, REPLY_COLUMNS, SHADOW, cost_column
+from suffice.recordings.schema import EMBEDDING, REPLY_COLUMNS, SHADOW, THINKING_IDS, cost_column
 
 
 def reply_to_payload(reply: Reply, recorded_at: float) -> dict[str, Any]:
@@ -43,6 +43,7 @@ def reply_to_payload(reply: Reply, recorded_at: float) -> dict[str, Any]:
         "reply_model": reply.reply_model,
         "system_fingerprint": reply.system_fingerprint,
         "embedding": None if reply.embedding is None else reply.embedding.tolist(),
+        **({} if reply.token_ids is None else {"token_ids": list(reply.token_ids)}),
         "recorded_at": recorded_at,
     }
 
@@ -55,7 +56,7 @@ def reply_from_payload(payload: Mapping[str, Any]) -> Reply:
             Token(text, logprob, tuple((a, b) for a, b in alternatives), None if raw is None else base64.b64decode(raw))
             for text, logprob, alternatives, raw in tokens
         )
-    embedding = payload.get("embedding")
+    embedding, ids = payload.get("embedding"), payload.get("token_ids")
     return Reply(
         answer=payload["answer"],
         text=payload["text"],
@@ -65,6 +66,7 @@ def reply_from_payload(payload: Mapping[str, Any]) -> Reply:
         finish_reason=payload["finish_reason"],
         reply_model=payload.get("reply_model"),
         system_fingerprint=payload.get("system_fingerprint"),
+        token_ids=None if ids is None else tuple(ids),
         embedding=None if embedding is None else np.array(embedding, dtype=np.float32),
     )
 
@@ -145,6 +147,7 @@ def said_columns(observed: Round) -> dict[str, Any]:
         "finish_reason": observed.finish_reason,
         "feedback": observed.feedback,
     }
+    columns |= {} if observed.thinking_ids is None else {THINKING_IDS: list(observed.thinking_ids)}
     columns |= {name: text for name in ("thinking", *REPLY_COLUMNS) if (text := getattr(observed, name)) is not None}
     return columns if observed.embedding is None else {**columns, EMBEDDING: observed.embedding.tolist()}
 

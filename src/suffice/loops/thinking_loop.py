@@ -4,22 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 from suffice.errors import DataError, ModelError
 from suffice.loops.boundaries import TOKENS, boundary_pattern, last_boundary
-from suffice.loops.course import Call, RoundResult, Steps, check_first_round
+from suffice.loops.course import Call, Course, RoundResult, Steps, check_first_round
 from suffice.loops.live import LiveLoop
-from suffice.loops.models._wire import Completion, is_cut
+from suffice.loops.models._wire import Asked, Completion, is_cut
 from suffice.loops.models.chat import ChatModel
 from suffice.loops.models.prompted import reply_of
 from suffice.loops.models.prompts import VersionedPrompt, filled
+from suffice.loops.models.streaming import StreamedCompletion
+from suffice.loops.models.token_ids import ids_of_text, with_ids
+from suffice.loops.waves import Surplus
 from suffice.policy.rounds import Passage, Reply, Round, added_costs
 from suffice.policy.signals import THINKING, TRIAL
 from suffice.policy.signals.position import AnswerPosition
 
 GENERATOR = "generator"
 """The component that thinks, and that answers after its own end of thinking."""
+
+AS_TEXT = (
+    "the endpoint does not both take and return token ids (llama.cpp does with log-probabilities, vLLM since 0.10.2), so chains are "
+    "continued as text, which it may divide into other tokens than the model generated"
+)
+"""The note on recordings of such chains."""
 
 _MOST_LOOKS = 8
 """Most requests for one checkpoint; after so many without a boundary, it is where the chain has come to."""
@@ -33,7 +43,8 @@ class ThinkingPrompt(VersionedPrompt):
         name: Name in reports, with `version` and `system` as in `VersionedPrompt`.
         start: Template of the text up to where the model begins to think; `{system}` and `{question}` are replaced.
         end: Text that ends the thinking; without its white space, it is where the model ends it itself.
-        cue: Text after `end` that makes the model answer at once, for trial answers.
+        cue: Text after `end` that makes the model answer at once, for trial answers. Empty: a trial answer is what the model says by itself
+            after it was made to end its thoughts, read at the answer position and charged in full; give it enough `trial_tokens`.
     """
 
     start: str
@@ -69,8 +80,11 @@ DEEPSEEK_R1 = ThinkingPrompt(
 )
 """The template of DeepSeek-R1 and its distillates; the server adds the mark of a text's beginning."""
 
-THINKING_PROMPTS: Mapping[str, ThinkingPrompt] = {"chatml": CHATML, "deepseek_r1": DEEPSEEK_R1}
-"""Templates by the names of the setting `template`."""
+_TEMPLATES = {"chatml": CHATML, "deepseek_r1": DEEPSEEK_R1}
+THINKING_PROMPTS: Mapping[str, ThinkingPrompt] = _TEMPLATES | {
+    f"{name}_continued": replace(prompt, name=f"{prompt.name}_continued", cue="") for name, prompt in _TEMPLATES.items()
+}
+"""Templates by the names of the setting `template`; in those that end in ``_continued`` trial answers have no cue."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,8 +98,8 @@ class ThinkingLoop(LiveLoop):
     answer and the trial at the checkpoint before is what the cue costs, and that between trials is what a cut costs.
 
     The chain is continued by requests of `every` tokens, so the server should cache prefixes: otherwise it reads the chain anew at
-    each checkpoint, which the recorded costs show. Texts are continued, which a server may divide into other tokens
-    than it generated.
+    each checkpoint, which the recorded costs show. It is continued from the token ids that the model generated, where the endpoint
+    takes and returns them; elsewhere from its text, which a server may divide into other tokens.
 
     Costs: `generator` (the chain and the model's own answer), `trial`.
 
@@ -99,6 +113,10 @@ class ThinkingLoop(LiveLoop):
             none, the chain goes on to the next look, eight times at most. What it thinks beyond the boundary is charged.
         trial_tokens: Longest trial answer in tokens; one that is cut is undefined.
         answer_tokens: Longest answer after the model's own end of thinking, in tokens.
+        token_ids: Whether to continue from token ids where that is possible; False = always from text.
+        overlap: Whether a live chain goes on while a trial answer is asked beside it, unless the chain stops whatever the answer is.
+            The answer then arrives sooner, and what was thought beyond the stop is paid (`Outcome.surplus`). The server should handle
+            two requests at once. Decisions and answers are the same.
         policy: Decides when to stop; its `max_rounds` bounds the checkpoints, and its `answer_position` reads the
             model's own answer.
         enrichers: Not supported.
@@ -116,6 +134,8 @@ class ThinkingLoop(LiveLoop):
     boundary: str = TOKENS
     trial_tokens: int = 32
     answer_tokens: int = 256
+    token_ids: bool = True
+    overlap: bool = False
 
     def __post_init__(self) -> None:
         for name in ("every", "trial_tokens", "answer_tokens"):
@@ -123,6 +143,16 @@ class ThinkingLoop(LiveLoop):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise DataError(f"{name} must be a whole number of tokens, at least 1, got {value!r}")
         boundary_pattern(self.boundary)
+
+    @property
+    def by_ids(self) -> bool:
+        """True if chains are continued from token ids; the endpoint is asked once whether that is possible."""
+        return self.token_ids and self.model.takes_token_ids
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Notes on these chains for a recording."""
+        return (AS_TEXT,) if self.token_ids and not self.by_ids else ()
 
     @property
     def capabilities(self) -> frozenset[str]:
@@ -147,7 +177,16 @@ class ThinkingLoop(LiveLoop):
         return {"model": self.model.name, "prompt_id": self.prompt.prompt_id}
 
     def configuration(self) -> Mapping[str, Any]:
-        """Return the settings that affect chains and answers."""
+        """Return the settings that affect chains and answers.
+
+        Raises:
+            DataError: `overlap` is set, which is of live runs.
+        """
+        if self.overlap:
+            raise DataError(
+                "overlap=True is of live runs: a recording asks all trials, and knows what no policy would have thought beyond its stop; "
+                "leave it out"
+            )
         return {
             "model": self.model.pin(),
             "prompt_id": self.prompt.prompt_id,
@@ -157,7 +196,17 @@ class ThinkingLoop(LiveLoop):
             "answer_tokens": self.answer_tokens,
             # Only where it differs, so that recordings of older releases can be resumed.
             **({} if self.boundary == TOKENS else {"boundary": self.boundary}),
+            **({"token_ids": True} if self.by_ids else {}),
         }
+
+    @property
+    def is_async(self) -> bool:
+        """True if a component can only be awaited, or the chain goes on beside its trials."""
+        return super().is_async or self.overlap
+
+    async def left_over(self, course: Course) -> Surplus:
+        """Return the cost of what was thought beyond the stop, and cancel it."""
+        return await course.end() if isinstance(course, ThinkingCourse) else Surplus()
 
     def verify(self) -> None:
         """Check that the model continues raw text, and that the policy's rounds are checkpoints.
@@ -179,6 +228,7 @@ class ThinkingLoop(LiveLoop):
                 'interface for raw text (--set api=completions, ChatModel(api="completions"))'
             )
         self.model.verify(self.policy.needs)
+        _ = self.by_ids  # tested before the first question, since later nothing may block an event loop
 
     def course(self, question: str, passages: Sequence[Passage]) -> ThinkingCourse:
         """Return the checkpoints of one chain.
@@ -191,11 +241,37 @@ class ThinkingLoop(LiveLoop):
         return ThinkingCourse(self, question)
 
 
+@dataclass(frozen=True, slots=True)
+class _Chain:
+    """A chain so far: the text before it, and what was thought, as text and where possible as token ids."""
+
+    start: str
+    thought: str
+    ids: tuple[int, ...] | None
+
+    @classmethod
+    def of(cls, start: str, before: Sequence[Round], *, by_ids: bool) -> _Chain:
+        """Return the chain after some checkpoints."""
+        ids = tuple(number for earlier in before for number in earlier.thinking_ids or ()) if by_ids else None
+        return cls(start, "".join(earlier.thinking or "" for earlier in before), ids)
+
+    def plus(self, more: Reply) -> _Chain:
+        """Return the chain with what was thought next."""
+        ids = None if self.ids is None or more.token_ids is None else self.ids + more.token_ids
+        return _Chain(self.start, self.thought + more.text, ids)
+
+    def asked(self, rest: str = "") -> list[Any]:
+        """Return what a call asks: one text, or a text, the chain's token ids, and a text after them."""
+        return [self.start + self.thought + rest] if self.ids is None else [self.start, list(self.ids), rest]
+
+
 class ThinkingCourse:
     """The rounds of one question: each continues the chain of those before."""
 
     def __init__(self, loop: ThinkingLoop, question: str) -> None:
         self.loop, self.start, self.last = loop, loop.prompt.text(question), loop.policy.max_rounds
+        self._ends = (loop.prompt.end.strip(),)
+        self._ahead: StreamedCompletion | None = None
 
     async def prepare(self, r: int) -> None:
         """Do nothing, since no checkpoint exists before the chain reaches it."""
@@ -208,16 +284,17 @@ class ThinkingCourse:
     def calls(self, r: int, before: Sequence[Round]) -> Steps:
         """Yield the call that continues the chain, or that answers after it, and the trial at the checkpoint."""
         prompt, loop = self.loop.prompt, self.loop
-        chain = self.start + "".join(earlier.thinking or "" for earlier in before)
+        chain = _Chain.of(self.start, before, by_ids=loop.by_ids)
         known = before[-1].signals if before else {"thinking_tokens": 0.0, "thinking_ended": 0.0}
         if known["thinking_ended"]:
             self.last = r
-            answer = yield self._call(GENERATOR, chain + prompt.end, loop.answer_tokens)
+            answer = yield self._call(GENERATOR, chain.asked(prompt.end), loop.answer_tokens)
             return RoundResult(observed=Round.of(r, answer, thinking="", signals=known))
         stretch, at = yield from self._think(chain, begins=not before)
         checkpoint = Round(
             index=r,
             thinking=stretch.text,
+            thinking_ids=stretch.token_ids,
             signals={
                 "thinking_tokens": known["thinking_tokens"] + stretch.costs[GENERATOR].output_tokens,
                 "thinking_ended": float(not is_cut(stretch.finish_reason)),
@@ -226,10 +303,14 @@ class ThinkingCourse:
             reply_model=stretch.reply_model,
             system_fingerprint=stretch.system_fingerprint,
         )
-        asked = chain + stretch.text[:at] + prompt.end + prompt.cue
-        trial = yield self._call(
-            TRIAL, asked, loop.trial_tokens, temperature=0.0, without=RoundResult(observed=checkpoint)
-        )
+        cue = prompt.end + prompt.cue
+        # A boundary may lie within a token: up to there the stretch is asked as text.
+        is_whole = at == len(stretch.text)
+        asked = chain.plus(stretch).asked(cue) if is_whole else chain.asked(stretch.text[:at] + cue)
+        call = self._call(TRIAL, asked, loop.trial_tokens, temperature=0.0, without=RoundResult(observed=checkpoint))
+        if loop.overlap and r < self.last and not checkpoint.signals["thinking_ended"]:
+            call = replace(call, beside=partial(self._go_on, chain.plus(stretch).asked()))
+        trial = yield call
         answered = replace(
             checkpoint,
             answer=trial.answer,
@@ -240,15 +321,20 @@ class ThinkingCourse:
         )
         return RoundResult(observed=answered)
 
-    def _think(self, chain: str, *, begins: bool) -> Generator[Call, Reply, tuple[Reply, int]]:
+    def _think(self, chain: _Chain, *, begins: bool) -> Generator[Call, Reply, tuple[Reply, int]]:
         """Yield calls that continue the chain up to the next boundary; return what was thought, and the boundary's place in it."""
         loop = self.loop
-        whole = Reply()
+        whole = Reply(token_ids=() if loop.by_ids else None)
         for look in range(1, _MOST_LOOKS + 1):
             part = GENERATOR if look == 1 else f"{GENERATOR}:{look}"
-            more = yield self._call(part, chain + whole.text, loop.every, stop=(loop.prompt.end.strip(),))
+            more = yield self._call(part, chain.plus(whole).asked(), loop.every, stop=self._ends)
             text, has_ended = whole.text + more.text, not (is_cut(more.finish_reason) and more.text)
-            whole = replace(more, text=text, costs=added_costs(whole.costs, more.costs))
+            ids = (
+                (*whole.token_ids, *more.token_ids)
+                if whole.token_ids is not None and more.token_ids is not None
+                else None
+            )
+            whole = replace(more, text=text, token_ids=ids, costs=added_costs(whole.costs, more.costs))
             at = None if has_ended else last_boundary(text, loop.boundary, begins=begins)
             if has_ended or at is not None:
                 break
@@ -257,28 +343,69 @@ class ThinkingCourse:
     def _call(
         self,
         part: str,
-        text: str,
+        asked: Sequence[Any],
         max_tokens: int,
         *,
         stop: Sequence[str] = (),
         without: RoundResult | None = None,
         **settings: Any,
     ) -> Call:
-        model = self.loop.model
-        settings |= {"max_tokens": max_tokens}
-        if stop:
-            settings["extra_body"] = {**model.fingerprint()["extra_body"], "stop": list(stop)}
+        model, settings = self.loop.model, settings | self._settings(asked, max_tokens, stop)
 
         async def send(blocking: bool) -> Reply:
-            if blocking:
-                return self._read(part, model.complete(text, **settings))
-            return self._read(part, await model.complete_async(text, **settings))
+            ahead, self._ahead = self._ahead, None
+            if ahead is not None and part == GENERATOR:
+                completion = await ahead.result()
+            else:
+                self._ahead = ahead
+                prompt = await self._prompt(asked, blocking=blocking)
+                completion = (
+                    model.complete(prompt, **settings) if blocking else await model.complete_async(prompt, **settings)
+                )
+            return await self._read(part, completion, by_ids=len(asked) > 1, blocking=blocking)
 
-        return Call(part=part, asked=[text], send=send, without=without)
+        return Call(part=part, asked=asked, send=send, without=without)
 
-    def _read(self, part: str, completion: Completion) -> Reply:
-        """Return a completion as the reply of a component: of a trial, the answer is at its start."""
+    def _settings(self, asked: Sequence[Any], max_tokens: int, stop: Sequence[str]) -> dict[str, Any]:
+        """Return the parameters of a request."""
+        model, by_ids = self.loop.model, len(asked) > 1
+        settings: dict[str, Any] = {"max_tokens": max_tokens}
+        if stop or by_ids:
+            extra = {"stop": list(stop)} if stop else {}
+            settings["extra_body"] = {**(with_ids(model) if by_ids else model.fingerprint()["extra_body"]), **extra}
+        return settings
+
+    def _go_on(self, asked: Sequence[Any]) -> None:
+        """Begin the next stretch of the chain, beside a trial."""
+        settings = self._settings(asked, self.loop.every, self._ends)
+        self._ahead = StreamedCompletion(self.loop.model, self._prompt(asked, blocking=False), settings)
+
+    async def end(self) -> Surplus:
+        """Cancel the stretch that was begun beside the last trial, and return what it has cost."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is None:
+            return Surplus()
+        cost, cancelled = await ahead.cancel()
+        return Surplus(cost, 1, int(cancelled), ("stretch of thought", "stretches of thought"))
+
+    async def _prompt(self, asked: Sequence[Any], *, blocking: bool) -> Asked:
+        """Return the prompt of a call: one text, or the token ids of a text, of the chain, and of a text after it."""
+        if len(asked) == 1:
+            return str(asked[0])
+        start, ids, rest = asked
+        tokenizer = self.loop.model.tokenizer
+        begins = await tokenizer.ids(start, begins=True, blocking=blocking)
+        return (*begins, *ids, *await tokenizer.ids(rest, begins=False, blocking=blocking))
+
+    async def _read(self, part: str, completion: Completion, *, by_ids: bool, blocking: bool) -> Reply:
+        """Return a completion as the reply of a component: of a trial with a cue, the answer is at its start."""
         own = self.loop.policy.answer_position
-        position = AnswerPosition("start", self.loop.prompt.cue.strip() or own.text) if part == TRIAL else own
+        cue = self.loop.prompt.cue.strip()
+        position = AnswerPosition("start", cue) if part == TRIAL and cue else own
         reply = reply_of(completion.text, completion.tokens, completion.cost, position, **completion.origin)
-        return replace(reply, costs={part.partition(":")[0]: completion.cost})
+        ids = None
+        if by_ids and part != TRIAL:
+            ids = ids_of_text(completion)
+            if ids is None:
+                ids = await self.loop.model.tokenizer.ids(completion.text, begins=False, blocking=blocking)
+        return replace(reply, token_ids=ids, costs={part.partition(":")[0]: completion.cost})

@@ -23,28 +23,33 @@ _CANCELLED = Cost(calls=1.0, uncached_tokens=math.nan, cached_tokens=math.nan, o
 
 @dataclass(frozen=True, slots=True)
 class Surplus:
-    """Samples that were requested in a wave but not needed for the decision.
+    """Samples that were requested in a wave but not needed for the decision, or a stretch of thought beyond the stop.
 
     Attributes:
         cost: The cost of these samples, without waiting time.  Tokens are NaN if one was cancelled, since the number that it had
-            generated is unknown.
+            generated is unknown; of a stretch of thought, those that had arrived count.
         samples: Number of these samples.
         cancelled: Number of these samples that were cancelled in flight.
+        what: The noun for one of them, and for several.
     """
 
     cost: Cost = field(default_factory=Cost)
     samples: int = 0
     cancelled: int = 0
+    what: tuple[str, str] = ("sample", "samples")
+
+    def __add__(self, other: Surplus) -> Surplus:
+        what = other.what if other.samples else self.what
+        return Surplus(self.cost + other.cost, self.samples + other.samples, self.cancelled + other.cancelled, what)
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Caveats for the reader."""
         if not self.samples:
             return ()
-        note = f"requested beyond the stop: {counted(self.samples, 'sample')}"
-        return (
-            f"{note}, {self.cancelled:,} cancelled in flight, whose tokens are unknown" if self.cancelled else note,
-        )
+        note = f"requested beyond the stop: {counted(self.samples, *self.what)}"
+        unknown = ", whose tokens are unknown" if math.isnan(self.cost.tokens) else ""
+        return (f"{note}, {self.cancelled:,} cancelled in flight{unknown}" if self.cancelled else note,)
 
 
 class Wave:

@@ -88,6 +88,7 @@ class Reply:
         reply_model: The model named in the endpoint's reply; None if it names none.
         system_fingerprint: The endpoint's fingerprint of its configuration; None if it gives none.
         from_cache: Whether a response cache answered; the costs are then those of the original call.
+        token_ids: The ids of the generated tokens, where a chain of thought is continued from them.
         embedding: The answer's embedding, shape ``(width,)``; None if it was not embedded. Not compared by ``==``.
     """
 
@@ -101,6 +102,7 @@ class Reply:
     reply_model: str | None = None
     system_fingerprint: str | None = None
     from_cache: bool = False
+    token_ids: tuple[int, ...] | None = None
     embedding: npt.NDArray[np.float32] | None = field(default=None, compare=False, repr=False)
 
 
@@ -120,6 +122,7 @@ class Round:
         finish_reason: The reason for the end of the reply, in the endpoint's words.
         feedback: A critic's reply to the draft.
         thinking: What the model thought since the round before, where rounds are checkpoints of a chain of thought.
+        thinking_ids: Its token ids; None where the chain is continued as text.
         reply_model: The model named in the endpoint's reply; None if it names none.
         system_fingerprint: The endpoint's fingerprint of its configuration; None if it gives none.
         embedding: The answer's embedding, shape ``(width,)``; None if it was not embedded. Not compared by ``==``.
@@ -136,6 +139,7 @@ class Round:
     finish_reason: str | None = None
     feedback: str | None = None
     thinking: str | None = None
+    thinking_ids: tuple[int, ...] | None = None
     reply_model: str | None = None
     system_fingerprint: str | None = None
     embedding: npt.NDArray[np.float32] | None = field(default=None, compare=False, repr=False)
@@ -213,6 +217,7 @@ class Round:
             "finish_reason": self.finish_reason,
             "feedback": self.feedback,
             **{name: text for name in _WHERE_KNOWN if (text := getattr(self, name)) is not None},
+            **({} if self.thinking_ids is None else {"thinking_ids": list(self.thinking_ids)}),
             "embedding": vector.tolist()
             if vector is not None and vector.ndim == 1 and np.isfinite(vector).all()
             else None,
@@ -230,7 +235,7 @@ class Round:
         """
         try:
             check_types(cls, data)
-            tokens, vector = data["answer_tokens"], data["embedding"]
+            tokens, vector, ids = data["answer_tokens"], data["embedding"], data.get("thinking_ids")
             return cls(
                 index=data["index"],
                 answer=data["answer"],
@@ -246,6 +251,7 @@ class Round:
                 finish_reason=data["finish_reason"],
                 feedback=data["feedback"],
                 **{name: data.get(name) for name in _WHERE_KNOWN},
+                thinking_ids=None if ids is None else tuple(map(int, ids)),
                 embedding=None if vector is None else _as_vector(vector),
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:

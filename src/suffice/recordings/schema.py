@@ -58,6 +58,9 @@ SHADOW = "shadow."
 EMBEDDING = "embedding"
 """The column of the answers' embeddings, lists of numbers; only present if an embedder was recorded."""
 
+THINKING_IDS = "thinking_ids"
+"""The column of the token ids of what was thought at each checkpoint; only present if chains were continued from them."""
+
 ASSUMED_END = "end_assumed"
 """The column that is 1 if the log gave no end for a shorter question, and an import assumed that the loop ended it."""
 
@@ -74,7 +77,7 @@ BATCH_NOTE = "replies of language models came in batches: their seconds are unkn
 _LISTS = ("golds", "passage_ids")
 _COLUMN_KINDS: Mapping[str, Container[str]] = {
     "identity": ("question_id", "cluster", "round", "end", ASSUMED_END, "prompt_id"),
-    "happened": (*TEXT_COLUMNS, *_LISTS, EMBEDDING),
+    "happened": (*TEXT_COLUMNS, *_LISTS, EMBEDDING, THINKING_IDS),
     "decision": DECISION_COLUMNS,
     "provenance": ("recorded_at",),
     "metric": METRICS,
@@ -124,6 +127,8 @@ def _column_field(name: str, kinds: Mapping[str, str], *, numeric: bool) -> pa.F
         dtype = pa.int16()
     elif name in _LISTS:
         dtype = pa.list_(pa.string())
+    elif name == THINKING_IDS:
+        dtype = pa.list_(pa.int32())
     elif name == EMBEDDING:
         dtype = pa.list_(pa.float32())
     elif name == ASSUMED_END or kind in _NUMERIC or (kind == "decision" and name not in _DECISION_TEXTS) or numeric:

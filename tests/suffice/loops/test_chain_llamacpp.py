@@ -182,6 +182,13 @@ def test_text_continues_a_chain_unless_it_was_divided_otherwise(server, thoughts
     assert len(tower) < len(letters)
     assert asked("detokenize", tokens=letters)["content"] == " tower"
     assert ids(asked("detokenize", tokens=letters)["content"]) == tower != letters
+    # Continued from ids, the server reads each of them, and from text the single one.
+    begins = loop.model.tokenize(start, begins=True)
+    for thought, more in (
+        (letters, loop.model.complete((*begins, *letters), max_tokens=1)),
+        (tower, loop.model.complete(f"{start} tower", max_tokens=1)),
+    ):
+        assert more.cost.uncached_tokens + more.cost.cached_tokens == len(begins) + len(thought)
 
 
 def test_trials_along_a_finished_chain_are_those_asked_while_it_was_thought(thoughts, tmp_path):

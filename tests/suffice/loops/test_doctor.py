@@ -176,5 +176,18 @@ def test_only_a_server_that_continues_a_cut_text_can_think(reply, continues):
     with Endpoint(reply) as endpoint:
         report = examine(endpoint, api="completions", prompt=NO_CONFIDENCE)
     assert report.continues is continues
+    assert report.token_ids is (False if continues else None)
     assert ("thinking" in report.capabilities) is continues
     assert any("no chain of thought" in note for note in report.notes) is not continues
+
+
+@pytest.mark.parametrize("shown", [None, "Is it Oslo?"])
+def test_an_endpoint_that_hides_its_thoughts_is_told_apart(shown):
+    def thinks(body: dict) -> dict:
+        message = {"role": "assistant", "content": "Answer: Oslo", "reasoning_content": shown}
+        usage = {"prompt_tokens": 9, "completion_tokens": 40, "completion_tokens_details": {"reasoning_tokens": 32}}
+        return {"model": "m", "choices": [{"message": message, "finish_reason": "stop"}], "usage": usage}
+
+    with Endpoint(thinks) as endpoint:
+        notes = examine(endpoint).notes
+    assert any("it thinks (32 tokens" in note and "budget" in note for note in notes) is (shown is None)

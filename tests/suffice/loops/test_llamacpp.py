@@ -191,4 +191,5 @@ def test_the_server_continues_raw_text(server):
     report = probe(model, repeats=1, workers=1)
     model.close()
     assert report.continues is True
+    assert report.token_ids is True
     assert "thinking" in report.capabilities

@@ -56,6 +56,41 @@ def test_a_sampled_chain_stops_live_as_replayed(thoughts, rule):
         assert outcome.answer == (recording.answers[place, answered] if answered >= 0 else None)
 
 
+def test_a_chain_that_goes_on_beside_its_trials_stops_as_replayed(thinker, thoughts):
+    loop, recording = thoughts
+    policy = Policy(rule="deer(0.9)", max_rounds=ROUNDS)
+    replayed = stops(policy, recording.rounds(policy.raw_columns))
+    with start_server(thinker, slots=2) as server:
+        settings = {"temperature": 1.0, "seed": 3, "extra_body": WHOLE, "max_retries": 0}
+        model = ChatModel("thinker", base_url=server.url, api="completions", **settings)
+        for place, question in enumerate(recording.objects("question")[:, 0]):
+            outcome = replace(loop, policy=policy, model=model, overlap=True).run(question)
+            assert outcome.decision.stop_round == replayed.rounds[place]
+            assert outcome.answer == recording.answers[place, replayed.answer_position[place]]
+            beyond = outcome.surplus
+            assert beyond.samples == (outcome.decision.reason == "rule")
+            assert 0 <= beyond.cost.output_tokens <= loop.every
+        model.close()
+
+
+def test_recorded_token_ids_are_those_of_an_uncut_chain(thinker, tmp_path):
+    asked = [Question(question_id=item["id"], question=item["question"]) for item in islice(questions(seed=13), 2)]
+    with start_server(thinker) as server:
+        model = ChatModel("thinker", base_url=server.url, api="completions", max_retries=0)
+        loop = ThinkingLoop(model=model, policy=Policy(max_rounds=5), every=16, trial_tokens=8)
+        record(asked, loop, tmp_path / "t.parquet", concurrency=1)
+        recording = read_recording(tmp_path / "t.parquet")
+        assert recording.metadata["config"]["token_ids"] is True
+        for place, question in enumerate(asked):
+            ids = [number for stretch in recording.objects("thinking_ids")[place] for number in stretch]
+            prompt = loop.prompt.text(question.question)
+            whole = model.complete(prompt, max_tokens=len(ids))
+            assert tuple(ids) == whole.token_ids
+            reply = model.complete(model.tokenize(prompt, begins=True), max_tokens=len(ids))
+            assert (reply.token_ids, reply.text) == (whole.token_ids, whole.text)
+        model.close()
+
+
 def test_chains_compute_and_trials_come_from_the_prefix_cache(thoughts):
     _, recording = thoughts
     assert recording.ends.tolist() == ["exhausted"] * N

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from suffice import ChatModel, Policy, read_recording, record
-from suffice.errors import DataError, ModelError
+from suffice.errors import ConfigMismatchError, DataError, ModelError
 from suffice.evaluation.replay import policy_for
 from suffice.evaluation.replay.baselines import run_policy
 from suffice.evaluation.replay.prepared import PreparedRecording
@@ -182,6 +182,27 @@ def test_templates_end_where_the_model_begins_to_think(name):
     assert text.endswith("<think>\n")
     assert "What {is} it?" in text
     assert prompt.system in text
+
+
+def test_trials_without_a_cue_are_the_replies_after_a_cut(tmp_path):
+    def replies(body: dict) -> dict:
+        if not body["prompt"].endswith(CHATML.end):
+            return reply(body)
+        chain = body["prompt"].partition("<think>\n")[2].partition(CHATML.end)[0]
+        return completion(f"Long words first.\nAnswer: {len(chain.split())}", "stop", body["prompt"])
+
+    with Endpoint(replies) as continued:
+        made = loop(continued, prompt=THINKING_PROMPTS["chatml_continued"], trial_tokens=64)
+        record([Question(question_id="settles", question="settles?", answers=("5",))], made, tmp_path / "t.parquet")
+        assert not any(request.body["prompt"].endswith(CHATML.cue) for request in continued.requests)
+        recording = read_recording(tmp_path / "t.parquet")
+        policy = policy_for(recording, "token_budget(5)")
+        outcome = replace(made, policy=policy).run("settles?")
+        with pytest.raises(ConfigMismatchError, match="prompt_id"):
+            loop(continued, policy).run("settles?")
+    assert recording.answers[0].tolist()[:4] == ["2", "5", "8", "10"]
+    assert recording.column("cost.trial.output_tokens")[0, :4].tolist() == [5, 5, 5, 5]
+    assert (outcome.answer, outcome.costs["trial"].output_tokens) == ("5", 5)
 
 
 def test_a_recording_goes_on_where_a_failure_ended_it(recording, tmp_path):

@@ -12,12 +12,13 @@ import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
+from suffice.loops.models._wire import Asked, are_ids
 from suffice.loops.models.limits import RequestLimits, pause
 
 _ENDPOINTS_LOG = logging.getLogger(__name__)
@@ -43,24 +44,28 @@ class EndpointCall:
         affinity: A text shared by requests that should go to the same endpoint; empty = no preference.
         tokens: The expected number of tokens of a request.
         waited_s: Time that its requests waited for the limits, seconds.
+        beside: Whether its path is not below the address's `/v1`, but beside it.
     """
 
     affinity: str = ""
     tokens: float = 0.0
     waited_s: float = 0.0
     endpoint: str = ""
+    beside: bool = False
 
 
 CALL: ContextVar[EndpointCall | None] = ContextVar("suffice_endpoint_call", default=None)
 """The call that is being made."""
 
 
-def affinity_of(messages: Sequence[Mapping[str, str]] | str) -> str:
+def affinity_of(messages: Asked) -> str:
     r"""Return the text shared by requests about one question: the beginning of the user's first message.
 
     >>> affinity_of([{"role": "system", "content": "Answer."}, {"role": "user", "content": "Question: Who?\n\nPassage 1"}])
     'Question: Who?'
     """
+    if are_ids(messages):
+        return " ".join(map(str, messages[: _AFFINITY_CHARACTERS // 4]))
     text = (
         messages
         if isinstance(messages, str)
@@ -160,7 +165,7 @@ class Endpoints:
         tried: list[_EndpointHealth] = []
         while True:
             place = await self._place(call, tried, blocking=blocking)
-            _readdress(request, self.urls[0], place.url)
+            _readdress(request, self.urls[0], place.url.removesuffix("/v1") if call.beside else place.url)
             sent_at, response, error = self.clock(), None, None
             try:
                 response = await exchange(request)

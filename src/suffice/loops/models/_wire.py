@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from suffice.common.json_text import load_json
 from suffice.common.redaction import shortened
@@ -15,8 +15,14 @@ from suffice.loops.models._failures import bad_body, status_failure
 from suffice.policy.rounds import COST_KINDS, Cost, Token
 from suffice.policy.signals.position import AnswerPosition
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
 Api = Literal["chat", "completions"]
 """The interface: chat completions, or the legacy completions of a raw text."""
+
+Asked = Sequence[Mapping[str, str]] | Sequence[int] | str
+"""What a model is asked: messages, one text, or a text as token ids."""
 
 _SERVER_ERROR = 500
 _RESERVED_FIELDS = ("model", "messages", "prompt", "stream", "n")
@@ -47,6 +53,8 @@ class Completion:
         system_fingerprint: The endpoint's id for its own configuration; None if it gives none.
         cached_tokens_reported: True if the endpoint reported the number of input tokens from its prefix cache.
         from_cache: True if the reply came from the response cache, not from the endpoint.
+        token_ids: The ids of the generated tokens; None if the endpoint returned none.
+        reasoning_tokens: Number of generated tokens that are thoughts, as the endpoint counts them; NaN if it does not.
     """
 
     text: str
@@ -60,6 +68,8 @@ class Completion:
     system_fingerprint: str | None = None
     cached_tokens_reported: bool = False
     from_cache: bool = False
+    token_ids: tuple[int, ...] | None = None
+    reasoning_tokens: float = math.nan
 
     @property
     def origin(self) -> dict[str, Any]:
@@ -92,12 +102,14 @@ def as_prompt(messages: Sequence[Mapping[str, str]]) -> str:
     return "".join(f"{message['content']}\n\n" for message in messages) + prefill
 
 
-def request_body(
-    api: Api, model: str, messages: Sequence[Mapping[str, str]] | str, settings: Mapping[str, Any], n: int = 1
-) -> dict[str, Any]:
+def request_body(api: Api, model: str, messages: Asked, settings: Mapping[str, Any], n: int = 1) -> dict[str, Any]:
     """Return the JSON to send, without settings that are None and without `n` = 1."""
     body: dict[str, Any] = {"model": model}
-    if api == "chat":
+    if are_ids(messages):
+        if api == "chat":
+            raise DataError("token ids are a prompt of the interface for raw text only (api=completions)")
+        body["prompt"] = list(messages)
+    elif api == "chat":
         chat = [{"role": "user", "content": messages}] if isinstance(messages, str) else [dict(m) for m in messages]
         body["messages"] = chat
     else:
@@ -111,7 +123,9 @@ def request_body(
 
 
 def expected_tokens(body: Mapping[str, Any]) -> float:
-    """Estimate the tokens of a request: a quarter of its characters, plus its limit of generated tokens."""
+    """Estimate the tokens of a request: its token ids or a quarter of its characters, plus its limit of generated tokens."""
+    if isinstance(body.get("prompt"), list):
+        return float(len(body["prompt"]) + body.get("max_tokens", 0) * body.get("n", 1))
     texts = [message["content"] for message in body["messages"]] if "messages" in body else [body.get("prompt", "")]
     return sum(map(len, texts)) / CHARACTERS_PER_TOKEN + float(body.get("max_tokens", 0) * body.get("n", 1))
 
@@ -204,6 +218,7 @@ def completion_of(
     if not isinstance(message, dict):
         message = {"content": choice.get("text")}
     cost, reported = _cost_of_call(body, seconds)
+    details = mapping_or_empty(body.get("usage")).get("completion_tokens_details")
     failed = body.get("error") or choice.get("error")  # some gateways report it beside the text so far
     return Completion(
         text=message_text(message),
@@ -217,7 +232,27 @@ def completion_of(
         system_fingerprint=text_or_none(body.get("system_fingerprint")),
         cached_tokens_reported=reported,
         from_cache=from_cache,
+        token_ids=_token_ids(choice),
+        reasoning_tokens=count_of(mapping_or_empty(details).get("reasoning_tokens")),
     )
+
+
+def _token_ids(choice: Mapping[str, Any]) -> tuple[int, ...] | None:
+    """Return the ids of the generated tokens: vLLM's field, or those beside llama.cpp's log-probabilities."""
+    content = mapping_or_empty(choice.get("logprobs")).get("content")
+    beside = [item.get("id") for item in content if isinstance(item, dict)] if isinstance(content, list) else None
+    return ids_or_none(choice.get("token_ids")) or ids_or_none(beside)
+
+
+def ids_or_none(value: Any) -> tuple[int, ...] | None:
+    """Return a value if it is a non-empty list of whole numbers, else None."""
+    is_list = isinstance(value, list) and all(isinstance(item, int) and not isinstance(item, bool) for item in value)
+    return tuple(value) if is_list and value else None
+
+
+def are_ids(asked: Asked) -> TypeIs[Sequence[int]]:
+    """Return whether a prompt consists of token ids."""
+    return not isinstance(asked, str) and len(asked) > 0 and isinstance(asked[0], int)
 
 
 def _object_of_body(text: str, where: str, *, wants_logprobs: bool) -> dict[str, Any]:

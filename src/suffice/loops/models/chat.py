@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, get_args
 
 from suffice.common.blocking import finished
@@ -14,6 +15,7 @@ from suffice.loops.models._clients import MAX_REPLY_BYTES, connect
 from suffice.loops.models._endpoints import EndpointCall, affinity_of
 from suffice.loops.models._wire import (
     Api,
+    Asked,
     Completion,
     checked_settings,
     count_of,
@@ -26,6 +28,7 @@ from suffice.loops.models.batches import BATCHES, BatchReplies, BatchRequest
 from suffice.loops.models.limits import RequestLimits
 from suffice.loops.models.prompted import MIN_ALTERNATIVES, PromptedModel
 from suffice.loops.models.prompts import ANSWER_FIRST, Prompt
+from suffice.loops.models.token_ids import EndpointTokenizer, are_exchanged
 from suffice.policy.rounds import Passage, Reply
 from suffice.policy.signals.margins import LOGPROB_NEEDS
 from suffice.policy.signals.position import AnswerPosition
@@ -127,6 +130,7 @@ class ChatModel(PromptedModel):
         )
         self.endpoint, self._clients = self._connection.endpoint, self._connection.clients
         self._lock = threading.Lock()
+        self.tokenizer = EndpointTokenizer(self._connection, model)
 
     def __repr__(self) -> str:
         return f"ChatModel({self.model!r}, base_url={self.endpoint!r}, prompt={self.prompt.prompt_id!r})"
@@ -163,13 +167,28 @@ class ChatModel(PromptedModel):
         """Like `answer`, without blocking the event loop; cancelling the task cancels the request."""
         return self.read(await self.complete_async(self.prompt.messages(question, passages)))
 
-    def complete(
-        self, messages: Sequence[Mapping[str, str]] | str, *, use_cache: bool = True, sample: int = 0, **overrides: Any
-    ) -> Completion:
+    @cached_property
+    def takes_token_ids(self) -> bool:
+        """True if the endpoint takes token ids as a prompt, and returns those that it generates; two short requests test it once."""
+        return are_exchanged(self)
+
+    def tokenize(self, text: str, *, begins: bool = False) -> tuple[int, ...]:
+        """Return the token ids of a text, as the endpoint divides it (`/tokenize` of llama.cpp and vLLM).
+
+        Args:
+            text: The text.
+            begins: Whether a prompt begins with it, so that the server adds its mark of a beginning, if it has one.
+
+        Raises:
+            ModelError: The endpoint failed, or does not divide texts.
+        """
+        return finished(self.tokenizer.ids(text, begins=begins, blocking=True))
+
+    def complete(self, messages: Asked, *, use_cache: bool = True, sample: int = 0, **overrides: Any) -> Completion:
         """Send messages or one text and return the unparsed reply, for judges, drafts and probes.
 
         Args:
-            messages: Chat messages, or the text of one user message; the legacy interface sends them as one text.
+            messages: Chat messages, or the text of one user message; the legacy interface sends them as one text, and also takes token ids.
             use_cache: Whether the response cache may answer and keep the reply.
             sample: Number of this reply among several to the same request, from 0: each has its own entry in the cache.
             **overrides: `max_tokens`, `temperature`, `top_logprobs`, `seed` or `extra_body` for this call only.
@@ -181,15 +200,34 @@ class ChatModel(PromptedModel):
         return finished(self._complete(messages, overrides, use_cache=use_cache, sample=sample, blocking=True))[0]
 
     async def complete_async(
-        self, messages: Sequence[Mapping[str, str]] | str, *, use_cache: bool = True, sample: int = 0, **overrides: Any
+        self, messages: Asked, *, use_cache: bool = True, sample: int = 0, **overrides: Any
     ) -> Completion:
         """Like `complete`, without blocking the event loop; cancelling the task cancels the request."""
         awaited = self._complete(messages, overrides, use_cache=use_cache, sample=sample, blocking=False)
         return (await awaited)[0]
 
+    async def stream_async(
+        self, messages: Asked, arrived: Callable[[Mapping[str, Any]], None], **overrides: Any
+    ) -> float:
+        """Send one text as in `complete`, pass on each chunk of the reply as it arrives, and return the duration in seconds.
+
+        Cancelling the task cancels the request.  The response cache is not used.
+        """
+        call = self._call(messages, overrides, use_cache=False, sample=0, n=1)
+        self._count(requests_sent=1)
+
+        async def receive(client: Any) -> None:
+            async with await client.completions.create(stream=True, **call.arguments()) as chunks:
+                async for chunk in chunks:
+                    arrived(chunk.to_dict(mode="json"))
+
+        sent = EndpointCall(affinity=affinity_of(messages), tokens=expected_tokens(call.body))
+        _, seconds = await self._connection.request(receive, sent, blocking=False, wants_logprobs=call.wants_logprobs)
+        return seconds
+
     def complete_several(
         self,
-        messages: Sequence[Mapping[str, str]] | str,
+        messages: Asked,
         n: int,
         *,
         use_cache: bool = True,
@@ -216,7 +254,7 @@ class ChatModel(PromptedModel):
 
     async def complete_several_async(
         self,
-        messages: Sequence[Mapping[str, str]] | str,
+        messages: Asked,
         n: int,
         *,
         use_cache: bool = True,
@@ -228,7 +266,7 @@ class ChatModel(PromptedModel):
 
     async def _complete(
         self,
-        messages: Sequence[Mapping[str, str]] | str,
+        messages: Asked,
         overrides: Mapping[str, Any],
         *,
         use_cache: bool,
@@ -342,7 +380,7 @@ class ChatModel(PromptedModel):
 
     def _call(
         self,
-        messages: Sequence[Mapping[str, str]] | str,
+        messages: Asked,
         overrides: Mapping[str, Any],
         *,
         use_cache: bool,

@@ -30,6 +30,11 @@ _UNREAD_NOTE = (
     "are cut off or still thinking, or switch thinking off with --set extra-body="
     '\'{"chat_template_kwargs": {"enable_thinking": false}}\''
 )
+_HIDDEN_NOTE = (
+    "it thinks ({:.0f} tokens of a short reply) and does not show what: no rule can stop inside such a chain. What is possible is a budget of "
+    "thought, where it takes one: run each budget on the same questions, and compare what they get right and cost; an uncut chain does not tell "
+    "what a shorter one would have answered"
+)
 _ALTERNATIVES = (20, 5, MIN_ALTERNATIVES)
 _PREFIX_NUMBERS = (1100, 250)
 _REUSED = 0.5
@@ -71,6 +76,7 @@ class EndpointReport:
         prefix_latency_ratio: Time of an extended prompt over that of a new one of the same length; below 1 suggests
             reuse. NaN if unknown.
         continues: Whether it continues raw text, so that a chain of thought can be stopped; None if it was asked by chat messages.
+        token_ids: Whether it then takes token ids and returns those that it generates; None if it was not tested.
         workers: Requests sent at once.
         speedup: Median time of one request alone, times `workers`, over the time of that many at once; NaN if unknown,
             as when the endpoint's rate limit delayed them.
@@ -96,6 +102,7 @@ class EndpointReport:
     prefix_share: float = math.nan
     prefix_latency_ratio: float = math.nan
     continues: bool | None = None
+    token_ids: bool | None = None
     workers: int = 0
     speedup: float = math.nan
     latency_s: float = math.nan
@@ -176,6 +183,8 @@ def _logprobs(model: ChatModel, report: EndpointReport) -> EndpointReport:
     kind: LogprobsKind = "none"
     if reply is not None and most:
         kind = "processed" if is_processed(reply) else "raw"
+    if reply is not None and reply.reasoning_tokens > 0 and reply.reasoning is None and "<think" not in reply.text:
+        report = _with_note(report, _HIDDEN_NOTE.format(reply.reasoning_tokens))
     usable = kind == "raw" and most >= MIN_ALTERNATIVES
     capabilities = set(LOGPROB_NEEDS) if usable else set()
     if model.prompt.asks_confidence:
@@ -229,7 +238,8 @@ def _continuation(model: ChatModel, report: EndpointReport) -> EndpointReport:
     rest = _ask(model, start + whole[:half], **settings).text
     # A server that puts the text into a chat template begins anew.  Later characters may differ by rounding.
     if rest.startswith(whole[half : half + max(1, half // 2)]):
-        return replace(report, continues=True, capabilities=tuple(sorted({*report.capabilities, THINKING})))
+        given = tuple(sorted({*report.capabilities, THINKING}))
+        return replace(report, continues=True, token_ids=model.takes_token_ids, capabilities=given)
     note = "it does not continue raw text where it was cut, so no chain of thought can be stopped there"
     return _with_note(replace(report, continues=False), note)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from suffice.errors import DataError, RuleSyntaxError
 from suffice.policy.rules.algebra import FirstOf, KOf, Patience, Threshold, Times, signal
-from suffice.policy.rules.published import automix, deer, dynasor, frugalgpt, token_budget
+from suffice.policy.rules.published import automix, deer, dynasor, frugalgpt, thought_calibrated, token_budget
 from suffice.policy.rules.rule import Rule
 
 WINDOWS = range(2, 11)
@@ -400,6 +400,11 @@ NAMED_RULES: Mapping[str, NamedRule] = {
         dynasor, (0, 1), "thinking: 3 trial answers in a row, or as many as given, are the same without hesitation"
     ),
     "deer": NamedRule(deer, (0, 1), "thinking: the trial answer's tokens have a geometric mean probability above 0.95"),
+    "thought_calibrated": NamedRule(
+        thought_calibrated,
+        (0, 1),
+        "thinking: the trial answer is right with a calibrated probability of 0.9, or as given",
+    ),
     "rasc": NamedRule(
         rasc, (0, 1, 2), "votes: 5 samples, or as many as given second, have reasoning with a score of 0.5, or as given"
     ),

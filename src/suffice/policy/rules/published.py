@@ -1,4 +1,4 @@
-"""Published rules that stop a chain of thought (s1, Dynasor-CoT, DEER), or accept an answer of an escalation (FrugalGPT, AutoMix)."""
+"""Published rules that stop a chain of thought (s1, Dynasor-CoT, DEER, thought calibration), or accept an answer of an escalation (FrugalGPT, AutoMix)."""
 
 from __future__ import annotations
 
@@ -46,6 +46,22 @@ def deer(probability: float = 0.95) -> Rule:
             f"deer takes a probability between 0 and 1, both excluded, not {probability!r}: 0.95 in the paper"
         )
     return signal("answer_logprob_mean") > math.log(probability)
+
+
+def thought_calibrated(probability: float = 0.9) -> Rule:
+    """Return thought calibration's rule: the calibrated probability of the trial answer reaches `probability` (Wu et al., 2025).
+
+    The paper's probe reads hidden states; here `suffice calibrate` fits `p_correct` to a signal of the trial answers.  As in the paper,
+    Learn-then-Test chooses the threshold: ``suffice certify --path p_correct``.
+
+    >>> print(thought_calibrated(0.8))
+    p_correct >= 0.8
+    """
+    if not 0 < probability <= 1:
+        raise RuleSyntaxError(
+            f"thought_calibrated takes a probability, above 0 and at most 1, not {probability!r}: certify chooses one"
+        )
+    return signal("p_correct") >= probability
 
 
 def frugalgpt(first: float, later: float | None = None) -> Rule:

@@ -17,7 +17,7 @@ from suffice.cli.drafting import drafting_loop, require_contexts
 from suffice.cli.local import json_object
 from suffice.cli.options import idf_state
 from suffice.common.files import file_sha256, files_hash
-from suffice.loops import DraftingLoop, RetrievalLoop
+from suffice.loops import DraftingLoop, RetrievalLoop, ThinkingLoop
 from suffice.loops.models import Answerer, ScriptedModel
 from suffice.loops.models.prompts import DRAFTING, prompt
 from suffice.loops.retrieval import Question, dataset_hash
@@ -25,7 +25,7 @@ from suffice.policy.rounds import Reply
 from suffice.policy.session import Policy
 from suffice.policy.signals import LOGPROB_NEEDS
 from suffice.policy.signals.position import AnswerPosition
-from suffice_papers.experiments.choices import DraftOptions, ModelOptions, RivalChoice
+from suffice_papers.experiments.choices import DraftOptions, ModelOptions, RivalChoice, ThinkerOptions
 from suffice_papers.experiments.fields import toml_name
 from suffice_papers.experiments.plan import Cell, Experiment
 from suffice_retrieval.methods import QueryLoop
@@ -118,6 +118,12 @@ def drafts_loop(cell: Cell, experiment: Experiment, _: Loaded) -> DraftingLoop:
     return drafting_loop(Policy(max_rounds=experiment.max_rounds), options, options, panels)
 
 
+def thinking_loop(cell: Cell, experiment: Experiment, _: Loaded) -> ThinkingLoop:
+    """Return the loop that records chains of thought of a cell."""
+    options: ThinkerOptions = _seeded(cell)
+    return options.loop(Policy(max_rounds=experiment.max_rounds))
+
+
 def _seeded(cell: Cell) -> Any:
     """Return the options of a cell's model; at an endpoint, each request contains the seed."""
     options = cell.model.options
@@ -170,6 +176,8 @@ def cell_settings(cell: Cell, experiment: Experiment) -> dict[str, Any]:
     shared = {"model": model, "max-rounds": experiment.max_rounds}
     if experiment.protocol == "semantic":
         return {**shared, "prompt": DRAFTING.pin}
+    if experiment.protocol == "thinking":
+        return shared
     tune = experiment.tune_cell(cell).data
     return {
         **shared,

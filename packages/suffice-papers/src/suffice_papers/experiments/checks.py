@@ -10,7 +10,7 @@ from suffice.common.display.svg import check_charts_extra
 from suffice.common.tables import counted
 from suffice.errors import DataError, MissingExtraError, SufficeError
 from suffice.evaluation.replay import Price, component_prices
-from suffice.policy.signals import GATE, LOGPROB_NEEDS, QUERY
+from suffice.policy.signals import GATE, LOGPROB_NEEDS, QUERY, TRIAL
 from suffice.policy.signals.semantic import JUDGE
 from suffice_papers.experiments.cbdr_cells import check_cell, is_finished
 from suffice_papers.experiments.choices import DraftOptions
@@ -149,6 +149,8 @@ def cell_prices(cell: Cell, experiment: Experiment) -> dict[str, Price] | None:
         own[GATE] = cell.rival.gating.reads_with
     if experiment.signals.judge_model is not None:
         models[experiment.signals.judge_component] = experiment.signals.judge_model
+    if experiment.protocol == "thinking":
+        own[TRIAL] = options.model
     if isinstance(options, DraftOptions):
         own = {"writer": options.model, "critic": options.critic_model or options.model}
         if options.judge.judge_model is not None:
@@ -170,10 +172,10 @@ def _question_problems(folder: CellFolder) -> Iterator[str]:
         bare = [question.question_id for question in listed if not question.answers]
         if bare:
             yield (
-                f"data {cell.data.name!r}: {len(bare)} of {counted(len(listed), f'{split} question')} have no gold answer ({bare[0]!r}): the tables need F1"
+                f"data {cell.data.name!r}: {len(bare)} of {counted(len(listed), f'{split} question')} have no gold answer ({bare[0]!r}): the tables need them"
             )
         lacking = [question.question_id for question in listed if not question.passages]
-        needed = folder.experiment.protocol != "semantic" and cell.retriever.options.corpus is None
+        needed = folder.experiment.protocol not in ("semantic", "thinking") and cell.retriever.options.corpus is None
         if lacking and needed:
             yield (
                 f"the cell {cell.configuration}: {len(lacking)} of {counted(len(listed), f'{split} question')} have no passages ({lacking[0]!r}), "

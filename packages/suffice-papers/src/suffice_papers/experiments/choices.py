@@ -16,6 +16,7 @@ from suffice.cli.local import LocalRun
 from suffice.cli.models import Answering
 from suffice.cli.options import Retrieval
 from suffice.cli.querying import LoopOptions
+from suffice.cli.thinking import Thinker
 from suffice.errors import SufficeError
 from suffice.loops.retrieval import BUNDLED_QUESTIONS, Question, bundled_path, dataset_hash, load_questions
 from suffice_papers.cbdr.plan import CbdrSettings
@@ -61,7 +62,21 @@ class ProbedOptions(LocalRun):
     max_tokens: Annotated[int, Option(min=1)] = 64
 
 
-MODEL_OPTIONS: dict[str, Any] = {"tasr": ModelOptions, "semantic": DraftOptions, "cbdr": ProbedOptions}
+@dataclass(frozen=True, kw_only=True)
+class ThinkerOptions(Thinker):
+    """Options of a model that thinks, as in `suffice think record`."""
+
+    is_remote: ClassVar[bool] = True
+    logprobs: ClassVar[bool] = False
+    local: ClassVar[bool] = False
+
+
+MODEL_OPTIONS: dict[str, Any] = {
+    "tasr": ModelOptions,
+    "semantic": DraftOptions,
+    "cbdr": ProbedOptions,
+    "thinking": ThinkerOptions,
+}
 """The options of a model, by protocol."""
 
 
@@ -226,6 +241,17 @@ class SemanticChoice:
     metric: str = "information_score"
     tolerance: float = 0.02
     margins: tuple[float, ...] = (0.01, 0.02, 0.05)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThinkingChoice:
+    """Settings of experiments with chains of thought.
+
+    Attributes:
+        rules: The rules that are judged, declared before a question is asked.
+    """
+
+    rules: tuple[str, ...] = ("dynasor(2)", "dynasor(3)", "deer(0.9)", "deer(0.95)")
 
 
 @dataclass(frozen=True, kw_only=True)

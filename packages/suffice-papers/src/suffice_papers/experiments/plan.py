@@ -28,6 +28,7 @@ from suffice_papers.experiments.choices import (
     RetrieverChoice,
     RivalChoice,
     SemanticChoice,
+    ThinkingChoice,
 )
 from suffice_papers.experiments.fields import among
 from suffice_papers.published import published_tasr
@@ -101,6 +102,7 @@ class Experiment:
         signals: Signals of TASR that cost calls of their own: a judge, and a cross-encoder for `rerank_score`.
         semantic: Settings of the protocol of Semantic Early-Stopping.
         cbdr: Settings of CBDR's pipeline.
+        thinking: Settings of chains of thought.
         absent: A message for each file that does not exist, if the reader was told not to check them.
     """
 
@@ -127,6 +129,7 @@ class Experiment:
     signals: Signals = field(default_factory=Signals)
     semantic: SemanticChoice = field(default_factory=SemanticChoice)
     cbdr: CbdrChoice = field(default_factory=CbdrChoice)
+    thinking: ThinkingChoice = field(default_factory=ThinkingChoice)
     absent: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -146,9 +149,12 @@ class Experiment:
             self._check_body(model, f"{self.path}: model {model.name!r}: extra-body")
         self._check_tables()
         own = {"semantic": self.semantic != SemanticChoice(), "cbdr": self.cbdr != CbdrChoice()}
+        own["thinking"] = self.thinking != ThinkingChoice()
         self._check_used({key: used and key != self.protocol for key, used in own.items()})
         if self.protocol != "tasr":
             self._check_plain()
+        for rule in self.thinking.rules:
+            parse_rule(rule)
         pairs = [f"{model.name}/{data.name}" for model, data in product(self.models, self.data)]
         for name in self.cbdr.compare_aligned:
             among(name, pairs, f"{self.path}: cbdr: compare-aligned")
@@ -232,7 +238,7 @@ class Experiment:
             "scripted": any(model.scripted for model in self.models),
             "round-zero": self.round_zero,
             "signals": self.signals != Signals(),
-            "prompts": self.protocol == "semantic" and self.prompts != ("answer_first",),
+            "prompts": self.protocol in ("semantic", "thinking") and self.prompts != ("answer_first",),
             "calibrate-on": self.protocol == "cbdr" and any(item.calibrate_on for item in self.data),
         }
         self._check_used(given)

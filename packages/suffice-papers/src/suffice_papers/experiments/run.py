@@ -13,7 +13,7 @@ from suffice.common.results import Result, jsonable
 from suffice.common.tables import Column, Table, counted, render
 from suffice.errors import ConfigMismatchError, DataError, ModelError, SufficeError
 from suffice.loops import LiveLoop, Progress
-from suffice_papers.experiments.building import Loaded, drafts_loop, retrieval_loop
+from suffice_papers.experiments.building import Loaded, drafts_loop, retrieval_loop, thinking_loop
 from suffice_papers.experiments.cbdr_cells import cbdr_paper, run_cbdr_cell
 from suffice_papers.experiments.checks import Obstacles, find_obstacles
 from suffice_papers.experiments.plan import Cell, Experiment
@@ -21,6 +21,7 @@ from suffice_papers.experiments.semantic_cells import semantic_paper
 from suffice_papers.experiments.stages import CellFolder, StageOutcome, record_cell
 from suffice_papers.experiments.stored_tables import write_paper
 from suffice_papers.experiments.tasr_cells import tasr_paper
+from suffice_papers.experiments.thinking_cells import thinking_paper
 from suffice_papers.page import paper_page
 from suffice_papers.paper import NOT_MADE, Paper, not_made_table
 
@@ -92,10 +93,19 @@ class ExperimentRun(Result):
         }
 
 
-_LOOPS: dict[str, Callable[[Cell, Experiment, Loaded], LiveLoop]] = {"tasr": retrieval_loop, "semantic": drafts_loop}
+_LOOPS: dict[str, Callable[[Cell, Experiment, Loaded], LiveLoop]] = {
+    "tasr": retrieval_loop,
+    "semantic": drafts_loop,
+    "thinking": thinking_loop,
+}
 """The loop that records a cell, by protocol; CBDR has a pipeline instead."""
 
-_PAPERS: dict[str, Callable[..., Paper]] = {"tasr": tasr_paper, "semantic": semantic_paper, "cbdr": cbdr_paper}
+_PAPERS: dict[str, Callable[..., Paper]] = {
+    "tasr": tasr_paper,
+    "semantic": semantic_paper,
+    "cbdr": cbdr_paper,
+    "thinking": thinking_paper,
+}
 """The function that evaluates the cells and makes the tables, by protocol."""
 
 OnTable = Callable[[str, int, int], None]

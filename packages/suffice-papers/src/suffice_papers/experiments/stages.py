@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -12,7 +12,7 @@ from suffice.common.files import write_file
 from suffice.common.results import jsonable
 from suffice.errors import ConfigMismatchError, DataError, SufficeError
 from suffice.evaluation.replay.costs import NOT_LANGUAGE_MODELS
-from suffice.loops import LiveLoop, Progress, RecordSummary, RetrievalLoop, record
+from suffice.loops import LiveLoop, Progress, RecordSummary, RetrievalLoop, ThinkingLoop, record
 from suffice.loops.retrieval import Question
 from suffice.recordings.journal import differences
 from suffice.recordings.recording import open_recording
@@ -166,12 +166,13 @@ def record_cell(
     loop = build(folder.cell, folder.experiment, loaded)
     if isinstance(loop, RetrievalLoop) and folder.cell.model.options.logprobs:
         loop.model.verify(frozenset({"logprobs"}))
+    is_thought = isinstance(loop, ThinkingLoop)  # a chain of thought has no place for passages
     for place, (split, listed) in enumerate(questions.items()):
         if not pending[split]:
             continue
         report = None if on_progress is None else lambda progress, name=split: on_progress(name, progress)
         summary = record(
-            listed[:first],
+            [replace(item, passages=()) for item in listed[:first]] if is_thought else listed[:first],
             loop,
             folder.file(f"{split}.parquet"),
             concurrency=folder.experiment.at_once(folder.cell.model),

@@ -14,7 +14,7 @@ from suffice.evaluation.replay import Replayer, policy_for
 from suffice.evaluation.replay.baselines import Run
 from suffice.evaluation.replay.front import Mixture, best_mixture, upper_hull
 from suffice.evaluation.replay.prices import Price
-from suffice.evaluation.statistics import PairedResult
+from suffice.evaluation.statistics import PairedResult, Resampling
 from suffice.policy.rounds import Floats
 from suffice.policy.signals import TRIAL
 from suffice.recordings import Recording
@@ -77,6 +77,7 @@ class Lines:
     Args:
         recording: Chains with their trial answers.
         rules: The rules by name.
+        resampling: The draws of the intervals.
 
     Attributes:
         every: Tokens between two checkpoints.
@@ -84,10 +85,10 @@ class Lines:
         rules: The rules, judged.
     """
 
-    def __init__(self, recording: Recording, rules: Mapping[str, str]) -> None:
+    def __init__(self, recording: Recording, rules: Mapping[str, str], resampling: Resampling = Resampling()) -> None:
         policies = [policy_for(recording, rule, name=name) for name, rule in rules.items()]
         prices = {"generator": _COMPUTED, TRIAL: _COMPUTED}
-        replayer = Replayer(recording, metrics=METRIC, prices=prices, cost="money")
+        replayer = Replayer(recording, metrics=METRIC, resampling=resampling, prices=prices, cost="money")
         self.compared = replayer.compare([*policies, policy_for(recording, "full", name=NEVER)])
         self._draws, self.every = replayer.draws, int(recording.metadata["depends"]["every"])
         runs = self.compared.runs

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
+from importlib import resources
 from typing import Any
 
 import numpy as np
@@ -19,6 +22,7 @@ from suffice.common.results import jsonable
 from suffice.common.tables import Column, Table, figure, render
 from suffice.evaluation.replay import policy_for
 from suffice.evaluation.replay.charts import KIND_MARKS, points_chart
+from suffice.evaluation.statistics import Resampling
 from suffice.policy.rounds import Floats
 from suffice.recordings import Recording, bundled_recording
 from suffice.verdicts.certificates import Claim, certify
@@ -81,15 +85,23 @@ class ThinkingFigures:
     Attributes:
         tune: The chains by which the rules are ordered for their tests.
         test: The chains on which all figures are taken.
+        rules: The rules by name.
+        claim: The claim of the certificates.
+        resampling: The draws of the intervals.
+        noun: The noun for what is thought about.
     """
 
     tune: Recording
     test: Recording
+    rules: Mapping[str, str] = field(default_factory=lambda: RULES)
+    claim: Claim = _CLAIM
+    resampling: Resampling = Resampling()
+    noun: str = "puzzles"
 
     @cached_property
     def lines(self) -> Lines:
         """The ways to stop, on the test chains."""
-        return Lines(self.test, RULES)
+        return Lines(self.test, self.rules, self.resampling)
 
     @cached_property
     def certified(self) -> dict[str, float]:
@@ -97,8 +109,8 @@ class ThinkingFigures:
 
         Rules are tested in the order of their p-values on the tune chains until one fails.
         """
-        policies = [policy_for(self.test, rule, name=name) for name, rule in RULES.items()]
-        result = certify(self.test, policies, _CLAIM, tune=self.tune, cheapest="tokens")
+        policies = [policy_for(self.test, rule, name=name) for name, rule in self.rules.items()]
+        result = certify(self.test, policies, self.claim, tune=self.tune, cheapest="tokens")
         found = zip(result.family.policies, result.p_values.tolist(), result.certified, strict=True)
         return {policy.label: p_value for policy, p_value, certified in found if certified}
 
@@ -134,7 +146,7 @@ class ThinkingFigures:
         coin, above, as_right = line.coins["cached"], line.above.get("cached"), self.lines.tokens_of_coin(line.accuracy)
         proof = "certified" if line.label in self.certified else "not certified"
         text = (
-            f"{line.label} ({proof}) is right on {_percent(line.accuracy)} % of {self.test.shape[0]} puzzles with {line.tokens['cached']:.0f} tokens "
+            f"{line.label} ({proof}) is right on {_percent(line.accuracy)} % of {self.test.shape[0]} {self.noun} with {line.tokens['cached']:.0f} tokens "
             f"each, trial answers over a prefix cache included; never stopping on {_percent(whole.accuracy)} % with {whole.tokens['cached']:.0f}"
         )
         if coin is None or above is None:
@@ -149,11 +161,11 @@ class ThinkingFigures:
     @property
     def proof(self) -> str:
         """The certificate in one sentence."""
-        bound = f"a net loss above {100 * _CLAIM.epsilon:g} points against chains without a stop"
+        bound = f"a net loss above {100 * self.claim.epsilon:g} points against chains without a stop"
         if not self.certified:
-            return f"Of no rule {bound} is excluded with {100 * _CLAIM.confidence:g} % confidence."
+            return f"Of no rule {bound} is excluded with {100 * self.claim.confidence:g} % confidence."
         return (
-            f"Of {', '.join(self.certified)} {bound} is excluded, together, with {100 * _CLAIM.confidence:g} % confidence; {self.chosen.label} computes the "
+            f"Of {', '.join(self.certified)} {bound} is excluded, together, with {100 * self.claim.confidence:g} % confidence; {self.chosen.label} computes the "
             f"fewest tokens of them on these chains; the tests went in the order of {self.tune.shape[0]} tune chains."
         )
 
@@ -186,10 +198,11 @@ class ThinkingFigures:
         )
 
     def tables(self) -> list[Table]:
-        """Return the ways to stop, and the price of asking."""
-        return [self._ways(), self._asking()]
+        """Return the ways to stop, the price of asking, and what it takes to go on beside a trial."""
+        return [self.ways(), self.asking(), overlap_table()]
 
-    def _ways(self) -> Table:
+    def ways(self) -> Table:
+        """Return the chosen rule, chains without a stop, the other rules, and the fixed budgets that no coin dominates."""
         lines = [self.chosen, self.lines.whole, *(line for line in self.lines.rules if line is not self.chosen)]
         rows = [self._row(line) for line in (*lines, *self.lines.budgets)]
         return Table(
@@ -203,7 +216,7 @@ class ThinkingFigures:
                 Column("at random, %", ".1f", scale=100),
                 Column("coin, %", ".1f", scale=100),
                 Column("above it", "+.1f", scale=100, interval=True),
-                Column(f"loss <= {100 * _CLAIM.epsilon:g}"),
+                Column(f"loss <= {100 * self.claim.epsilon:g}"),
                 Column("dominated by"),
             ),
             rows=tuple(rows),
@@ -228,11 +241,12 @@ class ThinkingFigures:
             line.at_random,
             None if coin is None else coin.quality,
             None if above is None else (above.delta, above.low, above.high),
-            ("yes" if line.label in self.certified else "no") if line.label in RULES else None,
+            ("yes" if line.label in self.certified else "no") if line.label in self.rules else None,
             line.dominated,
         )
 
-    def _asking(self) -> Table:
+    def asking(self) -> Table:
+        """Return the price of asking, rule by rule."""
         rows = []
         for line in self.lines.rules:
             above = [line.above[asking].delta if asking in line.above else None for asking in ASKING]
@@ -287,6 +301,36 @@ class ThinkingFigures:
             "certified": self.certified,
             "boundary": self.boundary,
         }
+
+
+def overlap_table() -> Table:
+    """Return the stored figures of chains that wait for their trials and of chains that go on beside them (training/thinker)."""
+    measured = json.loads(resources.files(__package__).joinpath("overlap.json").read_text("utf-8"))
+    names = ("slots", "way", "seconds", "computed", "stopped", "beyond_output", "beyond_read")
+    return Table(
+        title=f"The chain waits for its trials, or goes on beside them (--overlap): {measured['n']} other puzzles, {measured['rule']}",
+        columns=(
+            Column("slots", ".0f"),
+            Column("the chain"),
+            Column("seconds", ".3f"),
+            Column("tokens", ".0f"),
+            Column("stopped beside, %", ".1f", scale=100),
+            Column("thought beyond", ".2f"),
+            Column("read beyond, at most", ".0f"),
+        ),
+        rows=tuple(tuple(row[name] for name in names) for row in measured["rows"]),
+        notes=(
+            (
+                "means per puzzle, both ways in turns with the same stops; tokens: all that is computed up to the stop; slots: requests that "
+                "llama.cpp's server handles at a time, each with a prefix cache of its own, so that two read more"
+            ),
+            (
+                "beyond: the stretch that was begun beside the last trial and then cancelled; where nothing of it had arrived, its whole prompt "
+                "counts as read"
+            ),
+            "one thread of the server computes trial and chain, and a trial answer has two tokens, so that there is little time to gain",
+        ),
+    )
 
 
 def _percent(share: float) -> str:

@@ -130,6 +130,7 @@ _ROUND: Schema = _object(
     system_fingerprint=_text_schema("The endpoint's own identifier of its configuration.", null=True),
     feedback=_text_schema("A critic's reply to the draft.", null=True),
     thinking=_text_schema("What was thought since the checkpoint before, in a chain of thought.", null=True),
+    thinking_ids={"type": ["array", "null"], "items": {"type": "integer"}},
     embedding={"type": ["array", "null"], "items": {"type": "number"}},
 )
 

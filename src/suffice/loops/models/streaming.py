@@ -1,0 +1,93 @@
+"""A completion that goes on beside other requests, and can be cancelled at what it costs by then."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from suffice.loops.models._wire import Asked, Completion, are_ids, completion_of, mapping_or_empty
+from suffice.policy.rounds import Cost
+
+if TYPE_CHECKING:
+    from suffice.loops.models.chat import ChatModel
+
+_COUNTED = {"stream_options": {"include_usage": True, "continuous_usage_stats": True}, "timings_per_token": True}
+"""Fields that make a server count in each chunk what it has read and generated: vLLM's, and llama.cpp's."""
+
+
+class StreamedCompletion:
+    """A completion in progress, which began when it was created.
+
+    Args:
+        model: The model.
+        prompt: Returns what to ask.
+        settings: The parameters of the request, as in `ChatModel.complete`.
+    """
+
+    def __init__(self, model: ChatModel, prompt: Awaitable[Asked], settings: Mapping[str, Any]) -> None:
+        self._chunks: list[Mapping[str, Any]] = []
+        self._prompt_tokens = math.nan
+        self._task = asyncio.create_task(self._run(model, prompt, settings))
+
+    async def _run(self, model: ChatModel, prompt: Awaitable[Asked], settings: Mapping[str, Any]) -> None:
+        asked = await prompt
+        self._prompt_tokens = float(len(asked)) if are_ids(asked) else math.nan
+        body = {**_COUNTED, **settings.get("extra_body", model.fingerprint()["extra_body"])}
+        await model.stream_async(asked, self._chunks.append, **{**settings, "extra_body": body})
+
+    async def result(self) -> Completion:
+        """Wait for its end; its seconds are those of this wait.
+
+        Raises:
+            ModelError: The endpoint failed.
+        """
+        began = time.perf_counter()
+        await self._task
+        return self._completion(time.perf_counter() - began)
+
+    async def cancel(self) -> tuple[Cost, bool]:
+        """Return what it has cost, and whether it had to be cancelled; an earlier failure costs nothing, as elsewhere.
+
+        What had arrived counts; the server may compute a few tokens more before it notices.  If nothing had, the whole prompt
+        counts as read, an upper bound; the tokens of a text are unknown.
+        """
+        cancelled = self._task.cancel()
+        (end,) = await asyncio.gather(self._task, return_exceptions=True)
+        if isinstance(end, Exception):
+            return Cost(), cancelled
+        if not self._chunks:
+            return Cost(calls=1.0, uncached_tokens=self._prompt_tokens), cancelled
+        return self._completion(0.0).cost, cancelled
+
+    def _completion(self, seconds: float) -> Completion:
+        body = joined(self._chunks)
+        return completion_of(body, body["choices"][0], seconds=seconds)
+
+
+def joined(chunks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the chunks of a streamed completion as the body that the server would have sent at once.
+
+    >>> chunk = {"choices": [{"text": "a", "token_ids": [1]}], "usage": {"prompt_tokens": 2, "completion_tokens": 1}}
+    >>> joined([chunk, chunk])["choices"][0]["text"]
+    'aa'
+    """
+    whole: dict[str, Any] = {}
+    choice: dict[str, Any] = {"text": "", "finish_reason": None}
+    logprobs: dict[str, list[Any]] = {}
+    for chunk in chunks:
+        whole |= {name: value for name, value in chunk.items() if name != "choices" and value is not None}
+        for part in chunk.get("choices") or ():
+            choice["text"] += part.get("text") or ""
+            choice["finish_reason"] = part.get("finish_reason") or choice["finish_reason"]
+            if part.get("token_ids"):
+                choice["token_ids"] = [*choice.get("token_ids", ()), *part["token_ids"]]
+            for name, values in mapping_or_empty(part.get("logprobs")).items():
+                logprobs.setdefault(name, []).extend(values if isinstance(values, list) else ())
+    timings = mapping_or_empty(whole.get("timings"))
+    if "usage" not in whole and timings:  # cancelled: llama.cpp's usage would have come last
+        read = timings.get("cache_n", 0) + timings.get("prompt_n", 0)
+        whole["usage"] = {"prompt_tokens": read, "completion_tokens": timings.get("predicted_n")}
+    return {**whole, "choices": [{**choice, "logprobs": logprobs or None}]}

@@ -1,0 +1,108 @@
+"""Token ids: texts as an endpoint divides them, and the ids of what it generated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from suffice.common.json_text import load_json
+from suffice.errors import ModelError
+from suffice.loops.models._clients import Connection
+from suffice.loops.models._endpoints import EndpointCall
+from suffice.loops.models._failures import bad_body
+from suffice.loops.models._wire import Completion, ids_or_none, is_cut
+
+ASKED_FOR_IDS: Mapping[str, Any] = {"return_token_ids": True}
+"""What vLLM must be asked for; llama.cpp sends the ids of generated tokens with their log-probabilities."""
+
+_MOST_TEXTS = 4096
+
+
+class EndpointTokenizer:
+    """Divides texts into token ids by the endpoint's own `/tokenize` (llama.cpp, vLLM), beside its `/v1`."""
+
+    def __init__(self, connection: Connection, model: str) -> None:
+        self._connection, self._model = connection, model
+        self._known: dict[tuple[str, bool], tuple[int, ...]] = {}
+
+    async def ids(self, text: str, *, begins: bool, blocking: bool) -> tuple[int, ...]:
+        """Return the token ids of a text.
+
+        Args:
+            text: The text.
+            begins: Whether a prompt begins with it, so that the server adds its mark of a beginning, if it has one.
+            blocking: Whether to block the thread instead of suspending.
+
+        Raises:
+            ModelError: The endpoint failed, or does not divide texts.
+        """
+        if not text and not begins:
+            return ()
+        known = self._known.get((text, begins))
+        if known is not None:
+            return known
+        body = {
+            "model": self._model,
+            "content": text,
+            "prompt": text,
+            "add_special": begins,
+            "add_special_tokens": begins,
+        }
+        raw = {"headers": {"X-Stainless-Raw-Response": "true"}}
+        reply, _ = await self._connection.request(
+            lambda client: client.post("/tokenize", cast_to=object, body=body, options=raw),
+            EndpointCall(beside=True),
+            blocking=blocking,
+        )
+        sent = self._connection.text_of(reply)
+        try:
+            ids = ids_or_none(load_json(sent)["tokens"])
+        except (ValueError, KeyError, TypeError):
+            ids = None
+        if ids is None:
+            raise bad_body(self._connection.endpoint, "no token ids of a text", sent, retryable=False)
+        if len(self._known) >= _MOST_TEXTS:
+            self._known.clear()
+        self._known[text, begins] = ids
+        return ids
+
+
+def are_exchanged(model: Any) -> bool:
+    """Return whether a model's endpoint takes token ids as a prompt and returns those that it generates: two short requests.
+
+    Raises:
+        ModelError: The endpoint could not be asked.
+    """
+    if model.api != "completions":
+        return False
+    try:
+        ids = model.tokenize("One, two,", begins=True)
+        reply = model.complete(ids, use_cache=False, max_tokens=2, extra_body=with_ids(model))
+    except ModelError as error:
+        if error.retryable:
+            raise
+        return False  # it has no such path, or refuses it
+    return reply.token_ids is not None
+
+
+def with_ids(model: Any) -> dict[str, Any]:
+    """Return the further fields of a request whose token ids are wanted."""
+    return {**model.fingerprint()["extra_body"], **ASKED_FOR_IDS}
+
+
+def ids_of_text(completion: Completion) -> tuple[int, ...] | None:
+    """Return the ids of the tokens that make up a completion's text; None if they do not spell it.
+
+    A completion that was cut has all its tokens, although its text may end before an incomplete character.  A server that ends
+    at a word generated the tokens of that word, too.
+    """
+    ids, tokens = completion.token_ids, completion.tokens
+    if ids is None or is_cut(completion.finish_reason):
+        return ids
+    text, spelled = completion.text.encode(), b""
+    for n, token in enumerate([*(tokens or ()), None]):
+        if spelled == text:
+            return ids[:n] if n <= len(ids) else None
+        if token is not None:
+            spelled += token.text.encode() if token.raw is None else token.raw
+    return None

@@ -83,8 +83,9 @@ def _cost(usage: Any) -> Cost:
     """Return the cost of a call; Inspect counts cache reads and writes apart from the input."""
     if usage is None:
         return call_cost(None, None)
-    given = usage.input_tokens + (usage.input_tokens_cache_write or 0)
-    return call_cost(given, usage.output_tokens, usage.input_tokens_cache_read)
+    written = usage.input_tokens_cache_write or 0
+    cost = call_cost(usage.input_tokens + written, usage.output_tokens, usage.input_tokens_cache_read)
+    return replace(cost, written_tokens=float(written))
 
 
 def _is_at_limit(state: Any, spare: bool) -> bool:

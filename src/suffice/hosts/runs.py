@@ -10,8 +10,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
 from suffice.errors import DataError, SchemaError, UnknownSignalError, did_you_mean
 from suffice.hosts.tracing import trace_decision
 from suffice.policy.rounds import Cost, Decision, Round
@@ -41,6 +39,7 @@ Measure = Callable[[str, str], Mapping[str, float]]
 FINAL_REQUEST = "Give your final answer now, from what you know so far. No tool can be called any more."
 """The message of a last call without tools, unless `final_call=` is a text of your own."""
 
+_UNPRICED = "%d tokens of round %d were written to a cache, and the price has none for that (written, written_1h): they are charged as uncached input"
 _DUE, _ANSWERED, _FAILED = "due", "answered", "failed"
 
 
@@ -286,12 +285,10 @@ def with_spend(seen: Sequence[Round], observed: Round, price: Price | PriceFile)
         observed: The round, with the costs of its calls.
         price: The price of the model's tokens.
     """
-    costs = observed.costs.values()
-    tokens = [
-        np.array([getattr(cost, kind) for cost in costs])
-        for kind in ("uncached_tokens", "cached_tokens", "output_tokens")
-    ]
-    own = float(price.of(*tokens).sum()) if costs else math.nan
+    own = sum(map(price.of_cost, observed.costs.values())) if observed.costs else math.nan
+    unpriced = [sum(map(price.unpriced, one.costs.values())) for one in (*seen, observed)]
+    if unpriced[-1] and not any(unpriced[:-1]):
+        _log.warning(_UNPRICED, unpriced[-1], observed.index)
     if math.isnan(own):
         _log.warning("the reply of round %d reports no usage: what is spent is unknown from here on", observed.index)
     before = seen[-1].signals.get("spend", math.nan) if seen else 0.0
@@ -423,7 +420,7 @@ def call_cost(uncached: float | None, output: float | None, cached: float | None
     An input of 0 tokens also counts as unknown, since no real call has one.
 
     >>> call_cost(120, 8)
-    Cost(calls=1.0, uncached_tokens=120.0, cached_tokens=0.0, output_tokens=8.0, seconds=nan)
+    Cost(calls=1.0, uncached_tokens=120.0, cached_tokens=0.0, output_tokens=8.0, seconds=nan, written_tokens=0.0, written_1h_tokens=0.0)
 
     Args:
         uncached: Input tokens that were processed; None = unknown.

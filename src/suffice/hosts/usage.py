@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, is_dataclass, replace
 from typing import Any
 
 from suffice.hosts.runs import call_cost
@@ -17,7 +17,7 @@ def usage_cost(usage: Any) -> Cost:
     OpenAI's counts of prompts contain the cache reads, Anthropic's do not, and Gemini's counts of replies lack the thoughts.
 
     >>> usage_cost({"prompt_tokens": 12, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 8}})
-    Cost(calls=1.0, uncached_tokens=4.0, cached_tokens=8.0, output_tokens=3.0, seconds=nan)
+    Cost(calls=1.0, uncached_tokens=4.0, cached_tokens=8.0, output_tokens=3.0, seconds=nan, written_tokens=0.0, written_1h_tokens=0.0)
 
     Args:
         usage: The usage of a response of OpenAI, Anthropic, Gemini or a framework, as an object or a dict; None = unknown.
@@ -26,7 +26,9 @@ def usage_cost(usage: Any) -> Cost:
 
     used = usage_in(_fields(usage))
     given, output, cached = (None if math.isnan(n) else n for n in (used.uncached, used.output, used.cached))
-    return call_cost(given, output, cached)
+    return replace(
+        call_cost(given, output, cached), written_tokens=float(used.written), written_1h_tokens=float(used.written_1h)
+    )
 
 
 def _fields(usage: Any) -> dict[str, Any]:

@@ -342,6 +342,8 @@ class _Guess:
         if inputs is not None and self.lacks(f"{_COST}uncached_tokens"):
             less = cached if read is None else None
             self._sum("uncached_tokens", [inputs, *([written] if written else [])], less)
+            if written is not None:
+                self.read(f"{_COST}written_tokens", written)
         for name in (read, cached):
             if name is not None and self.lacks(f"{_COST}cached_tokens"):
                 self.read(f"{_COST}cached_tokens", name)

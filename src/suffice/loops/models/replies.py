@@ -154,10 +154,15 @@ def _reply_cost(body: Mapping[str, Any], seconds: float, *, cached_in: tuple[str
     usage = mapping_or_empty(body.get("usage"))
     given = count_of(usage.get("input_tokens"))
     if cached_in is None:
-        cached = _known(usage.get("cache_read_input_tokens"))
-        uncached = given + _known(usage.get("cache_creation_input_tokens"))
+        cached, written = (_known(usage.get(f"cache_{name}_input_tokens")) for name in ("read", "creation"))
+        hour = _known(mapping_or_empty(usage.get("cache_creation")).get("ephemeral_1h_input_tokens"))
+        uncached, written = given + written, written - hour
     else:
-        cached = min(_known(mapping_or_empty(usage.get(cached_in[0])).get(cached_in[1])), given)
+        cached, written, hour = (
+            min(_known(mapping_or_empty(usage.get(cached_in[0])).get(cached_in[1])), given),
+            0.0,
+            0.0,
+        )
         uncached = given - cached
     return Cost(
         calls=1.0,
@@ -165,6 +170,8 @@ def _reply_cost(body: Mapping[str, Any], seconds: float, *, cached_in: tuple[str
         cached_tokens=math.nan if math.isnan(given) else cached,
         output_tokens=count_of(usage.get("output_tokens")),
         seconds=seconds,
+        written_tokens=written,
+        written_1h_tokens=hour,
     )
 
 

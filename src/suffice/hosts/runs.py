@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from suffice.errors import DataError, SchemaError, UnknownSignalError, did_you_mean
+from suffice.errors import DataError, SchemaError, UnansweredError, UnknownSignalError, did_you_mean
 from suffice.hosts.tracing import trace_decision
 from suffice.policy.rounds import Cost, Decision, Round
 from suffice.policy.session import Policy, Session, read_reply
@@ -258,6 +258,20 @@ class QuestionRun:
         facts = {**decision.to_dict(), "rounds": len(self.session.rounds), "policy": self.session.policy.label}
         return facts if self._final in ("", _DUE) else {**facts, "final_call": self._final}
 
+    def unanswered(self, kind: Any) -> UnansweredError:
+        """Return the error of a run that has ended, and none of whose replies is an output of its type.
+
+        Args:
+            kind: The type of the output.
+        """
+        name, n = getattr(kind, "__name__", kind), len(self.session.rounds)
+        return UnansweredError(
+            f"the run ended ({self.metadata()['reason']}), and none of its {n} replies is an output of the type {name}: .rounds of this error has "
+            "the replies, .decision the reason; final_call=True asks once more before the end",
+            self.metadata(),
+            self.session.rounds,
+        )
+
     def to_state(self) -> dict[str, Any]:
         """Return the run as JSON-ready values, for frameworks that store their state between two rounds."""
         state: dict[str, Any] = {"question": self.question, "session": self.session.to_state()}
@@ -412,27 +426,3 @@ def chat_reply(text: str, *, logprobs: Any = None, finish_reason: Any = None) ->
     logprobs = {"content": logprobs} if isinstance(logprobs, list) else logprobs
     reason = None if finish_reason is None else str(finish_reason)
     return {"choices": [{"message": {"content": text}, "logprobs": logprobs, "finish_reason": reason}]}
-
-
-def call_cost(uncached: float | None, output: float | None, cached: float | None = None) -> Cost:
-    """Return the cost of one call; unknown numbers are NaN.
-
-    An input of 0 tokens also counts as unknown, since no real call has one.
-
-    >>> call_cost(120, 8)
-    Cost(calls=1.0, uncached_tokens=120.0, cached_tokens=0.0, output_tokens=8.0, seconds=nan, written_tokens=0.0, written_1h_tokens=0.0)
-
-    Args:
-        uncached: Input tokens that were processed; None = unknown.
-        output: Generated tokens; None = unknown.
-        cached: Input tokens from a prefix cache; None = not reported, so all input counts as uncached.
-    """
-    if uncached is not None and not uncached + (cached or 0):
-        uncached, output = None, output or None
-    return Cost(
-        calls=1.0,
-        uncached_tokens=math.nan if uncached is None else float(uncached),
-        cached_tokens=math.nan if uncached is None else float(cached or 0),
-        output_tokens=math.nan if output is None else float(output),
-        seconds=math.nan,
-    )

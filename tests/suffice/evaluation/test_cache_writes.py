@@ -145,8 +145,24 @@ def test_decide_names_writes_that_its_prices_leave_out(recording, tmp_path):
             500,
             100,
         ),
+        (
+            {
+                "input_tokens": 1000,
+                "output_tokens": 5,
+                "total_tokens": 1005,
+                "input_token_details": {
+                    "cache_read": 300,
+                    "cache_creation": 0,
+                    "ephemeral_5m_input_tokens": 500,
+                    "ephemeral_1h_input_tokens": 100,
+                },
+            },
+            700,
+            500,
+            100,
+        ),
     ],
-    ids=["anthropic", "total alone", "litellm", "openhands", "inspect", "langchain"],
+    ids=["anthropic", "total alone", "litellm", "openhands", "inspect", "langchain", "langchain by time"],
 )
 def test_each_provider_says_what_was_written(usage, uncached, written, hour):
     used = usage_in(usage)

@@ -41,7 +41,7 @@ _CACHE_WRITES = (
     *("cache_creation_input_tokens", "input_tokens_cache_write", "input_cache_creation", "cache_write_tokens"),
     "prompt_details.cache_write",
 )
-_FOR_AN_HOUR = "ephemeral_1h_input_tokens"
+_STAYING = ("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
 _OUTPUT_TOKENS = (
     *("output_tokens", "completion_tokens", "output", "completionTokens", "outputTokens"),
     *("candidates_token_count", "candidatesTokenCount"),
@@ -222,6 +222,8 @@ def usage_in(usage: Any, *, apart: bool = False) -> Usage:
     written = first(usage, _CACHE_WRITES)
     if written is None:
         written = first(details, ("cache_creation", "cache_write_tokens", "cache_creation_tokens"))
+    apiece = fields_of(usage.get("cache_creation")) or details
+    brief, hour = (0.0 if math.isnan(n := count(apiece.get(name))) else n for name in _STAYING)
     return usage_of(
         _counted(usage, _INPUT_TOKENS),
         count(cached),
@@ -229,8 +231,8 @@ def usage_in(usage: Any, *, apart: bool = False) -> Usage:
         count(first(usage, _ALL_TOKENS)),
         # Anthropic's own usage names its cache reads so, and leaves them out of its input.
         apart=apart or "cache_creation_input_tokens" in usage,
-        written=count(written),
-        for_an_hour=count(fields_of(usage.get("cache_creation")).get(_FOR_AN_HOUR, details.get(_FOR_AN_HOUR))),
+        written=max(brief + hour, 0.0 if math.isnan(n := count(written)) else n),
+        for_an_hour=hour,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace as replace_price
 
 import pytest
 
@@ -17,6 +18,8 @@ from suffice.importers import import_recording
 from suffice.importers.traces.payloads import usage_in
 from suffice.policy.rounds import Cost, Round
 from suffice.recordings import read_recording
+from suffice.verdicts.decisions.losses import prices_text
+from suffice.verdicts.decisions.notes import price_notes
 from tests.support.cli_tools import cli
 
 MODEL = "claude-haiku-4-5-20251001"
@@ -87,7 +90,26 @@ def test_costs_by_round_charge_writes_only_where_there_is_a_cache(recording):
     assert rows[1, "no prefix reuse"] == pytest.approx((23_100 * 1 + 500 * 5) / 1e6)
 
 
-def test_decide_names_writes_that_its_prices_leave_out(recording, tmp_path):
+def test_decide_says_which_prices_it_took_and_what_they_leave_out(recording):
+    some = {"generator": Price(uncached=1, cached=0.1, output=5, taken="'m' for 'm-2026-01-01'")}
+    notes = " ".join(price_notes(recording, some))
+    assert "12,000 tokens were written to a cache" in notes
+    assert "that of 'm' for 'm-2026-01-01'" in notes
+    assert "list price as of" in " ".join(price_notes(recording, prices_of("list", recording)))
+    assert price_notes(recording, None) == []
+
+
+def test_decisions_about_other_prices_of_writes_are_told_apart():
+    plain = Price(uncached=1, cached=0.1, output=5)
+    assert (
+        prices_text({"generator": plain}) == "generator: Price(uncached=1, cached=0.1, output=5, as_of='', batch=0.5)"
+    )
+    written = [replace_price(plain, written=price, taken="x") for price in (1.25, 2, None)]
+    assert len({prices_text(price) for price in written}) == 3
+    assert prices_text(written[2]) == prices_text(plain)
+
+
+def test_costs_of_rounds_name_writes_that_prices_leave_out(recording, tmp_path):
     prices = tmp_path / "prices.json"
     prices.write_text(json.dumps({MODEL: {"uncached": 1, "cached": 0.1, "output": 5}}), "utf-8")
     shown = cli("data", "costs", str(tmp_path / "run.parquet"), "--prices", str(prices))

@@ -122,6 +122,7 @@ class CostTable:
         modelled: Whether cached tokens are modelled from shared prompt tokens instead of measured.
         reported_inputs: The uncached and cached tokens that the endpoint reported, by component; `columns` may have
             modelled ones instead.
+        price_notes: Notes on the prices: their date, other names of models, and what they leave out.
         gaps: Costs that are missing or modelled.
         models: The models of a panel, in the order of their first answers; empty for other recordings.
     """
@@ -192,9 +193,9 @@ class CostTable:
             )
         of_figures += asked_note(recording)
         every = prices.values() if isinstance(prices, Mapping) else (prices,)
-        of_figures += [*wave_note(self.wave), *written_notes(self.columns, self._price_of)]
-        of_figures += sorted({f"list price as of {p.as_of}; override with --prices" for p in every if p and p.as_of})
-        of_figures += taken_notes(every)
+        dates = sorted({f"list price as of {p.as_of}; override with --prices" for p in every if p and p.as_of})
+        self.price_notes = (*written_notes(self.columns, self._price_of), *dates, *taken_notes(every))
+        of_figures += [*wave_note(self.wave), *self.price_notes]
         self.gaps = CostGaps(
             n_rounds=int(np.count_nonzero(self.seen)),
             unknown=unknown,

@@ -40,6 +40,7 @@ BATCH_FACTOR = 0.5
 _TOKEN_PRICES = ("uncached", "cached", "output")
 _WRITE_PRICES = ("written", "written_1h")
 _BATCH = "batch"
+_FEW = 10
 _WRITE_TITLES = {"written": "cache write", "written_1h": "for an hour"}
 _NO_WRITES: Floats = np.zeros(())
 
@@ -67,11 +68,11 @@ class Price:
     uncached: float
     cached: float
     output: float
-    written: float | None = None
-    written_1h: float | None = None
+    written: float | None = field(default=None, repr=False)
+    written_1h: float | None = field(default=None, repr=False)
     as_of: str = ""
     batch: float = BATCH_FACTOR
-    taken: str = field(default="", compare=False)
+    taken: str = field(default="", compare=False, repr=False)
 
     def __post_init__(self) -> None:
         for name in (*_TOKEN_PRICES, *_WRITE_PRICES, _BATCH):
@@ -318,9 +319,11 @@ def component_prices(path: str | Path, models: Mapping[str, str]) -> dict[str, P
     for component, model in models.items():
         price = prices.get(component) or price_in(prices, model)
         if price is None:
+            near = get_close_matches(model, prices, n=3) or [*prices][:_FEW]
+            more = f", ... ({len(prices)} in all)" if len(prices) > len(near) else ""
             raise DataError(
-                f"{str(path)!r} prices neither {component!r} nor its model {model or 'unknown'!r}; it has: "
-                f"{', '.join(prices)}"
+                f"{str(path)!r} prices neither {component!r} nor its model {model or 'unknown'!r}; it has: {', '.join(near)}{more}. Give "
+                f"--prices FILE with an entry {model or component!r}"
             )
         by_component[component] = price
     return by_component

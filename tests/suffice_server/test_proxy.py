@@ -550,7 +550,7 @@ def test_the_proxy_charges_what_a_reply_wrote_to_a_cache(world, written):
     assert row["spend"] == pytest.approx((110 + (2.5 if written else 0)) / 1e6)
 
 
-def test_a_price_of_another_name_is_counted_and_an_unclear_one_is_none(world, caplog):
+def test_a_price_of_another_name_is_counted(world, caplog):
     several = {"a/gpt": PRICES["m"], "openai/gpt": Price(uncached=9, cached=9, output=9), "azure/gpt": PRICES["m"]}
     started = world(lambda _: "done", prices={**PRICES, **several})
     for model in ("openai/m-2026-05-01", "gpt-2026-05-01", "gpt-2026-05-01"):

@@ -338,7 +338,7 @@ def test_one_key_for_two_tasks_is_unsure():
     assert first.why == "tasks"
 
 
-def test_two_tasks_of_one_form_under_one_key_are_unsure_where_messages_are_repeated():
+def test_two_tasks_of_one_form_under_one_key_are_unsure():
     client, history = Client(), [user("Answer in one word: where is Oslo?")]
     first, _ = client.ask(CHAT, history, "Norway.", key="k")
     client.ask(CHAT, [*history, user("Sure?")], "Yes.", key="k")

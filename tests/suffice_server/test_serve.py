@@ -151,7 +151,7 @@ def test_what_is_spent_follows_from_responses_and_a_file_of_prices(folder, tmp_p
     assert ask("POST", "/v1/decide", {"policy": "spent", "rounds": [told]}, status=200)["reason"] == "rule"
 
 
-def test_what_a_response_or_a_client_says_was_written_to_a_cache_is_charged(folder, tmp_path):
+def test_what_was_written_to_a_cache_is_charged(folder, tmp_path):
     Policy(rule="spend > 0.001", max_rounds=9).save(folder / "spent.json")
     prices = tmp_path / "prices.json"
     prices.write_text(json.dumps({"m": {"uncached": 1, "cached": 0.1, "output": 5, "written": 1.25}}), "utf-8")

@@ -91,8 +91,8 @@ class Price:
         6.0
         """
         prices = {name: getattr(self, name) for name in (*_TOKEN_PRICES, *_WRITE_PRICES)}
-        halved = {name: price if price is None else self.batch * price for name, price in prices.items()}
-        return replace(self, **halved, batch=1.0)
+        shares: dict[str, Any] = {name: self.batch * price for name, price in prices.items() if price is not None}
+        return replace(self, **shares, batch=1.0)
 
     def of(
         self,
@@ -117,7 +117,7 @@ class Price:
         """
         paid = self.uncached * uncached_tokens + self.cached * cached_tokens + self.output * output_tokens
         for price, tokens in ((self.written, written_tokens), (self.written_1h, written_1h_tokens)):
-            if price is not None and tokens is not _NO_WRITES:
+            if price is not None:
                 paid = paid + (price - self.uncached) * tokens
         return paid / 1e6
 
@@ -128,7 +128,7 @@ class Price:
     def unpriced(self, cost: Cost) -> float:
         """Return how many tokens of a cost were written to a cache without a price for that, so that they are charged as uncached."""
         prices = zip((self.written, self.written_1h), WRITTEN_KINDS, strict=True)
-        return sum(getattr(cost, kind) for price, kind in prices if price is None)
+        return sum(float(getattr(cost, kind)) for price, kind in prices if price is None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

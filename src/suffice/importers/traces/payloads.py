@@ -211,7 +211,7 @@ def usage_in(usage: Any, *, apart: bool = False) -> Usage:
     """Return the numbers of tokens in an API's `usage`, under any of the usual names.
 
     >>> usage_in({"prompt_tokens": 12, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 8}})
-    Usage(uncached=4.0, cached=8.0, output=3.0, written=0, written_1h=0)
+    Usage(uncached=4.0, cached=8.0, output=3.0, written=0.0, written_1h=0.0)
     """
     if not isinstance(usage, dict):
         return Usage()

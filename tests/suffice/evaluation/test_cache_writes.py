@@ -203,6 +203,27 @@ def test_live_spend_charges_what_a_reply_wrote(caplog):
     assert not caplog.records
 
 
+@pytest.mark.parametrize(
+    ("usage", "written"),
+    [
+        ({"prompt_tokens": 9, "completion_tokens": 1, "prompt_tokens_details": {"cache_write_tokens": 5}}, (5, 0)),
+        (
+            {
+                "prompt_tokens": 9,
+                "completion_tokens": 1,
+                "cache_creation_input_tokens": 7,
+                "prompt_tokens_details": {"cache_creation_token_details": {"ephemeral_1h_input_tokens": 3}},
+            },
+            (4, 3),
+        ),
+    ],
+)
+def test_gateways_say_what_was_written(usage, written):
+    body = {"choices": [{"message": {"content": "Oslo"}, "finish_reason": "stop"}], "usage": usage}
+    cost = Round.from_response(body).costs["generator"]
+    assert (cost.uncached_tokens, cost.written_tokens, cost.written_1h_tokens) == (9, *written)
+
+
 def test_live_spend_says_once_that_writes_have_no_price(caplog):
     run = QuestionRun("(spend > 1) | (round >= 5)", price=Price(uncached=1, cached=0.1, output=5))
     for _ in range(2):

@@ -158,11 +158,8 @@ def _reply_cost(body: Mapping[str, Any], seconds: float, *, cached_in: tuple[str
         hour = _known(mapping_or_empty(usage.get("cache_creation")).get("ephemeral_1h_input_tokens"))
         uncached, written = given + written, written - hour
     else:
-        cached, written, hour = (
-            min(_known(mapping_or_empty(usage.get(cached_in[0])).get(cached_in[1])), given),
-            0.0,
-            0.0,
-        )
+        details, hour = mapping_or_empty(usage.get(cached_in[0])), 0.0
+        cached, written = min(_known(details.get(cached_in[1])), given), _known(details.get("cache_write_tokens"))
         uncached = given - cached
     return Cost(
         calls=1.0,

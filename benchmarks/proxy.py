@@ -30,6 +30,9 @@ from benchmarks.serve_latency import Connections
 from suffice.recordings import read_recording
 
 CONVERSATIONS = 300
+TASK = (
+    "Mend the function that fails for a list without items, run its tests, and say in a sentence what was wrong. " * 6
+)
 TEXT = "The file was read, and its second function divides by zero where the list is empty. " * 8
 
 
@@ -81,7 +84,7 @@ def processor_s(process: int) -> float:
 def request_of(number: int, first: int = 0) -> bytes:
     """Return the next request of a conversation: all messages so far."""
     conversation, turn = first + number % CONVERSATIONS, number // CONVERSATIONS
-    messages = [{"role": "user", "content": f"Task {conversation}: {TEXT}"}]
+    messages = [{"role": "user", "content": f"Task {conversation}: {TASK}"}]
     for past in range(turn):
         messages += [{"role": "assistant", "content": TEXT}, {"role": "user", "content": f"Go on, {past}."}]
     body = json.dumps({"model": "gpt-4o-mini", "messages": messages}).encode()

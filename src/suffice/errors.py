@@ -14,6 +14,7 @@
     ├── RuleSyntaxError (ValueError)         the text is not a rule
     ├── NotFittedError (ValueError)          fitted state is missing
     ├── MissingExtraError (ImportError)      an optional dependency is missing
+    ├── UnansweredError (RuntimeError)       a run ended without an output of its type
     ├── WorkerDiedError (RuntimeError)       a process that worked on a part was killed
     └── ModelError (RuntimeError)            a model or its endpoint failed
         ├── LogprobsUnavailableError         it gives no log-probabilities
@@ -26,7 +27,7 @@ A message says what happened, the value, what is allowed, and what to do.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 
@@ -157,6 +158,22 @@ class MissingExtraError(SufficeError, ImportError):
         """Rebuild the error in another process with the same message."""
         state = {**self.__dict__, "args": self.args, "msg": self.msg}
         return type(self), (self.feature, self.extra, self.distribution), state
+
+
+class UnansweredError(SufficeError, RuntimeError):
+    """A run of a framework ended, and no reply had the type of its output.
+
+    Attributes:
+        decision: The decision with its reason, as a framework's final message has it.
+        rounds: The rounds of the run, each with the text of its reply and its costs.
+    """
+
+    def __init__(self, message: str, decision: Mapping[str, Any], rounds: Sequence[Any]) -> None:
+        super().__init__(message)
+        self.decision, self.rounds = decision, tuple(rounds)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.decision, self.rounds)
 
 
 class WorkerDiedError(SufficeError, RuntimeError):

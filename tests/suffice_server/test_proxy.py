@@ -134,10 +134,10 @@ def world(tmp_path):
 
     with ExitStack() as stack:
 
-        def start(script=steps, *, faults=None, policy=None, bounds=None, upstream=None, **forwarding):
+        def start(script=steps, *, faults=None, policy=None, bounds=None, upstream=None, prices=PRICES, **forwarding):
             up = Upstream(script)
             address = upstream or stack.enter_context(running(up.app))
-            recorder = ProxyRecorder(tmp_path / "runs", PRICES, policy=policy, bounds=bounds)
+            recorder = ProxyRecorder(tmp_path / "runs", prices, policy=policy, bounds=bounds)
             proxy = Proxy(recorder, Forwarding(upstream=address, **forwarding))
             started = World(tmp_path / "runs", up, "", proxy)
             started.stack = stack.enter_context(ExitStack())
@@ -533,6 +533,31 @@ def test_a_policy_that_cannot_see_its_signal_says_so(world, caplog, model, strea
     assert [line.name for line in caplog.records if "the policy reads spend" in line.getMessage()] == [
         "suffice_server.proxy.recorder"
     ]
+
+
+@pytest.mark.parametrize("written", [1.25, None])
+def test_the_proxy_charges_what_a_reply_wrote_to_a_cache(world, written):
+    started = world(lambda _: "done", prices={"m": Price(uncached=1.0, cached=0.5, output=2.0, written=written)})
+    started.ask("messages", [{"role": "user", "content": "Mend."}], model="anthropic/m-2026-05-01")
+    status = httpx.get(f"{started.url}/suffice/status").json()
+    assert status["counts"]["written tokens"] == 10
+    assert status["dollars"] == pytest.approx((40 * 1 + 60 * 0.5 + 20 * 2 + (2.5 if written else 0)) / 1e6, abs=1e-6)
+    assert status["counts"].get("tokens written to a cache and charged as uncached, for lack of a price") == (
+        None if written else 10
+    )
+    row = rows(started)[0]
+    assert (row["cost.generator.uncached_tokens"], row["cost.generator.written_tokens"]) == (40, 10)
+    assert row["spend"] == pytest.approx((110 + (2.5 if written else 0)) / 1e6)
+
+
+def test_a_price_of_another_name_is_counted(world, caplog):
+    several = {"a/gpt": PRICES["m"], "openai/gpt": Price(uncached=9, cached=9, output=9), "azure/gpt": PRICES["m"]}
+    started = world(lambda _: "done", prices={**PRICES, **several})
+    for model in ("openai/m-2026-05-01", "gpt-2026-05-01", "gpt-2026-05-01"):
+        started.ask("chat", [{"role": "user", "content": model}], model=model)
+    assert started.counts["replies at the price of 'm' for 'openai/m-2026-05-01'"] == 1
+    assert started.counts["replies without a price"] == 2
+    assert sum("'openai/gpt' or 'azure/gpt'" in line.getMessage() for line in caplog.records) == 1
 
 
 FORMS = [

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 
 from suffice_server.proxy.anthropic import Messages
-from suffice_server.proxy.conversations import Asked, Conversations, Replied
+from suffice_server.proxy.asked import Asked
+from suffice_server.proxy.conversations import Conversations, Replied
 from suffice_server.proxy.openai import Chat, Responses
 from suffice_server.proxy.redacting import Secrets
 from tests.support.upstream import chat, message, response
@@ -276,21 +277,82 @@ def test_a_response_that_nobody_saw_is_a_history_that_nobody_saw():
     assert found.why == "history"
 
 
-def test_compaction_to_a_summary_that_quotes_the_last_reply_goes_on():
+SUMMARY = "The file a.py was read, and its second function divides by zero where the list is empty."
+
+
+def summarised(**given):
+    """Return a client, and a conversation of two rounds whose last reply is a summary."""
     client, history = Client(), [user("Mend it.")]
-    first, _ = client.ask(MESSAGES, history, CALL)
+    first, _ = client.ask(MESSAGES, history, CALL, **given)
     history[-1]["content"].append({"type": "text", "text": "Summarise."})
-    summary = "<summary>\nThe file a.py was read, and its second function divides by zero where the list is empty.\n</summary>"
-    client.ask(MESSAGES, history, summary)
-    begin = f"This session goes on from another one.\n\n{summary[10:-11]}"
-    found, _ = client.ask(MESSAGES, [user(begin)], "Done.")
+    client.ask(MESSAGES, history, f"<summary>\n{SUMMARY}\n</summary>", **given)
+    return client, first
+
+
+@pytest.mark.parametrize("system", ["You mend code. It is 9:00.", ""])
+def test_compaction_to_a_summary_that_quotes_the_last_reply_goes_on(system):
+    client, first = summarised(tools=[BASH], system=system, model="m")
+    begin = f"This session goes on from another one.\n\n{SUMMARY}"
+    given = {"tools": [BASH], "system": system.replace("9:00", "9:01"), "model": "m"}
+    found, _ = client.ask(MESSAGES, [user(begin)], "Done.", **given)
     assert (found, found.why) == (first, "")
+
+
+@pytest.mark.parametrize("own", [{"tools": []}, {"model": "critic"}, {"tools": [{"name": "mark"}]}])
+def test_a_critic_that_quotes_a_draft_is_a_conversation_of_its_own(own):
+    client, writer = summarised(tools=[BASH], system="Write.", model="m")
+    critic, _ = client.ask(MESSAGES, [user(f"Mark this:\n{SUMMARY}")], **{"tools": [BASH], "model": "m", **own})
+    assert critic is not writer
+    assert (writer.why, critic.why) == ("", "")
+
+
+def test_the_next_step_of_a_pipeline_is_a_conversation_of_its_own():
+    client = Client()
+    first, _ = client.ask(CHAT, [user("Plan it.")], SUMMARY)
+    second, _ = client.ask(CHAT, [user(f"Do this: {SUMMARY}")], "Done.")
+    assert second is not first
+    assert (first.why, second.why) == ("", "")
+
+
+@pytest.mark.parametrize("given", [{"tools": [BASH], "system": "Judge."}, {"system": "Write."}])
+def test_a_quote_that_may_be_a_compaction_or_a_critic_is_unsure(given):
+    client, writer = summarised(**({"system": "Write."} | {"tools": given["tools"]} if "tools" in given else given))
+    found, _ = client.ask(MESSAGES, [user(f"See:\n{SUMMARY}")], **given)
+    assert found is not writer
+    assert (writer.why, found.why) == ("quoted", "quoted")
 
 
 def test_compaction_under_a_key_goes_on_once_no_tool_runs():
     client, history = Client(), [user("Mend it.")]
+    first, _ = client.ask(CHAT, history, SUMMARY, key="k")
+    assert client.ask(CHAT, [user(f"So far: {SUMMARY}")], key="k") == (first, "main")
+    assert first.why == ""
+
+
+def test_one_key_for_two_tasks_is_unsure():
+    client, history = Client(), [user("Mend it.")]
     first, _ = client.ask(CHAT, history, "All is well.", key="k")
-    assert client.ask(CHAT, [user("Short summary.")], key="k") == (first, "main")
+    client.ask(CHAT, [*history, user("Thanks.")], "Welcome.", key="k")
+    assert first.why == ""
+    assert client.ask(CHAT, [user("Where was Edvard Munch born?")], "Oslo.", key="k") == (first, "main")
+    assert first.why == "tasks"
+
+
+def test_two_tasks_of_one_form_under_one_key_are_unsure():
+    client, history = Client(), [user("Answer in one word: where is Oslo?")]
+    first, _ = client.ask(CHAT, history, "Norway.", key="k")
+    client.ask(CHAT, [*history, user("Sure?")], "Yes.", key="k")
+    client.ask(CHAT, [user("Answer in one word: where is Bern?")], "Switzerland.", key="k")
+    assert first.why == "tasks"
+
+
+def test_prompts_of_one_loop_under_one_key_are_its_rounds():
+    client, asked = Client(), "Answer in one word: who painted The Scream?"
+    first, _ = client.ask(CHAT, [user(asked)], "Unsure.", key="k")
+    for n in range(3):
+        prompt = f"{'A passage on Oslo. ' * n}{asked}"
+        assert client.ask(CHAT, [user(prompt)], "Munch.", key="k") == (first, "main")
+    assert (first.why, first.begun) == ("", 4)
 
 
 def test_a_history_that_nobody_saw_is_unsure():

@@ -151,6 +151,20 @@ def test_what_is_spent_follows_from_responses_and_a_file_of_prices(folder, tmp_p
     assert ask("POST", "/v1/decide", {"policy": "spent", "rounds": [told]}, status=200)["reason"] == "rule"
 
 
+def test_what_was_written_to_a_cache_is_charged(folder, tmp_path):
+    Policy(rule="spend > 0.001", max_rounds=9).save(folder / "spent.json")
+    prices = tmp_path / "prices.json"
+    prices.write_text(json.dumps({"m": {"uncached": 1, "cached": 0.1, "output": 5, "written": 1.25}}), "utf-8")
+    ask = serving(folder, prices=prices)[0]
+    usage = {"input_tokens": 100, "cache_creation_input_tokens": 400, "output_tokens": 0}
+    body = {"type": "message", "model": "m", "content": [{"type": "text", "text": "Oslo"}], "usage": usage}
+    given = {"calls": 1, "uncached_tokens": 500, "cached_tokens": 0, "output_tokens": 0, "written_tokens": 400}
+    told = {"answer": "Oslo", "reply_model": "m-2026-01-01", "costs": {"generator": given}}
+    for sent in ({"response": body}, told):
+        answer = ask("POST", "/v1/decide", {"policy": "spent", "rounds": [sent]}, status=200)
+        assert answer["signals"]["spend"] == pytest.approx((100 + 500) / 1e6)
+
+
 def test_a_round_whose_price_is_unknown_is_refused(folder, tmp_path):
     Policy(rule="spend > 0.03").save(folder / "spent.json")
     prices = tmp_path / "prices.json"

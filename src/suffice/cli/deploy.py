@@ -16,11 +16,10 @@ from suffice.cli.output import Output, Screen
 from suffice.common.files import quoted
 from suffice.errors import DataError, NotFoundError
 from suffice.hosts import frameworks, snippet
-from suffice.hosts.lines import gives_up, is_of_steps, is_of_thoughts, own_lines
+from suffice.hosts.lines import attempt_lines, attempts_in, gives_up, is_of_steps, is_of_thoughts, own_lines
 from suffice.hosts.runs import REPLY_NEEDS
 from suffice.policy.session import Policy
 from suffice.policy.signals import REMEDIES, SIGNALS, AnswerPosition
-from suffice.recordings.runs import ATTEMPTS
 from suffice.recordings.schema import CHECKPOINTS
 from suffice.verdicts.certificates import metric_of
 from suffice.verdicts.decisions import Advice
@@ -101,7 +100,10 @@ def deploy_command(
             raise DataError(f"{target} is another policy: give -o {target} to replace it, or another name")
         policy.save(target)
     _check_target(policy, to)
-    lines = own_lines(policy, target) if to == "python" else snippet(to, target)
+    if to == "python":
+        lines = own_lines(policy, target)
+    else:
+        lines = attempt_lines(policy, target, to) if attempts_in(policy) else snippet(to, target)
     notes += _position_notes(policy, is_given=position is not None) + _needed_notes(policy)
     files = {} if target == path else {"policy": target}
     screen = Screen(sentences=[sentence], notes=notes, files=files, then=then)
@@ -123,11 +125,6 @@ def _check_target(policy: Policy, to: str) -> None:
         raise DataError(
             f"the policy stops inside a chain of thought, which {to} does not show: leave out --to, for a loop of its own, or "
             "serve the policy (suffice serve)"
-        )
-    if ATTEMPTS in policy.depends:
-        raise DataError(
-            f"the policy goes through {', '.join(map(str, policy.depends[ATTEMPTS]))}, and an agent of {to} asks one model: leave out --to, for "
-            "a loop of its own, or ask the models by EscalationLoop"
         )
     if is_of_steps(policy) and set(policy.raw_signals) - {"spend"}:
         raise DataError(
@@ -177,6 +174,7 @@ def _needed_notes(policy: Policy) -> list[str]:
         if needs:
             advice = next((REMEDIES[need] for need in needs if need in REMEDIES), "")
             what = f"needs {', '.join(needs)}" if known else "is a signal of your own: give its value in each round"
-            way = "" if REPLY_NEEDS.issuperset(needs) or gives_up(policy) else "; in a framework, with measure="
+            by_lines = gives_up(policy) or bool(attempts_in(policy))
+            way = "" if REPLY_NEEDS.issuperset(needs) or by_lines else "; in a framework, with measure="
             notes.append(f"the policy reads {name}, which {what}{way}{'. ' * bool(advice)}{advice}")
     return notes

@@ -17,7 +17,7 @@ from suffice.common.tables import Table
 from suffice.errors import ModelError, UnknownSignalError, did_you_mean
 from suffice.loops import LiveLoop, Outcome
 from suffice.loops.measuring import components_of
-from suffice.policy.rounds import COST_KINDS, Cost, Decision, Passage, Round
+from suffice.policy.rounds import Cost, Decision, Passage, Round
 from suffice.policy.signals import SIGNALS
 
 _SHORT, _WHOLE = 100, 400
@@ -97,5 +97,5 @@ def _round_json(loop: LiveLoop, observed: Round, decision: Decision) -> dict[str
 
 
 def _cost_json(cost: Cost) -> dict[str, float | None]:
-    spent = {kind: float(getattr(cost, kind)) for kind in COST_KINDS}
+    spent = {kind: float(getattr(cost, kind)) for kind in cost.kinds}
     return {kind: None if math.isnan(value) else value for kind, value in spent.items()}

@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from suffice.cli.console import number, printable, progress_bar, warn
 from suffice.cli.sink import current_sink
 from suffice.common.tables import Column, counted
@@ -65,9 +63,7 @@ def money(costs: Mapping[str, Cost], prices: Mapping[str, Price]) -> float:
     """Return the cost of the priced components in USD; NaN if a number of tokens is unknown."""
     spent = 0.0
     for component, price in prices.items():
-        cost = costs.get(component, Cost())
-        uncached, cached, output = (np.array(n) for n in (cost.uncached_tokens, cost.cached_tokens, cost.output_tokens))
-        spent += float(price.of(uncached, cached, output))
+        spent += price.of_cost(costs.get(component, Cost()))
     return spent
 
 

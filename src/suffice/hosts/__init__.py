@@ -4,9 +4,9 @@ Another framework runs the loop; the session of `suffice.policy` ends it with th
 """
 
 from suffice.hosts.lines import frameworks, snippet
-from suffice.hosts.runs import QuestionRun, call_cost, chat_reply, opener, reply_round
+from suffice.hosts.runs import QuestionRun, chat_reply, opener, reply_round
 from suffice.hosts.tracing import trace_decision
-from suffice.hosts.usage import usage_cost
+from suffice.hosts.usage import call_cost, usage_cost
 
 __all__ = [
     "QuestionRun",

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from suffice.errors import DataError
-from suffice.hosts.runs import METADATA, QuestionRun, call_cost, chat_reply
+from suffice.hosts.runs import METADATA, QuestionRun, chat_reply
+from suffice.hosts.usage import usage_cost
 from suffice.policy.rounds import Cost
 
 
@@ -18,10 +19,7 @@ def question_of(messages: Sequence[Any]) -> str:
 def cost_of(message: Any) -> Cost | None:
     """Return the cost of the call behind a message; None if the model did not report it."""
     usage = getattr(message, "usage_metadata", None)
-    if usage is None:
-        return None
-    cached = (usage.get("input_token_details") or {}).get("cache_read")
-    return call_cost(usage["input_tokens"] - (cached or 0), usage["output_tokens"], cached)
+    return None if usage is None else usage_cost(usage)
 
 
 def reply_of_message(message: Any) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from suffice.errors import DataError
-from suffice.hosts.runs import METADATA, Measure, OpenRun, QuestionRun, call_cost, chat_reply, opener
+from suffice.hosts.runs import METADATA, Measure, OpenRun, QuestionRun, chat_reply, opener
+from suffice.hosts.usage import call_cost
 from suffice.policy.rounds import Cost
 from suffice.policy.session.sources import PolicySource
 

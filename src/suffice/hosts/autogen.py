@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from suffice.errors import DataError
-from suffice.hosts.runs import NO_LOGPROBS, Measure, OpenRun, QuestionRun, call_cost, opener
+from suffice.hosts.runs import NO_LOGPROBS, Measure, OpenRun, QuestionRun, opener
+from suffice.hosts.usage import call_cost
 from suffice.policy.rounds import Cost
 from suffice.policy.session.sources import PolicySource
 

@@ -5,7 +5,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from suffice.errors import DataError
-from suffice.hosts.runs import NO_LOGPROBS, Measure, QuestionRun, call_cost, opener
+from suffice.hosts.runs import NO_LOGPROBS, Measure, QuestionRun, opener
+from suffice.hosts.usage import call_cost
 from suffice.policy.rounds import Cost
 from suffice.policy.session.sources import PolicySource
 

@@ -6,7 +6,8 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from suffice.hosts.runs import METADATA, Measure, OpenRun, call_cost, chat_reply, continued, opener
+from suffice.hosts.runs import METADATA, Measure, OpenRun, chat_reply, continued, opener
+from suffice.hosts.usage import call_cost
 from suffice.policy.rounds import Cost, Decision, Round
 from suffice.policy.session import Session
 from suffice.policy.session.sources import PolicySource, as_policy, is_rule
@@ -83,8 +84,8 @@ def _cost(usage: Any) -> Cost:
     """Return the cost of a call; Inspect counts cache reads and writes apart from the input."""
     if usage is None:
         return call_cost(None, None)
-    given = usage.input_tokens + (usage.input_tokens_cache_write or 0)
-    return call_cost(given, usage.output_tokens, usage.input_tokens_cache_read)
+    written = usage.input_tokens_cache_write or 0
+    return call_cost(usage.input_tokens + written, usage.output_tokens, usage.input_tokens_cache_read, written)
 
 
 def _is_at_limit(state: Any, spare: bool) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
@@ -102,19 +101,69 @@ _GIVES_UP = """        if done.has_ended:  # by itself: its result counts, whate
             return done.result, session.decision or session.end("exhausted")
     return None, session.decision  # given up: there is no result, and what the run would have done is not paid
 """
-_ATTEMPTS = """from suffice import Session
+_ATTEMPTS = """{imports}from suffice import Session
 from suffice.hosts import reply_round
 
 MODELS = {models}  # the cheapest first
-
+{agent}
 
 def ask(question):
     session = Session("policy.json")
     for model in MODELS:
-        reply = call(model, question)  # your client
+        reply = {call}
         if session.observe(reply_round(session, reply{signals})).stop:
             break
     return session.decision.answer, session.decision
+"""
+_GRAPH = """
+
+def write(state, config):  # your node: a call of the model of this attempt
+    return {"messages": [chat_model(config["configurable"]["model"]).invoke(state["messages"])]}
+
+
+graph = StateGraph(MessagesState)
+graph.add_node("write", write)
+graph.add_edge(START, "write")
+app = graph.compile()
+"""
+_ASKED = '{"messages": [("user", question)]}'
+_ATTEMPTS_IN = {
+    "python": ("", "", "call(model, question)  # your client"),
+    "langchain": (
+        "from langchain.agents import create_agent\n\n",
+        "",
+        f'create_agent(model, tools).invoke({_ASKED})["messages"][-1].text',
+    ),
+    "langgraph": (
+        "from langgraph.graph import START, MessagesState, StateGraph\n\n",
+        _GRAPH,
+        f'app.invoke({_ASKED}, {{"configurable": {{"model": model}}}})["messages"][-1].text',
+    ),
+    "openai_agents": (
+        "from agents import Agent, Runner\n\n",
+        "",
+        'Runner.run_sync(Agent("writer", model=model, tools=tools), question).final_output',
+    ),
+    "pydantic_ai": (
+        "from pydantic_ai import Agent\n\n",
+        "agent = Agent(tools=tools)\n",
+        "agent.run_sync(question, model=model).output",
+    ),
+}
+"""For each framework in which an attempt is a run with another model: imports, what is made once, and the run."""
+_ESCALATION = """from suffice import ChatModel, EscalationLoop, Policy
+
+MODELS = {models}  # the cheapest first; the address of their server is in OPENAI_BASE_URL
+loop = EscalationLoop(
+    model=[ChatModel(name) for name in MODELS],
+    policy=Policy.load("policy.json"),
+    temperature={temperature!r},
+)
+
+
+def ask(question):
+    outcome = loop.run(question)
+    return outcome.answer, outcome.decision
 """
 
 
@@ -154,7 +203,6 @@ def own_lines(policy: Policy, path: str | Path) -> str:
     They draw samples if the policy counts votes, and ask the model alone first if it starts at round 0.  Those of a policy that gives
     runs up return None for a run that is given up.
     """
-    from suffice.recordings.runs import ATTEMPTS  # loads pyarrow, as what follows
     from suffice.verdicts.decisions.candidates import is_vote
 
     if gives_up(policy):
@@ -164,8 +212,8 @@ def own_lines(policy: Policy, path: str | Path) -> str:
         return _with_policy(_thoughts(policy), path)
     if is_of_steps(policy):
         return _with_policy(_STEPS, path)
-    if ATTEMPTS in policy.depends:
-        return _with_policy(_attempts(policy, policy.depends[ATTEMPTS]), path)
+    if attempts_in(policy):
+        return _with_policy(_escalation(policy) or attempt_lines(policy, path), path)
     if policy.start_round == 0:
         return _with_policy(_gated(policy), path)
     return _with_policy(_SAMPLES if is_vote(policy) else _DRAFTS, path)
@@ -207,11 +255,54 @@ def _thoughts(policy: Policy) -> str:
     return _THOUGHTS.format(**made_for, prompt=named.get(own, f"PROMPT,  # your ThinkingPrompt {own}"))
 
 
-def _attempts(policy: Policy, attempts: Sequence[str]) -> str:
-    """Return the lines of a loop over the models that the policy may ask, with the signals that nobody else measures."""
-    models = [*attempts][policy.start_round - 1 : policy.max_rounds]
-    given = _given(policy, "question, reply")
-    return _ATTEMPTS.replace("{models}", json.dumps(models)).replace("{signals}", given)
+def attempt_lines(policy: Policy, path: str | Path, name: str = "python") -> str:
+    """Return the lines of a loop over the models that the policy of an escalation may ask.
+
+    Each attempt is a run of its own, which sees the question alone; signals that nobody else measures are given by functions.
+
+    Args:
+        policy: The policy, which names the models of the attempts.
+        path: The policy file that the lines load.
+        name: `python`, or a framework that runs an agent with another model.
+
+    Raises:
+        DataError: An agent of this framework keeps its model.
+    """
+    if name not in _ATTEMPTS_IN:
+        raise DataError(
+            f"the policy goes through {', '.join(attempts_in(policy))}, and an agent of {name} keeps its model: give --to "
+            f"{', '.join(list(_ATTEMPTS_IN)[:-1])} or {list(_ATTEMPTS_IN)[-1]}, or ask the models by EscalationLoop"
+        )
+    imports, agent, call = _ATTEMPTS_IN[name]
+    parts = {"imports": imports, "models": _models(policy), "agent": agent, "call": call}
+    lines = _ATTEMPTS
+    for part, text in {**parts, "signals": _given(policy, "question, reply")}.items():
+        lines = lines.replace(f"{{{part}}}", text)
+    return _with_policy(lines, path)
+
+
+def attempts_in(policy: Policy) -> list[str]:
+    """Return the model of each attempt of an escalation, for which a policy was made; empty for other policies."""
+    from suffice.recordings.runs import ATTEMPTS  # loads pyarrow
+
+    return [*map(str, policy.depends.get(ATTEMPTS, ()))]
+
+
+def _models(policy: Policy) -> str:
+    """Return the list of the models that the policy may ask."""
+    return json.dumps(attempts_in(policy)[policy.start_round - 1 : policy.max_rounds])
+
+
+def _escalation(policy: Policy) -> str:
+    """Return the lines of an `EscalationLoop` if it asks as the policy's recording did, and brings what the policy reads; else ""."""
+    from suffice.loops.models.prompts import ANSWER_FIRST
+
+    made_for, names = dict(policy.depends), attempts_in(policy)
+    temperature = made_for.pop("temperature", None)
+    own = {"model": " + ".join(dict.fromkeys(names)), "prompt_id": ANSWER_FIRST.prompt_id, "attempts": names}
+    if made_for != own or policy.start_round != 1 or len(names) < 2 or _given(policy, ""):  # noqa: PLR2004
+        return ""
+    return _ESCALATION.format(models=json.dumps(names), temperature=temperature)
 
 
 def _given(policy: Policy, of: str) -> str:

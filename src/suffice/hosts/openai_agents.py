@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from suffice.errors import DataError
-from suffice.hosts.runs import Measure, OpenRun, QuestionRun, call_cost, opener
+from suffice.hosts.runs import Measure, OpenRun, QuestionRun, opener
+from suffice.hosts.usage import call_cost
 from suffice.policy.rounds import Cost
 from suffice.policy.session.sources import PolicySource
 
@@ -99,7 +100,7 @@ class _StopHooks:
         self._waiting = {call: other for call, other in self._waiting.items() if other is not run}
         self._waiting |= {item["call_id"]: run for item in output if item.get("call_id")}
         if run.decision is None:
-            run.observe({"output": output}, cost=_cost_of(response.usage))
+            run.observe({"output": _of_type(output, agent)}, cost=_cost_of(response.usage))
 
     async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
         """Remember the configuration of the run, which only tools are shown."""
@@ -134,8 +135,8 @@ class _StopHooks:
         run.at_limit()
         if run.final_call_due:
             await self._last_call(run, error.context, agent, error.run_data.history)
-        output = _output(run, agent) if run.text or run.final_request else None
-        return None if output is None else {"final_output": output}
+        is_text = agent.output_type in (None, str)
+        return {"final_output": _output(run, agent)} if run.text or run.final_request or not is_text else None
 
     async def _last_call(self, run: QuestionRun, context: Any, agent: Any, heard: list[Any]) -> None:
         """Run the agent once more, without tools, on what was said."""
@@ -160,7 +161,8 @@ class _StopHooks:
             )
             context.usage.add(result.context_wrapper.usage)
             response = result.raw_responses[-1]
-            observe({"output": [item.model_dump() for item in response.output]}, cost=_cost_of(response.usage))
+            output = [item.model_dump() for item in response.output]
+            observe({"output": _of_type(output, agent)}, cost=_cost_of(response.usage))
 
     async def run(self, agent: Any, question: Any, **options: Any) -> tuple[Any, dict[str, Any]]:
         """Run an agent with these hooks in all their places, instead of `Runner.run`; return what `ended` returns.
@@ -187,7 +189,7 @@ class _StopHooks:
         if run is None:
             raise DataError("the run was not observed: pass these hooks to Runner.run(hooks=...)")
         run.end("exhausted")
-        output = result.final_output if run.is_last or not run.text else _typed(run.text, result.last_agent)
+        output = result.final_output if run.is_last or not run.text else _output(run, result.last_agent)
         return output, run.metadata()
 
 
@@ -219,19 +221,36 @@ def _earlier_outputs(items: Any) -> list[list[Any]]:
 
 
 def _cost_of(usage: Any) -> Cost:
-    cached = usage.input_tokens_details.cached_tokens
-    return call_cost(usage.input_tokens - cached, usage.output_tokens, cached)
+    details = usage.input_tokens_details
+    cached, written = details.cached_tokens, getattr(details, "cache_write_tokens", 0)
+    return call_cost(usage.input_tokens - cached, usage.output_tokens, cached, written)
 
 
 def _output(run: QuestionRun, agent: Any) -> Any:
-    """Return the best reply as the agent's output; without one, an empty text, or None in place of another type."""
-    if run.text:
+    """Return the best reply as the agent's output: an empty text without one, but another type has no empty value, so that raises."""
+    from agents.exceptions import ModelBehaviorError
+
+    try:
         return _typed(run.text, agent)
-    return "" if agent.output_type in (None, str) else None
+    except ModelBehaviorError as error:
+        run.end("failed")
+        raise run.unanswered(agent.output_type) from error
 
 
 def _call_id(item: Any) -> Any:
     return item.get("call_id") if isinstance(item, dict) else getattr(item, "call_id", None)
+
+
+def _of_type(output: list[Any], agent: Any) -> list[Any]:
+    """Return the items of a response, without the text that is no output of the agent's type."""
+    from agents.exceptions import ModelBehaviorError
+
+    said = [part.get("text") for item in output if item.get("type") == "message" for part in item["content"]]
+    try:
+        _typed("".join(text or "" for text in said), agent)
+    except ModelBehaviorError:
+        return [item for item in output if item.get("type") != "message"]
+    return output
 
 
 def _typed(text: str, agent: Any) -> Any:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from suffice.errors import DataError
-from suffice.hosts.runs import METADATA, Measure, OpenRun, QuestionRun, call_cost, chat_reply, opener
+from suffice.hosts.runs import METADATA, Measure, OpenRun, QuestionRun, chat_reply, opener
+from suffice.hosts.usage import call_cost
 from suffice.policy.session.sources import PolicySource
 
 if TYPE_CHECKING:
@@ -107,9 +109,10 @@ class _StopCapability:
         text, tool, is_final = _reply(response, shape)
         self.tools[run.session.next_round] = tool
         usage, cached = response.usage, response.usage.cache_read_tokens
+        tokens = usage.input_tokens - cached, usage.output_tokens, cached, usage.cache_write_tokens
         logprobs = None if tool else _openai_logprobs(response)
         reply = chat_reply(text, logprobs=logprobs, finish_reason=response.finish_reason)
-        run.observe(reply, cost=call_cost(usage.input_tokens - cached, usage.output_tokens, cached))
+        run.observe(reply, cost=call_cost(*tokens))
         return is_final
 
     async def last_call(self, run: QuestionRun, ctx: Any) -> None:
@@ -138,10 +141,10 @@ class _StopCapability:
         return replace(response, parts=[part], metadata=metadata)
 
     async def on_run_error(self, ctx: Any, *, error: BaseException) -> Any:
-        """Return the best text if another limit (tokens or retries) ends the run, or an empty one if there is none."""
+        """Return the best output if another limit (tokens or retries) ends the run, or an empty text if there is none."""
         from pydantic import TypeAdapter
         from pydantic_ai.exceptions import UnexpectedModelBehavior, UsageLimitExceeded
-        from pydantic_ai.messages import ModelResponse, TextPart
+        from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, ToolReturnPart
         from pydantic_ai.run import AgentRunResult
 
         run, limits = self.run, (UsageLimitExceeded, UnexpectedModelBehavior)
@@ -150,19 +153,31 @@ class _StopCapability:
         run.at_limit()
         if run.final_call_due and self.asked is not None:
             await self.last_call(run, ctx)
-        if run.end("cancelled").answer is None and not (run.final_request or self.stopped):
+        is_text = self.asked is None or self.asked.model_request_parameters.output_mode in ("text", "tool_or_text")
+        if run.end("cancelled").answer is None and is_text and not (run.final_request or self.stopped):
             raise error
         final = self.final(run, ModelResponse([TextPart("")]), is_best=False)
-        is_typed = self.asked is not None and not self.asked.model_request_parameters.allow_text_output
-        if is_typed or not isinstance(final.parts[0], TextPart):  # only the agent itself can parse a typed output
-            raise error
-        fields = {
-            "output": run.text,
-            "messages": [*(ctx.messages or self.said), final],
-            "usage": ctx.usage,
-            "run_id": ctx.run_id,
-        }
-        return TypeAdapter(AgentRunResult[str]).validate_python(fields)
+        part = final.parts[0]
+        output = run.text if is_text and isinstance(part, TextPart) else _typed(run, ctx.agent.output_type, error)
+        messages = [*(ctx.messages or self.said), final]
+        if not isinstance(part, TextPart):
+            messages.append(
+                ModelRequest([ToolReturnPart(part.tool_name, "Final result processed.", part.tool_call_id)])
+            )
+        fields = {"output": output, "messages": messages, "usage": ctx.usage, "run_id": ctx.run_id}
+        return TypeAdapter(AgentRunResult[Any]).validate_python(fields)
+
+
+def _typed(run: QuestionRun, wanted: Any, error: BaseException) -> Any:
+    """Return the best reply as one of the agent's output types, or raise with all replies if it is none."""
+    from pydantic import TypeAdapter, ValidationError
+
+    named = wanted if isinstance(wanted, type) else getattr(wanted, "outputs", getattr(wanted, "output", wanted))
+    for kind in named if isinstance(named, list | tuple) else [named]:
+        with suppress(ValidationError):
+            if isinstance(kind, type):  # functions that make an output are the agent's to call
+                return TypeAdapter(kind).validate_json(run.text)
+    raise run.unanswered(named) from error
 
 
 def _earlier_responses(messages: Any, response: Any) -> list[Any]:

@@ -10,9 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
-from suffice.errors import DataError, SchemaError, UnknownSignalError, did_you_mean
+from suffice.errors import DataError, SchemaError, UnansweredError, UnknownSignalError, did_you_mean
 from suffice.hosts.tracing import trace_decision
 from suffice.policy.rounds import Cost, Decision, Round
 from suffice.policy.session import Policy, Session, read_reply
@@ -41,6 +39,7 @@ Measure = Callable[[str, str], Mapping[str, float]]
 FINAL_REQUEST = "Give your final answer now, from what you know so far. No tool can be called any more."
 """The message of a last call without tools, unless `final_call=` is a text of your own."""
 
+_UNPRICED = "%d tokens of round %d were written to a cache, and the price has none for that (written, written_1h): they are charged as uncached input"
 _DUE, _ANSWERED, _FAILED = "due", "answered", "failed"
 
 
@@ -259,6 +258,20 @@ class QuestionRun:
         facts = {**decision.to_dict(), "rounds": len(self.session.rounds), "policy": self.session.policy.label}
         return facts if self._final in ("", _DUE) else {**facts, "final_call": self._final}
 
+    def unanswered(self, kind: Any) -> UnansweredError:
+        """Return the error of a run that has ended, and none of whose replies is an output of its type.
+
+        Args:
+            kind: The type of the output.
+        """
+        name, n = getattr(kind, "__name__", kind), len(self.session.rounds)
+        return UnansweredError(
+            f"the run ended ({self.metadata()['reason']}), and none of its {n} replies is an output of the type {name}: .rounds of this error has "
+            "the replies, .decision the reason; final_call=True asks once more before the end",
+            self.metadata(),
+            self.session.rounds,
+        )
+
     def to_state(self) -> dict[str, Any]:
         """Return the run as JSON-ready values, for frameworks that store their state between two rounds."""
         state: dict[str, Any] = {"question": self.question, "session": self.session.to_state()}
@@ -286,12 +299,10 @@ def with_spend(seen: Sequence[Round], observed: Round, price: Price | PriceFile)
         observed: The round, with the costs of its calls.
         price: The price of the model's tokens.
     """
-    costs = observed.costs.values()
-    tokens = [
-        np.array([getattr(cost, kind) for cost in costs])
-        for kind in ("uncached_tokens", "cached_tokens", "output_tokens")
-    ]
-    own = float(price.of(*tokens).sum()) if costs else math.nan
+    own = sum(map(price.of_cost, observed.costs.values())) if observed.costs else math.nan
+    unpriced = [sum(map(price.unpriced, one.costs.values())) for one in (*seen, observed)]
+    if unpriced[-1] and not any(unpriced[:-1]):
+        _log.warning(_UNPRICED, unpriced[-1], observed.index)
     if math.isnan(own):
         _log.warning("the reply of round %d reports no usage: what is spent is unknown from here on", observed.index)
     before = seen[-1].signals.get("spend", math.nan) if seen else 0.0
@@ -415,27 +426,3 @@ def chat_reply(text: str, *, logprobs: Any = None, finish_reason: Any = None) ->
     logprobs = {"content": logprobs} if isinstance(logprobs, list) else logprobs
     reason = None if finish_reason is None else str(finish_reason)
     return {"choices": [{"message": {"content": text}, "logprobs": logprobs, "finish_reason": reason}]}
-
-
-def call_cost(uncached: float | None, output: float | None, cached: float | None = None) -> Cost:
-    """Return the cost of one call; unknown numbers are NaN.
-
-    An input of 0 tokens also counts as unknown, since no real call has one.
-
-    >>> call_cost(120, 8)
-    Cost(calls=1.0, uncached_tokens=120.0, cached_tokens=0.0, output_tokens=8.0, seconds=nan)
-
-    Args:
-        uncached: Input tokens that were processed; None = unknown.
-        output: Generated tokens; None = unknown.
-        cached: Input tokens from a prefix cache; None = not reported, so all input counts as uncached.
-    """
-    if uncached is not None and not uncached + (cached or 0):
-        uncached, output = None, output or None
-    return Cost(
-        calls=1.0,
-        uncached_tokens=math.nan if uncached is None else float(uncached),
-        cached_tokens=math.nan if uncached is None else float(cached or 0),
-        output_tokens=math.nan if output is None else float(output),
-        seconds=math.nan,
-    )

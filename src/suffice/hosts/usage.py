@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, is_dataclass, replace
 from typing import Any
 
-from suffice.hosts.runs import call_cost
 from suffice.policy.rounds import Cost
 
 
@@ -17,7 +16,7 @@ def usage_cost(usage: Any) -> Cost:
     OpenAI's counts of prompts contain the cache reads, Anthropic's do not, and Gemini's counts of replies lack the thoughts.
 
     >>> usage_cost({"prompt_tokens": 12, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 8}})
-    Cost(calls=1.0, uncached_tokens=4.0, cached_tokens=8.0, output_tokens=3.0, seconds=nan)
+    Cost(calls=1.0, uncached_tokens=4.0, cached_tokens=8.0, output_tokens=3.0, seconds=nan, written_tokens=0.0, written_1h_tokens=0.0)
 
     Args:
         usage: The usage of a response of OpenAI, Anthropic, Gemini or a framework, as an object or a dict; None = unknown.
@@ -26,7 +25,35 @@ def usage_cost(usage: Any) -> Cost:
 
     used = usage_in(_fields(usage))
     given, output, cached = (None if math.isnan(n) else n for n in (used.uncached, used.output, used.cached))
-    return call_cost(given, output, cached)
+    return replace(call_cost(given, output, cached, used.written), written_1h_tokens=float(used.written_1h))
+
+
+def call_cost(
+    uncached: float | None, output: float | None, cached: float | None = None, written: float | None = None
+) -> Cost:
+    """Return the cost of one call; unknown numbers are NaN.
+
+    An input of 0 tokens also counts as unknown, since no real call has one.
+
+    >>> call_cost(120, 8)
+    Cost(calls=1.0, uncached_tokens=120.0, cached_tokens=0.0, output_tokens=8.0, seconds=nan, written_tokens=0.0, written_1h_tokens=0.0)
+
+    Args:
+        uncached: Input tokens that were processed; None = unknown.
+        output: Generated tokens; None = unknown.
+        cached: Input tokens from a prefix cache; None = not reported, so all input counts as uncached.
+        written: The uncached tokens that were written to a cache; None = none.
+    """
+    if uncached is not None and not uncached + (cached or 0):
+        uncached, output = None, output or None
+    return Cost(
+        calls=1.0,
+        uncached_tokens=math.nan if uncached is None else float(uncached),
+        cached_tokens=math.nan if uncached is None else float(cached or 0),
+        output_tokens=math.nan if output is None else float(output),
+        seconds=math.nan,
+        written_tokens=float(written or 0),
+    )
 
 
 def _fields(usage: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from suffice.importers.summary import ColumnCount, is_counted
 from suffice.importers.trajectories import score
 from suffice.policy.embedding import Embedder
 from suffice.policy.metrics import METRICS
-from suffice.policy.rounds import COST_KINDS, Floats, Mask
+from suffice.policy.rounds import COST_KINDS, WRITTEN_KINDS, Floats, Mask
 from suffice.policy.signals import LOOP_COMPONENTS, SIGNALS, Signal, clean_column, compute_signals
 from suffice.recordings.schema import (
     ASSUMED_END,
@@ -164,7 +164,8 @@ def _costs(columns: RoundColumns) -> dict[str, Floats]:
     result = {}
     for component in columns.components:
         called = columns.was_called(component)
-        for kind in COST_KINDS:
+        written = [kind for kind in WRITTEN_KINDS if cost_column(component, kind) in columns.costs]
+        for kind in (*COST_KINDS, *written):
             name = cost_column(component, kind)
             values = columns.costs.get(name, undefined)
             result[name] = values if called.all() else np.where(~called & counted, 0.0, values)

@@ -17,7 +17,7 @@ from suffice.common.tables import cut_list
 from suffice.errors import DataError, SchemaError, did_you_mean
 from suffice.importers.literals import tagged_texts
 from suffice.policy.metrics import METRICS
-from suffice.policy.rounds import COST_KINDS, End
+from suffice.policy.rounds import COST_KINDS, WRITTEN_KINDS, End
 from suffice.policy.signals import SIGNALS
 
 _TEXT_COLUMNS = frozenset({"question_id", "cluster", "end", "question", "answer", "text", "feedback", "finish_reason"})
@@ -145,7 +145,7 @@ def differing_golds(message: str, grid: Grid) -> DataError:
 def is_cost(name: str) -> bool:
     """Return whether a name of this library has the form ``cost.<component>.<kind>``."""
     parts = name.split(".")
-    return len(parts) == 3 and parts[0] == "cost" and bool(parts[1]) and parts[2] in COST_KINDS  # noqa: PLR2004
+    return len(parts) == 3 and parts[0] == "cost" and bool(parts[1]) and parts[2] in (*COST_KINDS, *WRITTEN_KINDS)  # noqa: PLR2004
 
 
 def cell_text(value: Any, name: str, where: str) -> str | None:

@@ -342,6 +342,7 @@ class _Guess:
         if inputs is not None and self.lacks(f"{_COST}uncached_tokens"):
             less = cached if read is None else None
             self._sum("uncached_tokens", [inputs, *([written] if written else [])], less)
+            self._first(f"{_COST}written_tokens", (CACHE_WRITTEN,))
         for name in (read, cached):
             if name is not None and self.lacks(f"{_COST}cached_tokens"):
                 self.read(f"{_COST}cached_tokens", name)

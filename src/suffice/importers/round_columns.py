@@ -14,7 +14,7 @@ import numpy.typing as npt
 from suffice.common.json_text import as_number
 from suffice.importers.trajectories import ImportedTrajectory
 from suffice.policy.metrics import METRICS
-from suffice.policy.rounds import COST_KINDS, Cost, End, Floats, Mask, Positions, Round
+from suffice.policy.rounds import COST_KINDS, WRITTEN_KINDS, Cost, End, Floats, Mask, Positions, Round
 from suffice.policy.signals import SIGNALS
 from suffice.recordings.schema import cost_column
 
@@ -138,8 +138,9 @@ class RoundColumns:
         )
 
     def _cost(self, component: str, i: int) -> Cost:
-        known = {kind: self.costs.get(cost_column(component, kind)) for kind in COST_KINDS}
-        return Cost(**{kind: math.nan if values is None else float(values[i]) for kind, values in known.items()})
+        absent = dict.fromkeys(COST_KINDS, math.nan) | dict.fromkeys(WRITTEN_KINDS, 0.0)
+        known = {kind: self.costs.get(cost_column(component, kind)) for kind in absent}
+        return Cost(**{kind: absent[kind] if values is None else float(values[i]) for kind, values in known.items()})
 
     def codes(self, reads: Iterable[str], lookback: int) -> Positions:
         """Number the rounds so that rounds with equal fields, and equal earlier rounds, have the same number.
@@ -203,7 +204,7 @@ def columns_of(trajectories: Sequence[ImportedTrajectory]) -> RoundColumns:
             [getattr(r.costs[name], kind) if name in r.costs else math.nan for r in rounds]
         )
         for name in called
-        for kind in COST_KINDS
+        for kind in dict.fromkeys(kind for r in rounds if name in r.costs for kind in r.costs[name].kinds)
     }
     metrics = [own for trajectory in trajectories for own in trajectory.metrics]
     extras = [own for item in trajectories for own in item.extras or ({},) * len(item.rounds)]

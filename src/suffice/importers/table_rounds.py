@@ -325,7 +325,7 @@ class _Rows:
         undefined = np.full(len(self._rows), math.nan)
         components = dict.fromkeys(name.split(".", 2)[1] for name in known)
         names = [cost_column(component, kind) for component in components for kind in COST_KINDS]
-        costs = {name: known.get(name, undefined) for name in names}
+        costs = {**dict.fromkeys(names, undefined), **known}
         signals = {name: self._signal(name, columns[name]) for name in others if not is_cost(name)}
         pairs = [*((name, columns[name]) for name in columns if name in METRICS), *grid.metrics.items()]
         metrics = {name: self._numbers(name, theirs) for name, theirs in pairs}

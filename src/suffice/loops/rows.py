@@ -13,7 +13,7 @@ from suffice.common.json_text import number_or_none
 from suffice.loops.retrieval import Question
 from suffice.policy.metrics import METRICS
 from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH, match
-from suffice.policy.rounds import COST_KINDS, Cost, End, Reply, Round, Token
+from suffice.policy.rounds import Cost, End, Reply, Round, Token
 from suffice.policy.session import Session
 from suffice.policy.signals import compute_signals
 from suffice.policy.signals.state import FittedState
@@ -179,5 +179,5 @@ def measured_columns(rounds: Sequence[Round], state: Mapping[str, FittedState]) 
     """Return the signals and the costs of the last of `rounds`; None if undefined or unknown."""
     values = compute_signals(rounds, state=state)
     for component, cost in rounds[-1].costs.items():
-        values |= {cost_column(component, kind): getattr(cost, kind) for kind in COST_KINDS}
+        values |= {cost_column(component, kind): getattr(cost, kind) for kind in cost.kinds}
     return {name: number_or_none(value) for name, value in values.items()}

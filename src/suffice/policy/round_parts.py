@@ -67,6 +67,9 @@ class Token:
 COST_KINDS = ("calls", "uncached_tokens", "cached_tokens", "output_tokens", "seconds")
 """The kinds of cost, in the order in which they are stored and printed."""
 
+WRITTEN_KINDS = ("written_tokens", "written_1h_tokens")
+"""Parts of the uncached tokens that some providers charge more for; stored only where there are some."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
@@ -78,6 +81,8 @@ class Cost:
         cached_tokens: Input tokens read from a prefix cache, count.
         output_tokens: Generated tokens, count.
         seconds: Wall-clock time, seconds.
+        written_tokens: Uncached tokens that were written to a cache, as Anthropic charges them for five minutes, count.
+        written_1h_tokens: Uncached tokens that were written to a cache for an hour, count.
     """
 
     calls: float = 0.0
@@ -85,9 +90,16 @@ class Cost:
     cached_tokens: float = 0.0
     output_tokens: float = 0.0
     seconds: float = 0.0
+    written_tokens: float = 0.0
+    written_1h_tokens: float = 0.0
 
     def __add__(self, other: Cost) -> Cost:
-        return Cost(**{kind: getattr(self, kind) + getattr(other, kind) for kind in COST_KINDS})
+        return Cost(**{kind: getattr(self, kind) + getattr(other, kind) for kind in (*COST_KINDS, *WRITTEN_KINDS)})
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of cost that are stored: all but cache writes where there are none."""
+        return (*COST_KINDS, *(kind for kind in WRITTEN_KINDS if getattr(self, kind)))
 
     @property
     def tokens(self) -> float:
@@ -96,7 +108,7 @@ class Cost:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values; unknown ones become None."""
-        return {kind: number_to_json(getattr(self, kind)) for kind in COST_KINDS}
+        return {kind: number_to_json(getattr(self, kind)) for kind in self.kinds}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Cost:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from suffice.common.json_text import well_formed
 from suffice.policy.metrics import METRICS
-from suffice.policy.rounds import COST_KINDS
+from suffice.policy.rounds import COST_KINDS, WRITTEN_KINDS
 from suffice.policy.signals import LOOP_COMPONENTS, SIGNALS
 
 RECORDING_FORMAT = "suffice.recording"
@@ -103,7 +103,7 @@ def column_kind(name: str, field: pa.Field | None = None) -> str:
     """
     if field is not None and (stated := stated_kind(field)):
         return stated
-    if name.startswith("cost.") and name.rsplit(".", 1)[-1] in COST_KINDS:
+    if name.startswith("cost.") and name.rsplit(".", 1)[-1] in (*COST_KINDS, *WRITTEN_KINDS):
         return "cost"
     if name.startswith(SHADOW):
         return "decision"

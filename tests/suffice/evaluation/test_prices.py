@@ -51,9 +51,12 @@ def test_a_price_table_shows_its_date_and_unlisted_cached_input():
     assert "uncached" in table.notes[1]
 
 
-def test_a_price_table_says_how_writing_to_a_cache_is_billed():
-    assert "1.25" in price_table([list_price("claude-opus-4-5")]).notes[-1]
-    assert not any("1.25" in note for note in price_table([list_price("gpt-4o-mini")]).notes)
+def test_a_price_table_shows_what_writing_to_a_cache_costs():
+    opus, mini = list_price("claude-opus-4-5"), list_price("gpt-4o-mini")
+    assert price_table([opus]).texts()[0][-2:] == ["6.25", "10"]
+    assert [column.name for column in price_table([opus, mini]).columns][-2:] == ["cache write", "for an hour"]
+    assert price_table([opus, mini]).texts()[1][-2:] == ["-", "-"]
+    assert len(price_table([mini]).columns) == 5
 
 
 def test_list_means_bundled_prices_unless_a_file_has_that_name(tmp_path):

@@ -6,6 +6,7 @@ import gzip
 import json
 import logging
 import re
+import sys
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from suffice import AnswerPosition, Cost, Policy, Recorder, import_recording, read_recording
+from suffice.evaluation.replay import policy_for
 from suffice.evaluation.replay.baselines import run_policy
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.hosts import QuestionRun, frameworks, reply_round, snippet
@@ -223,6 +225,72 @@ def test_a_framework_that_shows_no_files_is_refused_for_them(tmp_path):
     refused = cli("deploy", tmp_path / "policy.json", "--to", "langgraph")
     assert "leave out --to" in refused.error
     assert "StepSignals" in cli("deploy", tmp_path / "policy.json").out
+
+
+ESCALATED = {"q1": ("Bern", "Oslo", "Oslo"), "q2": ("Oslo", "Oslo", "Rome"), "q3": ("Bern", "Rome", "Oslo")}
+
+
+@pytest.fixture
+def escalated(tmp_path, monkeypatch):
+    """A policy on the answers of three models, and the stop and answer of each question, as its recording was judged."""
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        {"id": q, "question": f"Which is {q}?", "gold": "Oslo", "model": f"m{n}", "answer": answer, "usd": n + 1}
+        for q, answers in ESCALATED.items()
+        for n, answer in enumerate(answers)
+    ]
+    Path("log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    import_recording("log.jsonl", out="log.parquet", columns={"round": "model:m0,m1,m2"})
+    recording = read_recording("log.parquet")
+    policy = policy_for(recording, "answer_stable")
+    policy.save("policy.json")
+    stopped = PreparedRecording.of(recording).stops(policy)
+    answers = recording.objects("answer")[range(3), stopped.answer_rounds - 1]
+    return dict(zip(recording.question_ids, zip(stopped.rounds.tolist(), answers.tolist(), strict=True), strict=True))
+
+
+def said(model, question):
+    return ESCALATED[question.split()[-1][:-1]][int(model[1:])]
+
+
+class Framework:
+    """Stands for a framework whose run with a model gives that model's answer."""
+
+    def __init__(self, name):
+        self.modules = {
+            "agents": SimpleNamespace(
+                Agent=lambda name, model, tools: model,
+                Runner=SimpleNamespace(run_sync=lambda m, q: SimpleNamespace(final_output=said(m, q))),
+            ),
+            "pydantic_ai": SimpleNamespace(
+                Agent=lambda tools: SimpleNamespace(run_sync=lambda q, model: SimpleNamespace(output=said(model, q)))
+            ),
+            "langchain.agents": SimpleNamespace(
+                create_agent=lambda model, tools: SimpleNamespace(
+                    invoke=lambda state: {"messages": [SimpleNamespace(text=said(model, state["messages"][0][1]))]}
+                )
+            ),
+        }
+        self.names = {"tools": [], "call": said} if name == "python" else {"tools": []}
+
+
+@pytest.mark.parametrize("to", ["python", "openai_agents", "pydantic_ai", "langchain"])
+def test_the_lines_of_an_escalation_stop_where_its_log_was_judged(to, escalated, monkeypatch):
+    framework = Framework(to)
+    for name, module in framework.modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    lines = cli("deploy", "policy.json", "--to", to, "--json").json["lines"]
+    space = dict(framework.names)
+    exec(lines, space)
+    for q, expected in escalated.items():
+        answer, decision = space["ask"](f"Which is {q}?")
+        assert (decision.stop_round, answer) == expected
+
+
+def test_a_framework_whose_agents_keep_their_model_is_refused_for_escalations(escalated):
+    refused = cli("deploy", "policy.json", "--to", "crewai")
+    assert (refused.code, "give --to python, langchain, langgraph" in refused.error) == (1, True)
+    assert "configurable" in cli("deploy", "policy.json", "--to", "langgraph").out
 
 
 def of_giving_up(rule, folder):

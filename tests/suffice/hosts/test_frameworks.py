@@ -357,12 +357,14 @@ def test_every_framework_has_lines_a_page_a_test_and_a_row():
     tested = {path.stem.removeprefix("test_") for path in (ROOT / "tests" / "frameworks").glob("test_*.py")}
     assert tested == {
         *NAMES,
+        "escalation",
         "final_call",
         "raw_replies",
         "recorder",
         "retrievers",
         "side_by_side",
         "tracing",
+        "typed_limits",
         "watch_metrics",
     }
 

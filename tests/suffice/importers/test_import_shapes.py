@@ -136,6 +136,7 @@ def test_cached_tokens_are_subtracted_from_input_only_if_included(tmp_path):
     rounds = read_tabular(lines(tmp_path / "b.json", record)).trajectories[0].rounds
     costs = rounds[0].costs["generator"]
     assert (costs.uncached_tokens, costs.cached_tokens, costs.output_tokens, costs.seconds) == (17, 90, 3, 1.5)
+    assert costs.written_tokens == 7
     assert np.isnan(rounds[1].costs["generator"].seconds)
 
 

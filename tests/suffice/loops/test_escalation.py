@@ -8,8 +8,10 @@ import pytest
 from suffice import EscalationLoop, Policy, read_recording, record, replay
 from suffice.errors import ConfigMismatchError, DataError, ModelError
 from suffice.evaluation.replay import policy_for
+from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.replay.prices import Price
 from suffice.evaluation.statistics import Resampling
+from suffice.hosts.lines import own_lines
 from suffice.policy.rounds import Cost, Reply
 from suffice.recordings.runs import attempts_of
 from tests.support.cli_tools import cli, dataset
@@ -169,3 +171,30 @@ def test_the_command_line_escalates_and_records_every_model(endpoint, tmp_path):
     assert attempts_of(recording) == MODELS
     assert recording.shape == (6, 3)
     assert not recording.independent
+
+
+def test_pasted_lines_of_a_recorded_escalation_stop_where_it_was_judged(endpoint, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)
+    monkeypatch.setenv("OPENAI_API_KEY", "key")
+    record(questions(), loop(endpoint, temperature=0.5), "r.parquet")
+    recording = read_recording("r.parquet")
+    policy = policy_for(recording, "answer_stable")
+    policy.save("policy.json")
+    lines = cli("deploy", "policy.json", "--json").json["lines"]
+    assert "loop = EscalationLoop(" in lines
+    space = {}
+    exec(lines, space)
+    decided = [space["ask"](question.question) for question in questions()]
+    stopped = PreparedRecording.of(recording).stops(policy)
+    assert [decision.stop_round for _, decision in decided] == stopped.rounds.tolist()
+    answers = recording.objects("answer")[np.arange(6), stopped.answer_rounds - 1]
+    assert [answer for answer, _ in decided] == answers.tolist()
+
+
+@pytest.mark.parametrize("changed", [{"prompt_id": "own@1"}, {"attempts": ["small", "middle"]}, {"retriever": "bm25"}])
+def test_lines_of_another_loop_are_not_those_of_an_escalation_loop(endpoint, changed):
+    depends = {**loop(endpoint).depends, **changed}
+    lines = own_lines(Policy(rule="answer_stable", max_rounds=2, depends=depends), "policy.json")
+    assert "EscalationLoop" not in lines
+    assert 'MODELS = ["small", "middle"]' in lines

@@ -48,8 +48,8 @@ def test_there_are_files_of_every_client():
         ("openai_chat", "stop", COST),
         ("openai_response", "completed", COST),
         ("litellm_chat", "stop", COST),
-        ("litellm_anthropic", "stop", Cost(**{**COST.to_dict(), "uncached_tokens": 27.0})),
-        ("anthropic", "end_turn", Cost(**{**COST.to_dict(), "uncached_tokens": 27.0})),  # 7 were written to the cache
+        ("litellm_anthropic", "stop", Cost(**{**COST.to_dict(), "uncached_tokens": 27.0, "written_tokens": 7.0})),
+        ("anthropic", "end_turn", Cost(**{**COST.to_dict(), "uncached_tokens": 27.0, "written_tokens": 7.0})),
     ],
 )
 def test_every_shape_has_its_answer_usage_and_reason(name, finish_reason, cost, wrapped):

@@ -156,7 +156,7 @@ def test_the_command_line_decides_by_prices_of_models(tmp_path, monkeypatch):
     shown = cli("decide", "log.parquet", "--metric", "em", "--prices", "prices.json", "--signal", "confidence")
     assert "Accept an answer when confidence" in shown.words
     assert "MODELS" in cli("deploy", "decision.json").out
-    assert "asks one model" in cli("deploy", "decision.json", "--to", "langgraph").error
+    assert "keeps its model" in cli("deploy", "decision.json", "--to", "crewai").error
     assert "cheap alone" in cli("replay", "log.parquet", "--rule", "confidence > 0.6", "--prices", "prices.json").out
 
 

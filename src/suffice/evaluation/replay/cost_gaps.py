@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from suffice.policy.rounds import COST_KINDS
+from suffice.evaluation.replay.prices import Price
+from suffice.policy.rounds import COST_KINDS, WRITTEN_KINDS, Cost, Floats
 from suffice.recordings.recording import Recording
 from suffice.recordings.schema import ASKED, TRIALS
 
@@ -55,6 +56,26 @@ class CostGaps:
             *([counted] if self.uncounted else []),
             *self.of_figures,
         )
+
+
+def written_notes(
+    columns: Mapping[str, Mapping[str, Floats]], price_of: Callable[[str], Price | None]
+) -> Iterator[str]:
+    """Yield a note on each component whose tokens were written to a cache, where its price does not say what that costs.
+
+    Args:
+        columns: Costs by component and kind, shape ``(n_questions, n_rounds)``.
+        price_of: Returns the price of a component's tokens; None without one.
+    """
+    for component, kinds in columns.items():
+        price = price_of(component)
+        written = Cost(**{kind: float(kinds[kind].sum()) for kind in WRITTEN_KINDS if kind in kinds})
+        n = 0.0 if price is None else price.unpriced(written)
+        if n:
+            yield (
+                f"{component}: {n:,.0f} tokens were written to a cache, and the prices have none for that: charged as uncached input, "
+                "which is too little where a provider charges more (give written and written_1h in a file for --prices)"
+            )
 
 
 def asked_note(recording: Recording) -> list[str]:

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
-from suffice.evaluation.replay.cost_gaps import CostGaps, asked_note
-from suffice.evaluation.replay.prices import Price
+from suffice.evaluation.replay.cost_gaps import CostGaps, asked_note, written_notes
+from suffice.evaluation.replay.prices import Price, taken_notes
 from suffice.evaluation.replay.waves import due_in_waves, wave_note, wave_of
-from suffice.policy.rounds import COST_KINDS, Floats, Mask
+from suffice.policy.rounds import COST_KINDS, WRITTEN_KINDS, Floats, Mask
 from suffice.policy.signals import EMBEDDING, LOOP_COMPONENTS, RERANKING, RETRIEVAL, SIGNALS, member_component
 from suffice.recordings.recording import Recording
 from suffice.recordings.runs import attempts_of
@@ -122,6 +122,7 @@ class CostTable:
         modelled: Whether cached tokens are modelled from shared prompt tokens instead of measured.
         reported_inputs: The uncached and cached tokens that the endpoint reported, by component; `columns` may have
             modelled ones instead.
+        price_notes: Notes on the prices: their date, other names of models, and what they leave out.
         gaps: Costs that are missing or modelled.
         models: The models of a panel, in the order of their first answers; empty for other recordings.
     """
@@ -153,10 +154,8 @@ class CostTable:
         self._unknown: dict[tuple[str, str], bool] = {}
         self._everywhere: Mask = np.ones(self.seen.shape, dtype=np.bool_)
         self._due = self._when_called(recorded)
-        self.columns = {
-            component: {kind: self._load(component, kind, recorded, unknown) for kind in COST_KINDS}
-            for component in self.components
-        }
+        self.modelled = recording.metadata.get("cache_state") == "unknown" and GENERATOR in self.components
+        self.columns = {component: self._kinds(component, recorded, unknown) for component in self.components}
         of_components, of_figures = [], []
         timed = any(kind == "seconds" and component in LOOP_COMPONENTS for component, kind in names)
         if timed and RETRIEVAL not in charged and _has_passages(recording):
@@ -179,7 +178,6 @@ class CostTable:
             component: (columns["uncached_tokens"], columns["cached_tokens"])
             for component, columns in self.columns.items()
         }
-        self.modelled = recording.metadata.get("cache_state") == "unknown" and GENERATOR in self.components
         if self.modelled:
             columns = self.columns[GENERATOR]
             prompt = columns["uncached_tokens"] + columns["cached_tokens"]
@@ -195,8 +193,9 @@ class CostTable:
             )
         of_figures += asked_note(recording)
         every = prices.values() if isinstance(prices, Mapping) else (prices,)
-        of_figures += wave_note(self.wave)
-        of_figures += sorted({f"list price as of {p.as_of}; override with --prices" for p in every if p and p.as_of})
+        dates = sorted({f"list price as of {p.as_of}; override with --prices" for p in every if p and p.as_of})
+        self.price_notes = (*written_notes(self.columns, self._price_of), *dates, *taken_notes(every))
+        of_figures += [*wave_note(self.wave), *self.price_notes]
         self.gaps = CostGaps(
             n_rounds=int(np.count_nonzero(self.seen)),
             unknown=unknown,
@@ -220,10 +219,6 @@ class CostTable:
 
         A component was not called in a round that has costs of other components but none of its own: as in a live
         session, a host that reports some costs of a round implies that the other components cost nothing.
-
-        These are all rounds except those where costs are known, but only those of other components.
-
-        As in a live session, a host that reports some costs of a round implies that the other components cost nothing.
         """
         known: dict[str, Mask] = {}
         for component in self.components:
@@ -236,6 +231,16 @@ class CostTable:
         reported = np.logical_or.reduce([known[component] for component in LOOP_COMPONENTS if component in known])
         due = {component: self.seen & (mask | ~reported) for component, mask in known.items()}
         return {component: self._everywhere if mask.all() else mask for component, mask in due.items()}
+
+    def _kinds(
+        self, component: str, recorded: Mapping[tuple[str, str], Floats], gaps: dict[tuple[str, str], int | None]
+    ) -> dict[str, Floats]:
+        """Return the costs of a component by kind; a round that says nothing of cache writes made none."""
+        kinds = {kind: self._load(component, kind, recorded, gaps) for kind in COST_KINDS}
+        written = [kind for kind in WRITTEN_KINDS if (component, kind) in recorded]
+        if self.modelled and component == GENERATOR:
+            return kinds
+        return kinds | {kind: np.nan_to_num(recorded[component, kind]) for kind in written}
 
     def _load(
         self,
@@ -395,7 +400,7 @@ class CostTable:
             return costs.get(DOLLARS, np.full(uncached.shape, 0.0 if component in NOT_LANGUAGE_MODELS else np.nan))
         price = self._price_of(component)
         if price is not None:
-            return price.of(uncached, cached, output)
+            return price.of(uncached, cached, output, **{kind: costs[kind] for kind in WRITTEN_KINDS if kind in costs})
         return np.where(uncached + cached + output == 0, 0.0, np.nan)
 
     def paid_share(self, component: str) -> Floats:

@@ -12,7 +12,7 @@ from suffice.common.tables import Column, Table, counted
 from suffice.evaluation.replay.costs import DOLLARS, GENERATOR, TOKEN_KINDS, CostTable, shared_prefix
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.replay.prices import Price
-from suffice.policy.rounds import COST_KINDS, Floats
+from suffice.policy.rounds import COST_KINDS, WRITTEN_KINDS, Floats
 from suffice.policy.signals import EMBEDDING, RERANKING, RETRIEVAL
 from suffice.recordings.recording import Recording
 
@@ -132,7 +132,8 @@ def round_costs(recording: Recording, prices: Price | Mapping[str, Price] | None
 
 def _priced(columns: Mapping[str, Floats], billing: str) -> dict[str, Floats]:
     """Return the costs from which money follows; what a log says was spent is that of the recorded billing alone."""
-    kinds = (*TOKEN_KINDS, DOLLARS) if billing == AS_RECORDED else TOKEN_KINDS
+    own = {AS_RECORDED: (*WRITTEN_KINDS, DOLLARS), IN_BATCHES: WRITTEN_KINDS}.get(billing, ())
+    kinds = (*TOKEN_KINDS, *own)
     return {kind: columns[kind] for kind in kinds if kind in columns}
 
 

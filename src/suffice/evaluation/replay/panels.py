@@ -19,9 +19,10 @@ from suffice.common.display import Displayed
 from suffice.common.tables import Column, Table, counted
 from suffice.errors import DataError
 from suffice.evaluation.replay.baselines import Run, single_answer
+from suffice.evaluation.replay.model_names import price_in
 from suffice.evaluation.replay.outcomes import default_metrics, has_outcome, outcome
 from suffice.evaluation.replay.prepared import PreparedRecording
-from suffice.evaluation.replay.prices import Price
+from suffice.evaluation.replay.prices import PRICED_KINDS, Price
 from suffice.evaluation.replay.selected import dividing_names, seen_from
 from suffice.evaluation.statistics import hash_places
 from suffice.policy.rounds import Floats, Mask
@@ -35,7 +36,6 @@ _PANEL_SALT = "panel:"
 _HALVES_SALT = "best single model:"
 _HALF = 0.5
 _MEMBERS, _METRIC = ("member", "model"), "metric: "
-_TOKEN_COLUMNS = ("uncached_tokens", "cached_tokens", "output_tokens")
 
 Names = npt.NDArray[np.object_]
 
@@ -202,11 +202,11 @@ def _prices_of(
 
     From recorded tokens, else the price of tokens.
     """
-    tokens = {kind: _all_tokens(recording, kind) for kind in _TOKEN_COLUMNS}
+    tokens = {kind: _all_tokens(recording, kind) for kind in PRICED_KINDS}
     unknown = all(np.isnan(column[tune]).all() for column in tokens.values())
     costs = {}
     for name in {name for row in names.tolist() for name in row if name is not None}:
-        price = (prices or {}).get(name)
+        price = price_in(prices or {}, name)
         if price is None:
             costs[name] = math.nan
         elif unknown:
@@ -214,7 +214,7 @@ def _prices_of(
         else:
             at = (names == name) & tune[:, None]
             costs[name] = (
-                1000 * float(price.of(*(np.nan_to_num(tokens[kind][at]) for kind in _TOKEN_COLUMNS)).mean())
+                1000 * float(price.of(*(np.nan_to_num(tokens[kind][at]) for kind in PRICED_KINDS)).mean())
                 if at.any()
                 else math.nan
             )

@@ -7,7 +7,7 @@ import logging
 import math
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
@@ -19,7 +19,8 @@ import pyarrow as pa
 
 from suffice.common.tables import Column, Table
 from suffice.errors import DataError, NotFoundError, SchemaError
-from suffice.policy.rounds import Floats
+from suffice.evaluation.replay.model_names import listed_name, price_in
+from suffice.policy.rounds import WRITTEN_KINDS, Cost, Floats
 from suffice.policy.signals import EMBEDDING, GATE, LOOP_COMPONENTS, QUERY, TRIAL, member_component
 from suffice.recordings.recording import Recording
 from suffice.recordings.runs import MODEL_NAMES, attempts_of, single_labels
@@ -30,11 +31,18 @@ _log = logging.getLogger(__name__)
 LIST_PRICES = "list"
 """The word that stands for the bundled list prices in place of a file of prices."""
 
+PRICED_KINDS = ("uncached_tokens", "cached_tokens", "output_tokens", *WRITTEN_KINDS)
+"""The kinds of tokens in the order in which `Price.of` takes them."""
+
 BATCH_FACTOR = 0.5
 """The default price of requests in batches, as a share of the normal price: OpenAI's discount of 50 %."""
 
 _TOKEN_PRICES = ("uncached", "cached", "output")
+_WRITE_PRICES = ("written", "written_1h")
 _BATCH = "batch"
+_FEW = 10
+_WRITE_TITLES = {"written": "cache write", "written_1h": "for an hour"}
+_NO_WRITES: Floats = np.zeros(())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,22 +55,30 @@ class Price:
     [0.75]
 
     Attributes:
-        uncached: Input tokens that are processed, USD per million; those that are written to a cache have this price, too.
+        uncached: Input tokens that are processed, USD per million.
         cached: Input tokens read from a prefix cache, USD per million.
         output: Generated tokens, USD per million.
+        written: Input tokens that are written to a cache, USD per million; None = unknown, and they are charged as uncached.
+        written_1h: Those that are written to a cache for an hour; None likewise.
         as_of: The date of a bundled list price; empty for the user's own.
         batch: Price of batched requests, as a share of these prices.
+        taken: The entry of a list and the model that it was taken for, where their names differ, see `listed_name`.
     """
 
     uncached: float
     cached: float
     output: float
+    written: float | None = field(default=None, repr=False)
+    written_1h: float | None = field(default=None, repr=False)
     as_of: str = ""
     batch: float = BATCH_FACTOR
+    taken: str = field(default="", compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        for name in (*_TOKEN_PRICES, _BATCH):
+        for name in (*_TOKEN_PRICES, *_WRITE_PRICES, _BATCH):
             value = getattr(self, name)
+            if name in _WRITE_PRICES and value is None:
+                continue
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
                 kind = "share of the price" if name == _BATCH else "number of USD per million tokens"
                 raise DataError(f"the price {name} must be a {kind} >= 0, not {value!r}")
@@ -74,11 +90,45 @@ class Price:
         >>> Price(uncached=3.0, cached=1.5, output=12.0).in_batches.output
         6.0
         """
-        return replace(self, **{name: self.batch * getattr(self, name) for name in _TOKEN_PRICES}, batch=1.0)
+        prices = {name: getattr(self, name) for name in (*_TOKEN_PRICES, *_WRITE_PRICES)}
+        shares: dict[str, Any] = {name: self.batch * price for name, price in prices.items() if price is not None}
+        return replace(self, **shares, batch=1.0)
 
-    def of(self, uncached_tokens: Floats, cached_tokens: Floats, output_tokens: Floats) -> Floats:
-        """Return the price of these tokens, USD, shape of the arguments; NaN where a count is unknown."""
-        return (self.uncached * uncached_tokens + self.cached * cached_tokens + self.output * output_tokens) / 1e6
+    def of(
+        self,
+        uncached_tokens: Floats,
+        cached_tokens: Floats,
+        output_tokens: Floats,
+        written_tokens: Floats = _NO_WRITES,
+        written_1h_tokens: Floats = _NO_WRITES,
+    ) -> Floats:
+        """Return the price of these tokens, USD, shape of the arguments; NaN where a count is unknown.
+
+        >>> price = Price(uncached=3.0, cached=0.3, output=15.0, written=3.75, written_1h=6.0)
+        >>> float(price.of(*map(np.array, (1e6, 0.0, 0.0, 4e5, 1e5))))  # 0.5 * 3 + 0.4 * 3.75 + 0.1 * 6
+        3.6
+
+        Args:
+            uncached_tokens: Input tokens that were processed, with those that were written to a cache.
+            cached_tokens: Input tokens read from a cache.
+            output_tokens: Generated tokens.
+            written_tokens: The uncached tokens that were written to a cache.
+            written_1h_tokens: The uncached tokens that were written to a cache for an hour.
+        """
+        paid = self.uncached * uncached_tokens + self.cached * cached_tokens + self.output * output_tokens
+        for price, tokens in ((self.written, written_tokens), (self.written_1h, written_1h_tokens)):
+            if price is not None:
+                paid = paid + (price - self.uncached) * tokens
+        return paid / 1e6
+
+    def of_cost(self, cost: Cost) -> float:
+        """Return the price of the tokens in a cost, USD; NaN where a count is unknown."""
+        return float(self.of(*(np.array(getattr(cost, kind)) for kind in PRICED_KINDS)))
+
+    def unpriced(self, cost: Cost) -> float:
+        """Return how many tokens of a cost were written to a cache without a price for that, so that they are charged as uncached."""
+        prices = zip((self.written, self.written_1h), WRITTEN_KINDS, strict=True)
+        return sum(float(getattr(cost, kind)) for price, kind in prices if price is None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,53 +162,69 @@ def list_prices() -> Mapping[str, ListPrice]:
     data = tomllib.loads(files("suffice.data").joinpath("prices.toml").read_text(encoding="utf-8"))
     prices = {}
     for model, entry in data["models"].items():
-        price = Price(**{kind: entry[kind] for kind in _TOKEN_PRICES}, as_of=data["date"])
+        kinds = [kind for kind in (*_TOKEN_PRICES, *_WRITE_PRICES) if kind in entry]
+        price = Price(**{kind: entry[kind] for kind in kinds}, as_of=data["date"])
         rest = {name: entry[name] for name in ("provider", "page", "cached_listed")}
         prices[model] = ListPrice(model=model, price=price, source=data["source"], **rest)
     return prices
 
 
 def list_price(model: str) -> ListPrice:
-    """Return the bundled list price of a model.
+    """Return the bundled list price of a model, whose name may have a provider or a date more, see `listed_name`.
+
+    >>> list_price("gpt-4o-2024-08-06").price.taken
+    "'gpt-4o' for 'gpt-4o-2024-08-06'"
 
     Raises:
         DataError: No list price of the model is bundled; the message names similar models.
     """
     known = list_prices()
-    if model not in known:
+    name = listed_name(model, {name: listed.price for name, listed in known.items()})
+    if name is None:
         near = ", ".join(get_close_matches(model, known, n=3)) or "`suffice data prices` lists all"
         raise NotFoundError(f"no list price of {model!r} is bundled; similar: {near}. Give your own with --prices FILE")
-    return known[model]
+    listed = known[name]
+    return listed if name == model else replace(listed, price=replace(listed.price, taken=f"{name!r} for {model!r}"))
 
 
 def price_table(prices: Iterable[ListPrice]) -> Table:
     """Return list prices as a table."""
     listed = list(prices)
-    usd = [Column(name, ".4g") for name in ("uncached input", "cached input", "output")]
+    known = [kind for kind in _WRITE_PRICES if any(getattr(p.price, kind) is not None for p in listed)]
+    names = ["uncached input", "cached input", "output", *(_WRITE_TITLES[kind] for kind in known)]
+    usd = [Column(name, ".4g") for name in names]
     rows = tuple(
-        (p.model, p.provider, p.price.uncached, p.price.cached if p.cached_listed else math.nan, p.price.output)
+        (
+            *(p.model, p.provider, p.price.uncached, p.price.cached if p.cached_listed else math.nan, p.price.output),
+            *(math.nan if (price := getattr(p.price, kind)) is None else price for kind in known),
+        )
         for p in listed
     )
     about = sorted({f"list prices as of {p.price.as_of}, from {p.source}; override with --prices FILE" for p in listed})
+    about += taken_notes(p.price for p in listed)
     notes = [] if all(p.cached_listed for p in listed) else ["- no cached price listed: billed as uncached input"]
-    if any(p.provider == "anthropic" for p in listed):
-        notes.append(
-            "what is written to a cache is billed as uncached input; Anthropic charges 1.25 times that (2 for an hour)"
-        )
     title = "USD per million tokens"
     return Table(title=title, columns=(Column("model"), Column("provider"), *usd), rows=rows, notes=(*about, *notes))
+
+
+def taken_notes(prices: Iterable[Price | None]) -> list[str]:
+    """Return a note on the prices that are those of other names in their list."""
+    taken = sorted({price.taken for price in prices if price and price.taken})
+    return [f"prices without provider or date of a model's name: that of {', '.join(taken)}"] if taken else []
 
 
 def load_prices(path: str | Path) -> dict[str, Price]:
     """Read prices by model (or component) from JSON or TOML.
 
     The file is a table of tables, each with `uncached`, `cached` and `output`, in USD per million tokens, and optionally
-    `batch`, the share of these prices that requests in batches cost (0.5 if it is left out)::
+    `written` and `written_1h` for what is written to a cache, and `batch`, the share of these prices that requests in batches cost
+    (0.5 if it is left out)::
 
         ["my-model"]
         uncached = 0.15
         cached = 0.075
         output = 0.60
+        written = 0.1875
         batch = 0.5
 
     Args:
@@ -182,9 +248,9 @@ def load_prices(path: str | Path) -> dict[str, Price]:
         raise SchemaError(f"the prices {str(path)!r} must be a table by model, not {type(data).__name__}")
     prices = {}
     for model, entry in data.items():
-        if not isinstance(entry, dict) or set(entry) - {_BATCH} != set(_TOKEN_PRICES):
+        if not isinstance(entry, dict) or set(entry) - {_BATCH, *_WRITE_PRICES} != set(_TOKEN_PRICES):
             raise SchemaError(
-                f"the price of {model!r} needs uncached, cached and output, and may have batch, but it is {entry!r}"
+                f"the price of {model!r} needs uncached, cached and output, and may have written, written_1h and batch, but it is {entry!r}"
             )
         prices[str(model)] = Price(**entry)
     return prices
@@ -219,9 +285,13 @@ class PriceFile:
                 _log.warning("the last price of %r stays: %s", self.model, error)
         return self._price
 
-    def of(self, uncached_tokens: Floats, cached_tokens: Floats, output_tokens: Floats) -> Floats:
-        """Return the price of these tokens now, USD, see `Price.of`."""
-        return self.price.of(uncached_tokens, cached_tokens, output_tokens)
+    def of_cost(self, cost: Cost) -> float:
+        """Return the price of the tokens in a cost now, USD; NaN where a count is unknown."""
+        return self.price.of_cost(cost)
+
+    def unpriced(self, cost: Cost) -> float:
+        """Return how many tokens of a cost were written to a cache without a price for that, see `Price.unpriced`."""
+        return self.price.unpriced(cost)
 
     def _read(self) -> Price:
         return component_prices(self.path, {self.model: self.model})[self.model]
@@ -235,25 +305,27 @@ class PriceFile:
 
 
 def component_prices(path: str | Path, models: Mapping[str, str]) -> dict[str, Price]:
-    """Read the price of each component: by the component's name, else by its model's name.
+    """Read the price of each component: by the component's name, else by its model's name (see `listed_name`).
 
     Args:
         path: The file, see `load_prices`.
         models: The name of the model behind each component that costs money; "" if unknown.
 
     Raises:
-        DataError: A component has no price.
+        DataError: A component has no price, or several that differ.
         SchemaError: The file is not a table of prices.
     """
     prices, by_component = load_prices(path), {}
     for component, model in models.items():
-        name = component if component in prices else model
-        if name not in prices:
+        price = prices.get(component) or price_in(prices, model)
+        if price is None:
+            near = get_close_matches(model, prices, n=3) or [*prices][:_FEW]
+            more = f", ... ({len(prices)} in all)" if len(prices) > len(near) else ""
             raise DataError(
-                f"{str(path)!r} prices neither {component!r} nor its model {model or 'unknown'!r}; it has: "
-                f"{', '.join(prices)}"
+                f"{str(path)!r} prices neither {component!r} nor its model {model or 'unknown'!r}; it has: {', '.join(near)}{more}. Give "
+                f"--prices FILE with an entry {model or component!r}"
             )
-        by_component[component] = prices[name]
+        by_component[component] = price
     return by_component
 
 
@@ -287,7 +359,8 @@ def prices_of(path: str | Path | None, recording: Recording) -> dict[str, Price]
     if EMBEDDING in names:
         names[EMBEDDING] = config.get("retriever", {}).get("embedder", {}).get("id", "")
     priced = {*LOOP_COMPONENTS, TRIAL, GATE, EMBEDDING, *panel}
-    priced |= {component for component, model in names.items() if {component, model} & load_prices(path).keys()}
+    prices = load_prices(path)
+    priced |= {component for component, model in names.items() if component in prices or listed_name(model, prices)}
     return component_prices(path, {c: n for c, n in names.items() if c in priced or c.startswith("judge:")})
 
 
@@ -305,12 +378,14 @@ def with_priced_spend(recording: Recording, prices: Price | Mapping[str, Price] 
         prices: One price for all language models, or prices by component; None = unknown.
     """
     price = prices.get("generator") if isinstance(prices, Mapping) else prices
-    tokens = [cost_column("generator", kind) for kind in ("uncached_tokens", "cached_tokens", "output_tokens")]
-    if price is None or "spend" not in recording.names("signal") or {*tokens} - {*recording.names("cost")}:
+    tokens = [cost_column("generator", kind) for kind in PRICED_KINDS]
+    known = {*recording.names("cost")}
+    if price is None or "spend" not in recording.names("signal") or {*tokens[:-2]} - known:
         return recording
     if np.isfinite(recording.column("spend")[recording.seen]).all():
         return recording
-    spent = np.cumsum(price.of(*map(recording.column, tokens)), axis=1)
+    written = [np.nan_to_num(recording.column(name)) if name in known else _NO_WRITES for name in tokens[-2:]]
+    spent = np.cumsum(price.of(*map(recording.column, tokens[:-2]), *written), axis=1)
     places = recording.table.column("round").to_numpy().astype(np.int64) - recording.index[0]
     values = pa.array(spent[recording.row_question, places], pa.float64(), from_pandas=True)
     table, at = recording.table, recording.table.schema.get_field_index("spend")

@@ -37,7 +37,11 @@ _CACHE_READS = (
     "prompt_details.cache_read",
     *("cached_content_token_count", "cachedContentTokenCount"),
 )
-_CACHE_WRITES = ("cache_creation_input_tokens", "input_tokens_cache_write", "input_cache_creation")
+_CACHE_WRITES = (
+    *("cache_creation_input_tokens", "input_tokens_cache_write", "input_cache_creation", "cache_write_tokens"),
+    "prompt_details.cache_write",
+)
+_STAYING = ("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
 _OUTPUT_TOKENS = (
     *("output_tokens", "completion_tokens", "output", "completionTokens", "outputTokens"),
     *("candidates_token_count", "candidatesTokenCount"),
@@ -207,7 +211,7 @@ def usage_in(usage: Any, *, apart: bool = False) -> Usage:
     """Return the numbers of tokens in an API's `usage`, under any of the usual names.
 
     >>> usage_in({"prompt_tokens": 12, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 8}})
-    Usage(uncached=4.0, cached=8.0, output=3.0)
+    Usage(uncached=4.0, cached=8.0, output=3.0, written=0.0, written_1h=0.0)
     """
     if not isinstance(usage, dict):
         return Usage()
@@ -215,6 +219,11 @@ def usage_in(usage: Any, *, apart: bool = False) -> Usage:
     cached = first(usage, _CACHE_READS)
     if cached is None:
         cached = first(details, ("cached_tokens", "cache_read"))
+    written = first(usage, _CACHE_WRITES)
+    if written is None:
+        written = first(details, ("cache_creation", "cache_write_tokens", "cache_creation_tokens"))
+    apiece = fields_of(usage.get("cache_creation")) or details
+    brief, hour = (0.0 if math.isnan(n := count(apiece.get(name))) else n for name in _STAYING)
     return usage_of(
         _counted(usage, _INPUT_TOKENS),
         count(cached),
@@ -222,7 +231,8 @@ def usage_in(usage: Any, *, apart: bool = False) -> Usage:
         count(first(usage, _ALL_TOKENS)),
         # Anthropic's own usage names its cache reads so, and leaves them out of its input.
         apart=apart or "cache_creation_input_tokens" in usage,
-        written=count(first(usage, _CACHE_WRITES)),
+        written=max(brief + hour, 0.0 if math.isnan(n := count(written)) else n),
+        for_an_hour=hour,
     )
 
 

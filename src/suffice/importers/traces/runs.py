@@ -214,9 +214,7 @@ def _span_cost(span: TraceSpan) -> Cost:
 
     return Cost(
         calls=1,
-        uncached_tokens=known(span.reply.usage.uncached),
-        cached_tokens=known(span.reply.usage.cached),
-        output_tokens=known(span.reply.usage.output),
+        **{kind: known(value) for kind, value in span.reply.usage.costs.items()},
         seconds=span.seconds,
     )
 

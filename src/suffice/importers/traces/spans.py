@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from typing import Any
 
-from suffice.policy.rounds import End, Token
+from suffice.policy.rounds import WRITTEN_KINDS, End, Token
 
 CHAT = "chat"
 """The kind of a span that is one call of a model."""
@@ -34,11 +34,30 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Numbers of tokens of one call; NaN where the log gives none."""
+    """Numbers of tokens of one call; NaN where the log gives none.
+
+    Attributes:
+        uncached: Input tokens that were processed.
+        cached: Input tokens that were read from a cache.
+        output: Generated tokens.
+        written: Uncached tokens that were written to a cache, for five minutes where the time is known.
+        written_1h: Uncached tokens that were written to a cache for an hour.
+    """
 
     uncached: float = math.nan
     cached: float = math.nan
     output: float = math.nan
+    written: float = 0.0
+    written_1h: float = 0.0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(**{name: value + getattr(other, name) for name, value in asdict(self).items()})
+
+    @property
+    def costs(self) -> dict[str, float]:
+        """The numbers by the names of `Cost`."""
+        names = ("uncached_tokens", "cached_tokens", "output_tokens", *WRITTEN_KINDS)
+        return dict(zip(names, astuple(self), strict=True))
 
 
 def usage_of(
@@ -49,15 +68,16 @@ def usage_of(
     *,
     apart: bool = False,
     written: float = math.nan,
+    for_an_hour: float = math.nan,
 ) -> Usage:
     """Return the tokens of a call, with cache reads separated from the other input.
 
     Emitters disagree whether `given` contains the cache reads; the total decides if it is known.
 
     >>> usage_of(100, 80, 10, 110)
-    Usage(uncached=20, cached=80, output=10)
+    Usage(uncached=20, cached=80, output=10, written=0, written_1h=0)
     >>> usage_of(100, 80, 10, 190)
-    Usage(uncached=100, cached=80, output=10)
+    Usage(uncached=100, cached=80, output=10, written=0, written_1h=0)
 
     Args:
         given: Input tokens as reported.
@@ -66,15 +86,20 @@ def usage_of(
         output: Generated tokens.
         total: All tokens; NaN if the log does not say.
         apart: Whether the format defines `given` as excluding cache reads.
-        written: Tokens that were written to a cache, if the format does not include them in `given`.
+        written: Tokens that were written to a cache, which `given` leaves out if it leaves out the reads.
+        for_an_hour: Those of the written tokens that stay for an hour.
     """
-    cached, written = (0 if math.isnan(value) else value for value in (cached, written))
-    if cached and total == given + output:
+    cached, written, hour = (0 if math.isnan(value) else value for value in (cached, written, for_an_hour))
+    written = max(written, hour)
+    if (cached or written) and total == given + output:
         apart = False
-    elif cached > given or (cached and total in (given + cached + output, given + cached + written + output)):
+    elif max(cached, written) > given or (
+        cached and total in (given + cached + output, given + cached + written + output)
+    ):
         apart = True
     uncached = given + written if apart else given - cached
-    return Usage(uncached=uncached, cached=math.nan if math.isnan(given) else cached, output=output)
+    kept = math.nan if math.isnan(given) else cached
+    return Usage(uncached=uncached, cached=kept, output=output, written=written - hour, written_1h=hour)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -139,21 +139,12 @@ class Step:
     @property
     def cost(self) -> Cost:
         """The cost of the calls."""
-        return Cost(
-            calls=self.calls,
-            uncached_tokens=self.usage.uncached,
-            cached_tokens=self.usage.cached,
-            output_tokens=self.usage.output,
-            seconds=self.seconds,
-        )
+        return Cost(calls=self.calls, seconds=self.seconds, **self.usage.costs)
 
     def charge(self, other: Step) -> None:
         """Add another call to this step, such as a subagent's: its cost, and the tools that it called."""
         self.uses += other.uses
-        one, more = self.usage, other.usage
-        self.usage = Usage(
-            uncached=one.uncached + more.uncached, cached=one.cached + more.cached, output=one.output + more.output
-        )
+        self.usage += other.usage
         self.dollars += other.dollars
         self.calls += other.calls
         self.seconds += other.seconds

@@ -12,7 +12,7 @@ from suffice.common.json_text import load_json
 from suffice.common.redaction import shortened
 from suffice.errors import DataError, ModelError
 from suffice.loops.models._failures import bad_body, status_failure
-from suffice.policy.rounds import COST_KINDS, Cost, Token
+from suffice.policy.rounds import COST_KINDS, WRITTEN_KINDS, Cost, Token
 from suffice.policy.signals.position import AnswerPosition
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def parse(
     if _counts_one_choice(body):
         generated = sum(math.nan if item.tokens is None else len(item.tokens) for item in parsed)
         cost = replace(cost, output_tokens=float(generated))
-    share = Cost(**{kind: getattr(cost, kind) / len(parsed) for kind in COST_KINDS})
+    share = Cost(**{kind: getattr(cost, kind) / len(parsed) for kind in (*COST_KINDS, *WRITTEN_KINDS)})
     return tuple(replace(item, cost=replace(share, seconds=seconds)) for item in parsed)
 
 
@@ -359,8 +359,8 @@ def _cost_of_call(body: Mapping[str, Any], seconds: float) -> tuple[Cost, bool]:
     Without a report the whole prompt counts as uncached, an upper bound of the tokens processed and billed.
     """
     usage, timings = mapping_or_empty(body.get("usage")), mapping_or_empty(body.get("timings"))
-    prompt = count_of(usage.get("prompt_tokens"))
-    cached = count_of(mapping_or_empty(usage.get("prompt_tokens_details")).get("cached_tokens"))
+    details = mapping_or_empty(usage.get("prompt_tokens_details"))
+    prompt, cached = count_of(usage.get("prompt_tokens")), count_of(details.get("cached_tokens"))
     if math.isnan(cached):
         cached = count_of(timings.get("cache_n"))
     if math.isnan(cached):
@@ -375,7 +375,17 @@ def _cost_of_call(body: Mapping[str, Any], seconds: float) -> tuple[Cost, bool]:
         cached_tokens=known if not math.isnan(prompt) else math.nan,
         output_tokens=count_of(usage.get("completion_tokens")),
         seconds=seconds,
+        **_written(usage, details),
     ), reported
+
+
+def _written(usage: Mapping[str, Any], details: Mapping[str, Any]) -> dict[str, float]:
+    """Return the tokens of the prompt that were written to a cache, as gateways before Anthropic's models count them."""
+    apiece = mapping_or_empty(details.get("cache_creation_token_details"))
+    given = (usage.get("cache_creation_input_tokens"), details.get("cache_write_tokens"))
+    known = [count_of(value) for value in (*given, apiece.get("ephemeral_1h_input_tokens"))]
+    *every, hour = (0.0 if math.isnan(number) else number for number in known)
+    return {"written_tokens": max(0.0, max(every) - hour), "written_1h_tokens": hour}
 
 
 def tokens_of(logprobs: Any) -> tuple[Token, ...] | None:

@@ -154,10 +154,12 @@ def _reply_cost(body: Mapping[str, Any], seconds: float, *, cached_in: tuple[str
     usage = mapping_or_empty(body.get("usage"))
     given = count_of(usage.get("input_tokens"))
     if cached_in is None:
-        cached = _known(usage.get("cache_read_input_tokens"))
-        uncached = given + _known(usage.get("cache_creation_input_tokens"))
+        cached, written = (_known(usage.get(f"cache_{name}_input_tokens")) for name in ("read", "creation"))
+        hour = _known(mapping_or_empty(usage.get("cache_creation")).get("ephemeral_1h_input_tokens"))
+        uncached, written = given + written, written - hour
     else:
-        cached = min(_known(mapping_or_empty(usage.get(cached_in[0])).get(cached_in[1])), given)
+        details, hour = mapping_or_empty(usage.get(cached_in[0])), 0.0
+        cached, written = min(_known(details.get(cached_in[1])), given), _known(details.get("cache_write_tokens"))
         uncached = given - cached
     return Cost(
         calls=1.0,
@@ -165,6 +167,8 @@ def _reply_cost(body: Mapping[str, Any], seconds: float, *, cached_in: tuple[str
         cached_tokens=math.nan if math.isnan(given) else cached,
         output_tokens=count_of(usage.get("output_tokens")),
         seconds=seconds,
+        written_tokens=written,
+        written_1h_tokens=hour,
     )
 
 

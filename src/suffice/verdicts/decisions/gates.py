@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from suffice.common.tables import cut_list
-from suffice.errors import DataError
+from suffice.errors import DataError, did_you_mean
 from suffice.evaluation.replay import reads_round_0
 from suffice.evaluation.replay.outcomes import outcome
 from suffice.policy.rounds import Floats
@@ -145,7 +145,7 @@ def _confidence(tune: Recording, name: str, *, required: bool) -> Floats:
         numeric = [other for other in tune.names("label") if _varies(tune, other)]
         there_are = f"; those of its own that vary: {cut_list(numeric)}" if numeric else ""
         raise DataError(
-            f"{name!r} is not a numeric column of this recording{there_are}. If the log has it as a number, or as true and false, "
+            f"{name!r} is not a numeric column of this recording{there_are}.{did_you_mean(name, numeric)} If the log has it as a number, or as true and false, "
             f"import it with --column {name}=COLUMN"
         )
     if required and name in tune.names("metric"):

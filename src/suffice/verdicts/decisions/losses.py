@@ -265,8 +265,9 @@ def prices_text(prices: Price | Mapping[str, Price] | None) -> str:
     if prices is None:
         return ""
     if isinstance(prices, Price):
-        return repr(prices)
-    return "; ".join(f"{component}: {price!r}" for component, price in sorted(prices.items()))
+        writes = (prices.written, prices.written_1h)
+        return repr(prices) if writes == (None, None) else f"{prices!r}, written {writes}"
+    return "; ".join(f"{component}: {prices_text(price)}" for component, price in sorted(prices.items()))
 
 
 def measure_candidates(

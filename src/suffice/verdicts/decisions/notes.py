@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from suffice.common.tables import CAUTION, counted
 from suffice.evaluation.replay import seen_from
 from suffice.evaluation.replay.cost_gaps import asked_note
+from suffice.evaluation.replay.costs import CostTable
 from suffice.evaluation.replay.outcomes import agreement_note, choice_notes, is_agreement
 from suffice.evaluation.replay.panels import best_single_note
+from suffice.evaluation.replay.prices import Price
 from suffice.policy.metrics import METRICS
 from suffice.policy.normalizers import MATCH
 from suffice.policy.rules import Selector
@@ -49,6 +51,11 @@ def gate_notes(recording: Recording, signals: Sequence[str]) -> list[str]:
         return []
     what = "the answer of an attempt" if attempts_of(recording) else "round 0's answer"
     return [f"if one of {', '.join(names[:_NAMED])} is a confidence in {what}, --signal NAME lets it decide, too"]
+
+
+def price_notes(recording: Recording, prices: Price | Mapping[str, Price] | None) -> list[str]:
+    """Return notes on the date of prices, on models whose price has another name, and on what the prices leave out."""
+    return [] if prices is None else [*CostTable(recording, prices).price_notes]
 
 
 def name_notes(recording: Recording) -> list[str]:

@@ -42,7 +42,7 @@ from suffice.verdicts.decisions.labelling import (
 )
 from suffice.verdicts.decisions.labels import Labels
 from suffice.verdicts.decisions.losses import SAVABLE, measure_candidates, prices_text
-from suffice.verdicts.decisions.notes import gate_notes, metric_notes, name_notes, unit_notes
+from suffice.verdicts.decisions.notes import gate_notes, metric_notes, name_notes, price_notes, unit_notes
 from suffice.verdicts.decisions.same_loop import (
     LoopStops,
     fingerprints,
@@ -225,6 +225,7 @@ def _begun(
             *gate_notes(logged, signals),
             *metric_notes(logged, metric, selector, stated=stated is not None),
             *name_notes(logged),
+            *price_notes(logged, prices),
         ),
         **declared,
     )

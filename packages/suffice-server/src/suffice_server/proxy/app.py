@@ -21,7 +21,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from suffice.common.json_text import load_json
 from suffice.errors import NotFoundError, SufficeError
 from suffice.policy.rounds import Decision
-from suffice_server.proxy.conversations import Asked, Branch, Conversation, Replied
+from suffice_server.proxy.asked import Asked
+from suffice_server.proxy.conversations import Branch, Conversation, Replied
 from suffice_server.proxy.protocol import Called, Protocol, events_in
 from suffice_server.proxy.recorder import PROTOCOLS, ProxyRecorder
 from suffice_server.proxy.redacting import secrets_of

@@ -9,100 +9,28 @@ history that the proxy has not seen, begins a conversation that is marked as uns
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import itertools
-import json
 import re
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from suffice.importers.traces.payloads import logged_reply, text_of
-from suffice_server.proxy.protocol import Called, Protocol, demanded
-from suffice_server.proxy.redacting import Secrets
+from suffice.importers.traces.payloads import logged_reply
+from suffice_server.proxy.asked import Asked, Way, digest_of, is_spoken
+from suffice_server.proxy.protocol import Called
 
 Branch = Literal["main", "side"]
 """Whether a reply is a round of its conversation, or a call beside it, such as a subagent's."""
 
-_TASK_CHARACTERS = 4000
 _QUOTED = 60
 """Length of a line that no two conversations share by chance."""
+_RELATED = 0.5
+"""Share of the words of a task that a further prompt of the same run repeats."""
 _DRAWN = re.compile(r"(?=[a-zA-Z]*\d)(?=\d*[a-zA-Z])[a-zA-Z\d]{9}")
 """Matches in an id of a tool call that was drawn at random; `call_0` or `functions.bash:0` are ids in other conversations, too."""
-_VOLATILE = frozenset({"cache_control", "reasoning_content", "reasoning"})
-"""Fields of a message that clients add or leave out when they repeat it."""
-_BESIDE = frozenset({"messages", "input", "stream", "stream_options"})
-"""Fields of a request that its chain covers, or that say how the reply comes, which clients change when they send it again."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """A request to a model, as far as it says which conversation it belongs to.
-
-    Attributes:
-        protocol: Its interface.
-        body: Its JSON.
-        messages: Its messages.
-        chain: A hash of its messages up to each of them.
-        digest: A hash of the whole request.
-        task: The first text of a user, which stands for the question, without secrets.
-        texts: The texts of its messages.
-        spoken: The places of the assistant's messages.
-        results: The tool calls that it answers, by id, and whether they failed.
-        tools: A hash of the names of the tools that it offers; "" without tools.
-        key: The client's name of the conversation, from a header or its interface; "" without one.
-        is_retry: Whether the client says that it sends the request again.
-        redact: Removes the secrets of its headers.
-    """
-
-    protocol: Protocol
-    body: Mapping[str, Any]
-    messages: Sequence[dict[str, Any]]
-    chain: Sequence[str]
-    digest: str
-    task: str
-    texts: Sequence[str]
-    spoken: Sequence[int]
-    results: Mapping[str, bool | None]
-    tools: str
-    key: str
-    is_retry: bool
-    redact: Secrets
-
-    @property
-    def form(self) -> str:
-        """The field that demands a form which the reply that ends a loop lacks; "" if none does."""
-        return demanded(self.body)
-
-    @classmethod
-    def of(cls, protocol: Protocol, body: Mapping[str, Any], *, key: str, is_retry: bool, redact: Secrets) -> Asked:
-        """Read a request."""
-        messages = protocol.messages(body)
-        chain, before = [], ""
-        for message in messages:
-            before = _hash(before, _canonical(message))
-            chain.append(before)
-        texts = [text_of(message.get("content")) for message in messages]
-        offered = body.get("tools")
-        names = [str(_name(tool)) for tool in offered if isinstance(tool, dict)] if isinstance(offered, list) else []
-        return cls(
-            protocol=protocol,
-            body=body,
-            messages=messages,
-            chain=chain,
-            digest=_hash(before, _canonical({name: value for name, value in body.items() if name not in _BESIDE})),
-            task=redact(next((text for text in texts if text.strip()), "").strip())[:_TASK_CHARACTERS],
-            texts=texts,
-            spoken=[place for place, message in enumerate(messages) if _is_spoken(message)],
-            results=protocol.results(body),
-            tools=_hash(*sorted(names)) if names else "",
-            key=redact(key or protocol.key(body)),
-            is_retry=is_retry,
-            redact=redact,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +73,8 @@ class Conversation:
         tip: Its last round.
         asking: The hash of the last request for a round, which may be in flight.
         tools: A hash of the tools that it offers.
+        ways: The model, tools and system's prompt of its requests.
+        repeats: Whether its requests repeat the messages before them.
         busy: Requests in flight: of the conversation itself, and beside it.
         calm: Set when a request is over.
         size: The size of its stored replies, bytes.
@@ -168,6 +98,8 @@ class Conversation:
     tip: Seen | None = None
     asking: str = ""
     tools: str = ""
+    ways: set[Way] = field(default_factory=set)
+    repeats: bool = False
     busy: dict[Branch, int] = field(default_factory=lambda: {"main": 0, "side": 0})
     calm: asyncio.Event = field(default_factory=asyncio.Event)
     size: int = 0
@@ -240,12 +172,15 @@ class Conversations:
             seen, doubt = None, "fork"
         if seen is not None:
             found, branch = seen.conversation, seen.branch
+            found.repeats |= branch == "main" and seen.digest != asked.digest
         elif known is not None:
             found, branch = known, self._branch(asked, known)
+            if branch == "main" and not doubt and not _is_related(asked, known):
+                doubt = "tasks"
         else:
-            quoted = None if asked.key else self._quoted(asked)
+            quoted, unclear = (None, "") if asked.key else self._quoted(asked)
             found, branch = quoted or self._new(asked), "main"
-            doubt = doubt if quoted is None else ""
+            doubt = (doubt or unclear) if quoted is None else ""
             if quoted is None and not doubt and any(place < len(asked.chain) - 1 for place in asked.spoken):
                 doubt = "history"
         if doubt:
@@ -254,6 +189,7 @@ class Conversations:
             if found.tools and found.tools != asked.tools:
                 found.doubt("tools")
             found.tools = asked.tools or found.tools
+            found.ways.add(asked.way)
             found.results |= {name: failed for name, failed in asked.results.items() if name in found.waiting}
             found.begun += not (asked.is_retry and found.replies and found.replies[-1].digest == asked.digest)
             found.asking = asked.digest
@@ -308,21 +244,27 @@ class Conversations:
         beside = known.busy["main"] or (known.waiting and not known.waiting & set(asked.results))
         return "side" if beside or (known.tools and asked.tools != known.tools) else "main"
 
-    def _quoted(self, asked: Asked) -> Conversation | None:
-        """Return the conversation whose last reply a new first message quotes, as after a compaction."""
-        if len(asked.task) < _QUOTED:
-            return None
-        text = asked.texts[0] if asked.texts else ""
+    def _quoted(self, asked: Asked) -> tuple[Conversation | None, str]:
+        """Return the conversation that a request goes on with after a compaction, and why it may be one of its own where there is none.
+
+        Its first message then quotes the last reply, as does that of a critic, or of the next step of a pipeline.  A compaction keeps the
+        model, the tools and the system's prompt, and follows several rounds.  Without tools, or with another prompt of the system, it may be either.
+        """
+        unclear = None
         for conversation in reversed(self.open.values()):
-            said = conversation.tip.called.text if conversation.tip else ""
-            lines = [line.strip() for line in said.split("\n") if len(line.strip()) >= _QUOTED]
-            if lines and not conversation.waiting and any(line in text for line in lines):
-                return conversation
-        return None
+            alike = {way for way in conversation.ways if way[:2] == asked.way[:2]}
+            if alike and conversation.begun > 1 and not conversation.waiting and _quotes(asked, conversation):
+                if asked.tools and asked.way in alike:
+                    return conversation, ""
+                unclear = unclear or conversation
+        if unclear is None:
+            return None, ""
+        unclear.doubt("quoted")
+        return None, "quoted"
 
     def _new(self, asked: Asked) -> Conversation:
         task = asked.task or asked.key or "(no text)"
-        name = asked.key or _hash(task)[:12]
+        name = asked.key or digest_of(task)[:12]
         return self.add(Conversation(id=secrets.token_hex(8), task=task, name=name, key=asked.key))
 
     def add(self, conversation: Conversation) -> Conversation:
@@ -374,7 +316,7 @@ class Conversations:
 def _followed(asked: Asked, place: int, some: Sequence[Seen]) -> list[Seen]:
     """Return those whose reply a request repeats after a place: by ids of calls or by text, and by all of it where it tells more apart."""
     after = asked.messages[place + 1 :]
-    own = [*itertools.takewhile(_is_spoken, after)]
+    own = [*itertools.takewhile(is_spoken, after)]
     if not own:
         return []
     body = asked.redact.clean(asked.protocol.repeated(own))
@@ -383,33 +325,20 @@ def _followed(asked: Asked, place: int, some: Sequence[Seen]) -> list[Seen]:
     return [s for s in right if s.called.text.strip() == text and s.called.uses == uses] or right
 
 
-def _is_spoken(message: Mapping[str, Any]) -> bool:
-    return message.get("role") == "assistant" or str(message.get("type", "")).endswith("_call")
+def _quotes(asked: Asked, conversation: Conversation) -> bool:
+    """Return whether the first message of a request has a line of a conversation's last reply that no two share by chance."""
+    text = asked.texts[0] if asked.texts else ""
+    said = conversation.tip.called.text if conversation.tip and len(text) >= _QUOTED else ""
+    return any(len(line) >= _QUOTED and line in text for line in map(str.strip, said.split("\n")))
 
 
-def _name(tool: Mapping[str, Any]) -> Any:
-    function = tool.get("function")
-    return (function if isinstance(function, dict) else tool).get("name") or tool.get("type")
+def _is_related(asked: Asked, known: Conversation) -> bool:
+    """Return whether a request that goes on from no reply may be a round of the run under its key, rather than another task.
 
-
-def _canonical(message: Any) -> str:
-    return json.dumps(_stable(message), sort_keys=True, default=str)
-
-
-def _stable(value: Any) -> Any:
-    """Return a message without the fields that change when it is repeated; a text is the same as its one part."""
-    if isinstance(value, dict):
-        kept = {name: _stable(item) for name, item in value.items() if name not in _VOLATILE and item is not None}
-        content = value.get("content")
-        part = content[0] if isinstance(content, list) and len(content) == 1 else None
-        if isinstance(part, dict) and set(_stable(part)) <= {"type", "text"}:
-            kept["content"] = part.get("text")
-        return kept
-    return [_stable(item) for item in value] if isinstance(value, list) else value
-
-
-def _hash(*parts: str) -> str:
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(part.encode("utf-8", "surrogatepass") + b"\0")
-    return digest.hexdigest()
+    It is one if its first message is that of the run, or quotes the last reply, or if the endpoint keeps the messages before.  Where no request so far repeated the messages before it, it also
+    is one if it has half of the words of the task, as the prompts of a loop have.
+    """
+    words = set(known.task.split())
+    has_words = len(words & set(asked.task.split())) >= _RELATED * len(words)
+    is_kept = bool(asked.protocol.key(asked.body))
+    return is_kept or asked.task == known.task or _quotes(asked, known) or (has_words and not known.repeats)

@@ -11,9 +11,8 @@ from typing import Any
 from suffice.importers.traces.files import fields_of, objects_in
 from suffice.importers.transcripts.codex import use_of
 from suffice.importers.transcripts.steps import ToolUse
-from suffice_server.proxy.protocol import Protocol
+from suffice_server.proxy.protocol import SYSTEM, Protocol
 
-_SYSTEM = ("system", "developer")
 _RESULTS = frozenset(
     {"function_call_output", "custom_tool_call_output", "local_shell_call_output", "computer_call_output"}
 )
@@ -30,7 +29,7 @@ class Chat(Protocol):
 
     def messages(self, body: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return the messages of users, tools and the assistant."""
-        return [message for message in objects_in(body.get("messages")) if message.get("role") not in _SYSTEM]
+        return [message for message in objects_in(body.get("messages")) if message.get("role") not in SYSTEM]
 
     def repeated(self, spoken: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """Return a completion with the first message."""
@@ -119,7 +118,7 @@ class Responses(Protocol):
         """Return the items of the input; the reasoning among them stays with the server that made it."""
         given = body.get("input")
         items = [{"role": "user", "content": given}] if isinstance(given, str) else objects_in(given)
-        return [item for item in items if item.get("role") not in _SYSTEM and item.get("type") != "reasoning"]
+        return [item for item in items if item.get("role") not in SYSTEM and item.get("type") != "reasoning"]
 
     def repeated(self, spoken: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """Return a response with these items, whose messages may be plain texts."""

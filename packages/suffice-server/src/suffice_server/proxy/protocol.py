@@ -13,7 +13,7 @@ from typing import Any
 
 from suffice.common.json_text import load_json
 from suffice.importers.traces.files import fields_of, objects_in, unwrapped
-from suffice.importers.traces.payloads import count, first, logged_reply, usage_in
+from suffice.importers.traces.payloads import count, first, logged_reply, text_of, usage_in
 from suffice.importers.traces.spans import Usage
 from suffice.importers.transcripts.steps import ToolUse
 
@@ -45,6 +45,8 @@ _KEPT = (
     *("id", "object", "type", "role", "model", "system_fingerprint", "usage", "choices", "output", "content"),
     *("status", "incomplete_details", "stop_reason"),
 )
+SYSTEM = ("system", "developer")
+"""The roles of the system's messages."""
 _UNDONE = frozenset({"queued", "in_progress", "cancelled", "failed"})
 _FREE = (None, "", "auto", "none", "text")
 _GRAMMARS = (
@@ -79,6 +81,12 @@ class Protocol(ABC):
     @abstractmethod
     def messages(self, body: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return the messages of a request, without those of the system, which may differ from call to call."""
+
+    def system(self, body: Mapping[str, Any]) -> str:
+        """Return the system's prompt of a request; "" without one."""
+        listed = [item for name in ("messages", "input") for item in objects_in(body.get(name))]
+        spoken = [item.get("content") for item in listed if item.get("role") in SYSTEM]
+        return "\n".join(map(text_of, (body.get("system"), body.get("instructions"), *spoken)))
 
     @abstractmethod
     def repeated(self, spoken: Sequence[dict[str, Any]]) -> dict[str, Any]:

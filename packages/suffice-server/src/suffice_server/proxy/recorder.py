@@ -7,26 +7,25 @@ import json
 import logging
 import math
 import os
-import re
 import threading
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from suffice.common.files import PRIVATE, make_folder
 from suffice.common.json_text import number_from_json, number_or_none
 from suffice.errors import DataError, NotFoundError
+from suffice.evaluation.replay.model_names import price_in
 from suffice.evaluation.replay.prices import Price
 from suffice.importers.transcripts import VisibleFiles
 from suffice.importers.transcripts.runs import RESOLVED, StepRounds, step_grades
 from suffice.importers.transcripts.steps import Step
 from suffice.loops import Recorder
-from suffice.policy.rounds import Decision, Round
+from suffice.policy.rounds import Cost, Decision, Round
 from suffice.policy.session import Policy, Session, read_reply
 from suffice.policy.signals import SIGNALS
 from suffice.recordings import read_recording
@@ -35,7 +34,8 @@ from suffice.recordings.file_locks import try_lock
 from suffice.recordings.parts import part_paths
 from suffice.recordings.round_journal import RoundJournal
 from suffice_server.proxy.anthropic import Messages
-from suffice_server.proxy.conversations import Asked, Branch, Conversation, Conversations, Replied
+from suffice_server.proxy.asked import Asked
+from suffice_server.proxy.conversations import Branch, Conversation, Conversations, Replied
 from suffice_server.proxy.openai import Chat, Responses
 from suffice_server.proxy.protocol import Called
 
@@ -48,10 +48,10 @@ _BLIND = (
     " (--prices FILE), and of streams of chat completions stream_options={'include_usage': true}; /suffice/status counts such requests"
 )
 _LABEL = "conversation"
+_UNPRICED = "tokens written to a cache and charged as uncached, for lack of a price"
 _SHORTENED = 100
 """Number of recorded conversations after which the journal is written anew without them."""
 _RECORDED = {"end": "recorded"}
-_DATED = re.compile(r"[-@](?:\d{8}|\d{4}-\d{2}-\d{2}|latest)$")
 _OF_STEPS = ("command_repeated", "tool_failed", "check_passed")
 
 
@@ -144,8 +144,9 @@ class ProxyRecorder:
             raise DataError(
                 f"the policy's first round is {policy.start_round}, and a conversation's first reply is round 1: give a policy whose start_round is 1"
             )
-        self.prices, self.policy, self.bounds = prices, policy, bounds or Bounds()
+        self.policy, self.bounds = policy, bounds or Bounds()
         self.counts, self.dollars = Counter[str](), 0.0
+        self._known = lru_cache(maxsize=1000)(partial(_known_price, prices))  # clients name models freely
         make_folder(folder)
         self._guard = io.FileIO(folder / "proxy.lock", "a", opener=_private)
         if not try_lock(self._guard):
@@ -171,6 +172,8 @@ class ProxyRecorder:
                 conversation.results |= row["results"]
                 conversation.why = conversation.why or row["why"]
                 conversation.tools = row["tools"] or conversation.tools
+                conversation.ways.add((row["model"], row["tools"], row.get("system", "")))
+                conversation.repeats |= row.get("repeats", False)
                 conversation.begun = max(conversation.begun, row["number"])
                 conversation.stopped = row["body"] is None
                 conversation.size += len(json.dumps(row))
@@ -256,7 +259,9 @@ class ProxyRecorder:
             "chain": asked.chain[-1] if asked.chain else "",
             "digest": asked.digest,
             "tools": asked.tools,
-            "model": str(asked.body.get("model") or ""),
+            "model": asked.way[0],
+            "system": asked.way[2],
+            "repeats": conversation.repeats,
             "results": {name: failed for name, failed in asked.results.items() if name in conversation.waiting},
             "why": conversation.why,
             "time": time.time(),
@@ -355,11 +360,16 @@ class ProxyRecorder:
     def _price(self, called: Called, asked: Asked) -> float:
         """Return the price of a reply; NaN if its model has none."""
         names = [str(name) for name in (called.model, asked.body.get("model")) if name]
-        known = [self.prices[name] for own in names for name in (own, _DATED.sub("", own)) if name in self.prices]
-        if not known:
+        price = next((price for price in map(self._known, names) if price), None)
+        if price is None:
             return math.nan
-        usage = np.array([called.usage.uncached, called.usage.cached, called.usage.output])
-        return float(known[0].of(*usage))
+        if price.taken:
+            self.counts[f"replies at the price of {price.taken}"] += 1
+        cost = Cost(**called.usage.costs)
+        unpriced = price.unpriced(cost)
+        if unpriced:
+            self.counts[_UNPRICED] += int(unpriced)
+        return price.of_cost(cost)
 
     def _count(self, called: Called, dollars: float) -> None:
         self.counts["replies"] += 1
@@ -377,6 +387,15 @@ def _replied(row: Mapping[str, Any], called: Called | None = None) -> Replied:
     called = replace(called, body=row["body"]) if called else protocol.reply(row["body"]) or Called(body=row["body"])
     shared = {name: row[name] for name in ("branch", "number", "chain", "digest", "seconds")}
     return Replied(**shared, called=called, dollars=number_from_json(row["dollars"]))
+
+
+def _known_price(prices: Mapping[str, Price], model: str) -> Price | None:
+    """Return the price of a model; None if there is none, or several that differ, which is logged."""
+    try:
+        return price_in(prices, model)
+    except DataError as error:
+        _LOG.warning("%s", error)
+        return None
 
 
 def _recorded(folder: Path) -> set[str]:

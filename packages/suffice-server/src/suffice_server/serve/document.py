@@ -6,7 +6,7 @@ import re
 from typing import Any, get_args
 
 from suffice._version import __version__
-from suffice.policy.rounds import COST_KINDS, Reason
+from suffice.policy.rounds import COST_KINDS, WRITTEN_KINDS, Reason
 from suffice.verdicts.watches import STATUSES
 from suffice_server.serve.guard import Limits
 from suffice_server.serve.operations import OPEN_PATHS, OPERATIONS, Operation
@@ -69,7 +69,9 @@ _QUESTION: dict[str, Any] = {
 
 _EVIDENCE: dict[str, Schema] = {
     "Number": _NUMBER_SCHEMA,
-    "Cost": _object(about="The costs of one component.", **dict.fromkeys(COST_KINDS, _ref("Number"))),
+    "Cost": _object(
+        about="The costs of one component.", **dict.fromkeys((*COST_KINDS, *WRITTEN_KINDS), _ref("Number"))
+    ),
     "Token": {
         "type": "array",
         "description": "Text, log-probability in nats, alternatives with theirs, and the bytes in base64 or null.",

@@ -1,0 +1,129 @@
+"""Read a request to a model, as far as it says which conversation it belongs to."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from suffice.importers.traces.payloads import text_of
+from suffice_server.proxy.protocol import Protocol, demanded
+from suffice_server.proxy.redacting import Secrets
+
+Way = tuple[str, str, str]
+"""The model of a request, a hash of the names of its tools, and one of the system's prompt without its numbers, which may be a time."""
+
+_TASK_CHARACTERS = 4000
+_NUMBERS = re.compile(r"\d+")
+_VOLATILE = frozenset({"cache_control", "reasoning_content", "reasoning"})
+"""Fields of a message that clients add or leave out when they repeat it."""
+_BESIDE = frozenset({"messages", "input", "stream", "stream_options"})
+"""Fields of a request that its chain covers, or that say how the reply comes, which clients change when they send it again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A request to a model, as far as it says which conversation it belongs to.
+
+    Attributes:
+        protocol: Its interface.
+        body: Its JSON.
+        messages: Its messages.
+        chain: A hash of its messages up to each of them.
+        digest: A hash of the whole request.
+        task: The first text of a user, which stands for the question, without secrets.
+        texts: The texts of its messages.
+        spoken: The places of the assistant's messages.
+        results: The tool calls that it answers, by id, and whether they failed.
+        tools: A hash of the names of the tools that it offers; "" without tools.
+        way: Its model, tools and system's prompt, which all calls of one agent share.
+        key: The client's name of the conversation, from a header or its interface; "" without one.
+        is_retry: Whether the client says that it sends the request again.
+        redact: Removes the secrets of its headers.
+    """
+
+    protocol: Protocol
+    body: Mapping[str, Any]
+    messages: Sequence[dict[str, Any]]
+    chain: Sequence[str]
+    digest: str
+    task: str
+    texts: Sequence[str]
+    spoken: Sequence[int]
+    results: Mapping[str, bool | None]
+    tools: str
+    way: Way
+    key: str
+    is_retry: bool
+    redact: Secrets
+
+    @property
+    def form(self) -> str:
+        """The field that demands a form which the reply that ends a loop lacks; "" if none does."""
+        return demanded(self.body)
+
+    @classmethod
+    def of(cls, protocol: Protocol, body: Mapping[str, Any], *, key: str, is_retry: bool, redact: Secrets) -> Asked:
+        """Read a request."""
+        messages = protocol.messages(body)
+        chain, before = [], ""
+        for message in messages:
+            before = digest_of(before, _canonical(message))
+            chain.append(before)
+        texts = [text_of(message.get("content")) for message in messages]
+        offered = body.get("tools")
+        names = [str(_name(tool)) for tool in offered if isinstance(tool, dict)] if isinstance(offered, list) else []
+        tools = digest_of(*sorted(names)) if names else ""
+        return cls(
+            protocol=protocol,
+            body=body,
+            messages=messages,
+            chain=chain,
+            digest=digest_of(before, _canonical({name: value for name, value in body.items() if name not in _BESIDE})),
+            task=redact(next((text for text in texts if text.strip()), "").strip())[:_TASK_CHARACTERS],
+            texts=texts,
+            spoken=[place for place, message in enumerate(messages) if is_spoken(message)],
+            results=protocol.results(body),
+            tools=tools,
+            way=(str(body.get("model") or ""), tools, digest_of(_NUMBERS.sub("", protocol.system(body)))),
+            key=redact(key or protocol.key(body)),
+            is_retry=is_retry,
+            redact=redact,
+        )
+
+
+def is_spoken(message: Mapping[str, Any]) -> bool:
+    """Return whether a message is the assistant's."""
+    return message.get("role") == "assistant" or str(message.get("type", "")).endswith("_call")
+
+
+def _name(tool: Mapping[str, Any]) -> Any:
+    function = tool.get("function")
+    return (function if isinstance(function, dict) else tool).get("name") or tool.get("type")
+
+
+def _canonical(message: Any) -> str:
+    return json.dumps(_stable(message), sort_keys=True, default=str)
+
+
+def _stable(value: Any) -> Any:
+    """Return a message without the fields that change when it is repeated; a text is the same as its one part."""
+    if isinstance(value, dict):
+        kept = {name: _stable(item) for name, item in value.items() if name not in _VOLATILE and item is not None}
+        content = value.get("content")
+        part = content[0] if isinstance(content, list) and len(content) == 1 else None
+        if isinstance(part, dict) and set(_stable(part)) <= {"type", "text"}:
+            kept["content"] = part.get("text")
+        return kept
+    return [_stable(item) for item in value] if isinstance(value, list) else value
+
+
+def digest_of(*parts: str) -> str:
+    """Return a hash of some texts."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part.encode("utf-8", "surrogatepass") + b"\0")
+    return digest.hexdigest()

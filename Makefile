@@ -12,6 +12,7 @@ PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-re
 ROOM ?=
 MUTANTS_ARGS ?=
 MUTMUT ?= mutmut==3.8.1
+PYRIGHT ?= npx --yes pyright@1.1.414
 CHROMIUM ?= $(or $(SUFFICE_CHROMIUM),$(shell command -v chromium || command -v chromium-browser))
 # The main package and those beside it, as pip takes them: always together, since no index has these names.
 PACKAGES := . $(addprefix ./packages/suffice-,reader retrieval gates server papers)
@@ -39,7 +40,7 @@ help:
 	@echo "make test-cloud       run recordings at URLs against an S3 server"
 	@echo "make stress   run all tests four times: other BLAS kernels, threads, orders and hashes, idle and busy machine"
 	@echo "make mutants  change the core (or ROOM=rules alone) in small ways and count the changes that its tests notice"
-	@echo "make lint     ruff, mypy and the import contracts"
+	@echo "make lint     ruff, mypy, the import contracts, and pyright on a user's file (it needs npx)"
 	@echo "make prove    check every claim about rules, sessions and scores, and print the table"
 	@echo "make bench    run the benchmarks; one JSON line each"
 	@echo "make docs     write the generated parts of the documentation again"
@@ -133,6 +134,8 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file= --strict tests/typed
+	$(PYRIGHT) --pythonpath $(BIN)/python
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/lint-imports
 
 prove: $(VENV)/.dev

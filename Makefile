@@ -27,7 +27,7 @@ SOURCES := pyproject.toml $(shell find src packages -type f -not -name '*.pyc' -
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check slow core coverage test test-browser test-frameworks test-crewai test-cloud test-js stress mutants lint prove bench docs site results results-check dev clean
+.PHONY: help demo check slow core coverage test test-browser test-frameworks test-crewai test-cloud test-js stress mutants lint prove bench dist docs site results results-check dev clean
 
 help:
 	@echo "make demo     record, calibrate, replay and deploy TASR on real questions, offline"
@@ -43,6 +43,7 @@ help:
 	@echo "make lint     ruff, mypy, the import contracts, and pyright on a user's file (it needs npx)"
 	@echo "make prove    check every claim about rules, sessions and scores, and print the table"
 	@echo "make bench    run the benchmarks; one JSON line each"
+	@echo "make dist     build every sdist and wheel into dist/, twice: byte for byte the same"
 	@echo "make docs     write the generated parts of the documentation again"
 	@echo "make site     build the documentation as a site in build/site, without a network; broken links end it"
 	@echo "make results  run the demo on both data sets and write its tables into docs/results"
@@ -143,6 +144,9 @@ prove: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks
+
+dist: $(VENV)/.dev
+	$(BIN)/python scripts/dist.py dist
 
 docs: $(VENV)/.dev
 	$(BIN)/python docs/build.py

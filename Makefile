@@ -27,7 +27,7 @@ SOURCES := pyproject.toml $(shell find src packages -type f -not -name '*.pyc' -
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check slow core coverage test test-browser test-frameworks test-crewai test-cloud test-js stress mutants lint prove bench dist docs site results results-check dev clean
+.PHONY: help demo check slow core coverage test test-browser test-frameworks test-crewai test-lowest test-cloud test-js stress mutants lint prove bench dist docs site results results-check dev clean
 
 help:
 	@echo "make demo     record, calibrate, replay and deploy TASR on real questions, offline"
@@ -37,6 +37,7 @@ help:
 	@echo "make test     run all tests, those in a browser where a chromium is installed"
 	@echo "make test-frameworks  run the adapters of agent frameworks with the frameworks; make test-crewai that of CrewAI"
 	@echo "make test-js          check the types of the TypeScript package and run its own tests, with node and npm"
+	@echo "make test-lowest      run the quick tests of the core on the oldest dependencies that are allowed"
 	@echo "make test-cloud       run recordings at URLs against an S3 server"
 	@echo "make stress   run all tests four times: other BLAS kernels, threads, orders and hashes, idle and busy machine"
 	@echo "make mutants  change the core (or ROOM=rules alone) in small ways and count the changes that its tests notice"
@@ -117,6 +118,18 @@ $(VENV)-cloud/.pinned: tests/cloud/requirements.txt pyproject.toml
 	$(VENV)-cloud/bin/python -m pip install --quiet --disable-pip-version-check -r $< -e ".[cloud,endpoint]" -e ./packages/suffice-reader
 	touch $@
 
+# The oldest versions that pyproject.toml allows, which warn of what came later, and what the core's tests compare with; the other packages
+# lend modules only.
+$(VENV)-lowest/.pinned: $(wildcard pyproject.toml packages/*/pyproject.toml)
+	$(PYTHON) -m venv $(VENV)-lowest
+	$(VENV)-lowest/bin/python -m pip install --quiet --disable-pip-version-check $$($(PYTHON) scripts/lowest.py math endpoint) \
+		pytest pytest-xdist hypothesis pandas scikit-learn onnxruntime tokenizers
+	$(VENV)-lowest/bin/python -m pip install --quiet --disable-pip-version-check --no-deps $(addprefix -e ,$(PACKAGES))
+	touch $@
+
+test-lowest: $(VENV)-lowest/.pinned
+	$(VENV)-lowest/bin/python -m pytest -p no:cacheprovider -n 2 --dist loadfile -W default::DeprecationWarning -m "not whole and not slow" $(PYTEST_ARGS) $(CORE)
+
 test-cloud: $(VENV)-cloud/.pinned
 	PYTHONPATH=. $(VENV)-cloud/bin/python -m pytest -c tests/cloud/pytest.ini --rootdir tests/cloud --confcutdir tests/cloud $(PYTEST_ARGS) tests/cloud
 
@@ -162,4 +175,4 @@ results-check: $(VENV)/.dev
 	$(BIN)/python scripts/compare_results.py docs/results $(CHECKED)
 
 clean:
-	rm -rf $(VENV) $(VENV)-frameworks $(VENV)-crewai $(VENV)-cloud packages/suffice-js/node_modules packages/suffice-js/types build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage .coverage.*
+	rm -rf $(VENV) $(VENV)-frameworks $(VENV)-crewai $(VENV)-cloud $(VENV)-lowest packages/suffice-js/node_modules packages/suffice-js/types build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage .coverage.*

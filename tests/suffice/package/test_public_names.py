@@ -27,7 +27,12 @@ def test_no_public_name_of_the_last_release_went_without_a_word():
 
 def test_the_list_holds_names_commands_options_settings_and_formats():
     _, names = stored()
-    some = {"suffice.Policy", "suffice.policy.rules.Rule", "suffice_server.studio.studio_app", "suffice decide --max-loss"}
+    some = {
+        "suffice.Policy",
+        "suffice.policy.rules.Rule",
+        "suffice_server.studio.studio_app",
+        "suffice decide --max-loss",
+    }
     some |= {"suffice replay --set seed", "format suffice.policy 1", "rule tasr", "extra endpoint", "metric em"}
     assert some <= set(names)
     assert [name for name in names if "._" in name] == ["suffice.__version__"]

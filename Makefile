@@ -12,6 +12,7 @@ PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-re
 ROOM ?=
 MUTANTS_ARGS ?=
 MUTMUT ?= mutmut==3.8.1
+CYCLONEDX ?= cyclonedx-bom==7.5.0
 PYRIGHT ?= npx --yes pyright@1.1.414
 CHROMIUM ?= $(or $(SUFFICE_CHROMIUM),$(shell command -v chromium || command -v chromium-browser))
 # The main package and those beside it, as pip takes them: always together, since no index has these names.
@@ -27,7 +28,7 @@ SOURCES := pyproject.toml $(shell find src packages -type f -not -name '*.pyc' -
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check slow core coverage test test-browser test-frameworks test-crewai test-lowest test-cloud test-js stress mutants lint prove bench dist docs site results results-check dev clean
+.PHONY: help demo check slow core coverage test test-browser test-frameworks test-crewai test-lowest test-cloud test-js stress mutants lint prove bench dist sbom docs site results results-check dev clean
 
 help:
 	@echo "make demo     record, calibrate, replay and deploy TASR on real questions, offline"
@@ -45,6 +46,7 @@ help:
 	@echo "make prove    check every claim about rules, sessions and scores, and print the table"
 	@echo "make bench    run the benchmarks; one JSON line each"
 	@echo "make dist     build every sdist and wheel into dist/, twice: byte for byte the same"
+	@echo "make sbom     list all that a clean environment of every package holds, as CycloneDX in build/sbom.json"
 	@echo "make docs     write the generated parts of the documentation again"
 	@echo "make site     build the documentation as a site in build/site, without a network; broken links end it"
 	@echo "make results  run the demo on both data sets and write its tables into docs/results"
@@ -161,6 +163,16 @@ bench: $(VENV)/.dev
 dist: $(VENV)/.dev
 	$(BIN)/python scripts/dist.py dist
 
+# Into an environment without pip, and the tool beside it, so that neither is listed; again by name, since a path of this machine is not.
+sbom: dist
+	rm -rf $(VENV)-sbom && $(PYTHON) -m venv --without-pip $(VENV)-sbom/listed && $(PYTHON) -m venv $(VENV)-sbom/tool
+	$(VENV)-sbom/tool/bin/python -m pip install --quiet --disable-pip-version-check "$(CYCLONEDX)" "pip>=23"
+	$(VENV)-sbom/tool/bin/pip --python $(VENV)-sbom/listed/bin/python install --quiet --disable-pip-version-check dist/*.whl
+	$(VENV)-sbom/tool/bin/pip --python $(VENV)-sbom/listed/bin/python install --quiet --disable-pip-version-check --no-deps --no-index \
+		--force-reinstall --find-links dist $(notdir $(PACKAGES:.=suffice))
+	mkdir -p build
+	$(VENV)-sbom/tool/bin/cyclonedx-py environment $(VENV)-sbom/listed/bin/python --pyproject pyproject.toml --output-reproducible -o build/sbom.json
+
 docs: $(VENV)/.dev
 	$(BIN)/python docs/build.py
 
@@ -175,4 +187,4 @@ results-check: $(VENV)/.dev
 	$(BIN)/python scripts/compare_results.py docs/results $(CHECKED)
 
 clean:
-	rm -rf $(VENV) $(VENV)-frameworks $(VENV)-crewai $(VENV)-cloud $(VENV)-lowest packages/suffice-js/node_modules packages/suffice-js/types build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage .coverage.*
+	rm -rf $(VENV) $(VENV)-frameworks $(VENV)-crewai $(VENV)-cloud $(VENV)-lowest $(VENV)-sbom packages/suffice-js/node_modules packages/suffice-js/types build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage .coverage.*

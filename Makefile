@@ -12,6 +12,8 @@ PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-re
 ROOM ?=
 MUTANTS_ARGS ?=
 MUTMUT ?= mutmut==3.8.1
+CYCLONEDX ?= cyclonedx-bom==7.5.0
+PYRIGHT ?= npx --yes pyright@1.1.414
 CHROMIUM ?= $(or $(SUFFICE_CHROMIUM),$(shell command -v chromium || command -v chromium-browser))
 # The main package and those beside it, as pip takes them: always together, since no index has these names.
 PACKAGES := . $(addprefix ./packages/suffice-,reader retrieval gates scale server papers)
@@ -26,7 +28,7 @@ SOURCES := pyproject.toml $(shell find src packages -type f -not -name '*.pyc' -
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check slow core coverage test test-browser test-frameworks test-crewai test-cloud test-js stress mutants lint prove bench docs site results results-check dev clean
+.PHONY: help demo check slow core coverage test test-browser test-frameworks test-crewai test-lowest test-cloud test-js stress mutants lint prove bench dist sbom docs site results results-check dev clean
 
 help:
 	@echo "make demo     record, calibrate, replay and deploy TASR on real questions, offline"
@@ -36,12 +38,15 @@ help:
 	@echo "make test     run all tests, those in a browser where a chromium is installed"
 	@echo "make test-frameworks  run the adapters of agent frameworks with the frameworks; make test-crewai that of CrewAI"
 	@echo "make test-js          check the types of the TypeScript package and run its own tests, with node and npm"
+	@echo "make test-lowest      run the quick tests of the core on the oldest dependencies that are allowed"
 	@echo "make test-cloud       run recordings at URLs against an S3 server"
 	@echo "make stress   run all tests four times: other BLAS kernels, threads, orders and hashes, idle and busy machine"
 	@echo "make mutants  change the core (or ROOM=rules alone) in small ways and count the changes that its tests notice"
-	@echo "make lint     ruff, mypy and the import contracts"
+	@echo "make lint     ruff, mypy, the import contracts, and pyright on a user's file (it needs npx)"
 	@echo "make prove    check every claim about rules, sessions and scores, and print the table"
 	@echo "make bench    run the benchmarks; one JSON line each"
+	@echo "make dist     build every sdist and wheel into dist/, twice: byte for byte the same"
+	@echo "make sbom     list all that a clean environment of every package holds, as CycloneDX in build/sbom.json"
 	@echo "make docs     write the generated parts of the documentation again"
 	@echo "make site     build the documentation as a site in build/site, without a network; broken links end it"
 	@echo "make results  run the demo on both data sets and write its tables into docs/results"
@@ -115,6 +120,18 @@ $(VENV)-cloud/.pinned: tests/cloud/requirements.txt pyproject.toml
 	$(VENV)-cloud/bin/python -m pip install --quiet --disable-pip-version-check -r $< -e ".[cloud,endpoint]" -e ./packages/suffice-reader -e ./packages/suffice-scale
 	touch $@
 
+# The oldest versions that pyproject.toml allows, which warn of what came later, and what the core's tests compare with; the other packages
+# lend modules only.
+$(VENV)-lowest/.pinned: $(wildcard pyproject.toml packages/*/pyproject.toml)
+	$(PYTHON) -m venv $(VENV)-lowest
+	$(VENV)-lowest/bin/python -m pip install --quiet --disable-pip-version-check $$($(PYTHON) scripts/lowest.py math endpoint) \
+		pytest pytest-xdist hypothesis pandas scikit-learn onnxruntime tokenizers
+	$(VENV)-lowest/bin/python -m pip install --quiet --disable-pip-version-check --no-deps $(addprefix -e ,$(PACKAGES))
+	touch $@
+
+test-lowest: $(VENV)-lowest/.pinned
+	$(VENV)-lowest/bin/python -m pytest -p no:cacheprovider -n 2 --dist loadfile -W default::DeprecationWarning -m "not whole and not slow" $(PYTEST_ARGS) $(CORE)
+
 test-cloud: $(VENV)-cloud/.pinned
 	PYTHONPATH=. $(VENV)-cloud/bin/python -m pytest -c tests/cloud/pytest.ini --rootdir tests/cloud --confcutdir tests/cloud $(PYTEST_ARGS) tests/cloud
 
@@ -133,6 +150,8 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file= --strict tests/typed
+	$(PYRIGHT) --pythonpath $(BIN)/python
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/lint-imports
 
 prove: $(VENV)/.dev
@@ -140,6 +159,19 @@ prove: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks
+
+dist: $(VENV)/.dev
+	$(BIN)/python scripts/dist.py dist
+
+# Into an environment without pip, and the tool beside it, so that neither is listed; again by name, since a path of this machine is not.
+sbom: dist
+	rm -rf $(VENV)-sbom && $(PYTHON) -m venv --without-pip $(VENV)-sbom/listed && $(PYTHON) -m venv $(VENV)-sbom/tool
+	$(VENV)-sbom/tool/bin/python -m pip install --quiet --disable-pip-version-check "$(CYCLONEDX)" "pip>=23"
+	$(VENV)-sbom/tool/bin/pip --python $(VENV)-sbom/listed/bin/python install --quiet --disable-pip-version-check dist/*.whl
+	$(VENV)-sbom/tool/bin/pip --python $(VENV)-sbom/listed/bin/python install --quiet --disable-pip-version-check --no-deps --no-index \
+		--force-reinstall --find-links dist $(notdir $(PACKAGES:.=suffice))
+	mkdir -p build
+	$(VENV)-sbom/tool/bin/cyclonedx-py environment $(VENV)-sbom/listed/bin/python --pyproject pyproject.toml --output-reproducible -o build/sbom.json
 
 docs: $(VENV)/.dev
 	$(BIN)/python docs/build.py
@@ -155,4 +187,4 @@ results-check: $(VENV)/.dev
 	$(BIN)/python scripts/compare_results.py docs/results $(CHECKED)
 
 clean:
-	rm -rf $(VENV) $(VENV)-frameworks $(VENV)-crewai $(VENV)-cloud packages/suffice-js/node_modules packages/suffice-js/types build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage .coverage.*
+	rm -rf $(VENV) $(VENV)-frameworks $(VENV)-crewai $(VENV)-cloud $(VENV)-lowest $(VENV)-sbom packages/suffice-js/node_modules packages/suffice-js/types build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage .coverage.*

@@ -62,10 +62,10 @@ tests() { # tests TARGET PYTEST_ARGS: a skipped test is a test that did not pass
   closing="===== $passed passed in ${SECONDS}s ====="
 }
 
-build_wheels() { # all distributions into $work/dist, and the main one into the environment $work/clean
+build_wheels() { # all distributions into $work/dist, built twice, and the main one into the environment $work/clean
   "$python" -m venv "$work/clean"
   "$python" -m venv "$work/build" # what builds them, once for all
   "$work/build/bin/python" -m pip install --quiet 'hatchling>=1.24'
-  "$work/build/bin/python" -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir "$work/dist" . $(dirname packages/*/pyproject.toml | sed 's|^|./|')
+  "$work/build/bin/python" scripts/dist.py "$work/dist"
   "$work/clean/bin/python" -m pip install --quiet "$work"/dist/suffice-[0-9]*.whl
 }

@@ -16,10 +16,10 @@ PROJECT = Path(__file__).resolve().parent.parent / "pyproject.toml"
 def lowest(requirements: list[str]) -> list[str]:
     """Return each ``name>=version`` as ``name==version``.
 
-    >>> lowest(["numpy>=1.26", "typer>=0.19.2,<1"])
-    ['numpy==1.26', 'typer==0.19.2']
+    >>> lowest(["numpy>=1.26", "math-verify[antlr4-13-2]>=0.9,<1"])
+    ['numpy==1.26', 'math-verify[antlr4-13-2]==0.9']
     """
-    found = [re.match(r"([\w.-]+)\s*>=\s*([\w.]+)", requirement) for requirement in requirements]
+    found = [re.match(r"([\w.-]+(?:\[[\w,-]+\])?)\s*>=\s*([\w.]+)", requirement) for requirement in requirements]
     unbound = [requirement for requirement, match in zip(requirements, found, strict=True) if match is None]
     if unbound:
         raise SystemExit(f"no lower bound: {', '.join(unbound)}")

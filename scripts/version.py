@@ -23,7 +23,19 @@ def versions() -> dict[Path, set[str]]:
     pattern = re.compile(
         r'^(?:version(?: =|:) "?|__version__ = "|  "suffice(?:-[a-z]+)?==|  "version": ")([^"\n]+)', re.MULTILINE
     )
-    return {path: set(pattern.findall(path.read_text("utf-8"))) for path in files()}
+    return {
+        path: {re.sub(r"-(a|b|rc)\.", r"\1", found) for found in pattern.findall(path.read_text("utf-8"))}
+        for path in files()
+    }
+
+
+def spelled(version: str, path: Path) -> str:
+    """Return a version as a file spells it: npm writes a release candidate in another way.
+
+    >>> spelled("1.0.0rc1", Path("pyproject.toml")), spelled("1.0.0rc1", Path("package.json"))
+    ('1.0.0rc1', '1.0.0-rc.1')
+    """
+    return re.sub(r"(a|b|rc)(\d+)$", r"-\1.\2", version) if path.suffix == ".json" else version
 
 
 def set_version(version: str) -> None:
@@ -31,7 +43,8 @@ def set_version(version: str) -> None:
     for path, before in versions().items():
         text = path.read_text("utf-8")
         for old in before:
-            text = re.sub(rf'(?<=[ "=]){re.escape(old)}(?="|$)', version, text, flags=re.MULTILINE)
+            there, now = re.escape(spelled(old, path)), spelled(version, path)
+            text = re.sub(rf'(?<=[ "=]){there}(?="|$)', now, text, flags=re.MULTILINE)
         path.write_text(text, "utf-8")
 
 

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -109,6 +110,39 @@ def test_shell_completion_knows_the_tree():
         check=False,
     )
     assert done.stdout.split() == ["train"], done
+
+
+@pytest.mark.whole
+def test_completion_that_bash_installs_completes_in_a_new_bash(tmp_path):
+    environment = {"HOME": str(tmp_path), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    asked = "COMP_WORDS=(suffice decide --max); COMP_CWORD=2; _suffice_completion suffice; echo ${COMPREPLY[@]}"
+    for words in (["-c", "suffice --install-completion; true"], ["-c", f". ~/.bashrc; {asked}"]):
+        done = subprocess.run(["bash", *words], capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout.split() == ["--max-loss"], done
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_completion_of_zsh_and_fish_asks_the_command(shell):
+    script, answer = (
+        subprocess.run(
+            [sys.executable, "-c", "from suffice.cli.main import run; run()"],
+            capture_output=True,
+            text=True,
+            env={
+                **os.environ,
+                "_SUFFICE_COMPLETE": f"{step}_{shell}",
+                "_TYPER_COMPLETE_ARGS": "suffice demo th",
+                **fish,
+            },
+            check=False,
+        ).stdout
+        for step in ("source", "complete")
+        for fish in [{"_TYPER_COMPLETE_FISH_ACTION": "get-args"}]
+    )
+    assert f"_SUFFICE_COMPLETE=complete_{shell}" in script
+    assert "thinking" in answer
+    assert "semantic" not in answer
 
 
 @pytest.mark.parametrize(

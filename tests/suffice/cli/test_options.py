@@ -44,6 +44,8 @@ FOREIGN = {
     **dict.fromkeys(("--job-name", "--array", "--requeue", "--cpus-per-task", "--mem"), "sbatch"),
     "--only": "which_loops",
     "--source": "scripts/similar_drafts.py",
+    "--write": "scripts.public_names",
+    **dict.fromkeys(("--from", "--with", "--spec"), "uvx|pipx run"),
 }
 """Options of other programs and variables of style sheets, with what a text must name beside them."""
 

@@ -21,6 +21,13 @@ def advice():
     return decide(recording, metric="em", max_loss=0.05)
 
 
+def parsed(text):
+    try:
+        return json.loads(text)
+    except ValueError:  # a number that begins with a zero
+        return None
+
+
 def test_every_changed_digit_of_a_decision_is_noticed(advice, tmp_path):
     path = tmp_path / "decision.json"
     advice.save(path)
@@ -28,8 +35,10 @@ def test_every_changed_digit_of_a_decision_is_noticed(advice, tmp_path):
     assert Advice.load(path).sentence == advice.sentence
     digits = [match.start() for match in re.finditer(r"\d", text)]
     for place in np.random.default_rng(0).choice(digits, 60, replace=False):
-        changed = str((int(text[place]) + 1) % 10)
-        path.write_text(text[:place] + changed + text[place + 1 :], encoding="utf-8")
+        edited = text[:place] + str((int(text[place]) + 1) % 10) + text[place + 1 :]
+        if parsed(edited) == json.loads(text) or '"sha256":' not in edited:
+            continue  # the same double; or no hash, which the test below reads
+        path.write_text(edited, encoding="utf-8")
         with pytest.raises(SchemaError, match="edited|JSON"):
             Advice.load(path)
 

@@ -224,6 +224,20 @@ def test_a_how_to_begins_with_its_shortest_working_path(page):
     assert blocks(page)[0].line <= 5  # after the title and one sentence at most
 
 
+@pytest.mark.whole
+def test_the_picture_of_savings_is_what_the_gallery_draws(tmp_path, monkeypatch):
+    page = ROOT / "docs" / "results" / "gallery.md"
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    exec(blocks(page)[0].text, {})
+    drawn, shown = (
+        re.findall(r"<text[^>]*>([^<]+)", (folder / "savings.svg").read_text("utf-8"))
+        for folder in (tmp_path, page.parent)
+    )
+    assert drawn == shown
+    assert "fixed_k(2)" in shown
+
+
 def test_the_readme_is_short():
     assert 700 <= len((ROOT / "README.md").read_text("utf-8").split()) <= 900
 

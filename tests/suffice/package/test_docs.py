@@ -2,7 +2,7 @@
 
 In the README and in every page of docs/: `python` blocks run, one namespace for each page, but those
 that begin with `# name.py` become that file, and those under a comment `<!-- run by tests/frameworks/FILE.py -->` run there,
-with their framework; `console` blocks run their
+with their framework, or in the named file of this folder; `console` blocks run their
 `$ suffice ...` lines, against a scripted endpoint where they name http://localhost:8000/v1; `json` blocks parse;
 `js` blocks run in test_javascript.py; what
 cannot run here is an `sh` block under a comment `<!-- not run: WHY -->`, and those are counted.
@@ -68,7 +68,7 @@ def blocks(page):
     for match in _FENCE.finditer(text):
         before = text[: match.start()].rstrip("\n").rpartition("\n")[2]
         reason = re.fullmatch(r"<!-- not run: (.+) -->", before)
-        elsewhere = re.fullmatch(r"<!-- run by (tests/frameworks/test_\w+\.py) -->", before)
+        elsewhere = re.fullmatch(r"<!-- run by (tests/(?:frameworks|suffice/package)/test_\w+\.py) -->", before)
         line = text.count("\n", 0, match.start()) + 1
         named = [comment[1] if comment else None for comment in (reason, elsewhere)]
         found.append(Block(match["language"], match["text"], line, *named))

@@ -252,6 +252,19 @@ def test_links_lead_somewhere(name):
         assert not anchor or anchor in anchors(page), f"{name}: {target}#{anchor}"
 
 
+def test_the_code_and_tests_of_each_figure_exist():
+    text = (ROOT / "docs" / "how-to" / "check-a-figure.md").read_text("utf-8")
+    rows = [row.split("|")[2:4] for row in text.splitlines() if row.startswith("| ") and "`" in row][1:]
+    named = [
+        (root, name)
+        for row in rows
+        for root, cell in zip(("src", "tests"), row, strict=True)
+        for name in re.findall("`(.+?)`", cell)
+    ]
+    assert len(named) > 40
+    assert [name for root, name in named if not (ROOT / root / "suffice" / name).exists()] == []
+
+
 def test_every_page_is_reached_from_the_index():
     seen, left = set(), [ROOT / "docs" / "index.md"]
     while left:

@@ -34,9 +34,10 @@ HEAD = """\
 
 <!-- written by  python -m scripts.examples_page  -->
 
-Eight ways to start. Each is one script of at most 60 lines that you can read from top to bottom and run from a checkout, without a
-network: where a model would be asked there is a script of answers, and the comment beside it says what you put there. Below each is what it
-prints; the tests run all of them and compare.
+Eight ways to start. Each is one script of at most 60 lines that you can read from top to bottom and run from a checkout
+(`python examples/start/1_own_logs.py`), without a network: where a model would be asked, a list or a function answers, and a comment says what
+you put there. The main package is enough (`pip install .`) where a script does not name another. Below each is what it prints; the tests
+run all of them and compare.
 
 """
 

@@ -37,11 +37,11 @@ with tempfile.TemporaryDirectory(prefix="pg") as folder:
         rows = [(f"{t}-{n}", t, text) for t, river in RIVERS.items() for n, text in enumerate(pages(t, river))]
         connection.cursor().executemany("INSERT INTO pages VALUES (%s, %s, %s)", rows)
 
-    # The address of your table, as `--corpus` of the commands takes it, too.  Nothing is copied or written there.
+    # The address of your table; `--corpus` of the commands takes the same.
     store = open_store(f"{server.get_uri()}&table=pages")
     loop = RetrievalLoop(model=ScriptedModel(ask), retriever=store, policy=Policy(max_rounds=3))
 
-    # Full width first, for what was never run cannot be judged: one passage, then two, then three, for every question.
+    # Full width first: what never ran cannot be judged.
     asked = [(town, f"Which river is {town} on?", (river,)) for town, river in RIVERS.items()]
     questions = [Question(question_id=town, question=question, answers=golds) for town, question, golds in asked]
     record(questions, loop, f"{folder}/rounds.parquet")

@@ -308,6 +308,12 @@ def test_a_recording_of_one_round_has_its_oracles():
     assert {"oracle_earliest", "oracle_best"} <= labels
 
 
+def test_a_stop_at_the_first_round_with_all_costs_has_no_notes():
+    result = replay(table_of(question(**full_costs(["generator"]))), ["fixed_k(1)"])
+    assert result.row("fixed_k(1)").notes == ()
+    assert [note for note in result.notes if "intervals" not in note] == []
+
+
 def test_retrieval_that_was_not_recorded_is_unknown_and_noted():
     shown = {"passage_ids": [["a"], ["a", "b"], ["a", "b", "c"]]}
     unknown = replay(table_of(question(**full_costs(["generator"]), **shown)), ["fixed_k(2)"])

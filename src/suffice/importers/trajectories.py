@@ -70,7 +70,8 @@ class ImportedTrajectory:
             )
         for index, metrics in zip(indices, self.metrics, strict=True):
             for name, value in metrics.items():
-                check_unit(value, name, f"question {self.question_id!r:.80}, round {index}")
+                if not 0 <= value <= 1:
+                    check_unit(value, name, f"question {self.question_id!r:.80}, round {index}")
 
     @property
     def metrics_known(self) -> tuple[bool, ...]:

@@ -23,7 +23,7 @@ from scripts.compare_results import compare_numbers
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPTS = sorted((ROOT / "examples" / "start").glob("*.py"))
 PAGE = ROOT / "docs" / "examples.md"
-WIDTH = 110
+WIDTH = 76
 """Characters of a line of output on the page."""
 
 FRAMEWORKS = ("2_graph_of_langgraph", "3_agent_of_openai")

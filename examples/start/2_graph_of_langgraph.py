@@ -26,8 +26,8 @@ class Writer:
         return {"messages": [self.model.invoke(state["messages"])]}
 
 
-# What many graphs do: revise in a circle until LangGraph raises.  All calls are paid,
-# and the answer is lost.
+# What many graphs do: revise in a circle until LangGraph raises.  All calls
+# are paid, and the answer is lost.
 writer = Writer()
 graph = StateGraph(MessagesState)
 graph.add_node("write", writer)
@@ -38,9 +38,9 @@ try:
 except GraphRecursionError:
     print(f"without a stop: {writer.calls} calls, and no answer")
 
-# With a node that decides.  In production its first argument is "policy.json", from
-# `suffice decide`; a rule as text needs a cap of its own, here 6, because an answer may
-# never settle.
+# With a node that decides.  In production its first argument is
+# "policy.json", from `suffice decide`; a rule as text needs a cap of its
+# own, here 6, because an answer may never settle.
 writer = Writer()
 graph = StateGraph(MessagesState)
 graph.add_node("write", writer)
@@ -49,8 +49,8 @@ graph.add_edge(START, "write")
 graph.add_edge("write", "stop")
 final = graph.compile().invoke(QUESTION, LIMIT)["messages"][-1]
 
-# The last message is the best reply, and carries the decision: log it, so that you see
-# in production why runs end.
+# The last message is the best reply, and carries the decision: log it, so
+# that you see in production why runs end.
 decision = final.response_metadata["suffice"]
 print(f"with a stop: {writer.calls} calls, {final.text!r}")
 print(f"decision: {decision['reason']} at round {decision['stop_round']}, because {decision['fired']}")

@@ -40,16 +40,16 @@ def search() -> str:
     return "Munch was born in a farmhouse in Løten."
 
 
-# Without a stop the limit of turns raises: seven calls are paid, and there is no
-# answer.
+# Without a stop the limit of turns raises: seven calls are paid, and there
+# is no answer.
 model = Scripted()
 try:
     Runner.run_sync(Agent("researcher", model=model, tools=[search]), QUESTION, max_turns=7)
 except MaxTurnsExceeded:
     print(f"without a stop: {model.calls} calls, and no answer")
 
-# With one: hooks see each reply, and `after_tools` ends the run.  In production give
-# "policy.json", from `suffice decide`.
+# With one: hooks see each reply, and `after_tools` ends the run.  In
+# production give "policy.json", from `suffice decide`.
 model, stop = Scripted(), stop_hooks("answer_stable | (round >= 7)")
 agent = Agent("researcher", model=model, tools=[search], tool_use_behavior=stop.after_tools)
 result = Runner.run_sync(agent, QUESTION, hooks=stop, error_handlers=stop.handlers, max_turns=7)

@@ -37,7 +37,7 @@ with tempfile.TemporaryDirectory(prefix="pg") as folder:
         rows = [(f"{t}-{n}", t, text) for t, river in RIVERS.items() for n, text in enumerate(pages(t, river))]
         connection.cursor().executemany("INSERT INTO pages VALUES (%s, %s, %s)", rows)
 
-    # The address of your table; `--corpus` of the commands takes the same.
+    # The address of your table, as `--corpus` of the commands takes it.
     store = open_store(f"{server.get_uri()}&table=pages")
     loop = RetrievalLoop(model=ScriptedModel(ask), retriever=store, policy=Policy(max_rounds=3))
 
@@ -49,7 +49,7 @@ with tempfile.TemporaryDirectory(prefix="pg") as folder:
     for r, right in enumerate(recording.column("em").mean(axis=0), start=1):
         print(f"after passage {r}: {100 * right:.0f} % right")
 
-    # Some hundred questions can rule out a loss of five points; for two it takes more.
+    # Some hundred questions rule out a loss of 5 points; 2 points take more.
     advice = decide(recording, max_loss=0.05)
     print(advice.sentence)
 

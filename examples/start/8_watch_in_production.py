@@ -20,9 +20,9 @@ def answers(number: int) -> list[str]:
 
 with tempfile.TemporaryDirectory() as folder:
     path = f"{folder}/log.parquet"
-    # A log of early stops does not know what they missed.  So one request in two, drawn
-    # by a keyed hash of its id, runs on to round 4 after its user has the answer.  One
-    # in twenty is usual; this log is short.
+    # A log of early stops does not know what they missed.  So one request in
+    # two, drawn by a keyed hash of its id, runs on to round 4 after its user
+    # has the answer.  One in twenty is usual; this log is short.
     log = Recorder(path, policy=POLICY, audit=Audit(rate=0.5, seed="a secret of yours"))
     calls = 0
     for number in range(200):
@@ -34,9 +34,10 @@ with tempfile.TemporaryDirectory() as folder:
         while run.auditing:
             run.observe(rounds[run.next_round - 1])
 
-        # A job of every night, or `suffice watch` in cron.  Each look is valid, so look
-        # as often as you like.  Without gold answers the loss is the share of answers
-        # that differ from those of the full run; ten points were agreed.
+        # A job of every night, or `suffice watch` in cron.  Each look is
+        # valid, so look as often as you like.  Without gold answers the loss
+        # is the share of answers that differ from those of the full run; ten
+        # points were agreed.
         if number + 1 in (120, 200):
             log.save()
             result = watch(read_recording(path), POLICY, metric="agreement", max_loss=0.1)

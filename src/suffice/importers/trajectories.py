@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 from suffice.common.tables import cut_list
 from suffice.errors import DataError
@@ -32,7 +32,7 @@ class ImportedTrajectory:
         labels: Texts that all rounds share: system, data set, agent, log, question type, ...
 
     Raises:
-        DataError: The rounds have a gap, or the other sequences another length.
+        DataError: The rounds have a gap, the other sequences another length, the end is unknown, or a metric is not in [0, 1].
     """
 
     question_id: str
@@ -64,6 +64,14 @@ class ImportedTrajectory:
                 f"question {self.question_id!r:.80} has {len(indices)} rounds, {len(self.metrics)} metrics and "
                 f"{len(self.extras)} extras; expected one of each for each round"
             )
+        if self.end not in get_args(End):
+            raise DataError(
+                f"question {self.question_id!r:.80} has the end {self.end!r:.80}; expected one of {', '.join(get_args(End))}"
+            )
+        for index, metrics in zip(indices, self.metrics, strict=True):
+            for name, value in metrics.items():
+                if not 0 <= value <= 1:
+                    check_unit(value, name, f"question {self.question_id!r:.80}, round {index}")
 
     @property
     def metrics_known(self) -> tuple[bool, ...]:

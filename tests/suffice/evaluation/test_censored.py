@@ -16,7 +16,7 @@ from suffice.evaluation.replay.replay_tables import stops_table
 from suffice.evaluation.search import search
 from suffice.evaluation.statistics import Resampling
 from suffice.policy.session import stops
-from suffice.recordings.recording import write_recording
+from suffice.recordings.recording import Recording, write_recording
 from suffice.recordings.schema import build_table
 from suffice.verdicts.certificates import Claim
 from suffice.verdicts.certificates.losses import measure_losses
@@ -129,6 +129,15 @@ def test_the_command_marks_every_row_and_prints_no_false_gain(cut, cut_path):
             assert "†" in line.split("  ")[0]
     assert "full†: em 18.0 .. 71.2" in printed.out
     assert f"censored: unknown in {cut.heads.sum()} of {len(cut.heads)} questions" in printed.out
+
+
+@pytest.mark.parametrize(("em", "unknown"), [((0.0, 1.0), 0), ((1.0, 0.0), 0), ((0.0, 0.5), 1)])
+def test_an_oracle_that_is_right_already_is_known_though_cut(em, unknown):
+    whole = [{"question_id": "q1", "round": r, "em": 0.0, "end": "max_rounds"} for r in (1, 2, 3)]
+    cut = [{"question_id": "q2", "round": r, "em": value, "end": "rule"} for r, value in enumerate(em, start=1)]
+    rows = [{"answer": "a", "cost.generator.calls": 1.0, **row} for row in [*whole, *cut]]
+    result = replay(Recording(build_table(rows)), ["fixed_k(1)"], metrics=("em",), resampling=Resampling(n_resamples=2))
+    assert {result.row(name).n_censored for name in ("oracle_earliest", "oracle_best")} == {unknown}
 
 
 def test_a_stream_has_the_bounds_of_replay(cut, cut_path):

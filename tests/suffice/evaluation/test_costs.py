@@ -295,6 +295,25 @@ def test_calls_are_those_of_language_models_and_retrieval_reports_no_tokens():
     assert row.components["retrieval"]["calls"] == 2.0
 
 
+@pytest.mark.parametrize("stop", [1, 2])
+def test_a_random_twin_pays_no_critique_of_its_last_draft(stop):
+    own = [float(r >= stop) for r in (1, 2, 3)]
+    result = replay(table_of(question(own=own, **full_costs(["writer", "critic"]))), ["own > 0.5"])
+    for label in ("own > 0.5", "random(own > 0.5)"):
+        assert result.row(label).components["critic"]["calls"] == stop - 1
+
+
+def test_a_recording_of_one_round_has_its_oracles():
+    labels = {row.label for row in replay(table_of(question(n=1)), ["fixed_k(1)"]).rows}
+    assert {"oracle_earliest", "oracle_best"} <= labels
+
+
+def test_a_stop_at_the_first_round_with_all_costs_has_no_notes():
+    result = replay(table_of(question(**full_costs(["generator"]))), ["fixed_k(1)"])
+    assert result.row("fixed_k(1)").notes == ()
+    assert [note for note in result.notes if "intervals" not in note] == []
+
+
 def test_retrieval_that_was_not_recorded_is_unknown_and_noted():
     shown = {"passage_ids": [["a"], ["a", "b"], ["a", "b", "c"]]}
     unknown = replay(table_of(question(**full_costs(["generator"]), **shown)), ["fixed_k(2)"])

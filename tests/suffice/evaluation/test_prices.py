@@ -43,6 +43,13 @@ def test_a_model_without_a_list_price_is_told_similar_ones():
         list_price("zzzzzz")
 
 
+def test_a_price_may_be_nothing_but_not_negative_or_unknown():
+    assert Price(uncached=0.0, cached=0, output=0.0).in_batches.output == 0.0
+    for wrong in (-0.1, math.nan, math.inf, True, "1"):
+        with pytest.raises(DataError, match="price"):
+            Price(uncached=wrong, cached=0.0, output=0.0)
+
+
 def test_a_price_table_shows_its_date_and_unlisted_cached_input():
     table = price_table([list_price("gpt-4o-mini"), list_price("mistral-nemo")])
     assert table.texts()[1][3] == "-"

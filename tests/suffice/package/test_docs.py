@@ -2,7 +2,7 @@
 
 In the README and in every page of docs/: `python` blocks run, one namespace for each page, but those
 that begin with `# name.py` become that file, and those under a comment `<!-- run by tests/frameworks/FILE.py -->` run there,
-with their framework; `console` blocks run their
+with their framework, or in the named file of this folder; `console` blocks run their
 `$ suffice ...` lines, against a scripted endpoint where they name http://localhost:8000/v1; `json` blocks parse;
 `js` blocks run in test_javascript.py; what
 cannot run here is an `sh` block under a comment `<!-- not run: WHY -->`, and those are counted.
@@ -68,7 +68,7 @@ def blocks(page):
     for match in _FENCE.finditer(text):
         before = text[: match.start()].rstrip("\n").rpartition("\n")[2]
         reason = re.fullmatch(r"<!-- not run: (.+) -->", before)
-        elsewhere = re.fullmatch(r"<!-- run by (tests/frameworks/test_\w+\.py) -->", before)
+        elsewhere = re.fullmatch(r"<!-- run by (tests/(?:frameworks|suffice/package)/test_\w+\.py) -->", before)
         line = text.count("\n", 0, match.start()) + 1
         named = [comment[1] if comment else None for comment in (reason, elsewhere)]
         found.append(Block(match["language"], match["text"], line, *named))
@@ -264,6 +264,19 @@ def test_links_lead_somewhere(name):
         page = (ROOT / name).parent / target if target else ROOT / name
         assert page.exists(), f"{name}: {target}"
         assert not anchor or anchor in anchors(page), f"{name}: {target}#{anchor}"
+
+
+def test_the_code_and_tests_of_each_figure_exist():
+    text = (ROOT / "docs" / "how-to" / "check-a-figure.md").read_text("utf-8")
+    rows = [row.split("|")[2:4] for row in text.splitlines() if row.startswith("| ") and "`" in row][1:]
+    named = [
+        (root, name)
+        for row in rows
+        for root, cell in zip(("src", "tests"), row, strict=True)
+        for name in re.findall("`(.+?)`", cell)
+    ]
+    assert len(named) > 40
+    assert [name for root, name in named if not (ROOT / root / "suffice" / name).exists()] == []
 
 
 def test_every_page_is_reached_from_the_index():

@@ -105,11 +105,12 @@ def test_a_registered_importer_has_a_name_that_is_free():
 def test_the_importer_of_the_how_to_works_by_its_own_text(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(importers, "_REGISTERED", {})
-    example, console = section_of_the_how_to("An importer", tmp_path)
+    example, console, check = section_of_the_how_to("An importer", tmp_path)
     exec(compile(example.text, "section.md", "exec"), {})
     (arguments,) = commands(console.text)
     done = cli(*arguments)
     assert done.code == 0, done.error
+    exec(compile(check.text, "section.md", "exec"), {})
     recording = read_recording("drafts.parquet")
     assert recording.metadata["source"] == "drafts_json"
     np.testing.assert_array_equal(recording.column("em"), [[0.0, 1.0, 1.0]])
@@ -132,6 +133,14 @@ def test_an_imported_trajectory_scores_its_answers_unless_it_has_scores():
     assert [sorted(item) for item in marked.metrics] == [["mark"], ["mark"]]
     with pytest.raises(DataError, match="gold"):
         ImportedTrajectory(golds="Oslo", **shared)
+
+
+@pytest.mark.parametrize("wrong", [{"end": "limit"}, {"metrics": ({"mark": 7.0},)}, {"metrics": ({"mark": -0.1},)}])
+def test_an_importer_s_unknown_end_or_score_outside_the_unit_is_refused(wrong):
+    shared = {"question_id": "q7", "cluster": "q7", "rounds": (Round(index=1, answer="Rome"),), "end": "max_rounds"}
+    ImportedTrajectory(**shared | {"metrics": ({"mark": float("nan")},)})
+    with pytest.raises(DataError, match="q7"):
+        ImportedTrajectory(**shared | wrong)
 
 
 def test_a_file_that_two_importers_recognise_needs_a_choice(tmp_path, monkeypatch):

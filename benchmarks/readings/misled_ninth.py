@@ -68,3 +68,67 @@ def units_that_differ_in_case(draw: Draw) -> Log:
         return f"{value} {own}", [f"{value} {own}", f"{value}{own}"], [f"{value} {other}"]
 
     return spelled(draw, forms)
+
+
+@shape("sessions.csv")
+def tasks_within_sessions(draw: Draw) -> Log:
+    """A session has several tasks, and the question of each is in its first row alone."""
+    questions = draw.asked(120, 3)
+    made = [
+        {
+            "timestamp": f"2026-03-02T{8 + a.number // 60:02}:{a.number % 60:02}:{r:02}",
+            "session": f"S{a.number % 20}",
+            "user_question": f"{draw.prose(6)} {a.number}?" if r == 0 else "",
+            "answer": text,
+        }
+        for a in questions
+        for r, text in enumerate(a.answers)
+    ]
+    texts = [row["user_question"] for row in made if row["user_question"]]
+    return Log(made, [a.loop(question=text, golds=(), scores=None) for a, text in zip(questions, texts, strict=True)])
+
+
+def passes(draw: Draw, again: Callable[[Asked], bool], *, timed: bool) -> Log:
+    """Return a log without ids, whose loop ran again on some questions; `pass` counts rounds."""
+    first = draw.asked(60)
+    later = [a for a in draw.asked(60) if again(a)]
+    later = [Asked(a.number, a.question, first[a.number].gold, a.answers, a.right) for a in later]
+    second = [
+        Asked(a.number, a.question, a.gold, tuple(a.gold if right else "Nowhere" for right in a.right), a.right)
+        for a in later
+    ]
+    made = [
+        {"time": f"2026-03-0{2 + night}T08:{a.number:02}:{r:02}"} | {"question": a.question, "pass": r, "response": text, "gold": a.gold}
+        for night, questions in enumerate((first, second))
+        for a in questions
+        for r, text in enumerate(a.answers, start=1)
+    ]  # fmt: skip
+    if not timed:
+        made = [{name: value for name, value in row.items() if name != "time"} for row in made]
+    return Log(made, [a.loop(question=a.question) for a in (*first, *second)])
+
+
+@shape("partly.csv")
+def some_questions_asked_again(draw: Draw) -> Log:
+    """Some questions were asked again hours later, and `pass` counts from 1 again."""
+    return passes(draw, lambda a: a.number % 6 == 0, timed=True)
+
+
+@shape("nightly.csv")
+def all_questions_asked_again(draw: Draw) -> Log:
+    """The loop ran again on all questions, and no column says when."""
+    return passes(draw, lambda _: True, timed=False)
+
+
+@shape("timeouts.jsonl")
+def failed_attempts_with_partial_text(draw: Draw) -> Log:
+    """Some calls timed out after the first letters of the answer, and were attempted again; `task` is an id."""
+    questions = draw.asked(60)
+    made: list[dict[str, object]] = []
+    for a in questions:
+        for r, text in enumerate(a.answers, start=1):
+            own = {"task": f"q{a.number}", "prompt": a.question, "turn": r, "expected": a.gold}
+            failed = draw.random.random() < 0.12
+            made += [{**own, "attempt": 1, "http_status": 504, "output": text[:2]}] * failed
+            made.append({**own, "attempt": 1 + failed, "http_status": 200, "output": text})
+    return Log(made, [a.loop(question=f"q{a.number}") for a in questions])

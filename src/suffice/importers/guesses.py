@@ -186,7 +186,17 @@ class _Guess:
         elif (session := doubts.session_of(self.table, next(iter(questions or asked), ""))) is not None:
             self.read("question_id", session, "name of a session, in which the text of the question changes")
         elif questions:
+            codes = [name for name in questions[1:] if self._is_code(name, questions[0])]
+            if codes:
+                self.read("question_id", codes[0], "a word for each text of the question")
+                return
             self.result.read("question_id", questions[0], "text of the question, as no column has its id")
+
+    def _is_code(self, name: str, question: str) -> bool:
+        """Return whether a column that is called like a question has one word for each text of a question, as an id has."""
+        words, texts = self.table.column(name), self.table.column(question)
+        is_word = all(isinstance(value, str | int) and len(str(value).split()) == 1 for value in words)
+        return is_word and any(" " in str(text) for text in texts) and self.table.constant_in(question, words)
 
     def _ids_of_rows(self) -> Sequence[Any]:
         make = self.result.formulas.get("question_id")
@@ -209,7 +219,8 @@ class _Guess:
             if gold is not None and self.lacks("golds"):
                 self.read("golds", gold, "called after the answer")
         key = self.result.columns.get("question_id", "")
-        if self.lacks("golds") and "question_id" not in self.said and key in self.table.names:
+        has_one = not self.lacks("golds") and self.table.constant_in(self.result.columns.get("golds", ""), ids)
+        if not has_one and "question_id" not in self.said and key in self.table.names:
             doubts.refuse_other_questions(self.table, ids, key)
         self._ask_for_steps()
         if self.lacks("question"):

@@ -32,7 +32,18 @@ CALL_KINDS = (*SPEAKERS, "purpose", "operation", "phase", "call_type", "task_typ
 
 _OF_ONE_LOOP = frozenset(
     {*CALL_KINDS, REPLY_TYPE, "node_type", "terminal", "is_terminal", "is_leaf", "leaf", "is_final", "state", "level"}
-    | {"status", "status_code", "ok", "success", "succeeded", "error", "error_type", "failed", "finish_reason"}
+    | {
+        "status",
+        "status_code",
+        "http_status",
+        "ok",
+        "success",
+        "succeeded",
+        "error",
+        "error_type",
+        "failed",
+        "finish_reason",
+    }
     | {"retry", "is_retry", "retried", "was_retried"}
 )
 """Names of columns that tell the calls of one loop apart."""

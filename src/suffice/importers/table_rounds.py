@@ -27,7 +27,7 @@ from suffice.importers.grid import (
 )
 from suffice.importers.names import MOST_SPEAKERS, SPEAKERS, is_id_name, plain_name
 from suffice.importers.records import Record
-from suffice.importers.repeated_rounds import begins_again, in_order_of_rows, refuse_other_calls
+from suffice.importers.repeated_rounds import begins_again, in_order_of_rows, of_repeats, refuse_other_calls
 from suffice.importers.reply_alarms import of_each, of_rows
 from suffice.importers.round_columns import RoundColumns
 from suffice.importers.shape import ANY
@@ -218,7 +218,7 @@ class _Rows:
             option: ({"columns": own}, meaning) for option, (own, meaning) in {**ids, **runs}.items()
         }
         if is_ordered or len(copies) <= _FEW_COPIES * len(codes):
-            choices = {**_of_repeats(), **choices}
+            choices = {**of_repeats(), **choices}
         raise UnsettledError(
             f"{has_it}; each pair must be unique. If a column such as run_id or seed tells several runs apart, --column run=COLUMN "
             "names it",
@@ -425,11 +425,3 @@ def empty_ids(rows: Sequence[Record], ids: Sequence[str | None], theirs: str) ->
         left_out = f"they are left out, as sums and blank rows: those with {column!r} remain"
         return UnsettledError(f"{message}. Are such rows no answers?", "options", of_rows(column, ANY, left_out))
     return DataError(message)
-
-
-def _of_repeats() -> dict[str, tuple[dict[str, Any], str]]:
-    """Return the options that choose one of the rows of a round that a question has several times."""
-    return {
-        f"--repeated {which}": ({"repeated": which}, f"calls were repeated, and the {which} answer of a round counts")
-        for which in ("last", "first")
-    }

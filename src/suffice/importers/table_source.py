@@ -309,7 +309,7 @@ class WholeTable(TableSource):
         records = list(self._records())
         if not records:
             raise DataError(f"{path}: no rows; expected one for each question and round, or one for each question")
-        records, merged = filled_down(records)
+        records, merged = filled_down(records, options.columns)
         shape = self._unfolded(records)
         refuse_other_files(path, {item.file for item in records}, {row.file for row in shape.rows}, shape.how)
         self._guess(shape)

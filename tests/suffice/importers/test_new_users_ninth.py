@@ -1,0 +1,90 @@
+"""What a ninth tester misread: passes that begin again, tasks within sessions, and attempts of a round that failed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suffice.recordings import read_recording
+from tests.support.cli_tools import cli
+
+TOWNS = ("Graz", "Bern", "Lyon", "Oslo")
+
+
+def imported(folder: Path, rows: list[dict[str, Any]], *options: str) -> Any:
+    (folder / "log.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return cli("import", folder / "log.jsonl", "-o", folder / "r.parquet", "--yes", *options)
+
+
+def answers(folder: Path) -> list[list[str]]:
+    table = read_recording(folder / "r.parquet").table
+    rows: dict[str, list[str]] = {}
+    for name, text in zip(*(table.column(name).to_pylist() for name in ("question_id", "answer")), strict=True):
+        rows.setdefault(name, []).append(text)
+    return sorted(rows.values())
+
+
+def passes(again: range, *, timed: bool) -> Iterator[dict[str, Any]]:
+    for night in (0, 1):
+        for q in range(30) if not night else again:
+            for r in (1, 2, 3):
+                at = {"time": f"2026-03-0{1 + night}T08:{q:02}:0{r}"} if timed else {}
+                answer = TOWNS[(q + (r == 1) * (1 + night)) % 4]
+                yield {**at, "question": f"Where is tower {q}?", "pass": r, "response": answer, "gold": TOWNS[q % 4]}
+
+
+@pytest.mark.parametrize(("again", "timed"), [(range(5), True), (range(30), False)])
+def test_passes_that_begin_again_are_further_runs(tmp_path, again, timed):
+    rows = [*passes(again, timed=timed)]
+    refused = imported(tmp_path, rows)
+    assert refused.code == 2
+    assert "begins again" in refused.err
+    option = ("--column", "round=pass", "--column", "run=pass")
+    assert " ".join(option) in refused.err
+    assert imported(tmp_path, rows, *option).code == 0
+    assert [len(own) for own in answers(tmp_path)] == [3] * (30 + len(again))
+
+
+@pytest.mark.parametrize("key", ["session", "session_id"])
+@pytest.mark.parametrize("blank", [True, False])
+def test_tasks_of_a_session_are_questions(tmp_path, key, blank):
+    rows = []
+    for s in range(12):
+        for task in (0, 1):
+            for r in (0, 1, 2):
+                text = f"{'Where is tower' if task else 'Who owns castle'} {2 * s + task}{'x' * s}?"
+                asked = text if r == 0 or not blank else None
+                at = f"2026-03-02T08:{s:02}:{10 * task + r:02}"
+                rows.append({"at": at, key: f"S{s}", "user_question": asked, "answer": f"{TOWNS[(s + task + r) % 4]} {s}"})  # fmt: skip
+    rows.sort(key=lambda row: row["at"][-2:])  # the sessions run side by side
+    refused = imported(tmp_path, rows)
+    assert refused.code == 2
+    option = ("--column", "question_id=user_question", "--column", f"run={key}")
+    assert " ".join(option) in refused.err
+    assert imported(tmp_path, rows, *option).code == 0
+    wanted = [[f"{TOWNS[(s + task + r) % 4]} {s}" for r in (0, 1, 2)] for s in range(12) for task in (0, 1)]
+    assert answers(tmp_path) == sorted(wanted)
+
+
+def test_failed_attempts_with_partial_text_are_no_rounds(tmp_path):
+    rows = []
+    for q in range(20):
+        for r in (1, 2, 3):
+            own = {"task": f"q{q}", "prompt": f"Where is tower {q}?", "turn": r, "expected": TOWNS[q % 4]}
+            answer = TOWNS[(q + (r == 1)) % 4]
+            failed = {**own, "attempt": 1, "http_status": 504, "output": answer[:2]}
+            is_again = (q + r) % 7 == 0
+            rows += [failed] * is_again
+            rows.append({**own, "attempt": 1 + is_again, "http_status": 200, "output": answer})
+    refused = imported(tmp_path, rows)
+    assert refused.code == 2
+    for option in (("--where", "http_status=200"), ("--repeated", "last")):
+        assert " ".join(option) in refused.err
+        assert imported(tmp_path, rows, *option).code == 0
+        assert answers(tmp_path) == sorted([TOWNS[(q + (r == 1)) % 4] for r in (1, 2, 3)] for q in range(20))
+    assert {*read_recording(tmp_path / "r.parquet").table.column("question_id").to_pylist()} == {f"q{q}" for q in range(20)}  # fmt: skip
+    assert "--column round=" not in refused.err

@@ -132,3 +132,38 @@ def failed_attempts_with_partial_text(draw: Draw) -> Log:
             made += [{**own, "attempt": 1, "http_status": 504, "output": text[:2]}] * failed
             made.append({**own, "attempt": 1 + failed, "http_status": 200, "output": text})
     return Log(made, [a.loop(question=f"q{a.number}") for a in questions])
+
+
+@shape("consistency.jsonl", samples=True)
+def the_vote_beside_the_gold_answer(draw: Draw) -> Log:
+    """Samples with the vote in a column of its own, and the gold answer in one called `solution`."""
+    questions = draw.asked(80, 6, kind="whole", right=(0.6, 0.6))
+    made = [
+        {
+            "uid": f"s{a.number}",
+            "problem": a.question,
+            "solution": a.gold,
+            "samples": list(a.answers),
+            "majority": max(dict.fromkeys(a.answers), key=a.answers.count),
+        }
+        for a in questions
+    ]
+    return Log(made, [a.loop(question=f"s{a.number}") for a in questions])
+
+
+@shape("decisions.csv")
+def decisions_of_three_values(draw: Draw) -> Log:
+    """The gold answer is yes, no or maybe, in a column that is called otherwise than gold answers are."""
+    questions = []
+    for a in draw.asked(100, right=(0.3, 0.5)):
+        gold = draw.random.choice(["yes", "yes", "no", "maybe"])
+        wrong = draw.random.choice([own for own in ("yes", "no", "maybe") if own != gold])
+        questions.append(
+            Asked(a.number, a.question, gold, tuple(gold if right else wrong for right in a.right), a.right)
+        )
+    made = [
+        {"pubid": 21000000 + a.number, "question": a.question, "final_decision": a.gold}
+        | {f"pred_{r}": text for r, text in enumerate(a.answers, start=1)}
+        for a in questions
+    ]
+    return Log(made, [a.loop(question=21000000 + a.number) for a in questions])

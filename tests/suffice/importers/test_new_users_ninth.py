@@ -88,3 +88,33 @@ def test_failed_attempts_with_partial_text_are_no_rounds(tmp_path):
         assert answers(tmp_path) == sorted([TOWNS[(q + (r == 1)) % 4] for r in (1, 2, 3)] for q in range(20))
     assert {*read_recording(tmp_path / "r.parquet").table.column("question_id").to_pylist()} == {f"q{q}" for q in range(20)}  # fmt: skip
     assert "--column round=" not in refused.err
+
+
+def test_a_column_with_the_vote_shows_samples_and_not_the_gold_answer(tmp_path):
+    rows = []
+    for q in range(60):
+        gold, wrong = str(100 + q), str(300 + q)
+        drawn = [gold if (q + k) % 3 or q % 5 == 0 else wrong for k in range(5)]
+        drawn = drawn if q % 7 else [wrong] * 3 + [gold] * 2
+        vote = max(dict.fromkeys(drawn), key=drawn.count)
+        rows.append({"uid": q, "problem": f"What is {q}?", "solution": gold, "drawn": drawn, "majority": vote})
+    refused = imported(tmp_path, rows, "--column", "rounds=drawn")
+    assert refused.code == 2
+    assert "--samples" in refused.err
+    assert "golds=majority" not in refused.err
+    again = imported(tmp_path, rows, "--column", "rounds=drawn", "--samples")
+    assert "--column golds=solution" in again.err
+    assert imported(tmp_path, rows, "--column", "rounds=drawn", "--samples", "--column", "golds=solution").code == 0
+
+
+@pytest.mark.parametrize(("by_chance", "code"), [(False, 2), (True, 0)])
+def test_a_gold_answer_of_few_values_is_asked_about(tmp_path, by_chance, code):
+    rows = []
+    for q in range(80):
+        gold = "yes" if q % 5 < 3 else "no"
+        said = [gold if (q + r) % 4 or r > 2 else "maybe" for r in range(4)]
+        final = ("yes" if q * 7 % 5 < 3 else "no") if by_chance else gold
+        wrong = q % 6 == 0
+        rows.append({"question": f"Does {q} help?", "final_decision": final, **{f"pred_{r}": "maybe" if wrong else text for r, text in enumerate(said)}})  # fmt: skip
+    done = imported(tmp_path, rows)
+    assert (done.code, "golds=final_decision" in done.err) == (code, code == 2), done.err

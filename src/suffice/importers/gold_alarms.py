@@ -42,10 +42,7 @@ def unread_golds(read: Read) -> Iterator[Doubt]:
             agreed >= _NEARLY_ALL * facts.rounds for (other, _), agreed in facts.agreeing.items() if other == name
         )
         is_judged = has_own_score(facts) and any(map(is_structured, facts.several_values[name]))
-        # of a few values, some equal answers by chance
-        is_varied = len(facts.several_values[name]) >= SEVERAL or (
-            n - facts.equalling_next[name] >= max(_ENOUGH, _APART * facts.trajectories)
-        )
+        is_varied = len(facts.several_values[name]) >= SEVERAL or facts.is_beyond_chance(name)
         if (
             n >= max(_ENOUGH, _OFTEN * facts.trajectories)
             and is_varied

@@ -275,9 +275,12 @@ class Reading:
             for is_vote in (True, False):
                 facts.voted[item.name, is_vote] += int((same & is_varied & (is_most == is_vote)).sum())
             if len(several) < SEVERAL:
-                before = np.repeat(np.roll(codes[starts], 1), lengths)
-                is_next = np.isin(before * len(places) + of_row, pairs)
-                facts.equalling_next[item.name] += int(np.logical_or.reduceat(is_next, starts).sum())
+                other = np.repeat(np.roll(codes[starts], 1), lengths)
+                own, others = (
+                    np.logical_or.reduceat(one, starts) for one in (equal, np.isin(other * len(places) + of_row, pairs))
+                )
+                for is_own, alone in ((True, own & ~others), (False, others & ~own)):
+                    facts.equalling_alone[item.name, is_own] += int(alone.sum())
             for metric, marks in metrics.items():
                 facts.agreeing[item.name, metric] += int((((marks == 1) == equal) & is_same).sum())
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
-from benchmarks.readings.cases import Asked, Draw, Log, shape
+from benchmarks.readings.cases import CITIES, Asked, Draw, Log, shape
 from benchmarks.readings.plain import loops
 
 
@@ -167,3 +168,48 @@ def decisions_of_three_values(draw: Draw) -> Log:
         for a in questions
     ]
     return Log(made, [a.loop(question=21000000 + a.number) for a in questions])
+
+
+@shape("docker.jsonl", "moby/moby: daemon/logger/jsonfilelog/jsonlog")
+def objects_in_lines_of_a_container(draw: Draw) -> Log:
+    """The log of a container has the program's JSON lines as text, and other lines between them."""
+    questions = draw.asked(60)
+    made = []
+    for a in questions:
+        for r, text in enumerate(a.answers, start=1):
+            own = {"qid": f"q{a.number}", "question": a.question, "round": r, "answer": text, "gold": a.gold}
+            at = f"2026-03-02T{8 + a.number // 60:02}:{a.number % 60:02}:{r:02}Z"
+            made.append({"log": f"{own['qid']} INFO {json.dumps(own)}\n", "stream": "stdout", "time": at})
+        made.append({"log": "GET /healthz 200\n", "stream": "stderr", "time": at})
+    return Log(made, [a.loop(question=f"q{a.number}") for a in questions])
+
+
+@shape("medical.jsonl")
+def options_named_in_several_forms(draw: Draw) -> Log:
+    """Answers name an option by its letter, its text, or both; the right one's letter and text are columns."""
+    questions, made = [], []
+    for a in draw.asked(80, kind="letter"):
+        options = dict(zip("ABCDE", draw.random.sample(CITIES, 5), strict=True))
+        said = [draw.random.choice([own, options[own], f"{own}. {options[own]}"]) for own in a.answers]
+        questions.append(a)
+        made.append(
+            {"question": a.question, "options": options, "answer": options[a.gold], "answer_idx": a.gold}
+            | {f"model_round_{r}": text for r, text in enumerate(said, start=1)}
+        )
+    return Log(made, [a.loop(question=a.number + 1) for a in questions])
+
+
+@shape("mlruns", "mlflow/mlflow: mlflow/store/tracking/file_store.py")
+def runs_of_mlflow_with_a_round_each(draw: Draw) -> Log:
+    """Each round is a run of MLflow, whose number is a parameter, in a folder with a random name."""
+    questions = draw.asked(60)
+    files: dict[str, object] = {}
+    for r, name in enumerate(("d1f0", "7ac2", "e95b", "0b3d")):
+        rows = [[a.question, a.gold, a.answers[r]] for a in questions]
+        files[f"{name}/artifacts/eval_results_table.json"] = {
+            "columns": ["inputs", "ground_truth", "outputs"],
+            "data": rows,
+        }
+        files[f"{name}/params/round"] = str(r + 1)
+        files[f"{name}/metrics/exact_match"] = "1772000000000 0.5 0\n"
+    return Log(files, [a.loop(question=a.question) for a in questions])

@@ -241,8 +241,7 @@ def refuse_other_questions(table: TableColumns, ids: Sequence[Any], key: str) ->
     name = other_questions(table, ids, key)
     if name:
         several = sum(n > 1 for n in Counter(map(str, ids)).values())
-        asked = {pair for pair in zip(map(str, ids), table.column(name), strict=True) if pair[1] is not None}
-        has_rounds = len(ids) >= _ROWS_OF_ONE * len(asked)
+        has_rounds = _has_rounds(table, ids, name)
         own = {"question_id": name, "run": key}
         choices = {
             _options(own): (
@@ -265,6 +264,12 @@ def refuse_other_questions(table: TableColumns, ids: Sequence[Any], key: str) ->
         )
 
 
+def _has_rounds(table: TableColumns, ids: Sequence[Any], name: str) -> bool:
+    """Return whether each question of a session has several rows, on average, in which its text may be missing."""
+    asked = {pair for pair in zip(map(str, ids), table.column(name), strict=True) if pair[1] is not None}
+    return len(ids) >= _ROWS_OF_ONE * len(asked)
+
+
 def other_questions(table: TableColumns, ids: Sequence[Any], key: str) -> str:
     """Return the column of what a user asks, if it is something else in nearly every row of a conversation; else ""."""
     several = sum(n > 1 for n in Counter(map(str, ids)).values())
@@ -283,9 +288,10 @@ def session_of(table: TableColumns, question: str) -> str | None:
         ids = table.column(name)
         if _ONE_SESSION.fullmatch(last_name(name)) and table.repeats(name) and len({*ids}) > 1:
             changes = table.changing_in(question, ids)
-            asks_once = changes and not _are_other_questions(texts, ids) and not other_questions(table, ids, name)
-            if asks_once or not question:
-                return name
+            other = other_questions(table, ids, name)
+            asks_once = not question or (changes and not _are_other_questions(texts, ids))
+            if (asks_once and not other) or (not question and other and _has_rounds(table, ids, other)):
+                return name  # in the latter case, which of them are rounds is asked
     return None
 
 
@@ -323,7 +329,7 @@ def is_of_passages(name: str) -> bool:
 
 def is_model_text(name: str) -> bool:
     """Return whether a column of this name may contain what the model said."""
-    plain = last_name(name)
+    plain = last_name(name).lstrip("@")
     return not (
         plain in _NOT_SAID or plain.endswith(("_id", "_at")) or plain.startswith(_GOLD_PREFIXES) or is_round_name(plain)
     )

@@ -78,11 +78,16 @@ def _refuse_failed(
         if is_told and all(cuts[value] <= _HARDLY_ANY * counts[value] for value in others):
             column, kept = (answer, [ANY]) if is_message else (name, others[:_OFFERED])
             choices = of_each(column, kept, f"rounds are rows whose {column!r} is {'filled' if is_message else '{!r}'}")
+            texts = zip(values, table.column(answer), strict=True)
+            has_text = any(value in failed and text not in (None, "") for value, text in texts)  # no first answer
+            kept_rows = {
+                option: own for option, own in all_rows.items() if not (has_text and option == "--repeated first")
+            }
             raise UnsettledError(
                 f"{name!r} is {'filled' if is_message else repr(failed[0])} in {counted(sum(counts[value] for value in failed), 'row')} that "
                 "have no answer, or only its beginning: these calls may have failed, and be no rounds",
                 "options",
-                {**choices, **all_rows},
+                {**choices, **kept_rows},
             )
 
 

@@ -41,16 +41,14 @@ def refuse_other_calls(rows: Sequence[Record], columns: Mapping[str, str]) -> No
                 f"the rows are calls of several kinds, by {name!r}: which of them have the answers?", "options", choices
             )
     if "answer" in columns:
-        refuse_failed_calls(
-            table, columns["answer"], [*used], others=ALL_ROWS if counts_retries else of_repeats("last")
-        )
+        refuse_failed_calls(table, columns["answer"], [*used], others=ALL_ROWS if counts_retries else of_repeats())
 
 
-def of_repeats(*which: str) -> dict[str, tuple[dict[str, Any], str]]:
+def of_repeats() -> dict[str, tuple[dict[str, Any], str]]:
     """Return the options that choose one of the rows of a round that a question has several times."""
     return {
         f"--repeated {own}": ({"repeated": own}, f"calls were repeated, and the {own} answer of a round counts")
-        for own in which or ("last", "first")
+        for own in ("last", "first")
     }
 
 

@@ -195,7 +195,7 @@ def _of_further_runs(
 
 def _begins_again(table: TableColumns, name: str, several: _Several, rank: Mapping[int, int]) -> bool:
     """Return whether a column counts each question's rows up without gaps, and again from the lowest number in some of them."""
-    if _SETTING.fullmatch(last_name(name)) or not table.counts(name):
+    if _SETTING.fullmatch(last_name(name)) or not table.counts(name) or _counts_but_for_copies(table, name, several):
         return False
     values = [int(float(value)) for value in table.column(name)]
     numbers = [[values[place] for place in sorted(rows, key=lambda place: rank.get(place, place))] for rows in several]

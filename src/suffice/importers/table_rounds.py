@@ -147,7 +147,7 @@ class _Rows:
         columns = self._grid.columns
         own = self._texts("question_id")
         if not all(own):
-            raise empty_ids(self._rows, own, columns["question_id"])
+            raise empty_ids(self._rows, own, columns["question_id"], columns.get("answer", ""))
         numbers = self._numbers("round", columns["round"])
         with np.errstate(invalid="ignore"):
             usable = (numbers >= 0) & (numbers % 1 == 0) & (numbers <= _MOST_ROUNDS)
@@ -397,7 +397,9 @@ _SHOWN = 6
 _FEW = 0.1
 
 
-def empty_ids(rows: Sequence[Record], ids: Sequence[str | None], theirs: str) -> UnsettledError | DataError:
+def empty_ids(
+    rows: Sequence[Record], ids: Sequence[str | None], theirs: str, answer: str = ""
+) -> UnsettledError | DataError:
     """Return the error about rows without the id of their question: the kinds of rows that have one, if the log says them."""
     row = next(row for row, name in zip(rows, ids, strict=True) if not name)
     message = f"{row.where}: {theirs} is empty; every row needs the id of its question"
@@ -421,7 +423,10 @@ def empty_ids(rows: Sequence[Record], ids: Sequence[str | None], theirs: str) ->
         name for name in ("question", theirs) if all(bool(item.values.get(name)) == bool(own) for item, own in pairs)
     ]
     column = next(iter(columns), None)
-    if column is not None and sum(not name for name in ids) <= _FEW * len(ids):
+    are_few = sum(not name for name in ids) <= _FEW * len(ids)
+    if column is not None and (
+        are_few or (answer and not any(item.values.get(answer) for item, own in pairs if not own))
+    ):
         left_out = f"they are left out, as sums and blank rows: those with {column!r} remain"
         return UnsettledError(f"{message}. Are such rows no answers?", "options", of_rows(column, ANY, left_out))
     return DataError(message)

@@ -118,3 +118,53 @@ def test_a_gold_answer_of_few_values_is_asked_about(tmp_path, by_chance, code):
         rows.append({"question": f"Does {q} help?", "final_decision": final, **{f"pred_{r}": "maybe" if wrong else text for r, text in enumerate(said)}})  # fmt: skip
     done = imported(tmp_path, rows)
     assert (done.code, "golds=final_decision" in done.err) == (code, code == 2), done.err
+
+
+def log_lines(before: str) -> list[dict[str, Any]]:
+    rows = []
+    for q in range(12):
+        for r in (1, 2, 3):
+            own = {"qid": f"q{q}", "question": f"Where is tower {q}?", "round": r, "answer": TOWNS[(q + (r == 1)) % 4], "gold": TOWNS[q % 4]}  # fmt: skip
+            rows.append({"log": f"{before}{json.dumps(own)}\n", "time": f"08:{q:02}:0{r}"})
+        rows.append({"log": "INFO healthy\n", "time": f"08:{q:02}:09"})
+    return rows
+
+
+@pytest.mark.parametrize("before", ["", "[INFO]\t08:00\treq-1\t"])
+def test_objects_in_the_lines_of_a_log_are_rows(tmp_path, before):
+    refused = imported(tmp_path, log_lines(before))
+    option = ("--where", "log.qid=*")
+    assert refused.code == 2
+    assert " ".join(option) in refused.err.replace("'", "")
+    assert imported(tmp_path, log_lines(before), *option).code == 0
+    assert answers(tmp_path) == sorted([TOWNS[(q + (r == 1)) % 4] for r in (1, 2, 3)] for q in range(12))
+
+
+def test_parameters_of_a_run_of_mlflow_are_columns(tmp_path):
+    for name, r in (("c3", 1), ("a1", 2), ("b2", 3)):
+        for part in ("artifacts", "params", "metrics"):
+            (tmp_path / "runs" / name / part).mkdir(parents=True)
+        data = [[f"Where is tower {q}?", TOWNS[q % 4], TOWNS[(q + (r == 1)) % 4]] for q in range(12)]
+        table = {"columns": ["inputs", "ground_truth", "outputs"], "data": data}
+        (tmp_path / "runs" / name / "artifacts" / "results.json").write_text(json.dumps(table))
+        (tmp_path / "runs" / name / "params" / "round").write_text(str(r))
+        (tmp_path / "runs" / name / "metrics" / "exact_match").write_text("1772000000000 0.5 0\n")
+    assert cli("import", tmp_path / "runs", "-o", tmp_path / "r.parquet", "--yes").code == 0
+    assert answers(tmp_path) == sorted([TOWNS[(q + (r == 1)) % 4] for r in (1, 2, 3)] for q in range(12))
+
+
+@pytest.mark.parametrize(("gold", "wanted"), [("answer_idx", "D"), ("answer", "Oslo")])
+def test_letters_and_texts_of_options_are_read_in_one_form(tmp_path, gold, wanted):
+    options = dict(zip("ABCD", TOWNS, strict=True))
+    forms = ("{0}", "{0}. {1}", "{1}")
+    rows = []
+    for q in range(40):
+        said = [("ABCD"[q % 4], "ABCD"[(q + (r == 0)) % 4]) for r in range(3)]
+        row = {f"pred_{r}": forms[(q + r) % 3].format(own, options[own]) for r, (_, own) in enumerate(said)}
+        own_gold = {"answer_idx": "ABCD"[q % 4], "answer": TOWNS[q % 4]}[gold]
+        rows.append(
+            {"id": q, "question": f"Where is tower {q}?", "options": options, "expected_answer": own_gold, **row}
+        )
+    done = imported(tmp_path, rows)
+    assert done.code == 0, done.err
+    assert answers(tmp_path).count([{"D": "A", "Oslo": "Graz"}[wanted], wanted, wanted]) == 10

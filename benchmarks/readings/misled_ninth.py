@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 from benchmarks.readings.cases import CITIES, Asked, Draw, Log, shape
 from benchmarks.readings.plain import loops
@@ -213,3 +214,95 @@ def runs_of_mlflow_with_a_round_each(draw: Draw) -> Log:
         files[f"{name}/params/round"] = str(r + 1)
         files[f"{name}/metrics/exact_match"] = "1772000000000 0.5 0\n"
     return Log(files, [a.loop(question=a.question) for a in questions])
+
+
+@shape("codes.csv")
+def codes_in_small_letters(draw: Draw) -> Log:
+    """Codes of countries, which a model writes in small letters at times."""
+
+    def forms() -> tuple[str, list[str], list[str]]:
+        gold, wrong = draw.random.sample(["DE", "FR", "SE", "DK", "NL", "BE"], 2)
+        return gold, [gold, gold.lower()], [wrong]
+
+    return spelled(draw, forms)
+
+
+@shape("measured.csv")
+def decimals_without_zeros_at_the_end(draw: Draw) -> Log:
+    """Gold answers have no zeros at their ends, while answers may."""
+
+    def forms() -> tuple[str, list[str], list[str]]:
+        value = draw.random.randint(11, 99) / 10
+        return f"{value:g}", [f"{value:g}", f"{value:.2f}"], [f"{value + 1:g}"]
+
+    return spelled(draw, forms)
+
+
+def with_columns(draw: Draw, more: Callable[[Asked, int], dict[str, Any]], **changed: Any) -> Log:
+    """Return a long log with further columns; `changed` is what it says less."""
+    questions = draw.asked(60)
+    made = [
+        {"id": f"q{a.number}", "question": a.question, "answer": text, "gold": a.gold} | more(a, r)
+        for a in questions
+        for r, text in enumerate(a.answers, start=1)
+    ]
+    return Log(made, [a.loop(question=f"q{a.number}", **changed) for a in questions])
+
+
+@shape("single.jsonl")
+def a_status_of_calls_that_all_worked(draw: Draw) -> Log:
+    """Each row has the status of its call, and the number of its attempt."""
+    return with_columns(draw, lambda _, r: {"round": r, "http_status": 200, "attempt": 1})
+
+
+@shape("category.jsonl")
+def a_category_of_two_words_beside_yes_and_no(draw: Draw) -> Log:
+    """A column of yes and no says whether a question is of a kind, and does not judge the answers, which are yes and no, too."""
+    questions = []
+    for a in draw.asked(60):
+        gold, wrong = draw.random.sample(["yes", "no"], 2)
+        questions.append(
+            Asked(a.number, a.question, gold, tuple(gold if right else wrong for right in a.right), a.right)
+        )
+    made = [
+        {"id": f"q{a.number}", "question": a.question, "round": r, "answer": text, "gold": a.gold, "is_hard": "yes" if a.number * 7 % 3 else "no"}
+        for a in questions
+        for r, text in enumerate(a.answers, start=1)
+    ]  # fmt: skip
+    return Log(made, loops(questions))
+
+
+@shape("onetask.csv")
+def sessions_of_one_question(draw: Draw) -> Log:
+    """Each session has one question, which is in its first row alone."""
+    questions = draw.asked(60)
+    made = [
+        {"time": f"2026-03-02T08:{a.number:02}:{r:02}", "session_id": f"S{a.number}", "user_question": a.question if r == 0 else "", "answer": text}
+        for a in questions
+        for r, text in enumerate(a.answers)
+    ]  # fmt: skip
+    return Log(made, [a.loop(question=f"S{a.number}", golds=(), scores=None) for a in questions])
+
+
+@shape("passes.csv")
+def one_pass_of_each_question(draw: Draw) -> Log:
+    """`nth` counts the rows of each question once, in their order."""
+    return with_columns(draw, lambda _, r: {"nth": r})
+
+
+@shape("requests.jsonl")
+def objects_in_a_column_beside_others(draw: Draw) -> Log:
+    """A column has JSON objects with settings, and others name the question and the round."""
+    return with_columns(draw, lambda _, r: {"step": r, "settings": json.dumps({"top_k": 5, "round_up": True})})
+
+
+@shape("tasks.jsonl")
+def tasks_with_an_id_beside_their_text(draw: Draw) -> Log:
+    """`task` has the id of a question, and `prompt` its text."""
+    questions = draw.asked(60)
+    made = [
+        {"task": f"q{a.number}", "prompt": a.question, "turn": r, "output": text, "expected": a.gold}
+        for a in questions
+        for r, text in enumerate(a.answers, start=1)
+    ]
+    return Log(made, [a.loop(question=f"q{a.number}") for a in questions])

@@ -373,11 +373,12 @@ def _are_versions(texts: Iterable[str]) -> bool:
 def _ask_about_case(name: str, golds: Iterable[str], pairs: Pairs) -> None:
     """Raise if answers differ from others in case alone, and either spelling is a gold answer, as bxc3 and Bxc3 are in chess."""
     key_of = NORMALIZERS[name]
-    apart = [pair for pair in pairs if pair[0] != pair[1] and pair[0].strip().lower() == pair[1].strip().lower()]
+    texts = [(first.strip(), second.strip()) for first, second in pairs]
+    apart = [(first, second) for first, second in texts if first != second and first.lower() == second.lower()]
     apart = [pair for pair in apart if key_of(pair[0]) == key_of(pair[1]) and NORMALIZERS["boolean"](pair[0]) is None]
     if len(apart) > FEW * len(pairs):
         written = {gold.strip() for gold in golds}
-        apart = [pair for pair in apart if written.issuperset(map(str.strip, pair))]
+        apart = [pair for pair in apart if written.issuperset(pair)]
     if len(apart) > FEW * len(pairs):
         first, second = apart[0]
         question = f"{len(apart):,} of {len(pairs):,} pairs, such as {first!r:.40} and {second!r:.40}, differ in case alone, and both are gold answers"

@@ -324,6 +324,7 @@ def test_a_choice_that_matters_is_asked(golds, pairs, names):
         (["12", "40", "3.50"], [("3.5", "3.50")], "number"),
         (["Bxc3", "Oslo"], [("bxc3", "Bxc3")], "qa"),
         (["Yes", "yes", "Oslo"], [("yes", "Yes")], "qa"),
+        (["Oslo", "oslo"], [(" Oslo", "Oslo")], "qa"),
         (["A", "B"], [("a", "A")], "letter"),
         (["a", "B"], [("B", "B")], "letter"),
         (["03/04/2021"], [("03/04/2021", "04/03/2021")], "date"),

@@ -168,3 +168,18 @@ def test_letters_and_texts_of_options_are_read_in_one_form(tmp_path, gold, wante
     done = imported(tmp_path, rows)
     assert done.code == 0, done.err
     assert answers(tmp_path).count([{"D": "A", "Oslo": "Graz"}[wanted], wanted, wanted]) == 10
+
+
+def test_one_word_for_all_ends_of_loops_is_read(tmp_path):
+    rows = [
+        {"id": q, "question": f"Where is tower {q}?", "expected": TOWNS[q % 4], "attempts": [{"answer": TOWNS[(q + (r == 0)) % 4]} for r in range(2 + q % 3)], "stop_reason": "converged"}
+        for q in range(12)
+    ]  # fmt: skip
+    done = imported(tmp_path, rows)
+    assert "12 stopped by themselves" in done.out, done.out + done.err
+
+
+def test_a_doubt_says_how_the_log_was_read(tmp_path):
+    rows = [{"question": f"Where is {q}?", "town": TOWNS[q % 4], **{f"pred_{r}": TOWNS[(q + (r < 1 or q % 8 < 3)) % 4] for r in range(3)}} for q in range(60)]  # fmt: skip
+    refused = imported(tmp_path, rows)
+    assert "the log was read right: answers from pred_0 ... pred_2" in " ".join(refused.err.split())

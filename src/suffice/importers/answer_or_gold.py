@@ -236,9 +236,12 @@ def refuse_unnamed_pair(table: TableColumns, ids: Sequence[Any], unread: Collect
             )
 
 
-def refuse_other_questions(table: TableColumns, ids: Sequence[Any], key: str) -> None:
-    """Raise if a user says something else in nearly every row of a conversation: its replies answer several questions."""
-    name = other_questions(table, ids, key)
+def refuse_other_questions(table: TableColumns, ids: Sequence[Any], key: str, golds: str) -> None:
+    """Raise if a user says something else in nearly every row of a conversation: its replies answer several questions.
+
+    They do not if the conversation has one gold answer, in the column `golds`, which may be "".
+    """
+    name = "" if golds and table.constant_in(golds, ids) else other_questions(table, ids, key)
     if name:
         several = sum(n > 1 for n in Counter(map(str, ids)).values())
         has_rounds = _has_rounds(table, ids, name)
@@ -292,6 +295,17 @@ def session_of(table: TableColumns, question: str) -> str | None:
             asks_once = not question or (changes and not _are_other_questions(texts, ids))
             if (asks_once and not other) or (not question and other and _has_rounds(table, ids, other)):
                 return name  # in the latter case, which of them are rounds is asked
+    return None
+
+
+def code_of(table: TableColumns, questions: Sequence[str]) -> str | None:
+    """Return the column called like a question that has one word for each text of the first one, as an id has; None if there is none."""
+    texts = table.column(questions[0]) if questions else []
+    for name in questions[1:]:
+        words = table.column(name)
+        is_word = all(isinstance(value, str | int) and len(str(value).split()) == 1 for value in words)
+        if is_word and any(" " in str(text) for text in texts) and table.constant_in(questions[0], words):
+            return name
     return None
 
 

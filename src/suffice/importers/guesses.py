@@ -172,8 +172,7 @@ class _Guess:
             above = [name for name in self.outer if name.startswith("record.") and name.removeprefix("record.") in IDS]
             ids = ids or [name for name in self.free(("request_id",)) if name in self.outer] or sorted(above)
         top = [name for name in ids if "." not in name] or ids
-        asked = [*dict.fromkeys([*self.table.by_name(("question",)), *self.free(QUESTIONS)])]
-        asked = without_steps(asked)
+        asked = without_steps([*dict.fromkeys([*self.table.by_name(("question",)), *self.free(QUESTIONS)])])
         questions = [name for name in asked if self.table.repeats(name) and len({*self.table.column(name)}) > 1]
         repeated = [name for name in top if self.table.repeats(name) and not is_of_runs(self.table, name, questions)]
         if repeated:
@@ -185,18 +184,10 @@ class _Guess:
             self.result.read("question_id", "question_id", "no column has an id", "number of the record")
         elif (session := doubts.session_of(self.table, next(iter(questions or asked), ""))) is not None:
             self.read("question_id", session, "name of a session, in which the text of the question changes")
+        elif (code := doubts.code_of(self.table, questions)) is not None:
+            self.read("question_id", code, "a word for each text of the question")
         elif questions:
-            codes = [name for name in questions[1:] if self._is_code(name, questions[0])]
-            if codes:
-                self.read("question_id", codes[0], "a word for each text of the question")
-                return
             self.result.read("question_id", questions[0], "text of the question, as no column has its id")
-
-    def _is_code(self, name: str, question: str) -> bool:
-        """Return whether a column that is called like a question has one word for each text of a question, as an id has."""
-        words, texts = self.table.column(name), self.table.column(question)
-        is_word = all(isinstance(value, str | int) and len(str(value).split()) == 1 for value in words)
-        return is_word and any(" " in str(text) for text in texts) and self.table.constant_in(question, words)
 
     def _ids_of_rows(self) -> Sequence[Any]:
         make = self.result.formulas.get("question_id")
@@ -219,9 +210,8 @@ class _Guess:
             if gold is not None and self.lacks("golds"):
                 self.read("golds", gold, "called after the answer")
         key = self.result.columns.get("question_id", "")
-        has_one = not self.lacks("golds") and self.table.constant_in(self.result.columns.get("golds", ""), ids)
-        if not has_one and "question_id" not in self.said and key in self.table.names:
-            doubts.refuse_other_questions(self.table, ids, key)
+        if "question_id" not in self.said and key in self.table.names:
+            doubts.refuse_other_questions(self.table, ids, key, self.result.columns.get("golds", ""))
         self._ask_for_steps()
         if self.lacks("question"):
             self._first_constant("question", QUESTIONS, ids)

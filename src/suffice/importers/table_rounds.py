@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -271,7 +271,7 @@ class _Rows:
                 )
                 choices[f"--column {quoted(f'run={theirs}')} --column round="] = loops
             raise UnsettledError(
-                f"{self._where}: question {ids[q]!r} has the rounds {own!r:.80}; expected 0, 1, 2, ... or 1, 2, ... without gaps. If "
+                f"{self._where}: {_in_words(ids[q], ids)} has the rounds {own!r:.80}; expected 0, 1, 2, ... or 1, 2, ... without gaps. If "
                 "rounds are missing, find them first",
                 "columns",
                 choices,
@@ -395,6 +395,17 @@ class _Rows:
 
 _SHOWN = 6
 _FEW = 0.1
+
+
+def _in_words(name: str, ids: Collection[str]) -> str:
+    """Return what an id names, which for a further run of a question has the run after an @.
+
+    >>> _in_words("q1@2", ["q1", "q1@2"]), _in_words("me@home", ["me@home", "q1"])
+    ("run '2' of question 'q1'", "question 'me@home'")
+    """
+    question, at, run = name.rpartition("@")
+    is_run = at and any(own != name and question in (own, own.rpartition("@")[0]) for own in ids)
+    return f"run {run!r:.40} of question {question!r:.80}" if is_run else f"question {name!r:.80}"
 
 
 def empty_ids(

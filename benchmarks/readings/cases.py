@@ -102,6 +102,7 @@ class Case:
         else:
             path.mkdir()
             for name, part in content.items():
+                (path / name).parent.mkdir(parents=True, exist_ok=True)
                 _write(path / name, part)
         return path
 

@@ -317,7 +317,8 @@ def _import_screen(summary: ImportSummary) -> Screen:
         if item.nulled
     ]
     runs = f" in {summary.trajectories:,} runs" if summary.trajectories != summary.clusters else ""
-    ends = ", ".join(f"{n:,} {_ENDS[end]}" for end, n in summary.ends.items())
+    said = {**_ENDS, **({"max_rounds": "have all of them"} if len(summary.ends) > 1 else {})}  # no cap may be known
+    ends = ", ".join(f"{n:,} {said[end]}" for end, n in summary.ends.items())
     what = "round"
     if summary.samples:
         what, whole = "sample", summary.ends.get("max_rounds", 0)

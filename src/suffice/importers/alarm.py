@@ -36,14 +36,12 @@ class Alarm:
         """The alarm as a note, with the option that answers it."""
         return f"{CAUTION}{self.sentence} (--expected {self.name} if that is right)"
 
-    def error(self) -> UnsettledError:
-        """Return the error that asks for an answer."""
-        expected = {
-            f"--expected {self.name}": (
-                {"expected": [self.name]},
-                "the log is as it was read",
-            )
-        }
+    def error(self, columns: Mapping[str, str] | None = None) -> UnsettledError:
+        """Return the error that asks for an answer; `columns` has the log's column for each name of ours."""
+        names, own = {"answer": "answers", "golds": "gold answers", "round": "rounds"}, columns or {}
+        read = ", ".join(f"{words} from {own[ours]:.60}" for ours, words in names.items() if ours in own)
+        meaning = "the log was read right" + (f": {read}" if read else "")
+        expected = {f"--expected {self.name}": ({"expected": [self.name]}, meaning)}
         return UnsettledError(self.sentence, "options", {**self.choices, **expected}, self.confirmed)
 
 

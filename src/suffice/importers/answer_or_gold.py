@@ -45,7 +45,7 @@ _ASKED = frozenset(
 )
 """Names of what a user says."""
 
-_QUERIES = frozenset((*QUESTIONS, "message"))
+_QUERIES = frozenset((*QUESTIONS, "message", "user_question", "human_question", "customer_question"))
 _SESSION = re.compile(r"(?:\w+_)?(?:session|conversation|chat|thread|dialog|dialogue|user)(?:_?(?:id|key|uuid|no|nr))?")
 """Names of questions, which a loop may put in other words, and of the ids under which a user may ask several."""
 
@@ -57,6 +57,9 @@ _ALIKE = 0.2
 """By how much more the questions of one id have words in common than those of different ids if they are one in other words."""
 
 _CHOICES, _LISTED = 2, 4
+_ROWS_OF_ONE = 1.5
+"""The fewest rows of a question in a session, on average, if they are rounds."""
+
 _WHO = r"(?:model|llm|lm|ai|bot|assistant|system|agent|generated|gpt|chatbot)"
 _PARSED = re.compile(rf"{_WHO}_(?:final_)?(?:answer|prediction|pred)")
 _REPLY = re.compile(
@@ -80,7 +83,7 @@ ACTIONS = ("action", "actions", "tool", "tool_name", "tool_input")
 THOUGHTS = ("observation", "observations", "thought", "thoughts", "reasoning")
 """Names of what an agent does, and of what it sees or thinks, which is no answer."""
 
-_NOT_SAID = frozenset((*IDS, *RUNS, *MODELS, *TIMES, *QUESTIONS, *FEEDBACK, *GOLDS, *_OTHER_TEXTS))
+_NOT_SAID = frozenset((*IDS, *RUNS, *MODELS, *TIMES, *QUESTIONS, *_QUERIES, *FEEDBACK, *GOLDS, *_OTHER_TEXTS))
 """Names of texts that vary between rounds but are not the model's answer."""
 
 
@@ -233,22 +236,41 @@ def refuse_unnamed_pair(table: TableColumns, ids: Sequence[Any], unread: Collect
             )
 
 
-def refuse_other_questions(table: TableColumns, ids: Sequence[Any], key: str) -> None:
-    """Raise if a user says something else in nearly every row of a conversation: its replies answer several questions."""
-    name = other_questions(table, ids, key)
+def refuse_other_questions(table: TableColumns, ids: Sequence[Any], key: str, golds: str) -> None:
+    """Raise if a user says something else in nearly every row of a conversation: its replies answer several questions.
+
+    They do not if the conversation has one gold answer, in the column `golds`, which may be "".
+    """
+    name = "" if golds and table.constant_in(golds, ids) else other_questions(table, ids, key)
     if name:
         several = sum(n > 1 for n in Counter(map(str, ids)).values())
+        has_rounds = _has_rounds(table, ids, name)
+        own = {"question_id": name, "run": key}
+        choices = {
+            _options(own): (
+                own,
+                f"each {name!r} is a question, and the rows up to the next one of its {key!r} are its rounds",
+            )
+        }
+        first = {"question_id": key}
+        meaning = f"all rows of one {key!r} are about its first question: each reply is a round"
+        said = (
+            "the rows may be rounds of several questions"
+            if has_rounds
+            else "the replies are no rounds of one question, and there is nothing to stop"
+        )
         raise UnsettledError(
             f"{name!r} differs between the rows of {table.changing_in(name, ids):,} of {several:,} values of {key!r}: if a user asks something "
-            "else each time, the replies are no rounds of one question, and there is nothing to stop",
+            f"else each time, {said}",
             "columns",
-            {
-                _options({"question_id": key}): (
-                    {"question_id": key},
-                    f"all rows of one {key!r} are about its first question: each reply is a round",
-                )
-            },
+            {**(choices if has_rounds else {}), _options(first): (first, meaning)},
         )
+
+
+def _has_rounds(table: TableColumns, ids: Sequence[Any], name: str) -> bool:
+    """Return whether each question of a session has several rows, on average, in which its text may be missing."""
+    asked = {pair for pair in zip(map(str, ids), table.column(name), strict=True) if pair[1] is not None}
+    return len(ids) >= _ROWS_OF_ONE * len(asked)
 
 
 def other_questions(table: TableColumns, ids: Sequence[Any], key: str) -> str:
@@ -257,32 +279,48 @@ def other_questions(table: TableColumns, ids: Sequence[Any], key: str) -> str:
     names = [name for name in table.names if last_name(name) in _ASKED and table.is_text(name)]
     if not names and _SESSION.fullmatch(last_name(key)):
         names = [name for name in table.names if last_name(name) in _QUERIES and table.is_text(name)]
-        names = [name for name in names if _are_other_questions(map(str, table.column(name)), ids)]
+        names = [name for name in names if _are_other_questions(table.column(name), ids)]
     is_clear = several >= _ENOUGH and any(table.changing_in(name, ids) >= _NEARLY_ALL * several for name in names[:1])
     return names[0] if is_clear else ""
 
 
 def session_of(table: TableColumns, question: str) -> str | None:
     """Return the column of ids of sessions, in each of which the text of a question changes but asks the same; None if there is none."""
-    texts = [*map(str, table.column(question))]
+    texts = table.column(question)
     for name in table.names:
         ids = table.column(name)
         if _ONE_SESSION.fullmatch(last_name(name)) and table.repeats(name) and len({*ids}) > 1:
             changes = table.changing_in(question, ids)
+            other = other_questions(table, ids, name)
             asks_once = not question or (changes and not _are_other_questions(texts, ids))
-            if asks_once and not other_questions(table, ids, name):
-                return name
+            if (asks_once and not other) or (not question and other and _has_rounds(table, ids, other)):
+                return name  # in the latter case, which of them are rounds is asked
     return None
 
 
-def _are_other_questions(texts: Iterable[str], ids: Sequence[Any]) -> bool:
-    """Return whether the texts of one id have hardly more words in common than those of different ids; words of all ids do not count."""
+def code_of(table: TableColumns, questions: Sequence[str]) -> str | None:
+    """Return the column called like a question that has one word for each text of the first one, as an id has; None if there is none."""
+    texts = table.column(questions[0]) if questions else []
+    for name in questions[1:]:
+        words = table.column(name)
+        is_word = all(isinstance(value, str | int) and len(str(value).split()) == 1 for value in words)
+        if is_word and any(" " in str(text) for text in texts) and table.constant_in(questions[0], words):
+            return name
+    return None
+
+
+def _are_other_questions(texts: Iterable[Any], ids: Sequence[Any]) -> bool:
+    """Return whether the texts of one id have hardly more words in common than those of different ids; words of all ids do not count.
+
+    A text that is there again, or missing, asks nothing else.
+    """
     words: dict[str, list[set[str]]] = {}
     for own, text in zip(map(str, ids), texts, strict=True):
-        words.setdefault(own, []).append({*normalize_answer(text).split()})
+        if text is not None:
+            words.setdefault(own, []).append({*normalize_answer(str(text)).split()})
     spread = Counter(word for own in words.values() for word in set[str]().union(*own))
     weights = {word: math.log(len(words) / n) for word, n in spread.items()}
-    within = [pair for own in words.values() for pair in pairwise(own)]
+    within = [pair for own in words.values() for pair in pairwise(own) if pair[0] != pair[1]]
     between = [(one[-1], other[0]) for one, other in pairwise(words.values())]
     return bool(within and between) and _in_common(within, weights) < _in_common(between, weights) + _ALIKE
 
@@ -305,7 +343,7 @@ def is_of_passages(name: str) -> bool:
 
 def is_model_text(name: str) -> bool:
     """Return whether a column of this name may contain what the model said."""
-    plain = last_name(name)
+    plain = last_name(name).lstrip("@")
     return not (
         plain in _NOT_SAID or plain.endswith(("_id", "_at")) or plain.startswith(_GOLD_PREFIXES) or is_round_name(plain)
     )

@@ -58,6 +58,11 @@ SEVERAL = 4
 """Values that a column of gold answers has at least: with fewer, it often equals an answer by chance."""
 
 
+_MANY, _HARDLY_ANY = 20, 0.02
+_LIKELY = 2.33
+"""Standard errors of a difference that one column in a hundred has by chance."""
+
+
 @dataclass(slots=True)
 class Facts:
     """Counts over all trajectories of a run, from which alarms follow.
@@ -97,6 +102,9 @@ class Facts:
         grade_kinds: Labels of the log by column: the values of rounds with a grade, and those of other rounds.
         equalling: Trajectories in which a column that is the same in all rounds equals an answer, by column.
         equalling_last: Of these, those in which it equals the last answer.
+        equalling_alone: Trajectories of which, of two values of such a column with few values, their own and that of another one, one
+            alone equals an answer, by name, and whether that is their own.
+        voted: Trajectories with several answers, by whether such a column equals a most frequent one of them, and its name.
         several_values: Some values of such a column, to see whether it has several.
         agreeing: Rounds in which a metric is 1 if and only if the answer is that of such a column, by column and metric.
         changing: The same of rounds with another answer than the one before, and of other rounds.
@@ -146,6 +154,8 @@ class Facts:
     grade_kinds: dict[str, tuple[set[str], set[str]]] = field(default_factory=dict)
     equalling: Counter[str] = field(default_factory=Counter)
     equalling_last: Counter[str] = field(default_factory=Counter)
+    equalling_alone: Counter[tuple[str, bool]] = field(default_factory=Counter)
+    voted: Counter[tuple[str, bool]] = field(default_factory=Counter)
     several_values: dict[str, set[str]] = field(default_factory=dict)
     agreeing: Counter[tuple[str, str]] = field(default_factory=Counter)
     changing: dict[str, tuple[set[str], set[str]]] = field(default_factory=dict)
@@ -159,3 +169,13 @@ class Facts:
     scales: dict[str, tuple[int, int, float]] = field(default_factory=dict)
     order: OrderSigns = field(default_factory=OrderSigns)
     own: OwnColumns = field(default_factory=OwnColumns)
+
+    def is_beyond_chance(self, name: str) -> bool:
+        """Return whether a column of few values equals answers of its own trajectories more often than those of others do."""
+        own, other = (self.equalling_alone[name, is_own] for is_own in (True, False))
+        return own - other >= _LIKELY * math.sqrt(own + other) > 0
+
+    def is_vote(self, name: str) -> bool:
+        """Return whether a column that is the same in all rounds always equals an answer, and a most frequent one where answers differ."""
+        is_always = self.equalling[name] >= (1 - _HARDLY_ANY) * self.trajectories
+        return is_always and _MANY <= self.voted[name, True] >= self.voted[name, False] / _HARDLY_ANY

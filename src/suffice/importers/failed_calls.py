@@ -25,6 +25,9 @@ _FAILED = re.compile(
 )
 """Values of a column such as `level` or `status` in the rows of calls that failed."""
 
+_HTTP = re.compile(r"[1-5]\d\d")
+"""Values of a column of the status of HTTP, of which those from 400 on say that a call failed, whatever text there is."""
+
 _RETRIES = frozenset({"retry", "is_retry", "retried", "was_retried", "retries", "retry_count", "n_retries"})
 _MESSAGES = frozenset({"error", "error_message", "error_msg", "exception"})
 """Names of columns that are filled where a call failed."""
@@ -39,38 +42,52 @@ _MARK = 2
 """The most words of an id, or of a time."""
 
 
-def refuse_failed_calls(table: TableColumns, answer: str, used: Sequence[str]) -> None:
+def refuse_failed_calls(
+    table: TableColumns,
+    answer: str,
+    used: Sequence[str],
+    *,
+    others: Mapping[str, tuple[dict[str, Any], str]] = ALL_ROWS,
+) -> None:
     """Raise if a column says that calls failed, and their rows, unlike others, have no answer or only its beginning, or that they repeat one.
 
     Args:
         table: The rows, which nothing counts but their order.
         answer: The column of answers.
         used: Columns whose meaning is known.
+        others: The options that keep the rows of such calls.
     """
-    _refuse_failed(table, answer, used)
+    _refuse_failed(table, answer, used, others)
     _refuse_retries(table, answer, used)
 
 
-def _refuse_failed(table: TableColumns, answer: str, used: Sequence[str]) -> None:
+def _refuse_failed(
+    table: TableColumns, answer: str, used: Sequence[str], all_rows: Mapping[str, tuple[dict[str, Any], str]]
+) -> None:
     is_cut = [not _is_whole(value) for value in table.column(answer)]
-    if not any(is_cut):
-        return
     for name in [name for name in table.names if name not in used and name != answer]:
         values = [value if isinstance(value, str) else f"{value}" for value in table.column(name)]
         if is_message := last_name(name) in _MESSAGES:
             values = ["" if value in ("", "None") else "error" for value in values]
         counts, cuts = Counter(values), Counter(value for value, cut in zip(values, is_cut, strict=True) if cut)
+        if "status" in last_name(name) and "200" in counts and all(map(_HTTP.fullmatch, counts)):
+            cuts = Counter({value: n for value, n in counts.items() if _FAILED.fullmatch(value)})
         failed = [value for value in counts if _FAILED.fullmatch(value) and cuts[value] >= _NEARLY_ALL * counts[value]]
         others = [value for value, _ in counts.most_common() if value not in failed]
         is_told = failed and others and len(counts) <= _MOST
         if is_told and all(cuts[value] <= _HARDLY_ANY * counts[value] for value in others):
             column, kept = (answer, [ANY]) if is_message else (name, others[:_OFFERED])
             choices = of_each(column, kept, f"rounds are rows whose {column!r} is {'filled' if is_message else '{!r}'}")
+            texts = zip(values, table.column(answer), strict=True)
+            has_text = any(value in failed and text not in (None, "") for value, text in texts)  # no first answer
+            kept_rows = {
+                option: own for option, own in all_rows.items() if not (has_text and option == "--repeated first")
+            }
             raise UnsettledError(
                 f"{name!r} is {'filled' if is_message else repr(failed[0])} in {counted(sum(counts[value] for value in failed), 'row')} that "
                 "have no answer, or only its beginning: these calls may have failed, and be no rounds",
                 "options",
-                {**choices, **ALL_ROWS},
+                {**choices, **kept_rows},
             )
 
 

@@ -158,8 +158,16 @@ def lists_as_text(records: Sequence[Record]) -> frozenset[str]:
 
 
 def _objects_as_text(records: Sequence[Record]) -> set[str]:
-    """Return the fields whose values are all JSON objects written as text; those of questions and replies only if a model's API wrote them."""
-    names = dict.fromkeys(name for item in records for name in item.values)
+    """Return the fields whose values are all JSON objects written as text; those of questions and replies only if a model's API wrote them.
+
+    Lines of a log count, too, if most of them end with an object that has the question and what was said.
+    """
+    lines = {
+        name
+        for name in _names_of(records)
+        if last_name(name) not in _SAID - {"message"} and _are_log_lines(records, name)
+    }
+    names = dict.fromkeys(name for name in _names_of(records) if name not in lines)
     for item in records:
         for name in [name for name in names if item.values.get(name) not in (None, "")]:
             value = item.values[name]
@@ -167,7 +175,34 @@ def _objects_as_text(records: Sequence[Record]) -> set[str]:
             parsed = _parsed(value) if is_object else value
             if not isinstance(parsed, dict) or (last_name(name) in _SAID and not _is_whole_reply(parsed)):
                 del names[name]
-    return {name for name in names if any(item.values.get(name) for item in records)}
+    return lines | {name for name in names if any(item.values.get(name) for item in records)}
+
+
+def _names_of(records: Sequence[Record]) -> list[str]:
+    return [*dict.fromkeys(name for item in records for name in item.values)]
+
+
+def _are_log_lines(records: Sequence[Record], name: str) -> bool:
+    texts = [text for item in records if isinstance(text := item.values.get(name), str)]
+    found = [own for text in texts if (own := _object_at_end(text)) is not None]
+    names = [{*map(last_name, own)} for own in found]
+    asked = sum(not own.isdisjoint((*IDS, *QUESTIONS)) and any(map(_is_said, own)) for own in names)
+    return 2 * asked > len(texts) >= len(records) / 2
+
+
+def _is_said(name: str) -> bool:
+    return name in ANSWERS or name.endswith("_answer")
+
+
+def _object_at_end(text: str) -> dict[str, Any] | None:
+    """Return the JSON object at the end of a text, such as a line of a log with the time before it.
+
+    >>> _object_at_end('08:00 INFO {"id": 1}'), _object_at_end("08:00 healthy")
+    ({'id': 1}, None)
+    """
+    own = text[text.find("{") :].strip() if text.rstrip()[-1:] == "}" else ""
+    value = _parsed(own)
+    return value if isinstance(value, dict) else None
 
 
 def _is_bracketed(text: str) -> bool:
@@ -176,10 +211,10 @@ def _is_bracketed(text: str) -> bool:
 
 def _with_lists(values: Mapping[str, Any], names: Collection[str]) -> Mapping[str, Any]:
     """Parse the named fields, whose lists are written as text."""
-    texts = {
-        name: values[name] for name in names if isinstance(values.get(name), str) and values[name][:1] in ("[", "{")
-    }
-    return {**values, **{name: _with_gold_text(_parsed(text)) for name, text in texts.items()}} if texts else values
+    texts = {name: values[name] for name in names if isinstance(values.get(name), str)}
+    read = {name: _parsed(text) if text[:1] in ("[", "{") else text for name, text in texts.items()}
+    read = {name: _object_at_end(value) or value if isinstance(value, str) else value for name, value in read.items()}
+    return {**values, **{name: _with_gold_text(value) for name, value in read.items()}} if texts else values
 
 
 def _with_gold_text(value: Any) -> Any:

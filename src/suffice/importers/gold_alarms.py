@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from suffice.common.files import quoted
 from suffice.common.tables import counted
@@ -41,15 +42,24 @@ def unread_golds(read: Read) -> Iterator[Doubt]:
             agreed >= _NEARLY_ALL * facts.rounds for (other, _), agreed in facts.agreeing.items() if other == name
         )
         is_judged = has_own_score(facts) and any(map(is_structured, facts.several_values[name]))
-        is_varied = len(facts.several_values[name]) >= SEVERAL
-        if n >= max(_ENOUGH, _OFTEN * facts.trajectories) and is_varied and not (is_last or is_scored or is_judged):
+        is_varied = len(facts.several_values[name]) >= SEVERAL or facts.is_beyond_chance(name)
+        if (
+            n >= max(_ENOUGH, _OFTEN * facts.trajectories)
+            and is_varied
+            and not (is_last or is_scored or is_judged or facts.is_vote(name))
+        ):
             theirs = name.removeprefix("imported_")
             sentence = (
                 f"no column is read as the gold answer, but {theirs!r} equals an answer of {n:,} of "
                 f"{counted(facts.trajectories, 'trajectory', 'trajectories')}: without gold answers, only agreement is judged"
             )
-            option = f"--column {quoted(f'golds={theirs}')}"
-            yield sentence, {option: ({"columns": {"golds": theirs}}, f"{theirs!r} is the gold answer")}
+            option, meaning = f"--column {quoted(f'golds={theirs}')}", f"{theirs!r} is the gold answer"
+            own: dict[str, tuple[dict[str, Any], str]] = {option: ({"columns": {"golds": theirs}}, meaning)}
+            votes = [] if read.samples else [vote for vote in facts.equalling if facts.is_vote(vote)]
+            for vote in votes[:1]:
+                more = f"{meaning}, and the answers are samples, of which {vote.removeprefix('imported_')!r} is the most frequent"
+                own = {f"{option} --samples": ({"columns": {"golds": theirs}, "samples": True}, more), **own}
+            yield sentence, own
             return
 
 

@@ -172,8 +172,7 @@ class _Guess:
             above = [name for name in self.outer if name.startswith("record.") and name.removeprefix("record.") in IDS]
             ids = ids or [name for name in self.free(("request_id",)) if name in self.outer] or sorted(above)
         top = [name for name in ids if "." not in name] or ids
-        asked = [*dict.fromkeys([*self.table.by_name(("question",)), *self.free(QUESTIONS)])]
-        asked = without_steps(asked)
+        asked = without_steps([*dict.fromkeys([*self.table.by_name(("question",)), *self.free(QUESTIONS)])])
         questions = [name for name in asked if self.table.repeats(name) and len({*self.table.column(name)}) > 1]
         repeated = [name for name in top if self.table.repeats(name) and not is_of_runs(self.table, name, questions)]
         if repeated:
@@ -185,6 +184,8 @@ class _Guess:
             self.result.read("question_id", "question_id", "no column has an id", "number of the record")
         elif (session := doubts.session_of(self.table, next(iter(questions or asked), ""))) is not None:
             self.read("question_id", session, "name of a session, in which the text of the question changes")
+        elif (code := doubts.code_of(self.table, questions)) is not None:
+            self.read("question_id", code, "a word for each text of the question")
         elif questions:
             self.result.read("question_id", questions[0], "text of the question, as no column has its id")
 
@@ -209,8 +210,8 @@ class _Guess:
             if gold is not None and self.lacks("golds"):
                 self.read("golds", gold, "called after the answer")
         key = self.result.columns.get("question_id", "")
-        if self.lacks("golds") and "question_id" not in self.said and key in self.table.names:
-            doubts.refuse_other_questions(self.table, ids, key)
+        if "question_id" not in self.said and key in self.table.names:
+            doubts.refuse_other_questions(self.table, ids, key, self.result.columns.get("golds", ""))
         self._ask_for_steps()
         if self.lacks("question"):
             self._first_constant("question", QUESTIONS, ids)

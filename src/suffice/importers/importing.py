@@ -341,7 +341,7 @@ def _reviewed(run: PartedRun, options: Mapping[str, Any]) -> tuple[dict[str, Any
     expected = options.get("expected", ())
     for alarm in alarms:
         if alarm.level == "stop" and alarm.name not in expected:
-            raise alarm.error()
+            raise alarm.error(read.columns)
     cautions = [alarm for alarm in alarms if alarm.name not in expected]
     answered = {alarm.name: alarm.sentence for alarm in alarms if alarm.name in expected}
     if alarms:

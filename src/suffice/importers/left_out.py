@@ -33,7 +33,7 @@ CALL_KINDS = (*SPEAKERS, "purpose", "operation", "phase", "call_type", "task_typ
 _OF_ONE_LOOP = frozenset(
     {*CALL_KINDS, REPLY_TYPE, "node_type", "terminal", "is_terminal", "is_leaf", "leaf", "is_final", "state", "level"}
     | {"status", "status_code", "ok", "success", "succeeded", "error", "error_type", "failed", "finish_reason"}
-    | {"retry", "is_retry", "retried", "was_retried"}
+    | {"retry", "is_retry", "retried", "was_retried", "http_status"}
 )
 """Names of columns that tell the calls of one loop apart."""
 

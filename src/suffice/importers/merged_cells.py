@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -36,13 +36,17 @@ def refuse_second_header(records: Sequence[Record]) -> None:
             )
 
 
-def filled_down(records: Sequence[Record]) -> tuple[list[Record], list[str]]:
+def filled_down(records: Sequence[Record], columns: Mapping[str, str] | None = None) -> tuple[list[Record], list[str]]:
     """Return records with the cells of merged columns filled, and notes on it; none if no cells were merged.
 
-    The first column and others are merged if they are empty in the same rows, of which the first row is none, no value of the
+    Columns that the user names as the question and the run show that cells were merged if the question is empty in some rows, and
+    the run in none: others that are empty in the same rows are filled, too, each from the row above of its run.  Otherwise, the first column and others are merged if they are empty in the same rows, of which the first row is none, no value of the
     first one occurs twice, and another column is empty nowhere.  A last row with the first column alone has totals.
     """
     names = column_names(records)
+    text, run = ((columns or {}).get(ours) for ours in ("question_id", "run"))
+    if text and run and text != run and {text, run} <= {*names} and not all(_is_filled(row, text) for row in records):
+        return _filled_within(records, names, text, run)
     if len(names) <= _LEAST or any(row.values.keys() != records[0].values.keys() for row in records):  # of JSON
         return [*records], []
     has_total = _is_filled(records[-1], names[0]) and not _is_filled(records[-1], names[1])
@@ -62,6 +66,22 @@ def filled_down(records: Sequence[Record]) -> tuple[list[Record], list[str]]:
     notes = [f"{shown}: empty cells are read as the one above, as in a sheet with merged cells"]
     total = records[-1].values.get(names[0])
     return result, [*notes, *([f"the last row, {total!r:.40}, is left out: it has totals"] if has_total else [])]
+
+
+def _filled_within(
+    records: Sequence[Record], names: Sequence[str], text: str, run: str
+) -> tuple[list[Record], list[str]]:
+    """Fill the empty cells of a column, and of others that are empty in its empty rows, from the row above of the same run."""
+    empty = [row for row in records if not _is_filled(row, text)]
+    merged = [name for name in names if not any(_is_filled(row, name) for row in empty)]
+    above: dict[str, dict[str, Any]] = {}
+    result = []
+    for row in records:
+        own = str(row.values.get(run))
+        if _is_filled(row, text):
+            above[own] = {name: row.values.get(name) for name in merged}
+        result.append(replace(row, values={**row.values, **above.get(own, {})}))
+    return result, [f"{cut_list(map(repr, merged))}: empty cells are read as the one above of the same {run!r}"]
 
 
 def _is_filled(row: Record, name: str) -> bool:

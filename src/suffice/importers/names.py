@@ -38,7 +38,7 @@ IDS = (
         "custom_id",
     ),
     *("item_id", "dataset_item_id", "id", "_id", "sample_id", "record_id", "conversation_id", "thread_id"),
-    *("session_id", "trace_id", "trace", "trajectory_id", "run_id", "uid", "uuid", "idx", "index", "key"),
+    *("session_id", "trace_id", "trace", "trajectory_id", "run_id", "uid", "uuid", "pubid", "idx", "index", "key"),
 )
 RUNS = (
     *sorted(LOOP_NAMES),

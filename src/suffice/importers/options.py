@@ -20,7 +20,8 @@ from suffice.policy.metrics import normalize_answer
 _LABELS = "ABCDEFGHIJ"
 _OF_ONE = re.compile(r"(?:(?:option|choice|opt|ans)s?[._ ]?)?([A-Ja-j])")
 _LETTER, _TEXT, _FROM_0, _FROM_1 = "letters", "texts", "numbers from 0", "numbers from 1"
-_NEARLY_ALL, _OFTEN = 0.95, 0.5
+_LETTER_AND_TEXT = re.compile(r"[(\[]?([A-Ja-j])[).:\]]\s*(.+)", re.DOTALL)
+_NEARLY_ALL, _OFTEN, _SOME = 0.95, 0.5, 0.01
 
 _Options = dict[str, str]
 """The texts of a question's options by their letters."""
@@ -58,6 +59,48 @@ def golds_as_answers(shape: Shape, golds: str, answer: str) -> tuple[Shape, str,
         ]
 
     return changed_by(shape, converted, {}), name, own, wanted
+
+
+def answers_in_one_form(shape: Shape, golds: str, answer: str) -> tuple[Shape, str, str]:
+    """Return rows whose answers are all letters or all texts of options, as gold answers are, the column of them, and the form; "" if nothing is to change.
+
+    Nearly all answers must name an option, by its letter, its text or both, and some by one of them alone.
+    """
+    read = _reader(shape.rows)
+    if read is None:
+        return shape, answer, ""
+    values = [(read(row), _single(row.values.get(golds)), row.values.get(answer)) for row in shape.rows]
+    of_golds = _forms(((options, gold) for options, gold, _ in values if gold not in (None, "")), 1.0)
+    said = [(options, own) for options, _, own in values if own not in (None, "")]
+    forms = [_forms_of(own, options) or _both_forms(own, options) for options, own in said]
+    n = len(forms)
+    texts = sum(own.keys() == {_TEXT} for own in forms)
+    is_mixed = sum(map(bool, forms)) >= _NEARLY_ALL * n and min(texts, n - texts) > _SOME * n
+    wanted = next((form for form in (_LETTER, _TEXT) if form in of_golds), "") if is_mixed else ""
+    name = f"{answer} (as {wanted})"
+
+    def converted(rows: Sequence[Record]) -> list[Record]:
+        return [
+            replace(row, values={**row.values, name: _in_form(row.values.get(answer), read(row), wanted)})
+            for row in rows
+        ]
+
+    return (changed_by(shape, converted, {}), name, wanted) if wanted else (shape, answer, "")
+
+
+def _in_form(value: Any, options: _Options, wanted: str) -> Any:
+    """Return the letter or the text of the option that an answer names; an answer that names none, as it is."""
+    forms = _forms_of(value, options) or _both_forms(value, options)
+    label = forms.get(_LETTER, forms.get(_TEXT)) if value not in (None, "") else None
+    return value if label is None else label if wanted == _LETTER else options[label]
+
+
+def _both_forms(value: Any, options: _Options) -> dict[str, str]:
+    """Return the letter of an option that is named by its letter and its text, such as "B. Paris", by either form."""
+    match = _LETTER_AND_TEXT.fullmatch(str(value).strip())
+    label = match[1].upper() if match else ""
+    is_one = label in options and normalize_answer(str(match and match[2])) == normalize_answer(options[label])
+    return {_LETTER: label, _TEXT: label} if is_one else {}
 
 
 def has_options(rows: Sequence[Record]) -> bool:

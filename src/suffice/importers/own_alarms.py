@@ -156,6 +156,9 @@ def returned_rounds(read: Read) -> Iterator[Doubt]:
     for name, n in facts.equalling.most_common():
         other = n - facts.equalling_last[name]
         is_one = n >= max(_ENOUGH, 0.95 * facts.trajectories) and name not in read.columns and other <= _MOST_OTHER * n
+        if is_one and facts.is_vote(name) and other >= max(_FEW, 2 * (1 - _NEARLY_ALL) * n):
+            yield from _of_votes(facts, name)
+            return
         is_one = is_one and (not facts.without_golds or not _RETURNED.isdisjoint(_words(name)))  # else it is the gold
         if is_one and other >= max(_FEW, 2 * (1 - _NEARLY_ALL) * n):
             theirs = name.removeprefix("imported_")
@@ -163,15 +166,25 @@ def returned_rounds(read: Read) -> Iterator[Doubt]:
                 f"{theirs!r} equals an answer of {n:,} of {counted(facts.trajectories, 'trajectory', 'trajectories')}, but not the last one "
                 f"in {other:,}: if the loop returned it, the last answer is not what you have now"
             )
-            golds = facts.without_golds == facts.trajectories
-            gold: dict[str, tuple[dict[str, Any], str]] = {
-                f"--column {quoted(f'golds={theirs}')}": (
-                    {"columns": {"golds": theirs}},
-                    f"{theirs!r} is the gold answer",
-                )
-            }
-            yield sentence, {**_of_returned(theirs), **(gold if golds else {})}
+            yield sentence, {**_of_returned(theirs), **_of_gold(facts, theirs)}
             return
+
+
+def _of_votes(facts: Facts, name: str) -> Iterator[Doubt]:
+    theirs = name.removeprefix("imported_")
+    sentence = (
+        f"{theirs!r} is the most frequent answer in {facts.voted[name, True]:,} of {counted(sum(facts.voted[name, own] for own in (True, False)), 'trajectory', 'trajectories')} "
+        "whose answers differ: if they were put to a vote, they are no rounds that follow one another"
+    )
+    samples = {"samples": True}, f"they are independent samples, and {theirs!r} is the answer to most of them"
+    yield sentence, {"--samples": samples, **_of_returned(theirs)}
+
+
+def _of_gold(facts: Facts, theirs: str) -> dict[str, tuple[dict[str, Any], str]]:
+    """Return the option that reads a column as the gold answers, if there are none."""
+    option = f"--column {quoted(f'golds={theirs}')}"
+    gold = {option: ({"columns": {"golds": theirs}}, f"{theirs!r} is the gold answer")}
+    return gold if facts.without_golds == facts.trajectories else {}
 
 
 def _of_returned(theirs: str) -> dict[str, tuple[dict[str, Any], str]]:

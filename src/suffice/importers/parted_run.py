@@ -147,7 +147,10 @@ class PartedRun:
         return PartTexts(self._parts, name)
 
     def pairs(self, most: int) -> list[tuple[str, str]]:
-        """Return pairs of texts that are compared: the first answers, each with its gold answers and the answer before it."""
+        """Return pairs of texts that are compared: the first answers, each with its gold answers and the answer before it.
+
+        Of several gold answers, one that is the answer as it is written settles that it is right.
+        """
         return [*islice(self._pairs(), most)]
 
     def _pairs(self) -> Iterator[tuple[str, str]]:
@@ -161,7 +164,8 @@ class PartedRun:
             ).to_pylist():
                 answer = row["answer"] or ""
                 if answer.strip():
-                    yield from ((answer, gold) for gold in row.get("golds") or ())
+                    golds = row.get("golds") or ()
+                    yield from ((answer, gold) for gold in ([answer] if answer in golds else golds))
                     if before[0] == row["question_id"] and before[1] is not None:
                         yield before[1], answer
                     before = row["question_id"], answer

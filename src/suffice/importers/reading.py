@@ -249,6 +249,9 @@ class Reading:
         facts, lengths = self.facts, np.diff(starts, append=len(keys))
         places: dict[Any, int] = {None: 0}
         of_row = np.array([places.setdefault(key, len(places)) for key in keys])
+        counts = [Counter(keys[start : start + n]) for start, n in zip(starts.tolist(), lengths.tolist(), strict=True)]
+        most = np.array([max(own.values()) for own in counts])
+        is_varied = np.array([len(own) > 1 for own in counts])
         for item in _own_columns(table):
             encoded = table.column(item.name).combine_chunks().dictionary_encode()
             codes = encoded.indices.fill_null(-1).to_numpy()
@@ -268,6 +271,16 @@ class Reading:
             equal = is_same & np.isin(codes * len(places) + of_row, pairs)
             facts.equalling[item.name] += int(np.logical_or.reduceat(equal, starts).sum())
             facts.equalling_last[item.name] += int(equal[starts + lengths - 1].sum())
+            is_most = np.add.reduceat(equal, starts, dtype=np.int64) == most
+            for is_vote in (True, False):
+                facts.voted[item.name, is_vote] += int((same & is_varied & (is_most == is_vote)).sum())
+            if len(several) < SEVERAL:
+                other = np.repeat(np.roll(codes[starts], 1), lengths)
+                own, others = (
+                    np.logical_or.reduceat(one, starts) for one in (equal, np.isin(other * len(places) + of_row, pairs))
+                )
+                for is_own, alone in ((True, own & ~others), (False, others & ~own)):
+                    facts.equalling_alone[item.name, is_own] += int(alone.sum())
             for metric, marks in metrics.items():
                 facts.agreeing[item.name, metric] += int((((marks == 1) == equal) & is_same).sum())
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from suffice.common.files import quoted
 from suffice.errors import UnsettledError
-from suffice.importers.failed_calls import refuse_failed_calls
+from suffice.importers.failed_calls import ALL_ROWS, refuse_failed_calls
 from suffice.importers.left_out import CALL_KINDS
 from suffice.importers.names import MOST_SPEAKERS, last_name
 from suffice.importers.records import Record
@@ -19,14 +19,14 @@ _OFFERED = 6
 _ANSWERING = re.compile("answer|generat|respon|final")
 """What is in the names of calls that answer."""
 
-_RETRIES = ("attempt", "retry", "retries", "retry_count", "try", "attempt_number", "try_number")
+RETRIES = ("attempt", "retry", "retries", "retry_count", "try", "attempt_number", "try_number")
 """Names of columns that count how often a call was repeated as often as rounds."""
 
 
 def refuse_other_calls(rows: Sequence[Record], columns: Mapping[str, str]) -> None:
     """Raise if the rows of a round, or rows that count retries, are calls of several kinds, or some of the latter failed."""
     table, used = TableColumns(rows), {*columns.values()}
-    counts_retries = last_name(columns["round"]) in _RETRIES
+    counts_retries = last_name(columns["round"]) in RETRIES
     ids = [*map(str, table.column(columns["question_id"]))]
     if not counts_retries:
         ids = [f"{own}@{number}" for own, number in zip(ids, table.column(columns["round"]), strict=True)]
@@ -40,8 +40,16 @@ def refuse_other_calls(rows: Sequence[Record], columns: Mapping[str, str]) -> No
             raise UnsettledError(
                 f"the rows are calls of several kinds, by {name!r}: which of them have the answers?", "options", choices
             )
-    if counts_retries and "answer" in columns:
-        refuse_failed_calls(table, columns["answer"], [*used])
+    if "answer" in columns:
+        refuse_failed_calls(table, columns["answer"], [*used], others=ALL_ROWS if counts_retries else of_repeats())
+
+
+def of_repeats() -> dict[str, tuple[dict[str, Any], str]]:
+    """Return the options that choose one of the rows of a round that a question has several times."""
+    return {
+        f"--repeated {own}": ({"repeated": own}, f"calls were repeated, and the {own} answer of a round counts")
+        for own in ("last", "first")
+    }
 
 
 def _kinds_of(table: TableColumns, used: set[str]) -> Iterator[tuple[str, set[str]]]:
@@ -54,7 +62,7 @@ def _kinds_of(table: TableColumns, used: set[str]) -> Iterator[tuple[str, set[st
 
 def in_order_of_rows(number: str) -> dict[str, tuple[dict[str, str], str]]:
     """Return the option that counts the rows of each question, if a column may count retries."""
-    if last_name(number) not in _RETRIES:
+    if last_name(number) not in RETRIES:
         return {}
     return {
         "--column round=": (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from itertools import chain, pairwise
 from typing import Any
 
 from suffice.common.files import quoted
@@ -14,6 +14,7 @@ from suffice.errors import UnsettledError
 from suffice.importers.answer_or_gold import is_step_name
 from suffice.importers.failed_calls import contents
 from suffice.importers.names import RUNS, last_name
+from suffice.importers.repeated_rounds import begins_again
 from suffice.importers.row_times import ASCENDING, falling_back, order_by_time
 from suffice.importers.shapes import ROUNDS
 from suffice.importers.stages import doubtful_stages
@@ -74,16 +75,17 @@ def ask_about_factors(
         return
     free = [name for name in table.names if name not in used and table.filled(name)]
     counting = [name for name in free if not lead and _counts_otherwise(table, name, several)]
-    choices: dict[str, tuple[dict[str, Any], str]] = {}
-    doubt = ""
     ids = [(str(value),) for value in table.column(key)]
     time, order = ("", ()) if lead else order_by_time(table.rows, ids, asks=False)
     one_loop = _ONE_LOOP.format(repr(time) if time and not falling_back(order, ids) else "the file")
     timed = bool(lead or time)
     words = [name for name in free if not lead and last_name(name) not in _TOLD_APART]
     stages = [own for name in words if (own := doubtful_stages(table, name, several, is_timed=timed))]
+    doubt, choices = _of_further_runs(table, [] if lead else free, several, order)
     for name, values, is_even in [*_of_loops(table, several, free, counting, are_items=bool(lead))][:1]:
-        doubt = f"every question has rows of the same {len(values)} values of {name!r} ({', '.join(values[:_SHOWN])}): do these name rounds of one loop, or several loops?"
+        shown = ", ".join(values[:_SHOWN])
+        asked = f"every question has rows of the same {len(values)} values of {name!r} ({shown}): do these name rounds of one loop, or several loops?"
+        doubt = doubt or asked
         choices |= _columns(
             "run", name, f"the rows of each {name!r} are a loop of their own, with its own rounds and verdict"
         )
@@ -172,6 +174,37 @@ def _counts_otherwise(table: TableColumns, name: str, several: _Several) -> bool
     numbers = [[values[place] for place in rows] for rows in several]
     is_counter = all(sorted(own) == [*range(min(own), min(own) + len(own))] and min(own) <= 1 for own in numbers)
     return is_counter and any(own != sorted(own) for own in numbers)
+
+
+def _of_further_runs(
+    table: TableColumns, names: Sequence[str], several: _Several, order: Sequence[int]
+) -> tuple[str, dict[str, tuple[dict[str, Any], str]]]:
+    """Return the doubt about a column that counts rounds and begins again, and the option that reads further runs; "" if there is none.
+
+    `order` has the places of rows by time, if times order them.
+    """
+    rank = {place: i for i, place in enumerate(order)}
+    for name in [name for name in names if _begins_again(table, name, several, rank)][:1]:
+        own = {"round": name, "run": name}
+        option = " ".join(f"--column {quoted(f'{ours}={name}')}" for ours in own)
+        meaning = f"{name!r} is the number of the round, and another run begins where it begins again"
+        doubt = f"{name!r} counts up the rows of each question, and begins again in some: the loop may have run again"
+        return doubt, {option: ({"columns": own}, meaning)}
+    return "", {}
+
+
+def _begins_again(table: TableColumns, name: str, several: _Several, rank: Mapping[int, int]) -> bool:
+    """Return whether a column counts each question's rows up without gaps, and again from the lowest number in some of them."""
+    if _SETTING.fullmatch(last_name(name)) or not table.counts(name) or _counts_but_for_copies(table, name, several):
+        return False
+    values = [int(float(value)) for value in table.column(name)]
+    numbers = [[values[place] for place in sorted(rows, key=lambda place: rank.get(place, place))] for rows in several]
+    again = sum(len({*own}) < len(own) for own in numbers)
+    ids = [i for i, own in enumerate(numbers) for _ in own]
+    is_long = max(map(max, numbers)) - min(map(min, numbers)) > 1
+    return (
+        again >= _AGAIN and is_long and max(map(min, numbers)) <= 1 and begins_again(ids, chain.from_iterable(numbers))
+    )
 
 
 def _counts_but_for_copies(table: TableColumns, name: str, several: _Several) -> bool:

@@ -213,6 +213,7 @@ class RunColumns:
             way
             for way in self._ways
             if len({(*pair, *run_id(row, way)) for pair, row in zip(pairs, rows, strict=True)}) == len(rows)
+            if last_name(way[0]) != "attempt" or not _begins_late(pairs, [run_id(row, way) for row in rows])
         ]
 
     def choice(self) -> Run | None:
@@ -225,6 +226,15 @@ class RunColumns:
             way = self._ways[0] if len(self._files) > 1 else tuple(name for name in self._ways[0] if name != FILE)
             return ("file" if way == (FILE,) else "columns"), way
         return ("number", ("number",)) if self._has_own_ids and self._in_records else None
+
+
+def _begins_late(pairs: Sequence[tuple[str, str]], runs: Sequence[tuple[str, ...]]) -> bool:
+    """Return whether some run of a question lacks its first round, as where a round was attempted again."""
+    lowest: dict[tuple[str, ...], float] = {}
+    for (question, number), run in zip(pairs, runs, strict=True):
+        for own in ((question,), (question, *run)):
+            lowest[own] = min(cell_number(number, "round", ""), lowest.get(own, math.inf))
+    return any(low > lowest[own[:1]] for own, low in lowest.items())
 
 
 def tell_apart(rows: Sequence[Record], plan: ColumnMap, run: Run) -> tuple[list[Record], dict[str, str]]:
@@ -294,6 +304,8 @@ class Passes:
 
 def runs_notes(several: int, plan: ColumnMap, run: Run, order: RowOrder | None) -> list[str]:
     """Return notes on questions with several runs, and on options that would read them differently."""
+    if not several:  # as the user says, and each is asked in one
+        return []
     said = (
         f"{counted(several, 'question')} with several runs: each run has the id {plan.columns['question_id']}@{'@'.join(run[1])}, "
         "and a question is one cluster"

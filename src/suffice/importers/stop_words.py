@@ -53,6 +53,7 @@ def ends_in_words(table: TableColumns, ids: Sequence[Any], unread: Sequence[str]
     for name in filter(is_stop_name, unread):
         values = table.column(name)
         ends = {value: end_in_words(value) for value in values if isinstance(value, str)}
-        if len(ends) > 1 and None not in values and None not in ends.values() and table.constant_in(name, ids):
+        is_told = len(ends) > 1 or ({*ends.values()} == {"rule"} and "stopped" not in map(str.lower, ends))
+        if is_told and None not in values and None not in ends.values() and table.constant_in(name, ids):
             yield name, f"{name} ({', '.join(f'{word} = {end}' for word, end in ends.items())})"
             return

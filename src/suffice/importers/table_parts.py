@@ -113,7 +113,7 @@ class PartedTable(TableSource):
         self._folder = folder
         self._source: Callable[[], Iterable[_RecordList]] = self._adjacent
         head = list(islice(self._records(), PART))
-        if filled_down(head)[1]:  # only the last row shows whether it has totals
+        if filled_down(head, options.columns)[1]:  # only the last row shows whether it has totals
             raise UnevenError
         self._listed = lists_as_text(head)
         self._sample = one_run_each(head, lists=self._listed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -27,7 +27,7 @@ from suffice.importers.grid import (
 )
 from suffice.importers.names import MOST_SPEAKERS, SPEAKERS, is_id_name, plain_name
 from suffice.importers.records import Record
-from suffice.importers.repeated_rounds import begins_again, in_order_of_rows, refuse_other_calls
+from suffice.importers.repeated_rounds import begins_again, in_order_of_rows, of_repeats, refuse_other_calls
 from suffice.importers.reply_alarms import of_each, of_rows
 from suffice.importers.round_columns import RoundColumns
 from suffice.importers.shape import ANY
@@ -147,7 +147,7 @@ class _Rows:
         columns = self._grid.columns
         own = self._texts("question_id")
         if not all(own):
-            raise empty_ids(self._rows, own, columns["question_id"])
+            raise empty_ids(self._rows, own, columns["question_id"], columns.get("answer", ""))
         numbers = self._numbers("round", columns["round"])
         with np.errstate(invalid="ignore"):
             usable = (numbers >= 0) & (numbers % 1 == 0) & (numbers <= _MOST_ROUNDS)
@@ -218,7 +218,7 @@ class _Rows:
             option: ({"columns": own}, meaning) for option, (own, meaning) in {**ids, **runs}.items()
         }
         if is_ordered or len(copies) <= _FEW_COPIES * len(codes):
-            choices = {**_of_repeats(), **choices}
+            choices = {**of_repeats(), **choices}
         raise UnsettledError(
             f"{has_it}; each pair must be unique. If a column such as run_id or seed tells several runs apart, --column run=COLUMN "
             "names it",
@@ -271,7 +271,7 @@ class _Rows:
                 )
                 choices[f"--column {quoted(f'run={theirs}')} --column round="] = loops
             raise UnsettledError(
-                f"{self._where}: question {ids[q]!r} has the rounds {own!r:.80}; expected 0, 1, 2, ... or 1, 2, ... without gaps. If "
+                f"{self._where}: {_in_words(ids[q], ids)} has the rounds {own!r:.80}; expected 0, 1, 2, ... or 1, 2, ... without gaps. If "
                 "rounds are missing, find them first",
                 "columns",
                 choices,
@@ -397,7 +397,20 @@ _SHOWN = 6
 _FEW = 0.1
 
 
-def empty_ids(rows: Sequence[Record], ids: Sequence[str | None], theirs: str) -> UnsettledError | DataError:
+def _in_words(name: str, ids: Collection[str]) -> str:
+    """Return what an id names, which for a further run of a question has the run after an @.
+
+    >>> _in_words("q1@2", ["q1", "q1@2"]), _in_words("me@home", ["me@home", "q1"])
+    ("run '2' of question 'q1'", "question 'me@home'")
+    """
+    question, at, run = name.rpartition("@")
+    is_run = at and any(own != name and question in (own, own.rpartition("@")[0]) for own in ids)
+    return f"run {run!r:.40} of question {question!r:.80}" if is_run else f"question {name!r:.80}"
+
+
+def empty_ids(
+    rows: Sequence[Record], ids: Sequence[str | None], theirs: str, answer: str = ""
+) -> UnsettledError | DataError:
     """Return the error about rows without the id of their question: the kinds of rows that have one, if the log says them."""
     row = next(row for row, name in zip(rows, ids, strict=True) if not name)
     message = f"{row.where}: {theirs} is empty; every row needs the id of its question"
@@ -421,15 +434,10 @@ def empty_ids(rows: Sequence[Record], ids: Sequence[str | None], theirs: str) ->
         name for name in ("question", theirs) if all(bool(item.values.get(name)) == bool(own) for item, own in pairs)
     ]
     column = next(iter(columns), None)
-    if column is not None and sum(not name for name in ids) <= _FEW * len(ids):
+    are_few = sum(not name for name in ids) <= _FEW * len(ids)
+    if column is not None and (
+        are_few or (answer and not any(item.values.get(answer) for item, own in pairs if not own))
+    ):
         left_out = f"they are left out, as sums and blank rows: those with {column!r} remain"
         return UnsettledError(f"{message}. Are such rows no answers?", "options", of_rows(column, ANY, left_out))
     return DataError(message)
-
-
-def _of_repeats() -> dict[str, tuple[dict[str, Any], str]]:
-    """Return the options that choose one of the rows of a round that a question has several times."""
-    return {
-        f"--repeated {which}": ({"repeated": which}, f"calls were repeated, and the {which} answer of a round counts")
-        for which in ("last", "first")
-    }

@@ -20,7 +20,7 @@ from suffice.importers.grid import Grid, are_texts, gold_texts, is_cost
 from suffice.importers.guesses import guess_columns, is_long
 from suffice.importers.merged_cells import filled_down, refuse_second_header
 from suffice.importers.names import is_round_name, last_name
-from suffice.importers.options import golds_as_answers
+from suffice.importers.options import answers_in_one_form, golds_as_answers
 from suffice.importers.other_parses import refuse_other_parses
 from suffice.importers.prefixes import Prefixes
 from suffice.importers.records import Record, records_of
@@ -183,6 +183,15 @@ class TableSource(ABC):
                 self.plan.notes.append(
                     f"the gold answers in {theirs!r} are {form} of options, and answers are {wanted}: they are read as {wanted}"
                 )
+                return
+            answer, said = self.plan.columns["answer"], readings["answer"]
+            self.shape, name, wanted = answers_in_one_form(self.shape, theirs, answer)
+            if wanted:
+                self.plan.drop("answer")
+                self.plan.read("answer", name, said.how, f"{said.theirs} as {wanted}")
+                self.plan.notes.append(
+                    f"answers in {said.theirs!r} are letters and texts of options: they are read as {wanted}, which a live session needs as well"
+                )
 
     def _drop_repeated_calls(self) -> None:
         kept = self._without_repeated_calls(self._rows)
@@ -309,7 +318,7 @@ class WholeTable(TableSource):
         records = list(self._records())
         if not records:
             raise DataError(f"{path}: no rows; expected one for each question and round, or one for each question")
-        records, merged = filled_down(records)
+        records, merged = filled_down(records, options.columns)
         shape = self._unfolded(records)
         refuse_other_files(path, {item.file for item in records}, {row.file for row in shape.rows}, shape.how)
         self._guess(shape)

@@ -252,8 +252,8 @@ class Tally:
         return (
             f"{n - self.lengths[longest]} of {n} questions have fewer than {longest} rounds: read as the loop's own stops, with what "
             f"comes later unknown. {says if is_said else unsaid}, and lost rows would look the same: --ended rule "
-            "confirms it, --ended exhausted or --ended max_rounds gives another reason; until then `suffice decide` counts them at their "
-            "worst"
+            "confirms it, --ended exhausted or --ended max_rounds gives another reason; until then `suffice decide` assumes the worst of their "
+            "missing rounds"
         )
 
     def depends(self) -> dict[str, Any]:

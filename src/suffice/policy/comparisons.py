@@ -45,6 +45,7 @@ _TOLD = 0.05
 
 _COMMA_AFTER_POINTS = re.compile(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+,\d")
 _LEADING_ZERO = re.compile(r"\s*0\d+\s*")
+_VERSION = re.compile(r"\s*\d{1,3}\.\d{1,3}\s*")
 _QUOTED = re.compile(r"\s*['\"\[{][\s\S]*")
 _LISTED = re.compile(r"\s*\[[\s\S]*\]\s*")
 _WITH_UNIT = re.compile(rf"\W*\d[\d.,]*\s*{_UNIT}\W*")
@@ -54,7 +55,7 @@ _SENTENCE = 5
 """The fewest words of a sentence that says more than its number."""
 
 _MEANINGS = {
-    "number": "as numbers, by value: 007 is 7, '5' is 5, and units do not count",
+    "number": "as numbers, by value: 007 is 7, 3.10 is 3.1, '5' is 5, and units do not count",
     "percent": "as numbers, and a percent sign counts: 39 % is 0.39",
     "decimal_comma": "as numbers with a decimal comma: 3,5 is 3.5, and 1.234 is 1234; other texts as words",
     "exact": "as they are written",
@@ -64,7 +65,7 @@ _MEANINGS = {
     "date": "as dates, the month first: 03/04/2021 is in March",
     "date_day_first": "as dates, the day first: 03/04/2021 is in April",
     "mixed": "as numbers and the words beside them: 5 km is 5,000 m, not 5 m, nor 5",
-    DEFAULT_NORMALIZER: "as words, without punctuation: 3,5 is 35",
+    DEFAULT_NORMALIZER: "as words, without case and punctuation: 3,5 is 35",
 }
 
 Pairs = Collection[tuple[str, str]]
@@ -100,6 +101,7 @@ class _Rival:
 _RIVALS: dict[str, tuple[_Rival, ...]] = {
     "number": (
         _Rival("exact", _LEADING_ZERO),
+        _Rival("exact", _VERSION, both=True),
         _Rival("literal", _QUOTED),
         _Rival("mixed", _WITH_UNIT, both=True),
     ),
@@ -155,6 +157,7 @@ def chosen_normalizer(golds: Iterable[str], answers: Iterable[str] = (), pairs: 
             "decimal_comma" if is_told else "",
         )
     chosen = _code_or_words(texts, pairs, "which reads all gold answers")
+    _ask_about_case(chosen.normalizer, texts, pairs)
     _ask_about_decimal_commas(chosen.normalizer, pairs)
     _ask_about_thousands(chosen.normalizer, pairs)
     _ask_about_order(chosen.normalizer, pairs)
@@ -338,8 +341,10 @@ def _ask_if_another_differs(name: str, texts: Collection[str], pairs: Pairs) -> 
     if name == "letter" and (all(map(str.isupper, texts)) or all(map(str.islower, texts))):
         return
     for rival in _RIVALS.get(name, ()):
-        if rival.name == "exact" and name == "number" and _share(_LEADING_ZERO.fullmatch, texts) <= FEW:
+        if rival.looks is _LEADING_ZERO and _share(_LEADING_ZERO.fullmatch, texts) <= FEW:
             continue  # zeros that only the model writes are no part of an id
+        if rival.looks is _VERSION and not (_share(_VERSION.fullmatch, texts) >= MOST and _are_versions(texts)):
+            continue
         if not _reads_all(rival.name, texts):
             continue
         apart = [pair for pair in pairs if rival.may_differ(*pair) and _differ(name, rival.name, *pair)]
@@ -352,6 +357,32 @@ def _ask_if_another_differs(name: str, texts: Collection[str], pairs: Pairs) -> 
                 (name, rival.name),
                 rival.name if is_told else "",  # every answer says its unit
             )
+
+
+def _are_versions(texts: Iterable[str]) -> bool:
+    """Return whether decimals such as 3.10 and 3.9 look counted, not measured.
+
+    Numbers of one precision end in all digits, and others have no zeros at their ends.
+    """
+    known = [text.strip().partition(".")[2] for text in texts if _VERSION.fullmatch(text)]
+    ended = sum(decimals.endswith("0") and decimals.strip("0") != "" for decimals in known)
+    is_fixed = len({*map(len, known)}) == 1
+    return ended > FEW * len(known) and not (is_fixed and 2 * ended <= len(known))
+
+
+def _ask_about_case(name: str, golds: Iterable[str], pairs: Pairs) -> None:
+    """Raise if answers differ from others in case alone, and either spelling is a gold answer, as bxc3 and Bxc3 are in chess."""
+    key_of = NORMALIZERS[name]
+    texts = [(first.strip(), second.strip()) for first, second in pairs]
+    apart = [(first, second) for first, second in texts if first != second and first.lower() == second.lower()]
+    apart = [pair for pair in apart if key_of(pair[0]) == key_of(pair[1]) and NORMALIZERS["boolean"](pair[0]) is None]
+    if len(apart) > FEW * len(pairs):
+        written = {gold.strip() for gold in golds}
+        apart = [pair for pair in apart if written.issuperset(pair)]
+    if len(apart) > FEW * len(pairs):
+        first, second = apart[0]
+        question = f"{len(apart):,} of {len(pairs):,} pairs, such as {first!r:.40} and {second!r:.40}, differ in case alone, and both are gold answers"
+        raise _unsettled(question, ("exact", name))
 
 
 def _unsettled(message: str, names: Sequence[str], confirmed: str = "") -> UnsettledError:

@@ -29,7 +29,9 @@ _SCALES = {"dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "bi
 _SHORT = {"k": 10**3, "m": 10**6, "mn": 10**6, "b": 10**9, "bn": 10**9}
 """Scales of amounts of money."""
 
-_UNITS = r"[kcm]m|[km]g|ml|lbs?|oz|ft|mph|km/h|hrs?|mins?|secs?|ms|[kmgt]b|kwh"
+_UNITS = (
+    r"[kcm]m|[km]g|ml|lbs?|oz|ft|mph|km/h|hrs?|mins?|secs?|ms|[kmgt]b|[lhg]|[kmgt\u00b5\u03bc]?(?:wh?|v|hz|j|pa|ev)"
+)
 _RUN = r"(?:\d[\d.,_']*\d|\d)"
 _NUMBER = re.compile(
     rf"""(?:(?:^\s*|(?<=[:=]\s)|(?<![\w)\]}}.%,]))(?P<sign>(?<=[:=]\s)[-+]\s*|^\s*[-+]\s*|[-+])?)
@@ -137,26 +139,43 @@ _MEASURES = (
     ("g", "1000", "kg kilogram kilo"),
     ("g", "1000000", "t ton tonne"),
     ("l", "1/1000", "ml millilitre milliliter"),
-    ("l", "1", "l litre liter"),
+    ("l", "1", "l L litre liter"),
     ("sec", "1", "sec second"),
     ("sec", "60", "min minute"),
     ("sec", "3600", "h hr hour"),
     ("sec", "86400", "day"),
     ("sec", "604800", "week"),
 )
+_PREFIXED = ["W", "Wh", "V", "Hz", "J", "Pa", "eV"]
+_LARGE = {"k": "1000", "G": "1e9", "T": "1e12"}
+_SMALL = {"": "1", "m": "1e-3", "µ": "1e-6", "μ": "1e-6", "n": "1e-9"}
 _BASES = {name: (base, Fraction(factor)) for base, factor, names in _MEASURES for name in names.split()}
-_LETTERS, _LONGER = ("|".join(name for name in _BASES if (len(name) == 1) is single) for single in (True, False))
+_AS_WRITTEN = {name: unit for name, unit in _BASES.items() if len(name) == 1} | {
+    prefix + name: (base, Fraction(factor))
+    for base in _PREFIXED
+    for prefix, factor in [*_SMALL.items(), ("M", "1e6")]
+    for name in ([base, base.lower()] if prefix == "M" else [base])
+}
+_AS_WRITTEN |= {"Mm": ("m", Fraction(10**6)), "Mg": ("g", Fraction(10**6))}
+"""Units whose case counts: 8 mW is not 8 MW, nor 8 mg 8 Mg."""
+
+_BASES |= {(prefix + base).lower(): (base, Fraction(_LARGE[prefix])) for base in _PREFIXED for prefix in _LARGE}
+_BASES |= {"mhz": ("Hz", Fraction(10**6)), **_AS_WRITTEN}
+_LETTERS = "|".join(sorted(_AS_WRITTEN, key=len, reverse=True))
+_LONGER = "|".join(name for name in _BASES if name not in _AS_WRITTEN)
 _QUANTITY = re.compile(
-    rf"(?<![\w$€£¥.,/-])([-+]?\d[\d.,]*(?:/\d+)?(?:\s+(?:thousand|million|billion))?)\s*(?:({_LETTERS})|((?i:{_LONGER}))s?)\b"
+    rf"(?<![\w$€£¥.,/-])([-+]?\d[\d.,]*(?:/\d+)?(?:\s+(?:thousand|million|billion))?)\s*(?:(?:({_LETTERS})|((?i:{_LONGER}))s?)\b)"
     r"(?!\s*[/²³^]|\s*(?:USD|EUR|GBP|dollars?|euros?)\b)"
 )
 
 
 def in_base_units(text: str) -> str:
-    """Return a text with its quantities in metres, grams, litres or seconds; other units and words as they are.
+    """Return a text with its quantities in metres, grams, litres, seconds, watts and the like; other units and words as they are.
 
     >>> in_base_units("about 87,000 m"), in_base_units("87 km"), in_base_units("5 km/h or $5 m")
     ('about 87000 m', '87000 m', '5 km/h or $5 m')
+    >>> in_base_units("8mW"), in_base_units("8 MW"), in_base_units("3L")
+    ('1/125 W', '8000000 W', '3 l')
     """
 
     def base(found: re.Match[str]) -> str:
@@ -168,7 +187,7 @@ def in_base_units(text: str) -> str:
 
 
 def is_quantity(text: str) -> bool:
-    """Return whether a text is a number with a unit of length, mass, volume or time, and nothing else.
+    """Return whether a text is a number with a unit of length, mass, volume, time, power or the like, and nothing else.
 
     >>> is_quantity("1.409,0 km"), is_quantity("5 miles"), is_quantity("5 km away")
     (True, False, False)

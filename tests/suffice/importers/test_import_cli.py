@@ -116,7 +116,7 @@ def test_a_log_cut_by_its_own_rule_can_be_marked_so(tmp_path):
     source = log(tmp_path / "log.jsonl")
     source.write_text("".join(source.read_text().splitlines(keepends=True)[:-1]))
     shown = load(source).words
-    for part in ("5 ran to the cap, 1 stopped by themselves", "1 of 6", "--ended exhausted", "--ended max_rounds"):
+    for part in ("5 have all of them, 1 stopped by themselves", "1 of 6", "--ended exhausted", "--ended max_rounds"):
         assert part in shown
     for end in ("rule", "exhausted", "max_rounds"):
         summary = load(source, "--ended", end, "--json").json

@@ -21,7 +21,7 @@ from tests.suffice.verdicts.test_decide_later import unscored
 def test_a_loop_that_is_always_right_may_save_with_a_note():
     advice = decide(log_of(400, lambda q, r: 1.0), metric="quality")
     assert advice.verdict == "do it"
-    assert any("quality is 1 in every answer" in note for note in advice.notes)
+    assert any("quality is 1 for every answer" in note for note in advice.notes)
     assert "+0.0 [-" in advice.sentence  # no negative zero
 
 
@@ -63,9 +63,7 @@ def test_a_fixed_budget_that_dominates_is_named_whatever_the_verdict():
     for n, verdict in ((150, "not enough data"), (500, "do it")):
         advice = decide(log_of(n, lambda q, r: float(r >= 2), first=200, **stable), metric="quality", tune=tune)
         assert advice.verdict == verdict
-        assert (
-            "In these questions a cap of 2 scored as well and is cheaper, but they cannot prove it" in advice.sentence
-        )
+        assert "In these questions a cap of 2 scored as well for less, but they cannot prove it" in advice.sentence
         assert any(row[0] == "fixed_k(2)" for row in advice.table().rows)
         assert advice.to_dict()["dominated_by"] == "fixed_k(2)"
 

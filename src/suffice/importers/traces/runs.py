@@ -348,7 +348,7 @@ def _length_notes(
         notes.append(
             f"trajectories have {min(lengths)} to {longest} rounds: shorter ones are read as the loop's own stops (end: rule), "
             "beyond which nothing is known. The log does not say so, and rounds that are missing look alike: --ended rule says that "
-            "the loop stopped there by itself, else `suffice decide` counts them at their worst"
+            "the loop stopped there by itself, else `suffice decide` assumes the worst of the missing rounds"
         )
     return notes
 

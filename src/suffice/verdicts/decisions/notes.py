@@ -61,7 +61,8 @@ def price_notes(recording: Recording, prices: Price | Mapping[str, Price] | None
 def name_notes(recording: Recording) -> list[str]:
     """Return a note if questions are identified by something other than their id and text."""
     notes = []
-    if not seen_from(recording).texts:
+    are_texts = all(" " in name for name in recording.question_ids)
+    if not (are_texts or seen_from(recording).texts):
         notes.append(
             "the recording has no texts of questions: if one is asked again under another id, it counts twice (import the log with --column "
             "question=COLUMN)"
@@ -170,7 +171,7 @@ def unit_notes(recording: Recording, trial: Trial) -> list[str]:
     equal = trial.answers is not None and trial.answers.all_equal
     if totals.constant is not None and equal and not is_agreement(trial.metric):
         notes.append(
-            f"{trial.metric} is {totals.constant:g} in every answer that counts here: it cannot show a loss, and only that the "
-            "answers of all rounds are equal shows that nothing is lost"
+            f"{trial.metric} is {totals.constant:g} for every answer here, so it could not show a loss. That nothing is lost follows from the "
+            "answers: they are equal in all rounds"
         )
     return notes

@@ -159,6 +159,6 @@ def _rival_text(trial: Trial, place: int, rival: int) -> str:
             "but they cannot prove it: on the tune questions something cheaper seemed as good, and was tested instead"
         )
     return (
-        f"In these questions {_budget_text(trial, trial.candidates[rival])} scored {'better' if better else 'as well'} and "
-        f"{'is cheaper' if cheaper else 'costs no more'}, {proof}."
+        f"In these questions {_budget_text(trial, trial.candidates[rival])} scored {'better' if better else 'as well'} "
+        f"{'for less' if cheaper else 'at no higher cost'}, {proof}."
     )

@@ -67,7 +67,7 @@ def golds_as_answers(shape: Shape, golds: str, answer: str) -> tuple[Shape, str,
             replace(row, values={**row.values, name: _converted(row, read(row), golds, own, wanted)}) for row in rows
         ]
 
-    return changed_by(shape, converted, {}), name, f"{own} of options", wanted
+    return changed_by(shape, converted, {}), name, own, wanted
 
 
 def _are_truths(rows: Sequence[Record], golds: str, answer: str) -> bool:

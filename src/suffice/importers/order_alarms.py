@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from itertools import pairwise
 from typing import Any
 
 from suffice.common.files import quoted
@@ -21,7 +20,8 @@ _ENOUGH, _FEW = 20, 5
 _FAR, _FALLEN = 0.2, 0.2
 """How far a metric falls if the order of rounds is doubtful; for a score with values between 0 and 1, the share of the first one suffices."""
 
-_NEARLY_ALL = 0.98
+_NEARLY_ALL, _MOST = 0.98, 0.8
+_ALIKE = 3
 _HALF = 0.5
 _KINDS = frozenset({"metric", "metric_name", "metric_type", "score_name", "score_type", "measure"})
 """Names of columns that say what a score measures."""
@@ -36,12 +36,12 @@ _ERRORS = frozenset(
 
 
 def orders_of(answers: Sequence[str]) -> list[str]:
-    """Return the orders in which answers are sorted; none if each only adds to the one before.
+    """Return the orders in which answers are sorted; none if they begin alike, as numbered drafts do.
 
-    >>> orders_of(["Lima", "Oslo"]), orders_of(["10", "9"]), orders_of(["Oslo", "Lima", "Rome"]), orders_of(["a", "ab"])
+    >>> orders_of(["Lima", "Oslo"]), orders_of(["10", "9"]), orders_of(["Oslo", "Lima", "Rome"]), orders_of(["draft 1", "draft 2"])
     (['rise as texts'], ['rise as texts', 'fall as numbers'], [], [])
     """
-    if all(later.startswith(earlier) for earlier, later in pairwise(answers)):
+    if len({text[:_ALIKE] for text in answers}) == 1:
         return []
     keys: dict[str, Sequence[Any]] = {"texts": [text.casefold() for text in answers]}
     with suppress(ValueError):
@@ -58,6 +58,8 @@ def sorted_answers(read: Read) -> Iterator[Doubt]:
     """No column counts the rounds, and the answers of nearly all questions are in sorted order: the order of the loop is lost."""
     facts, where = read.facts, read.columns.get("round", "")
     n = facts.orders[""]
+    if n and max([*facts.firsts.values(), *facts.finals.values()]) > _MOST * n:
+        return  # such as a greeting, or what is no answer yet
     for order, own in facts.orders.most_common():
         is_uncounted = where.startswith(("order of the rows", "order in ")) and not read.samples
         if order and n >= _ENOUGH and own >= _NEARLY_ALL * n and is_uncounted:

@@ -314,7 +314,7 @@ def _unevenness(table: Floats, members: Floats, sizes: Sequence[int]) -> Floats:
 def _used(read: Read) -> set[str]:
     """Return the columns that are read, under either name, or by which rows were chosen."""
     said = [*(read.options.get("columns") or {}).values(), *(read.options.get("where") or {})]
-    shown = [theirs.partition(" (")[0] for theirs in read.columns.values()]
+    shown = [re.split(r" \(| as ", theirs)[0] for theirs in read.columns.values()]
     names = {*said, RUN_FILE, *shown, *read.columns.values(), *(ours.partition(" ")[0] for ours in read.columns)}
     return names | {f"imported_{name}" for name in names}
 

@@ -58,7 +58,6 @@ class Reading:
         self._own: dict[str, None] = {}
         self._shown: Preview | None = None
         self._changes = False
-        self._orders: set[tuple[str, ...]] = set()
 
     @property
     def preview(self) -> Preview:
@@ -208,9 +207,10 @@ class Reading:
             facts.following += len(pairs)
             facts.continued += sum(is_continued(later or "", earlier or "") for earlier, later in pairs)
             said = [text.strip() for text in columns["answer"][start:end] if text]
-            if len({*said}) > 1 and (key := tuple(dict.fromkeys(said))) not in self._orders:
-                self._orders.add(key)
+            if len({*said}) > 1 and not all(later.startswith(earlier) for earlier, later in pairwise(said)):
                 facts.orders.update(["", *orders_of(said)])
+                facts.firsts[said[0]] += 1
+                facts.finals[said[-1]] += 1
 
     def _add_scales(self, table: pa.Table) -> None:
         """Count the values of the log's confidences that are in [0, 1], and those above."""

@@ -182,7 +182,7 @@ class TableSource(ABC):
                 self.plan.drop("golds")
                 self.plan.read("golds", name, own.how, f"{own.theirs} as {wanted}")
                 self.plan.notes.append(
-                    f"the gold answers in {theirs!r} are {form}, and answers are {wanted}: they are read as {wanted}"
+                    f"the gold answers in {theirs!r} are {form}{' of options' * (' or ' not in form)}, and answers are {wanted}: they are read as {wanted}"
                 )
 
     def _drop_repeated_calls(self) -> None:

@@ -25,8 +25,8 @@ _PLACES = {*map(str, range(10)), *"ABCDEFGHabcdefgh"}
 _SCORED_BY = re.compile(
     r"(?:score|grade|rating|reward|judge|confidence|eval|verdict)_(?:source|by|from|type|origin|method)|(?:scored|graded|rated|judged)_by|scorer|grader|rater|judge"
 )
-_SELF = frozenset({"self", "model", "own", "generator", "llm_self", "verbalized", "introspection"})
-"""Names of columns that say who gave a score, and words for the model itself."""
+_SELF = frozenset({"self", "own", "generator", "verbalized", "introspection"})
+"""Names of columns that say who gave a score, and first words of names for the model that gave the answer."""
 
 _MARKS = frozenset({"0", "1", "0.0", "1.0", "true", "false", "yes", "no"})
 """Gold answers that a score may be, too."""

@@ -22,7 +22,7 @@ from suffice.importers.round_columns import RoundColumns
 from suffice.importers.table_columns import ColumnMap, TableColumns
 from suffice.policy.rounds import Mask
 
-_OFFERED, _FEW = 6, 5
+_OFFERED, _FEW, _ENOUGH = 6, 5, 20
 _COUNT = re.compile(
     r"(?:n|num|number_of|total|nb)_?(?:rounds|steps|iterations|iters|turns|attempts|drafts|hops)"
     r"|(?:rounds|steps|iterations|iters|turns|attempts|drafts|hops)(?:_(?:used|taken|run|needed|done|count))?"
@@ -114,7 +114,8 @@ def without_copies(
     for name, copies in {"": _at_ends(spent == 0, columns), **_after_counts(columns, said)}.items():
         n = int(np.logical_or.reduceat(copies, columns.starts).sum())
         is_free = not known or ((spent == 0) == copies).all()
-        if n >= _FEW and is_free and (same & (columns.place > 0))[copies].all():
+        is_told = bool(name) or not any(np.isnan(values[copies]).any() for values in known.values())
+        if n >= (_FEW if is_told else _ENOUGH) and is_free and (same & (columns.place > 0))[copies].all():
             kept = columns.only(~copies)
             ended = (kept.lengths < columns.lengths) & (kept.lengths < kept.lengths.max())
             kept.ends = ["rule" if own else end for own, end in zip(ended.tolist(), kept.ends, strict=True)]
@@ -135,7 +136,8 @@ def _after_counts(columns: RoundColumns, said: Mapping[str, str]) -> dict[str, M
         texts = [str(cell).removesuffix(".0") for cell in cells]
         if _COUNT.fullmatch(last_name(name)) and said.get(name) != "" and all(map(str.isdecimal, texts)):
             numbers = np.array([*map(int, texts)])
-            if (numbers == columns.spread(numbers[columns.starts])).all() and (numbers >= 1).all():
+            is_one = (numbers == columns.spread(numbers[columns.starts])).all()
+            if is_one and numbers.min() >= 1 and numbers.min() < numbers.max():
                 result[name] = columns.place >= numbers
     return result
 

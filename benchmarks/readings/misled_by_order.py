@@ -179,3 +179,41 @@ def objects_one_after_another(draw: Draw) -> Log:
         for a in questions
     ]
     return Log("\n".join(json.dumps(item, indent=2) for item in made), loops(questions))
+
+
+@shape("numbered.csv")
+def sorted_rows_with_numbers(draw: Draw) -> Log:
+    """Rows are sorted by their answers, and a column counts the rounds: nothing is lost."""
+    questions = draw.asked(60)
+    made = [{**row(a, r), "answer": text} for a in questions for r, text in enumerate(a.answers, start=1)]
+    return Log(sorted(made, key=lambda item: (item["qid"], item["answer"])), loops(questions))
+
+
+@shape("filled.csv")
+def cells_filled_without_costs(draw: Draw) -> Log:
+    """The number of rounds says after which one cells were filled."""
+    questions = draw.asked(60)
+    made = [
+        {
+            "qid": f"q{a.number}",
+            "question": a.question,
+            "gold": a.gold,
+            "rounds_used": ended(a),
+            **{f"answer_{r}": a.answers[min(r, ended(a)) - 1] for r in range(1, 5)},
+        }
+        for a in questions
+    ]
+    return Log(made, [a.loop(answers=a.answers[: ended(a)], scores=a.right[: ended(a)]) for a in questions])
+
+
+@shape("judged.jsonl", metric="score")
+def scores_of_a_judge(draw: Draw) -> Log:
+    """Another column says that a judge gave the score."""
+    questions = draw.asked(60)
+    made = [
+        {**row(a, r), "answer": text, "score": float(right), "score_source": "judge"}
+        for a in questions
+        for r, (text, right) in enumerate(zip(a.answers, a.right, strict=True), start=1)
+    ]
+    made = [{name: own for name, own in item.items() if name != "gold"} for item in made]
+    return Log(made, [a.loop(golds=()) for a in questions])

@@ -36,12 +36,13 @@ _ERRORS = frozenset(
 
 
 def orders_of(answers: Sequence[str]) -> list[str]:
-    """Return the orders in which answers are sorted; none if they begin alike, as numbered drafts do.
+    """Return the orders in which answers are sorted; none if they begin alike, as numbered drafts do, or are two numbers.
 
-    >>> orders_of(["Lima", "Oslo"]), orders_of(["10", "9"]), orders_of(["Oslo", "Lima", "Rome"]), orders_of(["draft 1", "draft 2"])
+    >>> orders_of(["Lima", "Oslo"]), orders_of(["10", "9", "9"]), orders_of(["Oslo", "Lima", "Rome"]), orders_of(["draft 1", "draft 2"])
     (['rise as texts'], ['rise as texts', 'fall as numbers'], [], [])
     """
-    if len({text[:_ALIKE] for text in answers}) == 1:
+    is_pair = len(answers) <= len(("first", "last"))  # of numbers, the later one may well be larger
+    if len({text[:_ALIKE] for text in answers}) == 1 or (is_pair and not all(text[:1].isalpha() for text in answers)):
         return []
     keys: dict[str, Sequence[Any]] = {"texts": [text.casefold() for text in answers]}
     with suppress(ValueError):

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from suffice.common.files import quoted
 from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, did_you_mean
-from suffice.importers import gold_alarms, own_alarms, reply_alarms
+from suffice.importers import gold_alarms, order_alarms, own_alarms, reply_alarms
 from suffice.importers.alarm import Alarm, Doubt, Read
 from suffice.importers.answer_or_gold import ACTION_INPUTS, FEW, answer_readings, is_of_passages
 from suffice.importers.facts import Facts
@@ -37,7 +37,6 @@ _MANY = 100
 _UNCOUNTED = 10
 """Questions of several rows from which on it is no chance that no answer changes, though the rows may be rounds."""
 
-_FAR = 0.2
 _CHANGING = 0.1
 _NEARLY_ALL, _MOSTLY = 0.98, 0.9
 _SHARE_OF_MISSING = 0.05
@@ -121,14 +120,25 @@ def _empty_answers(read: Read) -> Iterator[Doubt]:
     facts = read.facts
     answer = read.columns.get("answer")
     is_mostly_empty = facts.trajectories >= _FEW and 2 * facts.unanswered > facts.trajectories
-    is_unjudged = not facts.answers and gold_alarms.has_own_score(facts)  # by its scores alone
+    said = gold_alarms.marks_like_golds(facts)
+    is_unjudged = not (facts.answers or said) and gold_alarms.has_own_score(facts)  # by its scores alone
     if is_mostly_empty and not is_unjudged and read.source == "tabular":
         where = f"{answer!r} may not be the answer" if answer else "no column is read as the answer"
         sentence = (
             f"{facts.unanswered:,} of {counted(facts.trajectories, 'trajectory', 'trajectories')} have no answer in any round: "
             f"{where} (--column answer=COLUMN names {'another one' if answer else 'it'}). Steps without answers of their own cannot be stopped"
         )
-        yield sentence, {}
+        theirs = [read.columns.get(f"{name} (metric)", name) for name in said]
+        yield (
+            sentence,
+            {
+                f"--column {quoted(f'answer={name}')}": (
+                    {"columns": {"answer": name}},
+                    f"{name!r} is what the model said",
+                )
+                for name in theirs
+            },
+        )
 
 
 def _one_question(read: Read) -> Iterator[Doubt]:
@@ -201,22 +211,6 @@ def _marks_of_last(facts: Facts) -> Iterator[str]:
                 f" (--where {quoted(f'{theirs}={next(iter(others))}')} leaves them out)" if len(others) == 1 else ""
             )
             yield f", and {theirs!r} is {value!r} only there{option}"
-            return
-
-
-def _falling_scores(read: Read) -> Iterator[Doubt]:
-    """A metric falls far from the first round to the last: the rounds may be in reverse order, or lower may be better."""
-    facts = read.facts
-    if read.source != "tabular" or read.samples:
-        return
-    quality = MATCH if MATCH in facts.ends else "f1"
-    for name, (n, first, last) in facts.ends.items():
-        if n >= _ENOUGH and first - last >= _FAR * n and (name == quality or name not in SCORES):
-            sentence = (
-                f"{name} falls from {100 * first / n:.1f} in the first round to {100 * last / n:.1f} in the last (%, {n:,} trajectories): "
-                "the rounds may be in reverse order (--column round=COLUMN:3,2,1 names the order of a column's values), or the metric may be an error"
-            )
-            yield sentence, {}
             return
 
 
@@ -385,7 +379,7 @@ ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[Read], Iterator
     "one-question": ("stop", _one_question),
     "returned": ("stop", own_alarms.returned_rounds),
     "unread-golds": ("stop", gold_alarms.unread_golds),
-    "falling-scores": ("stop", _falling_scores),
+    "falling-scores": ("stop", order_alarms.falling_scores),
     "never-right": ("stop", gold_alarms.never_right),
     "options": ("stop", _options),
     "code-golds": ("stop", gold_alarms.code_golds),
@@ -406,6 +400,10 @@ ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[Read], Iterator
     "other-calls": ("caution", _in_tables(_other_speakers, tables=False)),
     "left-out-costs": ("caution", lambda read: iter([(read.doubt, {})] if read.doubt else [])),
     "stopped-when-right": ("caution", _stopped_when_right),
+    "transcripts": ("stop", order_alarms.transcripts),
+    "cut-texts": ("stop", reply_alarms.cut_texts),
+    "sorted-answers": ("stop", order_alarms.sorted_answers),
+    "own-score": ("stop", gold_alarms.own_score),
 }
 """All alarms by name: the level, and the check."""
 
@@ -418,6 +416,7 @@ _MORE_SPECIFIC = {
     "missing-values": {"empty-answers", "empty-rounds"},
     "other-score": {"code-golds"},
     "last-is-gold": {"stopped-when-right"},
+    "equal-answers": {"transcripts"},
 }
 """For an alarm, those that name the same cause more precisely: they are shown instead of it."""
 
@@ -430,6 +429,11 @@ _DOUBTED: Mapping[str, str | None] = {
     "one-question": "question",
     "returned": None,
     "dependent-samples": None,
+    "falling-scores": None,
+    "transcripts": None,
+    "cut-texts": None,
+    "sorted-answers": None,
+    "own-score": None,
 }
 """The column that a stop doubts, if it is not that of the answers; "" for a stop even if the user named the column, None for one
 in all formats."""

@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from itertools import starmap
 from typing import Any
 
 from suffice.importers.names import PARSED_ANSWERS, plain_name
@@ -20,7 +21,7 @@ _HEAD = re.compile(r"^\[\[ ## (\w+) ## \]\]$", re.MULTILINE)
 """The heads of fields in replies of DSPy."""
 
 _IN_HEADS = r"\[\[ ## "
-_TO_THE_LAST = "(?s:.*)"
+_TO_THE_LAST = "^(?s:.*)"  # without the ^, a text without the mark would take a time that grows with its square
 _TAG = re.compile(r"<(\w{1,30})>(?s:.*?)</\1>")
 
 _ANSWERS = frozenset((*PARSED_ANSWERS, "result", "output", "conclusion", "solution", "verdict", "value"))
@@ -30,6 +31,7 @@ FIRST_LETTER = AnswerPosition("regex", r"^\W*([A-Za-z])[.):\]]")
 _DIGITS = r"[-+]?[\d.,]*\d"
 """A number, without what follows it."""
 
+_CONTINUED = 0.4
 _MOST = 6
 _AROUND = 12
 """Most characters around gold answers that an expression quotes."""
@@ -41,7 +43,7 @@ def marks_in(texts: Sequence[str]) -> list[AnswerPosition]:
     labels = [
         AnswerPosition("marker", f"{name}:") for name in _often(map(_LABEL.findall, own)) if "answer" in name.lower()
     ]
-    return [*_between_marks(own), AnswerPosition("boxed"), *labels]
+    return [*_between_marks(own), AnswerPosition("boxed"), *(map(last_of, labels) if _are_transcripts(own) else labels)]
 
 
 def is_mark(position: AnswerPosition) -> bool:
@@ -60,6 +62,8 @@ def candidates(replies: Sequence[tuple[str, Sequence[str]]], *, has_golds: bool)
         keys += [AnswerPosition("regex", rf'"{re.escape(name)}":\s*(\{{[^{{}}]*\}})') for name in objects]
     labels = [name for name in _often(map(_LABEL.findall, texts))[:_MOST] if has_golds or _is_usual(name)]
     markers = [AnswerPosition("marker", text) for text in (*(f"{name}:" for name in labels), *_PHRASES)]
+    if 2 * sum(any(text.count(own.text) > 1 for own in markers) for text in texts) >= len(texts):
+        markers = [*(markers if has_golds or not _are_transcripts(texts) else []), *map(last_of, markers)]
     markers += _between_marks(texts)
     boxed, code, letter, number = map(AnswerPosition, _FORMS)
     if not has_golds:
@@ -74,6 +78,25 @@ def candidates(replies: Sequence[tuple[str, Sequence[str]]], *, has_golds: bool)
     if before.strip() and all(is_number_alone(text) for own in golds for text in own):
         between.insert(0, AnswerPosition("regex", f"{re.escape(before)}({_DIGITS})".replace("\\ ", " ")))
     return [*keys, *markers, boxed, code, *between, letter, FIRST_LETTER, number]
+
+
+def last_of(marker: AnswerPosition) -> AnswerPosition:
+    r"""Return the position after the last occurrence of a marker.
+
+    >>> last_of(AnswerPosition("marker", "Answer:")).locate("Answer: Rome\nAnswer: Oslo\n").answer
+    'Oslo'
+    """
+    return AnswerPosition("regex", rf"{_TO_THE_LAST}{re.escape(marker.text)}\s*(.+)".replace("\\ ", " "))
+
+
+def is_continued(text: str, earlier: str) -> bool:
+    """Return whether a text begins with an earlier one and says more, as a transcript does that has all rounds so far."""
+    return len(text) > len(earlier) > 0 and text.startswith(earlier)
+
+
+def _are_transcripts(texts: Sequence[str]) -> bool:
+    """Return whether most texts, of which the first one of each question cannot, begin with the text before."""
+    return sum(starmap(is_continued, zip(texts[1:], texts, strict=False))) > _CONTINUED * len(texts)
 
 
 def _often(found: Iterable[Collection[str]]) -> list[str]:

@@ -28,6 +28,11 @@ def is_dialogue_list(conversations: Iterable[_Messages]) -> bool:
     return isinstance(first, dict) and ("role" in first or ("from" in first and "value" in first))
 
 
+def has_replies(conversations: Iterable[_Messages]) -> bool:
+    """Return whether some message is a model's by its role; else the roles are those of a loop, such as a writer and a critic."""
+    return any(role in _SAID for messages in conversations for role, _, _ in _texts(messages))
+
+
 def are_prompts(conversations: Iterable[_Messages]) -> bool:
     """Return whether lists are of messages of which none is a model's: they are what it was asked."""
     said = [role for messages in conversations if is_dialogue_list([messages]) for role, _, _ in _texts(messages)]

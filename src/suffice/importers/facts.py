@@ -110,11 +110,19 @@ class Facts:
         changing: The same of rounds with another answer than the one before, and of other rounds.
         last_kinds: Labels and flags of the log by column: the values of last rounds, and those of others.
         last_changes: Trajectories with an answer in the last round and in the one before, by whether the two differ.
+        continued: Rounds whose text begins with the whole text of the round before and says more.
+        following: Rounds with a text and one in the round before.
+        longest: The length of the longest answer and of the longest text, the number of trajectories that have one of this length, and
+            the letters in which these end.
+        orders: Trajectories of several different answers (""), and those whose answers rise or fall, as texts or as numbers.
+        firsts: The first answers of these trajectories.
+        finals: Their last answers.
         changes: Trajectories with an answer in a round and in the one before, by round, and whether the two differ.
         ends: Trajectories of several rounds with a metric in the first and in the last, and its sums there, by its name.
         known: Rounds in which a metric is known, by its name.
         apart: Rounds in which a metric of the log is 1 although the answer equals no gold answer, by its name.
         spans: The lowest and highest value of a metric, by its name.
+        graded_by: Metrics of the log with values between 0 and 1.
         scales: Rounds in which a confidence of the log is between 0 and 1, those in which it is above 1, and its highest value, by name.
         order: Signs that answers follow one another.
         own: Counts of the log's columns that are kept as they are.
@@ -161,11 +169,18 @@ class Facts:
     changing: dict[str, tuple[set[str], set[str]]] = field(default_factory=dict)
     last_kinds: dict[str, tuple[set[str], set[str]]] = field(default_factory=dict)
     last_changes: Counter[bool] = field(default_factory=Counter)
+    continued: int = 0
+    following: int = 0
+    longest: dict[str, tuple[int, int, str]] = field(default_factory=dict)
+    orders: Counter[str] = field(default_factory=Counter)
+    firsts: Counter[str] = field(default_factory=Counter)
+    finals: Counter[str] = field(default_factory=Counter)
     changes: Counter[tuple[int, bool]] = field(default_factory=Counter)
     ends: dict[str, tuple[int, float, float]] = field(default_factory=dict)
     known: Counter[str] = field(default_factory=Counter)
     apart: Counter[str] = field(default_factory=Counter)
     spans: dict[str, tuple[float, float]] = field(default_factory=dict)
+    graded_by: set[str] = field(default_factory=set)
     scales: dict[str, tuple[int, int, float]] = field(default_factory=dict)
     order: OrderSigns = field(default_factory=OrderSigns)
     own: OwnColumns = field(default_factory=OwnColumns)

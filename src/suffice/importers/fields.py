@@ -30,6 +30,7 @@ from suffice.loops.models._wire import is_cut
 
 _RUN_LISTS = frozenset({"agents", "runs", "seeds", "chains", "trajectories"})
 _DEPTH = 8
+_PAIR = {"key", "value"}
 _PARTS = frozenset(
     {"choices", "object", "created", "created_at", "completed_at", "output", "content", "type", "role", "status"}
     | {"stop_reason", "stop_sequence", "incomplete_details", "error", "system_fingerprint", "service_tier"}
@@ -48,6 +49,8 @@ def flat(values: Mapping[str, Any], depth: int = _DEPTH) -> Mapping[str, Any]:
     {'id': 1, 'usage.input.cached': 3}
     """
     values = call_fields(_reply_fields(history_fields(values)))
+    if list in map(type, values.values()):
+        values = {name: _by_key(value) for name, value in values.items()}
     if dict not in map(type, values.values()):
         return values
     result: dict[str, Any] = {}
@@ -57,6 +60,30 @@ def flat(values: Mapping[str, Any], depth: int = _DEPTH) -> Mapping[str, Any]:
         else:
             result[name] = value
     return result
+
+
+def _by_key(value: Any) -> Any:
+    """Return a list of keys with values, such as the parameters of an event in BigQuery, as one object; anything else as it is.
+
+    >>> _by_key([{"key": "answer", "value": {"string_value": "Oslo", "int_value": None}}, {"key": "round", "value": 2}])
+    {'answer': 'Oslo', 'round': 2}
+    """
+    if (
+        not isinstance(value, list)
+        or not value
+        or not all(isinstance(item, dict) and item.keys() == _PAIR for item in value)
+    ):
+        return value
+    if len({str(item["key"]) for item in value}) < len(value):
+        return value
+    return {str(item["key"]): _typed(item["value"]) for item in value}
+
+
+def _typed(value: Any) -> Any:
+    """Return the value of an object that has one under the name of its type, such as `string_value`."""
+    if isinstance(value, dict) and value and all(name.lower().endswith("value") for name in value):
+        return next((own for own in value.values() if own is not None), None)
+    return value
 
 
 def one_run_each(records: Iterable[Record], first: int = 1, lists: Collection[str] | None = None) -> list[Record]:

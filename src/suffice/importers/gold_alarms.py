@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,7 @@ from suffice.common.files import quoted
 from suffice.common.tables import counted
 from suffice.importers.alarm import Doubt, Read
 from suffice.importers.facts import SEVERAL, Facts
+from suffice.importers.names import last_name
 from suffice.policy.normalizers import MATCH, is_structured
 
 SCORES = frozenset({"em", "f1", "contains", MATCH})
@@ -21,6 +23,15 @@ _APART, _FAR, _OFTEN, _NEARLY_ALL = 0.1, 0.2, 0.3, 0.98
 _PLACES = {*map(str, range(10)), *"ABCDEFGHabcdefgh"}
 """Numbers and letters of options, while answers may be their texts."""
 
+_SCORED_BY = re.compile(
+    r"(?:score|grade|rating|reward|judge|confidence|eval|verdict)_(?:source|by|from|type|origin|method)|(?:scored|graded|rated|judged)_by|scorer|grader|rater|judge"
+)
+_SELF = frozenset({"self", "own", "generator", "verbalized", "introspection"})
+"""Names of columns that say who gave a score, and first words of names for the model that gave the answer."""
+
+_MARKS = frozenset({"0", "1", "0.0", "1.0", "true", "false", "yes", "no"})
+"""Gold answers that a score may be, too."""
+
 _SHORT = 40
 """Characters of answers, on average, and of gold answers that are names, numbers and the like, of which some are right."""
 
@@ -28,6 +39,16 @@ _SHORT = 40
 def has_own_score(facts: Facts) -> bool:
     """Return whether the log itself says which answers are right."""
     return any(name not in SCORES for name in facts.spans)
+
+
+def marks_like_golds(facts: Facts) -> list[str]:
+    """Return the log's own scores that are marks, as all gold answers are, so that they may be what the model said; none if there are answers."""
+    are_marks = bool(facts.golds) and {gold.strip().lower() for gold in facts.golds} <= _MARKS
+    return [
+        name
+        for name in facts.spans
+        if name not in SCORES and are_marks and name not in facts.graded_by and not facts.answers
+    ]
 
 
 def unread_golds(read: Read) -> Iterator[Doubt]:
@@ -126,3 +147,27 @@ def code_golds(read: Read) -> Iterator[Doubt]:
                 "they would count as wrong"
             )
             yield sentence, {"--column golds=": ({"columns": {"golds": ""}}, f"answers are judged by {name}")}
+
+
+def own_score(read: Read) -> Iterator[Doubt]:
+    """A column says that the model itself gave the score that is read as what is right."""
+    facts = read.facts
+    score = next((name for name in facts.spans if name not in SCORES), "")
+    theirs = read.columns.get(f"{score} (metric)", "")
+    if not theirs or theirs in (read.options.get("metrics") or {}).values():
+        return
+    for name, own in facts.own.columns.items():
+        words = {value.lower().replace("-", "_").partition("_")[0] for value in own.values}
+        if _SCORED_BY.fullmatch(last_name(name.removeprefix("imported_"))) and words and words <= _SELF:
+            said = name.removeprefix("imported_")
+            ours = f"self_{score}"
+            sentence = (
+                f"{theirs!r} is read as what is right, but {said!r} is {next(iter(own.values))!r:.40}: what a model thinks of its own answers rises "
+                "with their number whether they are right or not"
+            )
+            option = f"--column {quoted(f'{ours}={theirs}')}"
+            yield (
+                sentence,
+                {option: ({"columns": {ours: theirs}}, "it is a signal, by which a rule may stop, and judges nothing")},
+            )
+            return

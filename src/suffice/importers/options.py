@@ -20,6 +20,7 @@ from suffice.policy.metrics import normalize_answer
 _LABELS = "ABCDEFGHIJ"
 _OF_ONE = re.compile(r"(?:(?:option|choice|opt|ans)s?[._ ]?)?([A-Ja-j])")
 _LETTER, _TEXT, _FROM_0, _FROM_1 = "letters", "texts", "numbers from 0", "numbers from 1"
+_BITS, _TRUTHS = "0 or 1", "true or false"
 _LETTER_AND_TEXT = re.compile(r"[(\[]?([A-Ja-j])[).:\]]\s*(.+)", re.DOTALL)
 _NEARLY_ALL, _OFTEN, _SOME = 0.95, 0.5, 0.01
 
@@ -31,8 +32,17 @@ def golds_as_answers(shape: Shape, golds: str, answer: str) -> tuple[Shape, str,
     """Return rows with their gold answers in the form of the answers, the column of them, and both forms in words; "" if nothing is to change.
 
     Gold answers are read as numbers, letters or texts of options if all of them are that, and one of them is a number's first or last.
-    Replies that name letters count as letters.
+    Replies that name letters count as letters.  Gold answers of 0 and 1 are read as false and true if all answers are that.
     """
+    if _are_truths(shape.rows, golds, answer):
+        name = f"{golds} (as {_TRUTHS})"
+
+        def as_truths(rows: Sequence[Record]) -> list[Record]:
+            texts = [str(row.values.get(golds)).removesuffix(".0") for row in rows]
+            cells = [{"0": "false", "1": "true"}.get(text) for text in texts]
+            return [replace(row, values={**row.values, name: cell}) for row, cell in zip(rows, cells, strict=True)]
+
+        return changed_by(shape, as_truths, {}), name, _BITS, _TRUTHS
     read = _reader(shape.rows)
     if read is None:
         return shape, golds, "", ""
@@ -101,6 +111,15 @@ def _both_forms(value: Any, options: _Options) -> dict[str, str]:
     label = match[1].upper() if match else ""
     is_one = label in options and normalize_answer(str(match and match[2])) == normalize_answer(options[label])
     return {_LETTER: label, _TEXT: label} if is_one else {}
+
+
+def _are_truths(rows: Sequence[Record], golds: str, answer: str) -> bool:
+    """Return whether all gold answers are 0 or 1, and all answers true or false."""
+    bits, said = (
+        {str(value).strip().lower() for row in rows if (value := row.values.get(name)) not in (None, "")}
+        for name in (golds, answer)
+    )
+    return {text.removesuffix(".0") for text in bits} == {"0", "1"} and said == {"true", "false"}
 
 
 def has_options(rows: Sequence[Record]) -> bool:

@@ -327,7 +327,7 @@ def _unevenness(table: Floats, members: Floats, sizes: Sequence[int]) -> Floats:
 def _used(read: Read) -> set[str]:
     """Return the columns that are read, under either name, or by which rows were chosen."""
     said = [*(read.options.get("columns") or {}).values(), *(read.options.get("where") or {})]
-    shown = [theirs.partition(" (")[0] for theirs in read.columns.values()]
+    shown = [re.split(r" \(| as ", theirs)[0] for theirs in read.columns.values()]
     names = {*said, RUN_FILE, *shown, *read.columns.values(), *(ours.partition(" ")[0] for ours in read.columns)}
     return names | {f"imported_{name}" for name in names}
 
@@ -366,10 +366,13 @@ def judging_note(read: Read) -> str:
     """Return a note on columns that may say which answers are right, where nothing that is read does; "" if there is none."""
     columns = read.facts.own.columns
     known = {name: own for name, own in columns.items() if name not in (read.options.get("metrics") or {})}
+    known = {name: own for name, own in known.items() if "self" not in _words(name)}
     may = [name for name, own in known.items() if own.varying and not _JUDGING.isdisjoint(_words(name))]
     scaled = {name: scale for name in may if (scale := _scale(columns[name].values)) is not None}
     golds = [
-        name.removeprefix("imported_") for name in known if name not in may and not _JUDGING.isdisjoint(_words(name))
+        name.removeprefix("imported_")
+        for name, own in known.items()
+        if len(own.values) > 1 and name not in may and not _JUDGING.isdisjoint(_words(name))
     ]
     if not scaled and golds and read.source == "tabular":
         return (

@@ -7,7 +7,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from suffice.importers.answer_or_gold import is_model_text, is_of_passages
+from suffice.importers.answer_places import is_continued
 from suffice.importers.facts import SEVERAL, Facts
 from suffice.importers.grades import is_error, is_grade, may_be_grade
 from suffice.importers.literals import load_record
 from suffice.importers.names import SPEAKERS, last_name
+from suffice.importers.order_alarms import orders_of
 from suffice.importers.preview import Preview, preview_of
 from suffice.importers.summary import RoundMeans
 from suffice.policy.normalizers import MATCH, normalizer_of
@@ -116,6 +118,7 @@ class Reading:
         self._add_ends(metrics, has_answer, starts, ends)
         self._add_equalling(table, keys, starts, metrics)
         self._add_scales(table)
+        self._add_texts({"answer": answers, "text": _texts(table, "text")}, starts, ends)
         facts.own.add(table, [item.name for item in _own_columns(table)], starts, keys, shown)
         is_last = np.isin(np.arange(len(answers)), ends - 1)
         is_first = np.isin(np.arange(len(answers)), starts)
@@ -188,6 +191,27 @@ class Reading:
             self.facts.said_by[name].update(filter(None, values))
             self.facts.speakers[name] += len({*values[1:]} - {None}) > 1
 
+    def _add_texts(
+        self, columns: Mapping[str, Sequence[str | None]], starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
+    ) -> None:
+        """Count texts that begin with the one before, those of the greatest length, and answers that are in sorted order."""
+        facts = self.facts
+        for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+            for name, texts in columns.items():
+                text = max(filter(None, texts[start:end]), key=len, default="")
+                most, n, ends_in = facts.longest.get(name, (0, 0, ""))
+                if len(text) >= most:
+                    before = (n, ends_in) if len(text) == most else (0, "")
+                    facts.longest[name] = len(text), before[0] + 1, "".join({*before[1], text[-1:]})
+            pairs = [pair for pair in pairwise(columns["text"][start:end]) if all(pair)]
+            facts.following += len(pairs)
+            facts.continued += sum(is_continued(later or "", earlier or "") for earlier, later in pairs)
+            said = [text.strip() for text in columns["answer"][start:end] if text]
+            if len({*said}) > 1 and not all(later.startswith(earlier) for earlier, later in pairwise(said)):
+                facts.orders.update(["", *orders_of(said)])
+                facts.firsts[said[0]] += 1
+                facts.finals[said[-1]] += 1
+
     def _add_scales(self, table: pa.Table) -> None:
         """Count the values of the log's confidences that are in [0, 1], and those above."""
         for item in _own_columns(table):
@@ -221,6 +245,8 @@ class Reading:
             if len(known):
                 low, high = self.facts.spans.get(name, (math.inf, -math.inf))
                 self.facts.spans[name] = min(low, float(known.min())), max(high, float(known.max()))
+            if name not in _COMPARED and ((known > 0) & (known < 1)).any():
+                self.facts.graded_by.add(name)
 
     def _add_ends(
         self,

@@ -286,10 +286,15 @@ def json_array(path: Path) -> Iterator[Any]:
 
 
 def json_document(path: Path) -> Any:
-    """Return the value of a JSON document, or of the same as Python writes it."""
+    """Return the value of a JSON document, or of the same as Python writes it; of several objects one after another, their list."""
+    text = decoded(b"".join(unpacked(path)), str(path))
     try:
-        return load_record(decoded(b"".join(unpacked(path)), str(path)))
+        return load_record(text)
     except ValueError as error:
+        with suppress(ValueError):
+            objects = [*values_in(text)]  # as jq prints them
+            if len(objects) > 1 and all(isinstance(item, dict) for item in objects):
+                return objects
         raise DataError(f"{path}: not JSON ({error})") from error
 
 

@@ -1,21 +1,34 @@
-"""The options of a log in which a question has a round twice: kinds of rows, rows in their order, or several runs."""
+"""Rounds that a log has twice: the options of one whose questions have a round several times, and copies after the last round."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from suffice.common.files import quoted
+from suffice.common.tables import counted
 from suffice.errors import UnsettledError
 from suffice.importers.failed_calls import ALL_ROWS, refuse_failed_calls
+from suffice.importers.grid import Grid
 from suffice.importers.left_out import CALL_KINDS
 from suffice.importers.names import MOST_SPEAKERS, last_name
 from suffice.importers.records import Record
 from suffice.importers.reply_alarms import of_each
-from suffice.importers.table_columns import TableColumns
+from suffice.importers.round_columns import RoundColumns
+from suffice.importers.table_columns import ColumnMap, TableColumns
+from suffice.policy.rounds import Mask
 
-_OFFERED = 6
+_OFFERED, _FEW, _ENOUGH = 6, 5, 20
+_COUNT = re.compile(
+    r"(?:n|num|number_of|total|nb)_?(?:rounds|steps|iterations|iters|turns|attempts|drafts|hops)"
+    r"|(?:rounds|steps|iterations|iters|turns|attempts|drafts|hops)(?:_(?:used|taken|run|needed|done|count))?"
+)
+"""Names of columns with the number of a loop's rounds."""
+
 _ANSWERING = re.compile("answer|generat|respon|final")
 """What is in the names of calls that answer."""
 
@@ -85,3 +98,62 @@ def begins_again(questions: Iterable[int], numbers: Iterable[float]) -> bool:
             return False
         last[question] = number
     return True
+
+
+def without_copies(
+    columns: RoundColumns, grid: Grid, plan: ColumnMap, said: Mapping[str, str]
+) -> tuple[RoundColumns, Grid]:
+    """Leave out rounds after the end of a loop, which a table has filled with copies of the last answer.
+
+    They cost nothing, while all others cost something, or come after the number of rounds that a column gives.
+
+    Args:
+        columns: All rounds of some questions.
+        grid: The settings for reading the table; if rounds are left out, shorter trajectories ended by themselves.
+        plan: The meaning of the table's columns, to which a note is added.
+        said: The columns that the user named.
+    """
+    if "end" in grid.columns:
+        return columns, grid
+    texts = [*zip(columns.texts["answer"], columns.texts["text"], strict=True)]
+    same = np.array([any(own) and own == before for own, before in zip(texts, [None, *texts[:-1]], strict=True)])
+    known = {name: values for name, values in columns.costs.items() if (values > 0).any()}
+    spent = np.sum([np.nan_to_num(values) for values in known.values()], axis=0) if known else np.ones(len(columns))
+    for name, copies in {"": _at_ends(spent == 0, columns), **_after_counts(columns, said)}.items():
+        n = int(np.logical_or.reduceat(copies, columns.starts).sum())
+        is_free = not known or ((spent == 0) == copies).all()
+        is_told = bool(name) or not any(np.isnan(values[copies]).any() for values in known.values())
+        if n >= (_FEW if is_told else _ENOUGH) and is_free and (same & (columns.place > 0))[copies].all():
+            kept = columns.only(~copies)
+            ended = (kept.lengths < columns.lengths) & (kept.lengths < kept.lengths.max())
+            kept.ends = ["rule" if own else end for own, end in zip(ended.tolist(), kept.ends, strict=True)]
+            options = " ".join(f"--column {quoted(f'{own}=')}" for own in ([name] if name else known))
+            plan.notes.append(
+                f"{counted(int(copies.sum()), 'round')} of {counted(n, 'question')} left out, since they "
+                f"{f'come after the number of rounds in {name!r}' if name else 'cost nothing'} and repeat the answer before: the loop had ended "
+                f"by itself ({options} keeps them)"
+            )
+            return kept, replace(grid, ended=grid.ended or "rule")
+    return columns, grid
+
+
+def _after_counts(columns: RoundColumns, said: Mapping[str, str]) -> dict[str, Mask]:
+    """Return masks of the rounds after the number of rounds that a column gives, by its name."""
+    result = {}
+    for name, cells in columns.extras.items():
+        texts = [str(cell).removesuffix(".0") for cell in cells]
+        if _COUNT.fullmatch(last_name(name)) and said.get(name) != "" and all(map(str.isdecimal, texts)):
+            numbers = np.array([*map(int, texts)])
+            is_one = (numbers == columns.spread(numbers[columns.starts])).all()
+            if is_one and numbers.min() >= 1 and numbers.min() < numbers.max():
+                result[name] = columns.place >= numbers
+    return result
+
+
+def _at_ends(mask: Mask, columns: RoundColumns) -> Mask:
+    """Return the part of a mask that has only itself behind it in each question, and not the whole question."""
+    result = mask.copy()
+    for _, own in columns.by_question():
+        others = np.flatnonzero(~mask[own])
+        result[own.start : own.start + (int(others[-1]) + 1 if len(others) else own.stop - own.start)] = False
+    return result

@@ -12,7 +12,10 @@ from suffice.importers.grades import is_grade, may_be_grade
 
 _FEW, _MOSTLY = 5, 0.9
 _SOME = 0.005
-"""The share of answers that are errors from which on they are named."""
+"""The share of answers that are errors from which on they are named, and of trajectories with a text that may have been cut."""
+
+_LONG, _LETTERS = 250, 4
+"""The least length at which texts are cut, and the least number of letters in which they then end; whole ones end in few."""
 
 
 def graded(read: Read) -> Iterator[Doubt]:
@@ -59,5 +62,17 @@ def error_answers(read: Read) -> Iterator[Doubt]:
         sentence = (
             f"{facts.errors:,} of {facts.answers:,} answers, such as {facts.error!r:.60}, may be messages of calls that failed: they count as "
             "wrong answers. Where they are, leave them empty in the log: a round without an answer"
+        )
+        yield sentence, {}
+
+
+def cut_texts(read: Read) -> Iterator[Doubt]:
+    """The texts that answers are read from have the same greatest length in several questions: they were cut there."""
+    name = "text" if "answer_position" in read.options else "answer"
+    longest, n, ends_in = read.facts.longest.get(name, (0, 0, ""))
+    if longest >= _LONG and n >= max(_FEW, _SOME * read.facts.trajectories) and len(ends_in) >= _LETTERS:
+        sentence = (
+            f"the longest texts that answers are read from have exactly {longest:,} characters in {counted(n, 'question')}: they were probably cut "
+            "there, as by a cell of a spreadsheet, and an answer behind the cut is lost. Write the log again with the whole texts"
         )
         yield sentence, {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set as AbstractSet
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from itertools import accumulate, chain
 from typing import Any
 
@@ -111,6 +111,21 @@ class RoundColumns:
         """Yield each question's position, and the positions of its rounds."""
         ends = [*accumulate(self.lengths.tolist())]
         return enumerate(map(slice, [0, *ends[:-1]], ends))
+
+    def only(self, mask: Mask) -> RoundColumns:
+        """Return the rounds of a mask, of which each question has at least one."""
+        places = np.flatnonzero(mask).tolist()
+
+        def listed(columns: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
+            return {name: [values[i] for i in places] for name, values in columns.items()}
+
+        def chosen(columns: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+            return {name: values[mask] for name, values in columns.items()}
+
+        lists = {name: listed(getattr(self, name)) for name in ("texts", "objects", "extras")}
+        arrays = {name: chosen(getattr(self, name)) for name in ("metrics", "signals", "measured", "costs", "called")}
+        lengths = np.add.reduceat(mask.astype(np.int64), self.starts)
+        return replace(self, lengths=lengths, index=self.index[mask], **lists, **arrays)  # type: ignore[arg-type]
 
     def was_measured(self, name: str) -> Mask:
         """Return a mask of the rounds in which a signal was measured."""

@@ -11,6 +11,7 @@ from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers.dialogues import (
     are_prompts,
     has_grades,
+    has_replies,
     is_dialogue_list,
     refuse_several_questions,
     said_in,
@@ -276,7 +277,8 @@ def _are_numbered(records: Sequence[Record], name: str) -> bool:
 
 def _rows_of_items(records: Sequence[Record], names: Sequence[str]) -> Shape:
     """Return a row for each item of the lists; every row repeats the record's fields about the question."""
-    lead, is_dialogue = names[0], is_dialogue_list(_values(records, names[0]))
+    lead, values = names[0], _values(records, names[0])
+    is_dialogue = is_dialogue_list(values) and has_replies(values)
     opening = shared_opening(_values(records, lead)) if is_dialogue else []
     are_graded = is_dialogue and has_grades(without_examples(_values(records, lead), opening))
     pairs = _pairs_of(records, names, opening, is_dialogue=is_dialogue, are_graded=are_graded)

@@ -83,7 +83,7 @@ def _speakers(shape: Shape) -> set[str]:
     """Return the columns that may name speakers: those of items without an answer of their own, or with a critic who has one, too."""
     names = {name for row in shape.rows for name in row.values} - shape.outer
     if shape.how and not any(plain_name(name) in ANSWERS for name in names):
-        return names & _SPEAKERS
+        return names & {*_SPEAKERS, "role"}
     return {name for name in names & _SPEAKERS if _critics_answer(shape, name)}
 
 

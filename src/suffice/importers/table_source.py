@@ -24,6 +24,7 @@ from suffice.importers.options import answers_in_one_form, golds_as_answers
 from suffice.importers.other_parses import refuse_other_parses
 from suffice.importers.prefixes import Prefixes
 from suffice.importers.records import Record, records_of
+from suffice.importers.repeated_rounds import without_copies
 from suffice.importers.reply_answers import position_note, read_at, with_position
 from suffice.importers.returned import mark_returned
 from suffice.importers.round_columns import RoundColumns
@@ -181,7 +182,7 @@ class TableSource(ABC):
                 self.plan.drop("golds")
                 self.plan.read("golds", name, own.how, f"{own.theirs} as {wanted}")
                 self.plan.notes.append(
-                    f"the gold answers in {theirs!r} are {form} of options, and answers are {wanted}: they are read as {wanted}"
+                    f"the gold answers in {theirs!r} are {form}{' of options' * (' or ' not in form)}, and answers are {wanted}: they are read as {wanted}"
                 )
                 return
             answer, said = self.plan.columns["answer"], readings["answer"]
@@ -263,6 +264,8 @@ class TableSource(ABC):
             subtract_totals(columns, self._totals)
             if self._dollars:
                 add_up(columns, "spend")
+            if not self._options.samples:
+                columns, self.grid = without_copies(columns, self.grid, self.plan, self._options.columns)
             self._several += sum(n > 1 for n in Counter(questions.values()).values())
             names = [questions.get(name, name) for name in columns.question_ids]
             self.tally.add_names(names, columns, self._texts_within(rows))

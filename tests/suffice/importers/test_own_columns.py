@@ -14,6 +14,7 @@ from suffice.errors import DataError, UnsettledError
 from suffice.importers.own_alarms import uneven_groups
 from suffice.importers.own_columns import OwnColumns
 from suffice.verdicts.decisions import decide
+from suffice.verdicts.decisions.candidates import usual_selector
 from tests.support.cli_tools import CITIES, cli
 
 N, ROUNDS = 60, 4
@@ -62,6 +63,15 @@ def test_decide_judges_what_the_loop_returned(tmp_path):
     _, recording = imported(tmp_path, rows(kept=chosen), columns={"returned": "kept"})
     trial = decide(recording, metric="em", tune_share=0.5).trial
     assert {str(policy.selector) for policy in trial.candidates} == {"max_returned"}
+
+
+@pytest.mark.parametrize(("sign", "selector"), [(1, "max_reward_model"), (-1, "min_reward_model"), (0, "max_returned")])
+def test_decide_judges_the_sample_that_the_loop_returned(tmp_path, sign, selector):
+    records = rows(kept=chosen, reward_model=lambda q, r: sign * (10 * chosen(q, r) + (q + r) % 4))
+    _, recording = imported(tmp_path, records, columns={"returned": "kept"}, samples=True)
+    assert usual_selector(recording) == selector
+    trial = decide(recording, metric="em", tune_share=0.5).trial
+    assert {str(policy.selector) for policy in trial.candidates} == {selector}
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from suffice.common.tables import counted
 from suffice.errors import DataError, SufficeError
@@ -48,6 +49,7 @@ _BUDGETS = (0.25, 0.5, 0.75)
 _CONFIDENCES = (0.9, 0.95)
 """Geometric mean probabilities of a trial answer's tokens."""
 _CHECKED = (2, 3, 5)
+_NEARLY_ALL, _TWO = 0.98, 2
 """Caps of loops that stop when their check finds nothing more."""
 _RASC = "rasc"
 """The rule that reads the reasoning of samples, for recordings with their texts; its own selector answers."""
@@ -328,8 +330,32 @@ def _fitted_policy(tune: Recording, rule: str, metric: str, selector: Selector, 
 
 
 def usual_selector(recording: Recording) -> str:
-    """Return the selector of what a loop returns: a vote of samples, the marked round, that with the fewest faults, or the last."""
-    if recording.independent:
-        return "majority_of_samples"
+    """Return the selector of what a loop returns: the marked round, a vote of samples, the round with the fewest faults, or the last.
+
+    Of marked samples, it is the column whose highest or lowest value has the mark, if there is one: it also chooses among fewer.
+    """
     known = {RETURNED: f"max_{RETURNED}", CHECK_ERROR: f"min_{CHECK_ERROR}"}
-    return next((selector for name, selector in known.items() if name in recording.names("signal")), "last")
+    if recording.independent:
+        known = {RETURNED: _chooser(recording) if RETURNED in recording.names("signal") else ""}
+    usual = "majority_of_samples" if recording.independent else "last"
+    return next((selector for name, selector in known.items() if name in recording.names("signal")), usual)
+
+
+def _chooser(recording: Recording) -> str:
+    """Return the selector by which nearly all marked answers were chosen."""
+    mark = recording.column(RETURNED)
+    marked = np.nansum(mark, axis=1) == 1
+    chosen = np.nan_to_num(mark[marked]) == 1
+    own = [field.name for field in recording.table.schema if pa.types.is_floating(field.type)]
+    for name in [name for name in own if name not in {RETURNED, *recording.names("metric")}]:
+        values = recording.column(name)[marked]
+        for word, best, worst in (("max", np.max, -np.inf), ("min", np.min, np.inf)):
+            filled = np.where(np.isnan(values), worst, values)
+            is_best = filled == best(filled, axis=1, keepdims=True)
+            if (
+                len(values)
+                and np.all(is_best == chosen, axis=1).mean() >= _NEARLY_ALL
+                and len(np.unique(values)) > _TWO
+            ):
+                return f"{word}_{name}"
+    return f"max_{RETURNED}"

@@ -39,6 +39,9 @@ _PARTS = frozenset(
 
 _SAID = frozenset((*ANSWERS, *WEAK_REPLIES, *QUESTIONS, *GOLDS))
 _OPTIONS = "choices"
+_HEAD = 500
+"""Records that show whether a column has lines of a log."""
+
 _OWN_ID = re.compile(r"(chatcmpl|cmpl|resp|msg|gen)[-_]")
 
 
@@ -210,11 +213,12 @@ def _names_of(records: Sequence[Record]) -> list[str]:
 
 
 def _are_log_lines(records: Sequence[Record], name: str) -> bool:
-    texts = [text for item in records if isinstance(text := item.values.get(name), str)]
+    head = records[:_HEAD]
+    texts = [text for item in head if isinstance(text := item.values.get(name), str)]
     found = [own for text in texts if (own := _object_at_end(text)) is not None]
     names = [{*map(last_name, own)} for own in found]
     asked = sum(not own.isdisjoint((*IDS, *QUESTIONS)) and any(map(_is_said, own)) for own in names)
-    return 2 * asked > len(texts) >= len(records) / 2
+    return 2 * asked > len(texts) >= len(head) / 2
 
 
 def _is_said(name: str) -> bool:

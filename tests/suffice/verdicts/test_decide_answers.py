@@ -189,7 +189,7 @@ def test_a_metric_that_never_varies_cannot_judge_answers_that_differ(value):
 def test_equal_answers_lose_nothing_whatever_the_metric(value):
     advice = decide(drafted(lambda q, r: value, lambda q, r: f"the answer to {q}"), metric="quality")
     assert advice.verdict == "do it"
-    assert any("the answers of all rounds are equal" in note for note in advice.notes)
+    assert any("they are equal in all rounds" in note for note in advice.notes)
 
 
 def test_a_question_score_repeated_by_round_cannot_judge_different_answers():

@@ -56,7 +56,6 @@ from suffice.policy.signals import SIGNALS
 from suffice.recordings.runs import is_of_judge
 
 _NUMBER_NAMES = frozenset({"calls", "seconds", "tokens"})  # costs: signals of these names are computed, and are sums
-
 _SHOWN, _MARKS = 6, 6
 _COST = "cost.generator."
 _COSTS = (*INPUT_COLUMNS, *OUTPUT_COLUMNS, *CACHED_COLUMNS, CACHE_READ, CACHE_WRITTEN, *SECONDS, *CALLS)

@@ -363,6 +363,7 @@ def test_every_framework_has_lines_a_page_a_test_and_a_row():
         "recorder",
         "retrievers",
         "side_by_side",
+        "start_scripts",
         "tracing",
         "typed_limits",
         "watch_metrics",

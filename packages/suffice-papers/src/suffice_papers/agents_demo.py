@@ -85,11 +85,13 @@ def demo_agents(output: Output, markdown: options.Markdown = None) -> None:
     with status("deciding", quiet=output.as_json):
         advice = decide(recording, metric=_METRIC)
     with status(f"{len(_RULES)} rules", quiet=output.as_json):
-        measured = _Measured.of(recording, [policy_for(recording, rule, name=rule) for rule in _RULES])
+        policies = [policy_for(recording, rule, name=rule) for rule in _RULES]
+        measured = _Measured.of(recording, policies)
+        same = _same_files(recording, [policies[_RULES.index(rule)] for rule in _SHOWN])
     halves = _halves(recording, measured)
     if advice.spending is None:
         raise TypeError("the recording has the price of each step")
-    tables = [advice.spending.table(), _kept_table(measured), _halves_table(halves), *advice.tables()[:1]]
+    tables = [advice.spending.table(), _kept_table(measured, same), _halves_table(halves), *advice.tables()[:1]]
     if markdown is not None:
         markdown.write_text(_page(advice, tables), encoding="utf-8")
     screen = Screen(
@@ -126,14 +128,21 @@ def _halves(recording: Recording, measured: _Measured) -> list[dict[str, Any]]:
     return result
 
 
-def _kept_table(measured: _Measured) -> Table:
-    rows = [(rule, *measured.kept(_RULES.index(rule))) for rule in _SHOWN]
+def _same_files(recording: Recording, policies: Sequence[Policy]) -> Floats:
+    """Return the share of all runs that end with their final files under each policy, whatever became of them."""
+    differing: Floats = measure_candidates(recording, policies, "recorded", "agreement_em").worst.mean(axis=1)
+    return 1 - differing
+
+
+def _kept_table(measured: _Measured, same: Floats) -> Table:
+    rows = [(rule, *measured.kept(_RULES.index(rule)), of_all) for rule, of_all in zip(_SHOWN, same, strict=True)]
     return Table(
         title="What rules keep, on all runs",
         columns=(
             Column("rule"),
             Column("results kept, %", ".1f", scale=100),
             Column("money spent, %", ".1f", scale=100),
+            Column("same files, % of all runs", ".1f", scale=100),
         ),
         rows=tuple(rows),
         notes=(

@@ -101,7 +101,7 @@ test-browser: $(VENV)/.dev
 	SUFFICE_CHROMIUM="$(CHROMIUM)" $(BIN)/python -m pytest -p no:cacheprovider tests/browser
 
 # Each environment is exactly what its file pins; CrewAI's pins contradict those of the others.
-$(VENV)-%/.pinned: tests/frameworks/requirements/%.txt pyproject.toml
+$(VENV)-%/.pinned: tests/frameworks/requirements/%.txt $(wildcard pyproject.toml packages/*/pyproject.toml)
 	$(PYTHON) -m venv $(VENV)-$*
 	$(VENV)-$*/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r $< $(addprefix -e ,$(PACKAGES))
 	touch $@
@@ -115,7 +115,7 @@ test-crewai: $(VENV)-crewai/.pinned
 	CREWAI_DISABLE_TELEMETRY=true PYTHONPATH=. $(VENV)-crewai/bin/python $(FRAMEWORKS) $(PYTEST_ARGS) tests/frameworks/test_crewai.py
 
 # A server that speaks S3, and the driver of fsspec for it.
-$(VENV)-cloud/.pinned: tests/cloud/requirements.txt pyproject.toml
+$(VENV)-cloud/.pinned: tests/cloud/requirements.txt $(wildcard pyproject.toml packages/*/pyproject.toml)
 	$(PYTHON) -m venv $(VENV)-cloud
 	$(VENV)-cloud/bin/python -m pip install --quiet --disable-pip-version-check -r $< -e ".[cloud,endpoint]" -e ./packages/suffice-reader -e ./packages/suffice-scale
 	touch $@

@@ -77,6 +77,8 @@ def main() -> None:
         sys.exit("into which folder? for instance: python scripts/dist.py dist")
     out = Path(sys.argv[1])
     out.mkdir(parents=True, exist_ok=True)
+    for old in (*out.glob("suffice*.whl"), *out.glob("suffice*.tar.gz")):  # of another version
+        old.unlink()
     for project in (ROOT, *(path.parent for path in sorted(ROOT.glob("packages/*/pyproject.toml")))):
         for path in build_twice(project, out):
             print(f"{path.stat().st_size / 1e6:6.1f} MB  {path.name}, the same when built again")

@@ -21,7 +21,8 @@ _HEAD = re.compile(r"^\[\[ ## (\w+) ## \]\]$", re.MULTILINE)
 """The heads of fields in replies of DSPy."""
 
 _IN_HEADS = r"\[\[ ## "
-_TO_THE_LAST = "^(?s:.*)"  # without the ^, a text without the mark would take a time that grows with its square
+_ANYWHERE = "(?s:.*)"
+_TO_THE_LAST = f"^{_ANYWHERE}"  # without the ^, a text without the mark would take a time that grows with its square
 _TAG = re.compile(r"<(\w{1,30})>(?s:.*?)</\1>")
 
 _ANSWERS = frozenset((*PARSED_ANSWERS, "result", "output", "conclusion", "solution", "verdict", "value"))
@@ -85,8 +86,10 @@ def last_of(marker: AnswerPosition) -> AnswerPosition:
 
     >>> last_of(AnswerPosition("marker", "Answer:")).locate("Answer: Rome\nAnswer: Oslo\n").answer
     'Oslo'
+    >>> last_of(AnswerPosition("marker", "Answer:")).locate("Answer: Rome\nAnswer:").answer  # a reply that was cut has none
     """
-    return AnswerPosition("regex", rf"{_TO_THE_LAST}{re.escape(marker.text)}\s*(.+)".replace("\\ ", " "))
+    mark = re.escape(marker.text).replace("\\ ", " ")
+    return AnswerPosition("regex", rf"{_TO_THE_LAST}{mark}(?!{_ANYWHERE}{mark})\s*(.+)")
 
 
 def is_continued(text: str, earlier: str) -> bool:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from suffice.common.json_text import as_number
 from suffice.importers.trajectories import ImportedTrajectory
 from suffice.policy.metrics import METRICS
-from suffice.policy.rounds import COST_KINDS, WRITTEN_KINDS, Cost, End, Floats, Mask, Positions, Round
+from suffice.policy.rounds import ABSENT_COSTS, Cost, End, Floats, Mask, Positions, Round
 from suffice.policy.signals import SIGNALS
 from suffice.recordings.schema import cost_column
 
@@ -153,9 +153,10 @@ class RoundColumns:
         )
 
     def _cost(self, component: str, i: int) -> Cost:
-        absent = dict.fromkeys(COST_KINDS, math.nan) | dict.fromkeys(WRITTEN_KINDS, 0.0)
-        known = {kind: self.costs.get(cost_column(component, kind)) for kind in absent}
-        return Cost(**{kind: absent[kind] if values is None else float(values[i]) for kind, values in known.items()})
+        known = {kind: self.costs.get(cost_column(component, kind)) for kind in ABSENT_COSTS}
+        return Cost(
+            **{kind: ABSENT_COSTS[kind] if values is None else float(values[i]) for kind, values in known.items()}
+        )
 
     def codes(self, reads: Iterable[str], lookback: int) -> Positions:
         """Number the rounds so that rounds with equal fields, and equal earlier rounds, have the same number.

@@ -30,8 +30,10 @@ _SHORT = {"k": 10**3, "m": 10**6, "mn": 10**6, "b": 10**9, "bn": 10**9}
 """Scales of amounts of money."""
 
 _UNITS = (
-    r"[kcm]m|[km]g|ml|lbs?|oz|ft|mph|km/h|hrs?|mins?|secs?|ms|[kmgt]b|[lhg]|[kmgt\u00b5\u03bc]?(?:wh?|v|hz|j|pa|ev)"
+    r"[kcm]m|[km]g|ml|lbs?|oz|ft|mph|km/h|hrs?|mins?|secs?|ms|[kmgt]b|(?<=\s)[lhgwv]"
+    r"|[kmgt\u00b5\u03bc](?:[wvj])|[kmgt\u00b5\u03bc]?(?:wh|hz|pa|ev)"
 )
+"""Units after a number; a letter by itself only after a blank, since 4j is an imaginary number and 2v or 3h a name."""
 _RUN = r"(?:\d[\d.,_']*\d|\d)"
 _NUMBER = re.compile(
     rf"""(?:(?:^\s*|(?<=[:=]\s)|(?<![\w)\]}}.%,]))(?P<sign>(?<=[:=]\s)[-+]\s*|^\s*[-+]\s*|[-+])?)

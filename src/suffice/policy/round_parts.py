@@ -70,6 +70,12 @@ COST_KINDS = ("calls", "uncached_tokens", "cached_tokens", "output_tokens", "sec
 WRITTEN_KINDS = ("written_tokens", "written_1h_tokens")
 """Parts of the uncached tokens that some providers charge more for; stored only where there are some."""
 
+PRICED_KINDS = ("uncached_tokens", "cached_tokens", "output_tokens", *WRITTEN_KINDS)
+"""The kinds of tokens in the order in which a price takes them."""
+
+ABSENT_COSTS = {**dict.fromkeys(COST_KINDS, math.nan), **dict.fromkeys(WRITTEN_KINDS, 0.0)}
+"""What is known of each kind of cost that a log does not have: nothing, but that nothing is written to a cache unless it says so."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:

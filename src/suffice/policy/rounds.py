@@ -20,10 +20,22 @@ from suffice.common.results import Result
 from suffice.common.tables import Table
 from suffice.common.typed import check_types
 from suffice.errors import SchemaError, UnknownSignalError, did_you_mean
-from suffice.policy.round_parts import COST_KINDS, WRITTEN_KINDS, Cost, Passage, Token, added_costs, total_cost
+from suffice.policy.round_parts import (
+    ABSENT_COSTS,
+    COST_KINDS,
+    PRICED_KINDS,
+    WRITTEN_KINDS,
+    Cost,
+    Passage,
+    Token,
+    added_costs,
+    total_cost,
+)
 
 __all__ = [
+    "ABSENT_COSTS",
     "COST_KINDS",
+    "PRICED_KINDS",
     "WRITTEN_KINDS",
     "Cost",
     "Decision",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from suffice.errors import UnknownSignalError
-from suffice.policy.rounds import COST_KINDS, WRITTEN_KINDS, Cost, Floats, Round
+from suffice.policy.rounds import ABSENT_COSTS, Cost, Floats, Round
 from suffice.policy.signals import SIGNALS, compute_signals
 from suffice.recordings.schema import EMBEDDING, REPLY_COLUMNS, column_kind, cost_column
 
@@ -138,9 +138,10 @@ def _is_measured(name: str) -> bool:
 def _costs(values: dict[str, float]) -> dict[str, Cost]:
     """Return the costs of a round by component, without the components that were not called."""
     components = dict.fromkeys(name.removeprefix("cost.").rpartition(".")[0] for name in values)
-    absent = dict.fromkeys(COST_KINDS, math.nan) | dict.fromkeys(WRITTEN_KINDS, 0.0)
     costs = {
-        component: Cost(**{kind: values.get(cost_column(component, kind), value) for kind, value in absent.items()})
+        component: Cost(
+            **{kind: values.get(cost_column(component, kind), value) for kind, value in ABSENT_COSTS.items()}
+        )
         for component in components
     }
     return {component: cost for component, cost in costs.items() if cost != Cost()}

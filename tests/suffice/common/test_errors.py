@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from suffice.errors import MissingExtraError, ModelError, ModelTimeoutError, SufficeError, UnsettledError
+from suffice.errors import MissingExtraError, ModelError, ModelTimeoutError, SufficeError, UnansweredError, UnsettledError
 
 
 def test_an_optional_dependency_is_named_with_the_command_that_installs_it():
@@ -50,3 +50,8 @@ def test_what_can_be_read_in_two_ways_names_both():
     )
     assert str(error).endswith("(first_round): --first-round 0 (closed book); or --first-round 1 (open).")
     assert (error.question, error.parameter) == ("Rounds count from 0.", "first_round")
+
+
+def test_what_a_run_did_is_kept_in_another_process():
+    error = pickle.loads(pickle.dumps(UnansweredError("no reply is a Plan", {"stop_round": 2}, ["a", "b"])))
+    assert (str(error), error.decision, error.rounds) == ("no reply is a Plan", {"stop_round": 2}, ("a", "b"))

@@ -247,3 +247,9 @@ def test_batches_and_files_have_prices_of_writes(tmp_path):
     path.write_text("[m]\nuncached = 1.0\ncached = 0.1\noutput = 5.0\nwritten = 1.25\n", "utf-8")
     assert load_prices(path)["m"].of_cost(COST) == pytest.approx(PAID - 1000 * (2 - 1) / 1e6)
     assert math.isnan(load_prices(path)["m"].of_cost(Cost(uncached_tokens=math.nan)))
+
+
+def test_more_written_than_given_was_given_apart():
+    usage = {"input_tokens": 10, "cache_creation_input_tokens": 2000, "output_tokens": 5, "total_tokens": 15}
+    used = usage_in(usage)
+    assert (used.uncached, used.written) == (2010, 2000)

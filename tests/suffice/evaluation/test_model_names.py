@@ -20,6 +20,7 @@ CHEAP, DEAR = Price(uncached=1, cached=1, output=1), Price(uncached=9, cached=9,
     [
         ("gpt-4o", "gpt-4o"),
         ("gpt-4o-2024-08-06", "gpt-4o"),
+        ("gpt-4o-2024-05-13", "gpt-4o-2024-05-13"),  # the first snapshot kept its higher price
         ("openai/gpt-4o-mini-2024-07-18", "gpt-4o-mini"),
         ("azure/gpt-4.1", "gpt-4.1"),
         ("claude-haiku-4-5-20251001", "claude-haiku-4-5"),

@@ -75,7 +75,10 @@ def transcript(q, r, _):
 def test_the_last_answer_of_a_transcript_is_read(tmp_path):
     records = rows(round=lambda q, r, _: r, answer=transcript)
     error = refused(tmp_path, records, answer_position="marker:Answer:", columns={"answer": "answer"})
-    assert [*error.choices] == [r"--answer-position 'regex:^(?s:.*)Answer:\s*(.+)'", "--expected transcripts"]
+    assert [*error.choices] == [
+        r"--answer-position 'regex:^(?s:.*)Answer:(?!(?s:.*)Answer:)\s*(.+)'",
+        "--expected transcripts",
+    ]
     (settled, *_) = [value for value, _ in error.choices.values()]
     _, recording = imported(tmp_path, records, **settled)
     assert texts(recording) == [answers(q) for q in range(N)]

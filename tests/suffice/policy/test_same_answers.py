@@ -397,3 +397,13 @@ def test_other_numbers_with_one_unit_are_not_half_right():
     answers = [f"{n + 1} km" for n in range(3, 23)] + ["Oslo", "Rome"] * 10
     found = chosen_normalizer(golds, answers, list(zip(answers, golds, strict=True)))
     assert (found.normalizer, "half right" in found.why) == ("mixed", True)
+
+
+@pytest.mark.parametrize("text", ["4j", "2v", "3h", "5w", "2g"])
+def test_a_letter_after_a_digit_is_no_unit(text):
+    assert only_number(text) is None
+
+
+@pytest.mark.parametrize("text", ["4 h", "4 V", "4 kJ", "4kWh", "4 mW", "4 Hz"])
+def test_a_unit_leaves_a_number(text):
+    assert only_number(text) == 4

@@ -20,7 +20,7 @@ import pyarrow as pa
 from suffice.common.tables import Column, Table
 from suffice.errors import DataError, NotFoundError, SchemaError
 from suffice.evaluation.replay.model_names import listed_name, price_in
-from suffice.policy.rounds import WRITTEN_KINDS, Cost, Floats
+from suffice.policy.rounds import PRICED_KINDS, WRITTEN_KINDS, Cost, Floats
 from suffice.policy.signals import EMBEDDING, GATE, LOOP_COMPONENTS, QUERY, TRIAL, member_component
 from suffice.recordings.recording import Recording
 from suffice.recordings.runs import MODEL_NAMES, attempts_of, single_labels
@@ -30,9 +30,6 @@ _log = logging.getLogger(__name__)
 
 LIST_PRICES = "list"
 """The word that stands for the bundled list prices in place of a file of prices."""
-
-PRICED_KINDS = ("uncached_tokens", "cached_tokens", "output_tokens", *WRITTEN_KINDS)
-"""The kinds of tokens in the order in which `Price.of` takes them."""
 
 BATCH_FACTOR = 0.5
 """The default price of requests in batches, as a share of the normal price: OpenAI's discount of 50 %."""

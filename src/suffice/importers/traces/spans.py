@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, astuple, dataclass, field
 from typing import Any
 
-from suffice.policy.rounds import WRITTEN_KINDS, End, Token
+from suffice.policy.rounds import PRICED_KINDS, End, Token
 
 CHAT = "chat"
 """The kind of a span that is one call of a model."""
@@ -56,8 +56,7 @@ class Usage:
     @property
     def costs(self) -> dict[str, float]:
         """The numbers by the names of `Cost`."""
-        names = ("uncached_tokens", "cached_tokens", "output_tokens", *WRITTEN_KINDS)
-        return dict(zip(names, astuple(self), strict=True))
+        return dict(zip(PRICED_KINDS, astuple(self), strict=True))
 
 
 def usage_of(
@@ -91,7 +90,7 @@ def usage_of(
     """
     cached, written, hour = (0 if math.isnan(value) else value for value in (cached, written, for_an_hour))
     written = max(written, hour)
-    if (cached or written) and total == given + output:
+    if (cached or written) and total == given + output and cached + written <= given:
         apart = False
     elif max(cached, written) > given or (
         cached and total in (given + cached + output, given + cached + written + output)

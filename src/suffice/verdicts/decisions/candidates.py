@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from suffice.common.tables import counted
 from suffice.errors import DataError, SufficeError
@@ -49,8 +48,8 @@ _BUDGETS = (0.25, 0.5, 0.75)
 _CONFIDENCES = (0.9, 0.95)
 """Geometric mean probabilities of a trial answer's tokens."""
 _CHECKED = (2, 3, 5)
-_NEARLY_ALL, _TWO = 0.98, 2
 """Caps of loops that stop when their check finds nothing more."""
+_NEARLY_ALL, _TWO = 0.98, 2
 _RASC = "rasc"
 """The rule that reads the reasoning of samples, for recordings with their texts; its own selector answers."""
 _PUBLISHED = {
@@ -346,8 +345,7 @@ def _chooser(recording: Recording) -> str:
     mark = recording.column(RETURNED)
     marked = np.nansum(mark, axis=1) == 1
     chosen = np.nan_to_num(mark[marked]) == 1
-    own = [field.name for field in recording.table.schema if pa.types.is_floating(field.type)]
-    for name in [name for name in own if name not in {RETURNED, *recording.names("metric")}]:
+    for name in [name for name in recording.names("signal") if name != RETURNED]:
         values = recording.column(name)[marked]
         for word, best, worst in (("max", np.max, -np.inf), ("min", np.min, np.inf)):
             filled = np.where(np.isnan(values), worst, values)

@@ -4,7 +4,14 @@ import pickle
 
 import pytest
 
-from suffice.errors import MissingExtraError, ModelError, ModelTimeoutError, SufficeError, UnansweredError, UnsettledError
+from suffice.errors import (
+    MissingExtraError,
+    ModelError,
+    ModelTimeoutError,
+    SufficeError,
+    UnansweredError,
+    UnsettledError,
+)
 
 
 def test_an_optional_dependency_is_named_with_the_command_that_installs_it():

@@ -116,7 +116,9 @@ def test_a_token_budget_ends_at_the_first_checkpoint_beyond_it():
     assert [decision.stop for decision in decisions] == [False, True]
 
 
-@pytest.mark.parametrize("rule", ["dynasor(1)", "dynasor(2.5)", "deer(1)", "deer(0)", "thought_calibrated(0)", "thought_calibrated(3)"])
+@pytest.mark.parametrize(
+    "rule", ["dynasor(1)", "dynasor(2.5)", "deer(1)", "deer(0)", "thought_calibrated(0)", "thought_calibrated(3)"]
+)
 def test_rules_of_thought_refuse_numbers_out_of_range(rule):
     with pytest.raises(RuleSyntaxError, match="not"):
         parse_rule(rule)

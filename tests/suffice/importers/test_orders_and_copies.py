@@ -8,7 +8,7 @@ import random
 import pytest
 
 from suffice import import_recording, read_recording
-from suffice.errors import UnsettledError
+from suffice.errors import SufficeError, UnsettledError
 from suffice.importers import table_parts
 from tests.support.cli_tools import CITIES
 
@@ -190,6 +190,25 @@ def test_copies_are_found_in_all_parts_or_in_none(tmp_path, monkeypatch):
     assert texts(in_parts) == texts(recording)
     assert (len(in_parts.table) < len(records), parts.ends) == (True, whole.ends)
     assert any("repeat the last round of a loop" in note for note in parts.notes)
+
+
+@pytest.mark.parametrize("lost", ["answer", "seed", ""])
+def test_only_rows_with_an_answer_and_a_run_were_merged(tmp_path, lost):
+    records = [
+        {"qid": f"q{q}" if r == 0 else "", "seed": seed, "gold": TOWNS[q % 7] if r == 0 else "", "answer": text}
+        for seed in (1, 2)
+        for q in range(N)
+        for r, text in enumerate(answers(q + 50 * seed - 50 * (q % 7 == 0)))
+    ]
+    if lost:
+        records[8 if lost == "seed" else 9][lost] = ""
+    options = {"columns": {"question_id": "qid", "run": "seed"}}
+    if lost:
+        with pytest.raises(SufficeError, match="qid is empty"):
+            imported(tmp_path, records, **options)
+    else:
+        _, recording = imported(tmp_path, records, **options)
+        assert len(recording.table) == len(records)
 
 
 def test_free_rounds_within_a_loop_are_kept(tmp_path):

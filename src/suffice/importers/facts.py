@@ -115,8 +115,8 @@ class Facts:
         longest: The length of the longest answer and of the longest text, the number of trajectories that have one of this length, and
             the letters in which these end.
         orders: Trajectories of several different answers (""), and those whose answers rise or fall, as texts or as numbers.
-        firsts: The first answers of these trajectories.
-        finals: Their last answers.
+        firsts: Hashes of the first answers of these trajectories.
+        finals: Hashes of their last answers.
         changes: Trajectories with an answer in a round and in the one before, by round, and whether the two differ.
         ends: Trajectories of several rounds with a metric in the first and in the last, and its sums there, by its name.
         known: Rounds in which a metric is known, by its name.
@@ -173,8 +173,8 @@ class Facts:
     following: int = 0
     longest: dict[str, tuple[int, int, str]] = field(default_factory=dict)
     orders: Counter[str] = field(default_factory=Counter)
-    firsts: Counter[str] = field(default_factory=Counter)
-    finals: Counter[str] = field(default_factory=Counter)
+    firsts: Counter[int] = field(default_factory=Counter)
+    finals: Counter[int] = field(default_factory=Counter)
     changes: Counter[tuple[int, bool]] = field(default_factory=Counter)
     ends: dict[str, tuple[int, float, float]] = field(default_factory=dict)
     known: Counter[str] = field(default_factory=Counter)

@@ -9,6 +9,7 @@ from typing import Any
 
 from suffice.common.tables import cut_list
 from suffice.errors import DataError
+from suffice.importers.names import ANSWERS, WEAK_REPLIES, last_name
 from suffice.importers.records import Record
 from suffice.importers.shape import column_names
 from suffice.importers.table_columns import TableColumns
@@ -39,14 +40,15 @@ def refuse_second_header(records: Sequence[Record]) -> None:
 def filled_down(records: Sequence[Record], columns: Mapping[str, str] | None = None) -> tuple[list[Record], list[str]]:
     """Return records with the cells of merged columns filled, and notes on it; none if no cells were merged.
 
-    Columns that the user names as the question and the run show that cells were merged if the question is empty in some rows, and
-    the run in none: others that are empty in the same rows are filled, too, each from the row above of its run.  Otherwise, the first column and others are merged if they are empty in the same rows, of which the first row is none, no value of the
+    Columns that the user names as the question and the run show that cells were merged if the question is empty in some rows that
+    have an answer, and the run in none: others that are empty in the same rows are filled, too, each from the row above of its
+    run.  Otherwise, the first column and others are merged if they are empty in the same rows, of which the first row is none, no value of the
     first one occurs twice, and another column is empty nowhere.  A last row with the first column alone has totals.
     """
     names = column_names(records)
     text, run = ((columns or {}).get(ours) for ours in ("question_id", "run"))
     if text and run and text != run and {text, run} <= {*names} and not all(_is_filled(row, text) for row in records):
-        return _filled_within(records, names, text, run)
+        return _filled_within(records, names, text, run, (columns or {}).get("answer", ""))
     if len(names) <= _LEAST or any(row.values.keys() != records[0].values.keys() for row in records):  # of JSON
         return [*records], []
     has_total = _is_filled(records[-1], names[0]) and not _is_filled(records[-1], names[1])
@@ -69,11 +71,19 @@ def filled_down(records: Sequence[Record], columns: Mapping[str, str] | None = N
 
 
 def _filled_within(
-    records: Sequence[Record], names: Sequence[str], text: str, run: str
+    records: Sequence[Record], names: Sequence[str], text: str, run: str, answer: str
 ) -> tuple[list[Record], list[str]]:
-    """Fill the empty cells of a column, and of others that are empty in its empty rows, from the row above of the same run."""
+    """Fill the empty cells of a column, and of others that are empty in its empty rows, from the row above of the same run.
+
+    No cells were merged if such a row lacks the answer, as one of a call that failed, or any row lacks the run.
+    """
     empty = [row for row in records if not _is_filled(row, text)]
-    merged = [name for name in names if not any(_is_filled(row, name) for row in empty)]
+    usual = ([name for name in names if last_name(name) in words] for words in (ANSWERS, WEAK_REPLIES))
+    answers = [answer] if answer else next(filter(None, usual), [])
+    has_answers = any(all(_is_filled(row, name) for row in empty) for name in answers)
+    if not has_answers or not all(_is_filled(row, run) for row in records):
+        return [*records], []
+    merged = [name for name in names if name not in answers and not any(_is_filled(row, name) for row in empty)]
     above: dict[str, dict[str, Any]] = {}
     result = []
     for row in records:

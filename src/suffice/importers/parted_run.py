@@ -264,23 +264,28 @@ def run_of_table(
 
     `folder` creates an empty folder for the parts, and `announce` is called before a table is read as a whole.
     """
-    table: TableSource | None = None
-    place, how = None, []
+
+    def read(table: TableSource, place: Path | None) -> PartedRun:
+        run = PartedRun("tabular", golds=golds, embedder=embedder, folder=place)
+        for columns in table.rounds():
+            run.add(columns, table.texts)
+        return run
+
+    run, how = None, []
     of_all = options.samples or options.where or RETURNED in options.columns  # these need all rows
     if not of_all and is_large(path):
         place = folder()
         try:
-            table = PartedTable(path, place, options)
+            table: TableSource = PartedTable(path, place, options)
+            run = read(table, place)
             how = ["a large table: its columns were guessed from the first rows"]
-        except UnevenError:
-            place = None
-            how = ["the records differ in their shape, so that all of them were read before any was imported"]
-    if table is None:
+        except UnevenError as error:
+            why = str(error) or "the records differ in their shape"
+            how = [f"{why}, so that all of them were read before any was imported"]
+    if run is None:
         announce()
         table = WholeTable(path, options)
-    run = PartedRun("tabular", golds=golds, embedder=embedder, folder=place)
-    for columns in table.rounds():
-        run.add(columns, table.texts)
+        run = read(table, None)
     run.doubt = table.doubt
     run.list_answers, run.run_column = table.grid.list_answers, options.columns.get(RUN, "") or _foreign_loop(table.run)
     run.describe(table.notes(), table.plan.readings, {**table.tally.depends(), **table.prefixes.depends})

@@ -209,8 +209,8 @@ class Reading:
             said = [text.strip() for text in columns["answer"][start:end] if text]
             if len({*said}) > 1 and not all(later.startswith(earlier) for earlier, later in pairwise(said)):
                 facts.orders.update(["", *orders_of(said)])
-                facts.firsts[said[0]] += 1
-                facts.finals[said[-1]] += 1
+                facts.firsts[hash(said[0])] += 1
+                facts.finals[hash(said[-1])] += 1
 
     def _add_scales(self, table: pa.Table) -> None:
         """Count the values of the log's confidences that are in [0, 1], and those above."""

@@ -22,10 +22,13 @@ from suffice.importers.round_columns import RoundColumns
 from suffice.importers.table_columns import ColumnMap, TableColumns
 from suffice.policy.rounds import Mask
 
-_OFFERED, _FEW, _ENOUGH = 6, 5, 20
+_OFFERED = 6
+_FEW = 5
+"""The fewest questions with copies that show what they are."""
+
 _COUNT = re.compile(
-    r"(?:n|num|number_of|total|nb)_?(?:rounds|steps|iterations|iters|turns|attempts|drafts|hops)"
-    r"|(?:rounds|steps|iterations|iters|turns|attempts|drafts|hops)(?:_(?:used|taken|run|needed|done|count))?"
+    r"(?:n|num|number_of|total|nb)_?(?:rounds|steps|iterations|iters|turns|attempts|drafts)"
+    r"|(?:rounds|iterations|iters|turns|drafts)(?:_(?:used|taken|run|needed|done|count))?|(?:steps|attempts)_(?:used|taken|run)"
 )
 """Names of columns with the number of a loop's rounds."""
 
@@ -101,40 +104,67 @@ def begins_again(questions: Iterable[int], numbers: Iterable[float]) -> bool:
 
 
 def without_copies(
-    columns: RoundColumns, grid: Grid, plan: ColumnMap, said: Mapping[str, str]
+    columns: RoundColumns, grid: Grid, plan: ColumnMap, said: Mapping[str, str], least: int = _FEW
 ) -> tuple[RoundColumns, Grid]:
     """Leave out rounds after the end of a loop, which a table has filled with copies of the last answer.
 
-    They cost nothing, while all others cost something, or come after the number of rounds that a column gives.
+    All rounds of these questions were logged to the greatest length.  The copies cost nothing, while all others cost something.
+    Where costs are unknown, the number of rounds in a column may count something else, such as the hops of a question, so the
+    user says what it counts.
 
     Args:
         columns: All rounds of some questions.
         grid: The settings for reading the table; if rounds are left out, shorter trajectories ended by themselves.
         plan: The meaning of the table's columns, to which a note is added.
         said: The columns that the user named.
+        least: The fewest questions with copies.
+
+    Raises:
+        UnsettledError: Only a column with the number of rounds shows copies, and the user does not say that loops ended by themselves.
     """
     if "end" in grid.columns:
         return columns, grid
     texts = [*zip(columns.texts["answer"], columns.texts["text"], strict=True)]
     same = np.array([any(own) and own == before for own, before in zip(texts, [None, *texts[:-1]], strict=True)])
+    same &= (columns.place > 0) & columns.spread(columns.lengths == columns.lengths.max())
     known = {name: values for name, values in columns.costs.items() if (values > 0).any()}
-    spent = np.sum([np.nan_to_num(values) for values in known.values()], axis=0) if known else np.ones(len(columns))
-    for name, copies in {"": _at_ends(spent == 0, columns), **_after_counts(columns, said)}.items():
+    free = np.logical_and.reduce([values == 0 for values in known.values()]) if known else np.zeros(len(columns), bool)
+    paid = np.logical_or.reduce([values > 0 for values in known.values()]) if known else ~free
+    for name, copies in {"": _at_ends(free, columns), **_after_counts(columns, said)}.items():
         n = int(np.logical_or.reduceat(copies, columns.starts).sum())
-        is_free = not known or ((spent == 0) == copies).all()
-        is_told = bool(name) or not any(np.isnan(values[copies]).any() for values in known.values())
-        if n >= (_FEW if is_told else _ENOUGH) and is_free and (same & (columns.place > 0))[copies].all():
-            kept = columns.only(~copies)
-            ended = (kept.lengths < columns.lengths) & (kept.lengths < kept.lengths.max())
-            kept.ends = ["rule" if own else end for own, end in zip(ended.tolist(), kept.ends, strict=True)]
-            options = " ".join(f"--column {quoted(f'{own}=')}" for own in ([name] if name else known))
-            plan.notes.append(
-                f"{counted(int(copies.sum()), 'round')} of {counted(n, 'question')} left out, since they "
-                f"{f'come after the number of rounds in {name!r}' if name else 'cost nothing'} and repeat the answer before: the loop had ended "
-                f"by itself ({options} keeps them)"
-            )
-            return kept, replace(grid, ended=grid.ended or "rule")
+        is_free = bool(known) and (free == copies).all()
+        is_asked = not is_free and bool(name) and not (known and paid[copies].any())
+        if n < least or not (is_free or is_asked) or not same[copies].all():
+            continue
+        if is_asked and grid.ended != "rule":
+            raise _unsettled_count(name, int(copies.sum()), n)
+        kept = columns.only(~copies)
+        ended = (kept.lengths < columns.lengths) & (kept.lengths < kept.lengths.max())
+        kept.ends = ["rule" if own else end for own, end in zip(ended.tolist(), kept.ends, strict=True)]
+        options = " ".join(f"--column {quoted(f'{own}=')}" for own in ([name] if name else known))
+        plan.notes.append(
+            f"{counted(int(copies.sum()), 'round')} of {counted(n, 'question')} left out, since they "
+            f"{f'come after the number of rounds in {name!r}' if name else 'cost nothing'} and repeat the answer before: the loop had ended "
+            f"by itself ({options} keeps them)"
+        )
+        return kept, replace(grid, ended=grid.ended or "rule")
     return columns, grid
+
+
+def _unsettled_count(name: str, n_rounds: int, n: int) -> UnsettledError:
+    """Return the error that asks whether a column counts the rounds of the loop, or something else."""
+    return UnsettledError(
+        f"{counted(n_rounds, 'round')} of {counted(n, 'question')} come after the number in {name!r:.60} and repeat the answer before, and no cost "
+        "says whether they were run: are they copies after the end of the loop, or rounds of it?",
+        "options",
+        {
+            f"--column {quoted(f'{name}=')}": (
+                {"columns": {name: ""}},
+                f"they are rounds of the loop: {name!r} counts something else",
+            ),
+            "--ended rule": ({"ended": "rule"}, "they are copies, and left out: the loop had ended by itself"),
+        },
+    )
 
 
 def _after_counts(columns: RoundColumns, said: Mapping[str, str]) -> dict[str, Mask]:

@@ -16,13 +16,16 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.common.files import PACKED
-from suffice.errors import DataError, SchemaError
+from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers.fields import lists_as_text, one_run_each
-from suffice.importers.grid import cell_text, whole_number
+from suffice.importers.grid import Grid, cell_text, whole_number
 from suffice.importers.merged_cells import filled_down
 from suffice.importers.recognise import data_files, head_of, in_one_piece
 from suffice.importers.records import Record
+from suffice.importers.repeated_rounds import without_copies
+from suffice.importers.round_columns import RoundColumns
 from suffice.importers.runs import RunColumns, tell_apart
+from suffice.importers.table_columns import ColumnMap
 from suffice.importers.table_source import TableOptions, TableSource, refuse_other_files, with_ids
 from suffice.policy.metrics import normalize_answer
 from suffice.policy.seen import one_name_per_text
@@ -161,6 +164,16 @@ class PartedTable(TableSource):
             rows = self._without_repeated_calls(rows)
             self.repeated += n - len(rows)
             yield (rows, {}) if self.run is None else tell_apart(rows, self.plan, self.run)
+
+    @staticmethod
+    def _without_copies(
+        columns: RoundColumns, grid: Grid, plan: ColumnMap, said: Mapping[str, str], least: int = 1
+    ) -> tuple[RoundColumns, Grid]:
+        """Raise if some rounds seem to be copies after the end of loops: only all rounds show whether they are."""
+        with suppress(UnsettledError):
+            if without_copies(columns, grid, plan, said, least)[0] is columns:
+                return columns, grid
+        raise UnevenError("records may repeat the last round of a loop")
 
     def _numbered(self, rows: _RecordList) -> _RecordList:
         if self._order is None:

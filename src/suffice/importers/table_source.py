@@ -102,6 +102,7 @@ class TableSource(ABC):
     repeated: int = 0
     texts: Collection[str] = ()
     doubt: str = ""
+    _without_copies = staticmethod(without_copies)
 
     def __init__(self, path: Path, options: TableOptions) -> None:
         self._path, self._options = path, options
@@ -265,7 +266,7 @@ class TableSource(ABC):
             if self._dollars:
                 add_up(columns, "spend")
             if not self._options.samples:
-                columns, self.grid = without_copies(columns, self.grid, self.plan, self._options.columns)
+                columns, self.grid = self._without_copies(columns, self.grid, self.plan, self._options.columns)
             self._several += sum(n > 1 for n in Counter(questions.values()).values())
             names = [questions.get(name, name) for name in columns.question_ids]
             self.tally.add_names(names, columns, self._texts_within(rows))

@@ -8,7 +8,8 @@ import random
 import pytest
 
 from suffice import import_recording, read_recording
-from suffice.errors import UnsettledError
+from suffice.errors import SufficeError, UnsettledError
+from suffice.importers import table_parts
 from tests.support.cli_tools import CITIES
 
 N = 40
@@ -128,13 +129,89 @@ def filled(n, *, cost=True, count=True):
 
 @pytest.mark.parametrize(("cost", "count"), [(True, True), (True, False), (False, True)])
 def test_copies_after_the_end_of_a_loop_are_no_rounds(tmp_path, cost, count):
-    summary, recording = imported(tmp_path, filled(lambda q: 1 + q % 4, cost=cost, count=count))
+    summary, recording = imported(
+        tmp_path, filled(lambda q: 1 + q % 4, cost=cost, count=count), **({} if cost else {"ended": "rule"})
+    )
     assert texts(recording) == [answers(q)[: 1 + q % 4] for q in range(N)]
     assert summary.ends == {"rule": 30, "max_rounds": 10}
     name = "cost.generator.output_tokens" if cost else "n_rounds"
     assert any(f"--column {name}= keeps them" in note for note in summary.notes)
     _, recording = imported(tmp_path, filled(lambda q: 1 + q % 4, cost=cost, count=False), columns={name: ""})
     assert {len(said) for said in texts(recording)} == {4}
+
+
+def test_a_count_alone_does_not_leave_rounds_out(tmp_path):
+    error = refused(tmp_path, filled(lambda q: 1 + q % 4, cost=False))
+    assert [*error.choices] == ["--column n_rounds=", "--ended rule"]
+    _, recording = imported(tmp_path, filled(lambda q: 1 + q % 4, cost=False), **error.choices["--column n_rounds="][0])
+    assert {len(said) for said in texts(recording)} == {4}
+
+
+@pytest.mark.parametrize("name", ["num_hops", "hops", "steps", "attempts"])
+def test_a_property_of_questions_counts_no_rounds(tmp_path, name):
+    records = [{**row, name: 1 + q % 4} for q, row in enumerate(filled(lambda q: 1 + q % 4, cost=False, count=False))]
+    _, recording = imported(tmp_path, records)
+    assert {len(said) for said in texts(recording)} == {4}
+
+
+@pytest.mark.parametrize("tokens", [None, 0], ids=["unknown", "cached"])
+def test_the_last_call_of_a_stop_on_repeat_is_a_round(tmp_path, tokens):
+    records = [
+        {
+            "qid": f"q{q}",
+            "gold": TOWNS[q % 7],
+            "round": r,
+            "answer": TOWNS[(q + max(n - 1 - r, 0) * (1 + q % 2)) % 7],
+            "output_tokens": tokens if r == n else 90 + 7 * r + q,
+        }
+        for q in range(N)
+        for n in [3 + q % (3 if tokens == 0 else 1)]
+        for r in range(1, n + 1)
+    ]
+    summary, recording = imported(tmp_path, records, log_golds="keep", expected=["last-is-gold", "stopped-when-right"])
+    assert len(recording.table) == len(records)
+    assert not any("left out" in note for note in summary.notes)
+
+
+def test_copies_are_found_in_all_parts_or_in_none(tmp_path, monkeypatch):
+    records = [
+        {
+            "qid": f"q{q}",
+            "gold": TOWNS[q % 7],
+            "round": r,
+            "answer": said[min(r, n) - 1],
+            "output_tokens": 90 * (r <= n),
+        }
+        for q, said in enumerate(map(answers, range(N)))
+        for n in [2 + q % 3 if q < 20 else 3 + q % 2]
+        for r in range(1, 5)
+    ]
+    whole, recording = imported(tmp_path, records)
+    monkeypatch.setattr(table_parts, "LARGE", 0)
+    monkeypatch.setattr(table_parts, "PART", 16)
+    parts, in_parts = imported(tmp_path, records)
+    assert texts(in_parts) == texts(recording)
+    assert (len(in_parts.table) < len(records), parts.ends) == (True, whole.ends)
+    assert any("repeat the last round of a loop" in note for note in parts.notes)
+
+
+@pytest.mark.parametrize("lost", ["answer", "seed", ""])
+def test_only_rows_with_an_answer_and_a_run_were_merged(tmp_path, lost):
+    records = [
+        {"qid": f"q{q}" if r == 0 else "", "seed": seed, "gold": TOWNS[q % 7] if r == 0 else "", "answer": text}
+        for seed in (1, 2)
+        for q in range(N)
+        for r, text in enumerate(answers(q + 50 * seed - 50 * (q % 7 == 0)))
+    ]
+    if lost:
+        records[8 if lost == "seed" else 9][lost] = ""
+    options = {"columns": {"question_id": "qid", "run": "seed"}}
+    if lost:
+        with pytest.raises(SufficeError, match="qid is empty"):
+            imported(tmp_path, records, **options)
+    else:
+        _, recording = imported(tmp_path, records, **options)
+        assert len(recording.table) == len(records)
 
 
 def test_free_rounds_within_a_loop_are_kept(tmp_path):

@@ -104,7 +104,8 @@ class Facts:
         equalling_last: Of these, those in which it equals the last answer.
         equalling_alone: Trajectories of which, of two values of such a column with few values, their own and that of another one, one
             alone equals an answer, by name, and whether that is their own.
-        voted: Trajectories with several answers, by whether such a column equals a most frequent one of them, and its name.
+        voted: Trajectories of at least three answers, of which one is more frequent than any other, by the name of such a column, and
+            whether it equals that answer.
         several_values: Some values of such a column, to see whether it has several.
         agreeing: Rounds in which a metric is 1 if and only if the answer is that of such a column, by column and metric.
         changing: The same of rounds with another answer than the one before, and of other rounds.
@@ -191,6 +192,6 @@ class Facts:
         return own - other >= _LIKELY * math.sqrt(own + other) > 0
 
     def is_vote(self, name: str) -> bool:
-        """Return whether a column that is the same in all rounds always equals an answer, and a most frequent one where answers differ."""
+        """Return whether a column that is the same in all rounds always equals an answer, and the most frequent one where answers differ."""
         is_always = self.equalling[name] >= (1 - _HARDLY_ANY) * self.trajectories
         return is_always and _MANY <= self.voted[name, True] >= self.voted[name, False] / _HARDLY_ANY

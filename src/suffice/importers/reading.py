@@ -276,8 +276,9 @@ class Reading:
         places: dict[Any, int] = {None: 0}
         of_row = np.array([places.setdefault(key, len(places)) for key in keys])
         counts = [Counter(keys[start : start + n]) for start, n in zip(starts.tolist(), lengths.tolist(), strict=True)]
-        most = np.array([max(own.values()) for own in counts])
-        is_varied = np.array([len(own) > 1 for own in counts])
+        counts = [Counter({key: n for key, n in own.items() if key is not None}) for own in counts]
+        most = np.array([max(own.values(), default=0) for own in counts])
+        is_led = np.array([_has_leader(own) for own in counts])
         for item in _own_columns(table):
             encoded = table.column(item.name).combine_chunks().dictionary_encode()
             codes = encoded.indices.fill_null(-1).to_numpy()
@@ -299,7 +300,7 @@ class Reading:
             facts.equalling_last[item.name] += int(equal[starts + lengths - 1].sum())
             is_most = np.add.reduceat(equal, starts, dtype=np.int64) == most
             for is_vote in (True, False):
-                facts.voted[item.name, is_vote] += int((same & is_varied & (is_most == is_vote)).sum())
+                facts.voted[item.name, is_vote] += int((same & is_led & (is_most == is_vote)).sum())
             if len(several) < SEVERAL:
                 other = np.repeat(np.roll(codes[starts], 1), lengths)
                 own, others = (
@@ -391,6 +392,12 @@ def _is_speaker(name: str) -> bool:
 
 def _is_other_text(item: pa.Field) -> bool:
     return pa.types.is_string(item.type) and column_kind(item.name, item) == "label"
+
+
+def _has_leader(counts: Counter[Any]) -> bool:
+    """Return whether at least three answers differ, and one is more frequent than any other."""
+    (_, most), (_, second) = [*counts.most_common(2), (None, 0), (None, 0)][:2]
+    return counts.total() >= _REPEATING and most > second > 0
 
 
 def _stopped_at_one(marks: npt.NDArray[np.float64]) -> bool | None:

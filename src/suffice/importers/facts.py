@@ -46,10 +46,11 @@ class OrderSigns:
     @property
     def are_clear(self) -> bool:
         """True if at least one sign is too far from 0 for exchangeable answers."""
-        return any(_is_clear(*own) for own in self.sums)
+        return any(is_clear(*own) for own in self.sums)
 
 
-def _is_clear(n: float, total: float, squares: float) -> bool:
+def is_clear(n: float, total: float, squares: float) -> bool:
+    """Return whether the sum of differences, and that of their squares, put their mean at least three standard errors from 0."""
     spread = n * squares - total**2
     return n > 1 and total**2 * (n - 1) > _SURE**2 * spread
 
@@ -119,7 +120,8 @@ class Facts:
         firsts: The first answers of these trajectories.
         finals: Their last answers.
         changes: Trajectories with an answer in a round and in the one before, by round, and whether the two differ.
-        ends: Trajectories of several rounds with a metric in the first and in the last, and its sums there, by its name.
+        ends: Trajectories of several rounds with a metric in the first and in the last, its sums there, and that of the squares of its
+            falls, by its name.
         known: Rounds in which a metric is known, by its name.
         apart: Rounds in which a metric of the log is 1 although the answer equals no gold answer, by its name.
         spans: The lowest and highest value of a metric, by its name.
@@ -177,7 +179,7 @@ class Facts:
     firsts: Counter[str] = field(default_factory=Counter)
     finals: Counter[str] = field(default_factory=Counter)
     changes: Counter[tuple[int, bool]] = field(default_factory=Counter)
-    ends: dict[str, tuple[int, float, float]] = field(default_factory=dict)
+    ends: dict[str, tuple[int, float, float, float]] = field(default_factory=dict)
     known: Counter[str] = field(default_factory=Counter)
     apart: Counter[str] = field(default_factory=Counter)
     spans: dict[str, tuple[float, float]] = field(default_factory=dict)

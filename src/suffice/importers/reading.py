@@ -202,7 +202,7 @@ class Reading:
                 most, n, ends_in = facts.longest.get(name, (0, 0, ""))
                 if len(text) >= most:
                     before = (n, ends_in) if len(text) == most else (0, "")
-                    facts.longest[name] = len(text), before[0] + 1, "".join({*before[1], text[-1:]})
+                    facts.longest[name] = len(text), before[0] + 1, "".join({*before[1], *_end_of(text)})
             pairs = [pair for pair in pairwise(columns["text"][start:end]) if all(pair)]
             facts.following += len(pairs)
             facts.continued += sum(is_continued(later or "", earlier or "") for earlier, later in pairs)
@@ -260,9 +260,15 @@ class Reading:
         for name, values in metrics.items():
             told = ~np.isnan(values) & (has_answer | (name not in _COMPARED))
             known = told[firsts] & told[lasts]
-            n, first, last = self.facts.ends.get(name, (0, 0.0, 0.0))
-            sums = float(values[firsts][known].sum()), float(values[lasts][known].sum())
-            self.facts.ends[name] = n + int(known.sum()), first + sums[0], last + sums[1]
+            n, first, last, squares = self.facts.ends.get(name, (0, 0.0, 0.0, 0.0))
+            before, after = values[firsts][known], values[lasts][known]
+            squares += float(((before - after) ** 2).sum())
+            self.facts.ends[name] = (
+                n + int(known.sum()),
+                first + float(before.sum()),
+                last + float(after.sum()),
+                squares,
+            )
 
     def _add_equalling(
         self,
@@ -392,6 +398,11 @@ def _is_speaker(name: str) -> bool:
 
 def _is_other_text(item: pa.Field) -> bool:
     return pa.types.is_string(item.type) and column_kind(item.name, item) == "label"
+
+
+def _end_of(text: str) -> str:
+    """Return the last letter of a text; "" of a single word, such as a sequence of bases, which may well have the length of others."""
+    return "" if text.isascii() and text.isalnum() else text[-1:]
 
 
 def _has_leader(counts: Counter[Any]) -> bool:
